@@ -5,3 +5,10 @@
 //! This is the only crate of the workspace with unsafe code; each block cites an invariant of `docs/design.md`.
 #![deny(clippy::undocumented_unsafe_blocks)]
 #![deny(unsafe_op_in_unsafe_fn)]
+
+/// Number of a 4 KB page of the pool; page `pid` lies at `base + pid * 4096`. Zero is never allocated.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PageId(pub u32);
+
+/// Bytes of a page.
+pub const PAGE_SIZE: usize = 4096;

@@ -1,0 +1,39 @@
+/// Which [`Snapshotter`](stillframe_pagepool) takes the cuts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SnapshotKind {
+    #[default]
+    Epoch,
+    Fork,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of logical databases.
+    pub database_count: u32,
+    /// Upper bound of memory for data, in bytes; 0 is no bound.
+    pub maxmemory_bytes: u64,
+    pub snapshot_kind: SnapshotKind,
+    /// Budget for before-images, spare frames and quarantined pages, in bytes.
+    pub snapshot_memory_bytes: u64,
+    /// Back the pool with huge pages (epoch only).
+    pub huge_pages: bool,
+    /// Threads that will hold a [`crate::Worker`]; with one, keys are not locked.
+    pub worker_count: usize,
+    /// Significant bits of the key hash; 64 but in tests of equal hashes.
+    pub hash_bits: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            database_count: 16,
+            maxmemory_bytes: 0,
+            snapshot_kind: SnapshotKind::Epoch,
+            snapshot_memory_bytes: 64 << 20,
+            huge_pages: false,
+            worker_count: 1,
+            hash_bits: 64,
+        }
+    }
+}
