@@ -14,3 +14,5 @@ pub use store::{CheckpointReport, OpenError, SaveError, SaveProgress, Store, Vie
 pub use types::*;
 pub use value::StrRef;
 pub use worker::{Locks, Worker};
+
+pub mod rdb;

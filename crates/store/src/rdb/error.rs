@@ -1,0 +1,130 @@
+//! What can go wrong with a dump, said with its place.
+
+use std::fmt;
+use std::io;
+
+/// An error in reading a dump: what, and at which byte of which file.
+#[derive(Debug)]
+pub struct ReadError {
+    /// Name of the file as given in `ReaderOptions`.
+    pub file: String,
+    /// Byte of the file at which the reader stood.
+    pub offset_bytes: u64,
+    pub kind: ReadErrorKind,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let separator =
+            if matches!(self.kind, ReadErrorKind::UnsupportedType { .. }) { ", " } else { " at " };
+        write!(f, "{}{separator}byte {} of {}", self.kind, self.offset_bytes, self.file)?;
+        match self.kind.advice() {
+            Some(advice) => write!(f, ": {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            ReadErrorKind::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// What went wrong in reading a dump.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadErrorKind {
+    #[error("read failed: {0}")]
+    Io(io::Error),
+    #[error("truncated dump: the file ends inside {0}")]
+    Truncated(&'static str),
+    #[error("not an RDB file: it begins with \"{}\"", .0.escape_ascii())]
+    BadMagic(Vec<u8>),
+    #[error("RDB version {0} is not supported")]
+    UnsupportedVersion(u32),
+    #[error("corrupt dump: 0x{0:02x} does not begin a length")]
+    BadLength(u8),
+    #[error("corrupt dump: unknown string encoding {0}")]
+    BadStringEncoding(u8),
+    #[error("corrupt dump: invalid LZF data")]
+    BadLzf,
+    #[error("string of {length_bytes} bytes exceeds the limit of 512 MB")]
+    StringTooLong { length_bytes: u64 },
+    #[error("corrupt dump: unknown opcode or value type {0}")]
+    UnknownOpcode(u8),
+    #[error("corrupt dump: malformed module data")]
+    BadModuleData,
+    #[error("database {db} is outside the {db_count} configured databases")]
+    BadDatabase { db: u64, db_count: u32 },
+    #[error("checksum mismatch: the file says {stored:016x}, its content gives {computed:016x}")]
+    Checksum { stored: u64, computed: u64 },
+    #[error("data after the end of the dump")]
+    TrailingData,
+    #[error(
+        "unsupported type {family} (RDB type {code}, {encoding}) at key \"{}\" in db {db}",
+        .key.escape_ascii()
+    )]
+    UnsupportedType { family: &'static str, encoding: &'static str, code: u8, key: Vec<u8>, db: u32 },
+    #[error("unsupported function library")]
+    UnsupportedFunction,
+    #[error("unsupported data of module {0}")]
+    UnsupportedModuleAux(String),
+    #[error("an earlier error ended the reading")]
+    Failed,
+}
+
+impl ReadErrorKind {
+    /// What the user can do about it.
+    fn advice(&self) -> Option<&'static str> {
+        use ReadErrorKind::*;
+        match self {
+            // The layout of a module's first serialisation format is known to the module alone.
+            UnsupportedType { code: super::skip::TYPE_MODULE_1, .. } => {
+                Some("it cannot be passed over either; delete the key in the server that wrote the file and save again")
+            }
+            UnsupportedType { .. } => Some(
+                "this version stores strings only; start with `--rdb-skip-unsupported yes` to leave such keys out",
+            ),
+            UnsupportedFunction | UnsupportedModuleAux(_) => Some(
+                "this version stores strings only; start with `--rdb-skip-unsupported yes` to leave it out",
+            ),
+            UnsupportedVersion(_) => Some("versions 1 to 11 are read (Redis up to 7.2, Valkey 8)"),
+            BadDatabase { .. } => Some("raise `databases` in the configuration"),
+            Truncated(_) | Checksum { .. } => Some("restore the file from a backup, or write it again at its source"),
+            _ => None,
+        }
+    }
+}
+
+/// An error in writing a dump. A writer that has failed stays failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    #[error("cannot write the dump: {0}")]
+    Io(#[from] io::Error),
+    #[error("the value was announced with {announced_bytes} bytes and {missing_bytes} of them did not come")]
+    ValueTooShort { announced_bytes: u64, missing_bytes: u64 },
+    #[error("the value was announced with {announced_bytes} bytes and more came")]
+    ValueTooLong { announced_bytes: u64 },
+    #[error("an earlier error ended the writing of the dump")]
+    Failed,
+}
+
+/// Why a payload was not accepted by [`parse_payload`](super::parse_payload).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PayloadError {
+    /// The footer is missing, of a newer version, or its checksum does not fit.
+    #[error("DUMP payload version or checksum are wrong")]
+    VersionOrChecksum,
+    /// The footer is right and the value is not.
+    #[error("Bad data format")]
+    BadData,
+    /// A valid type that this version does not store.
+    #[error("unsupported type {family} (RDB type {code}, {encoding}): this version stores strings only")]
+    UnsupportedType { family: &'static str, encoding: &'static str, code: u8 },
+}

@@ -1,0 +1,299 @@
+//! LZF compression as liblzf 3.6 does it (`HLOG` 16, `VERY_FAST`), byte for byte, so that our payloads equal Redis's.
+//!
+//! ```text
+//! 000LLLLL                     L + 1 literal bytes follow
+//! LLLooooo oooooooo            copy L + 2 bytes from distance o + 1    (L < 7)
+//! 111ooooo LLLLLLLL oooooooo   copy L + 9 bytes from distance o + 1
+//! ```
+
+const HASH_BITS: u32 = 16;
+const HASH_SLOTS: usize = 1 << HASH_BITS;
+const MAX_LITERALS: usize = 1 << 5;
+const MAX_DISTANCE: usize = 1 << 13;
+const MAX_MATCH: usize = (1 << 8) + (1 << 3);
+
+/// The longest reference, 264 bytes, takes 3 bytes.
+const MAX_EXPANSION: usize = MAX_MATCH / 3;
+
+/// A compressor with its hash table (256 KB), to be reused from string to string.
+///
+/// liblzf leaves its table uninitialised; here entries of earlier inputs lie below `base` and count as empty, so
+/// neither clearing it nor chance is part of the result.
+#[derive(Debug)]
+pub struct Compressor {
+    /// `base` + position of the last three bytes with this hash.
+    slots: Vec<u32>,
+    base: u32,
+}
+
+impl Default for Compressor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Compressor {
+    pub fn new() -> Self {
+        Compressor { slots: vec![0; HASH_SLOTS], base: 0 }
+    }
+
+    /// Compresses `input` to at most `max_output_bytes`; `None` if it does not fit.
+    pub fn compress(&mut self, input: &[u8], max_output_bytes: usize) -> Option<Vec<u8>> {
+        let input_len = u32::try_from(input.len()).ok()?;
+        if input.len() < 3 || max_output_bytes == 0 {
+            return None;
+        }
+        let end = match self.base.checked_add(input_len) {
+            Some(end) => end,
+            None => {
+                self.slots.fill(0);
+                self.base = 0;
+                input_len
+            }
+        };
+        let output = self.run(input, max_output_bytes);
+        self.base = end;
+        output
+    }
+
+    fn run(&mut self, input: &[u8], max_output_bytes: usize) -> Option<Vec<u8>> {
+        let mut output = Output::new(input.len(), max_output_bytes);
+        let scan_end = input.len() - 2;
+        let mut at = 0;
+        while at < scan_end {
+            let Some(from) = self.swap_slot(input, at) else {
+                output.literal(input[at])?;
+                at += 1;
+                continue;
+            };
+            let len = match_len(input, from, at);
+            output.reference(at - from - 1, len)?;
+            at += len;
+            if at >= scan_end {
+                break;
+            }
+            // Of the positions inside a match only the last two are entered.
+            self.enter(input, at - 2);
+            self.enter(input, at - 1);
+        }
+        output.finish(&input[at..])
+    }
+
+    fn slot_of(input: &[u8], at: usize) -> usize {
+        let hash = u32::from(input[at]) << 16 | u32::from(input[at + 1]) << 8 | u32::from(input[at + 2]);
+        ((hash >> (24 - HASH_BITS)).wrapping_sub(hash.wrapping_mul(5))) as usize & (HASH_SLOTS - 1)
+    }
+
+    fn enter(&mut self, input: &[u8], at: usize) -> u32 {
+        let slot = &mut self.slots[Self::slot_of(input, at)];
+        std::mem::replace(slot, self.base + at as u32)
+    }
+
+    /// Enters `at` and returns the earlier position that a reference can name. Position 0 is never one.
+    fn swap_slot(&mut self, input: &[u8], at: usize) -> Option<usize> {
+        let entry = self.enter(input, at);
+        if entry <= self.base {
+            return None;
+        }
+        let from = (entry - self.base) as usize;
+        let usable = at - from <= MAX_DISTANCE && input[from..from + 3] == input[at..at + 3];
+        usable.then_some(from)
+    }
+}
+
+/// Length of the match, as liblzf finds it: with 19 or more bytes left the first 19 are compared without a look at
+/// the limit, else the last two bytes of the input are never part of a match.
+fn match_len(input: &[u8], from: usize, at: usize) -> usize {
+    let limit = (input.len() - at - 2).min(MAX_MATCH);
+    let mut len = 3;
+    if limit > 16 {
+        while len < 19 {
+            if input[from + len] != input[at + len] {
+                return len;
+            }
+            len += 1;
+        }
+    }
+    while len < limit && input[from + len] == input[at + len] {
+        len += 1;
+    }
+    len
+}
+
+struct Output {
+    bytes: Vec<u8>,
+    /// Literals since the placeholder of their count.
+    literal_count: usize,
+    max_bytes: usize,
+}
+
+impl Output {
+    fn new(input_len: usize, max_bytes: usize) -> Self {
+        let mut bytes = Vec::with_capacity(max_bytes.min(input_len) + 1);
+        bytes.push(0);
+        Output { bytes, literal_count: 0, max_bytes }
+    }
+
+    fn literal(&mut self, byte: u8) -> Option<()> {
+        if self.bytes.len() >= self.max_bytes {
+            return None;
+        }
+        self.push_literal(byte);
+        Some(())
+    }
+
+    fn push_literal(&mut self, byte: u8) {
+        self.bytes.push(byte);
+        self.literal_count += 1;
+        if self.literal_count == MAX_LITERALS {
+            self.end_run();
+            self.bytes.push(0);
+        }
+    }
+
+    /// Fills in the count of the run, or takes an empty run back.
+    fn end_run(&mut self) {
+        if self.literal_count == 0 {
+            self.bytes.pop();
+        } else {
+            let count_at = self.bytes.len() - self.literal_count - 1;
+            self.bytes[count_at] = (self.literal_count - 1) as u8;
+            self.literal_count = 0;
+        }
+    }
+
+    fn reference(&mut self, offset: usize, len: usize) -> Option<()> {
+        self.end_run();
+        if self.bytes.len() + 4 >= self.max_bytes {
+            return None;
+        }
+        let offset_high = (offset >> 8) as u8;
+        let len_code = len - 2;
+        if len_code < 7 {
+            self.bytes.push(offset_high | (len_code as u8) << 5);
+        } else {
+            self.bytes.push(offset_high | 7 << 5);
+            self.bytes.push((len_code - 7) as u8);
+        }
+        self.bytes.push(offset as u8);
+        self.bytes.push(0);
+        Some(())
+    }
+
+    fn finish(mut self, rest: &[u8]) -> Option<Vec<u8>> {
+        if self.bytes.len() + 3 > self.max_bytes {
+            return None;
+        }
+        rest.iter().for_each(|byte| self.push_literal(*byte));
+        self.end_run();
+        Some(self.bytes)
+    }
+}
+
+/// Decompresses `input`, which must give exactly `output_len_bytes`; `None` if it does not.
+pub(super) fn decompress(input: &[u8], output_len_bytes: usize) -> Option<Vec<u8>> {
+    if output_len_bytes > input.len().saturating_mul(MAX_EXPANSION) {
+        return None;
+    }
+    let mut output = Vec::with_capacity(output_len_bytes.min(input.len().saturating_mul(4)));
+    let mut rest = input;
+    while let Some((&control, tail)) = rest.split_first() {
+        if usize::from(control) < MAX_LITERALS {
+            let count = usize::from(control) + 1;
+            if tail.len() < count || output.len() + count > output_len_bytes {
+                return None;
+            }
+            output.extend_from_slice(&tail[..count]);
+            rest = &tail[count..];
+            continue;
+        }
+        let mut len = usize::from(control >> 5) + 2;
+        let mut tail = tail.iter();
+        if len == 9 {
+            len += usize::from(*tail.next()?);
+        }
+        let distance = (usize::from(control & 0x1f) << 8 | usize::from(*tail.next()?)) + 1;
+        rest = tail.as_slice();
+        if distance > output.len() || output.len() + len > output_len_bytes {
+            return None;
+        }
+        copy_back(&mut output, distance, len);
+    }
+    (output.len() == output_len_bytes).then_some(output)
+}
+
+/// Appends `len` bytes that begin `distance` before the end; what is appended may be copied again.
+fn copy_back(output: &mut Vec<u8>, distance: usize, len: usize) {
+    let start = output.len() - distance;
+    let mut left = len;
+    while left > 0 {
+        let step = left.min(output.len() - start);
+        output.extend_from_within(start..start + step);
+        left -= step;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(compressor: &mut Compressor, input: &[u8]) -> Option<usize> {
+        let packed = compressor.compress(input, input.len().saturating_sub(4))?;
+        assert_eq!(decompress(&packed, input.len()).as_deref(), Some(input));
+        assert_eq!(decompress(&packed, input.len() - 1), None);
+        assert_eq!(decompress(&packed, input.len() + 1), None);
+        Some(packed.len())
+    }
+
+    #[test]
+    fn strings_survive_and_repetitive_ones_shrink() {
+        let mut compressor = Compressor::new();
+        let mut random = fastrand::Rng::with_seed(7);
+        for len in (0..600).chain([8191, 8192, 8193, 9000, 70_000]) {
+            for alphabet in [1u8, 2, 4, 26, 255] {
+                let input: Vec<u8> = (0..len).map(|_| random.u8(0..alphabet)).collect();
+                let packed = round_trip(&mut compressor, &input);
+                assert!(alphabet != 1 || len < 30 || packed.is_some_and(|packed| packed * 2 < len), "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_used_table_gives_what_a_fresh_one_gives() {
+        let mut used = Compressor::new();
+        let mut random = fastrand::Rng::with_seed(8);
+        for _ in 0..500 {
+            let input: Vec<u8> = (0..random.usize(21..400)).map(|_| random.u8(0..3)).collect();
+            assert_eq!(used.compress(&input, input.len()), Compressor::new().compress(&input, input.len()));
+        }
+    }
+
+    #[test]
+    fn the_table_survives_its_base_wrapping() {
+        let mut compressor = Compressor { base: u32::MAX - 100, ..Compressor::new() };
+        let input = b"abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc";
+        for _ in 0..3 {
+            assert!(round_trip(&mut compressor, input).is_some());
+        }
+        assert!(compressor.base < 1000);
+    }
+
+    #[test]
+    fn damaged_input_is_refused() {
+        for (packed, len) in [
+            (&b""[..], 1),
+            (b"\x00", 1),
+            (b"\x05abc", 6),
+            (b"\x20\x00", 3),
+            (b"\x00a\x20\x01", 4),
+            (b"\x00a\xe0", 10),
+            (b"\x00a\xe0\x00", 10),
+            (b"\x00a\x20", 4),
+            (b"\x00a", usize::MAX),
+        ] {
+            assert_eq!(decompress(packed, len), None, "{packed:?}");
+        }
+        assert_eq!(decompress(b"\x00a\x20\x00", 4).as_deref(), Some(&b"aaaa"[..]));
+        assert_eq!(decompress(b"", 0).as_deref(), Some(&b""[..]));
+    }
+}

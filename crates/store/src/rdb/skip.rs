@@ -1,0 +1,198 @@
+//! The value types that are not stored yet: their names, and the way past them.
+
+use super::error::ReadErrorKind;
+use super::source::Source;
+use std::io::Read;
+
+type Result<T> = std::result::Result<T, ReadErrorKind>;
+
+/// A module value whose layout only its module knows.
+pub(super) const TYPE_MODULE_1: u8 = 6;
+
+mod module_opcode {
+    pub const EOF: u64 = 0;
+    pub const SINT: u64 = 1;
+    pub const UINT: u64 = 2;
+    pub const FLOAT: u64 = 3;
+    pub const DOUBLE: u64 = 4;
+    pub const STRING: u64 = 5;
+}
+
+/// How a type is laid out behind its key.
+#[derive(Clone, Copy)]
+enum Layout {
+    /// One string that holds the whole value.
+    Blob,
+    /// A count, then as many strings.
+    Strings,
+    /// A count, then twice as many strings.
+    StringPairs,
+    /// A count, then strings with a score in decimal text.
+    TextScores,
+    /// A count, then strings with a score of 8 bytes.
+    BinaryScores,
+    /// A count, then a container kind and a string each.
+    Quicklist2,
+    /// A stream, of revision 1 (Redis 5), 2 (7.0) or 3 (7.2).
+    Stream(u8),
+    Module2,
+    Unknowable,
+}
+
+/// A type of the format that is not stored.
+#[derive(Clone, Copy)]
+pub(super) struct OtherType {
+    pub code: u8,
+    pub family: &'static str,
+    pub encoding: &'static str,
+    layout: Layout,
+}
+
+impl OtherType {
+    /// The type with this code; `None` if there is none up to version 11.
+    pub fn from_code(code: u8) -> Option<OtherType> {
+        use Layout::*;
+        let (family, encoding, layout) = match code {
+            1 => ("list", "linked list", Strings),
+            2 => ("set", "hash table", Strings),
+            3 => ("sorted set", "skip list with text scores", TextScores),
+            4 => ("hash", "hash table", StringPairs),
+            5 => ("sorted set", "skip list", BinaryScores),
+            TYPE_MODULE_1 => ("module", "version 1", Unknowable),
+            7 => ("module", "version 2", Module2),
+            9 => ("hash", "zipmap", Blob),
+            10 => ("list", "ziplist", Blob),
+            11 => ("set", "intset", Blob),
+            12 => ("sorted set", "ziplist", Blob),
+            13 => ("hash", "ziplist", Blob),
+            14 => ("list", "quicklist of ziplists", Strings),
+            15 => ("stream", "listpacks", Stream(1)),
+            16 => ("hash", "listpack", Blob),
+            17 => ("sorted set", "listpack", Blob),
+            18 => ("list", "quicklist of listpacks", Quicklist2),
+            19 => ("stream", "listpacks 2", Stream(2)),
+            20 => ("set", "listpack", Blob),
+            21 => ("stream", "listpacks 3", Stream(3)),
+            _ => return None,
+        };
+        Some(OtherType { code, family, encoding, layout })
+    }
+
+    /// Whether the end of such a value can be found.
+    pub fn can_be_skipped(self) -> bool {
+        !matches!(self.layout, Layout::Unknowable)
+    }
+
+    /// Passes over a value of this type. The caller has asked `can_be_skipped`.
+    pub fn skip<R: Read>(self, source: &mut Source<R>) -> Result<()> {
+        match self.layout {
+            Layout::Blob => source.skip_string(),
+            Layout::Strings => repeat(source, Source::skip_string),
+            Layout::StringPairs => repeat(source, |source| {
+                source.skip_string()?;
+                source.skip_string()
+            }),
+            Layout::TextScores => repeat(source, |source| {
+                source.skip_string()?;
+                skip_text_score(source)
+            }),
+            Layout::BinaryScores => repeat(source, |source| {
+                source.skip_string()?;
+                source.skip(8)
+            }),
+            Layout::Quicklist2 => repeat(source, |source| {
+                source.count()?;
+                source.skip_string()
+            }),
+            Layout::Stream(revision) => skip_stream(source, revision),
+            Layout::Module2 => {
+                source.count()?;
+                skip_module_fields(source)
+            }
+            Layout::Unknowable => Err(ReadErrorKind::BadModuleData),
+        }
+    }
+}
+
+/// Reads a count and calls `each` as often. Every call consumes input, so the file's end bounds the loop.
+fn repeat<R: Read>(source: &mut Source<R>, mut each: impl FnMut(&mut Source<R>) -> Result<()>) -> Result<()> {
+    for _ in 0..source.count()? {
+        each(source)?;
+    }
+    Ok(())
+}
+
+/// A score up to RDB version 7: NaN and the infinities are lengths without text.
+fn skip_text_score<R: Read>(source: &mut Source<R>) -> Result<()> {
+    match source.byte()? {
+        253..=255 => Ok(()),
+        length_bytes => source.skip(u64::from(length_bytes)),
+    }
+}
+
+fn skip_stream<R: Read>(source: &mut Source<R>, revision: u8) -> Result<()> {
+    // Listpacks, each under the ID of its first entry.
+    repeat(source, |source| {
+        source.skip_string()?;
+        source.skip_string()
+    })?;
+    // Length and last ID; then first ID, greatest deleted ID and the count of entries ever added.
+    let counter_count = if revision >= 2 { 3 + 5 } else { 3 };
+    skip_counts(source, counter_count)?;
+    repeat(source, |source| skip_consumer_group(source, revision))
+}
+
+fn skip_counts<R: Read>(source: &mut Source<R>, count: u32) -> Result<()> {
+    for _ in 0..count {
+        source.count()?;
+    }
+    Ok(())
+}
+
+fn skip_consumer_group<R: Read>(source: &mut Source<R>, revision: u8) -> Result<()> {
+    source.skip_string()?;
+    // Last delivered ID; then the count of entries read.
+    skip_counts(source, if revision >= 2 { 3 } else { 2 })?;
+    // Pending entries: ID, delivery time, delivery count.
+    repeat(source, |source| {
+        source.skip(16 + 8)?;
+        source.count().map(drop)
+    })?;
+    // Consumers: name, seen time, from revision 3 active time, IDs of their pending entries.
+    repeat(source, |source| {
+        source.skip_string()?;
+        source.skip(if revision >= 3 { 16 } else { 8 })?;
+        repeat(source, |source| source.skip(16))
+    })
+}
+
+/// Passes over the fields of a module's value or auxiliary data, to their end mark.
+fn skip_module_fields<R: Read>(source: &mut Source<R>) -> Result<()> {
+    loop {
+        match source.count()? {
+            module_opcode::EOF => return Ok(()),
+            module_opcode::SINT | module_opcode::UINT => source.count().map(drop)?,
+            module_opcode::FLOAT => source.skip(4)?,
+            module_opcode::DOUBLE => source.skip(8)?,
+            module_opcode::STRING => source.skip_string()?,
+            _ => return Err(ReadErrorKind::BadModuleData),
+        }
+    }
+}
+
+/// Passes over a module's auxiliary data behind its module ID.
+pub(super) fn skip_module_aux<R: Read>(source: &mut Source<R>) -> Result<()> {
+    if source.count()? != module_opcode::UINT {
+        return Err(ReadErrorKind::BadModuleData);
+    }
+    source.count()?;
+    skip_module_fields(source)
+}
+
+/// Name and encoding version of a module, packed as nine characters of 6 bits and 10 bits.
+pub(super) fn module_name(module_id: u64) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let name: String =
+        (0..9).map(|i| char::from(ALPHABET[(module_id >> (58 - 6 * i)) as usize & 0x3f])).collect();
+    format!("{name} (version {})", module_id & 0x3ff)
+}
