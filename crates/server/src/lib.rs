@@ -1,4 +1,18 @@
-//! The Redis-protocol server over `stillframe-store`.
+//! The Redis-protocol server: sockets, protocol, command table, transactions, configuration, metrics.
 //!
-//! It is not a store: no page, latch or file format is known here.
+//! It is not the store: keys, values and snapshots are in `stillframe-store`.
 #![forbid(unsafe_code)]
+
+pub mod clients;
+pub mod command;
+pub mod commands;
+pub mod ctx;
+pub mod dispatch;
+pub mod errors;
+pub mod harness;
+pub mod reply;
+pub mod server;
+pub mod session;
+pub mod stats;
+pub mod table;
+pub mod watch;

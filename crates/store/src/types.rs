@@ -18,6 +18,18 @@ pub struct Key<'a> {
     pub(crate) leaf_hint: Option<PageId>,
 }
 
+impl<'a> Key<'a> {
+    /// The hash and hint without the bytes, to be kept between the stages of a batch.
+    pub fn detach(self) -> Key<'static> {
+        Key { bytes: &[], hash: self.hash, leaf_hint: self.leaf_hint }
+    }
+
+    /// Gives a detached key its bytes back.
+    pub fn attach(self, bytes: &'a [u8]) -> Key<'a> {
+        Key { bytes, ..self }
+    }
+}
+
 /// The longest string value, in bytes (Redis's `proto-max-bulk-len` default).
 pub const MAX_STRING_BYTES: u64 = 512 * 1024 * 1024;
 

@@ -1,0 +1,3 @@
+//! The command functions, by group.
+
+pub mod string;

@@ -1,0 +1,10 @@
+//! Error replies that several commands share, word for word as Redis gives them.
+
+pub const SYNTAX: &str = "ERR syntax error";
+pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+pub const NO_SUCH_KEY: &str = "ERR no such key";
+pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+pub const OUT_OF_RANGE: &str = "ERR index out of range";
+pub const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
+pub const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";

@@ -1,0 +1,95 @@
+//! What the server remembers of a client between two commands.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use stillframe_store::{DbId, UnixMillis};
+
+use crate::command::{ArgRange, Command};
+
+/// `CLIENT REPLY`.
+///
+/// ```text
+///   On <--- ON --- Off <--- OFF --- any
+///   On --- SKIP ---> SkipNext --- (its reply is dropped) ---> On
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplyMode {
+    On,
+    Off,
+    /// The reply of the next command is dropped.
+    SkipNext,
+}
+
+/// A queued command of a transaction.
+pub struct Queued {
+    pub command: &'static Command,
+    pub buf: Vec<u8>,
+    pub ranges: Vec<ArgRange>,
+}
+
+/// Between `MULTI` and `EXEC`.
+#[derive(Default)]
+pub struct Transaction {
+    pub queued: Vec<Queued>,
+    /// Flags of all queued commands together.
+    pub flags: u32,
+    /// Bytes held by the queue, for `CLIENT LIST`.
+    pub bytes: u64,
+    /// A command could not be queued: `EXEC` must abort.
+    pub is_broken: bool,
+}
+
+/// Raised when a watched key changes; shared by a client's watches.
+#[derive(Default, Debug)]
+pub struct WatchFlag(AtomicBool);
+
+impl WatchFlag {
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A key named in `WATCH`.
+pub struct Watched {
+    pub db: DbId,
+    pub key: Vec<u8>,
+    pub hash: u64,
+    /// Its deadline at that time: expiry between `WATCH` and `EXEC` counts as a change.
+    pub deadline: Option<UnixMillis>,
+}
+
+/// State of a client that its commands change.
+pub struct Session {
+    pub id: u64,
+    pub db: DbId,
+    /// RESP3, chosen by `HELLO 3`.
+    pub resp3: bool,
+    pub is_authenticated: bool,
+    pub reply_mode: ReplyMode,
+    pub transaction: Option<Box<Transaction>>,
+    pub watched: Vec<Watched>,
+    pub watch_flag: Arc<WatchFlag>,
+    /// Close the connection once the replies so far are sent.
+    pub close_after_reply: bool,
+}
+
+impl Session {
+    pub fn new(id: u64, is_authenticated: bool) -> Session {
+        Session {
+            id,
+            db: DbId(0),
+            resp3: false,
+            is_authenticated,
+            reply_mode: ReplyMode::On,
+            transaction: None,
+            watched: Vec::new(),
+            watch_flag: Arc::default(),
+            close_after_reply: false,
+        }
+    }
+}

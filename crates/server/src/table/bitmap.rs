@@ -1,0 +1,3 @@
+use crate::command::Command;
+
+pub const COMMANDS: &[Command] = &[];
