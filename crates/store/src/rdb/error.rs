@@ -66,7 +66,7 @@ pub enum ReadErrorKind {
     TrailingData,
     #[error(
         "unsupported type {family} (RDB type {code}, {encoding}) at key \"{}\" in db {db}",
-        .key.escape_ascii()
+        shown(.key)
     )]
     UnsupportedType { family: &'static str, encoding: &'static str, code: u8, key: Vec<u8>, db: u32 },
     #[error("unsupported function library")]
@@ -75,6 +75,13 @@ pub enum ReadErrorKind {
     UnsupportedModuleAux(String),
     #[error("an earlier error ended the reading")]
     Failed,
+}
+
+/// A key as an error shows it, which is not longer than a line.
+fn shown(key: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 128;
+    let end = if key.len() > SHOWN_BYTES { "..." } else { "" };
+    format!("{}{end}", key[..key.len().min(SHOWN_BYTES)].escape_ascii())
 }
 
 impl ReadErrorKind {

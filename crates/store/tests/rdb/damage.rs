@@ -1,0 +1,130 @@
+//! Damaged files: an error that says where, never a panic, never other content.
+
+use crate::bytes::{dump, entry, string};
+use crate::redis::seed;
+use crate::types::{all_types_dump, REDIS_6, VALKEY_8};
+use crate::{read_all, skipping};
+use std::time::{Duration, Instant};
+use stillframe_store::rdb::{
+    dump_payload, parse_payload, Header, KeyMeta, ReadErrorKind, ReaderOptions, StringRef, Writer,
+    WriterOptions,
+};
+
+/// A dump of our own with every form of string, deadlines and access data.
+fn small_dump() -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), Header::default(), WriterOptions::default()).expect("a header");
+    writer.select_db(0, 3, 1).expect("a database");
+    let meta = KeyMeta { expire_at_ms: Some(1 << 41), lru_idle_s: Some(70), lfu_count: Some(3) };
+    writer.string(b"packed", StringRef::Bytes(&b"abcdefgh".repeat(20)), meta).expect("a string");
+    writer.string(b"12", StringRef::Int(-300), KeyMeta::default()).expect("a string");
+    writer.string(b"", StringRef::Bytes(b"plain"), KeyMeta::default()).expect("a string");
+    writer.finish().expect("the end")
+}
+
+fn unverified() -> ReaderOptions {
+    ReaderOptions { verify_checksum: false, ..skipping() }
+}
+
+#[test]
+fn a_change_of_any_byte_is_seen() {
+    for bytes in [small_dump(), all_types_dump(|_| true).0] {
+        for at in 0..bytes.len() {
+            for change in [0x01, 0x80, 0xff, 0x04, 0x40] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= change;
+                let error = read_all(&damaged, skipping()).expect_err("a change of one byte");
+                assert!(error.offset_bytes <= bytes.len() as u64, "{error}");
+                let _ = read_all(&damaged, unverified());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_cut_at_any_length_is_seen() {
+    for bytes in [small_dump(), all_types_dump(|_| true).0, VALKEY_8.to_vec()] {
+        for len in 0..bytes.len() {
+            for options in [skipping(), unverified()] {
+                let error = read_all(&bytes[..len], options).expect_err("a part of a dump");
+                assert!(matches!(error.kind, ReadErrorKind::Truncated(_)), "{len}: {error}");
+                assert_eq!(error.offset_bytes, len as u64);
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_after_the_end_are_seen() {
+    let mut bytes = small_dump();
+    let length = bytes.len() as u64;
+    bytes.push(0);
+    let error = read_all(&bytes, skipping()).expect_err("a byte too many");
+    assert!(matches!(error.kind, ReadErrorKind::TrailingData) && error.offset_bytes == length, "{error}");
+}
+
+#[test]
+fn an_error_says_what_and_where() {
+    let mut bytes = dump(9, &entry(0, "k", &string("value")));
+    bytes.truncate(15);
+    let options = ReaderOptions { file_name: "/data/dump.rdb".to_string(), ..ReaderOptions::default() };
+    assert_eq!(
+        read_all(&bytes, options).expect_err("a part of a dump").to_string(),
+        "truncated dump: the file ends inside a value at byte 15 of /data/dump.rdb: \
+         restore the file from a backup, or write it again at its source"
+    );
+}
+
+#[test]
+fn nothing_comes_after_an_error() {
+    let bytes = dump(9, &[&entry(0, "k", &string("v"))[..], &[8], &entry(0, "l", &string("v"))].concat());
+    let mut reader = stillframe_store::rdb::Reader::new(bytes.as_slice(), skipping());
+    assert!(reader.next().is_some_and(|entry| entry.is_ok()));
+    assert!(reader.next().is_some_and(|entry| entry.is_err()));
+    assert!(reader.next().is_none());
+}
+
+/// Changes some bytes, lengths above all, or takes some out or in.
+fn mutate(random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
+    for _ in 0..random.usize(1..6) {
+        let at = random.usize(0..bytes.len().max(1)).min(bytes.len().saturating_sub(1));
+        match random.u8(0..5) {
+            _ if bytes.is_empty() => bytes.push(random.u8(..)),
+            0 => bytes[at] = random.u8(..),
+            1 => bytes[at] = [0x80, 0x81, 0xc3, 0xff, 0x7f, 0x00][random.usize(0..6)],
+            2 => bytes[at] ^= 1 << random.u8(0..8),
+            3 => drop(bytes.drain(at..(at + random.usize(0..9)).min(bytes.len()))),
+            _ => {
+                let copied: Vec<u8> = bytes[at..].iter().copied().take(random.usize(0..40)).collect();
+                let to = random.usize(0..bytes.len());
+                bytes.splice(to..to, copied);
+            }
+        }
+    }
+}
+
+#[test]
+fn mutated_dumps_and_payloads_never_panic() {
+    let mut random = fastrand::Rng::with_seed(seed());
+    let dumps = [small_dump(), all_types_dump(|_| true).0, REDIS_6.to_vec(), VALKEY_8.to_vec()];
+    let payload = stillframe_store::rdb::dump_string(StringRef::Bytes(&b"abcdefgh".repeat(20)), None);
+    let deadline = Instant::now() + Duration::from_secs(2);
+    let (mut round_count, mut read_count) = (0, 0);
+    while Instant::now() < deadline {
+        let mut bytes = dumps[random.usize(0..dumps.len())].clone();
+        mutate(&mut random, &mut bytes);
+        read_count += u32::from(read_all(&bytes, unverified()).is_ok());
+        assert!(bytes == dumps[0] || read_all(&bytes, skipping()).is_err() || dumps.contains(&bytes));
+
+        let mut bytes = payload.clone();
+        bytes.truncate(bytes.len() - 8);
+        mutate(&mut random, &mut bytes);
+        let checksum = crc::Crc::<u64>::new(&crc::CRC_64_REDIS).checksum(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        if let Ok(value) = parse_payload(&bytes) {
+            assert_eq!(parse_payload(&dump_payload(&value, None)).expect("our own payload").clone(), value);
+        }
+        round_count += 1;
+    }
+    println!("{round_count} rounds, {read_count} dumps read without verifying");
+    assert!(round_count > 100);
+}

@@ -1,0 +1,207 @@
+//! Values of other types: passed over when asked, named otherwise. The commands are in `fixtures/types.txt`.
+
+use crate::bytes::{dump, entry, string};
+use crate::redis::{Redis, Reply, TempDir};
+use crate::{read_all, skipping, text};
+use stillframe_store::rdb::{Entry, ReadErrorKind, Reader, ReaderOptions};
+
+const COMMANDS: &str = include_str!("fixtures/types.txt");
+pub const REDIS_6: &[u8] = include_bytes!("fixtures/redis-6.0.16.rdb");
+pub const VALKEY_8: &[u8] = include_bytes!("fixtures/valkey-8.0.1.rdb");
+
+/// Checks that `dump` holds what `COMMANDS` make.
+fn check(dump: &[u8], version: u32) {
+    let mut reader = Reader::new(dump, skipping());
+    let mut entries: Vec<Entry> = reader.by_ref().collect::<Result<_, _>>().expect("read the dump");
+    assert_eq!(reader.version(), version);
+    assert_eq!(reader.offset_bytes(), dump.len() as u64);
+    let counts: Vec<(&str, u64)> =
+        reader.skipped_keys().iter().map(|(family, skipped)| (*family, skipped.key_count)).collect();
+    assert_eq!(counts, [("hash", 2), ("list", 4), ("set", 3), ("sorted set", 2), ("stream", 2)]);
+    assert!(reader.aux(if version == 11 { "valkey-ver" } else { "redis-ver" }).is_some());
+
+    let log_log =
+        entries.iter().position(|entry| entry.key == b"hll:str").expect("the HyperLogLog is a string");
+    assert!(text(entries.remove(log_log).value).starts_with(b"HYLL"));
+    entries.sort_by(|a, b| a.key.cmp(&b.key));
+    let deadline = |key: &[u8]| (key == b"str:expiring").then_some(4_102_444_800_123);
+    let expected: [(&[u8], Vec<u8>); 7] = [
+        (b"str:expiring", b"soon".to_vec()),
+        (b"str:int", b"12345".to_vec()),
+        (
+            b"str:long-key-long-key-long-key-long-key-long-key-long-key-long-key-long-key",
+            b"under a long key".to_vec(),
+        ),
+        (b"str:max", b"9223372036854775807".to_vec()),
+        (b"str:other-db", b"-77".to_vec()),
+        (b"str:packed", b"compressible ".repeat(40)),
+        (b"str:text", b"plain text".to_vec()),
+    ];
+    assert_eq!(entries.len(), expected.len());
+    for (entry, (key, value)) in entries.into_iter().zip(expected) {
+        assert_eq!(entry.key, key);
+        assert_eq!(entry.db, if key == b"str:other-db" { 9 } else { 0 });
+        assert_eq!(entry.meta.expire_at_ms, deadline(key));
+        assert_eq!(text(entry.value), value);
+    }
+}
+
+#[test]
+fn dumps_of_redis_6_and_valkey_8_are_read() {
+    check(REDIS_6, 9);
+    check(VALKEY_8, 11);
+}
+
+fn redis_with_types() -> Redis {
+    let mut redis = Redis::start(TempDir::new(), &[]);
+    for line in COMMANDS.lines() {
+        if let Reply::Error(error) = redis.inline(line) {
+            panic!("{line}: {error}");
+        }
+    }
+    redis
+}
+
+#[test]
+fn a_dump_of_the_installed_redis_is_read() {
+    let mut redis = redis_with_types();
+    check(&redis.save(), 10);
+    redis.run("CONFIG SET rdbcompression no");
+    check(&redis.save(), 10);
+    // The same in the encodings of large collections.
+    let dir = TempDir::new();
+    std::fs::copy(redis.dump_path(), dir.join("dump.rdb")).expect("copy the dump");
+    let large = ["--hash-max-listpack-entries", "0", "--zset-max-listpack-entries", "0"];
+    let large_lists = ["--set-max-intset-entries", "0", "--list-compress-depth", "1"];
+    let mut redis = Redis::start(dir, &[&large[..], &large_lists].concat());
+    let encoding = redis.run("OBJECT ENCODING hash:small");
+    assert_eq!(encoding, Reply::Bulk(Some(b"hashtable".to_vec())));
+    check(&redis.save(), 10);
+}
+
+#[test]
+fn function_libraries_are_named_or_left_out() {
+    let mut redis = Redis::start(TempDir::new(), &[]);
+    redis.command(&[
+        b"FUNCTION",
+        b"LOAD",
+        b"#!lua name=lib\nredis.register_function('f', function() return 1 end)",
+    ]);
+    redis.run("SET k v");
+    let dump = redis.save();
+    let error = read_all(&dump, ReaderOptions::default()).expect_err("functions are not supported");
+    assert!(matches!(error.kind, ReadErrorKind::UnsupportedFunction), "{error}");
+    assert!(error.to_string().contains("--rdb-skip-unsupported yes"), "{error}");
+    let mut reader = Reader::new(dump.as_slice(), skipping());
+    let entries: Vec<Entry> = reader.by_ref().map(|entry| entry.expect("read the dump")).collect();
+    assert_eq!((entries.len(), reader.skipped_function_count()), (1, 1));
+}
+
+/// Every other type of the format, as `(code, name, value)`. The collections hold "a" and "1".
+pub fn other_types() -> Vec<(u8, &'static str, Vec<u8>)> {
+    let blob = |bytes: &[u8]| [&[bytes.len() as u8], bytes].concat();
+    let ziplist = blob(b"\x11\0\0\0\x0d\0\0\0\x02\0\0\x01a\x03\x011\xff");
+    let listpack = blob(b"\x0c\0\0\0\x02\0\x81a\x02\x01\x01\xff");
+    let intset = blob(b"\x02\0\0\0\x02\0\0\0\x01\0\x02\0");
+    let a1 = [string("a"), string("1")].concat();
+    let text_scores = [&string("a")[..], &string("1.5"), &string("b"), &[254], &string("c"), &[255]].concat();
+    let module = [&b"\x81"[..], &[0x11; 8], b"\x01\x05\x02\x07\x03abcd\x04abcdefgh\x05\x02hi\0"].concat();
+    vec![
+        (1, "list", [&[2][..], &a1].concat()),
+        (2, "set", [&[2][..], &a1].concat()),
+        (3, "sorted set", [&[3][..], &text_scores].concat()),
+        (4, "hash", [&[1][..], &a1].concat()),
+        (5, "sorted set", [&[1][..], &string("a"), &1.5f64.to_le_bytes()].concat()),
+        (7, "module", module),
+        (9, "hash", blob(b"\x01\x01f\x01\0v\xff")),
+        (10, "list", ziplist.clone()),
+        (11, "set", intset),
+        (12, "sorted set", ziplist.clone()),
+        (13, "hash", ziplist.clone()),
+        (14, "list", [&[1][..], &ziplist].concat()),
+        (15, "stream", stream(&listpack, b"", b"", b"")),
+        (16, "hash", listpack.clone()),
+        (17, "sorted set", listpack.clone()),
+        (18, "list", [&[2, 2][..], &listpack, &[1], &string("plain")].concat()),
+        (19, "stream", stream(&listpack, b"\x05\0\0\0\x01", b"\x01", b"")),
+        (20, "set", listpack.clone()),
+        (21, "stream", stream(&listpack, b"\x05\0\0\0\x01", b"\x01", b"01234567")),
+    ]
+}
+
+/// A stream of one node, with a group that has a consumer and a pending entry; the parts in `counters`,
+/// `entries_read` and `active_time` depend on the revision.
+fn stream(listpack: &[u8], counters: &[u8], entries_read: &[u8], active_time: &[u8]) -> Vec<u8> {
+    let id = [0; 16];
+    let node = [&b"\x01\x10"[..], &id, listpack].concat();
+    let group = [&string("group")[..], b"\x05\0", entries_read].concat();
+    let pending = [&b"\x01"[..], &id, b"01234567\x01"].concat();
+    let consumer = [&string("consumer")[..], b"01234567", active_time, b"\x01", &id].concat();
+    [&node[..], b"\x01\x05\0", counters, b"\x01", &group, &pending, b"\x01", &consumer].concat()
+}
+
+/// A dump with each of the other types between two strings, and the number of the others.
+pub fn all_types_dump(codes: impl Fn(u8) -> bool) -> (Vec<u8>, u64) {
+    let mut body = entry(0, "first", &string("1st"));
+    let mut other_count = 0;
+    for (code, _, value) in other_types().into_iter().filter(|(code, ..)| codes(*code)) {
+        body.extend_from_slice(&entry(code, &format!("key{code}"), &value));
+        other_count += 1;
+    }
+    body.extend_from_slice(&entry(0, "last", &string("2nd")));
+    (dump(9, &body), other_count)
+}
+
+#[test]
+fn every_type_is_passed_over() {
+    let (bytes, other_count) = all_types_dump(|_| true);
+    let mut reader = Reader::new(bytes.as_slice(), skipping());
+    let keys: Vec<Vec<u8>> = reader.by_ref().map(|entry| entry.expect("read the dump").key).collect();
+    assert_eq!(keys, [b"first".to_vec(), b"last".to_vec()]);
+    assert_eq!(reader.skipped_keys().values().map(|skipped| skipped.key_count).sum::<u64>(), other_count);
+    assert_eq!(reader.skipped_keys()["module"].first_key, b"key7");
+}
+
+#[test]
+fn redis_loads_the_hand_made_values() {
+    // Modules and types newer than 7.0 it does not know; the stream's nodes are not real ones.
+    let (bytes, other_count) = all_types_dump(|code| ![7, 15, 19, 20, 21].contains(&code));
+    let dir = TempDir::new();
+    std::fs::write(dir.join("dump.rdb"), bytes).expect("write the dump");
+    let mut redis = Redis::start(dir, &[]);
+    assert_eq!(redis.run("DBSIZE"), Reply::Int(other_count as i64 + 2));
+    for (key, kind) in
+        [("key1", "list"), ("key3", "zset"), ("key9", "hash"), ("key14", "list"), ("key18", "list")]
+    {
+        assert_eq!(redis.run(&format!("TYPE {key}")), Reply::Simple(kind.to_string()), "{key}");
+    }
+}
+
+#[test]
+fn every_type_is_named_with_its_key() {
+    for (code, family, value) in other_types() {
+        let body = [&b"\xfe\x03"[..], &entry(code, "a\"key", &value)].concat();
+        let error =
+            read_all(&dump(9, &body), ReaderOptions::default()).expect_err("the type is not supported");
+        let message = error.to_string();
+        let begin = format!("unsupported type {family} (RDB type {code}, ");
+        let end = ") at key \"a\\\"key\" in db 3, byte 18 of dump.rdb: this version stores strings only; \
+                   start with `--rdb-skip-unsupported yes` to leave such keys out";
+        assert!(message.starts_with(&begin) && message.ends_with(end), "{message}");
+    }
+}
+
+#[test]
+fn a_long_key_is_named_by_its_beginning() {
+    let body = [&b"\x02\x80\0\x01\0\0"[..], &[b'k'; 65_536], b"\0"].concat();
+    let message = read_all(&dump(9, &body), ReaderOptions::default()).expect_err("a set").to_string();
+    assert!(message.contains("kkk...\" in db 0, byte 65551 of") && message.len() < 400, "{message}");
+}
+
+#[test]
+fn a_module_value_of_the_first_version_cannot_be_passed_over() {
+    let bytes = dump(9, &entry(6, "key", b"\x81\x11\x11\x11\x11\x11\x11\x11\x11whatever"));
+    let error = read_all(&bytes, skipping()).expect_err("its length is unknown");
+    assert!(matches!(error.kind, ReadErrorKind::UnsupportedType { code: 6, .. }), "{error}");
+    assert!(!error.to_string().contains("--rdb-skip-unsupported"), "{error}");
+}

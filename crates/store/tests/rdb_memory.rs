@@ -1,0 +1,39 @@
+//! Lengths that a damaged file claims do not become allocations. A process of its own, for the count of its memory.
+
+use crc::{Crc, CRC_64_REDIS};
+use stillframe_store::rdb::{parse_payload, OnUnsupported, PayloadError, Reader, ReaderOptions};
+
+/// The most that this process has ever mapped, in KB.
+fn peak_mapped_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("read /proc/self/status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).expect("a line VmPeak");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[test]
+fn claimed_lengths_are_not_allocated() {
+    const HALF_GB: &[u8] = b"\x80\x20\x00\x00\x00";
+    let few = [b'x'; 100];
+    let bodies = [
+        [&b"\0\x01k"[..], HALF_GB, &few].concat(),
+        [&b"\0"[..], HALF_GB, &few].concat(),
+        [&b"\xfa"[..], HALF_GB, &few].concat(),
+        [&b"\0\x01k\xc3"[..], HALF_GB, HALF_GB, &few].concat(),
+        [&b"\0\x01k\xc3\x04"[..], HALF_GB, b"\0a\xe0\0\0"].concat(),
+        [&b"\x04\x01k"[..], HALF_GB, HALF_GB, &few].concat(),
+        [&b"\xfe\0\xfb"[..], HALF_GB, HALF_GB, b"\0\x01k", HALF_GB].concat(),
+    ];
+    let before_kb = peak_mapped_kb();
+    for body in &bodies {
+        let bytes = [b"REDIS0009", body.as_slice()].concat();
+        let options = ReaderOptions { on_unsupported: OnUnsupported::Skip, ..ReaderOptions::default() };
+        let last = Reader::new(bytes.as_slice(), options).last();
+        assert!(last.is_some_and(|entry| entry.is_err()), "{}", body.escape_ascii());
+
+        let mut payload = [&b"\0"[..], &body[3..], b"\x0a\0"].concat();
+        payload.extend_from_slice(&Crc::<u64>::new(&CRC_64_REDIS).checksum(&payload).to_le_bytes());
+        assert!(!matches!(parse_payload(&payload), Err(PayloadError::VersionOrChecksum)));
+    }
+    let grown_kb = peak_mapped_kb() - before_kb;
+    assert!(grown_kb < 16 << 10, "{grown_kb} KB for files of 100 bytes");
+}
