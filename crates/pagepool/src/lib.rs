@@ -6,9 +6,39 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod alloc;
+mod barrier;
+mod core;
+mod error;
+mod frames;
+mod guard;
+mod latch;
+pub mod memory;
+mod pool;
+pub mod snapshot;
+mod stock;
+mod view;
+
+/// Atomics of the state word; the model checker puts its own in their place.
+mod sync {
+    pub use std::sync::atomic;
+}
+
+pub use crate::alloc::Layout;
+pub use crate::barrier::{Barrier, BarrierTimes, Member};
+pub use crate::core::Epoch;
+pub use crate::error::{CheckpointError, PoolError, Restart};
+pub use crate::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
+pub use crate::pool::{Pool, PoolOptions, PoolStats};
+pub use crate::snapshot::SnapshotKind;
+pub use crate::view::View;
+
 /// Number of a 4 KB page of the pool; page `pid` lies at `base + pid * 4096`. Zero is never allocated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PageId(pub u32);
 
 /// Bytes of a page.
 pub const PAGE_SIZE: usize = 4096;
+
+/// Content of a page.
+pub type PageBytes = [u8; PAGE_SIZE];

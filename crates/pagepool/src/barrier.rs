@@ -1,0 +1,235 @@
+//! The barrier that brings every worker between two commands (RCU-like quiescence).
+//!
+//! ```text
+//!   member:  RUNNING ── request seen, or idle ──▶ QUIESCENT ── released ──▶ RUNNING
+//!   barrier: OPEN ── run ──▶ REQUESTED ── last member arrives: action runs there ──▶ OPEN
+//! ```
+//! The *last arriver* runs the action, so a cut does not wait for the scheduler to wake the initiator. No guard
+//! lives across `quiesce` (invariant B1), and an initiator holds no latch or lock that a member may want (B2).
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+const QUIESCENT: u32 = 0;
+const RUNNING: u32 = 1;
+
+/// Arrived members spin this long before they sleep: the usual cut is over by then.
+const SPIN_BEFORE_SLEEP: Duration = Duration::from_micros(20);
+
+type Action = Box<dyn FnOnce() + Send>;
+
+#[repr(align(128))]
+struct MemberState(AtomicU32);
+
+/// What a run of the barrier cost.
+#[derive(Clone, Copy, Debug)]
+pub struct BarrierTimes {
+    /// From the request until the last member had arrived.
+    pub wait: Duration,
+    /// How long the action took, while nobody ran.
+    pub action: Duration,
+}
+
+struct Pending {
+    action: Option<Action>,
+    requested_at: Instant,
+    times: Option<BarrierTimes>,
+}
+
+/// The barrier; shared by all workers of a pool.
+pub struct Barrier {
+    requested: AtomicBool,
+    members: Mutex<Vec<Arc<MemberState>>>,
+    pending: Mutex<Pending>,
+    released: Condvar,
+    /// Serialises initiators.
+    initiator: Mutex<()>,
+}
+
+impl Default for Barrier {
+    fn default() -> Self {
+        let pending = Pending { action: None, requested_at: Instant::now(), times: None };
+        Barrier {
+            requested: AtomicBool::new(false),
+            members: Mutex::new(Vec::new()),
+            pending: Mutex::new(pending),
+            released: Condvar::new(),
+            initiator: Mutex::new(()),
+        }
+    }
+}
+
+impl Barrier {
+    /// Runs `action` while every member is quiescent, and returns what it cost. Must not be called by a running
+    /// member (it would wait for itself): a worker calls it inside [`Member::idle`].
+    pub fn run(&self, action: impl FnOnce() + Send + 'static) -> BarrierTimes {
+        let _one_at_a_time = self.initiator.lock();
+        {
+            let mut pending = self.pending.lock();
+            pending.action = Some(Box::new(action));
+            pending.requested_at = Instant::now();
+            pending.times = None;
+            self.requested.store(true, Ordering::SeqCst);
+        }
+        self.complete_if_last();
+        let mut pending = self.pending.lock();
+        while pending.times.is_none() {
+            self.released.wait(&mut pending);
+        }
+        pending.times.take().expect("the loop above ends when it is there")
+    }
+
+    /// REQUESTED → OPEN, by whoever finds every member quiescent.
+    fn complete_if_last(&self) {
+        let mut pending = self.pending.lock();
+        if pending.action.is_none() || !self.all_quiescent() {
+            return;
+        }
+        let Some(action) = pending.action.take() else { return };
+        let arrived_at = Instant::now();
+        // A member that wakes up now sees `requested` and steps back before it runs anything.
+        action();
+        let wait = arrived_at - pending.requested_at;
+        pending.times = Some(BarrierTimes { wait, action: arrived_at.elapsed() });
+        self.requested.store(false, Ordering::SeqCst);
+        self.released.notify_all();
+    }
+
+    fn all_quiescent(&self) -> bool {
+        self.members.lock().iter().all(|m| m.0.load(Ordering::SeqCst) == QUIESCENT)
+    }
+
+    /// A new member, running.
+    pub fn join(self: &Arc<Self>) -> Member {
+        let state = Arc::new(MemberState(AtomicU32::new(QUIESCENT)));
+        self.members.lock().push(state.clone());
+        let member = Member { barrier: self.clone(), state };
+        member.enter();
+        member
+    }
+}
+
+/// A worker's part in the barrier.
+pub struct Member {
+    barrier: Arc<Barrier>,
+    state: Arc<MemberState>,
+}
+
+impl Member {
+    /// Between two commands: lets a requested action happen. Returns how long that held the worker up.
+    #[inline(always)]
+    pub fn quiesce(&self) -> Duration {
+        if self.barrier.requested.load(Ordering::Relaxed) {
+            self.stand_by()
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    #[cold]
+    fn stand_by(&self) -> Duration {
+        let since = Instant::now();
+        self.leave();
+        self.enter();
+        since.elapsed()
+    }
+
+    /// Runs `f` as quiescent (a sleep in poll, a wait for another thread).
+    pub fn idle<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.leave();
+        let result = f();
+        self.enter();
+        result
+    }
+
+    /// RUNNING → QUIESCENT.
+    fn leave(&self) {
+        self.state.0.store(QUIESCENT, Ordering::SeqCst);
+        if self.barrier.requested.load(Ordering::SeqCst) {
+            self.barrier.complete_if_last();
+        }
+    }
+
+    /// QUIESCENT → RUNNING, unless an action is requested; then after it.
+    fn enter(&self) {
+        loop {
+            self.state.0.store(RUNNING, Ordering::SeqCst);
+            if !self.barrier.requested.load(Ordering::SeqCst) {
+                return;
+            }
+            self.leave();
+            self.wait_for_release();
+        }
+    }
+
+    fn wait_for_release(&self) {
+        let since = Instant::now();
+        while self.barrier.requested.load(Ordering::Acquire) {
+            if since.elapsed() < SPIN_BEFORE_SLEEP {
+                std::hint::spin_loop();
+                continue;
+            }
+            let mut pending = self.barrier.pending.lock();
+            if self.barrier.requested.load(Ordering::Acquire) {
+                self.barrier.released.wait(&mut pending);
+            }
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.state.0.store(QUIESCENT, Ordering::SeqCst);
+        self.barrier.members.lock().retain(|m| !Arc::ptr_eq(m, &self.state));
+        if self.barrier.requested.load(Ordering::SeqCst) {
+            self.barrier.complete_if_last();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn nobody_runs_during_an_action() {
+        let barrier = Arc::new(Barrier::default());
+        let running = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let workers: Vec<_> = (0..3)
+            .map(|i| {
+                let (barrier, running, stop) = (barrier.clone(), running.clone(), stop.clone());
+                std::thread::spawn(move || {
+                    let member = barrier.join();
+                    let mut commands = 0u64;
+                    while !stop.load(Ordering::Relaxed) {
+                        running.fetch_add(1, Ordering::SeqCst);
+                        running.fetch_sub(1, Ordering::SeqCst);
+                        commands += 1;
+                        member.quiesce();
+                        if commands % 64 == i {
+                            member.idle(std::thread::yield_now);
+                        }
+                    }
+                })
+            })
+            .collect();
+        let actions = Arc::new(AtomicU64::new(0));
+        for _ in 0..300 {
+            let (running, actions) = (running.clone(), actions.clone());
+            barrier.run(move || {
+                assert_eq!(running.load(Ordering::SeqCst), 0);
+                std::thread::yield_now();
+                assert_eq!(running.load(Ordering::SeqCst), 0);
+                actions.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        stop.store(true, Ordering::Relaxed);
+        workers.into_iter().for_each(|w| w.join().unwrap());
+        assert_eq!(actions.load(Ordering::SeqCst), 300);
+    }
+}

@@ -1,0 +1,168 @@
+//! What the pool and its snapshot algorithms share: page memory, descriptors, the epoch, spare frames.
+
+use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::frames::FramePool;
+use crate::latch::StateWord;
+use crate::memory::{Memory, VirtualArray, ZeroInit};
+use crate::snapshot::BATCH_PAGES;
+use crate::{PageBytes, PageId, PoolError, PAGE_SIZE};
+
+/// A period between two cuts. Cut *e* separates epoch *e* from *e + 1*. Epochs count from 1 in each process; 0 is
+/// "as in the checkpoint that the process started from".
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Epoch(pub u32);
+
+/// Side data of a page, 16 bytes. All zero is evicted or unallocated, content as of the durable checkpoint.
+pub struct Descriptor {
+    pub state: StateWord,
+    /// Epoch of the first modification of the content that the page holds (invariant S1).
+    written: AtomicU32,
+    /// Epoch in which the page was freed; 0 while it is in use.
+    freed: AtomicU32,
+}
+
+// SAFETY: M3: three atomics, each valid as zero.
+unsafe impl ZeroInit for Descriptor {}
+
+impl Descriptor {
+    #[inline(always)]
+    pub fn written(&self) -> Epoch {
+        Epoch(self.written.load(Ordering::Acquire))
+    }
+
+    pub fn freed(&self) -> Option<Epoch> {
+        match self.freed.load(Ordering::Acquire) {
+            0 => None,
+            epoch => Some(Epoch(epoch)),
+        }
+    }
+
+    /// Raises the write epoch; nothing of the content is modified before this is visible (invariant S2).
+    pub fn set_written(&self, epoch: Epoch) {
+        self.written.store(epoch.0, Ordering::Release);
+        fence(Ordering::AcqRel);
+    }
+
+    pub fn set_freed(&self, epoch: Option<Epoch>) {
+        self.freed.store(epoch.map_or(0, |e| e.0), Ordering::Release);
+    }
+}
+
+impl CaptureCounters {
+    pub fn note_captured(&self, took: Duration) {
+        let ns = took.as_nanos() as u64;
+        self.captured_count.fetch_add(1, Ordering::Relaxed);
+        self.captured_ns.fetch_add(ns, Ordering::Relaxed);
+        self.captured_max_ns.fetch_max(ns, Ordering::Relaxed);
+    }
+
+    pub fn note_helped(&self, took: Duration) {
+        self.helped_count.fetch_add(1, Ordering::Relaxed);
+        self.helped_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+    }
+}
+
+/// See the module.
+pub struct Core {
+    memory: Box<dyn Memory>,
+    descriptors: VirtualArray<Descriptor>,
+    epoch: AtomicU32,
+    pub frames: FramePool,
+    /// Frames of the sweep, apart from the writers' (invariant F2: it always finds its batch).
+    pub staging: FramePool,
+    pub counters: CaptureCounters,
+}
+
+/// What writers paid for snapshots.
+#[derive(Default)]
+pub struct CaptureCounters {
+    /// Pages captured by a writer into a spare frame.
+    pub captured_count: AtomicU64,
+    pub captured_ns: AtomicU64,
+    pub captured_max_ns: AtomicU64,
+    /// Pages that a writer had to write or spill itself because the budget was used up.
+    pub helped_count: AtomicU64,
+    pub helped_ns: AtomicU64,
+}
+
+impl Core {
+    /// # Errors
+    /// [`PoolError::Map`].
+    pub fn new(memory: Box<dyn Memory>, page_count: u32, snapshot_bytes: u64) -> Result<Core, PoolError> {
+        assert!(page_count as usize <= memory.byte_len() / PAGE_SIZE, "M1: memory for each page");
+        Ok(Core {
+            memory,
+            descriptors: VirtualArray::new(page_count as usize)?,
+            epoch: AtomicU32::new(1),
+            frames: FramePool::new(snapshot_bytes)?,
+            staging: FramePool::new(((BATCH_PAGES + 1) * PAGE_SIZE) as u64)?,
+            counters: CaptureCounters::default(),
+        })
+    }
+
+    pub fn memory(&self) -> &dyn Memory {
+        &*self.memory
+    }
+
+    #[inline(always)]
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::Relaxed))
+    }
+
+    /// Begins the next epoch; runs in the barrier. Returns the cut, or `None` if epochs are used up.
+    pub fn cut(&self) -> Option<Epoch> {
+        let cut = self.epoch();
+        let next = cut.0.checked_add(1).filter(|&next| next < u32::MAX)?;
+        self.epoch.store(next, Ordering::SeqCst);
+        Some(cut)
+    }
+
+    #[inline(always)]
+    pub fn descriptor(&self, page: PageId) -> &Descriptor {
+        self.descriptors.get(page.0 as usize)
+    }
+
+    pub fn descriptor_address(&self, page: PageId) -> *const Descriptor {
+        self.descriptors.address(page.0 as usize)
+    }
+
+    /// Address of a page's bytes; dereferencing needs a latch (P1, P2), ownership (P3) or `copy_racy`.
+    #[inline(always)]
+    pub fn address(&self, page: PageId) -> *mut PageBytes {
+        debug_assert!((page.0 as usize) < self.descriptors.len());
+        self.memory.base().as_ptr().wrapping_add(page.0 as usize * PAGE_SIZE).cast()
+    }
+
+    /// Copies a page that others may be writing. The copy means nothing until the caller has checked that the
+    /// write epoch was not raised meanwhile ([`Core::copy_as_of`]).
+    pub fn copy_racy(&self, page: PageId, into: &mut PageBytes) {
+        assert!((page.0 as usize) < self.descriptors.len());
+        // SAFETY: M1: the page lies in the mapping. P4: this is the one racy read; nobody interprets the bytes
+        // before the validation that follows, and they are plain bytes for which every value is valid.
+        unsafe { std::ptr::copy_nonoverlapping(self.address(page).cast_const(), into, 1) };
+        fence(Ordering::Acquire);
+    }
+
+    /// Copies a page's content if it was last written at or before `cut` (invariant S2: a writer raises the write
+    /// epoch before it touches the content). False if it has been, or is being, written since.
+    pub fn copy_as_of(&self, page: PageId, cut: Epoch, into: &mut PageBytes) -> bool {
+        let descriptor = self.descriptor(page);
+        let before = descriptor.written();
+        if before > cut {
+            return false;
+        }
+        self.copy_racy(page, into);
+        descriptor.written() == before
+    }
+
+    /// Bytes of a page that nobody can modify: latched by the caller, or freed and in quarantine (P3).
+    ///
+    /// # Safety
+    /// The caller holds the page's latch for the lifetime of the result, or the page is in quarantine.
+    pub unsafe fn stable_bytes(&self, page: PageId) -> &PageBytes {
+        // SAFETY: M1: in the mapping; P3: the caller guarantees that nobody writes.
+        unsafe { &*self.address(page) }
+    }
+}

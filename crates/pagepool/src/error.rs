@@ -1,0 +1,42 @@
+//! What can go wrong: contention restarts, operations return errors, bugs assert.
+
+use std::sync::Arc;
+
+use crate::PageId;
+
+/// Why an access did not succeed now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// A latch was held or a version changed: run the operation again from its beginning.
+    Contended,
+    /// The page must be read from the page file first ([`crate::Pool::load`]).
+    Fault(PageId),
+    /// The page is damaged or unreadable, for good; the text says where.
+    Damaged(Arc<str>),
+}
+
+/// Why the pool could not be opened or extended.
+#[derive(thiserror::Error, Debug)]
+pub enum PoolError {
+    #[error(
+        "cannot reserve {byte_len} bytes of address space: {source}; raise `ulimit -v` or set vm.overcommit_memory to 0 or 1"
+    )]
+    Map { byte_len: usize, source: std::io::Error },
+    #[error("no page ids are left for an object of {page_count} pages")]
+    Exhausted { page_count: u32 },
+    #[error("cannot start a background thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Why a checkpoint did not complete. The previous one stays loadable.
+#[derive(thiserror::Error, Debug, Clone)]
+pub enum CheckpointError {
+    #[error("a checkpoint is already in progress")]
+    InProgress,
+    #[error("{0}")]
+    Io(Arc<str>),
+    #[error("the snapshot child failed: {0}")]
+    Child(Arc<str>),
+    #[error("no cuts are left in this process; restart it")]
+    EpochsExhausted,
+}

@@ -1,0 +1,188 @@
+//! Spare frames: a bounded, prefaulted, recycled stock of 4 KB buffers for before-images and for the sweep.
+//!
+//! ```text
+//!   FREE ── take ──▶ HELD(1) ── share ──▶ HELD(n) ── release ──▶ HELD(n-1) … ──▶ FREE
+//! ```
+//! A frame has one writer (whoever took it) until it is shared; from then on it is read-only (invariant F1).
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::memory::{AnonMemory, HugePages, Memory, VirtualArray, HUGE_PAGE_SIZE};
+use crate::{PageBytes, PoolError, PAGE_SIZE};
+
+/// A stock of frames. Its size is the budget for before-images.
+pub struct FramePool {
+    memory: AnonMemory,
+    frame_count: u32,
+    /// References a frame; zero is free.
+    references: VirtualArray<AtomicU32>,
+    free: Mutex<FreeList>,
+    /// The most frames held at once since the last [`FramePool::reset_peak`].
+    peak_held: AtomicU64,
+}
+
+struct FreeList {
+    recycled: Vec<u32>,
+    /// Frames from here on have not been handed out since they were last discarded.
+    fresh: u32,
+    /// Frames below are populated.
+    populated: u32,
+    held_count: u32,
+}
+
+/// A frame that is being filled or read; released when the last reference goes.
+pub struct Frame<'a> {
+    pool: &'a FramePool,
+    index: u32,
+}
+
+/// A reference to a frame that is kept in a table; must be given to [`FramePool::release`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a frame that is not released is lost"]
+pub struct FrameId(u32);
+
+impl FramePool {
+    /// A stock of `byte_len / 4096` frames (at least 64); takes no memory until it is used.
+    ///
+    /// # Errors
+    /// [`PoolError::Map`].
+    pub fn new(byte_len: u64) -> Result<FramePool, PoolError> {
+        let frame_count = (byte_len / PAGE_SIZE as u64).clamp(64, u64::from(u32::MAX / 2)) as u32;
+        let byte_len = (frame_count as usize * PAGE_SIZE).next_multiple_of(HUGE_PAGE_SIZE);
+        Ok(FramePool {
+            memory: AnonMemory::new(byte_len, HugePages::No)?,
+            frame_count,
+            references: VirtualArray::new(frame_count as usize)?,
+            free: Mutex::new(FreeList { recycled: Vec::new(), fresh: 0, populated: 0, held_count: 0 }),
+            peak_held: AtomicU64::new(0),
+        })
+    }
+
+    /// Takes a free frame; `None` when the budget is used up.
+    pub fn take(&self) -> Option<Frame<'_>> {
+        let mut free = self.free.lock();
+        let index = match free.recycled.pop() {
+            Some(index) => index,
+            None if free.fresh < self.frame_count => {
+                free.fresh += 1;
+                free.fresh - 1
+            }
+            None => return None,
+        };
+        free.held_count += 1;
+        self.peak_held.fetch_max(u64::from(free.held_count), Ordering::Relaxed);
+        drop(free);
+        self.references.get(index as usize).store(1, Ordering::Relaxed);
+        Some(Frame { pool: self, index })
+    }
+
+    /// Populates the next `byte_len` bytes of never-used frames, so that no writer meets a first touch.
+    pub fn prefault(&self, byte_len: usize) {
+        let wanted = (byte_len / PAGE_SIZE).min(self.frame_count as usize) as u32;
+        let start = self.free.lock().populated;
+        for at in (start..wanted.max(start)).step_by(HUGE_PAGE_SIZE / PAGE_SIZE) {
+            self.memory.populate(at as usize * PAGE_SIZE, HUGE_PAGE_SIZE);
+            self.free.lock().populated = at + (HUGE_PAGE_SIZE / PAGE_SIZE) as u32;
+        }
+    }
+
+    /// Gives the memory of all frames back, if none is held. Returns whether it did.
+    pub fn discard_if_idle(&self) -> bool {
+        let mut free = self.free.lock();
+        if free.held_count != 0 {
+            return false;
+        }
+        let touched = free.populated.max(free.fresh) as usize * PAGE_SIZE;
+        for at in (0..touched).step_by(HUGE_PAGE_SIZE) {
+            self.memory.discard(at, HUGE_PAGE_SIZE);
+        }
+        *free = FreeList { recycled: Vec::new(), fresh: 0, populated: 0, held_count: 0 };
+        true
+    }
+
+    /// Another reference to a frame: it becomes read-only.
+    pub fn share(&self, id: &FrameId) -> FrameId {
+        self.references.get(id.0 as usize).fetch_add(1, Ordering::Relaxed);
+        FrameId(id.0)
+    }
+
+    /// Turns a kept reference back into one that releases itself.
+    pub fn adopt(&self, id: FrameId) -> Frame<'_> {
+        Frame { pool: self, index: id.0 }
+    }
+
+    pub fn release(&self, id: FrameId) {
+        drop(self.adopt(id));
+    }
+
+    /// Content of a frame.
+    pub fn read(&self, id: &FrameId) -> &PageBytes {
+        self.bytes(id.0)
+    }
+
+    fn bytes(&self, index: u32) -> &PageBytes {
+        // SAFETY: F1: the caller holds a reference, so nobody but its taker writes, and only before sharing it.
+        unsafe { &*self.address(index) }
+    }
+
+    fn address(&self, index: u32) -> *mut PageBytes {
+        assert!(index < self.frame_count);
+        // SAFETY: M1: the index is in range, so the frame lies in the mapping.
+        unsafe { self.memory.base().as_ptr().add(index as usize * PAGE_SIZE).cast() }
+    }
+
+    pub fn held_count(&self) -> u64 {
+        u64::from(self.free.lock().held_count)
+    }
+
+    /// Frames that take memory now: held ones and spare ones.
+    pub fn resident_count(&self) -> u64 {
+        let free = self.free.lock();
+        u64::from(free.populated.max(free.fresh))
+    }
+
+    pub fn frame_count(&self) -> u64 {
+        u64::from(self.frame_count)
+    }
+
+    pub fn peak_held_count(&self) -> u64 {
+        self.peak_held.load(Ordering::Relaxed)
+    }
+
+    pub fn reset_peak(&self) {
+        self.peak_held.store(self.held_count(), Ordering::Relaxed);
+    }
+}
+
+impl Frame<'_> {
+    pub fn bytes(&self) -> &PageBytes {
+        self.pool.bytes(self.index)
+    }
+
+    /// The frame's bytes, to be filled by whoever took it.
+    pub fn bytes_mut(&mut self) -> &mut PageBytes {
+        let references = self.pool.references.get(self.index as usize).load(Ordering::Relaxed);
+        assert_eq!(references, 1, "F1: only a frame's taker writes it");
+        // SAFETY: F1: one reference exists and it is borrowed mutably.
+        unsafe { &mut *self.pool.address(self.index) }
+    }
+
+    /// Keeps the reference in a table.
+    pub fn into_id(self) -> FrameId {
+        let id = FrameId(self.index);
+        std::mem::forget(self);
+        id
+    }
+}
+
+impl Drop for Frame<'_> {
+    fn drop(&mut self) {
+        if self.pool.references.get(self.index as usize).fetch_sub(1, Ordering::AcqRel) == 1 {
+            let mut free = self.pool.free.lock();
+            free.recycled.push(self.index);
+            free.held_count -= 1;
+        }
+    }
+}

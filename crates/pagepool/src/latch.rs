@@ -1,0 +1,235 @@
+//! The state word of a page: latch, version and residence in 64 bits.
+//!
+//! ```text
+//!                       load / allocate                 begin_unlock
+//!        EVICTED(v) ─────────────────────▶ EXCLUSIVE(v) ───────────▶ UNLOCKED(v+1)
+//!           ▲                                 ▲     │                  │  ▲   │
+//!           │ evict / free                    │     └── evict ─▶ EVICTED  │   │ mark (clock)
+//!           └───────────── EXCLUSIVE ◀────────┴─ lock ─────────────────┘  │   ▼
+//!                                                                unlock   │ MARKED(v) ── lock ─▶ EXCLUSIVE
+//!                                             SHARED(n, v) ───────────────┘    │
+//!                                               ▲   n+1 / n-1                  │ share
+//!                                               └──────────────────────────────┘
+//! ```
+//! The version rises when an exclusive latch is given up, so an optimistic reader that sees the same version
+//! before and after has read what no writer touched. A waiter bit sends unlockers to the parking lot; without it
+//! they never look there.
+
+// `sync` is the standard library's here and loom's in `tests/loom_latch.rs`, which includes this file.
+use super::sync::atomic::{fence, AtomicU64, Ordering};
+
+const TAG_SHIFT: u32 = 56;
+const TAG_ONE: u64 = 1 << TAG_SHIFT;
+const WAITERS: u64 = 1 << 55;
+const VERSION_MASK: u64 = WAITERS - 1;
+
+const EVICTED: u64 = 0;
+const EXCLUSIVE: u64 = 1;
+const MARKED: u64 = 2;
+const UNLOCKED: u64 = 3;
+const MAX_SHARED: u64 = 255;
+
+/// Why a latch was not taken at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Somebody holds it in a way that excludes the request.
+    Held,
+    /// The page is not in memory, or not allocated.
+    Evicted,
+}
+
+/// The word. All zero is evicted (or never allocated), so a restart writes nothing.
+#[derive(Debug)]
+pub struct StateWord(AtomicU64);
+
+const fn tag(word: u64) -> u64 {
+    word >> TAG_SHIFT
+}
+
+const fn with_tag(word: u64, tag: u64) -> u64 {
+    (word & (TAG_ONE - 1)) | (tag << TAG_SHIFT)
+}
+
+/// A version as seen by an optimistic reader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Version(u64);
+
+impl StateWord {
+    #[cfg(test)]
+    pub fn new_evicted() -> StateWord {
+        StateWord(AtomicU64::new(0))
+    }
+
+    /// Whether the page is in memory, latched or not.
+    #[inline]
+    pub fn is_resident(&self) -> bool {
+        tag(self.0.load(Ordering::Acquire)) != EVICTED
+    }
+
+    /// EVICTED → EXCLUSIVE: a load or an allocation begins. False if another got there first.
+    pub fn begin_load(&self) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        tag(word) == EVICTED
+            && self
+                .0
+                .compare_exchange(word, with_tag(word, EXCLUSIVE), Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// UNLOCKED, MARKED → EXCLUSIVE.
+    #[inline(always)]
+    pub fn try_lock(&self) -> Result<(), Refused> {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            match tag(word) {
+                UNLOCKED | MARKED => {}
+                EVICTED => return Err(Refused::Evicted),
+                _ => return Err(Refused::Held),
+            }
+            let locked = with_tag(word, EXCLUSIVE);
+            match self.0.compare_exchange_weak(word, locked, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => {
+                    // Whoever sees a word written from here on sees the latch taken.
+                    fence(Ordering::Release);
+                    return Ok(());
+                }
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// UNLOCKED, MARKED, SHARED(n) → SHARED(n+1).
+    #[inline(always)]
+    pub fn try_share(&self) -> Result<(), Refused> {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let shared = match tag(word) {
+                EVICTED => return Err(Refused::Evicted),
+                EXCLUSIVE | MAX_SHARED => return Err(Refused::Held),
+                MARKED => with_tag(word, UNLOCKED + 1),
+                _ => word + TAG_ONE,
+            };
+            match self.0.compare_exchange_weak(word, shared, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// EXCLUSIVE → UNLOCKED, version raised. True if somebody waits (the caller wakes them).
+    #[inline(always)]
+    #[must_use]
+    pub fn unlock(&self) -> bool {
+        self.leave_exclusive(UNLOCKED)
+    }
+
+    /// EXCLUSIVE → EVICTED, version raised. True if somebody waits.
+    #[must_use]
+    pub fn evict(&self) -> bool {
+        self.leave_exclusive(EVICTED)
+    }
+
+    #[inline(always)]
+    fn leave_exclusive(&self, to: u64) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        debug_assert_eq!(tag(word), EXCLUSIVE);
+        loop {
+            let version = word.wrapping_add(1) & VERSION_MASK;
+            let next = (to << TAG_SHIFT) | version;
+            match self.0.compare_exchange_weak(word, next, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return word & WAITERS != 0,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// SHARED(n) → SHARED(n-1) or UNLOCKED. True if it was the last and somebody waits.
+    #[inline(always)]
+    #[must_use]
+    pub fn unshare(&self) -> bool {
+        let before = self.0.fetch_sub(TAG_ONE, Ordering::Release);
+        debug_assert!(tag(before) > UNLOCKED);
+        if before & WAITERS == 0 || tag(before) != UNLOCKED + 1 {
+            return false;
+        }
+        self.0.fetch_and(!WAITERS, Ordering::Relaxed);
+        true
+    }
+
+    /// Announces a waiter for a word that refuses `exclusive` or shared access; false if it would not any more.
+    pub fn announce_waiter(&self, exclusive: bool) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let held = match tag(word) {
+                EXCLUSIVE | MAX_SHARED => true,
+                t => exclusive && t > UNLOCKED,
+            };
+            if !held {
+                return false;
+            }
+            if word & WAITERS != 0 {
+                return true;
+            }
+            match self.0.compare_exchange_weak(word, word | WAITERS, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Whether a waiter that announced itself should still sleep (checked under the parking lot's lock).
+    pub fn still_waiting(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & WAITERS != 0
+    }
+
+    /// Begins an optimistic read.
+    #[inline(always)]
+    pub fn read_version(&self) -> Result<Version, Refused> {
+        let word = self.0.load(Ordering::Acquire);
+        match tag(word) {
+            EVICTED => Err(Refused::Evicted),
+            EXCLUSIVE => Err(Refused::Held),
+            _ => Ok(Version(word & VERSION_MASK)),
+        }
+    }
+
+    /// The version of a word that the caller holds exclusively.
+    pub fn held_version(&self) -> Version {
+        Version(self.0.load(Ordering::Relaxed) & VERSION_MASK)
+    }
+
+    /// Ends an optimistic read: true if nobody has written since `version` was read.
+    #[inline(always)]
+    pub fn validate(&self, version: Version) -> bool {
+        fence(Ordering::Acquire);
+        let word = self.0.load(Ordering::Relaxed);
+        !matches!(tag(word), EVICTED | EXCLUSIVE) && word & VERSION_MASK == version.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges() {
+        let word = StateWord::new_evicted();
+        assert_eq!(word.try_lock(), Err(Refused::Evicted));
+        assert_eq!(word.try_share(), Err(Refused::Evicted));
+        assert!(word.begin_load() && !word.begin_load());
+        assert_eq!(word.try_share(), Err(Refused::Held));
+        assert!(!word.unlock());
+        let version = word.read_version().unwrap();
+        assert!(word.try_share().is_ok() && word.try_share().is_ok());
+        assert!(word.validate(version), "a shared latch changes nothing");
+        assert_eq!(word.try_lock(), Err(Refused::Held));
+        assert!(word.announce_waiter(true) && !word.announce_waiter(false));
+        assert!(!word.unshare());
+        assert!(word.unshare(), "the last reader wakes the waiting writer");
+        assert!(word.try_lock().is_ok());
+        assert!(!word.validate(version), "a writer is at it");
+        assert!(!word.unlock());
+        assert!(!word.validate(version), "a writer has been at it");
+        assert!(word.try_lock().is_ok() && !word.evict() && !word.is_resident());
+    }
+}

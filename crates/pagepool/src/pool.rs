@@ -1,0 +1,427 @@
+//! The pool: page memory, who may touch it, and where pages come from.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::alloc::Allocator;
+use crate::core::Core;
+use crate::guard::{evict_and_wake, unlock_and_wake};
+use crate::memory::{AnonMemory, HugePages, Memory};
+use crate::snapshot::{
+    EpochSnapshotter, Extent, ForkSnapshotter, NoSpill, Progress, Sink, SnapshotKind, Snapshotter, Spill,
+    StreamPlan,
+};
+use crate::stock::Stock;
+use crate::{
+    Barrier, BarrierTimes, CheckpointError, Epoch, ExclusiveGuard, Layout, Member, OptimisticGuard, PageId,
+    PoolError, Restart, SharedGuard, View, PAGE_SIZE,
+};
+
+/// Objects of at least this many pages give their memory back when they are freed.
+const DISCARD_PAGES: u32 = 17;
+
+/// How a pool is made.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    pub layout: Layout,
+    pub huge_pages: HugePages,
+    pub snapshot_kind: SnapshotKind,
+    /// Budget of snapshots: before-images, spare frames, freed pages that a cut needs.
+    pub snapshot_memory_bytes: u64,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        PoolOptions {
+            layout: Layout::FULL,
+            huge_pages: HugePages::No,
+            snapshot_kind: SnapshotKind::Epoch,
+            snapshot_memory_bytes: 64 << 20,
+        }
+    }
+}
+
+/// Sizes, for `INFO`.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct PoolStats {
+    pub allocated_pages: u64,
+    /// Bytes that snapshots hold beyond the data now.
+    pub snapshot_held_bytes: u64,
+    /// Bytes of spare frames, in use or not.
+    pub snapshot_resident_bytes: u64,
+    pub captured_count: u64,
+    pub captured_ns: u64,
+    pub captured_max_ns: u64,
+    pub helped_count: u64,
+    pub helped_ns: u64,
+}
+
+/// A page pool. Share it by `Arc`.
+pub struct Pool {
+    core: Arc<Core>,
+    snapshotter: Arc<dyn Snapshotter>,
+    barrier: Arc<Barrier>,
+    allocator: Mutex<Allocator>,
+    allocated_pages: AtomicU64,
+    stock: Stock,
+    /// Pages that could not be read, with the reason; sticky.
+    damaged: Mutex<HashMap<PageId, Arc<str>>>,
+    any_damaged: AtomicBool,
+}
+
+impl Pool {
+    /// A pool over anonymous memory.
+    ///
+    /// # Errors
+    /// [`PoolError::Map`] if the address space is limited.
+    pub fn new(options: &PoolOptions, spill: Arc<dyn Spill>) -> Result<Pool, PoolError> {
+        // A forked child must not find huge pages: the first write after the fork would copy 2 MB.
+        let huge = match options.snapshot_kind {
+            SnapshotKind::Epoch => options.huge_pages,
+            SnapshotKind::Fork => HugePages::No,
+        };
+        let memory = AnonMemory::new(options.layout.page_count() as usize * PAGE_SIZE, huge)?;
+        Pool::with_memory(Box::new(memory), options, spill)
+    }
+
+    /// A pool over anonymous memory that keeps nothing: views that outgrow the budget fail.
+    ///
+    /// # Errors
+    /// [`PoolError::Map`].
+    pub fn in_memory(options: &PoolOptions) -> Result<Arc<Pool>, PoolError> {
+        Pool::new(options, Arc::new(NoSpill)).map(Arc::new)
+    }
+
+    /// A pool over any memory, which must cover the layout.
+    ///
+    /// # Errors
+    /// [`PoolError::Map`].
+    pub fn with_memory(
+        memory: Box<dyn Memory>,
+        options: &PoolOptions,
+        spill: Arc<dyn Spill>,
+    ) -> Result<Pool, PoolError> {
+        let page_count = options.layout.page_count();
+        let core = Arc::new(Core::new(memory, page_count, options.snapshot_memory_bytes)?);
+        let epoch = EpochSnapshotter::new(page_count, spill)?;
+        let snapshotter: Arc<dyn Snapshotter> = match options.snapshot_kind {
+            SnapshotKind::Epoch => Arc::new(epoch),
+            SnapshotKind::Fork => Arc::new(ForkSnapshotter::new(epoch)),
+        };
+        let stock = Stock::start(core.clone())?;
+        Ok(Pool {
+            core,
+            snapshotter,
+            barrier: Arc::default(),
+            allocator: Mutex::new(Allocator::new(options.layout)),
+            allocated_pages: AtomicU64::new(0),
+            stock,
+            damaged: Mutex::default(),
+            any_damaged: AtomicBool::new(false),
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    pub(crate) fn snapshotter(&self) -> &dyn Snapshotter {
+        &*self.snapshotter
+    }
+
+    pub fn barrier(&self) -> &Arc<Barrier> {
+        &self.barrier
+    }
+
+    /// Joins the barrier: every thread that modifies pages does.
+    pub fn join(&self) -> Member {
+        self.barrier.join()
+    }
+
+    /// Reads a page without a latch.
+    ///
+    /// # Errors
+    /// [`Restart`]: run the operation again, after loading the page if it says so.
+    #[inline(always)]
+    pub fn optimistic(&self, page: PageId) -> Result<OptimisticGuard<'_>, Restart> {
+        OptimisticGuard::new(self, page)
+    }
+
+    /// Latches a page or the object whose head it is, shared; parks while it is held exclusively.
+    ///
+    /// # Errors
+    /// [`Restart::Fault`], [`Restart::Damaged`].
+    #[inline(always)]
+    pub fn shared(&self, page: PageId) -> Result<SharedGuard<'_>, Restart> {
+        SharedGuard::new(self, page)
+    }
+
+    /// The same, exclusive. A thread that holds a latch asks only for pages below it in the tree; for any other
+    /// it uses [`Pool::try_exclusive`].
+    #[inline(always)]
+    pub fn exclusive(&self, page: PageId) -> Result<ExclusiveGuard<'_>, Restart> {
+        ExclusiveGuard::new(self, page)
+    }
+
+    /// Latches exclusively if that needs no waiting.
+    ///
+    /// # Errors
+    /// [`Restart::Contended`] if it does.
+    #[inline(always)]
+    pub fn try_exclusive(&self, page: PageId) -> Result<ExclusiveGuard<'_>, Restart> {
+        ExclusiveGuard::try_new(self, page)
+    }
+
+    /// Hints that byte `offset` of a page will be read soon.
+    #[inline(always)]
+    pub fn prefetch(&self, page: PageId, offset: usize) {
+        let address = self.core.address(page).cast::<i8>().wrapping_add(offset);
+        prefetch(address);
+    }
+
+    /// Hints that a page will be latched soon.
+    #[inline(always)]
+    pub fn prefetch_latch(&self, page: PageId) {
+        prefetch(self.core.descriptor_address(page).cast());
+    }
+
+    /// Whether the page is in memory.
+    pub fn is_resident(&self, page: PageId) -> bool {
+        self.core.descriptor(page).state.is_resident()
+    }
+
+    #[inline(always)]
+    pub(crate) fn resident(&self, page: PageId) -> Result<PageId, Restart> {
+        if self.core.descriptor(page).state.is_resident() {
+            Ok(page)
+        } else {
+            Err(self.absent(page))
+        }
+    }
+
+    /// Why a page is not in memory.
+    #[cold]
+    pub(crate) fn absent(&self, page: PageId) -> Restart {
+        if self.any_damaged.load(Ordering::Acquire) {
+            if let Some(reason) = self.damaged.lock().get(&page) {
+                return Restart::Damaged(reason.clone());
+            }
+        }
+        Restart::Fault(page)
+    }
+
+    /// Captures a page for running snapshots if this is its first modification since the last cut.
+    #[inline(always)]
+    pub(crate) fn before_write(&self, page: PageId) {
+        if self.core.descriptor(page).written() != self.core.epoch() {
+            self.first_write(page);
+        }
+    }
+
+    #[cold]
+    fn first_write(&self, page: PageId) {
+        self.snapshotter.before_first_write(&self.core, page);
+        self.core.descriptor(page).set_written(self.core.epoch());
+    }
+
+    /// A new page, latched. Its content is undefined.
+    ///
+    /// # Errors
+    /// [`PoolError::Exhausted`].
+    pub fn allocate(&self) -> Result<ExclusiveGuard<'_>, PoolError> {
+        self.allocate_object(1, 1)
+    }
+
+    /// A new object of consecutive pages with room to grow in place to `reserve_count`, its head latched. The
+    /// content of objects of 17 pages and more, and of those with a reserve, is zero, that of others undefined.
+    ///
+    /// # Errors
+    /// [`PoolError::Exhausted`].
+    pub fn allocate_object(
+        &self,
+        page_count: u32,
+        reserve_count: u32,
+    ) -> Result<ExclusiveGuard<'_>, PoolError> {
+        let start = {
+            let mut allocator = self.allocator.lock();
+            self.take_back(&mut allocator);
+            let start = allocator.allocate(page_count, reserve_count);
+            self.stock.note_used(allocator.small_used_end());
+            start.ok_or(PoolError::Exhausted { page_count })?
+        };
+        self.snapshotter.relieve(&self.core);
+        self.allocated_pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
+        self.bring_to_life(start, true);
+        for index in 1..page_count {
+            self.bring_to_life(PageId(start.0 + index), false);
+        }
+        Ok(ExclusiveGuard::allocated(self, start))
+    }
+
+    /// Gives a free page its descriptor; `latched` leaves it exclusive.
+    fn bring_to_life(&self, page: PageId, latched: bool) {
+        let descriptor = self.core.descriptor(page);
+        if let Some(freed) = descriptor.freed() {
+            self.snapshotter.before_reuse(&self.core, page, freed);
+        }
+        // A warm-up that found the page in the map of the last start may hold it for a moment.
+        while !descriptor.state.begin_load() && descriptor.state.try_lock().is_err() {
+            std::thread::yield_now();
+        }
+        descriptor.set_written(self.core.epoch());
+        descriptor.set_freed(None);
+        if !latched {
+            unlock_and_wake(&descriptor.state);
+        }
+    }
+
+    /// Grows an object in place. False if its block is too small: the caller moves it.
+    pub fn extend(&self, object: &mut ExclusiveGuard<'_>, old_count: u32, new_count: u32) -> bool {
+        let start = object.id();
+        if new_count > self.allocator.lock().capacity(start, old_count) {
+            return false;
+        }
+        for index in old_count..new_count {
+            self.bring_to_life(PageId(start.0 + index), false);
+        }
+        self.allocated_pages.fetch_add(u64::from(new_count - old_count), Ordering::Relaxed);
+        true
+    }
+
+    /// Frees an object with all its pages; `page_count` is what it was allocated with or extended to (O1).
+    /// A cut that needs the content keeps it; otherwise the pages can be allocated again at once.
+    pub fn free(&self, object: ExclusiveGuard<'_>, page_count: u32) {
+        let start = object.into_id();
+        let extent = Extent { start, page_count };
+        let kept = self.snapshotter.keep_freed(&self.core, extent);
+        let epoch = self.core.epoch();
+        for page in extent.pages() {
+            let descriptor = self.core.descriptor(page);
+            descriptor.set_freed(Some(epoch));
+            // Pages of an object are unlocked under its head's latch; those never loaded are evicted already.
+            if page == start || descriptor.state.try_lock().is_ok() {
+                evict_and_wake(&descriptor.state);
+            }
+        }
+        self.allocated_pages.fetch_sub(u64::from(page_count), Ordering::Relaxed);
+        if !kept {
+            self.recycle(&mut self.allocator.lock(), extent);
+        }
+    }
+
+    fn recycle(&self, allocator: &mut Allocator, extent: Extent) {
+        let whole = allocator.capacity(extent.start, extent.page_count);
+        if whole >= DISCARD_PAGES {
+            let pages = extent.page_count as usize;
+            self.core.memory().discard(extent.start.0 as usize * PAGE_SIZE, pages * PAGE_SIZE);
+        }
+        allocator.free(extent.start, extent.page_count);
+    }
+
+    /// Returns to the allocator what snapshots have let go.
+    fn take_back(&self, allocator: &mut Allocator) {
+        for extent in self.snapshotter.take_released(&self.core) {
+            self.recycle(allocator, extent);
+        }
+    }
+
+    pub fn stats(&self) -> PoolStats {
+        let counters = &self.core.counters;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PoolStats {
+            allocated_pages: load(&self.allocated_pages),
+            snapshot_held_bytes: self.snapshotter.held_bytes(&self.core),
+            snapshot_resident_bytes: self.core.frames.resident_count() * PAGE_SIZE as u64,
+            captured_count: load(&counters.captured_count),
+            captured_ns: load(&counters.captured_ns),
+            captured_max_ns: load(&counters.captured_max_ns),
+            helped_count: load(&counters.helped_count),
+            helped_ns: load(&counters.helped_ns),
+        }
+    }
+}
+
+/// Snapshots of a pool, run at the barrier.
+impl Pool {
+    /// A read-only picture as of now. Waits for the barrier: not to be called by a running member.
+    ///
+    /// # Errors
+    /// [`CheckpointError::EpochsExhausted`].
+    pub fn view(self: &Arc<Self>) -> Result<View, CheckpointError> {
+        self.view_after(|| ())
+    }
+
+    /// The same; `at_cut` runs in the barrier just before the cut, and what it writes belongs to the picture.
+    pub fn view_after(
+        self: &Arc<Self>,
+        at_cut: impl FnOnce() + Send + 'static,
+    ) -> Result<View, CheckpointError> {
+        let (cut, _) = self.at_barrier(|pool| {
+            at_cut();
+            pool.snapshotter.begin_view(&pool.core)
+        });
+        Ok(View::new(self.clone(), cut?))
+    }
+
+    /// Runs `action` while no member runs; returns its result and what the barrier cost.
+    pub fn at_barrier<R: Send + 'static>(
+        self: &Arc<Self>,
+        action: impl FnOnce(&Pool) -> R + Send + 'static,
+    ) -> (R, BarrierTimes) {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let pool = self.clone();
+        let times = self.barrier.run(move || {
+            let _ = sender.send(action(&pool));
+        });
+        let result = receiver.recv().expect("the barrier has run the action");
+        (result, times)
+    }
+
+    /// Streams every page that changed since cut `durable` to `sink`, as of now; returns the cut.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]; the sink is then incomplete.
+    pub fn stream(
+        self: &Arc<Self>,
+        durable: Epoch,
+        sink: Arc<dyn Sink>,
+        progress: &Progress,
+    ) -> Result<(Epoch, BarrierTimes), CheckpointError> {
+        self.stream_after(|| (), durable, sink, progress)
+    }
+
+    /// The same; `at_cut` runs in the barrier just before the cut, and what it writes belongs to the picture.
+    pub fn stream_after(
+        self: &Arc<Self>,
+        at_cut: impl FnOnce() + Send + 'static,
+        durable: Epoch,
+        sink: Arc<dyn Sink>,
+        progress: &Progress,
+    ) -> Result<(Epoch, BarrierTimes), CheckpointError> {
+        let (cut, times) = self.at_barrier(move |pool| {
+            at_cut();
+            let ranges = pool.allocator.lock().used_ranges();
+            pool.snapshotter.begin_stream(&pool.core, StreamPlan { ranges, durable, sink })
+        });
+        let cut = cut?;
+        let result = self.snapshotter.run_stream(&self.core, progress);
+        self.snapshotter.end_stream(&self.core);
+        self.take_back(&mut self.allocator.lock());
+        result.map(|()| (cut, times))
+    }
+}
+
+#[inline(always)]
+fn prefetch(address: *const i8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: A1: a prefetch of any address has no effect that a program can observe.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch(address, std::arch::x86_64::_MM_HINT_T0)
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

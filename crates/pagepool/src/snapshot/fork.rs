@@ -1,0 +1,273 @@
+//! `fork`, the baseline: the kernel copies the page table at the cut, and each page at its first write after it.
+//!
+//! The child of a threaded process may neither allocate nor lock, so it only reads its copy of memory and fills a
+//! ring shared with the parent, whose saver thread hands the pages on. Views are those of `epoch`: a child could
+//! serve them too, but nobody compares that.
+//!
+//! ```text
+//!   child:  FILLING ── ring full: sleep ──▶ FILLING ── all ranges scanned ──▶ DONE ── _exit(0)
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{EpochSnapshotter, Extent, Progress, Snapshotter, StreamPlan, BATCH_PAGES};
+use crate::core::{Core, Epoch};
+use crate::{CheckpointError, PageBytes, PageId, PAGE_SIZE};
+
+/// Pages that fit into the ring.
+const RING_PAGES: u32 = 4 * BATCH_PAGES as u32;
+/// How long either side sleeps when it has nothing to do.
+const NAP: Duration = Duration::from_micros(50);
+/// Tag of a page that was free at the cut: no content follows.
+const TOMBSTONE: u32 = 1 << 31;
+
+/// Shared between parent and child; head and tail count pages and never wrap (2^32 pages are 16 TB).
+#[repr(C)]
+struct Ring {
+    /// Pages put in by the child.
+    head: AtomicU32,
+    /// Pages taken out by the parent.
+    tail: AtomicU32,
+    done: AtomicU32,
+    tags: [AtomicU32; RING_PAGES as usize],
+}
+
+/// A mapping that parent and child share: the ring, then its pages.
+struct SharedRing {
+    base: *mut u8,
+}
+
+// SAFETY: M1: a mapping owned by the value; F1: head and tail order who writes and who reads a page.
+unsafe impl Send for SharedRing {}
+// SAFETY: M1, F1: as above.
+unsafe impl Sync for SharedRing {}
+
+const PAGES_OFFSET: usize = std::mem::size_of::<Ring>().next_multiple_of(PAGE_SIZE);
+const RING_BYTES: usize = PAGES_OFFSET + RING_PAGES as usize * PAGE_SIZE;
+
+impl SharedRing {
+    fn new() -> Result<SharedRing, CheckpointError> {
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        // SAFETY: M1: a fresh mapping aliases nothing.
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), RING_BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(child_error("cannot map the ring"));
+        }
+        Ok(SharedRing { base: base.cast() })
+    }
+
+    fn ring(&self) -> &Ring {
+        // SAFETY: M1, M3: in the mapping, aligned to a page, atomics that start as zero.
+        unsafe { &*self.base.cast::<Ring>() }
+    }
+
+    fn page(&self, position: u32) -> *mut PageBytes {
+        let offset = PAGES_OFFSET + (position % RING_PAGES) as usize * PAGE_SIZE;
+        self.base.wrapping_add(offset).cast()
+    }
+}
+
+impl Drop for SharedRing {
+    fn drop(&mut self) {
+        // SAFETY: M1: owned, and nobody refers to it any more.
+        unsafe { libc::munmap(self.base.cast(), RING_BYTES) };
+    }
+}
+
+fn child_error(what: &str) -> CheckpointError {
+    CheckpointError::Child(format!("{what}: {}", std::io::Error::last_os_error()).into())
+}
+
+struct Stream {
+    plan: StreamPlan,
+    ring: SharedRing,
+    child: libc::pid_t,
+    /// Set once the child has been waited for: its id may be somebody else's from then on.
+    reaped: AtomicBool,
+}
+
+/// See the module.
+pub struct ForkSnapshotter {
+    views: EpochSnapshotter,
+    stream: Mutex<Option<Arc<Stream>>>,
+}
+
+impl ForkSnapshotter {
+    pub fn new(views: EpochSnapshotter) -> ForkSnapshotter {
+        ForkSnapshotter { views, stream: Mutex::default() }
+    }
+
+    /// Takes what the child has put in. Returns how many pages.
+    fn drain(&self, stream: &Stream, progress: &Progress) -> Result<u32, CheckpointError> {
+        let ring = stream.ring.ring();
+        let (tail, head) = (ring.tail.load(Ordering::Relaxed), ring.head.load(Ordering::Acquire));
+        let count = (head - tail).min(BATCH_PAGES as u32);
+        let mut pages = Vec::with_capacity(count as usize);
+        for position in tail..tail + count {
+            let tag = ring.tags[(position % RING_PAGES) as usize].load(Ordering::Relaxed);
+            if tag & TOMBSTONE != 0 {
+                stream.plan.sink.free_page(PageId(tag & !TOMBSTONE))?;
+            } else {
+                // SAFETY: F1: the child does not touch positions between tail and head.
+                pages.push((PageId(tag), unsafe { &*stream.ring.page(position) }));
+            }
+        }
+        if !pages.is_empty() {
+            stream.plan.sink.write_pages(&pages)?;
+            progress.pages_written.fetch_add(pages.len() as u64, Ordering::Relaxed);
+        }
+        ring.tail.store(tail + count, Ordering::Release);
+        Ok(count)
+    }
+}
+
+/// The child's life. Must not allocate, lock, unwind or return.
+fn child_main(core: &Core, cut: Epoch, plan: &StreamPlan, ring: &SharedRing) -> ! {
+    let shared = ring.ring();
+    let mut head = 0;
+    for &(start, end) in &plan.ranges {
+        for page in (start..end).map(PageId) {
+            let descriptor = core.descriptor(page);
+            let tombstone = descriptor.freed().is_some_and(|freed| plan.durable < freed);
+            let content = descriptor.freed().is_none()
+                && plan.durable < descriptor.written()
+                && descriptor.written() <= cut;
+            if !tombstone && !content {
+                continue;
+            }
+            while head - shared.tail.load(Ordering::Acquire) == RING_PAGES {
+                nap();
+            }
+            if content {
+                // SAFETY: F1: the parent does not touch positions from head on. M1: both in their mappings; the
+                // child's copy of the page does not change.
+                unsafe { std::ptr::copy_nonoverlapping(core.address(page), ring.page(head), 1) };
+            }
+            let tag = page.0 | if tombstone { TOMBSTONE } else { 0 };
+            shared.tags[(head % RING_PAGES) as usize].store(tag, Ordering::Relaxed);
+            head += 1;
+            shared.head.store(head, Ordering::Release);
+        }
+    }
+    shared.done.store(1, Ordering::Release);
+    // SAFETY: K1: ends the child without running destructors or exit handlers of the parent's state.
+    unsafe { libc::_exit(0) }
+}
+
+fn nap() {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: NAP.as_nanos() as i64 };
+    // SAFETY: K1: an async-signal-safe call with a valid argument.
+    unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
+}
+
+impl Snapshotter for ForkSnapshotter {
+    fn name(&self) -> &'static str {
+        "fork"
+    }
+
+    fn begin_stream(&self, core: &Core, plan: StreamPlan) -> Result<Epoch, CheckpointError> {
+        let mut current = self.stream.lock();
+        if current.is_some() {
+            return Err(CheckpointError::InProgress);
+        }
+        let ring = SharedRing::new()?;
+        let cut = core.cut().ok_or(CheckpointError::EpochsExhausted)?;
+        // SAFETY: K1: the child runs `child_main` only, which neither allocates, locks nor returns.
+        let child = unsafe { libc::fork() };
+        match child {
+            -1 => return Err(child_error("fork")),
+            0 => {
+                // SAFETY: K1: async-signal-safe; the child ends with its parent.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+                child_main(core, cut, &plan, &ring)
+            }
+            _ => {}
+        }
+        *current = Some(Arc::new(Stream { plan, ring, child, reaped: AtomicBool::new(false) }));
+        Ok(cut)
+    }
+
+    fn run_stream(&self, core: &Core, progress: &Progress) -> Result<(), CheckpointError> {
+        let _ = core;
+        let Some(stream) = self.stream.lock().clone() else { return Ok(()) };
+        loop {
+            // Order matters: what is put in before `done` is seen is seen by the drain after it.
+            let done = stream.ring.ring().done.load(Ordering::Acquire) == 1;
+            if self.drain(&stream, progress)? > 0 {
+                continue;
+            }
+            if done {
+                return Ok(());
+            }
+            let mut status = 0;
+            // SAFETY: K2: waits for the own child; the status is a valid place.
+            let ended = unsafe { libc::waitpid(stream.child, &mut status, libc::WNOHANG) };
+            stream.reaped.fetch_or(ended == stream.child, Ordering::Relaxed);
+            if ended == stream.child && stream.ring.ring().done.load(Ordering::Acquire) == 0 {
+                let text = format!("it ended early (wait status {status}); is memory short?");
+                return Err(CheckpointError::Child(text.into()));
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
+    fn end_stream(&self, _core: &Core) {
+        let Some(stream) = self.stream.lock().take() else { return };
+        if stream.reaped.load(Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: K2: the own child, not waited for yet.
+        unsafe {
+            libc::kill(stream.child, libc::SIGKILL);
+            libc::waitpid(stream.child, std::ptr::null_mut(), 0);
+        }
+    }
+
+    fn begin_view(&self, core: &Core) -> Result<Epoch, CheckpointError> {
+        self.views.begin_view(core)
+    }
+
+    fn read_view(
+        &self,
+        core: &Core,
+        cut: Epoch,
+        page: PageId,
+        into: &mut PageBytes,
+    ) -> Result<(), CheckpointError> {
+        self.views.read_view(core, cut, page, into)
+    }
+
+    fn end_view(&self, core: &Core, cut: Epoch) {
+        self.views.end_view(core, cut);
+    }
+
+    fn before_first_write(&self, core: &Core, page: PageId) {
+        self.views.before_first_write(core, page);
+    }
+
+    fn keep_freed(&self, core: &Core, extent: Extent) -> bool {
+        self.views.keep_freed(core, extent)
+    }
+
+    fn before_reuse(&self, core: &Core, page: PageId, freed: Epoch) {
+        self.views.before_reuse(core, page, freed);
+    }
+
+    fn take_released(&self, core: &Core) -> Vec<Extent> {
+        self.views.take_released(core)
+    }
+
+    fn held_bytes(&self, core: &Core) -> u64 {
+        self.views.held_bytes(core)
+    }
+
+    fn relieve(&self, core: &Core) {
+        self.views.relieve(core);
+    }
+}

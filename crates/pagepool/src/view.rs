@@ -1,0 +1,32 @@
+//! A read-only picture of all pages at a cut.
+
+use std::sync::Arc;
+
+use crate::core::Epoch;
+use crate::{CheckpointError, PageBytes, PageId, Pool};
+
+/// A picture of the pool at a cut; pages that change keep their before-images until it is dropped.
+pub struct View {
+    pool: Arc<Pool>,
+    cut: Epoch,
+}
+
+impl View {
+    pub(crate) fn new(pool: Arc<Pool>, cut: Epoch) -> View {
+        View { pool, cut }
+    }
+
+    /// Copies a page as of the cut. It must have been in use then.
+    ///
+    /// # Errors
+    /// If its before-image was spilled to the page file and cannot be read.
+    pub fn read_page(&self, page: PageId, into: &mut PageBytes) -> Result<(), CheckpointError> {
+        self.pool.snapshotter().read_view(self.pool.core(), self.cut, page, into)
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.pool.snapshotter().end_view(self.pool.core(), self.cut);
+    }
+}
