@@ -1,6 +1,7 @@
 //! The RDB codec against Redis, old versions of the format, and damage.
 
 mod bytes;
+mod checks;
 mod damage;
 mod payload;
 mod reader;
