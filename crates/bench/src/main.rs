@@ -1,2 +1,60 @@
+//! `stillframe-bench`: measures Redis-protocol servers, first of all what a save does to those who are being
+//! served. It starts the servers it compares, side by side on the same data, and writes tables, raw files and
+//! plots. It is not a library, and it links none of the server: whatever speaks RESP2 can be measured.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod clock;
+mod commands;
+mod error;
+mod load;
+mod machine;
+mod output;
+mod peer;
+mod pin;
+mod plot;
+mod procfs;
+mod resp;
+mod stats;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "stillframe-bench", version, about, max_term_width = 110)]
+/// Measures Redis-protocol servers, first of all what a save does to latency and memory.
+///
+/// load and fill work on a server that runs; the others start the servers they compare, in turn and on the
+/// same data, and write results/NAME.md, .json, .csv and .svg.
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Send GET and SET to a running server at a fixed rate or as fast as it goes
+    Load(commands::load::Args),
+    /// Fill a running server with keys
+    Fill(commands::fill::Args),
+    /// Save under load: latency, memory, time of the save and of a restart, of several servers
+    Pause(commands::pause::Args),
+    /// Answer +OK to everything: shows the most that the generator can drive here
+    NullServer(commands::null_server::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Load(args) => commands::load::run(&args),
+        Command::Fill(args) => commands::fill::run(&args),
+        Command::Pause(args) => commands::pause::run(&args),
+        Command::NullServer(args) => commands::null_server::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("stillframe-bench: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

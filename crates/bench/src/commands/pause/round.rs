@@ -1,0 +1,289 @@
+//! One server, started, filled, saved under load and restarted.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::memory::{self, Extra, MemorySample, Quiet};
+use super::restart::{self, Restart};
+use super::Config;
+use crate::clock::{now_ns, NS_PER_MS, NS_PER_S};
+use crate::commands::fill;
+use crate::error::{BenchError, Result};
+use crate::load::closed_loop::ClosedLoop;
+use crate::load::open_loop::OpenLoop;
+use crate::load::recording::Sample;
+use crate::load::{KeyChoice, LoadReport, Recording, Stop, Workload, WorkloadSpec};
+use crate::machine;
+use crate::peer::{Peer, SaveTimes, Server, StartOptions};
+use crate::pin;
+use crate::resp::Info;
+use crate::stats::percentile;
+
+pub struct Round {
+    pub peer: String,
+    pub number: usize,
+    pub saves: Vec<Save>,
+    pub restart: Option<Restart>,
+    pub report: LoadReport,
+    pub memory: Vec<MemorySample>,
+    pub dump_bytes: u64,
+    /// Time another guest ran on our cores, over all cores.
+    pub stolen_ms: u64,
+    /// How the threads were prioritised.
+    pub notes: Vec<String>,
+}
+
+pub struct Save {
+    pub times: SaveTimes,
+    /// Start of the seconds before that are compared with.
+    pub before_ns: u64,
+    pub before: Phase,
+    pub first_second: Phase,
+    pub during: Phase,
+    pub memory: Extra,
+    pub info: Info,
+}
+
+/// The latencies of requests that were due in a stretch of time.
+#[derive(Clone, Debug, Default)]
+pub struct Phase {
+    pub count: usize,
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub p999_ns: u64,
+    pub p9999_ns: u64,
+    pub max_ns: u64,
+    pub per_second_max_ns: Vec<u64>,
+}
+
+impl Phase {
+    pub fn of(samples: &[Sample], from_ns: u64, to_ns: u64) -> Self {
+        let within = |s: &&Sample| (from_ns..to_ns).contains(&s.intended_ns);
+        let mut latencies: Vec<u64> = Vec::new();
+        let mut per_second_max_ns = vec![0; (to_ns - from_ns).div_ceil(NS_PER_S) as usize];
+        for sample in samples.iter().filter(within) {
+            latencies.push(sample.latency_ns);
+            let worst = &mut per_second_max_ns[((sample.intended_ns - from_ns) / NS_PER_S) as usize];
+            *worst = sample.latency_ns.max(*worst);
+        }
+        Self {
+            count: latencies.len(),
+            p50_ns: percentile(&mut latencies, 50.0),
+            p99_ns: percentile(&mut latencies, 99.0),
+            p999_ns: percentile(&mut latencies, 99.9),
+            p9999_ns: percentile(&mut latencies, 99.99),
+            max_ns: percentile(&mut latencies, 100.0),
+            per_second_max_ns,
+        }
+    }
+
+    /// The median of the worst latencies of its seconds.
+    pub fn typical_second_max_ns(&self) -> f64 {
+        crate::stats::median(&self.per_second_max_ns.iter().map(|ns| *ns as f64).collect::<Vec<_>>())
+    }
+}
+
+pub fn run(config: &Config, peer: &Peer, number: usize) -> Result<Round> {
+    let options = StartOptions {
+        dir: config.data.join(format!("{}-{number}", peer.name)),
+        unix_socket: config.unix,
+        cpus: config.cpus.clone(),
+    };
+    let server = peer.start(&options)?;
+    let spec = WorkloadSpec::sets(config.key_count, config.value_bytes, KeyChoice::Once, config.seed);
+    let filled = fill::fill(&server.target, spec)?;
+    eprintln!("  filled with {:.0} SET/s", filled.replies_per_second());
+    std::thread::sleep(Duration::from_nanos(config.settle_ns));
+    let stolen_before = machine::stolen_ticks();
+    let measured = under_load(config, &server, number)?;
+    let stolen_ticks = machine::stolen_ticks() - stolen_before;
+    check(peer, &measured.report)?;
+    server.stop_without_save()?;
+    let dump_bytes = directory_bytes(&options.dir);
+    let restart = match config.restart {
+        true => Some(restart::measure(config, peer, &options)?),
+        false => None,
+    };
+    let _ = std::fs::remove_dir_all(&options.dir);
+    let saves = measured.saves.iter().map(|(times, info)| judge(config, &measured, *times, info)).collect();
+    Ok(Round {
+        peer: peer.name.clone(),
+        number,
+        saves,
+        restart,
+        report: measured.report,
+        memory: measured.memory,
+        dump_bytes,
+        stolen_ms: stolen_ticks * 1000 / rustix::param::clock_ticks_per_second(),
+        notes: measured.notes,
+    })
+}
+
+struct Measured {
+    saves: Vec<(SaveTimes, Info)>,
+    report: LoadReport,
+    memory: Vec<MemorySample>,
+    notes: Vec<String>,
+}
+
+fn under_load(config: &Config, server: &Server, number: usize) -> Result<Measured> {
+    let stop = AtomicBool::new(false);
+    let quiet = Quiet::default();
+    std::thread::scope(|scope| {
+        let generator = scope.spawn(|| generate(config, server, number, &stop));
+        let sampler = scope.spawn(|| sample_memory(config, server, &quiet, &stop));
+        let saves = save_repeatedly(config, server, &quiet, &|| generator.is_finished());
+        stop.store(true, Ordering::SeqCst);
+        let generated = generator.join().map_err(|_| panicked("generator"))?;
+        let memory = sampler.join().map_err(|_| panicked("memory sampler"))?;
+        // The generator's error comes first: a save that failed because of it says less.
+        let (report, note) = generated?;
+        Ok(Measured { saves: saves?, report, memory, notes: vec![note] })
+    })
+}
+
+fn panicked(who: &str) -> BenchError {
+    BenchError::Failed(format!("the {who} thread panicked"))
+}
+
+/// Runs on the generator's thread.
+fn generate(
+    config: &Config,
+    server: &Server,
+    number: usize,
+    stop: &AtomicBool,
+) -> Result<(LoadReport, String)> {
+    if let Some(plan) = &config.cpus {
+        pin::pin_current_thread(&plan.generator)?;
+    }
+    let spec = WorkloadSpec {
+        value_size: config.overwrite_size,
+        ..WorkloadSpec::sets(config.key_count, config.value_bytes, KeyChoice::Uniform, config.seed)
+    };
+    // The values' pool follows the seed, the choice of keys differs from round to round.
+    let mut workload = Workload::new(spec)?.reseeded(number as u64);
+    let stop = Stop { flag: Some(stop), ..Stop::default() };
+    let expected = expected_samples(config);
+    if config.rate > 0.0 {
+        let recording = Recording::with_samples(now_ns(), expected);
+        let priority = pin::raise_current_thread(50);
+        let open = OpenLoop {
+            target: server.target.clone(),
+            conn_count: config.clients,
+            requests_per_second: config.rate,
+            burst: config.burst,
+            spin_ns: config.spin_ns,
+            drain_ns: 60 * NS_PER_S,
+        };
+        let report = open.run(&mut workload, recording, stop)?;
+        let waits = if config.spin_ns > 0 { "spins before each send" } else { "sleeps between sends" };
+        return Ok((report, format!("the generator runs at {priority} and {waits}")));
+    }
+    let closed =
+        ClosedLoop { target: server.target.clone(), conn_count: config.clients, pipeline: config.pipeline };
+    let report = closed.run(&mut workload, Recording::with_samples(now_ns(), expected), stop)?;
+    Ok((
+        report,
+        "the generator runs at normal priority: it never sleeps and must not starve the saver".to_owned(),
+    ))
+}
+
+fn expected_samples(config: &Config) -> usize {
+    let rate = if config.rate > 0.0 { config.rate } else { 100_000.0 };
+    let seconds = (config.before_ns + config.after_ns) as f64 / 1e9 + 30.0;
+    (rate * seconds * config.saves as f64) as usize
+}
+
+fn sample_memory(config: &Config, server: &Server, quiet: &Quiet, stop: &AtomicBool) -> Vec<MemorySample> {
+    if let Some(plan) = &config.cpus {
+        // An unpinned sampler still samples.
+        let _ = pin::pin_current_thread(&plan.saver);
+    }
+    // Below the generator, above the saver: a walk must not hold the address space's lock while it waits for a core.
+    pin::raise_current_thread(40);
+    memory::watch(server.pid(), quiet, stop)
+}
+
+fn save_repeatedly(
+    config: &Config,
+    server: &Server,
+    quiet: &Quiet,
+    generator_ended: &dyn Fn() -> bool,
+) -> Result<Vec<(SaveTimes, Info)>> {
+    let mut client = server.client()?;
+    // A second for the caches of both sides to see the load.
+    pause_unless(NS_PER_S.min(config.before_ns), generator_ended)?;
+    let mut saves = Vec::new();
+    for _ in 0..config.saves {
+        pause_unless(config.before_ns, generator_ended)?;
+        quiet.begin(now_ns());
+        // A walk that has begun ends before the cut.
+        std::thread::sleep(Duration::from_millis(100));
+        quiet.begin(now_ns());
+        let times = server.save(&mut client, || {})?;
+        let info = client.info("persistence")?;
+        pause_unless(config.after_ns, generator_ended)?;
+        eprintln!("  save took {:.2} s", times.save_ns() as f64 / 1e9);
+        saves.push((times, info));
+    }
+    Ok(saves)
+}
+
+fn pause_unless(duration_ns: u64, ended: &dyn Fn() -> bool) -> Result<()> {
+    let until_ns = now_ns() + duration_ns;
+    while now_ns() < until_ns {
+        if ended() {
+            return Err(BenchError::Failed("the load ended early".to_owned()));
+        }
+        std::thread::sleep(Duration::from_nanos((until_ns - now_ns().min(until_ns)).min(50 * NS_PER_MS)));
+    }
+    Ok(())
+}
+
+fn judge(config: &Config, measured: &Measured, times: SaveTimes, info: &Info) -> Save {
+    let samples = measured.report.recording.samples();
+    let before_ns = times.begin_ns - config.before_ns / NS_PER_S * NS_PER_S;
+    Save {
+        times,
+        before_ns,
+        before: Phase::of(samples, before_ns, times.begin_ns),
+        first_second: Phase::of(samples, times.begin_ns, times.begin_ns + NS_PER_S),
+        during: Phase::of(samples, times.begin_ns, times.end_ns),
+        memory: Extra::of(&measured.memory, before_ns, times.begin_ns, times.end_ns),
+        info: info.clone(),
+    }
+}
+
+fn check(peer: &Peer, report: &LoadReport) -> Result<()> {
+    if let Some(error) = &report.tally.first_error {
+        return Err(BenchError::Failed(format!(
+            "{} answered {} of {} SETs with an error, the first: {error}",
+            peer.name, report.tally.errors, report.sent
+        )));
+    }
+    if report.unanswered > 0 {
+        return Err(BenchError::Failed(format!("{} left {} SETs unanswered", peer.name, report.unanswered)));
+    }
+    Ok(())
+}
+
+fn directory_bytes(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    entries.flatten().filter_map(|e| e.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_take_what_was_due_in_them() {
+        let sample = |intended_ns, latency_ns| Sample { intended_ns, latency_ns };
+        let samples =
+            [sample(9, 1000), sample(10, 5), sample(10 + NS_PER_S, 7), sample(10 + 2 * NS_PER_S, 900)];
+        let phase = Phase::of(&samples, 10, 10 + 2 * NS_PER_S);
+        assert_eq!((phase.count, phase.max_ns, phase.per_second_max_ns.clone()), (2, 7, vec![5, 7]));
+        assert_eq!(phase.typical_second_max_ns(), 6.0);
+    }
+}

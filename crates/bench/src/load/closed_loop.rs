@@ -1,0 +1,120 @@
+//! Closed loop: every connection keeps one batch of requests in flight and sends the next when all replies to
+//! it are in. Shows throughput; its latencies leave out whatever would have been sent during a pause.
+
+use super::conn::{ConnSet, InFlight, Target};
+use super::recording::{LoadReport, Recording, Stall};
+use super::scan::Tally;
+use super::{Stop, Workload};
+use crate::clock::{now_ns, NS_PER_S};
+use crate::error::{BenchError, Result};
+
+pub struct ClosedLoop {
+    pub target: Target,
+    pub conn_count: usize,
+    /// Requests in flight on a connection.
+    pub pipeline: usize,
+}
+
+/// A server that has not answered anything for this long is given up.
+const SILENCE_NS: u64 = 120 * NS_PER_S;
+
+impl ClosedLoop {
+    pub fn run(&self, workload: &mut Workload, recording: Recording, stop: Stop<'_>) -> Result<LoadReport> {
+        let mut set = ConnSet::open(&self.target, self.conn_count)?;
+        let stop = Stop { request_count: stop.request_count.or(workload.request_count()), ..stop };
+        let mut run =
+            Run { pipeline: self.pipeline as u64, workload, stop, recording, sent: 0, open_batches: 0 };
+        for index in 0..self.conn_count {
+            run.send_batch(&mut set, index, now_ns())?;
+        }
+        let (mut replies, mut last_reply_ns) = (0u64, now_ns());
+        let mut stall = Stall::default();
+        let mut ready = Vec::new();
+        while run.open_batches > 0 {
+            set.wait(Some(NS_PER_S), &mut ready)?;
+            let time_ns = now_ns();
+            if ready.is_empty() && time_ns - last_reply_ns > SILENCE_NS {
+                return Err(BenchError::Failed(format!("{} has not answered for two minutes", self.target)));
+            }
+            for &token in &ready {
+                let completed = run.serve(&mut set, token as usize)?;
+                if completed > 0 {
+                    replies += completed as u64;
+                    stall.gap(last_reply_ns, time_ns);
+                    last_reply_ns = time_ns;
+                }
+            }
+        }
+        let recording = run.recording;
+        let duration_ns = last_reply_ns.saturating_sub(recording.start_ns);
+        let sent = run.sent;
+        let mut report = LoadReport {
+            recording,
+            lateness: None,
+            sent,
+            replies,
+            unanswered: 0,
+            tally: Tally::default(),
+            stall,
+            duration_ns,
+        };
+        set.finish(&mut report);
+        Ok(report)
+    }
+}
+
+struct Run<'a> {
+    pipeline: u64,
+    workload: &'a mut Workload,
+    stop: Stop<'a>,
+    recording: Recording,
+    sent: u64,
+    open_batches: usize,
+}
+
+impl Run<'_> {
+    #[inline]
+    fn serve(&mut self, set: &mut ConnSet, index: usize) -> Result<usize> {
+        if set.conns[index].has_output() {
+            set.flush(index)?;
+        }
+        if set.conns[index].in_flight.is_empty() {
+            return Ok(0);
+        }
+        let completed = set.read_replies(index)?;
+        if completed == 0 {
+            return Ok(0);
+        }
+        let time_ns = now_ns();
+        let recording = &mut self.recording;
+        let conn = &mut set.conns[index];
+        let expected = conn.settle(completed, |sent_ns, count| {
+            recording.record(sent_ns, time_ns - sent_ns, u64::from(count));
+        });
+        if !expected {
+            return Err(set.unexpected_reply());
+        }
+        if conn.in_flight.is_empty() {
+            self.open_batches -= 1;
+            self.send_batch(set, index, time_ns)?;
+        }
+        Ok(completed)
+    }
+
+    #[inline]
+    fn send_batch(&mut self, set: &mut ConnSet, index: usize, time_ns: u64) -> Result<()> {
+        if self.stop.reached(time_ns, self.sent) {
+            return Ok(());
+        }
+        let left = self.stop.request_count.map_or(u64::MAX, |n| n - self.sent);
+        let count = self.pipeline.min(left);
+        let conn = &mut set.conns[index];
+        for _ in 0..count {
+            self.workload.append_request(&mut conn.out);
+        }
+        conn.in_flight.push_back(InFlight { intended_ns: time_ns, count: count as u32 });
+        self.sent += count;
+        self.open_batches += 1;
+        set.flush(index)
+    }
+}

@@ -1,0 +1,41 @@
+//! The load generator: a workload (which command, which key, how large a value), the connections it is sent
+//! over, and two ways to send it. The open loop sends on a schedule that the server cannot slow down and
+//! measures from the intended send time; the closed loop keeps a fixed number of requests in flight and
+//! measures throughput.
+
+pub mod closed_loop;
+pub mod conn;
+pub mod null_server;
+pub mod open_loop;
+pub mod recording;
+pub mod scan;
+pub mod values;
+pub mod workload;
+
+pub use recording::{LoadReport, Recording};
+pub use workload::{KeyChoice, Workload, WorkloadSpec};
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::clock::now_ns;
+
+/// When a load ends: at a time, after a number of requests, or when told.
+#[derive(Clone, Copy, Default)]
+pub struct Stop<'a> {
+    pub at_ns: Option<u64>,
+    pub request_count: Option<u64>,
+    pub flag: Option<&'a AtomicBool>,
+}
+
+impl Stop<'_> {
+    pub fn after_seconds(seconds: f64) -> Self {
+        Stop { at_ns: Some(now_ns() + crate::clock::seconds_to_ns(seconds)), ..Stop::default() }
+    }
+
+    #[inline]
+    fn reached(&self, time_ns: u64, sent: u64) -> bool {
+        self.at_ns.is_some_and(|t| time_ns >= t)
+            || self.request_count.is_some_and(|n| sent >= n)
+            || self.flag.is_some_and(|f| f.load(Ordering::Relaxed))
+    }
+}

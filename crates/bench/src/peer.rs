@@ -1,0 +1,369 @@
+//! The servers that are compared: how each is found, started, pinned, told to save, watched and stopped.
+//! Anything that takes redis-server's flags and speaks RESP2 can be a peer.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::clock::{now_ns, NS_PER_S};
+use crate::error::{BenchError, Context, Result};
+use crate::load::conn::{wait_until_up, Target};
+use crate::pin::{self, CpuPlan};
+use crate::procfs;
+use crate::resp::{Client, Info, Reply};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerKind {
+    Redis,
+    Valkey,
+    Stillframe,
+}
+
+#[derive(Clone, Debug)]
+pub struct Peer {
+    pub name: String,
+    pub kind: PeerKind,
+    pub binary: PathBuf,
+    /// Flags in addition to those every start gets.
+    pub args: Vec<String>,
+}
+
+/// Which servers take part.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PeerArgs {
+    /// Servers to measure, in this order in each round [default: redis and stillframe, as far as installed]
+    #[arg(long, value_delimiter = ',', value_name = "redis,stillframe,valkey")]
+    pub peers: Option<Vec<String>>,
+    /// The stillframe-server binary [default: beside this program]
+    #[arg(long, value_name = "PATH")]
+    pub stillframe: Option<PathBuf>,
+    /// The redis-server binary
+    #[arg(long, value_name = "PATH", default_value = "redis-server")]
+    pub redis: PathBuf,
+    /// The valkey-server binary
+    #[arg(long, value_name = "PATH", default_value = "valkey-server")]
+    pub valkey: PathBuf,
+    /// Another Stillframe with more flags, e.g. 'spin=--busy-poll 50'; may be given several times
+    #[arg(long, value_name = "NAME=FLAGS")]
+    pub variant: Vec<String>,
+    /// A flag for every Stillframe, e.g. --stillframe-flag='--snapshot-memory 64mb'
+    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
+    pub stillframe_flag: Vec<String>,
+    /// A flag for every Redis or Valkey
+    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
+    pub redis_flag: Vec<String>,
+}
+
+impl PeerArgs {
+    /// The peers in order. Those named must be there; of the default ones, Stillframe and Redis, those that are.
+    pub fn resolve(&self) -> Result<Vec<Peer>> {
+        let mut peers = match &self.peers {
+            Some(names) => names.iter().map(|n| self.peer(n)).collect::<Result<Vec<_>>>()?,
+            None => self.installed(&["redis", "stillframe"]),
+        };
+        for variant in &self.variant {
+            let (name, flags) = variant
+                .split_once('=')
+                .ok_or_else(|| BenchError::Failed(format!("--variant {variant:?}: give NAME=FLAGS")))?;
+            let mut peer = self.peer("stillframe")?;
+            peer.name = format!("stillframe-{name}");
+            peer.args.extend(flags.split_whitespace().map(str::to_owned));
+            peers.push(peer);
+        }
+        if peers.is_empty() {
+            return Err(BenchError::NoBinary {
+                binary: "redis-server or stillframe-server".to_owned(),
+                hint: "install redis-server, or build stillframe-server, or pass --redis/--stillframe PATH"
+                    .to_owned(),
+            });
+        }
+        Ok(peers)
+    }
+
+    fn installed(&self, names: &[&str]) -> Vec<Peer> {
+        let mut found = Vec::new();
+        for name in names {
+            match self.peer(name) {
+                Ok(peer) => found.push(peer),
+                Err(e) => eprintln!("leaving out {name}: {e}"),
+            }
+        }
+        found
+    }
+
+    pub fn peer(&self, name: &str) -> Result<Peer> {
+        let words =
+            |flags: &[String]| flags.iter().flat_map(|f| f.split_whitespace()).map(str::to_owned).collect();
+        let (kind, binary, args): (_, _, Vec<String>) = match name {
+            "redis" => (PeerKind::Redis, in_path(&self.redis), words(&self.redis_flag)),
+            "valkey" => (PeerKind::Valkey, in_path(&self.valkey), words(&self.redis_flag)),
+            "stillframe" => (PeerKind::Stillframe, self.stillframe_binary(), words(&self.stillframe_flag)),
+            _ => {
+                return Err(BenchError::Failed(format!(
+                    "unknown peer {name:?}: use redis, stillframe or valkey"
+                )));
+            }
+        };
+        let binary = binary.ok_or_else(|| BenchError::NoBinary {
+            binary: format!("{name}-server"),
+            hint: format!("install or build it, or pass its path with --{name}"),
+        })?;
+        Ok(Peer { name: name.to_owned(), kind, binary, args })
+    }
+
+    fn stillframe_binary(&self) -> Option<PathBuf> {
+        if let Some(path) = &self.stillframe {
+            return path.is_file().then(|| path.clone());
+        }
+        let own = std::env::current_exe().ok()?;
+        let beside = own.parent()?.join("stillframe-server");
+        beside.is_file().then_some(beside)
+    }
+}
+
+fn in_path(binary: &Path) -> Option<PathBuf> {
+    if binary.components().count() > 1 {
+        return binary.is_file().then(|| binary.to_owned());
+    }
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(binary)).find(|p| p.is_file())
+}
+
+#[derive(Clone, Debug)]
+pub struct StartOptions {
+    /// The server's `dir`; created if missing.
+    pub dir: PathBuf,
+    pub unix_socket: bool,
+    pub cpus: Option<CpuPlan>,
+}
+
+/// Loading 100 GB from a slow disk is within this.
+const START_TIMEOUT_NS: u64 = 900 * NS_PER_S;
+
+impl Peer {
+    /// The binary's own words about its version.
+    pub fn version(&self) -> String {
+        let out = Command::new(&self.binary).arg("--version").stdin(Stdio::null()).output();
+        let text = out.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
+        text.lines().next().unwrap_or("unknown version").trim().to_owned()
+    }
+
+    /// Starts the server and returns at once; it may still be loading.
+    pub fn spawn(&self, options: &StartOptions) -> Result<Server> {
+        let dir = &options.dir;
+        std::fs::create_dir_all(dir).context(|| format!("create {}", dir.display()))?;
+        let port = if options.unix_socket { 0 } else { free_port()? };
+        let target = match options.unix_socket {
+            true => Target::Unix(dir.join("socket")),
+            false => Target::Tcp { host: "127.0.0.1".to_owned(), port },
+        };
+        let log = dir.join("server.log");
+        let log_file = File::create(&log).context(|| format!("create {}", log.display()))?;
+        let log_clone =
+            log_file.try_clone().context(|| format!("duplicate the handle of {}", log.display()))?;
+        let mut command = self.command();
+        command.args(["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--dir"]).arg(dir);
+        if let Target::Unix(path) = &target {
+            command.arg("--unixsocket").arg(path);
+        } else {
+            command.args(["--bind", "127.0.0.1"]);
+        }
+        self.add_cpu_lists(&mut command, options.cpus.as_ref());
+        command.args(&self.args).stdin(Stdio::null()).stdout(log_file).stderr(log_clone);
+        let mut start = || command.spawn().context(|| format!("start {}", self.binary.display()));
+        let child = match &options.cpus {
+            Some(plan) => pin::started_on(&plan.server, start)?,
+            None => start()?,
+        };
+        Ok(Server {
+            name: self.name.clone(),
+            kind: self.kind,
+            child,
+            target,
+            log,
+            cpus: options.cpus.clone(),
+        })
+    }
+
+    /// Starts the server and waits until it answers.
+    pub fn start(&self, options: &StartOptions) -> Result<Server> {
+        let mut server = self.spawn(options)?;
+        server.wait_up()?;
+        Ok(server)
+    }
+
+    /// Through setpriv where it exists, so that a server does not outlive a killed benchmark.
+    fn command(&self) -> Command {
+        match in_path(Path::new("setpriv")) {
+            Some(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command.args(["--pdeathsig", "KILL"]).arg(&self.binary);
+                command
+            }
+            None => Command::new(&self.binary),
+        }
+    }
+
+    /// Redis moves its own children and background threads, at once; for others `Server::pin` does so.
+    fn add_cpu_lists(&self, command: &mut Command, cpus: Option<&CpuPlan>) {
+        if let (Some(plan), PeerKind::Redis | PeerKind::Valkey) = (cpus, self.kind) {
+            let saver = pin::list(&plan.saver);
+            command.args(["--server_cpulist", &pin::list(&plan.server)]);
+            command.args(["--bio_cpulist", &saver, "--bgsave_cpulist", &saver]);
+        }
+    }
+}
+
+/// A running server; killed when dropped.
+pub struct Server {
+    pub name: String,
+    pub kind: PeerKind,
+    child: Child,
+    pub target: Target,
+    pub log: PathBuf,
+    cpus: Option<CpuPlan>,
+}
+
+impl Server {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until PING is answered (Redis answers it only when it has loaded).
+    pub fn wait_up(&mut self) -> Result<()> {
+        let deadline_ns = now_ns() + START_TIMEOUT_NS;
+        loop {
+            self.check_alive()?;
+            if wait_until_up(&self.target, now_ns() + NS_PER_S / 5).is_ok() {
+                self.pin();
+                return Ok(());
+            }
+            if now_ns() > deadline_ns {
+                return Err(self.no_start("it does not answer PING"));
+            }
+        }
+    }
+
+    pub fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait() {
+            Ok(Some(status)) => Err(self.no_start(&format!("it ended with {status}"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn no_start(&self, why: &str) -> BenchError {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let tail: Vec<_> = text.lines().rev().take(3).collect();
+        let said = tail.into_iter().rev().collect::<Vec<_>>().join(" | ");
+        BenchError::NoStart {
+            peer: self.name.clone(),
+            why: format!("{why}; it said: {said}"),
+            log: self.log.clone(),
+        }
+    }
+
+    pub fn client(&self) -> Result<Client> {
+        Client::connect(&self.target)
+    }
+
+    pub fn info(&self, section: &str) -> Result<Info> {
+        self.client()?.info(section)
+    }
+
+    /// Puts threads and children on their cores; cheap enough to repeat.
+    pub fn pin(&self) {
+        if let Some(plan) = &self.cpus {
+            plan.apply_to_server(self.pid());
+        }
+    }
+
+    /// Memory of the server and its children, every page counted once.
+    pub fn pss_bytes(&self) -> u64 {
+        procfs::process_tree(self.pid()).into_iter().map(procfs::pss_bytes).sum()
+    }
+
+    pub fn cpu_time_ns(&self) -> u64 {
+        procfs::cpu_time_ns(self.pid())
+    }
+
+    /// Stops without a save and waits for the end.
+    pub fn stop_without_save(mut self) -> Result<()> {
+        if let Ok(mut client) = self.client() {
+            // The server closes the connection instead of answering.
+            let _ = client.request(&["SHUTDOWN", "NOSAVE"]);
+        }
+        let deadline_ns = now_ns() + 60 * NS_PER_S;
+        while now_ns() < deadline_ns {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Err(BenchError::Failed(format!("{} did not stop within a minute of SHUTDOWN NOSAVE", self.name)))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Fails only if the process has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A save as seen from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct SaveTimes {
+    /// When BGSAVE was sent: the cut follows.
+    pub begin_ns: u64,
+    /// When BGSAVE was answered.
+    pub accepted_ns: u64,
+    /// When the server said that the save was done; at most one poll late.
+    pub end_ns: u64,
+}
+
+impl SaveTimes {
+    pub fn save_ns(&self) -> u64 {
+        self.end_ns - self.begin_ns
+    }
+}
+
+const SAVE_POLL: Duration = Duration::from_millis(5);
+const SAVE_TIMEOUT_NS: u64 = 3600 * NS_PER_S;
+
+impl Server {
+    /// BGSAVE, and wait until it is done. `each_poll` runs between polls.
+    pub fn save(&self, client: &mut Client, mut each_poll: impl FnMut()) -> Result<SaveTimes> {
+        let begin_ns = now_ns();
+        let reply = client.call(&["BGSAVE"])?;
+        let accepted_ns = now_ns();
+        if !matches!(&reply, Reply::Simple(_)) {
+            return Err(BenchError::Failed(format!("{}: unexpected reply to BGSAVE: {reply:?}", self.name)));
+        }
+        loop {
+            self.pin();
+            let info = client.info("persistence")?;
+            if info.get("rdb_bgsave_in_progress").map(String::as_str) == Some("0") {
+                return match info.get("rdb_last_bgsave_status").map(String::as_str) {
+                    Some("ok") => Ok(SaveTimes { begin_ns, accepted_ns, end_ns: now_ns() }),
+                    status => Err(BenchError::Failed(format!(
+                        "{}: the save ended with rdb_last_bgsave_status {status:?}; see {}",
+                        self.name,
+                        self.log.display()
+                    ))),
+                };
+            }
+            if now_ns() - begin_ns > SAVE_TIMEOUT_NS {
+                return Err(BenchError::Failed(format!("{}: a save took more than an hour", self.name)));
+            }
+            each_poll();
+            std::thread::sleep(SAVE_POLL);
+        }
+    }
+}
+
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0").context(|| "find a free port".to_owned())?;
+    Ok(listener.local_addr().context(|| "find a free port".to_owned())?.port())
+}
