@@ -292,3 +292,30 @@ impl Drop for ExclusiveGuard<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::latch::{Refused, StateWord};
+
+    #[test]
+    fn edges() {
+        let word = StateWord::new_evicted();
+        assert_eq!(word.try_lock(), Err(Refused::Evicted));
+        assert_eq!(word.try_share(), Err(Refused::Evicted));
+        assert!(word.begin_load() && !word.begin_load());
+        assert_eq!(word.try_share(), Err(Refused::Held));
+        assert!(!word.unlock());
+        let version = word.read_version().unwrap();
+        assert!(word.try_share().is_ok() && word.try_share().is_ok());
+        assert!(word.validate(version), "a shared latch changes nothing");
+        assert_eq!(word.try_lock(), Err(Refused::Held));
+        assert!(word.announce_waiter(true) && !word.announce_waiter(false));
+        assert!(!word.unshare());
+        assert!(word.unshare(), "the last reader wakes the waiting writer");
+        assert!(word.try_lock().is_ok());
+        assert!(!word.validate(version), "a writer is at it");
+        assert!(!word.unlock());
+        assert!(!word.validate(version), "a writer has been at it");
+        assert!(word.try_lock().is_ok() && !word.evict() && !word.is_resident());
+    }
+}
