@@ -22,7 +22,7 @@ const MAX_EXPANSION: usize = MAX_MATCH / 3;
 #[derive(Debug)]
 pub struct Compressor {
     /// `base` + position of the last three bytes with this hash.
-    slots: Vec<u32>,
+    slots: Box<[u32; HASH_SLOTS]>,
     base: u32,
 }
 
@@ -34,13 +34,13 @@ impl Default for Compressor {
 
 impl Compressor {
     pub fn new() -> Self {
-        Compressor { slots: vec![0; HASH_SLOTS], base: 0 }
+        Compressor { slots: Box::new([0; HASH_SLOTS]), base: 0 }
     }
 
     /// Compresses `input` to at most `max_output_bytes`; `None` if it does not fit.
     pub fn compress(&mut self, input: &[u8], max_output_bytes: usize) -> Option<Vec<u8>> {
         let input_len = u32::try_from(input.len()).ok()?;
-        if input.len() < 3 || max_output_bytes == 0 {
+        if input.len() < 3 {
             return None;
         }
         let end = match self.base.checked_add(input_len) {
@@ -57,47 +57,76 @@ impl Compressor {
     }
 
     fn run(&mut self, input: &[u8], max_output_bytes: usize) -> Option<Vec<u8>> {
-        let mut output = Output::new(input.len(), max_output_bytes);
+        let mut output = Vec::with_capacity(max_output_bytes.min(input.len()));
         let scan_end = input.len() - 2;
+        let mut hash = Hash::before(input, 0);
+        let mut run_start = 0;
         let mut at = 0;
         while at < scan_end {
-            let Some(from) = self.swap_slot(input, at) else {
-                output.literal(input[at])?;
+            hash.roll(input, at);
+            let Some(from) = self.earlier(hash, input, at) else {
                 at += 1;
                 continue;
             };
+            put_literals(&mut output, &input[run_start..at]);
+            if output.len() + 4 >= max_output_bytes {
+                return None;
+            }
             let len = match_len(input, from, at);
-            output.reference(at - from - 1, len)?;
+            put_reference(&mut output, at - from - 1, len);
             at += len;
+            run_start = at;
             if at >= scan_end {
                 break;
             }
             // Of the positions inside a match only the last two are entered.
-            self.enter(input, at - 2);
-            self.enter(input, at - 1);
+            hash = Hash::before(input, at - 2);
+            for inside in at - 2..at {
+                hash.roll(input, inside);
+                self.enter(hash, inside);
+            }
         }
-        output.finish(&input[at..])
+        // liblzf looks at its room here, before the last bytes and with the count of their run already placed.
+        let literal_count = at - run_start;
+        if output.len() + literal_count + literal_count / MAX_LITERALS + 1 + 3 > max_output_bytes {
+            return None;
+        }
+        put_literals(&mut output, &input[run_start..]);
+        Some(output)
     }
 
-    fn slot_of(input: &[u8], at: usize) -> usize {
-        let hash = u32::from(input[at]) << 16 | u32::from(input[at + 1]) << 8 | u32::from(input[at + 2]);
-        ((hash >> (24 - HASH_BITS)).wrapping_sub(hash.wrapping_mul(5))) as usize & (HASH_SLOTS - 1)
-    }
-
-    fn enter(&mut self, input: &[u8], at: usize) -> u32 {
-        let slot = &mut self.slots[Self::slot_of(input, at)];
-        std::mem::replace(slot, self.base + at as u32)
+    fn enter(&mut self, hash: Hash, at: usize) -> u32 {
+        std::mem::replace(&mut self.slots[hash.slot()], self.base + at as u32)
     }
 
     /// Enters `at` and returns the earlier position that a reference can name. Position 0 is never one.
-    fn swap_slot(&mut self, input: &[u8], at: usize) -> Option<usize> {
-        let entry = self.enter(input, at);
+    fn earlier(&mut self, hash: Hash, input: &[u8], at: usize) -> Option<usize> {
+        let entry = self.enter(hash, at);
         if entry <= self.base {
             return None;
         }
         let from = (entry - self.base) as usize;
         let usable = at - from <= MAX_DISTANCE && input[from..from + 3] == input[at..at + 3];
         usable.then_some(from)
+    }
+}
+
+/// The last three bytes, in the low 24 bits.
+#[derive(Clone, Copy)]
+struct Hash(u32);
+
+impl Hash {
+    /// To be rolled to `at` next.
+    fn before(input: &[u8], at: usize) -> Self {
+        Hash(u32::from(input[at]) << 8 | u32::from(input[at + 1]))
+    }
+
+    fn roll(&mut self, input: &[u8], at: usize) {
+        self.0 = self.0 << 8 | u32::from(input[at + 2]);
+    }
+
+    fn slot(self) -> usize {
+        (self.0 >> (24 - HASH_BITS)).wrapping_sub(self.0.wrapping_mul(5)) as usize % HASH_SLOTS
     }
 }
 
@@ -120,73 +149,20 @@ fn match_len(input: &[u8], from: usize, at: usize) -> usize {
     len
 }
 
-struct Output {
-    bytes: Vec<u8>,
-    /// Literals since the placeholder of their count.
-    literal_count: usize,
-    max_bytes: usize,
+fn put_literals(output: &mut Vec<u8>, literals: &[u8]) {
+    for run in literals.chunks(MAX_LITERALS) {
+        output.push((run.len() - 1) as u8);
+        output.extend_from_slice(run);
+    }
 }
 
-impl Output {
-    fn new(input_len: usize, max_bytes: usize) -> Self {
-        let mut bytes = Vec::with_capacity(max_bytes.min(input_len) + 1);
-        bytes.push(0);
-        Output { bytes, literal_count: 0, max_bytes }
-    }
-
-    fn literal(&mut self, byte: u8) -> Option<()> {
-        if self.bytes.len() >= self.max_bytes {
-            return None;
-        }
-        self.push_literal(byte);
-        Some(())
-    }
-
-    fn push_literal(&mut self, byte: u8) {
-        self.bytes.push(byte);
-        self.literal_count += 1;
-        if self.literal_count == MAX_LITERALS {
-            self.end_run();
-            self.bytes.push(0);
-        }
-    }
-
-    /// Fills in the count of the run, or takes an empty run back.
-    fn end_run(&mut self) {
-        if self.literal_count == 0 {
-            self.bytes.pop();
-        } else {
-            let count_at = self.bytes.len() - self.literal_count - 1;
-            self.bytes[count_at] = (self.literal_count - 1) as u8;
-            self.literal_count = 0;
-        }
-    }
-
-    fn reference(&mut self, offset: usize, len: usize) -> Option<()> {
-        self.end_run();
-        if self.bytes.len() + 4 >= self.max_bytes {
-            return None;
-        }
-        let offset_high = (offset >> 8) as u8;
-        let len_code = len - 2;
-        if len_code < 7 {
-            self.bytes.push(offset_high | (len_code as u8) << 5);
-        } else {
-            self.bytes.push(offset_high | 7 << 5);
-            self.bytes.push((len_code - 7) as u8);
-        }
-        self.bytes.push(offset as u8);
-        self.bytes.push(0);
-        Some(())
-    }
-
-    fn finish(mut self, rest: &[u8]) -> Option<Vec<u8>> {
-        if self.bytes.len() + 3 > self.max_bytes {
-            return None;
-        }
-        rest.iter().for_each(|byte| self.push_literal(*byte));
-        self.end_run();
-        Some(self.bytes)
+fn put_reference(output: &mut Vec<u8>, offset: usize, len: usize) {
+    let offset_high = (offset >> 8) as u8;
+    let len_code = len - 2;
+    if len_code < 7 {
+        output.extend_from_slice(&[offset_high | (len_code as u8) << 5, offset as u8]);
+    } else {
+        output.extend_from_slice(&[offset_high | 7 << 5, (len_code - 7) as u8, offset as u8]);
     }
 }
 
