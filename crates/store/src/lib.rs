@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 mod options;
+#[allow(dead_code)]
+mod page;
 mod store;
 mod types;
 mod value;
@@ -16,3 +18,12 @@ pub use value::StrRef;
 pub use worker::{Locks, Worker};
 
 pub mod rdb;
+
+/// Seed of a random test: `STILLFRAME_SEED`, or a fresh one; printed, so that a failure can be replayed.
+#[cfg(test)]
+pub(crate) fn test_seed() -> u64 {
+    let given = std::env::var("STILLFRAME_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    println!("STILLFRAME_SEED={seed}");
+    seed
+}

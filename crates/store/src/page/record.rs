@@ -1,0 +1,315 @@
+//! A record: one key with its value or the reference to it, as it lies in a leaf.
+//!
+//! ```text
+//! byte 0       bits 0-1 value length, bits 8-9   2-4 value kind   5 raw   6 deadline   7 key out of line
+//! byte 1       key length (0 for a key out of line)
+//! byte 2       value length, bits 0-7
+//! [8 bytes]    deadline, milliseconds since the Unix epoch, if bit 6
+//! key          its bytes; out of line: hash (8 bytes) and blob (12 bytes)
+//! value        kind 0: bytes   1: integer (8 bytes)   2: blob (12 bytes)   3-7: reserved for other types
+//! ```
+
+use crate::UnixMillis;
+
+/// The longest key kept in its record, in bytes.
+pub(crate) const KEY_INLINE_MAX_BYTES: usize = 255;
+/// The longest value kept in its record, in bytes; longer ones would waste leaves.
+pub(crate) const VALUE_INLINE_MAX_BYTES: usize = 448;
+/// Header, deadline, key and value at their longest.
+pub(crate) const RECORD_MAX_BYTES: usize = 3 + 8 + KEY_INLINE_MAX_BYTES + VALUE_INLINE_MAX_BYTES;
+
+const HEADER_BYTES: usize = 3;
+const DEADLINE_BYTES: usize = 8;
+const BLOB_BYTES: usize = 12;
+const OUT_KEY_BYTES: usize = 8 + BLOB_BYTES;
+
+const KIND_BYTES: u8 = 0;
+const KIND_INT: u8 = 1;
+const KIND_BLOB: u8 = 2;
+
+const RAW: u8 = 1 << 5;
+const DEADLINE: u8 = 1 << 6;
+const KEY_OUT: u8 = 1 << 7;
+
+/// Bytes kept outside the leaf: in a slot of a slab, or in pages of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Blob {
+    /// Head page of the slab or of the object.
+    pub pid: u32,
+    pub len_bytes: u32,
+    pub place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Number of the slot in the slab.
+    Slab { slot: u16 },
+    /// The object is the blob alone; `page_count` pages are reserved for it.
+    Object { page_count: u32 },
+}
+
+const PLACE_SLAB: u32 = 1 << 31;
+
+impl Blob {
+    fn encode(&self, out: &mut [u8]) {
+        let place = match self.place {
+            Place::Slab { slot } => PLACE_SLAB | u32::from(slot),
+            Place::Object { page_count } => page_count,
+        };
+        out[0..4].copy_from_slice(&self.pid.to_le_bytes());
+        out[4..8].copy_from_slice(&self.len_bytes.to_le_bytes());
+        out[8..12].copy_from_slice(&place.to_le_bytes());
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Blob> {
+        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let place = word(8)?;
+        let place = if place & PLACE_SLAB != 0 {
+            Place::Slab { slot: place as u16 }
+        } else {
+            Place::Object { page_count: place }
+        };
+        Some(Blob { pid: word(0)?, len_bytes: word(4)?, place })
+    }
+}
+
+/// A record's key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RecordKey<'a> {
+    Inline(&'a [u8]),
+    /// A key over [`KEY_INLINE_MAX_BYTES`], with its hash.
+    Out {
+        hash: u64,
+        blob: Blob,
+    },
+}
+
+/// A record's value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RecordValue<'a> {
+    Int(i64),
+    Bytes(&'a [u8]),
+    Blob(Blob),
+}
+
+/// A record, decoded or to be encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Record<'a> {
+    pub key: RecordKey<'a>,
+    pub value: RecordValue<'a>,
+    pub raw: bool,
+    pub deadline: Option<UnixMillis>,
+}
+
+/// Lengths and flags of an encoded record, without its bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Header {
+    flags: u8,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+impl Header {
+    /// Reads the header at the start of `bytes`; `None` if they are too few.
+    #[inline(always)]
+    pub fn parse(bytes: &[u8]) -> Option<Header> {
+        let &[flags, key_len, value_low, ..] = bytes else { return None };
+        let key_bytes = if flags & KEY_OUT != 0 { OUT_KEY_BYTES } else { usize::from(key_len) };
+        let value_bytes = usize::from(value_low) | usize::from(flags & 3) << 8;
+        Some(Header { flags, key_bytes, value_bytes })
+    }
+
+    #[inline(always)]
+    fn key_start(&self) -> usize {
+        HEADER_BYTES + if self.flags & DEADLINE != 0 { DEADLINE_BYTES } else { 0 }
+    }
+
+    #[inline(always)]
+    pub fn value_start(&self) -> usize {
+        self.key_start() + self.key_bytes
+    }
+
+    /// Bytes of the whole record.
+    #[inline(always)]
+    pub fn record_bytes(&self) -> usize {
+        self.value_start() + self.value_bytes
+    }
+
+    #[inline(always)]
+    pub fn has_deadline(&self) -> bool {
+        self.flags & DEADLINE != 0
+    }
+
+    #[inline(always)]
+    fn kind(&self) -> u8 {
+        (self.flags >> 2) & 7
+    }
+
+    /// Whether the record at the start of `bytes` has this key in line.
+    #[inline(always)]
+    pub fn key_is(&self, bytes: &[u8], key: &[u8]) -> bool {
+        self.flags & KEY_OUT == 0
+            && self.key_bytes == key.len()
+            && bytes.get(self.key_start()..self.value_start()) == Some(key)
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Decodes the record at the start of `bytes`; `None` if it is malformed or cut off.
+    #[inline(always)]
+    pub fn parse(bytes: &'a [u8]) -> Option<Record<'a>> {
+        let header = Header::parse(bytes)?;
+        let bytes = bytes.get(..header.record_bytes())?;
+        let deadline = match header.has_deadline() {
+            true => Some(i64::from_le_bytes(bytes.get(3..11)?.try_into().ok()?)),
+            false => None,
+        };
+        let key = bytes.get(header.key_start()..header.value_start())?;
+        let key = match header.flags & KEY_OUT {
+            0 => RecordKey::Inline(key),
+            _ => RecordKey::Out {
+                hash: u64::from_le_bytes(key.get(..8)?.try_into().ok()?),
+                blob: Blob::parse(key.get(8..)?)?,
+            },
+        };
+        let value = bytes.get(header.value_start()..)?;
+        let value = match header.kind() {
+            KIND_BYTES => RecordValue::Bytes(value),
+            KIND_INT => RecordValue::Int(i64::from_le_bytes(value.try_into().ok()?)),
+            KIND_BLOB => RecordValue::Blob(Blob::parse(value)?),
+            _ => return None,
+        };
+        Some(Record { key, value, raw: header.flags & RAW != 0, deadline })
+    }
+
+    /// Bytes that [`Record::encode`] writes.
+    #[inline(always)]
+    pub fn encoded_bytes(&self) -> usize {
+        let deadline = if self.deadline.is_some() { DEADLINE_BYTES } else { 0 };
+        let key = match self.key {
+            RecordKey::Inline(key) => key.len(),
+            RecordKey::Out { .. } => OUT_KEY_BYTES,
+        };
+        HEADER_BYTES + deadline + key + self.value_bytes()
+    }
+
+    #[inline(always)]
+    fn value_bytes(&self) -> usize {
+        match self.value {
+            RecordValue::Int(_) => 8,
+            RecordValue::Bytes(bytes) => bytes.len(),
+            RecordValue::Blob(_) => BLOB_BYTES,
+        }
+    }
+
+    /// Writes the record to `out`, which has exactly [`Record::encoded_bytes`] bytes.
+    #[inline(always)]
+    pub fn encode(&self, out: &mut [u8]) {
+        let value_bytes = self.value_bytes();
+        debug_assert!(value_bytes <= VALUE_INLINE_MAX_BYTES.max(BLOB_BYTES));
+        let kind = match self.value {
+            RecordValue::Bytes(_) => KIND_BYTES,
+            RecordValue::Int(_) => KIND_INT,
+            RecordValue::Blob(_) => KIND_BLOB,
+        };
+        let mut flags = (value_bytes >> 8) as u8 | kind << 2;
+        if self.raw {
+            flags |= RAW;
+        }
+        out[2] = value_bytes as u8;
+        let mut at = HEADER_BYTES;
+        if let Some(deadline) = self.deadline {
+            flags |= DEADLINE;
+            out[at..at + DEADLINE_BYTES].copy_from_slice(&deadline.to_le_bytes());
+            at += DEADLINE_BYTES;
+        }
+        match self.key {
+            RecordKey::Inline(key) => {
+                out[1] = key.len() as u8;
+                out[at..at + key.len()].copy_from_slice(key);
+                at += key.len();
+            }
+            RecordKey::Out { hash, blob } => {
+                flags |= KEY_OUT;
+                out[1] = 0;
+                out[at..at + 8].copy_from_slice(&hash.to_le_bytes());
+                blob.encode(&mut out[at + 8..at + OUT_KEY_BYTES]);
+                at += OUT_KEY_BYTES;
+            }
+        }
+        out[0] = flags;
+        match self.value {
+            RecordValue::Bytes(bytes) => out[at..].copy_from_slice(bytes),
+            RecordValue::Int(value) => out[at..].copy_from_slice(&value.to_le_bytes()),
+            RecordValue::Blob(blob) => blob.encode(&mut out[at..]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(record: Record<'_>) {
+        let mut out = vec![0xee; record.encoded_bytes()];
+        record.encode(&mut out);
+        assert_eq!(Record::parse(&out), Some(record));
+        out.extend([1, 2, 3]);
+        assert_eq!(Record::parse(&out), Some(record), "trailing bytes belong to another record");
+        for cut in 0..record.encoded_bytes() {
+            assert_eq!(Record::parse(&out[..cut]), None, "cut off at {cut}");
+        }
+    }
+
+    #[test]
+    fn records_come_back_as_they_were() {
+        let slab = Blob { pid: 7, len_bytes: 600, place: Place::Slab { slot: 239 } };
+        let object = Blob { pid: u32::MAX, len_bytes: 1 << 29, place: Place::Object { page_count: 1 << 17 } };
+        let key = [b'k'; KEY_INLINE_MAX_BYTES];
+        let value = [b'v'; VALUE_INLINE_MAX_BYTES];
+        for key in [
+            RecordKey::Inline(b""),
+            RecordKey::Inline(b"a"),
+            RecordKey::Inline(&key),
+            RecordKey::Out { hash: u64::MAX - 1, blob: object },
+        ] {
+            for value in [
+                RecordValue::Bytes(b""),
+                RecordValue::Bytes(&value[..255]),
+                RecordValue::Bytes(&value[..256]),
+                RecordValue::Bytes(&value),
+                RecordValue::Int(i64::MIN),
+                RecordValue::Blob(slab),
+                RecordValue::Blob(object),
+            ] {
+                for (raw, deadline) in [(false, None), (true, Some(1)), (true, None), (false, Some(i64::MAX))]
+                {
+                    round_trip(Record { key, value, raw, deadline });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_are_refused() {
+        for kind in 3..8u8 {
+            assert_eq!(Record::parse(&[kind << 2, 1, 0, b'k']), None);
+        }
+        assert_eq!(
+            Record::parse(&[KIND_INT << 2, 0, 7, 1, 2, 3, 4, 5, 6, 7]),
+            None,
+            "an integer has 8 bytes"
+        );
+    }
+
+    #[test]
+    fn the_common_header_has_three_bytes() {
+        let record = Record {
+            key: RecordKey::Inline(&[b'k'; 16]),
+            value: RecordValue::Bytes(&[b'v'; 100]),
+            raw: true,
+            deadline: None,
+        };
+        assert_eq!(record.encoded_bytes(), 119);
+    }
+}
