@@ -69,10 +69,10 @@ pub struct SkippedKeys {
 /// After the last entry the checksum has been compared and the end of the input seen. An error ends the iteration.
 ///
 /// ```text
-///         header                    opcode or key
-/// Start ----------> Body ------------------------------> Body
-///   |                | \-- EOF, checksum, end of input --> Done
-///   \---- error -----+----------------- error -----------> Done
+///         header          opcode or key
+/// Start ----------> Body -----------------> Body
+///   |                |\-- EOF, checksum, end of input --> Done
+///   \----------------+--------- error ------------------> Failed
 /// ```
 pub struct Reader<R> {
     source: Source<R>,
@@ -93,6 +93,7 @@ enum State {
     Start,
     Body,
     Done,
+    Failed,
 }
 
 type Step<T> = Result<T, ReadErrorKind>;
@@ -118,8 +119,8 @@ impl<R: Read> Reader<R> {
     /// The next entry; `None` when the dump has ended well.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
         let result = self.advance();
-        if !matches!(result, Ok(Some(_))) {
-            self.state = State::Done;
+        if result.is_err() {
+            self.state = State::Failed;
         }
         result.map_err(|kind| ReadError {
             file: self.options.file_name.clone(),
@@ -167,6 +168,9 @@ impl<R: Read> Reader<R> {
         if self.state == State::Start {
             self.read_header()?;
             self.state = State::Body;
+        }
+        if self.state == State::Failed {
+            return Err(ReadErrorKind::Failed);
         }
         while self.state == State::Body {
             self.source.part = "an entry (no end mark was seen)";
@@ -335,6 +339,9 @@ impl<R: Read> Iterator for Reader<R> {
     type Item = Result<Entry, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if self.state == State::Failed {
+            return None;
+        }
         self.next_entry().transpose()
     }
 }

@@ -81,6 +81,7 @@ fn nothing_comes_after_an_error() {
     assert!(reader.next().is_some_and(|entry| entry.is_ok()));
     assert!(reader.next().is_some_and(|entry| entry.is_err()));
     assert!(reader.next().is_none());
+    assert!(matches!(reader.next_entry(), Err(error) if matches!(error.kind, ReadErrorKind::Failed)));
 }
 
 /// Changes some bytes, lengths above all, or takes some out or in.
