@@ -9,11 +9,13 @@
 mod alloc;
 mod barrier;
 mod core;
+pub mod device;
 mod error;
 mod frames;
 mod guard;
 mod latch;
 pub mod memory;
+pub mod pagefile;
 mod pool;
 pub mod snapshot;
 mod stock;

@@ -1,0 +1,219 @@
+//! A [`Device`] that is a file, read and written around the page cache where the file system allows it.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{total_len, total_len_mut, Device, DeviceError, DeviceErrorKind, DeviceOp, DEVICE_ALIGN};
+use crate::pagefile::PageBuf;
+
+/// Whether transfers go through the page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenMode {
+    /// `O_DIRECT` where the file system takes it, else buffered.
+    Auto,
+    /// Through the page cache.
+    Buffered,
+}
+
+/// A file as a [`Device`].
+///
+/// With `O_DIRECT` a write is on its way to the disk when it returns and a read leaves nothing in the page cache,
+/// which would hold every page a second time.
+pub struct FileDevice {
+    fd: OwnedFd,
+    name: String,
+    direct: bool,
+}
+
+impl FileDevice {
+    /// Opens the file at `path` and creates it if it is missing (durably: its directory is synced).
+    pub fn open(path: &Path, mode: OpenMode) -> Result<FileDevice, DeviceError> {
+        let name = path.display().to_string();
+        let fail = |errno| os_error(&name, DeviceOp::Open, 0, 0, errno);
+        let base = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let permissions = Mode::RUSR | Mode::WUSR | Mode::RGRP;
+        let missing = !path.exists();
+        let opened = match mode {
+            OpenMode::Auto => open_direct(path, base, permissions).map_err(fail)?,
+            OpenMode::Buffered => None,
+        };
+        let direct = opened.is_some();
+        let fd = match opened {
+            Some(fd) => fd,
+            None => retry(|| rustix::fs::open(path, base, permissions)).map_err(fail)?,
+        };
+        if missing {
+            sync_parent(path).map_err(fail)?;
+        }
+        Ok(FileDevice { fd, name, direct })
+    }
+
+    /// Whether transfers bypass the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// The file itself. A forked child may write through it: [`Device::write_at`] neither allocates nor locks as
+    /// long as the kernel takes all bytes at once.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn error(&self, op: DeviceOp, offset: u64, len: u64, errno: Errno) -> DeviceError {
+        os_error(&self.name, op, offset, len, errno)
+    }
+
+    fn read_rest(&self, mut offset: u64, mut bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
+        loop {
+            let wanted = total_len_mut(bufs);
+            if wanted == 0 {
+                return Ok(());
+            }
+            match rustix::io::preadv(&self.fd, bufs, offset) {
+                Ok(0) => {
+                    let kind = DeviceErrorKind::PastEnd { len: self.len()? };
+                    return Err(DeviceError {
+                        kind,
+                        ..self.error(DeviceOp::Read, offset, wanted, Errno::IO)
+                    });
+                }
+                Ok(done) => {
+                    offset += done as u64;
+                    IoSliceMut::advance_slices(&mut bufs, done);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.error(DeviceOp::Read, offset, wanted, errno)),
+            }
+        }
+    }
+
+    /// Continues a write that the kernel took only in part (`done` bytes so far).
+    fn write_rest(&self, offset: u64, bufs: &[IoSlice<'_>], mut done: usize) -> Result<(), DeviceError> {
+        let total = total_len(bufs);
+        let mut copy = bufs.to_vec();
+        let mut rest = &mut copy[..];
+        IoSlice::advance_slices(&mut rest, done);
+        while (done as u64) < total {
+            let at = offset + done as u64;
+            match rustix::io::pwritev(&self.fd, rest, at) {
+                Ok(0) => return Err(self.error(DeviceOp::Write, at, total - done as u64, Errno::IO)),
+                Ok(step) => {
+                    done += step;
+                    IoSlice::advance_slices(&mut rest, step);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.error(DeviceOp::Write, at, total - done as u64, errno)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Device for FileDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
+        debug_assert!(bufs.iter().all(|buf| aligned(buf.as_ptr(), buf.len())) && offset_aligned(offset));
+        self.read_rest(offset, bufs)
+    }
+
+    fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        debug_assert!(bufs.iter().all(|buf| aligned(buf.as_ptr(), buf.len())) && offset_aligned(offset));
+        let total = total_len(bufs);
+        match rustix::io::pwritev(&self.fd, bufs, offset) {
+            Ok(done) if done as u64 == total => Ok(()),
+            Ok(done) => self.write_rest(offset, bufs, done),
+            Err(Errno::INTR) => self.write_rest(offset, bufs, 0),
+            Err(errno) => Err(self.error(DeviceOp::Write, offset, total, errno)),
+        }
+    }
+
+    fn sync_data(&self) -> Result<(), DeviceError> {
+        // Not retried after any failure but EINTR: see the trait.
+        retry(|| rustix::fs::fdatasync(&self.fd)).map_err(|errno| self.error(DeviceOp::Sync, 0, 0, errno))
+    }
+
+    fn len(&self) -> Result<u64, DeviceError> {
+        let stat = rustix::fs::fstat(&self.fd).map_err(|errno| self.error(DeviceOp::Len, 0, 0, errno))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    fn allocate(&self, len: u64) -> Result<(), DeviceError> {
+        let old_len = self.len()?;
+        if len <= old_len {
+            return Ok(());
+        }
+        let fail = |errno| self.error(DeviceOp::Allocate, old_len, len - old_len, errno);
+        match retry(|| rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), old_len, len - old_len)) {
+            Err(Errno::OPNOTSUPP) => retry(|| rustix::fs::ftruncate(&self.fd, len)).map_err(fail),
+            result => result.map_err(fail),
+        }
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DeviceError> {
+        let old_len = self.len()?;
+        if len >= old_len {
+            return Ok(());
+        }
+        retry(|| rustix::fs::ftruncate(&self.fd, len))
+            .map_err(|errno| self.error(DeviceOp::Truncate, len, old_len - len, errno))
+    }
+}
+
+/// Opens with `O_DIRECT`; `None` where the file system refuses, on opening or on the first transfer.
+fn open_direct(path: &Path, base: OFlags, permissions: Mode) -> Result<Option<OwnedFd>, Errno> {
+    let fd = match retry(|| rustix::fs::open(path, base | OFlags::DIRECT, permissions)) {
+        Ok(fd) => fd,
+        Err(Errno::INVAL) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let mut probe = Box::new(PageBuf::ZERO);
+    match retry(|| rustix::io::pread(&fd, &mut probe.0[..], 0)) {
+        Ok(_) => Ok(Some(fd)),
+        Err(Errno::INVAL) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Makes the directory entry of `path` durable.
+fn sync_parent(path: &Path) -> Result<(), Errno> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let dir = retry(|| {
+        rustix::fs::open(parent, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    })?;
+    retry(|| rustix::fs::fsync(&dir))
+}
+
+fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+fn os_error(name: &str, op: DeviceOp, offset: u64, len: u64, errno: Errno) -> DeviceError {
+    let kind = match errno {
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DeviceErrorKind::NoSpace(errno),
+        _ => DeviceErrorKind::Os(errno),
+    };
+    DeviceError { device: name.to_owned(), op, offset, len, kind }
+}
+
+fn aligned(address: *const u8, len: usize) -> bool {
+    address.addr() % DEVICE_ALIGN == 0 && len % DEVICE_ALIGN == 0
+}
+
+fn offset_aligned(offset: u64) -> bool {
+    offset % DEVICE_ALIGN as u64 == 0
+}

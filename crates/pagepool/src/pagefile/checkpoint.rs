@@ -1,0 +1,234 @@
+//! A checkpoint under way: pages go to free slots, and a pending map says where.
+
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::entry::{is_all_zero, Entry, PageBuf, Slot, SlotRun, FANOUT};
+use super::{PageFile, PageFileError, PAGE_ID_LIMIT};
+use crate::{PageId, PAGE_SIZE};
+
+/// Pages of one vectored write: as many buffers as the kernel takes in one call.
+const BATCH_PAGES: usize = 1024;
+
+/// Whether pages may still be added.
+///
+/// ```text
+///              commit
+///      Open ------------> Ended
+///       |                   ^
+///       +--- abort, drop ---+
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Open,
+    Ended,
+}
+
+/// A checkpoint that is being written; dropped without a commit, it has never been.
+///
+/// Starts from the durable checkpoint: pages that are neither written nor freed stay as they are there. All methods
+/// may be called from several threads at once, but two of them must not write or free the same page at the same
+/// time; one after the other they may, and the last one counts.
+///
+/// Memory: 4 KB for each 512 consecutive page numbers among which one was written or freed.
+pub struct CheckpointWriter {
+    pub(super) file: Arc<PageFile>,
+    /// Held shared while pages are written, exclusively to end.
+    pub(super) phase: RwLock<Phase>,
+    pub(super) pending: Mutex<PendingMap>,
+    pub(super) counters: Counters,
+}
+
+/// What the writer has done so far.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub page_count: AtomicU64,
+    pub zero_page_count: AtomicU64,
+    pub written_bytes: AtomicU64,
+}
+
+/// The leaves of the map as the checkpoint will have them, where they may differ from the durable ones. The key is
+/// the number of the leaf.
+#[derive(Default)]
+pub(super) struct PendingMap {
+    pub leaves: HashMap<u32, Box<PageBuf>>,
+}
+
+impl PageFile {
+    /// Begins a checkpoint. There is one at a time.
+    pub fn begin_checkpoint(self: &Arc<PageFile>) -> Result<CheckpointWriter, PageFileError> {
+        self.check_failure()?;
+        if self.is_checkpoint_running.swap(true, Ordering::AcqRel) {
+            return Err(PageFileError::CheckpointRunning { file: self.name().to_owned() });
+        }
+        let writer = CheckpointWriter {
+            file: self.clone(),
+            phase: RwLock::new(Phase::Open),
+            pending: Mutex::default(),
+            counters: Counters::default(),
+        };
+        // On an error dropping the writer ends it.
+        self.protect_superblocks()?;
+        self.space.lock().restart_search();
+        Ok(writer)
+    }
+}
+
+impl CheckpointWriter {
+    /// Writes pages; each buffer must be page-aligned and keep its content during the call.
+    ///
+    /// Large batches are written with large writes. Pages of zeros take no slot and no write. After an error only
+    /// giving up is of use; pages of the failed batch may or may not have been recorded.
+    pub fn write_pages(&self, pages: &[(PageId, &[u8; PAGE_SIZE])]) -> Result<(), PageFileError> {
+        let phase = self.phase.read();
+        self.check_open(*phase)?;
+        pages.chunks(BATCH_PAGES).try_for_each(|batch| self.write_batch(batch))
+    }
+
+    fn write_batch(&self, batch: &[(PageId, &[u8; PAGE_SIZE])]) -> Result<(), PageFileError> {
+        let mut stored: Vec<&(PageId, &[u8; PAGE_SIZE])> = Vec::with_capacity(batch.len());
+        let mut entries: Vec<(PageId, Entry)> = Vec::with_capacity(batch.len());
+        for item in batch {
+            check_pid(item.0)?;
+            match is_all_zero(item.1) {
+                true => entries.push((item.0, Entry::ZEROS)),
+                false => stored.push(item),
+            }
+        }
+        let zero_count = entries.len() as u64;
+        let had_none = |item: &&&(PageId, _)| self.file.table.get(0, item.0 .0).slot().is_none();
+        let new_count = stored.iter().filter(had_none).count() as u64;
+        let mut rest = &stored[..];
+        for run in self.file.take_slots(stored.len() as u32, new_count)? {
+            let (pages, others) = rest.split_at(run.slot_count as usize);
+            rest = others;
+            let checksums = pages.iter().zip(run.slots());
+            entries
+                .extend(checksums.map(|((pid, page), slot)| (*pid, Entry::new(slot, crc32c::crc32c(*page)))));
+            let bufs: Vec<_> = pages.iter().map(|(_, page)| IoSlice::new(&page[..])).collect();
+            self.write_run(run, &bufs)?;
+        }
+        self.record(&entries);
+        self.counters.page_count.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        self.counters.zero_page_count.fetch_add(zero_count, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes `bufs`, one page each, to the slots of `run`.
+    pub(super) fn write_run(&self, run: SlotRun, bufs: &[IoSlice<'_>]) -> Result<(), PageFileError> {
+        let file = &self.file;
+        file.device.write_at(run.first.offset(), bufs).map_err(|error| file.note_write_error(error))?;
+        self.counters.written_bytes.fetch_add((bufs.len() * PAGE_SIZE) as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The checkpoint will not have page `pid`.
+    pub fn free_page(&self, pid: PageId) -> Result<(), PageFileError> {
+        self.free_pages(pid, 1)
+    }
+
+    /// The checkpoint will have none of the `page_count` pages from `first` on.
+    pub fn free_pages(&self, first: PageId, page_count: u32) -> Result<(), PageFileError> {
+        let phase = self.phase.read();
+        self.check_open(*phase)?;
+        let end = first.0.checked_add(page_count).filter(|end| *end <= PAGE_ID_LIMIT);
+        let end = end.ok_or(PageFileError::PageIdTooLarge { pid: first })?;
+        let mut pid = first.0;
+        let mut pending = self.pending.lock();
+        while pid < end {
+            let leaf = pid / FANOUT as u32;
+            let leaf_end = end.min((leaf + 1) * FANOUT as u32);
+            // A leaf that is not there names nothing that could be freed.
+            if pending.leaves.contains_key(&leaf) || self.file.table.get(1, leaf) != Entry::NONE {
+                (pid..leaf_end).for_each(|pid| self.set_entry(&mut pending, PageId(pid), Entry::NONE));
+            }
+            pid = leaf_end;
+        }
+        Ok(())
+    }
+
+    /// Takes `slot_count` slots for pages that somebody else writes, a forked child say. What is not named in
+    /// [`CheckpointWriter::record_written`] before the commit is given back then.
+    pub fn reserve_slots(&self, slot_count: u32) -> Result<Vec<SlotRun>, PageFileError> {
+        let phase = self.phase.read();
+        self.check_open(*phase)?;
+        self.file.take_slots(slot_count, u64::from(slot_count))
+    }
+
+    /// Records pages that have been written to reserved slots: page, slot, CRC-32C of the content. Each slot is
+    /// named at most once; of those named before, none.
+    pub fn record_written(&self, pages: &[(PageId, Slot, u32)]) -> Result<(), PageFileError> {
+        let phase = self.phase.read();
+        self.check_open(*phase)?;
+        pages.iter().try_for_each(|(pid, _, _)| check_pid(*pid))?;
+        let entries: Vec<_> =
+            pages.iter().map(|(pid, slot, crc32c)| (*pid, Entry::new(*slot, *crc32c))).collect();
+        self.record(&entries);
+        let page_count = pages.len() as u64;
+        self.counters.page_count.fetch_add(page_count, Ordering::Relaxed);
+        self.counters.written_bytes.fetch_add(page_count * PAGE_SIZE as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes written so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.counters.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Gives the checkpoint up and its slots back. Without effect after a commit.
+    pub fn abort(&self) {
+        let mut phase = self.phase.write();
+        if *phase == Phase::Open {
+            *phase = Phase::Ended;
+            self.file.space.lock().abort();
+            self.file.is_checkpoint_running.store(false, Ordering::Release);
+        }
+    }
+
+    pub(super) fn check_open(&self, phase: Phase) -> Result<(), PageFileError> {
+        self.file.check_failure()?;
+        match phase {
+            Phase::Open => Ok(()),
+            Phase::Ended => Err(PageFileError::CheckpointEnded { file: self.file.name().to_owned() }),
+        }
+    }
+
+    /// Enters pages into the pending map.
+    pub(super) fn record(&self, entries: &[(PageId, Entry)]) {
+        let mut pending = self.pending.lock();
+        entries.iter().for_each(|(pid, entry)| self.set_entry(&mut pending, *pid, *entry));
+    }
+
+    fn set_entry(&self, pending: &mut PendingMap, pid: PageId, entry: Entry) {
+        let (leaf, offset) = (pid.0 / FANOUT as u32, pid.0 as usize % FANOUT);
+        let page = pending.leaves.entry(leaf).or_insert_with(|| {
+            let mut page = PageBuf::boxed();
+            self.file.table.copy_node(1, leaf, &mut page);
+            page
+        });
+        let replaced = page.entry(offset);
+        page.set_entry(offset, entry);
+        if replaced != self.file.table.get(0, pid.0) {
+            if let Some(slot) = replaced.slot() {
+                self.file.space.lock().release_pending(slot);
+            }
+        }
+    }
+}
+
+impl Drop for CheckpointWriter {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+fn check_pid(pid: PageId) -> Result<(), PageFileError> {
+    match pid.0 < PAGE_ID_LIMIT {
+        true => Ok(()),
+        false => Err(PageFileError::PageIdTooLarge { pid }),
+    }
+}

@@ -1,0 +1,252 @@
+//! Making a checkpoint the durable one.
+
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::bitmap::SlotSet;
+use super::checkpoint::{CheckpointWriter, Phase};
+use super::entry::{is_all_zero, Entry, PageBuf, Slot, SlotRun, FANOUT};
+use super::superblock::{Superblock, UserHeader};
+use super::table::MAP_HEIGHT;
+use super::{Other, PageFile, PageFileError};
+use crate::PAGE_SIZE;
+
+/// Longest write of map pages, in pages.
+const WRITE_PAGES: usize = 256;
+
+/// What a checkpoint did and how long it took.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct CommitStats {
+    /// Number of the checkpoint.
+    pub generation: u64,
+    /// Pages written, those of zeros included.
+    pub page_count: u64,
+    /// Of those, pages of zeros, which take neither slot nor write.
+    pub zero_page_count: u64,
+    /// Pages of the map written.
+    pub map_page_count: u64,
+    /// Bytes written: pages, map, superblock.
+    pub written_bytes: u64,
+    /// Time to write the map.
+    pub map_write: Duration,
+    /// Time to sync pages and map.
+    pub data_sync: Duration,
+    /// Time to write and sync the superblock.
+    pub superblock_sync: Duration,
+}
+
+/// The changed part of the new map, each level by index: 0 is unused, 1 the leaves.
+type Draft = [BTreeMap<u32, Box<PageBuf>>; MAP_HEIGHT as usize + 1];
+
+/// What changes with the new map.
+struct Changes {
+    /// The next superblock, but for the root.
+    superblock: Superblock,
+    /// Slots that the new map no longer names.
+    superseded: SlotSet,
+}
+
+impl CheckpointWriter {
+    /// Makes the checkpoint durable and the one to be served, with `user_header` in its superblock.
+    ///
+    /// On an error the previous one stays; the checkpoint has ended and its slots are given back, unless the error
+    /// came when the superblock was already on its way: then the file refuses further checkpoints, and which of the
+    /// two the disk holds is known when it is opened again.
+    pub fn commit(&self, user_header: &UserHeader) -> Result<CommitStats, PageFileError> {
+        let mut phase = self.phase.write();
+        self.check_open(*phase)?;
+        *phase = Phase::Ended;
+        let result = self.commit_map(user_header);
+        if result.is_err() {
+            // Gives nothing back if the slots have been kept in doubt.
+            self.file.space.lock().abort();
+        }
+        self.file.is_checkpoint_running.store(false, Ordering::Release);
+        result
+    }
+
+    fn commit_map(&self, user_header: &UserHeader) -> Result<CommitStats, PageFileError> {
+        let file = &self.file;
+        let (current, generation) = {
+            let superblocks = file.superblocks.lock();
+            (superblocks.current.clone(), superblocks.newest_generation + 1)
+        };
+        let begin = Instant::now();
+        let mut draft = Draft::default();
+        let mut changes = self.draft_leaves(&mut draft, &current);
+        draft_nodes(file, &mut draft);
+        let map_page_count = self.place_map(&mut draft, &current, &mut changes)?;
+        let map_write = begin.elapsed();
+        changes.superblock.user_header = *user_header;
+        changes.superblock.generation = generation;
+        let (data_sync, superblock_sync) = self.make_durable(&changes.superblock)?;
+
+        publish(file, &draft);
+        let live_count = changes.superblock.data_slot_count + changes.superblock.map_slot_count;
+        file.space.lock().commit(changes.superseded, live_count);
+        self.trim();
+        let written_bytes = self.written_bytes() + PAGE_SIZE as u64;
+        file.last_checkpoint_bytes.store(written_bytes, Ordering::Relaxed);
+        Ok(CommitStats {
+            generation: changes.superblock.generation,
+            page_count: self.counters.page_count.load(Ordering::Relaxed),
+            zero_page_count: self.counters.zero_page_count.load(Ordering::Relaxed),
+            map_page_count,
+            written_bytes,
+            map_write,
+            data_sync,
+            superblock_sync,
+        })
+    }
+
+    /// Takes over the leaves that differ from the durable ones, and counts what changes.
+    fn draft_leaves(&self, draft: &mut Draft, current: &Superblock) -> Changes {
+        let table = &self.file.table;
+        let mut superseded = SlotSet::default();
+        let mut superblock = current.clone();
+        for (leaf, page) in std::mem::take(&mut self.pending.lock().leaves) {
+            let mut differs = false;
+            for offset in 0..FANOUT {
+                let (old, new) = (table.get(0, leaf * FANOUT as u32 + offset as u32), page.entry(offset));
+                if old == new {
+                    continue;
+                }
+                differs = true;
+                superblock.page_count += u64::from(new != Entry::NONE);
+                superblock.page_count -= u64::from(old != Entry::NONE);
+                superblock.data_slot_count += u64::from(new.slot().is_some());
+                superblock.data_slot_count -= u64::from(old.slot().is_some());
+                old.slot().map(|slot| superseded.insert(slot));
+            }
+            if differs {
+                draft[1].insert(leaf, page);
+            }
+        }
+        Changes { superblock, superseded }
+    }
+
+    /// Gives every page of the draft a slot, bottom up, and writes them. Returns how many.
+    fn place_map(
+        &self,
+        draft: &mut Draft,
+        current: &Superblock,
+        changes: &mut Changes,
+    ) -> Result<u64, PageFileError> {
+        let file = &self.file;
+        let is_kept = |page: &PageBuf| !is_all_zero(&page.0);
+        let kept_count = draft.iter().flat_map(BTreeMap::values).filter(|page| is_kept(page)).count();
+        let runs = file.take_slots(kept_count as u32, 0)?;
+        let mut slots = runs.iter().flat_map(|run| run.slots());
+        let mut root = current.root;
+        for level in 1..=MAP_HEIGHT {
+            let mut nodes = std::mem::take(&mut draft[level as usize]);
+            for (index, page) in &mut nodes {
+                let old = if level < MAP_HEIGHT { file.table.get(level, *index) } else { current.root };
+                changes.superblock.map_slot_count -= u64::from(old.slot().is_some());
+                old.slot().map(|slot| changes.superseded.insert(slot));
+                let entry = match is_kept(page).then(|| slots.next()).flatten() {
+                    Some(slot) => Entry::new(slot, crc32c::crc32c(&page.0)),
+                    None => Entry::NONE,
+                };
+                changes.superblock.map_slot_count += u64::from(entry.slot().is_some());
+                match draft
+                    .get_mut(level as usize + 1)
+                    .and_then(|parents| parents.get_mut(&(index / FANOUT as u32)))
+                {
+                    Some(parent) => parent.set_entry(*index as usize % FANOUT, entry),
+                    None => root = entry,
+                }
+            }
+            draft[level as usize] = nodes;
+        }
+        changes.superblock.root = root;
+        let pages = draft.iter().flat_map(BTreeMap::values).filter(|page| is_kept(page));
+        self.write_map(&runs, &mut pages.map(|page| IoSlice::new(&page.0)))?;
+        Ok(kept_count as u64)
+    }
+
+    fn write_map<'a>(
+        &self,
+        runs: &[SlotRun],
+        bufs: &mut dyn Iterator<Item = IoSlice<'a>>,
+    ) -> Result<(), PageFileError> {
+        for run in runs {
+            let mut first = run.first.0;
+            let end = first + run.slot_count;
+            while first < end {
+                let slot_count = (end - first).min(WRITE_PAGES as u32);
+                let part: Vec<_> = bufs.take(slot_count as usize).collect();
+                self.write_run(SlotRun { first: Slot(first), slot_count }, &part)?;
+                first += slot_count;
+            }
+        }
+        Ok(())
+    }
+
+    /// Syncs pages and map, then writes and syncs the superblock. Returns how long each took.
+    fn make_durable(&self, superblock: &Superblock) -> Result<(Duration, Duration), PageFileError> {
+        let file = &self.file;
+        let begin = Instant::now();
+        file.device.sync_data().map_err(|error| file.fail(error))?;
+        let data_sync = begin.elapsed();
+        let begin = Instant::now();
+        let place = 1 - file.superblocks.lock().place;
+        // Nobody else writes a superblock now: no page is being written, and before the first one was they were
+        // protected.
+        if let Err(error) = file.write_superblock(place, superblock) {
+            file.space.lock().keep_in_doubt();
+            return Err(error);
+        }
+        let mut superblocks = file.superblocks.lock();
+        superblocks.newest_generation = superblock.generation;
+        superblocks.current = superblock.clone();
+        superblocks.place = place;
+        superblocks.other = Other::Previous;
+        Ok((data_sync, begin.elapsed()))
+    }
+
+    /// Shortens the file if a good part of it is not needed.
+    fn trim(&self) {
+        let mut space = self.file.space.lock();
+        let Some(slot_count) = space.trimmed() else { return };
+        // The file merely stays longer if this fails.
+        if self.file.device.truncate(Slot(slot_count).offset()).is_ok() {
+            space.set_slot_count(slot_count);
+        }
+    }
+}
+
+/// Adds the ancestors of the changed leaves to the draft; a child that stays is marked with a provisional entry.
+fn draft_nodes(file: &PageFile, draft: &mut Draft) {
+    for level in 2..=MAP_HEIGHT {
+        let mut parents: BTreeMap<u32, Box<PageBuf>> = BTreeMap::new();
+        for (index, page) in &draft[level as usize - 1] {
+            let parent_index = index / FANOUT as u32;
+            let parent = parents.entry(parent_index).or_insert_with(|| {
+                let mut parent = PageBuf::boxed();
+                file.table.copy_node(level, parent_index, &mut parent);
+                parent
+            });
+            let provisional = if is_all_zero(&page.0) { Entry::NONE } else { Entry::new(Slot::FIRST, 0) };
+            parent.set_entry(*index as usize % FANOUT, provisional);
+        }
+        draft[level as usize] = parents;
+    }
+}
+
+/// Makes the new map the one that reads follow.
+fn publish(file: &PageFile, draft: &Draft) {
+    for level in 1..=MAP_HEIGHT {
+        for (index, page) in &draft[level as usize] {
+            for offset in 0..FANOUT {
+                let (child, new) = (u64::from(*index) * FANOUT as u64 + offset as u64, page.entry(offset));
+                let Ok(child) = u32::try_from(child) else { continue };
+                if file.table.get(level - 1, child) != new {
+                    file.table.set(level - 1, child, new);
+                }
+            }
+        }
+    }
+}

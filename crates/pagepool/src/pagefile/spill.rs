@@ -1,0 +1,66 @@
+//! Temporary slots, for before-images that outgrow their memory budget.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use super::entry::Slot;
+use super::space::Room;
+use super::{PageFile, PageFileError, SpillError};
+use crate::PAGE_SIZE;
+
+/// A page in a temporary slot: give it back with [`PageFile::release_spill`], or its slot stays taken until the file
+/// is opened again. No checkpoint names it, so after a crash it is gone.
+#[derive(PartialEq, Eq, Debug)]
+#[must_use = "the slot stays taken until it is released"]
+pub struct Spilled {
+    slot: Slot,
+    crc32c: u32,
+}
+
+impl PageFile {
+    /// Writes `page`, which must be page-aligned, to a temporary slot.
+    pub fn spill(&self, page: &[u8; PAGE_SIZE]) -> Result<Spilled, SpillError> {
+        self.check_failure()?;
+        self.protect_superblocks()?;
+        let slot = self.take_spill_slot()?;
+        if let Err(error) = self.device.write_at(slot.offset(), &[IoSlice::new(page)]) {
+            self.space.lock().release_spill(slot);
+            return Err(self.note_write_error(error).into());
+        }
+        Ok(Spilled { slot, crc32c: crc32c::crc32c(page) })
+    }
+
+    /// Reads a spilled page back into `page`, which must be page-aligned, and verifies it.
+    pub fn read_spill(&self, spilled: &Spilled, page: &mut [u8; PAGE_SIZE]) -> Result<(), SpillError> {
+        let bufs = &mut [IoSliceMut::new(page)];
+        self.device.read_at(spilled.slot.offset(), bufs).map_err(PageFileError::Device)?;
+        let found_crc32c = crc32c::crc32c(page);
+        if found_crc32c != spilled.crc32c {
+            let (file, slot, expected_crc32c) = (self.name().to_owned(), spilled.slot, spilled.crc32c);
+            return Err(SpillError::Damaged { file, slot, expected_crc32c, found_crc32c });
+        }
+        Ok(())
+    }
+
+    /// Gives the slot of a spilled page back.
+    pub fn release_spill(&self, spilled: Spilled) {
+        self.space.lock().release_spill(spilled.slot);
+    }
+
+    fn take_spill_slot(&self) -> Result<Slot, PageFileError> {
+        let mut space = self.space.lock();
+        loop {
+            if let Some(slot) = space.take_spill() {
+                return Ok(slot);
+            }
+            let Room::Grow { slot_count, least } = space.plan_spill() else {
+                return Err(self.too_long().into());
+            };
+            match self.grow(&mut space, slot_count) {
+                Err(error) if error.is_no_space() => {
+                    self.grow(&mut space, least).map_err(|error| self.note_write_error(error))?;
+                }
+                result => result.map_err(|error| self.note_write_error(error))?,
+            }
+        }
+    }
+}

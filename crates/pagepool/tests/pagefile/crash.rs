@@ -1,0 +1,176 @@
+//! Crashes and failing calls at every point of a workload.
+
+use std::sync::Arc;
+
+use stillframe_pagepool::device::{Fault, FaultRates, SimDevice};
+use stillframe_pagepool::pagefile::{PageFile, PageFileError};
+
+use crate::model::{check_accounting, check_content, has_content, open, seed_or, Change, Content};
+
+const PAGE_COUNT: u32 = 300;
+
+/// Runs `count` random checkpoints; returns the last committed content and, after an error, the one that was
+/// meant to follow it.
+fn run(
+    file: &Arc<PageFile>,
+    rng: &mut fastrand::Rng,
+    mut content: Content,
+    versions: std::ops::Range<u64>,
+) -> (Content, Option<(Content, PageFileError)>) {
+    for version in versions {
+        let change = Change::random(rng, &content, PAGE_COUNT, 120, version);
+        match change.run(file) {
+            Ok(_) => content = change.after,
+            Err(error) => return (content, Some((change.after, error))),
+        }
+    }
+    (content, None)
+}
+
+/// Reopens after a crash and fails unless exactly one of the two allowed contents is there.
+fn reopen(device: &Arc<SimDevice>, content: Content, in_flight: Option<Content>) -> (Arc<PageFile>, Content) {
+    let (file, recovered) = open(device).unwrap();
+    assert!(!recovered.fell_back, "{recovered:?}");
+    let allowed = [Some(content), in_flight].into_iter().flatten();
+    let Some(found) = allowed.into_iter().find(|content| has_content(&file, &recovered, content)) else {
+        panic!("neither the last committed nor the checkpoint in flight: {recovered:?}");
+    };
+    check_content(&file, &found);
+    check_accounting(&file);
+    (file, found)
+}
+
+#[test]
+fn a_crash_in_any_call_leaves_the_last_checkpoint_or_the_one_in_flight() {
+    let seed = seed_or(11);
+    let mut crash_count = 0;
+    for round in 0.. {
+        let device = Arc::new(SimDevice::new(seed + round));
+        device.schedule(round, Fault::Crash);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (content, in_flight) = match open(&device) {
+            Err(_) => (Content::new(), None),
+            Ok((file, _)) => match run(&file, &mut rng, Content::new(), 1..9) {
+                (_, None) => break,
+                (content, Some((in_flight, _))) => (content, Some(in_flight)),
+            },
+        };
+        device.crash();
+        crash_count += 1;
+        let (file, content) = reopen(&device, content, in_flight);
+        let (content, error) = run(&file, &mut rng, content, 100..103);
+        assert!(error.is_none(), "{error:?}");
+        check_content(&file, &content);
+        check_accounting(&file);
+    }
+    assert!(crash_count > 60, "{crash_count} crash points");
+}
+
+#[test]
+fn crashes_follow_crashes() {
+    let seed = seed_or(12);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let device = Arc::new(SimDevice::new(seed));
+    let (mut content, mut in_flight) = (Content::new(), None);
+    for round in 0..150u64 {
+        let (file, found) = reopen(&device, content, in_flight);
+        device.schedule(device.call_count() + rng.u64(..60), Fault::Crash);
+        let (committed, error) = run(&file, &mut rng, found, round * 10 + 1..round * 10 + 7);
+        (content, in_flight) = (committed, error.map(|(in_flight, _)| in_flight));
+        device.clear_faults();
+        device.crash();
+    }
+}
+
+#[test]
+fn an_error_in_any_call_fails_the_checkpoint_and_nothing_else() {
+    let seed = seed_or(13);
+    let mut failures = [0; 2];
+    for round in 2.. {
+        let device = Arc::new(SimDevice::new(seed + round));
+        device.schedule(round, [Fault::Error, Fault::NoSpace][round as usize % 2]);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let Ok((file, _)) = open(&device) else { continue };
+        let (content, error) = run(&file, &mut rng, Content::new(), 1..9);
+        let Some((in_flight, error)) = error else {
+            // Not every call takes every fault: a sync does not run out of space, a trim may fail.
+            if device.call_count() <= round {
+                break;
+            }
+            continue;
+        };
+        check_content(&file, &content);
+        if error.is_no_space() {
+            failures[0] += 1;
+            check_accounting(&file);
+            let (content, error) = run(&file, &mut rng, content, 100..103);
+            assert!(error.is_none(), "{error:?}");
+            check_content(&file, &content);
+            device.crash();
+            reopen(&device, content, None);
+        } else {
+            failures[1] += 1;
+            let refused = file.begin_checkpoint().err();
+            assert!(matches!(refused, Some(PageFileError::Failed { .. })), "{refused:?}");
+            device.crash();
+            reopen(&device, content, Some(in_flight));
+        }
+    }
+    assert!(failures[0] > 10 && failures[1] > 10, "{failures:?}");
+}
+
+#[test]
+fn random_errors_never_lose_a_committed_checkpoint() {
+    let seed = seed_or(14);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let device = Arc::new(SimDevice::new(seed));
+    let (mut content, mut in_flight) = (Content::new(), None);
+    for round in 0..100u64 {
+        let (file, found) = reopen(&device, content, in_flight);
+        let (write_error, sync_error, no_space) = (0.01, 0.02, 0.02);
+        device.set_rates(FaultRates { write_error, sync_error, no_space, ..FaultRates::default() });
+        content = found;
+        in_flight = None;
+        for attempt in 0..8 {
+            let change = Change::random(&mut rng, &content, PAGE_COUNT, 120, round * 10 + attempt + 1);
+            match change.run(&file) {
+                Ok(_) => content = change.after,
+                Err(error) if error.is_no_space() => {}
+                Err(_) => {
+                    in_flight = Some(change.after);
+                    break;
+                }
+            }
+        }
+        device.clear_faults();
+        device.crash();
+    }
+}
+
+#[test]
+fn a_lying_sync_is_noticed_or_harmless() {
+    // Nothing can be promised about which data survives a disk that lies, only that none is invented: each page
+    // reads as some version that was written, or reports damage.
+    let seed = seed_or(15);
+    for round in 0..40 {
+        let mut rng = fastrand::Rng::with_seed(seed + round);
+        let device = Arc::new(SimDevice::new(seed + round));
+        let (file, _) = open(&device).unwrap();
+        let (content, error) = run(&file, &mut rng, Content::new(), 1..4);
+        assert!(error.is_none(), "{error:?}");
+        for call in 0..200 {
+            device.schedule(device.call_count() + call, Fault::LyingSync);
+        }
+        let (newest, _) = run(&file, &mut rng, content, 4..7);
+        device.clear_faults();
+        device.crash();
+        let Ok((file, _)) = open(&device) else { continue };
+        for pid in crate::model::mapped(&file) {
+            let mut page = Box::new(stillframe_pagepool::pagefile::PageBuf::ZERO);
+            if file.read_page(stillframe_pagepool::PageId(pid), &mut page.0).is_ok() {
+                let is_known = (0..7).any(|version| page.0 == crate::model::page_of(pid, version).0);
+                assert!(is_known, "page {pid} of {} is nothing that was ever written", newest.len());
+            }
+        }
+    }
+}

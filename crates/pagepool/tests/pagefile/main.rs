@@ -1,0 +1,4 @@
+//! The page file against a model: what was committed is there, whatever fails, and damage is never served.
+
+mod crash;
+mod model;
