@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "stillframe-bench", version, about, max_term_width = 110)]
+#[command(name = "stillframe-bench", version, about, max_term_width = 110, args_override_self = true)]
 /// Measures Redis-protocol servers, first of all what a save does to latency and memory.
 ///
 /// load and fill work on a server that runs; the others start the servers they compare, in turn and on the
@@ -39,6 +39,12 @@ enum Command {
     Fill(commands::fill::Args),
     /// Save under load: latency, memory, time of the save and of a restart, of several servers
     Pause(commands::pause::Args),
+    /// Commands a second and CPU time a command, of several servers in alternating rounds
+    Throughput(commands::throughput::Args),
+    /// Memory a key, freshly loaded and after overwrites and deletes
+    Memory(commands::memory::Args),
+    /// Time of a full save, what an incremental checkpoint writes, size of the page file
+    Checkpoint(commands::checkpoint::Args),
     /// Answer +OK to everything: shows the most that the generator can drive here
     NullServer(commands::null_server::Args),
 }
@@ -48,6 +54,9 @@ fn main() -> ExitCode {
         Command::Load(args) => commands::load::run(&args),
         Command::Fill(args) => commands::fill::run(&args),
         Command::Pause(args) => commands::pause::run(&args),
+        Command::Throughput(args) => commands::throughput::run(&args),
+        Command::Memory(args) => commands::memory::run(&args),
+        Command::Checkpoint(args) => commands::checkpoint::run(&args),
         Command::NullServer(args) => commands::null_server::run(&args),
     };
     match result {

@@ -12,7 +12,7 @@ use crate::error::{BenchError, Context, Result};
 use crate::load::conn::{wait_until_up, Target};
 use crate::pin::{self, CpuPlan};
 use crate::procfs;
-use crate::resp::{Client, Info, Reply};
+use crate::resp::{Client, Reply};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerKind {
@@ -176,14 +176,7 @@ impl Peer {
             Some(plan) => pin::started_on(&plan.server, start)?,
             None => start()?,
         };
-        Ok(Server {
-            name: self.name.clone(),
-            kind: self.kind,
-            child,
-            target,
-            log,
-            cpus: options.cpus.clone(),
-        })
+        Ok(Server { name: self.name.clone(), child, target, log, cpus: options.cpus.clone() })
     }
 
     /// Starts the server and waits until it answers.
@@ -218,7 +211,6 @@ impl Peer {
 /// A running server; killed when dropped.
 pub struct Server {
     pub name: String,
-    pub kind: PeerKind,
     child: Child,
     pub target: Target,
     pub log: PathBuf,
@@ -265,10 +257,6 @@ impl Server {
 
     pub fn client(&self) -> Result<Client> {
         Client::connect(&self.target)
-    }
-
-    pub fn info(&self, section: &str) -> Result<Info> {
-        self.client()?.info(section)
     }
 
     /// Puts threads and children on their cores; cheap enough to repeat.

@@ -1,13 +1,19 @@
 //! One file a subcommand.
 
+pub mod checkpoint;
 pub mod fill;
 pub mod load;
+pub mod memory;
 pub mod null_server;
 pub mod pause;
+pub mod throughput;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::error::Result;
 use crate::load::conn::Target;
+use crate::output::Output;
+use crate::pin::{self, CpuArgs, CpuPlan};
 
 /// A server that runs already.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,4 +34,52 @@ impl TargetArgs {
             None => Target::Tcp { host: self.host.clone(), port: self.port },
         }
     }
+}
+
+/// Where the servers that a measurement starts keep their data.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DataArgs {
+    /// Directory for the servers' data, on the disk that is meant to be measured; a new directory in it is used
+    /// and removed
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub data: PathBuf,
+}
+
+impl DataArgs {
+    pub fn scratch(&self) -> Scratch {
+        Scratch(self.data.join(format!("stillframe-bench-{}", std::process::id())))
+    }
+}
+
+/// A directory that goes when the measurement ends, however it ends: it may hold many gigabytes.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It may never have been created; and a failure to remove it is not a failure to measure.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Decides on the placement, notes it, and moves the harness itself off the server's cores.
+pub fn place(args: &CpuArgs, out: &mut Output) -> Result<Option<CpuPlan>> {
+    let plan = args.plan();
+    if let Some(plan) = &plan {
+        pin::check_plan(plan)?;
+        pin::pin_current_thread(&plan.generator)?;
+    }
+    out.note("placement", plan.as_ref().map_or("nothing is pinned".to_owned(), CpuPlan::line));
+    Ok(plan)
+}
+
+/// Size of the files right in a directory.
+pub fn directory_bytes(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    entries.flatten().filter_map(|e| e.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum()
 }

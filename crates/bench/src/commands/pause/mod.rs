@@ -9,14 +9,13 @@ mod report;
 mod restart;
 mod round;
 
-use std::path::PathBuf;
-
 use crate::clock::{seconds_to_ns, NS_PER_US};
+use crate::commands::{place, DataArgs, Scratch};
 use crate::error::{BenchError, Result};
 use crate::load::workload::SizeRange;
 use crate::output::{OutArgs, Output};
 use crate::peer::{Peer, PeerArgs};
-use crate::pin::{self, CpuArgs, CpuPlan};
+use crate::pin::{CpuArgs, CpuPlan};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -68,10 +67,8 @@ pub struct Args {
     /// Leave out the restarts
     #[arg(long)]
     no_restart: bool,
-    /// Directory for the servers' data, on the disk that is meant to be measured; a new directory in it is used
-    /// and removed
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
-    data: PathBuf,
+    #[command(flatten)]
+    data: DataArgs,
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     /// A run of a few seconds: 8 MiB, one round, one second before
@@ -100,17 +97,13 @@ pub struct Config {
     pub spin_ns: u64,
     pub unix: bool,
     pub restart: bool,
-    pub data: PathBuf,
+    pub data: Scratch,
     pub seed: u64,
     pub cpus: Option<CpuPlan>,
 }
 
 impl Args {
-    fn config(&self) -> Result<Config> {
-        let cpus = self.cpus.plan();
-        if let Some(plan) = &cpus {
-            pin::check_plan(plan)?;
-        }
+    fn config(&self, cpus: Option<CpuPlan>) -> Result<Config> {
         let gb = if self.small { 8.0 / 1024.0 } else { self.gb };
         let key_count = (gb * (1u64 << 30) as f64 / self.value_size.max(1) as f64) as u64;
         if key_count == 0 {
@@ -137,7 +130,7 @@ impl Args {
             spin_ns: self.spin * NS_PER_US,
             unix: self.unix,
             restart: !self.no_restart,
-            data: self.data.join(format!("stillframe-bench-{}", std::process::id())),
+            data: self.data.scratch(),
             seed: self.seed,
             cpus,
         })
@@ -145,18 +138,11 @@ impl Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let config = args.config()?;
     let peers = args.peers.resolve()?;
     let mut out = Output::new(&args.out, "pause", "What a save does to those who are being served", &peers)?;
+    let config = args.config(place(&args.cpus, &mut out)?)?;
     describe(&config, &mut out);
-    if let Some(plan) = &config.cpus {
-        // The harness itself stays off the server's core.
-        pin::pin_current_thread(&plan.generator)?;
-    }
-    let result = run_rounds(&config, &peers, &mut out);
-    // Large: must not stay behind, whatever happened. A failure to remove it is not a failure to measure.
-    let _ = std::fs::remove_dir_all(&config.data);
-    let rounds = result?;
+    let rounds = run_rounds(&config, &peers, &mut out)?;
     report::write(&config, &rounds, &out)
 }
 
@@ -205,5 +191,4 @@ fn describe(config: &Config, out: &mut Output) {
             config.overwrite_size
         ),
     );
-    out.note("placement", config.cpus.as_ref().map_or("nothing is pinned".to_owned(), CpuPlan::line));
 }

@@ -1,6 +1,5 @@
 //! One server, started, filled, saved under load and restarted.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use super::memory::{self, Extra, MemorySample, Quiet};
 use super::restart::{self, Restart};
 use super::Config;
 use crate::clock::{now_ns, NS_PER_MS, NS_PER_S};
-use crate::commands::fill;
+use crate::commands::{directory_bytes, fill};
 use crate::error::{BenchError, Result};
 use crate::load::closed_loop::ClosedLoop;
 use crate::load::open_loop::OpenLoop;
@@ -86,7 +85,7 @@ impl Phase {
 
 pub fn run(config: &Config, peer: &Peer, number: usize) -> Result<Round> {
     let options = StartOptions {
-        dir: config.data.join(format!("{}-{number}", peer.name)),
+        dir: config.data.path().join(format!("{}-{number}", peer.name)),
         unix_socket: config.unix,
         cpus: config.cpus.clone(),
     };
@@ -266,11 +265,6 @@ fn check(peer: &Peer, report: &LoadReport) -> Result<()> {
         return Err(BenchError::Failed(format!("{} left {} SETs unanswered", peer.name, report.unanswered)));
     }
     Ok(())
-}
-
-fn directory_bytes(dir: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
-    entries.flatten().filter_map(|e| e.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum()
 }
 
 #[cfg(test)]

@@ -1,0 +1,218 @@
+//! Runs every subcommand at its smallest size, so that none rots: against redis-server, and against
+//! stillframe-server where it has been built into the same target directory.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const BENCH: &str = env!("CARGO_BIN_EXE_stillframe-bench");
+
+fn on_path(name: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|p| std::env::split_paths(&p).any(|dir| dir.join(name).is_file()))
+}
+
+fn stillframe_server() -> Option<PathBuf> {
+    let beside = Path::new(BENCH).parent()?.join("stillframe-server");
+    let version = Command::new(&beside).arg("--version").stdin(Stdio::null()).output().ok()?;
+    (!version.stdout.is_empty()).then_some(beside)
+}
+
+/// The peers that are installed, in the bench's own names; says which are left out.
+fn peers() -> Vec<&'static str> {
+    let mut peers = Vec::new();
+    match on_path("redis-server") {
+        true => peers.push("redis"),
+        false => eprintln!("SKIPPED for redis: redis-server is not installed"),
+    }
+    match stillframe_server() {
+        Some(_) => peers.push("stillframe"),
+        None => eprintln!("SKIPPED for stillframe: stillframe-server is not built in this target directory"),
+    }
+    peers
+}
+
+struct TempDir(PathBuf);
+
+impl TempDir {
+    fn new(name: &str) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("stillframe-bench-test-{name}-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn bench(args: &[&str]) -> String {
+    let out = Command::new(BENCH).args(args).stdin(Stdio::null()).output().unwrap();
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{args:?} failed:\n{stderr}");
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// Runs a subcommand that starts its servers itself; returns its table and its raw results.
+fn measure(subcommand: &str, extra: &[&str]) -> Option<(String, Value)> {
+    let peers = peers();
+    if peers.is_empty() {
+        return None;
+    }
+    let dir = TempDir::new(subcommand);
+    let path = dir.0.to_str().unwrap();
+    let list = peers.join(",");
+    let mut args =
+        vec![subcommand, "--small", "--peers", &list, "--out", path, "--data", path, "--name", "test"];
+    args.extend(extra);
+    let table = bench(&args);
+    for peer in peers {
+        assert!(table.contains(peer), "{peer} is not in the table:\n{table}");
+    }
+    assert!(table.contains("- command: stillframe-bench ") && table.contains("- machine: "));
+    assert_eq!(std::fs::read_to_string(dir.0.join("test.md")).unwrap().trim(), table.trim());
+    let raw = std::fs::read_to_string(dir.0.join("test.json")).unwrap();
+    if subcommand == "pause" {
+        for file in ["test.svg", "test.latency.csv", "test.memory.csv"] {
+            assert!(std::fs::metadata(dir.0.join(file)).unwrap().len() > 500, "{file}");
+        }
+    }
+    Some((table, serde_json::from_str(&raw).unwrap()))
+}
+
+fn positive(value: &Value) {
+    assert!(value.as_f64().is_some_and(|v| v > 0.0), "{value} should be positive");
+}
+
+#[test]
+fn pause() {
+    let Some((_, raw)) = measure("pause", &[]) else { return };
+    for round in raw["results"]["rounds"].as_array().unwrap() {
+        let save = &round["saves"][0];
+        positive(&save["save_s"]);
+        positive(&save["before"]["count"]);
+        positive(&save["first_second"]["max_us"]);
+        positive(&save["memory_before_bytes"]);
+        positive(&round["restart"]["first_reply_s"]);
+        assert_eq!(round["load"]["errors"], 0);
+    }
+}
+
+#[test]
+fn pause_unthrottled_with_growing_values() {
+    let args = ["--rate", "0", "--overwrite-size", "1024-2048", "--no-restart", "--unix"];
+    let Some((_, raw)) = measure("pause", &args) else { return };
+    positive(&raw["results"]["rounds"][0]["saves"][0]["during"]["count"]);
+}
+
+#[test]
+fn throughput() {
+    let Some((_, raw)) = measure("throughput", &[]) else { return };
+    let results = raw["results"].as_array().unwrap();
+    // GET and SET, two pipelines, the generator alone and each peer.
+    assert_eq!(results.len(), 4 * (1 + peers().len()));
+    results.iter().for_each(|r| positive(&r["per_second"]));
+}
+
+#[test]
+fn memory() {
+    let Some((_, raw)) = measure("memory", &[]) else { return };
+    for result in raw["results"].as_array().unwrap() {
+        assert!(result["bytes_a_key"].as_f64().unwrap() > 50.0, "{result}");
+    }
+}
+
+#[test]
+fn checkpoint() {
+    let Some((_, raw)) = measure("checkpoint", &[]) else { return };
+    for round in raw["results"].as_array().unwrap() {
+        positive(&round["full_save_s"]);
+        positive(&round["files_bytes"]);
+        if round["peer"] == "stillframe" {
+            positive(&round["incremental"][0]["bytes_written"]);
+            positive(&round["steady_pagefile_bytes"][0]);
+        }
+    }
+}
+
+struct Redis {
+    child: Child,
+    port: u16,
+}
+
+impl Redis {
+    fn start() -> Option<Self> {
+        if !on_path("redis-server") {
+            eprintln!("SKIPPED: redis-server is not installed");
+            return None;
+        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--save", "", "--bind", "127.0.0.1"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < deadline, "redis-server does not listen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Some(Self { child, port })
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn fill_then_load() {
+    let Some(redis) = Redis::start() else { return };
+    let dir = TempDir::new("load");
+    let (port, path) = (redis.port.to_string(), dir.0.to_str().unwrap());
+    let filled = bench(&["fill", "--small", "--port", &port, "--keys", "5000", "--value-size", "64"]);
+    assert!(filled.starts_with("5000 keys of 64 B"), "{filled}");
+    let base = ["load", "--small", "--port", &port, "--keys", "5000", "--value-size", "64"];
+    let run = |extra: &[&str]| bench(&[&base[..], extra].concat());
+    let open = run(&["--rate", "2000", "--get-percent", "50", "--save", "--out", path, "--name", "open"]);
+    assert!(open.contains("intended send time") && open.contains("sent late by"), "{open}");
+    assert!(!open.contains("ERRORS") && !open.contains("nil"), "{open}");
+    let raw: Value =
+        serde_json::from_str(&std::fs::read_to_string(dir.0.join("open.json")).unwrap()).unwrap();
+    let rate = raw["results"]["replies_per_second"].as_f64().unwrap();
+    assert!((1000.0..2200.0).contains(&rate), "{rate} replies a second instead of 2000");
+    let closed = run(&["--pipeline", "16", "--key-choice", "zipf", "--value-size", "10-90"]);
+    assert!(closed.contains("closed loop"), "{closed}");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_a_clear_error() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let out = Command::new(BENCH).args(["load", "--small", "--port", &port]).output().unwrap();
+    assert!(!out.status.success());
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(stderr.contains("connection 0 to 127.0.0.1") && stderr.contains("refused"), "{stderr}");
+}
+
+#[test]
+fn a_peer_that_does_not_start_is_a_clear_error() {
+    let dir = TempDir::new("nostart");
+    let path = dir.0.to_str().unwrap();
+    let args =
+        ["memory", "--small", "--peers", "redis", "--redis", "/bin/false", "--out", path, "--data", path];
+    let out = Command::new(BENCH).args(args).output().unwrap();
+    assert!(!out.status.success());
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(stderr.contains("redis did not start: it ended with exit status: 1"), "{stderr}");
+}
