@@ -24,6 +24,12 @@ pub enum PoolError {
     Map { byte_len: usize, source: std::io::Error },
     #[error("no page ids are left for an object of {page_count} pages")]
     Exhausted { page_count: u32 },
+    #[error(transparent)]
+    PageFile(#[from] crate::pagefile::PageFileError),
+    #[error(
+        "{path} has page {page}, beyond the {limit} pages of this layout: it was written by another version"
+    )]
+    Layout { path: String, page: u32, limit: u32 },
     #[error("cannot start a background thread: {0}")]
     Thread(std::io::Error),
 }

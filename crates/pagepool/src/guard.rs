@@ -164,7 +164,7 @@ impl<'p> SharedGuard<'p> {
     /// [`Restart::Fault`] if that page is not in memory.
     #[inline(always)]
     pub fn object_page(&self, index: u32) -> Result<&PageBytes, Restart> {
-        let page = self.pool.resident(PageId(self.page.0 + index))?;
+        let page = self.pool.object_page(self.page, index)?;
         // SAFETY: P1: pages of an object are covered by the latch of its head (O1).
         Ok(unsafe { self.pool.core().stable_bytes(page) })
     }
@@ -241,7 +241,7 @@ impl<'p> ExclusiveGuard<'p> {
     /// [`Restart::Fault`] if that page is not in memory.
     #[inline(always)]
     pub fn object_page(&self, index: u32) -> Result<&PageBytes, Restart> {
-        let page = self.pool.resident(PageId(self.page.0 + index))?;
+        let page = self.pool.object_page(self.page, index)?;
         // SAFETY: P2: pages of an object are covered by the latch of its head (O1).
         Ok(unsafe { self.pool.core().stable_bytes(page) })
     }
@@ -249,7 +249,7 @@ impl<'p> ExclusiveGuard<'p> {
     /// The same for modification.
     #[inline(always)]
     pub fn object_page_mut(&mut self, index: u32) -> Result<&mut PageBytes, Restart> {
-        let page = self.pool.resident(PageId(self.page.0 + index))?;
+        let page = self.pool.object_page(self.page, index)?;
         self.pool.before_write(page);
         // SAFETY: P2: covered by the head's latch (O1), and the guard is borrowed mutably.
         Ok(unsafe { &mut *self.pool.core().address(page) })
@@ -316,6 +316,6 @@ mod tests {
         assert!(!word.validate(version), "a writer is at it");
         assert!(!word.unlock());
         assert!(!word.validate(version), "a writer has been at it");
-        assert!(word.try_lock().is_ok() && !word.evict() && !word.is_resident());
+        assert!(word.try_lock().is_ok() && !word.is_readable() && !word.evict() && !word.is_readable());
     }
 }

@@ -60,10 +60,10 @@ impl StateWord {
         StateWord(AtomicU64::new(0))
     }
 
-    /// Whether the page is in memory, latched or not.
-    #[inline]
-    pub fn is_resident(&self) -> bool {
-        tag(self.0.load(Ordering::Acquire)) != EVICTED
+    /// Whether the page is in memory and nobody holds it exclusively (which may be to load it).
+    #[inline(always)]
+    pub fn is_readable(&self) -> bool {
+        !matches!(tag(self.0.load(Ordering::Acquire)), EVICTED | EXCLUSIVE)
     }
 
     /// EVICTED → EXCLUSIVE: a load or an allocation begins. False if another got there first.

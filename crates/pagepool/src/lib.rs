@@ -8,12 +8,14 @@
 
 mod alloc;
 mod barrier;
+mod checkpoint;
 mod core;
 pub mod device;
 mod error;
 mod frames;
 mod guard;
 mod latch;
+mod loader;
 pub mod memory;
 pub mod pagefile;
 mod pool;
@@ -28,6 +30,7 @@ mod sync {
 
 pub use crate::alloc::Layout;
 pub use crate::barrier::{Barrier, BarrierTimes, Member};
+pub use crate::checkpoint::CheckpointStats;
 pub use crate::core::Epoch;
 pub use crate::error::{CheckpointError, PoolError, Restart};
 pub use crate::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};

@@ -1,19 +1,18 @@
 //! The pool: page memory, who may touch it, and where pages come from.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::alloc::Allocator;
 use crate::core::Core;
+use crate::device::Device;
 use crate::guard::{evict_and_wake, unlock_and_wake};
+use crate::loader::Loading;
 use crate::memory::{AnonMemory, HugePages, Memory};
-use crate::snapshot::{
-    EpochSnapshotter, Extent, ForkSnapshotter, NoSpill, Progress, Sink, SnapshotKind, Snapshotter, Spill,
-    StreamPlan,
-};
+use crate::pagefile::{PageFile, Recovered};
+use crate::snapshot::{EpochSnapshotter, Extent, ForkSnapshotter, NoSpill, SnapshotKind, Snapshotter, Spill};
 use crate::stock::Stock;
 use crate::{
     Barrier, BarrierTimes, CheckpointError, Epoch, ExclusiveGuard, Layout, Member, OptimisticGuard, PageId,
@@ -67,9 +66,10 @@ pub struct Pool {
     allocator: Mutex<Allocator>,
     allocated_pages: AtomicU64,
     stock: Stock,
-    /// Pages that could not be read, with the reason; sticky.
-    damaged: Mutex<HashMap<PageId, Arc<str>>>,
-    any_damaged: AtomicBool,
+    file: Option<Arc<PageFile>>,
+    loading: Loading,
+    /// The cut of the last durable checkpoint; held while one is taken.
+    durable: Mutex<Epoch>,
 }
 
 impl Pool {
@@ -93,6 +93,62 @@ impl Pool {
     /// [`PoolError::Map`].
     pub fn in_memory(options: &PoolOptions) -> Result<Arc<Pool>, PoolError> {
         Pool::new(options, Arc::new(NoSpill)).map(Arc::new)
+    }
+
+    /// Opens the page file on `device`, empty or not, and a pool over it. Pages are served at once and brought in
+    /// when they are asked for, and in the background.
+    ///
+    /// # Errors
+    /// [`PoolError::PageFile`] if no checkpoint of the file loads.
+    pub fn open(device: Arc<dyn Device>, options: &PoolOptions) -> Result<(Arc<Pool>, Recovered), PoolError> {
+        let (file, recovered) = PageFile::create_or_open(device)?;
+        let mut pool = Pool::new(options, file.clone())?;
+        pool.adopt(&file, options.layout)?;
+        pool.file = Some(file);
+        let pool = Arc::new(pool);
+        if recovered.page_count > 0 {
+            pool.start_loading(recovered.page_count)?;
+        }
+        Ok((pool, recovered))
+    }
+
+    /// Takes over the pages of a page file: what it maps is in use, everything else is free.
+    fn adopt(&self, file: &PageFile, layout: Layout) -> Result<(), PoolError> {
+        let (mut runs, mut page_count, mut end) = (Vec::new(), 0, 0);
+        file.for_each_mapped(|first, count| {
+            runs.push((first, count));
+            page_count += u64::from(count);
+            end = first.0 + count;
+        });
+        let limit = layout.page_count();
+        if end > limit {
+            return Err(PoolError::Layout { path: file.name().to_owned(), page: end - 1, limit });
+        }
+        self.allocator.lock().adopt(runs.into_iter());
+        self.allocated_pages.store(page_count, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The page file, if the pool has one.
+    pub fn file(&self) -> Option<&Arc<PageFile>> {
+        self.file.as_ref()
+    }
+
+    pub(crate) fn loading(&self) -> &Loading {
+        &self.loading
+    }
+
+    pub(crate) fn durable_epoch(&self) -> MutexGuard<'_, Epoch> {
+        self.durable.lock()
+    }
+
+    pub(crate) fn used_ranges(&self) -> Vec<(u32, u32)> {
+        self.allocator.lock().used_ranges()
+    }
+
+    /// Makes extents that snapshots have let go available again.
+    pub(crate) fn take_back_released(&self) {
+        self.take_back(&mut self.allocator.lock());
     }
 
     /// A pool over any memory, which must cover the layout.
@@ -119,8 +175,9 @@ impl Pool {
             allocator: Mutex::new(Allocator::new(options.layout)),
             allocated_pages: AtomicU64::new(0),
             stock,
-            damaged: Mutex::default(),
-            any_damaged: AtomicBool::new(false),
+            file: None,
+            loading: Loading::default(),
+            durable: Mutex::new(Epoch(0)),
         })
     }
 
@@ -189,29 +246,21 @@ impl Pool {
         prefetch(self.core.descriptor_address(page).cast());
     }
 
-    /// Whether the page is in memory.
+    /// Whether the page is in memory, as far as can be told without waiting: one that is latched exclusively may
+    /// be on its way in.
     pub fn is_resident(&self, page: PageId) -> bool {
-        self.core.descriptor(page).state.is_resident()
+        self.core.descriptor(page).state.is_readable()
     }
 
+    /// Page `index` of an object whose head is latched: only loading latches the others.
     #[inline(always)]
-    pub(crate) fn resident(&self, page: PageId) -> Result<PageId, Restart> {
-        if self.core.descriptor(page).state.is_resident() {
+    pub(crate) fn object_page(&self, head: PageId, index: u32) -> Result<PageId, Restart> {
+        let page = PageId(head.0 + index);
+        if index == 0 || self.core.descriptor(page).state.is_readable() {
             Ok(page)
         } else {
             Err(self.absent(page))
         }
-    }
-
-    /// Why a page is not in memory.
-    #[cold]
-    pub(crate) fn absent(&self, page: PageId) -> Restart {
-        if self.any_damaged.load(Ordering::Acquire) {
-            if let Some(reason) = self.damaged.lock().get(&page) {
-                return Restart::Damaged(reason.clone());
-            }
-        }
-        Restart::Fault(page)
     }
 
     /// Captures a page for running snapshots if this is its first modification since the last cut.
@@ -380,38 +429,11 @@ impl Pool {
         let result = receiver.recv().expect("the barrier has run the action");
         (result, times)
     }
+}
 
-    /// Streams every page that changed since cut `durable` to `sink`, as of now; returns the cut.
-    ///
-    /// # Errors
-    /// [`CheckpointError`]; the sink is then incomplete.
-    pub fn stream(
-        self: &Arc<Self>,
-        durable: Epoch,
-        sink: Arc<dyn Sink>,
-        progress: &Progress,
-    ) -> Result<(Epoch, BarrierTimes), CheckpointError> {
-        self.stream_after(|| (), durable, sink, progress)
-    }
-
-    /// The same; `at_cut` runs in the barrier just before the cut, and what it writes belongs to the picture.
-    pub fn stream_after(
-        self: &Arc<Self>,
-        at_cut: impl FnOnce() + Send + 'static,
-        durable: Epoch,
-        sink: Arc<dyn Sink>,
-        progress: &Progress,
-    ) -> Result<(Epoch, BarrierTimes), CheckpointError> {
-        let (cut, times) = self.at_barrier(move |pool| {
-            at_cut();
-            let ranges = pool.allocator.lock().used_ranges();
-            pool.snapshotter.begin_stream(&pool.core, StreamPlan { ranges, durable, sink })
-        });
-        let cut = cut?;
-        let result = self.snapshotter.run_stream(&self.core, progress);
-        self.snapshotter.end_stream(&self.core);
-        self.take_back(&mut self.allocator.lock());
-        result.map(|()| (cut, times))
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.loading.shut_down();
     }
 }
 

@@ -191,7 +191,7 @@ fn streams(kind: SnapshotKind, budget: u64) {
             let (model, for_barrier) = (model.clone(), at_cut.clone());
             // The model is cloned in the barrier of the cut itself.
             let hook = move || *for_barrier.lock() = model.lock().clone();
-            let (cut, _) = pool.stream_after(hook, durable, image.clone(), &Progress::default()).unwrap();
+            let cut = pool.stream(hook, durable, image.clone(), &Progress::default()).unwrap();
             compare(&image.pages.lock(), &at_cut.lock(), &format!("stream {round}"));
             durable = cut;
         }
@@ -210,7 +210,7 @@ fn views(kind: SnapshotKind, budget: u64) {
             let view = pool.view_after(move || *for_barrier.lock() = for_hook.lock().clone()).unwrap();
             open.push((view, at_cut));
             if round % 5 == 0 {
-                pool.stream(Epoch(0), Arc::new(Image::default()), &Progress::default()).unwrap();
+                pool.stream(|| (), Epoch(0), Arc::new(Image::default()), &Progress::default()).unwrap();
             }
             if open.len() == 3 {
                 let (view, at_cut) = open.swap_remove(rng.usize(..3));

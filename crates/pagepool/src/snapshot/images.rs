@@ -6,8 +6,9 @@ use parking_lot::Mutex;
 
 use crate::core::{Core, Epoch};
 use crate::frames::FrameId;
-use crate::snapshot::{Spill, Spilled};
-use crate::{CheckpointError, PageBytes, PageId};
+use crate::pagefile::{PageBuf, Spilled};
+use crate::snapshot::Spill;
+use crate::{CheckpointError, PageBytes, PageId, PAGE_SIZE};
 
 const SHARD_COUNT: usize = 64;
 
@@ -60,7 +61,11 @@ impl Images {
         };
         match &image.held {
             Held::Frame(frame) => into.copy_from_slice(core.frames.read(frame)),
-            Held::Spilled(spilled) => spill.read_spill(spilled, into)?,
+            Held::Spilled(spilled) => {
+                let mut aligned = PageBuf([0; PAGE_SIZE]);
+                spill.read_spill(spilled, &mut aligned.0)?;
+                *into = aligned.0;
+            }
             Held::Lost(error) => return Err(error.clone()),
         }
         Ok(true)

@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 use crate::core::{Core, Epoch};
+use crate::pagefile::Spilled;
 use crate::{CheckpointError, PageBytes, PageId};
 
 pub use epoch::EpochSnapshotter;
@@ -35,10 +36,6 @@ pub trait Sink: Send + Sync {
     /// Takes note that a page was free at the cut.
     fn free_page(&self, page: PageId) -> Result<(), CheckpointError>;
 }
-
-/// A before-image in the page file.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Spilled(pub u64);
 
 /// Somewhere to put before-images of views that outgrow the budget.
 pub trait Spill: Send + Sync {

@@ -1,0 +1,132 @@
+//! Checkpoints: a stream of the changed pages into the page file, made durable.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::core::Epoch;
+use crate::pagefile::{
+    CheckpointWriter, CommitStats, PageFile, PageFileError, SpillError, Spilled, UserHeader,
+};
+use crate::snapshot::{Progress, Sink, Spill, StreamPlan};
+use crate::{BarrierTimes, CheckpointError, PageBytes, PageId, Pool, PAGE_SIZE};
+
+/// Spare frames populated before the cut; more follow while the stream runs.
+const PREFAULT_BYTES: u64 = 16 << 20;
+
+/// What a completed checkpoint did, and how long each part took.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckpointStats {
+    pub barrier: BarrierTimes,
+    /// From the cut until every page had been handed over.
+    pub sweep: Duration,
+    pub commit: CommitStats,
+    /// From the request to the durable superblock.
+    pub total: Duration,
+}
+
+impl Sink for CheckpointWriter {
+    fn write_pages(&self, pages: &[(PageId, &PageBytes)]) -> Result<(), CheckpointError> {
+        Ok(CheckpointWriter::write_pages(self, pages)?)
+    }
+
+    fn free_page(&self, page: PageId) -> Result<(), CheckpointError> {
+        Ok(CheckpointWriter::free_page(self, page)?)
+    }
+}
+
+impl Spill for PageFile {
+    fn spill(&self, bytes: &PageBytes) -> Result<Spilled, CheckpointError> {
+        Ok(PageFile::spill(self, bytes)?)
+    }
+
+    fn read_spill(&self, spilled: &Spilled, into: &mut PageBytes) -> Result<(), CheckpointError> {
+        Ok(PageFile::read_spill(self, spilled, into)?)
+    }
+
+    fn release_spill(&self, spilled: Spilled) {
+        PageFile::release_spill(self, spilled);
+    }
+}
+
+impl From<PageFileError> for CheckpointError {
+    fn from(error: PageFileError) -> Self {
+        match error {
+            PageFileError::CheckpointRunning { .. } => CheckpointError::InProgress,
+            error => CheckpointError::Io(error.to_string().into()),
+        }
+    }
+}
+
+impl From<SpillError> for CheckpointError {
+    fn from(error: SpillError) -> Self {
+        CheckpointError::Io(error.to_string().into())
+    }
+}
+
+impl Pool {
+    /// Takes a checkpoint into the pool's page file and waits until it is durable. `at_cut` runs in the barrier
+    /// just before the cut; what it writes belongs to the checkpoint, and what it returns goes into the superblock.
+    /// Not to be called by a running member of the barrier.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]: the previous checkpoint stays as it was.
+    pub fn checkpoint(
+        self: &Arc<Self>,
+        at_cut: impl FnOnce() -> UserHeader + Send + 'static,
+        progress: &Progress,
+    ) -> Result<CheckpointStats, CheckpointError> {
+        let since = Instant::now();
+        let file = self.file().ok_or_else(|| CheckpointError::Io("the pool has no page file".into()))?;
+        let writer = Arc::new(file.begin_checkpoint()?);
+        let mut durable = self.durable_epoch();
+        let data_bytes = self.stats().allocated_pages * PAGE_SIZE as u64;
+        self.core().frames.prefault(PREFAULT_BYTES.min(data_bytes) as usize);
+        let (sink, from) = (writer.clone(), *durable);
+        let (begun, barrier) = self.at_barrier(move |pool| {
+            let header = at_cut();
+            let ranges = pool.used_ranges();
+            let plan = StreamPlan { ranges, durable: from, sink };
+            pool.snapshotter().begin_stream(pool.core(), plan).map(|cut| (cut, header))
+        });
+        let (cut, header) = begun?;
+        let cut_at = Instant::now();
+        let streamed = self.run_stream(progress);
+        let sweep = cut_at.elapsed();
+        let committed = streamed.and_then(|()| Ok(writer.commit(&header)?));
+        self.core().frames.discard_if_idle();
+        let commit = committed?;
+        *durable = cut;
+        Ok(CheckpointStats { barrier, sweep, commit, total: since.elapsed() })
+    }
+
+    /// Streams every page that changed since cut `durable` to `sink`, as of now; `at_cut` runs in the barrier just
+    /// before the cut. Returns the cut. For consumers other than the page file.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]; the sink is then incomplete.
+    pub fn stream(
+        self: &Arc<Self>,
+        at_cut: impl FnOnce() + Send + 'static,
+        durable: Epoch,
+        sink: Arc<dyn Sink>,
+        progress: &Progress,
+    ) -> Result<Epoch, CheckpointError> {
+        let (cut, _) = self.at_barrier(move |pool| {
+            at_cut();
+            let plan = StreamPlan { ranges: pool.used_ranges(), durable, sink };
+            pool.snapshotter().begin_stream(pool.core(), plan)
+        });
+        let cut = cut?;
+        self.run_stream(progress).map(|()| cut)
+    }
+
+    fn run_stream(&self, progress: &Progress) -> Result<(), CheckpointError> {
+        let total = self.used_ranges().iter().map(|(start, end)| u64::from(end - start)).sum();
+        progress.pages_total.store(total, Ordering::Relaxed);
+        let result = self.snapshotter().run_stream(self.core(), progress);
+        self.snapshotter().end_stream(self.core());
+        self.take_back_released();
+        result
+    }
+}

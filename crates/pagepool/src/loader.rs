@@ -1,0 +1,244 @@
+//! Bringing pages in from the page file: on demand for commands, and all of them in the background (warm-up).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use crate::core::Epoch;
+use crate::guard::{evict_and_wake, unlock_and_wake};
+use crate::pagefile::{PageError, PageFile};
+use crate::{PageBytes, PageId, Pool, PoolError, Restart, PAGE_SIZE};
+
+/// Threads that load what commands wait for.
+const LOADER_COUNT: usize = 2;
+/// Pages that the warm-up brings in at once (1 MB).
+const WARM_UP_PAGES: usize = 256;
+
+struct Request {
+    pages: Vec<PageId>,
+    done: Box<dyn FnOnce() + Send>,
+}
+
+/// State of loading; part of the pool.
+#[derive(Default)]
+pub struct Loading {
+    /// Where requests go while loader threads run, which is until the warm-up has ended.
+    requests: Mutex<Option<Sender<Request>>>,
+    warming_up: AtomicBool,
+    stop: AtomicBool,
+    warm_pages: AtomicU64,
+    total_pages: AtomicU64,
+    /// Pages that could not be read, with the reason; sticky.
+    damaged: Mutex<HashMap<PageId, Arc<str>>>,
+    any_damaged: AtomicBool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Loading {
+    fn note_damage(&self, error: &PageError) {
+        self.damaged.lock().insert(error.pid(), error.to_string().into());
+        self.any_damaged.store(true, Ordering::Release);
+    }
+
+    /// Why a page that is not in memory cannot be brought in, if that is known.
+    pub fn damage(&self, page: PageId) -> Option<Arc<str>> {
+        if !self.any_damaged.load(Ordering::Acquire) {
+            return None;
+        }
+        self.damaged.lock().get(&page).cloned()
+    }
+
+    pub fn is_warming_up(&self) -> bool {
+        self.warming_up.load(Ordering::Acquire)
+    }
+
+    /// Pages brought in so far, and of how many.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.warm_pages.load(Ordering::Relaxed), self.total_pages.load(Ordering::Relaxed))
+    }
+
+    /// Ends all threads.
+    pub fn shut_down(&self) {
+        self.stop.store(true, Ordering::Release);
+        *self.requests.lock() = None;
+        let this = std::thread::current().id();
+        for thread in self.threads.lock().drain(..).filter(|thread| thread.thread().id() != this) {
+            // A loader that panicked has nothing to give back.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Pages of the file that were taken for loading, as exclusive buffers.
+struct Taken<'p> {
+    pool: &'p Pool,
+    buffers: Vec<(PageId, &'p mut PageBytes)>,
+}
+
+impl<'p> Taken<'p> {
+    fn new(pool: &'p Pool) -> Taken<'p> {
+        Taken { pool, buffers: Vec::with_capacity(WARM_UP_PAGES) }
+    }
+
+    /// EVICTED → EXCLUSIVE, if the page is as the checkpoint left it: neither resident nor freed since.
+    fn add(&mut self, page: PageId) {
+        let descriptor = self.pool.core().descriptor(page);
+        if !descriptor.state.begin_load() {
+            return;
+        }
+        if descriptor.written() != Epoch(0) || descriptor.freed().is_some() {
+            evict_and_wake(&descriptor.state);
+            return;
+        }
+        // SAFETY: P2: the page is latched exclusively until `finish`; each is added once, because it stays latched.
+        let buffer = unsafe { &mut *self.pool.core().address(page) };
+        self.buffers.push((page, buffer));
+    }
+
+    /// Reads and verifies; good pages become available, bad ones are remembered as damaged (D3).
+    fn finish(mut self, file: &PageFile) {
+        if let [(first, _), .., (last, _)] = &self.buffers[..] {
+            let range = first.0 as usize * PAGE_SIZE..(last.0 as usize + 1) * PAGE_SIZE;
+            if range.len() <= 2 * self.buffers.len() * PAGE_SIZE {
+                self.pool.core().memory().populate(range.start, range.len());
+            }
+        }
+        let errors = file.read_pages(&mut self.buffers);
+        let loading = self.pool.loading();
+        errors.iter().for_each(|error| loading.note_damage(error));
+        for (page, _) in self.buffers {
+            let state = &self.pool.core().descriptor(page).state;
+            if errors.iter().any(|error| error.pid() == page) {
+                evict_and_wake(state);
+            } else {
+                unlock_and_wake(state);
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// Brings pages in, now, on this thread, and waits for those that others are bringing in.
+    pub fn load(&self, pages: &[PageId]) {
+        self.load_absent(pages);
+        // Parks while a page is being loaded; one that is damaged or not mapped says so to whoever asks for it.
+        pages.iter().for_each(|&page| drop(self.shared(page)));
+    }
+
+    fn load_absent(&self, pages: &[PageId]) {
+        let Some(file) = self.file() else { return };
+        for batch in pages.chunks(WARM_UP_PAGES) {
+            let mut taken = Taken::new(self);
+            batch.iter().for_each(|&page| taken.add(page));
+            taken.finish(file);
+        }
+    }
+
+    /// Brings pages in on another thread and calls `done` from there.
+    pub fn load_in_background(&self, pages: Vec<PageId>, done: Box<dyn FnOnce() + Send>) {
+        let request = Request { pages, done };
+        let refused = match &*self.loading().requests.lock() {
+            Some(sender) => sender.send(request).err().map(|error| error.0),
+            None => Some(request),
+        };
+        if let Some(request) = refused {
+            // The warm-up has ended: what is still missing is damaged, or was freed.
+            self.load(&request.pages);
+            (request.done)();
+        }
+    }
+
+    /// Whether pages of the last checkpoint are still to be brought in.
+    #[inline]
+    pub fn is_warming_up(&self) -> bool {
+        self.loading().is_warming_up()
+    }
+
+    /// Pages that the warm-up has brought in, and of how many.
+    pub fn warm_up_progress(&self) -> (u64, u64) {
+        self.loading().progress()
+    }
+
+    /// Waits until the warm-up has ended.
+    pub fn wait_until_warm(&self) {
+        while self.is_warming_up() {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
+    #[cold]
+    pub(crate) fn absent(&self, page: PageId) -> Restart {
+        match self.loading().damage(page) {
+            Some(reason) => Restart::Damaged(reason),
+            None => Restart::Fault(page),
+        }
+    }
+
+    /// Starts loaders and the warm-up for what the page file holds.
+    pub(crate) fn start_loading(self: &Arc<Self>, page_count: u64) -> Result<(), PoolError> {
+        let loading = self.loading();
+        loading.total_pages.store(page_count, Ordering::Relaxed);
+        loading.warming_up.store(true, Ordering::Release);
+        let (sender, receiver) = channel();
+        *loading.requests.lock() = Some(sender);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let mut threads = loading.threads.lock();
+        for number in 0..LOADER_COUNT {
+            let (pool, receiver) = (Arc::downgrade(self), receiver.clone());
+            threads.push(spawn(&format!("sf-load-{number}"), move || serve(&pool, &receiver))?);
+        }
+        let pool = Arc::downgrade(self);
+        threads.push(spawn("sf-warm-up", move || warm_up(&pool))?);
+        Ok(())
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, PoolError> {
+    std::thread::Builder::new().name(name.into()).spawn(body).map_err(PoolError::Thread)
+}
+
+fn serve(pool: &Weak<Pool>, receiver: &Mutex<Receiver<Request>>) {
+    loop {
+        let Ok(request) = receiver.lock().recv() else { return };
+        if let Some(pool) = pool.upgrade() {
+            pool.load(&request.pages);
+        }
+        (request.done)();
+    }
+}
+
+/// Brings in every page of the checkpoint, in order of the file's map.
+fn warm_up(pool: &Weak<Pool>) {
+    let Some(strong) = pool.upgrade() else { return };
+    let Some(file) = strong.file().cloned() else { return };
+    let mut runs = Vec::new();
+    file.for_each_mapped(|first, count| runs.push((first, count)));
+    drop(strong);
+    let pages = runs.iter().flat_map(|&(first, count)| (first.0..first.0 + count).map(PageId));
+    let mut batch = Vec::with_capacity(WARM_UP_PAGES);
+    let bring_in = |batch: &mut Vec<PageId>| {
+        let Some(pool) = pool.upgrade().filter(|pool| !pool.loading().stop.load(Ordering::Acquire)) else {
+            return false;
+        };
+        pool.load_absent(batch);
+        pool.loading().warm_pages.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        batch.clear();
+        true
+    };
+    for page in pages {
+        batch.push(page);
+        if batch.len() == WARM_UP_PAGES && !bring_in(&mut batch) {
+            return;
+        }
+    }
+    if bring_in(&mut batch) {
+        if let Some(pool) = pool.upgrade() {
+            pool.loading().warming_up.store(false, Ordering::Release);
+            *pool.loading().requests.lock() = None;
+        }
+    }
+}

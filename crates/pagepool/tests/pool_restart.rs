@@ -1,0 +1,158 @@
+//! The pool over a page file: checkpoints, restarts, crashes. Replay a failure with `STILLFRAME_SEED=<seed>`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stillframe_pagepool::device::{Device, SimDevice};
+use stillframe_pagepool::pagefile::{UserHeader, USER_HEADER_BYTES};
+use stillframe_pagepool::snapshot::Progress;
+use stillframe_pagepool::{Layout, PageId, Pool, PoolOptions, Restart, SnapshotKind, PAGE_SIZE};
+
+type Model = BTreeMap<PageId, (u32, u8)>;
+
+fn seed() -> u64 {
+    let seed = std::env::var("STILLFRAME_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("STILLFRAME_SEED={seed}");
+    seed
+}
+
+fn options(kind: SnapshotKind) -> PoolOptions {
+    let snapshot_memory_bytes = 1 << 20;
+    PoolOptions { layout: Layout::TINY, snapshot_kind: kind, snapshot_memory_bytes, ..PoolOptions::default() }
+}
+
+fn header(round: u8) -> UserHeader {
+    [round; USER_HEADER_BYTES]
+}
+
+fn latch<T>(pool: &Pool, page: PageId, mut open: impl FnMut() -> Result<T, Restart>) -> T {
+    loop {
+        match open() {
+            Ok(guard) => return guard,
+            Err(Restart::Fault(missing)) => pool.load(&[missing]),
+            Err(Restart::Contended) => std::thread::yield_now(),
+            Err(Restart::Damaged(reason)) => panic!("{page:?}: {reason}"),
+        }
+    }
+}
+
+fn change(pool: &Pool, model: &mut Model, rng: &mut fastrand::Rng) {
+    match rng.u32(..10) {
+        0..=4 => {
+            let count = *rng.choice(&[1, 1, 16, 30]).unwrap();
+            let Ok(mut guard) = pool.allocate_object(count, count) else { return };
+            let fill = rng.u8(..);
+            (0..count).for_each(|index| guard.object_page_mut(index).unwrap().fill(fill));
+            model.insert(guard.id(), (count, fill));
+        }
+        5 if !model.is_empty() => {
+            let (&head, &(count, _)) = model.iter().nth(rng.usize(..model.len())).unwrap();
+            let guard = latch(pool, head, || pool.exclusive(head));
+            model.remove(&head);
+            pool.free(guard, count);
+        }
+        _ if !model.is_empty() => {
+            let (&head, &(count, _)) = model.iter().nth(rng.usize(..model.len())).unwrap();
+            let fill = rng.u8(..);
+            let mut guard = latch(pool, head, || pool.exclusive(head));
+            for index in 0..count {
+                let page = PageId(head.0 + index);
+                latch(pool, page, || guard.object_page(index).map(|_| ()));
+                guard.object_page_mut(index).unwrap().fill(fill);
+            }
+            model.insert(head, (count, fill));
+        }
+        _ => {}
+    }
+}
+
+fn check(pool: &Pool, model: &Model) {
+    for (&head, &(count, fill)) in model {
+        let guard = latch(pool, head, || pool.shared(head));
+        for index in 0..count {
+            let page = PageId(head.0 + index);
+            latch(pool, page, || guard.object_page(index).map(|_| ()));
+            let found = guard.object_page(index).unwrap();
+            assert!(
+                found == &[fill; PAGE_SIZE],
+                "{page:?} of {head:?}+{count}: {fill} expected, {} and {} found",
+                found[0],
+                found[4095]
+            );
+        }
+    }
+    let pages: u64 = model.values().map(|&(count, _)| u64::from(count)).sum();
+    assert_eq!(pool.stats().allocated_pages, pages);
+}
+
+fn restarts(kind: SnapshotKind) {
+    let seed = seed();
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let device = Arc::new(SimDevice::new(seed));
+    let (mut model, mut saved, mut round) = (Model::new(), Model::new(), 0u8);
+    for restart in 0..12 {
+        let as_device: Arc<dyn Device> = device.clone();
+        let (pool, recovered) = Pool::open(as_device, &options(kind)).unwrap();
+        assert_eq!(recovered.user_header, header(round), "restart {restart}");
+        if rng.bool() {
+            check(&pool, &saved);
+        }
+        model.clone_from(&saved);
+        for _ in 0..rng.u32(1..5) {
+            (0..rng.u32(..150)).for_each(|_| change(&pool, &mut model, &mut rng));
+            round += 1;
+            let stats = pool.checkpoint(move || header(round), &Progress::default()).unwrap();
+            assert!(stats.commit.written_bytes > 0);
+            saved.clone_from(&model);
+        }
+        // Lost: no checkpoint follows.
+        (0..50).for_each(|_| change(&pool, &mut model, &mut rng));
+        drop(pool);
+        device.crash();
+    }
+}
+
+#[test]
+fn epoch_restarts() {
+    restarts(SnapshotKind::Epoch);
+}
+
+#[test]
+fn fork_restarts() {
+    restarts(SnapshotKind::Fork);
+}
+
+/// A damaged page is reported with its place and never served; the others are.
+#[test]
+fn damage_is_reported_and_not_served() {
+    let device = Arc::new(SimDevice::new(1));
+    let as_device: Arc<dyn Device> = device.clone();
+    let (pool, _) = Pool::open(as_device.clone(), &options(SnapshotKind::Epoch)).unwrap();
+    let pages: Vec<PageId> = (0..20)
+        .map(|number| {
+            let mut guard = pool.allocate().unwrap();
+            guard.page_mut().fill(number + 1);
+            guard.id()
+        })
+        .collect();
+    pool.checkpoint(|| header(0), &Progress::default()).unwrap();
+    drop(pool);
+    let image = device.image();
+    let damaged_at =
+        (0..image.len()).step_by(PAGE_SIZE).find(|&at| image[at..at + PAGE_SIZE] == [7; PAGE_SIZE]).unwrap();
+    device.corrupt(damaged_at as u64 + 100, 1, |bytes| bytes[0] ^= 1);
+    let (pool, _) = Pool::open(as_device, &options(SnapshotKind::Epoch)).unwrap();
+    pool.wait_until_warm();
+    for (number, &page) in pages.iter().enumerate() {
+        match pool.shared(page) {
+            Ok(guard) => assert_eq!(guard.page(), &[number as u8 + 1; PAGE_SIZE]),
+            Err(Restart::Damaged(reason)) => {
+                assert_eq!(number, 6);
+                let offset = damaged_at.to_string();
+                assert!(reason.contains(&offset), "the reason names the place {offset}: {reason}");
+            }
+            Err(other) => panic!("{page:?}: {other:?}"),
+        }
+    }
+}
