@@ -8,3 +8,12 @@ pub const OUT_OF_RANGE: &str = "ERR index out of range";
 pub const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
 pub const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// Text from a client at the end of an error, as C prints it: up to the first NUL, without trailing line breaks.
+pub fn printed(text: &[u8]) -> &[u8] {
+    let mut text = &text[..text.iter().position(|&b| b == 0).unwrap_or(text.len())];
+    while let [rest @ .., b'\r' | b'\n'] = text {
+        text = rest;
+    }
+    text
+}

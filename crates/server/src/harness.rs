@@ -35,6 +35,7 @@ impl Harness {
             watches: WatchTable::default(),
             worker_count: 1,
             database_count: Options::default().database_count,
+            active_expire: std::sync::atomic::AtomicBool::new(true),
         });
         Ok(Harness {
             server,

@@ -11,6 +11,8 @@ pub mod dispatch;
 pub mod errors;
 pub mod glob;
 pub mod harness;
+pub mod long_double;
+pub mod number;
 pub mod protocol;
 pub mod reply;
 pub mod server;

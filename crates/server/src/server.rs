@@ -9,4 +9,6 @@ pub struct Server {
     pub watches: WatchTable,
     pub worker_count: usize,
     pub database_count: u32,
+    /// Off after `DEBUG SET-ACTIVE-EXPIRE 0`.
+    pub active_expire: std::sync::atomic::AtomicBool,
 }

@@ -1,0 +1,230 @@
+//! `BITFIELD`: integers of any width at any bit.
+
+use stillframe_store::{DbId, Key};
+
+use super::bitmap::{bit_offset, make_room};
+use crate::command::{Args, CmdError, CmdResult};
+use crate::ctx::Ctx;
+use crate::errors;
+use crate::number::{integer, parse_i64};
+
+const INVALID_TYPE: &str =
+    "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.";
+
+/// An integer of 1 to 64 bits (63 if unsigned), at an offset in bits.
+#[derive(Clone, Copy)]
+struct Field {
+    is_signed: bool,
+    bits: u32,
+    offset: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Overflow {
+    Wrap,
+    Saturate,
+    Fail,
+}
+
+#[derive(Clone, Copy)]
+enum Action {
+    Get,
+    Set(i64),
+    Add(i64),
+}
+
+struct Operation {
+    field: Field,
+    action: Action,
+    overflow: Overflow,
+}
+
+impl Field {
+    fn parse(type_text: &[u8], offset_text: &[u8]) -> Result<Field, CmdError> {
+        let (is_signed, bits) = match type_text {
+            [b'i', bits @ ..] => (true, parse_i64(bits)),
+            [b'u', bits @ ..] => (false, parse_i64(bits)),
+            _ => return Err(INVALID_TYPE.into()),
+        };
+        let max_bits = if is_signed { 64 } else { 63 };
+        let bits = match bits {
+            Some(bits) if (1..=max_bits).contains(&bits) => bits as u32,
+            _ => return Err(INVALID_TYPE.into()),
+        };
+        Ok(Field { is_signed, bits, offset: bit_offset(offset_text, Some(bits))? })
+    }
+
+    fn first_byte(&self) -> u64 {
+        self.offset / 8
+    }
+
+    /// End of the last byte that holds a bit of the field.
+    fn end_byte(&self) -> u64 {
+        (self.offset + u64::from(self.bits)).div_ceil(8)
+    }
+
+    /// Places to shift the field in the 16 bytes from [`Field::first_byte`] on, read as one number.
+    fn shift(&self) -> u32 {
+        128 - self.bits - (self.offset % 8) as u32
+    }
+
+    fn mask(&self) -> u128 {
+        (1 << self.bits) - 1
+    }
+
+    fn read(&self, window: u128) -> i128 {
+        let raw = (window >> self.shift() & self.mask()) as i128;
+        let is_negative = self.is_signed && raw >> (self.bits - 1) & 1 == 1;
+        raw - if is_negative { 1 << self.bits } else { 0 }
+    }
+
+    fn write(&self, window: u128, value: i128) -> u128 {
+        let mask = self.mask() << self.shift();
+        window & !mask | ((value as u128 & self.mask()) << self.shift())
+    }
+
+    fn min(&self) -> i128 {
+        if self.is_signed {
+            -(1 << (self.bits - 1))
+        } else {
+            0
+        }
+    }
+
+    fn max(&self) -> i128 {
+        if self.is_signed {
+            (1 << (self.bits - 1)) - 1
+        } else {
+            (1 << self.bits) - 1
+        }
+    }
+
+    /// The value that is stored for `value`; `None` if it does not fit and must not be changed.
+    fn fit(&self, value: i128, overflow: Overflow) -> Option<i128> {
+        if (self.min()..=self.max()).contains(&value) {
+            return Some(value);
+        }
+        match overflow {
+            Overflow::Fail => None,
+            Overflow::Saturate => Some(value.clamp(self.min(), self.max())),
+            Overflow::Wrap => Some(self.read(self.write(0, value))),
+        }
+    }
+
+    /// Redis takes the distance to the maximum in 64 bits. For numbers far below the minimum it wraps around,
+    /// and the field saturates at the wrong end.
+    fn saturates_upwards(&self, number: i64, overflow: Overflow) -> bool {
+        let distance = (self.max() as i64).wrapping_sub(number);
+        matches!(overflow, Overflow::Saturate)
+            && self.bits < 64
+            && i128::from(number) < self.min()
+            && distance < 0
+    }
+}
+
+fn parse(args: &Args<'_>) -> Result<Vec<Operation>, CmdError> {
+    let mut operations = Vec::new();
+    let mut overflow = Overflow::Wrap;
+    let mut index = 2;
+    while index < args.len() {
+        let left = args.len() - index - 1;
+        if args.is(index, "OVERFLOW") && left >= 1 {
+            overflow = match args.at(index + 1) {
+                word if word.eq_ignore_ascii_case(b"WRAP") => Overflow::Wrap,
+                word if word.eq_ignore_ascii_case(b"SAT") => Overflow::Saturate,
+                word if word.eq_ignore_ascii_case(b"FAIL") => Overflow::Fail,
+                _ => return Err("ERR Invalid OVERFLOW type specified".into()),
+            };
+            index += 2;
+            continue;
+        }
+        let action: fn(i64) -> Action = match args.at(index) {
+            word if word.eq_ignore_ascii_case(b"GET") && left >= 2 => |_| Action::Get,
+            word if word.eq_ignore_ascii_case(b"SET") && left >= 3 => Action::Set,
+            word if word.eq_ignore_ascii_case(b"INCRBY") && left >= 3 => Action::Add,
+            _ => return Err(errors::SYNTAX.into()),
+        };
+        let field = Field::parse(args.at(index + 1), args.at(index + 2))?;
+        let mut action = action(0);
+        index += 3;
+        if let Action::Set(number) | Action::Add(number) = &mut action {
+            *number = integer(args.at(index))?;
+            index += 1;
+        }
+        operations.push(Operation { field, action, overflow });
+    }
+    Ok(operations)
+}
+
+pub fn bitfield(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let operations = parse(args)?;
+    run(ctx, args, &operations)
+}
+
+pub fn bitfield_ro(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let operations = parse(args)?;
+    if operations.iter().any(|op| !matches!(op.action, Action::Get)) {
+        return Err("ERR BITFIELD_RO only supports the GET subcommand".into());
+    }
+    run(ctx, args, &operations)
+}
+
+fn run(ctx: &mut Ctx<'_>, args: &Args<'_>, operations: &[Operation]) -> CmdResult {
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let writes = operations.iter().filter(|op| !matches!(op.action, Action::Get));
+    let has_grown = match writes.map(|op| op.field.end_byte()).max() {
+        Some(byte_count) => {
+            super::string::check_len(byte_count, 0)?;
+            make_room(ctx, db, &key, byte_count)?
+        }
+        None => false,
+    };
+    ctx.reply.array(operations.len());
+    let mut change_count = 0;
+    for operation in operations {
+        if apply(ctx, db, &key, operation)? || (has_grown && !matches!(operation.action, Action::Get)) {
+            change_count += 1;
+        }
+    }
+    if change_count > 0 {
+        ctx.modified(db, &key);
+        ctx.count_changes(change_count - 1);
+    }
+    Ok(())
+}
+
+/// Runs one operation and replies; returns whether it has changed the value.
+fn apply(ctx: &mut Ctx<'_>, db: DbId, key: &Key<'_>, operation: &Operation) -> Result<bool, CmdError> {
+    let field = &operation.field;
+    let (first, end) = (field.first_byte(), field.end_byte());
+    let (mut bytes, mut len) = ([0u8; 16], 0);
+    ctx.worker.get(db, key, |value| {
+        value.chunks(first, end, |chunk| {
+            bytes[len..len + chunk.len()].copy_from_slice(chunk);
+            len += chunk.len();
+        });
+    })?;
+    let window = u128::from_be_bytes(bytes);
+    let old = field.read(window);
+    let wanted = match operation.action {
+        Action::Get => {
+            ctx.reply.int(old as i64);
+            return Ok(false);
+        }
+        // An unsigned field takes the number's two's complement.
+        Action::Set(number) if !field.is_signed => i128::from(number as u64),
+        Action::Set(number) if field.saturates_upwards(number, operation.overflow) => field.max(),
+        Action::Set(number) => i128::from(number),
+        Action::Add(number) => old + i128::from(number),
+    };
+    let Some(new) = field.fit(wanted, operation.overflow) else {
+        ctx.reply.null();
+        return Ok(false);
+    };
+    if new != old {
+        let bytes = field.write(window, new).to_be_bytes();
+        ctx.worker.write_range(db, key, first, &bytes[..(end - first) as usize])?;
+    }
+    ctx.reply.int(if matches!(operation.action, Action::Set(_)) { old } else { new } as i64);
+    Ok(new != old)
+}

@@ -1,0 +1,300 @@
+//! Strings as arrays of bits, the first bit being the highest of the first byte.
+
+use stillframe_store::{DbId, Deadline, Encoding, Key, NewValue, StrRef};
+
+use super::string::clamp;
+use crate::command::{Args, CmdError, CmdResult};
+use crate::ctx::Ctx;
+use crate::errors;
+use crate::number::{integer, parse_i64};
+
+const MAX_OFFSET_BITS: i64 = 8 * stillframe_store::MAX_STRING_BYTES as i64;
+
+/// The offset of a bit or, given the width of a field, of a field; `#n` counts fields.
+pub(super) fn bit_offset(text: &[u8], field_bits: Option<u32>) -> Result<u64, CmdError> {
+    let number = match (field_bits, text.strip_prefix(b"#")) {
+        (Some(bits), Some(index)) => parse_i64(index).map(|n| n.wrapping_mul(i64::from(bits))),
+        _ => parse_i64(text),
+    };
+    match number {
+        Some(offset) if (0..MAX_OFFSET_BITS).contains(&offset) => Ok(offset as u64),
+        _ => Err("ERR bit offset is not an integer or out of range".into()),
+    }
+}
+
+/// Makes a key hold a string of at least `byte_count` bytes, zeros added, in the raw encoding. Returns whether
+/// that changed its length.
+pub(super) fn make_room(
+    ctx: &mut Ctx<'_>,
+    db: DbId,
+    key: &Key<'_>,
+    byte_count: u64,
+) -> Result<bool, CmdError> {
+    let entry = ctx.worker.entry(db, key)?;
+    match entry {
+        Some(entry) if entry.value_bytes >= byte_count => {
+            if entry.encoding != Encoding::Raw {
+                let first = ctx.worker.get(db, key, |value| byte_at(&value, 0))?;
+                ctx.worker.write_range(db, key, 0, &[first.unwrap_or(0)])?;
+            }
+            Ok(false)
+        }
+        _ => {
+            ctx.worker.write_range(db, key, byte_count - 1, &[0])?;
+            Ok(true)
+        }
+    }
+}
+
+/// A byte of a string, zero beyond its end.
+fn byte_at(value: &StrRef<'_>, index: u64) -> u8 {
+    let mut byte = 0;
+    value.chunks(index, index + 1, |chunk| byte = chunk.first().copied().unwrap_or(byte));
+    byte
+}
+
+pub fn setbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let offset = bit_offset(args.at(2), None)?;
+    let new = match parse_i64(args.at(3)) {
+        Some(bit @ (0 | 1)) => bit as u8,
+        _ => return Err("ERR bit is not an integer or out of range".into()),
+    };
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let (index, shift) = (offset / 8, 7 - offset % 8);
+    let found = ctx.worker.get(db, &key, |value| (value.len(), value.encoding(), byte_at(&value, index)))?;
+    let (old_byte, is_within, is_raw) = match found {
+        Some((len, encoding, byte)) => (byte, index < len, encoding == Encoding::Raw),
+        None => (0, false, false),
+    };
+    let old = old_byte >> shift & 1;
+    if old != new || !is_within || !is_raw {
+        ctx.worker.write_range(db, &key, index, &[old_byte & !(1 << shift) | new << shift])?;
+    }
+    if old != new || !is_within {
+        ctx.modified(db, &key);
+    }
+    ctx.reply.int(i64::from(old));
+    Ok(())
+}
+
+pub fn getbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let offset = bit_offset(args.at(2), None)?;
+    let key = ctx.key(args, 1);
+    let byte = ctx.worker.get(ctx.client.db, &key, |value| byte_at(&value, offset / 8))?;
+    ctx.stats.looked_up(byte.is_some());
+    ctx.reply.int(i64::from(byte.unwrap_or(0) >> (7 - offset % 8) & 1));
+    Ok(())
+}
+
+/// A range of bits: bytes `first..=last`, of which the first and the last may count in part.
+struct BitRange {
+    first: u64,
+    last: u64,
+    first_mask: u8,
+    last_mask: u8,
+}
+
+impl BitRange {
+    fn of_bits(first: u64, last: u64) -> BitRange {
+        let (first_mask, last_mask) = (0xff >> (first % 8), !(0x7f_u8 >> (last % 8)));
+        BitRange { first: first / 8, last: last / 8, first_mask, last_mask }
+    }
+
+    fn of_bytes(first: u64, last: u64) -> BitRange {
+        BitRange { first, last, first_mask: 0xff, last_mask: 0xff }
+    }
+
+    /// Calls `f` with the offset in bits and the bytes of each piece. A byte that counts in part comes on its
+    /// own, its other bits set to those of `filler`.
+    fn pieces(&self, value: &StrRef<'_>, filler: u8, mut f: impl FnMut(u64, &[u8])) {
+        let mut at = self.first;
+        value.chunks(self.first, self.last + 1, |mut chunk| {
+            while let [byte, rest @ ..] = chunk {
+                let first_mask = if at == self.first { self.first_mask } else { 0xff };
+                let last_mask = if at == self.last { self.last_mask } else { 0xff };
+                let mask = first_mask & last_mask;
+                if mask != 0xff {
+                    f(at * 8, &[byte & mask | filler & !mask]);
+                    (at, chunk) = (at + 1, rest);
+                    continue;
+                }
+                let before_last = self.last.saturating_sub(at).max(1) as usize;
+                let (whole, rest) = chunk.split_at(chunk.len().min(before_last));
+                f(at * 8, whole);
+                (at, chunk) = (at + whole.len() as u64, rest);
+            }
+        });
+    }
+}
+
+/// `BIT` or `BYTE`, the unit of a range.
+fn is_in_bits(args: &Args<'_>, index: usize) -> Result<bool, CmdError> {
+    match args.get(index) {
+        None => Ok(false),
+        Some(word) if word.eq_ignore_ascii_case(b"BIT") => Ok(true),
+        Some(word) if word.eq_ignore_ascii_case(b"BYTE") => Ok(false),
+        Some(_) => Err(errors::SYNTAX.into()),
+    }
+}
+
+/// The part of a string of `len` bytes that a range is about.
+fn resolve(start: i64, end: i64, is_bits: bool, len: u64) -> Option<BitRange> {
+    if is_bits {
+        clamp(start, end, len * 8).map(|(first, last)| BitRange::of_bits(first, last))
+    } else {
+        clamp(start, end, len).map(|(first, last)| BitRange::of_bytes(first, last))
+    }
+}
+
+pub fn bitcount(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let found = ctx.worker.entry(db, &key)?.is_some();
+    ctx.stats.looked_up(found);
+    // Redis looks the key up before it looks at the range.
+    if !found {
+        ctx.reply.int(0);
+        return Ok(());
+    }
+    let (start, end) = match args.len() {
+        2 => (0, -1),
+        4 | 5 => (integer(args.at(2))?, integer(args.at(3))?),
+        _ => return Err(errors::SYNTAX.into()),
+    };
+    // The unit is looked at last, and not for a range that is empty as it stands.
+    if start < 0 && end < 0 && start > end {
+        ctx.reply.int(0);
+        return Ok(());
+    }
+    let is_bits = is_in_bits(args, 4)?;
+    let mut count = 0;
+    ctx.worker.get(db, &key, |value| {
+        if let Some(range) = resolve(start, end, is_bits, value.len()) {
+            range.pieces(&value, 0, |_, bytes| count += count_ones(bytes));
+        }
+    })?;
+    ctx.reply.int(count as i64);
+    Ok(())
+}
+
+fn count_ones(bytes: &[u8]) -> u64 {
+    let ones = |bytes: &[u8]| bytes.iter().map(|b| b.count_ones()).sum::<u32>();
+    let words = bytes.chunks_exact(8);
+    let rest = ones(words.remainder());
+    words.map(|w| u64::from(ones(w))).sum::<u64>() + u64::from(rest)
+}
+
+pub fn bitpos(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let wanted = match integer(args.at(2))? {
+        bit @ (0 | 1) => bit as u8,
+        _ => return Err("ERR The bit argument must be 1 or 0.".into()),
+    };
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let found = ctx.worker.entry(db, &key)?.is_some();
+    ctx.stats.looked_up(found);
+    if !found {
+        // A missing key is an endless array of zeros.
+        ctx.reply.int(if wanted == 1 { -1 } else { 0 });
+        return Ok(());
+    }
+    let (start, end, is_bits) = match args.len() {
+        3 => (0, None, false),
+        4 => (integer(args.at(3))?, None, false),
+        5 | 6 => {
+            let start = integer(args.at(3))?;
+            let is_bits = is_in_bits(args, 5)?;
+            (start, Some(integer(args.at(4))?), is_bits)
+        }
+        _ => return Err(errors::SYNTAX.into()),
+    };
+    let position = ctx.worker.get(db, &key, |value| {
+        let range = resolve(start, end.unwrap_or(-1), is_bits, value.len())?;
+        let filler = if wanted == 1 { 0 } else { 0xff };
+        let mut found = None;
+        range.pieces(&value, filler, |at, bytes| {
+            found = found.or_else(|| find(bytes, wanted).map(|p| at + p))
+        });
+        // Without an end the string goes on with zeros.
+        found.or_else(|| (wanted == 0 && end.is_none()).then(|| value.len() * 8))
+    })?;
+    ctx.reply.int(position.flatten().map_or(-1, |p| p as i64));
+    Ok(())
+}
+
+/// Offset in bits of the first bit that is `wanted`.
+fn find(bytes: &[u8], wanted: u8) -> Option<u64> {
+    let other = if wanted == 1 { 0 } else { 0xff };
+    let skipped = 8 * bytes.chunks_exact(8).take_while(|word| *word == [other; 8]).count();
+    let at = skipped + bytes[skipped..].iter().position(|&b| b != other)?;
+    Some(at as u64 * 8 + u64::from((bytes[at] ^ other).leading_zeros()))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    And,
+    Or,
+    Xor,
+    Not,
+}
+
+pub fn bitop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let operation = match args.at(1) {
+        word if word.eq_ignore_ascii_case(b"AND") => Operation::And,
+        word if word.eq_ignore_ascii_case(b"OR") => Operation::Or,
+        word if word.eq_ignore_ascii_case(b"XOR") => Operation::Xor,
+        word if word.eq_ignore_ascii_case(b"NOT") => Operation::Not,
+        _ => return Err(errors::SYNTAX.into()),
+    };
+    if operation == Operation::Not && args.len() != 4 {
+        return Err("ERR BITOP NOT must be called with a single source key.".into());
+    }
+    let db = ctx.db();
+    let mut result = Vec::new();
+    for index in 3..args.len() {
+        let key = ctx.key(args, index);
+        let is_first = index == 3;
+        let found = ctx.worker.get(db, &key, |value| combine(operation, &mut result, &value, is_first))?;
+        if found.is_none() && operation == Operation::And {
+            result.fill(0);
+        }
+    }
+    let target = ctx.key(args, 2);
+    let is_changed = if result.is_empty() {
+        ctx.worker.remove(db, &target)?
+    } else {
+        ctx.worker.set(db, &target, NewValue::Bytes { bytes: &result, raw: true }, Deadline::Clear)?;
+        true
+    };
+    if is_changed {
+        ctx.modified(db, &target);
+    }
+    ctx.reply.int(result.len() as i64);
+    Ok(())
+}
+
+/// Combines what there is with one more string; the shorter of the two goes on with zeros.
+fn combine(operation: Operation, result: &mut Vec<u8>, value: &StrRef<'_>, is_first: bool) {
+    if is_first {
+        value.append_to(result);
+        if operation == Operation::Not {
+            result.iter_mut().for_each(|b| *b = !*b);
+        }
+        return;
+    }
+    let len = value.len() as usize;
+    if result.len() < len {
+        result.resize(len, 0);
+    }
+    let mut at = 0;
+    value.chunks(0, len as u64, |chunk| {
+        let target = result[at..at + chunk.len()].iter_mut().zip(chunk);
+        match operation {
+            Operation::And => target.for_each(|(a, b)| *a &= b),
+            Operation::Or => target.for_each(|(a, b)| *a |= b),
+            Operation::Xor | Operation::Not => target.for_each(|(a, b)| *a ^= b),
+        }
+        at += chunk.len();
+    });
+    if operation == Operation::And {
+        result[len..].fill(0);
+    }
+}

@@ -1,0 +1,74 @@
+//! Strings as numbers.
+
+use stillframe_store::{Deadline, NewValue};
+
+use crate::command::{Args, CmdResult};
+use crate::ctx::Ctx;
+use crate::errors;
+use crate::long_double::{parse, LongDouble, Parsed};
+use crate::number::{integer, value_i64};
+
+const NOT_A_FLOAT: &str = "ERR value is not a valid float";
+const NOT_FINITE: &str = "ERR increment would produce NaN or Infinity";
+
+pub fn incr(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    add(ctx, args, 1)
+}
+
+pub fn decr(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    add(ctx, args, -1)
+}
+
+pub fn incrby(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let increment = integer(args.at(2))?;
+    add(ctx, args, increment)
+}
+
+pub fn decrby(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    match integer(args.at(2))?.checked_neg() {
+        Some(increment) => add(ctx, args, increment),
+        None => Err("ERR decrement would overflow".into()),
+    }
+}
+
+fn add(ctx: &mut Ctx<'_>, args: &Args<'_>, increment: i64) -> CmdResult {
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let old = match ctx.worker.get(db, &key, |value| value_i64(&value))? {
+        None => 0,
+        Some(Some(old)) => old,
+        Some(None) => return Err(errors::NOT_AN_INTEGER.into()),
+    };
+    let Some(new) = old.checked_add(increment) else {
+        return Err("ERR increment or decrement would overflow".into());
+    };
+    ctx.worker.set(db, &key, NewValue::Int(new), Deadline::Keep)?;
+    ctx.modified(db, &key);
+    ctx.reply.int(new);
+    Ok(())
+}
+
+pub fn incrbyfloat(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let old = ctx.worker.get(db, &key, |value| match value.as_int() {
+        Some(int) => Some(Parsed::Finite(LongDouble::from_i64(int))),
+        // No number is longer.
+        None if value.len() > 8192 => None,
+        None => parse(&value.to_vec()),
+    })?;
+    let old = match old {
+        None => Parsed::Finite(LongDouble::from_i64(0)),
+        Some(Some(old)) => old,
+        Some(None) => return Err(NOT_A_FLOAT.into()),
+    };
+    let Some(increment) = parse(args.at(2)) else { return Err(NOT_A_FLOAT.into()) };
+    let (Parsed::Finite(old), Parsed::Finite(increment)) = (old, increment) else {
+        return Err(NOT_FINITE.into());
+    };
+    let Some(new) = old.plus(increment) else { return Err(NOT_FINITE.into()) };
+    let text = new.to_text();
+    let value = NewValue::Bytes { bytes: text.as_bytes(), raw: false };
+    ctx.worker.set(db, &key, value, Deadline::Keep)?;
+    ctx.modified(db, &key);
+    ctx.reply.bulk(text.as_bytes());
+    Ok(())
+}

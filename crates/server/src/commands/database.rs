@@ -1,0 +1,78 @@
+//! Databases as a whole.
+
+use stillframe_store::DbId;
+
+use crate::command::{Args, CmdError, CmdResult};
+use crate::ctx::Ctx;
+use crate::errors;
+use crate::number::int;
+
+/// The database that an argument names.
+pub(super) fn db_argument(ctx: &Ctx<'_>, text: &[u8]) -> Result<DbId, CmdError> {
+    let number = int(text)?;
+    checked_db(ctx, number)
+}
+
+fn checked_db(ctx: &Ctx<'_>, number: i64) -> Result<DbId, CmdError> {
+    match u32::try_from(number) {
+        Ok(number) if number < ctx.server.database_count => Ok(DbId(number)),
+        _ => Err(errors::DB_OUT_OF_RANGE.into()),
+    }
+}
+
+pub fn dbsize(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
+    let key_count = ctx.server.store.db_stats(ctx.client.db).key_count;
+    ctx.reply.int(key_count as i64);
+    Ok(())
+}
+
+pub fn flushdb(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    check_flush_mode(args)?;
+    let db = ctx.db();
+    flush(ctx, db)?;
+    ctx.reply.ok();
+    Ok(())
+}
+
+pub fn flushall(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    check_flush_mode(args)?;
+    for db in 0..ctx.server.database_count {
+        flush(ctx, DbId(db))?;
+    }
+    ctx.count_changes(1);
+    ctx.reply.ok();
+    Ok(())
+}
+
+/// `ASYNC` or `SYNC`: the store unlinks the data at once and frees its pages in the background either way.
+fn check_flush_mode(args: &Args<'_>) -> CmdResult {
+    match args.len() {
+        1 => Ok(()),
+        2 if args.is(1, "ASYNC") || args.is(1, "SYNC") => Ok(()),
+        _ => Err(errors::SYNTAX.into()),
+    }
+}
+
+fn flush(ctx: &mut Ctx<'_>, db: DbId) -> CmdResult {
+    let key_count = ctx.server.store.db_stats(db).key_count;
+    if key_count > 0 {
+        ctx.before_flush(db, None)?;
+        ctx.worker.flush_db(db)?;
+        ctx.count_changes(key_count);
+    }
+    Ok(())
+}
+
+pub fn swapdb(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let first = int(args.at(1)).map_err(|_| CmdError::from("ERR invalid first DB index"))?;
+    let second = int(args.at(2)).map_err(|_| CmdError::from("ERR invalid second DB index"))?;
+    let (first, second) = (checked_db(ctx, first)?, checked_db(ctx, second)?);
+    if first != second {
+        ctx.before_flush(first, Some(second))?;
+        ctx.before_flush(second, Some(first))?;
+        ctx.worker.swap_db(first, second)?;
+    }
+    ctx.count_changes(1);
+    ctx.reply.ok();
+    Ok(())
+}

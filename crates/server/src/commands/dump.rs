@@ -1,0 +1,108 @@
+//! `DUMP` and `RESTORE`: a value as the payload that Redis servers exchange.
+
+use stillframe_store::rdb::{self, PayloadError, RdbString, RdbValue, StringRef};
+use stillframe_store::{Deadline, NewValue, UnixMillis};
+
+use crate::command::{Args, CmdError, CmdResult};
+use crate::ctx::Ctx;
+use crate::errors;
+use crate::number::{encode, integer};
+
+pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let key = ctx.key(args, 1);
+    let value = ctx.worker.get(ctx.client.db, &key, |value| match value.as_int() {
+        Some(int) => RdbString::Int(int),
+        None => RdbString::Bytes(value.to_vec()),
+    })?;
+    ctx.stats.looked_up(value.is_some());
+    match value {
+        None => ctx.reply.null(),
+        Some(value) => {
+            let string: StringRef<'_> = value.as_ref();
+            ctx.reply.bulk(&rdb::dump_string(string, Some(&mut rdb::Compressor::new())));
+        }
+    }
+    Ok(())
+}
+
+/// The options of `RESTORE`. Access times are kept per page, so `IDLETIME` and `FREQ` are checked and not used.
+#[derive(Default)]
+struct Options {
+    replaces: bool,
+    is_absolute: bool,
+    has_idle_time: bool,
+    has_frequency: bool,
+}
+
+fn parse(args: &Args<'_>) -> Result<Options, CmdError> {
+    let mut options = Options::default();
+    let mut index = 4;
+    while index < args.len() {
+        let has_value = index + 1 < args.len();
+        if args.is(index, "REPLACE") {
+            options.replaces = true;
+        } else if args.is(index, "ABSTTL") {
+            options.is_absolute = true;
+        } else if args.is(index, "IDLETIME") && has_value && !options.has_frequency {
+            if integer(args.at(index + 1))? < 0 {
+                return Err("ERR Invalid IDLETIME value, must be >= 0".into());
+            }
+            options.has_idle_time = true;
+            index += 1;
+        } else if args.is(index, "FREQ") && has_value && !options.has_idle_time {
+            if !(0..=255).contains(&integer(args.at(index + 1))?) {
+                return Err("ERR Invalid FREQ value, must be >= 0 and <= 255".into());
+            }
+            options.has_frequency = true;
+            index += 1;
+        } else {
+            return Err(errors::SYNTAX.into());
+        }
+        index += 1;
+    }
+    Ok(options)
+}
+
+pub fn restore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let options = parse(args)?;
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    if !options.replaces && ctx.worker.entry(db, &key)?.is_some() {
+        return Err("BUSYKEY Target key name already exists.".into());
+    }
+    let ttl = integer(args.at(2))?;
+    if ttl < 0 {
+        return Err("ERR Invalid TTL value, must be >= 0".into());
+    }
+    let RdbValue::String(value) = rdb::parse_payload(args.at(3)).map_err(payload_error)? else {
+        return Err(payload_error(PayloadError::BadData));
+    };
+    let now = ctx.worker.now();
+    let deadline = deadline(ttl, options.is_absolute, now);
+    if deadline.is_some_and(|deadline| deadline <= now) {
+        if options.replaces && ctx.worker.remove(db, &key)? {
+            ctx.modified(db, &key);
+        }
+    } else {
+        let value = match &value {
+            RdbString::Int(int) => NewValue::Int(*int),
+            RdbString::Bytes(bytes) => encode(bytes),
+        };
+        ctx.worker.set(db, &key, value, deadline.map_or(Deadline::Clear, Deadline::At))?;
+        ctx.modified(db, &key);
+    }
+    ctx.reply.ok();
+    Ok(())
+}
+
+/// A sum that overflows lies in the past, as in Redis.
+fn deadline(ttl: i64, is_absolute: bool, now: UnixMillis) -> Option<UnixMillis> {
+    match ttl {
+        0 => None,
+        _ if is_absolute => Some(ttl),
+        _ => Some(ttl.wrapping_add(now)),
+    }
+}
+
+fn payload_error(error: PayloadError) -> CmdError {
+    format!("ERR {error}").into()
+}

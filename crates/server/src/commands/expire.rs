@@ -1,0 +1,141 @@
+//! Deadlines of keys.
+
+use stillframe_store::UnixMillis;
+
+use super::set::{invalid_expire_time, TimeFormat};
+use crate::command::{Args, CmdError, CmdResult};
+use crate::ctx::Ctx;
+use crate::errors;
+use crate::number::integer;
+
+pub fn expire(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    set_deadline(ctx, args, TimeFormat::Seconds, "expire")
+}
+
+pub fn pexpire(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    set_deadline(ctx, args, TimeFormat::Millis, "pexpire")
+}
+
+pub fn expireat(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    set_deadline(ctx, args, TimeFormat::UnixSeconds, "expireat")
+}
+
+pub fn pexpireat(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    set_deadline(ctx, args, TimeFormat::UnixMillis, "pexpireat")
+}
+
+/// `NX XX GT LT`: when the new deadline replaces what there is.
+#[derive(Clone, Copy, Default)]
+struct Condition {
+    if_none: bool,
+    if_some: bool,
+    if_greater: bool,
+    if_less: bool,
+}
+
+impl Condition {
+    fn parse(args: &Args<'_>) -> Result<Condition, CmdError> {
+        let mut condition = Condition::default();
+        for word in args.from(3) {
+            let flag = match word {
+                _ if word.eq_ignore_ascii_case(b"NX") => &mut condition.if_none,
+                _ if word.eq_ignore_ascii_case(b"XX") => &mut condition.if_some,
+                _ if word.eq_ignore_ascii_case(b"GT") => &mut condition.if_greater,
+                _ if word.eq_ignore_ascii_case(b"LT") => &mut condition.if_less,
+                _ => return Err([b"ERR Unsupported option ", errors::printed(word)].concat().into()),
+            };
+            *flag = true;
+        }
+        if condition.if_none && (condition.if_some || condition.if_greater || condition.if_less) {
+            return Err("ERR NX and XX, GT or LT options at the same time are not compatible".into());
+        }
+        if condition.if_greater && condition.if_less {
+            return Err("ERR GT and LT options at the same time are not compatible".into());
+        }
+        Ok(condition)
+    }
+
+    /// No deadline counts as one infinitely far off.
+    fn is_met(self, new: UnixMillis, old: Option<UnixMillis>) -> bool {
+        !(self.if_none && old.is_some()
+            || self.if_some && old.is_none()
+            || self.if_greater && old.is_none_or(|old| new <= old)
+            || self.if_less && old.is_some_and(|old| new >= old))
+    }
+}
+
+fn set_deadline(ctx: &mut Ctx<'_>, args: &Args<'_>, format: TimeFormat, name: &str) -> CmdResult {
+    let condition = Condition::parse(args)?;
+    let number = integer(args.at(2))?;
+    let now = ctx.worker.now();
+    let factor = if format.is_in_seconds() { 1000 } else { 1 };
+    let origin = if format.is_absolute() { 0 } else { now };
+    let deadline = number
+        .checked_mul(factor)
+        .and_then(|ms| ms.checked_add(origin))
+        .ok_or_else(|| invalid_expire_time(name))?;
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let Some(entry) = ctx.worker.entry(db, &key)? else {
+        ctx.reply.int(0);
+        return Ok(());
+    };
+    let is_met = condition.is_met(deadline, entry.deadline);
+    if is_met {
+        if deadline <= now {
+            ctx.worker.remove(db, &key)?;
+        } else {
+            ctx.worker.set_deadline(db, &key, Some(deadline))?;
+        }
+        ctx.modified(db, &key);
+    }
+    ctx.reply.int(i64::from(is_met));
+    Ok(())
+}
+
+pub fn persist(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let has_deadline = ctx.worker.entry(db, &key)?.is_some_and(|entry| entry.deadline.is_some());
+    if has_deadline {
+        ctx.worker.set_deadline(db, &key, None)?;
+        ctx.modified(db, &key);
+    }
+    ctx.reply.int(i64::from(has_deadline));
+    Ok(())
+}
+
+pub fn ttl(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    reply_deadline(ctx, args, TimeFormat::Seconds)
+}
+
+pub fn pttl(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    reply_deadline(ctx, args, TimeFormat::Millis)
+}
+
+pub fn expiretime(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    reply_deadline(ctx, args, TimeFormat::UnixSeconds)
+}
+
+pub fn pexpiretime(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    reply_deadline(ctx, args, TimeFormat::UnixMillis)
+}
+
+fn reply_deadline(ctx: &mut Ctx<'_>, args: &Args<'_>, format: TimeFormat) -> CmdResult {
+    let key = ctx.key(args, 1);
+    let entry = ctx.worker.entry(ctx.client.db, &key)?;
+    ctx.stats.looked_up(entry.is_some());
+    let number = match entry.map(|entry| entry.deadline) {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(deadline)) => {
+            let origin = if format.is_absolute() { 0 } else { ctx.worker.now() };
+            let ms = deadline.saturating_sub(origin).max(0);
+            if format.is_in_seconds() {
+                ms.saturating_add(500) / 1000
+            } else {
+                ms
+            }
+        }
+    };
+    ctx.reply.int(number);
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! `OBJECT`: what is known of a key besides its value.
+
+use stillframe_store::{Encoding, EntryInfo};
+
+use crate::command::{Args, CmdError, CmdResult};
+use crate::ctx::Ctx;
+
+/// Reference count that Redis shows for the small integers it shares.
+const SHARED_REF_COUNT: i64 = i32::MAX as i64;
+const SHARED_INTEGERS: std::ops::Range<i64> = 0..10_000;
+
+pub(super) fn encoding_name(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::Int => "int",
+        Encoding::Embstr => "embstr",
+        Encoding::Raw => "raw",
+    }
+}
+
+/// The entry that the command is about; replies with null if there is none.
+fn entry(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Result<Option<EntryInfo>, CmdError> {
+    let key = ctx.key(args, 2);
+    let entry = ctx.worker.entry(ctx.client.db, &key)?;
+    ctx.stats.looked_up(entry.is_some());
+    if entry.is_none() {
+        ctx.reply.null();
+    }
+    Ok(entry)
+}
+
+pub fn encoding(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    if let Some(entry) = entry(ctx, args)? {
+        ctx.reply.bulk(encoding_name(entry.encoding).as_bytes());
+    }
+    Ok(())
+}
+
+pub fn refcount(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    if let Some(entry) = entry(ctx, args)? {
+        let count = ref_count(ctx, args, &entry)?;
+        ctx.reply.int(count);
+    }
+    Ok(())
+}
+
+/// Nothing is shared here; this is what Redis would show for the same value.
+pub(super) fn ref_count(ctx: &mut Ctx<'_>, args: &Args<'_>, entry: &EntryInfo) -> Result<i64, CmdError> {
+    if entry.encoding != Encoding::Int {
+        return Ok(1);
+    }
+    let key = ctx.key(args, 2);
+    let value = ctx.worker.get(ctx.client.db, &key, |value| value.as_int())?.flatten();
+    Ok(if value.is_some_and(|v| SHARED_INTEGERS.contains(&v)) { SHARED_REF_COUNT } else { 1 })
+}
+
+pub fn idletime(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    if let Some(entry) = entry(ctx, args)? {
+        ctx.reply.int((entry.idle_ms / 1000) as i64);
+    }
+    Ok(())
+}
+
+pub fn freq(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    if entry(ctx, args)?.is_some() {
+        return Err(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
+                    that when switching between policies at runtime LRU and LFU data will take some time to \
+                    adjust."
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+pub fn help(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
+    ctx.reply.help(
+        "OBJECT",
+        &[
+            "ENCODING <key>",
+            "    Return the kind of internal representation used in order to store the value",
+            "    associated with a <key>.",
+            "FREQ <key>",
+            "    Return the access frequency index of the <key>. The returned integer is",
+            "    proportional to the logarithm of the recent access frequency of the key.",
+            "IDLETIME <key>",
+            "    Return the idle time of the <key>, that is the approximated number of",
+            "    seconds elapsed since the last access to the key.",
+            "REFCOUNT <key>",
+            "    Return the number of references of the value associated with the specified",
+            "    <key>.",
+        ],
+    );
+    Ok(())
+}

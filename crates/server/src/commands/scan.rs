@@ -1,0 +1,100 @@
+//! Walking over the keys of a database.
+
+use crate::command::{Args, CmdResult};
+use crate::ctx::Ctx;
+use crate::errors;
+use crate::glob;
+use crate::number::{integer, parse_cursor};
+use crate::reply::Reply;
+
+/// Keys that a full walk asks the store for at a time.
+const STEP_KEY_COUNT: usize = 1000;
+/// The store's cursors have 52 bits, plus one.
+const MAX_CURSOR: u64 = 1 << 52;
+
+/// Bulk strings collected until their number is known.
+struct Collected {
+    bytes: Vec<u8>,
+    count: usize,
+    resp3: bool,
+}
+
+impl Collected {
+    fn new(resp3: bool) -> Collected {
+        Collected { bytes: Vec::new(), count: 0, resp3 }
+    }
+
+    fn push(&mut self, key: &[u8]) {
+        Reply { out: &mut self.bytes, resp3: self.resp3 }.bulk(key);
+        self.count += 1;
+    }
+
+    fn reply(&self, reply: &mut Reply<'_>) {
+        reply.array(self.count);
+        reply.out.extend_from_slice(&self.bytes);
+    }
+}
+
+pub fn keys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let pattern = args.at(1);
+    let takes_all = pattern == b"*";
+    let mut found = Collected::new(ctx.reply.resp3);
+    let mut cursor = 0;
+    loop {
+        cursor = ctx.worker.scan(ctx.client.db, cursor, STEP_KEY_COUNT, |key, _| {
+            if takes_all || glob::matches(pattern, key, false) {
+                found.push(key);
+            }
+        })?;
+        if cursor == 0 {
+            break;
+        }
+    }
+    found.reply(&mut ctx.reply);
+    Ok(())
+}
+
+pub fn scan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let Some(cursor) = parse_cursor(args.at(1)) else { return Err("ERR invalid cursor".into()) };
+    let (mut pattern, mut count, mut only_type): (&[u8], _, Option<&[u8]>) = (b"*", 10, None);
+    for index in (2..args.len()).step_by(2) {
+        let Some(value) = args.get(index + 1) else { return Err(errors::SYNTAX.into()) };
+        if args.is(index, "COUNT") {
+            count = integer(value)?;
+            if count < 1 {
+                return Err(errors::SYNTAX.into());
+            }
+        } else if args.is(index, "MATCH") {
+            pattern = value;
+        } else if args.is(index, "TYPE") {
+            only_type = Some(value);
+        } else {
+            return Err(errors::SYNTAX.into());
+        }
+    }
+    let takes_type = only_type.is_none_or(|name| name.eq_ignore_ascii_case(b"string"));
+    let takes_all = pattern == b"*";
+    let mut found = Collected::new(ctx.reply.resp3);
+    // Beyond the last cursor there is nothing.
+    let next = if cursor > MAX_CURSOR {
+        0
+    } else {
+        ctx.worker.scan(ctx.client.db, cursor, count as usize, |key, _| {
+            if takes_type && (takes_all || glob::matches(pattern, key, false)) {
+                found.push(key);
+            }
+        })?
+    };
+    ctx.reply.array(2);
+    ctx.reply.bulk_int(next as i64);
+    found.reply(&mut ctx.reply);
+    Ok(())
+}
+
+pub fn randomkey(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
+    match ctx.worker.random_key(ctx.client.db)? {
+        Some(key) => ctx.reply.bulk(&key),
+        None => ctx.reply.null(),
+    }
+    Ok(())
+}

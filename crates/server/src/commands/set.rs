@@ -1,0 +1,273 @@
+//! Setting whole strings, with conditions and deadlines.
+
+use stillframe_store::{Deadline, UnixMillis};
+
+use super::string::reply_value;
+use crate::command::{Args, CmdError, CmdResult};
+use crate::ctx::Ctx;
+use crate::errors;
+use crate::number::{encode, integer};
+
+/// The unit and the origin of a deadline argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TimeFormat {
+    Seconds,
+    Millis,
+    UnixSeconds,
+    UnixMillis,
+}
+
+impl TimeFormat {
+    fn of_option(word: &[u8]) -> Option<TimeFormat> {
+        match word {
+            _ if word.eq_ignore_ascii_case(b"EX") => Some(TimeFormat::Seconds),
+            _ if word.eq_ignore_ascii_case(b"PX") => Some(TimeFormat::Millis),
+            _ if word.eq_ignore_ascii_case(b"EXAT") => Some(TimeFormat::UnixSeconds),
+            _ if word.eq_ignore_ascii_case(b"PXAT") => Some(TimeFormat::UnixMillis),
+            _ => None,
+        }
+    }
+
+    pub fn is_absolute(self) -> bool {
+        matches!(self, TimeFormat::UnixSeconds | TimeFormat::UnixMillis)
+    }
+
+    pub fn is_in_seconds(self) -> bool {
+        matches!(self, TimeFormat::Seconds | TimeFormat::UnixSeconds)
+    }
+}
+
+pub(super) fn invalid_expire_time(command: &str) -> CmdError {
+    format!("ERR invalid expire time in '{command}' command").into()
+}
+
+/// A deadline that must be positive, as `SET` and its kin take it.
+fn deadline(text: &[u8], format: TimeFormat, now: UnixMillis, command: &str) -> Result<UnixMillis, CmdError> {
+    let number = integer(text)?;
+    let factor = if format.is_in_seconds() { 1000 } else { 1 };
+    let origin = if format.is_absolute() { 0 } else { now };
+    number
+        .checked_mul(factor)
+        .filter(|&ms| ms > 0)
+        .and_then(|ms| ms.checked_add(origin))
+        .ok_or_else(|| invalid_expire_time(command))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Always,
+    IfAbsent,
+    IfPresent,
+}
+
+/// The options of `SET`.
+struct SetOptions<'a> {
+    condition: Condition,
+    returns_old: bool,
+    keeps_deadline: bool,
+    deadline: Option<(TimeFormat, &'a [u8])>,
+}
+
+impl<'a> SetOptions<'a> {
+    const NONE: SetOptions<'static> = SetOptions {
+        condition: Condition::Always,
+        returns_old: false,
+        keeps_deadline: false,
+        deadline: None,
+    };
+
+    fn parse(args: &Args<'a>) -> Result<SetOptions<'a>, CmdError> {
+        let mut options = SetOptions::NONE;
+        let mut index = 3;
+        while index < args.len() {
+            if args.is(index, "NX") && options.condition != Condition::IfPresent {
+                options.condition = Condition::IfAbsent;
+            } else if args.is(index, "XX") && options.condition != Condition::IfAbsent {
+                options.condition = Condition::IfPresent;
+            } else if args.is(index, "GET") {
+                options.returns_old = true;
+            } else if args.is(index, "KEEPTTL") && options.deadline.is_none() {
+                options.keeps_deadline = true;
+            } else if let (Some(format), false) =
+                (TimeFormat::of_option(args.at(index)), options.keeps_deadline)
+            {
+                options.deadline = Some(time_argument(args, index, format, options.deadline)?);
+                index += 1;
+            } else {
+                return Err(errors::SYNTAX.into());
+            }
+            index += 1;
+        }
+        Ok(options)
+    }
+}
+
+/// The argument of `EX` and its kin. The same option may be given again, another one may not.
+fn time_argument<'a>(
+    args: &Args<'a>,
+    index: usize,
+    format: TimeFormat,
+    earlier: Option<(TimeFormat, &'a [u8])>,
+) -> Result<(TimeFormat, &'a [u8]), CmdError> {
+    match args.get(index + 1) {
+        Some(text) if earlier.is_none_or(|(other, _)| other == format) => Ok((format, text)),
+        _ => Err(errors::SYNTAX.into()),
+    }
+}
+
+pub fn set(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let options = if args.len() == 3 { SetOptions::NONE } else { SetOptions::parse(args)? };
+    let deadline = match options.deadline {
+        Some((format, text)) => Deadline::At(deadline(text, format, ctx.worker.now(), "set")?),
+        None if options.keeps_deadline => Deadline::Keep,
+        None => Deadline::Clear,
+    };
+    if options.returns_old {
+        let found = reply_value(ctx, args, 1)?;
+        if is_met(options.condition, found) {
+            store(ctx, args, 2, deadline)?;
+        }
+        return Ok(());
+    }
+    if options.condition != Condition::Always {
+        let key = ctx.key(args, 1);
+        let found = ctx.worker.entry(ctx.client.db, &key)?.is_some();
+        if !is_met(options.condition, found) {
+            ctx.reply.null();
+            return Ok(());
+        }
+    }
+    store(ctx, args, 2, deadline)?;
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn is_met(condition: Condition, is_present: bool) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::IfAbsent => !is_present,
+        Condition::IfPresent => is_present,
+    }
+}
+
+/// Stores the argument at `value_index` under the first key.
+fn store(ctx: &mut Ctx<'_>, args: &Args<'_>, value_index: usize, deadline: Deadline) -> CmdResult {
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    ctx.worker.set(db, &key, encode(args.at(value_index)), deadline)?;
+    ctx.modified(db, &key);
+    Ok(())
+}
+
+pub fn setnx(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let key = ctx.key(args, 1);
+    let is_absent = ctx.worker.entry(ctx.client.db, &key)?.is_none();
+    if is_absent {
+        store(ctx, args, 2, Deadline::Clear)?;
+    }
+    ctx.reply.int(i64::from(is_absent));
+    Ok(())
+}
+
+pub fn setex(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    set_with_deadline(ctx, args, TimeFormat::Seconds, "setex")
+}
+
+pub fn psetex(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    set_with_deadline(ctx, args, TimeFormat::Millis, "psetex")
+}
+
+fn set_with_deadline(ctx: &mut Ctx<'_>, args: &Args<'_>, format: TimeFormat, name: &str) -> CmdResult {
+    let deadline = deadline(args.at(2), format, ctx.worker.now(), name)?;
+    store(ctx, args, 3, Deadline::At(deadline))?;
+    ctx.reply.ok();
+    Ok(())
+}
+
+pub fn getset(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    reply_value(ctx, args, 1)?;
+    store(ctx, args, 2, Deadline::Clear)
+}
+
+pub fn getdel(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    if reply_value(ctx, args, 1)? {
+        remove(ctx, args)?;
+    }
+    Ok(())
+}
+
+fn remove(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    ctx.worker.remove(db, &key)?;
+    ctx.modified(db, &key);
+    Ok(())
+}
+
+pub fn getex(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let (mut is_persist, mut time) = (false, None);
+    let mut index = 2;
+    while index < args.len() {
+        if args.is(index, "PERSIST") && time.is_none() {
+            is_persist = true;
+        } else if let (Some(format), false) = (TimeFormat::of_option(args.at(index)), is_persist) {
+            time = Some(time_argument(args, index, format, time)?);
+            index += 1;
+        } else {
+            return Err(errors::SYNTAX.into());
+        }
+        index += 1;
+    }
+    if !reply_value(ctx, args, 1)? {
+        return Ok(());
+    }
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    if let Some((format, text)) = time {
+        let deadline = deadline(text, format, ctx.worker.now(), "getex")?;
+        if deadline <= ctx.worker.now() {
+            return remove(ctx, args);
+        }
+        ctx.worker.set_deadline(db, &key, Some(deadline))?;
+        ctx.modified(db, &key);
+    } else if is_persist && ctx.worker.entry(db, &key)?.is_some_and(|entry| entry.deadline.is_some()) {
+        ctx.worker.set_deadline(db, &key, None)?;
+        ctx.modified(db, &key);
+    }
+    Ok(())
+}
+
+pub fn mset(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    check_pairs(args, "mset")?;
+    store_pairs(ctx, args)?;
+    ctx.reply.ok();
+    Ok(())
+}
+
+pub fn msetnx(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    check_pairs(args, "msetnx")?;
+    for index in (1..args.len()).step_by(2) {
+        let key = ctx.key(args, index);
+        if ctx.worker.entry(ctx.client.db, &key)?.is_some() {
+            ctx.reply.int(0);
+            return Ok(());
+        }
+    }
+    store_pairs(ctx, args)?;
+    ctx.reply.int(1);
+    Ok(())
+}
+
+fn check_pairs(args: &Args<'_>, name: &str) -> CmdResult {
+    if args.len() % 2 == 0 {
+        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
+    }
+    Ok(())
+}
+
+fn store_pairs(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let db = ctx.db();
+    for index in (1..args.len()).step_by(2) {
+        let key = ctx.key(args, index);
+        ctx.worker.set(db, &key, encode(args.at(index + 1)), Deadline::Clear)?;
+        ctx.modified(db, &key);
+    }
+    Ok(())
+}
