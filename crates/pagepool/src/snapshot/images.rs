@@ -77,7 +77,10 @@ impl Images {
             let mut shard = shard.lock();
             shard.retain(|_, images| {
                 let needed = |i: &Image| cuts.iter().any(|&cut| i.written <= cut && cut < i.superseded);
-                for image in images.extract_if(.., |image| !needed(image)) {
+                let (kept, dropped): (Vec<Image>, Vec<Image>) =
+                    std::mem::take(images).into_iter().partition(needed);
+                *images = kept;
+                for image in dropped {
                     match image.held {
                         Held::Frame(frame) => core.frames.release(frame),
                         Held::Spilled(spilled) => spill.release_spill(spilled),

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Every test, each part with a heading; stops at the first that fails.
+set -eu
+cd "$(dirname "$0")/.."
+
+part() { printf '\n== %s\n' "$1"; }
+
+part "format and lints"
+cargo fmt --all --check
+cargo clippy --workspace --all-targets --locked -- -D warnings
+
+part "build"
+# Servers that tests start, as programs.
+cargo build --workspace --locked
+
+part "tests"
+cargo test --workspace --locked
