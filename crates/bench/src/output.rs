@@ -165,6 +165,19 @@ pub fn human_bytes(bytes: f64) -> String {
     }
 }
 
+/// 1234567 as 1,234,567.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Nanoseconds with a unit that keeps three digits.
 pub fn human_ns(ns: f64) -> String {
     match ns {
@@ -192,6 +205,7 @@ mod tests {
     fn units() {
         assert_eq!(human_ns(1_500.0), "1.5 us");
         assert_eq!(human_ns(52_000_000.0), "52.00 ms");
+        assert_eq!((thousands(7), thousands(1_234_567)), ("7".into(), "1,234,567".into()));
         assert_eq!(human_bytes(2_147_483_648.0), "2.0 GiB");
     }
 }

@@ -20,8 +20,8 @@ pub struct LatencyPanel {
     pub color: &'static str,
     /// (seconds from the cut, worst latency in ns) of each 10 ms.
     pub points: Vec<(f64, f64)>,
-    /// (start of a second, worst latency in ns).
-    pub seconds: Vec<(f64, f64)>,
+    /// (start and end of a second, worst latency in ns).
+    pub seconds: Vec<(f64, f64, f64)>,
     pub save_end_s: f64,
 }
 
@@ -191,8 +191,8 @@ fn draw_latency(svg: &mut Svg, panel: &Panel, latency: &LatencyPanel) {
     }
     svg.path(&dots, latency.color, 2.0, r#" stroke-linecap="round" stroke-opacity="0.35""#);
     let mut steps = String::new();
-    for (start, ns) in &latency.seconds {
-        let (x0, x1, y) = (panel.x(*start), panel.x((start + 1.0).min(panel.x.1)), panel.y(*ns));
+    for (from, to, ns) in latency.seconds.iter().filter(|s| s.1 > panel.x.0) {
+        let (x0, x1, y) = (panel.x(from.max(panel.x.0)), panel.x(to.min(panel.x.1)), panel.y(*ns));
         let _ = write!(steps, "{}{x0:.1} {y:.1}L{x1:.1} {y:.1}", if steps.is_empty() { "M" } else { "L" });
     }
     svg.path(&steps, latency.color, 1.8, r#" stroke-linejoin="round""#);
@@ -211,7 +211,7 @@ fn band_labels(svg: &mut Svg, panel: &Panel, latency: &LatencyPanel) {
     svg.text(panel.x(0.0) - 5.0, y, &Text { anchor: "end", ..style }, "cut");
     let room = panel.x(1.0) - panel.x(0.0);
     let save = format!("save, {:.1} s", latency.save_end_s);
-    let first_second = if room > 70.0 { "first second" } else { "" };
+    let first_second = if room > 66.0 { "first second" } else { "" };
     svg.text(panel.x(0.0) + 4.0, y, &style, first_second);
     svg.text(panel.x(1.0) + 5.0, y, &style, &save);
 }
@@ -314,7 +314,7 @@ mod tests {
                 headline: String::new(),
                 color: COLORS[0],
                 points: vec![(0.0, 1e6)],
-                seconds: vec![(0.0, 1e6)],
+                seconds: vec![(0.0, 1.0, 1e6)],
                 save_end_s: 1.0,
             }],
             memory: Vec::new(),

@@ -44,14 +44,21 @@ pub fn rss_bytes(pid: u32) -> u64 {
 /// Proportional set size: a page shared by k processes counts 1/k in each, so the sum over a process tree
 /// counts every page once. Walks the page tables: about 10 ms a GiB.
 pub fn pss_bytes(pid: u32) -> u64 {
+    rollup_bytes(pid, &["Pss:"])
+}
+
+/// Pages that no other process maps. Walks the page tables.
+pub fn private_bytes(pid: u32) -> u64 {
+    rollup_bytes(pid, &["Private_Clean:", "Private_Dirty:", "Private_Hugetlb:"])
+}
+
+fn rollup_bytes(pid: u32, fields: &[&str]) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    rollup
-        .lines()
-        .find_map(|l| l.strip_prefix("Pss:"))
-        .and_then(|l| l.split_whitespace().next())
-        .and_then(|kb| kb.parse::<u64>().ok())
-        .unwrap_or(0)
-        * 1024
+    let kilobytes = |field: &&str| {
+        let rest = rollup.lines().find_map(|l| l.strip_prefix(field))?;
+        rest.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    fields.iter().filter_map(kilobytes).sum::<u64>() * 1024
 }
 
 /// User and system time of all threads of a process, in nanoseconds (clock ticks of 10 ms as a rule).
@@ -72,7 +79,7 @@ mod tests {
         let me = std::process::id();
         assert!(process_tree(me).contains(&me));
         assert!(rss_bytes(me) > 100 * 1024);
-        assert!(pss_bytes(me) > 100 * 1024);
+        assert!(pss_bytes(me) > 100 * 1024 && private_bytes(me) > 10 * 1024);
         assert!(threads(me).iter().any(|(tid, _)| *tid == me));
     }
 }

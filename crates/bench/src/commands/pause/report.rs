@@ -4,14 +4,13 @@ use std::fmt::Write;
 
 use serde_json::{json, Value};
 
-use super::memory::MemorySample;
 use super::restart::Restart;
 use super::round::{Phase, Round, Save};
 use super::Config;
 use crate::clock::{NS_PER_MS, NS_PER_S};
 use crate::error::Result;
 use crate::load::recording::{histogram_us, BUCKET_NS};
-use crate::output::{human_bytes, human_ns, markdown_table, Output};
+use crate::output::{human_bytes, human_ns, markdown_table, thousands, Output};
 use crate::plot::{draw, Figure, LatencyPanel, MemorySeries, COLORS};
 use crate::stats::{median, with_range};
 
@@ -19,11 +18,7 @@ pub fn write(config: &Config, rounds: &[Round], out: &Output) -> Result<()> {
     let peers = peer_names(rounds);
     out.write_json(json!({ "rounds": rounds.iter().map(round_json).collect::<Vec<_>>() }))?;
     out.write_csv("latency", LATENCY_COLUMNS, &latency_rows(config, rounds))?;
-    out.write_csv(
-        "memory",
-        "peer,round,save,ms_from_cut,rss_bytes,processes,pss_bytes",
-        &memory_rows(config, rounds),
-    )?;
+    out.write_csv("memory", "peer,round,save,ms_from_cut,bytes,processes", &memory_rows(config, rounds))?;
     out.write("svg", draw(&figure(config, rounds, &peers)).as_bytes())?;
     let mut body = summary(rounds, &peers);
     body.push_str("\n## Each save\n\n");
@@ -292,13 +287,12 @@ fn memory_rows(config: &Config, rounds: &[Round]) -> String {
         for sample in round.memory.iter().filter(|s| (from_ns..to_ns).contains(&s.at_ns)) {
             let _ = writeln!(
                 rows,
-                "{},{},{number},{:.1},{},{},{}",
+                "{},{},{number},{:.1},{},{}",
                 round.peer,
                 round.number + 1,
                 (sample.at_ns as f64 - save.times.begin_ns as f64) / NS_PER_MS as f64,
-                sample.rss_bytes,
-                sample.process_count,
-                sample.pss_bytes.map_or(String::new(), |b| b.to_string())
+                sample.bytes,
+                sample.process_count
             );
         }
     });
@@ -310,7 +304,7 @@ fn figure(config: &Config, rounds: &[Round], peers: &[String]) -> Figure {
     let longest_s = chosen.iter().map(|(_, s)| s.times.save_ns() as f64 / 1e9).fold(1.0, f64::max);
     let data = config.key_count as f64 * config.value_bytes as f64;
     let rate = if config.rate > 0.0 {
-        format!("{} SET/s on a fixed schedule", config.rate)
+        format!("{} SET/s on a fixed schedule", thousands(config.rate as u64))
     } else {
         "SETs unthrottled".to_owned()
     };
@@ -318,9 +312,10 @@ fn figure(config: &Config, rounds: &[Round], peers: &[String]) -> Figure {
     Figure {
         title: "What a save does to those who are being served".to_owned(),
         subtitle: format!(
-            "{} of data in {} B values, {rate}, uniform; latency from the intended send time",
+            "{} of data in values of {} B, {rate}, uniform; latency from the {} send time",
             human_bytes(data),
-            config.value_bytes
+            thousands(config.value_bytes as u64),
+            if config.rate > 0.0 { "intended" } else { "actual" }
         ),
         from_s,
         to_s: longest_s + config.after_ns as f64 / 1e9,
@@ -358,12 +353,11 @@ fn latency_panel(config: &Config, round: &Round, save: &Save, index: usize) -> L
         .collect();
     let whole = Phase::of(recording.samples(), save.before_ns, to_ns);
     let before_s = ((save.times.begin_ns - save.before_ns) / NS_PER_S) as f64;
-    let seconds = whole
-        .per_second_max_ns
-        .iter()
-        .enumerate()
-        .filter(|(_, ns)| **ns > 0)
-        .map(|(i, ns)| (i as f64 - before_s, *ns as f64));
+    let end_s = from_cut_s(save, to_ns);
+    let step = |(i, ns): (usize, &u64)| {
+        let start_s = i as f64 - before_s;
+        (*ns > 0).then_some((start_s, (start_s + 1.0).min(end_s), *ns as f64))
+    };
     LatencyPanel {
         name: round.peer.clone(),
         headline: format!(
@@ -374,23 +368,18 @@ fn latency_panel(config: &Config, round: &Round, save: &Save, index: usize) -> L
         ),
         color: COLORS[index % COLORS.len()],
         points,
-        seconds: seconds.collect(),
+        seconds: whole.per_second_max_ns.iter().enumerate().filter_map(step).collect(),
         save_end_s: save.times.save_ns() as f64 / 1e9,
     }
 }
 
 fn memory_series(config: &Config, round: &Round, save: &Save, index: usize) -> MemorySeries {
     let window = save.before_ns..save.times.end_ns + config.after_ns;
-    let in_window: Vec<&MemorySample> = round.memory.iter().filter(|s| window.contains(&s.at_ns)).collect();
-    let forked = in_window.iter().any(|s| s.process_count > 1);
-    let bytes = |s: &MemorySample| if forked { s.pss_bytes } else { Some(s.rss_bytes) };
+    let in_window = round.memory.iter().filter(|s| window.contains(&s.at_ns));
     MemorySeries {
         name: round.peer.clone(),
         color: COLORS[index % COLORS.len()],
-        points: in_window
-            .iter()
-            .filter_map(|s| Some((from_cut_s(save, s.at_ns), bytes(s)? as f64)))
-            .collect(),
+        points: in_window.map(|s| (from_cut_s(save, s.at_ns), s.bytes as f64)).collect(),
         label: format!("+{:.1} %", save.memory.extra_percent()),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::memory::{self, Extra, MemorySample, Quiet};
+use super::memory::{self, Extra, MemorySample};
 use super::restart::{self, Restart};
 use super::Config;
 use crate::clock::{now_ns, NS_PER_MS, NS_PER_S};
@@ -128,11 +128,10 @@ struct Measured {
 
 fn under_load(config: &Config, server: &Server, number: usize) -> Result<Measured> {
     let stop = AtomicBool::new(false);
-    let quiet = Quiet::default();
     std::thread::scope(|scope| {
         let generator = scope.spawn(|| generate(config, server, number, &stop));
-        let sampler = scope.spawn(|| sample_memory(config, server, &quiet, &stop));
-        let saves = save_repeatedly(config, server, &quiet, &|| generator.is_finished());
+        let sampler = scope.spawn(|| sample_memory(config, server, &stop));
+        let saves = save_repeatedly(config, server, &|| generator.is_finished());
         stop.store(true, Ordering::SeqCst);
         let generated = generator.join().map_err(|_| panicked("generator"))?;
         let memory = sampler.join().map_err(|_| panicked("memory sampler"))?;
@@ -194,20 +193,19 @@ fn expected_samples(config: &Config) -> usize {
     (rate * seconds * config.saves as f64) as usize
 }
 
-fn sample_memory(config: &Config, server: &Server, quiet: &Quiet, stop: &AtomicBool) -> Vec<MemorySample> {
+fn sample_memory(config: &Config, server: &Server, stop: &AtomicBool) -> Vec<MemorySample> {
     if let Some(plan) = &config.cpus {
         // An unpinned sampler still samples.
         let _ = pin::pin_current_thread(&plan.saver);
     }
-    // Below the generator, above the saver: a walk must not hold the address space's lock while it waits for a core.
+    // Below the generator, above the saver, who would otherwise decide when memory is read.
     pin::raise_current_thread(40);
-    memory::watch(server.pid(), quiet, stop)
+    memory::watch(server.pid(), stop)
 }
 
 fn save_repeatedly(
     config: &Config,
     server: &Server,
-    quiet: &Quiet,
     generator_ended: &dyn Fn() -> bool,
 ) -> Result<Vec<(SaveTimes, Info)>> {
     let mut client = server.client()?;
@@ -216,10 +214,6 @@ fn save_repeatedly(
     let mut saves = Vec::new();
     for _ in 0..config.saves {
         pause_unless(config.before_ns, generator_ended)?;
-        quiet.begin(now_ns());
-        // A walk that has begun ends before the cut.
-        std::thread::sleep(Duration::from_millis(100));
-        quiet.begin(now_ns());
         let times = server.save(&mut client, || {})?;
         let info = client.info("persistence")?;
         pause_unless(config.after_ns, generator_ended)?;
