@@ -12,6 +12,9 @@ use parking_lot::Mutex;
 use crate::memory::{AnonMemory, HugePages, Memory, VirtualArray, HUGE_PAGE_SIZE};
 use crate::{PageBytes, PoolError, PAGE_SIZE};
 
+/// Populated frames that should be left while a stream runs (2 MB).
+const LOW_WATER_FRAMES: u32 = 512;
+
 /// A stock of frames. Its size is the budget for before-images.
 pub struct FramePool {
     memory: AnonMemory,
@@ -85,6 +88,17 @@ impl FramePool {
         for at in (start..wanted.max(start)).step_by(HUGE_PAGE_SIZE / PAGE_SIZE) {
             self.memory.populate(at as usize * PAGE_SIZE, HUGE_PAGE_SIZE);
             self.free.lock().populated = at + (HUGE_PAGE_SIZE / PAGE_SIZE) as u32;
+        }
+    }
+
+    /// Populates a little more if few populated frames are left. For a thread that may wait for memory.
+    pub fn top_up(&self) {
+        let (fresh, populated) = {
+            let free = self.free.lock();
+            (free.fresh, free.populated)
+        };
+        if fresh + LOW_WATER_FRAMES > populated && populated < self.frame_count {
+            self.prefault((populated as usize) * PAGE_SIZE + HUGE_PAGE_SIZE);
         }
     }
 

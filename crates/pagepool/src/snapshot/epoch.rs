@@ -305,6 +305,7 @@ impl Snapshotter for EpochSnapshotter {
             while at < end && !stream.failed.load(Ordering::Acquire) {
                 self.write_captured(core, &stream, progress);
                 self.write_quarantined(core, Some(&stream), progress);
+                core.frames.top_up();
                 let next = self.sweep(core, &stream, at, end, progress);
                 progress.pages_scanned.fetch_add(u64::from(next - at), Ordering::Relaxed);
                 at = next;
