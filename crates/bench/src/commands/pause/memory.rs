@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::clock::{now_ns, NS_PER_MS};
 use crate::procfs;
+use crate::stats::median;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySample {
@@ -46,22 +47,48 @@ pub fn watch(root_pid: u32, stop: &AtomicBool) -> Vec<MemorySample> {
     samples
 }
 
-/// Memory before a save and at its peak.
+/// Memory before, during and after a save.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extra {
     pub before_bytes: u64,
     pub peak_bytes: u64,
+    pub after_bytes: u64,
+    /// The most that memory was above a line from before to after: where the data itself grows during the save,
+    /// this leaves the growth out.
+    pub over_growth_bytes: u64,
+}
+
+/// When a save began and ended, and the seconds around it that are looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    pub before_ns: u64,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub after_ns: u64,
 }
 
 impl Extra {
-    pub fn of(samples: &[MemorySample], before_ns: u64, begin_ns: u64, end_ns: u64) -> Self {
-        let within = |from_ns: u64, to_ns: u64| -> Vec<f64> {
-            let window = samples.iter().filter(move |s| (from_ns..to_ns).contains(&s.at_ns));
-            window.map(|s| s.bytes as f64).collect()
+    pub fn of(samples: &[MemorySample], window: Window) -> Self {
+        let within =
+            |from_ns: u64, to_ns: u64| samples.iter().filter(move |s| (from_ns..to_ns).contains(&s.at_ns));
+        let middle = |from_ns: u64, to_ns: u64| {
+            median(&within(from_ns, to_ns).map(|s| s.bytes as f64).collect::<Vec<_>>())
         };
-        let before = crate::stats::median(&within(before_ns, begin_ns));
-        let peak = within(begin_ns, end_ns).into_iter().fold(before, f64::max);
-        Self { before_bytes: before as u64, peak_bytes: peak as u64 }
+        let before = middle(window.before_ns, window.begin_ns);
+        let after = middle(window.end_ns, window.after_ns);
+        let save_ns = (window.end_ns - window.begin_ns).max(1) as f64;
+        let (mut peak, mut over_growth) = (before, 0.0);
+        for sample in within(window.begin_ns, window.end_ns) {
+            let growth = (after - before) * (sample.at_ns - window.begin_ns) as f64 / save_ns;
+            peak = f64::max(peak, sample.bytes as f64);
+            over_growth = f64::max(over_growth, sample.bytes as f64 - before - growth);
+        }
+        Self {
+            before_bytes: before as u64,
+            peak_bytes: peak as u64,
+            after_bytes: after as u64,
+            over_growth_bytes: over_growth as u64,
+        }
     }
 
     pub fn extra_bytes(&self) -> u64 {
@@ -77,18 +104,32 @@ impl Extra {
 mod tests {
     use super::*;
 
+    const WINDOW: Window = Window { before_ns: 0, begin_ns: 10, end_ns: 20, after_ns: 30 };
+
+    fn sample(at_ns: u64, bytes: u64) -> MemorySample {
+        MemorySample { at_ns, bytes, process_count: 1 }
+    }
+
     #[test]
     fn extra_is_the_peak_over_the_median_before() {
-        let sample = |at_ns, bytes| MemorySample { at_ns, bytes, process_count: 1 };
         let samples = [
             sample(0, 100),
             sample(5, 104),
             sample(9, 100),
             sample(10, 140),
             sample(14, 130),
-            sample(15, 900),
+            sample(20, 100),
+            sample(31, 900),
         ];
-        let extra = Extra::of(&samples, 0, 10, 15);
-        assert_eq!((extra.before_bytes, extra.extra_bytes(), extra.extra_percent()), (100, 40, 40.0));
+        let extra = Extra::of(&samples, WINDOW);
+        assert_eq!((extra.before_bytes, extra.after_bytes, extra.over_growth_bytes), (100, 100, 40));
+        assert_eq!((extra.extra_bytes(), extra.extra_percent()), (40, 40.0));
+    }
+
+    #[test]
+    fn growth_of_the_data_is_told_apart() {
+        let samples = [sample(0, 100), sample(10, 105), sample(15, 160), sample(19, 200), sample(25, 200)];
+        let extra = Extra::of(&samples, WINDOW);
+        assert_eq!((extra.extra_bytes(), extra.over_growth_bytes), (100, 10));
     }
 }

@@ -60,7 +60,7 @@ fn percent(value: f64) -> String {
     format!("{value:.1} %")
 }
 
-const MEASURES: [Measure; 12] = [
+const MEASURES: [Measure; 14] = [
     Measure {
         name: "worst of a second, before (median)",
         of: |s| s.before.typical_second_max_ns(),
@@ -91,6 +91,12 @@ const MEASURES: [Measure; 12] = [
         show: human_bytes,
     },
     Measure { name: "- of before", of: |s| s.memory.extra_percent(), show: percent },
+    Measure {
+        name: "- without growth of the data",
+        of: |s| s.memory.over_growth_bytes as f64,
+        show: human_bytes,
+    },
+    Measure { name: "memory after", of: |s| s.memory.after_bytes as f64, show: human_bytes },
     Measure {
         name: "BGSAVE answered after",
         of: |s| (s.times.accepted_ns - s.times.begin_ns) as f64,
@@ -223,6 +229,8 @@ fn save_json(save: &Save) -> Value {
         "during": phase_json(&save.during),
         "memory_before_bytes": save.memory.before_bytes,
         "memory_peak_bytes": save.memory.peak_bytes,
+        "memory_after_bytes": save.memory.after_bytes,
+        "memory_over_growth_bytes": save.memory.over_growth_bytes,
         "info_persistence": save.info,
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::memory::{self, Extra, MemorySample};
+use super::memory::{self, Extra, MemorySample, Window};
 use super::restart::{self, Restart};
 use super::Config;
 use crate::clock::{now_ns, NS_PER_MS, NS_PER_S};
@@ -237,13 +237,19 @@ fn pause_unless(duration_ns: u64, ended: &dyn Fn() -> bool) -> Result<()> {
 fn judge(config: &Config, measured: &Measured, times: SaveTimes, info: &Info) -> Save {
     let samples = measured.report.recording.samples();
     let before_ns = times.begin_ns - config.before_ns / NS_PER_S * NS_PER_S;
+    let window = Window {
+        before_ns,
+        begin_ns: times.begin_ns,
+        end_ns: times.end_ns,
+        after_ns: times.end_ns + config.after_ns,
+    };
     Save {
         times,
         before_ns,
         before: Phase::of(samples, before_ns, times.begin_ns),
         first_second: Phase::of(samples, times.begin_ns, times.begin_ns + NS_PER_S),
         during: Phase::of(samples, times.begin_ns, times.end_ns),
-        memory: Extra::of(&measured.memory, before_ns, times.begin_ns, times.end_ns),
+        memory: Extra::of(&measured.memory, window),
         info: info.clone(),
     }
 }
