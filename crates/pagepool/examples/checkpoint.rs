@@ -44,7 +44,7 @@ fn main() {
     checkpoint(&pool, "all changed, beside a writer");
     stop.store(true, Ordering::Relaxed);
     let (writes, longest) = writer.join().expect("the writer ends");
-    println!("writer: {writes} writes, longest {longest:?}; {:?}", pool.stats());
+    println!("writer: {writes} writes, longest {longest:?}; {:?}", pool.metrics().capture.summary());
     drop(pool);
     std::fs::remove_file(path).expect("the file is ours");
 }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::metrics::Histogram;
+
 const QUIESCENT: u32 = 0;
 const RUNNING: u32 = 1;
 
@@ -47,6 +49,10 @@ pub struct Barrier {
     released: Condvar,
     /// Serialises initiators.
     initiator: Mutex<()>,
+    /// From a request until the last member had arrived.
+    pub wait: Histogram,
+    /// How long running members stood at the barrier.
+    pub worker_wait: Histogram,
 }
 
 impl Default for Barrier {
@@ -58,6 +64,8 @@ impl Default for Barrier {
             pending: Mutex::new(pending),
             released: Condvar::new(),
             initiator: Mutex::new(()),
+            wait: Histogram::default(),
+            worker_wait: Histogram::default(),
         }
     }
 }
@@ -93,6 +101,7 @@ impl Barrier {
         // A member that wakes up now sees `requested` and steps back before it runs anything.
         action();
         let wait = arrived_at - pending.requested_at;
+        self.wait.record(wait);
         pending.times = Some(BarrierTimes { wait, action: arrived_at.elapsed() });
         self.requested.store(false, Ordering::SeqCst);
         self.released.notify_all();
@@ -119,22 +128,20 @@ pub struct Member {
 }
 
 impl Member {
-    /// Between two commands: lets a requested action happen. Returns how long that held the worker up.
+    /// Between two commands: lets a requested action happen.
     #[inline(always)]
-    pub fn quiesce(&self) -> Duration {
+    pub fn quiesce(&self) {
         if self.barrier.requested.load(Ordering::Relaxed) {
-            self.stand_by()
-        } else {
-            Duration::ZERO
+            self.stand_by();
         }
     }
 
     #[cold]
-    fn stand_by(&self) -> Duration {
+    fn stand_by(&self) {
         let since = Instant::now();
         self.leave();
         self.enter();
-        since.elapsed()
+        self.barrier.worker_wait.record(since.elapsed());
     }
 
     /// Runs `f` as quiescent (a sleep in poll, a wait for another thread).

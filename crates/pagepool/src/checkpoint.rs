@@ -97,6 +97,11 @@ impl Pool {
         self.core().frames.discard_if_idle();
         let commit = committed?;
         *durable = cut;
+        let metrics = self.metrics();
+        metrics.sweep.record(sweep);
+        metrics.fsync.record(commit.data_sync);
+        metrics.fsync.record(commit.superblock_sync);
+        metrics.checkpoint.record(since.elapsed());
         Ok(CheckpointStats { barrier, sweep, commit, total: since.elapsed() })
     }
 

@@ -1,11 +1,11 @@
 //! What the pool and its snapshot algorithms share: page memory, descriptors, the epoch, spare frames.
 
-use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{fence, AtomicU32, Ordering};
 
 use crate::frames::FramePool;
 use crate::latch::StateWord;
 use crate::memory::{Memory, VirtualArray, ZeroInit};
+use crate::metrics::PoolMetrics;
 use crate::snapshot::BATCH_PAGES;
 use crate::{PageBytes, PageId, PoolError, PAGE_SIZE};
 
@@ -50,20 +50,6 @@ impl Descriptor {
     }
 }
 
-impl CaptureCounters {
-    pub fn note_captured(&self, took: Duration) {
-        let ns = took.as_nanos() as u64;
-        self.captured_count.fetch_add(1, Ordering::Relaxed);
-        self.captured_ns.fetch_add(ns, Ordering::Relaxed);
-        self.captured_max_ns.fetch_max(ns, Ordering::Relaxed);
-    }
-
-    pub fn note_helped(&self, took: Duration) {
-        self.helped_count.fetch_add(1, Ordering::Relaxed);
-        self.helped_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
-    }
-}
-
 /// See the module.
 pub struct Core {
     memory: Box<dyn Memory>,
@@ -72,19 +58,7 @@ pub struct Core {
     pub frames: FramePool,
     /// Frames of the sweep, apart from the writers' (invariant F2: it always finds its batch).
     pub staging: FramePool,
-    pub counters: CaptureCounters,
-}
-
-/// What writers paid for snapshots.
-#[derive(Default)]
-pub struct CaptureCounters {
-    /// Pages captured by a writer into a spare frame.
-    pub captured_count: AtomicU64,
-    pub captured_ns: AtomicU64,
-    pub captured_max_ns: AtomicU64,
-    /// Pages that a writer had to write or spill itself because the budget was used up.
-    pub helped_count: AtomicU64,
-    pub helped_ns: AtomicU64,
+    pub metrics: PoolMetrics,
 }
 
 impl Core {
@@ -98,8 +72,21 @@ impl Core {
             epoch: AtomicU32::new(1),
             frames: FramePool::new(snapshot_bytes)?,
             staging: FramePool::new(((BATCH_PAGES + 1) * PAGE_SIZE) as u64)?,
-            counters: CaptureCounters::default(),
+            metrics: PoolMetrics::default(),
         })
+    }
+
+    /// Backs the first `page_count` pages and their descriptors with huge pages: fewer TLB misses on every access.
+    pub fn prefer_huge(&self, page_count: u32) {
+        self.memory.prefer_huge(0, page_count as usize * PAGE_SIZE);
+        self.descriptors.prefer_huge(page_count as usize);
+    }
+
+    /// Makes pages and their descriptors resident ahead of their first touch.
+    pub fn populate(&self, start: PageId, page_count: u32) {
+        let (start, count) = (start.0 as usize, page_count as usize);
+        self.descriptors.populate(start, start + count);
+        self.memory.populate(start * PAGE_SIZE, count * PAGE_SIZE);
     }
 
     pub fn memory(&self) -> &dyn Memory {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::memory::{AnonMemory, HugePages, Memory, VirtualArray, HUGE_PAGE_SIZE};
+use crate::memory::{AnonMemory, Memory, VirtualArray, HUGE_PAGE_SIZE};
 use crate::{PageBytes, PoolError, PAGE_SIZE};
 
 /// Populated frames that should be left while a stream runs (2 MB).
@@ -55,7 +55,7 @@ impl FramePool {
         let frame_count = (byte_len / PAGE_SIZE as u64).clamp(64, u64::from(u32::MAX / 2)) as u32;
         let byte_len = (frame_count as usize * PAGE_SIZE).next_multiple_of(HUGE_PAGE_SIZE);
         Ok(FramePool {
-            memory: AnonMemory::new(byte_len, HugePages::No)?,
+            memory: AnonMemory::new(byte_len)?,
             frame_count,
             references: VirtualArray::new(frame_count as usize)?,
             free: Mutex::new(FreeList { recycled: Vec::new(), fresh: 0, populated: 0, held_count: 0 }),

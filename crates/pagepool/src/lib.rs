@@ -17,6 +17,7 @@ mod guard;
 mod latch;
 mod loader;
 pub mod memory;
+pub mod metrics;
 pub mod pagefile;
 mod pool;
 pub mod snapshot;

@@ -19,18 +19,13 @@ pub trait Memory: Send + Sync {
     fn byte_len(&self) -> usize;
     /// Makes memory resident ahead of its first touch. A hint: failure is not an error.
     fn populate(&self, start: usize, byte_len: usize);
+    /// Asks for huge pages in a range that is going to be used densely. A hint.
+    fn prefer_huge(&self, start: usize, byte_len: usize);
     /// Gives memory back; it reads as zero afterwards. The caller owns the range (invariant M2).
     fn discard(&self, start: usize, byte_len: usize);
 }
 
-/// How anonymous memory is backed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HugePages {
-    Yes,
-    No,
-}
-
-/// Anonymous, unreserved memory: the kernel gives a page at its first touch.
+/// Anonymous, unreserved memory: the kernel gives a page at its first touch, of 4 KB unless huge ones are asked for.
 pub struct AnonMemory {
     base: NonNull<u8>,
     byte_len: usize,
@@ -46,7 +41,7 @@ impl AnonMemory {
     ///
     /// # Errors
     /// [`PoolError::Map`] if the address space is limited (`ulimit -v`, `vm.overcommit_memory = 2`).
-    pub fn new(byte_len: usize, huge_pages: HugePages) -> Result<AnonMemory, PoolError> {
+    pub fn new(byte_len: usize) -> Result<AnonMemory, PoolError> {
         let layout_len = byte_len.next_multiple_of(HUGE_PAGE_SIZE) + HUGE_PAGE_SIZE;
         // SAFETY: M1: a fresh private mapping at an address of the kernel's choice aliases nothing.
         let raw = unsafe {
@@ -63,12 +58,11 @@ impl AnonMemory {
             return Err(PoolError::Map { byte_len, source: std::io::Error::last_os_error() });
         }
         let skip = (raw as usize).next_multiple_of(HUGE_PAGE_SIZE) - raw as usize;
-        let advice = if huge_pages == HugePages::Yes { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: M1: both calls name ranges inside the mapping made above; `skip` is less than HUGE_PAGE_SIZE.
         let base = unsafe {
             let base = raw.cast::<u8>().add(skip);
             // Both are hints; kernels without the feature refuse them and nothing is lost.
-            libc::madvise(base.cast(), byte_len, advice);
+            libc::madvise(base.cast(), byte_len, libc::MADV_NOHUGEPAGE);
             libc::madvise(base.cast(), byte_len, libc::MADV_DONTDUMP);
             // The aligned part is kept, the rest goes back.
             libc::munmap(raw, skip);
@@ -101,6 +95,10 @@ impl Memory for AnonMemory {
 
     fn populate(&self, start: usize, byte_len: usize) {
         self.advise(start, byte_len, libc::MADV_POPULATE_WRITE);
+    }
+
+    fn prefer_huge(&self, start: usize, byte_len: usize) {
+        self.advise(start, byte_len, libc::MADV_HUGEPAGE);
     }
 
     fn discard(&self, start: usize, byte_len: usize) {
@@ -150,6 +148,8 @@ impl Memory for HeapMemory {
 
     fn populate(&self, _start: usize, _byte_len: usize) {}
 
+    fn prefer_huge(&self, _start: usize, _byte_len: usize) {}
+
     fn discard(&self, start: usize, byte_len: usize) {
         assert!(
             start.checked_add(byte_len).is_some_and(|end| end <= self.layout.size()),
@@ -194,12 +194,7 @@ impl<T: ZeroInit> VirtualArray<T> {
     /// # Errors
     /// As [`AnonMemory::new`].
     pub fn new(len: usize) -> Result<VirtualArray<T>, PoolError> {
-        Self::with_huge_pages(len, HugePages::No)
-    }
-
-    /// The same, backed by huge pages by choice.
-    pub fn with_huge_pages(len: usize, huge: HugePages) -> Result<VirtualArray<T>, PoolError> {
-        let memory = AnonMemory::new(len * std::mem::size_of::<T>(), huge)?;
+        let memory = AnonMemory::new(len * std::mem::size_of::<T>())?;
         Ok(VirtualArray { memory, len, _elements: PhantomData })
     }
 
@@ -220,6 +215,19 @@ impl<T: ZeroInit> VirtualArray<T> {
         assert!(index < self.len, "index in the array");
         // SAFETY: M1 and the check above: in the mapping; M3: zero or a value written through `&T`.
         unsafe { &*self.memory.base().as_ptr().cast::<T>().add(index) }
+    }
+
+    /// Asks for huge pages behind the first `end` elements.
+    pub fn prefer_huge(&self, end: usize) {
+        self.memory.prefer_huge(0, (end * std::mem::size_of::<T>()).min(self.memory.byte_len()));
+    }
+
+    /// Makes elements `[start, end)` resident ahead of their first touch.
+    pub fn populate(&self, start: usize, end: usize) {
+        let size = std::mem::size_of::<T>();
+        let first = start * size / PAGE_SIZE * PAGE_SIZE;
+        let last = (end.min(self.len) * size).next_multiple_of(PAGE_SIZE).min(self.memory.byte_len());
+        self.memory.populate(first, last.saturating_sub(first));
     }
 
     /// Address of an element, for prefetching.

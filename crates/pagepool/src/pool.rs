@@ -10,7 +10,8 @@ use crate::core::Core;
 use crate::device::Device;
 use crate::guard::{evict_and_wake, unlock_and_wake};
 use crate::loader::Loading;
-use crate::memory::{AnonMemory, HugePages, Memory};
+use crate::memory::{AnonMemory, Memory};
+use crate::metrics::PoolMetrics;
 use crate::pagefile::{PageFile, Recovered};
 use crate::snapshot::{EpochSnapshotter, Extent, ForkSnapshotter, NoSpill, SnapshotKind, Snapshotter, Spill};
 use crate::stock::Stock;
@@ -26,7 +27,8 @@ const DISCARD_PAGES: u32 = 17;
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
     pub layout: Layout,
-    pub huge_pages: HugePages,
+    /// Back tree nodes and slabs with huge pages (`epoch` only: after a fork the first write would copy 2 MB).
+    pub huge_pages: bool,
     pub snapshot_kind: SnapshotKind,
     /// Budget of snapshots: before-images, spare frames, freed pages that a cut needs.
     pub snapshot_memory_bytes: u64,
@@ -36,7 +38,7 @@ impl Default for PoolOptions {
     fn default() -> Self {
         PoolOptions {
             layout: Layout::FULL,
-            huge_pages: HugePages::No,
+            huge_pages: true,
             snapshot_kind: SnapshotKind::Epoch,
             snapshot_memory_bytes: 64 << 20,
         }
@@ -51,11 +53,6 @@ pub struct PoolStats {
     pub snapshot_held_bytes: u64,
     /// Bytes of spare frames, in use or not.
     pub snapshot_resident_bytes: u64,
-    pub captured_count: u64,
-    pub captured_ns: u64,
-    pub captured_max_ns: u64,
-    pub helped_count: u64,
-    pub helped_ns: u64,
 }
 
 /// A page pool. Share it by `Arc`.
@@ -78,12 +75,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Map`] if the address space is limited.
     pub fn new(options: &PoolOptions, spill: Arc<dyn Spill>) -> Result<Pool, PoolError> {
-        // A forked child must not find huge pages: the first write after the fork would copy 2 MB.
-        let huge = match options.snapshot_kind {
-            SnapshotKind::Epoch => options.huge_pages,
-            SnapshotKind::Fork => HugePages::No,
-        };
-        let memory = AnonMemory::new(options.layout.page_count() as usize * PAGE_SIZE, huge)?;
+        let memory = AnonMemory::new(options.layout.page_count() as usize * PAGE_SIZE)?;
         Pool::with_memory(Box::new(memory), options, spill)
     }
 
@@ -162,6 +154,9 @@ impl Pool {
     ) -> Result<Pool, PoolError> {
         let page_count = options.layout.page_count();
         let core = Arc::new(Core::new(memory, page_count, options.snapshot_memory_bytes)?);
+        if options.huge_pages && options.snapshot_kind == SnapshotKind::Epoch {
+            core.prefer_huge(options.layout.small_end);
+        }
         let epoch = EpochSnapshotter::new(page_count, spill)?;
         let snapshotter: Arc<dyn Snapshotter> = match options.snapshot_kind {
             SnapshotKind::Epoch => Arc::new(epoch),
@@ -378,30 +373,17 @@ impl Pool {
         }
     }
 
+    /// How long things took.
+    pub fn metrics(&self) -> &PoolMetrics {
+        &self.core.metrics
+    }
+
     pub fn stats(&self) -> PoolStats {
-        let counters = &self.core.counters;
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PoolStats {
-            allocated_pages: load(&self.allocated_pages),
+            allocated_pages: self.allocated_pages.load(Ordering::Relaxed),
             snapshot_held_bytes: self.snapshotter.held_bytes(&self.core),
             snapshot_resident_bytes: self.core.frames.resident_count() * PAGE_SIZE as u64,
-            captured_count: load(&counters.captured_count),
-            captured_ns: load(&counters.captured_ns),
-            captured_max_ns: load(&counters.captured_max_ns),
-            helped_count: load(&counters.helped_count),
-            helped_ns: load(&counters.helped_ns),
         }
-    }
-}
-
-/// Snapshots of a pool, run at the barrier.
-impl Pool {
-    /// A read-only picture as of now. Waits for the barrier: not to be called by a running member.
-    ///
-    /// # Errors
-    /// [`CheckpointError::EpochsExhausted`].
-    pub fn view(self: &Arc<Self>) -> Result<View, CheckpointError> {
-        self.view_after(|| ())
     }
 
     /// The same; `at_cut` runs in the barrier just before the cut, and what it writes belongs to the picture.

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use crate::core::Core;
 use crate::memory::HUGE_PAGE_SIZE;
-use crate::{PoolError, PAGE_SIZE};
+use crate::{PageId, PoolError, PAGE_SIZE};
 
 /// Pages kept populated ahead of the small zone's end of use (8 MB).
 const STOCK_PAGES: u32 = 2048;
@@ -67,7 +67,7 @@ fn replenish(core: &Core, shared: &Shared) {
             continue;
         }
         let count = STEP_PAGES.min(page_limit - populated);
-        core.memory().populate(populated as usize * PAGE_SIZE, count as usize * PAGE_SIZE);
+        core.populate(PageId(populated), count);
         shared.populated_end.store(populated + count, Ordering::Relaxed);
     }
 }

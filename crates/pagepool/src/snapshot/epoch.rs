@@ -142,7 +142,7 @@ impl EpochSnapshotter {
             if for_view {
                 self.spill_image(page, content, written, superseded);
             }
-            return core.counters.note_helped(since.elapsed());
+            return core.metrics.help.record(since.elapsed());
         };
         frame.bytes_mut().copy_from_slice(content);
         let id = frame.into_id();
@@ -154,7 +154,7 @@ impl EpochSnapshotter {
             (Some(stream), false) => stream.captured.lock().push((page, id)),
             (None, _) => self.images.insert(page, written, superseded, Held::Frame(id)),
         }
-        core.counters.note_captured(since.elapsed());
+        core.metrics.capture.record(since.elapsed());
     }
 
     /// The budget is used up: the writer hands its page to the sink itself.
@@ -421,7 +421,7 @@ impl Snapshotter for EpochSnapshotter {
         let Some(mut kept) = self.quarantine.lock().pop_front() else { return };
         if kept.next < kept.extent.page_count {
             self.write_kept(core, stream, &mut kept, &Progress::default());
-            core.counters.note_helped(since.elapsed());
+            core.metrics.help.record(since.elapsed());
         }
         if kept.next < kept.extent.page_count {
             self.quarantine.lock().push_front(kept);
