@@ -1,6 +1,7 @@
 //! Runs every subcommand at its smallest size, so that none rots: against redis-server, and against
 //! stillframe-server where it has been built into the same target directory.
 
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,16 +22,21 @@ fn stillframe_server() -> Option<PathBuf> {
     (!version.stdout.is_empty()).then_some(beside)
 }
 
+/// Not through `eprintln!`, which a passing test swallows.
+fn skipped(peer: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED for {peer}: {why}");
+}
+
 /// The peers that are installed, in the bench's own names; says which are left out.
 fn peers() -> Vec<&'static str> {
     let mut peers = Vec::new();
     match on_path("redis-server") {
         true => peers.push("redis"),
-        false => eprintln!("SKIPPED for redis: redis-server is not installed"),
+        false => skipped("redis", "redis-server is not installed"),
     }
     match stillframe_server() {
         Some(_) => peers.push("stillframe"),
-        None => eprintln!("SKIPPED for stillframe: stillframe-server is not built in this target directory"),
+        None => skipped("stillframe", "stillframe-server is not built in this target directory"),
     }
     peers
 }
@@ -151,7 +157,7 @@ struct Redis {
 impl Redis {
     fn start() -> Option<Self> {
         if !on_path("redis-server") {
-            eprintln!("SKIPPED: redis-server is not installed");
+            skipped("redis", "redis-server is not installed");
             return None;
         }
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
