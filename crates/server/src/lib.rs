@@ -6,6 +6,7 @@
 pub mod clients;
 pub mod command;
 pub mod commands;
+pub mod config;
 pub mod ctx;
 pub mod dispatch;
 pub mod errors;

@@ -1,0 +1,142 @@
+//! The configuration: `redis.conf` syntax, command-line flags, `CONFIG GET`, `SET` and `REWRITE`.
+
+mod file;
+mod params;
+mod rewrite;
+mod settings;
+mod value;
+
+use std::path::PathBuf;
+
+pub use file::{from_args, ConfigError, Start};
+pub use params::{Effect, Kind, Param, ParamId, PARAMS};
+pub use settings::{OnSignal, OutputLimit, Protection, SavePoint, Settings, SnapshotFormat};
+
+/// Values of all parameters, as text and in types. Changed by making another one.
+#[derive(Clone, Debug)]
+pub struct Config {
+    values: Vec<Vec<u8>>,
+    /// The same in the types that the server works with.
+    pub settings: Settings,
+    /// The file it was read from, for `CONFIG REWRITE`.
+    pub file: Option<PathBuf>,
+    /// Whether `save` has been given: the first one replaces the default, further ones add to it.
+    has_save: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let values: Vec<Vec<u8>> = PARAMS.iter().map(|p| p.default.as_bytes().to_vec()).collect();
+        let settings = typed(&values);
+        Config { values, settings, file: None, has_save: false }
+    }
+}
+
+fn typed(values: &[Vec<u8>]) -> Settings {
+    let raw = |name: &str| ParamId::find(name.as_bytes()).map_or(&[][..], |id| &values[id.0]);
+    let text = |name: &str| String::from_utf8_lossy(raw(name)).into_owned();
+    let mut settings = settings::Texts(&text).settings();
+    settings.requirepass = raw("requirepass").to_vec();
+    settings
+}
+
+impl Config {
+    pub fn value(&self, id: ParamId) -> &[u8] {
+        &self.values[id.0]
+    }
+
+    fn store(&mut self, id: ParamId, value: Vec<u8>) {
+        self.values[id.0] = value;
+        self.settings = typed(&self.values);
+    }
+
+    /// Sets a parameter from the words of a directive at start.
+    ///
+    /// # Errors
+    /// Why the value is refused.
+    pub fn set_at_start(&mut self, id: ParamId, words: &[&[u8]]) -> Result<(), String> {
+        let param = id.param();
+        let mut value = self.read(id, words)?;
+        if matches!(param.kind, Kind::SavePoints) && !value.is_empty() && self.has_save {
+            let mut all = self.values[id.0].clone();
+            if !all.is_empty() {
+                all.push(b' ');
+            }
+            all.extend_from_slice(&value);
+            value = all;
+        }
+        self.has_save |= matches!(param.kind, Kind::SavePoints);
+        self.store(id, value);
+        Ok(())
+    }
+
+    /// Sets a parameter by `CONFIG SET`, where a value of several words is one argument.
+    ///
+    /// # Errors
+    /// Redis's texts.
+    pub fn set_live(&mut self, id: ParamId, value: &[u8], is_local: bool) -> Result<(), String> {
+        let param = id.param();
+        match param.effect {
+            Effect::AtStart => return Err("can't set immutable config".into()),
+            Effect::Protected if !self.settings.protected_configs.allows(is_local) => {
+                return Err("can't set protected config".into())
+            }
+            _ if matches!(param.kind, Kind::Dir) => {
+                return Err("the directory of the data cannot change while the server runs".into())
+            }
+            _ => {}
+        }
+        let words: Vec<&[u8]> = if param.has_several_words() && !value.is_empty() {
+            value.split(|&b| b == b' ').filter(|w| !w.is_empty()).collect()
+        } else {
+            vec![value]
+        };
+        let value = self.read(id, &words)?;
+        self.store(id, value);
+        Ok(())
+    }
+
+    fn read(&self, id: ParamId, words: &[&[u8]]) -> Result<Vec<u8>, String> {
+        let param = id.param();
+        let value = match param.kind {
+            Kind::OutputLimits => value::merge_output_limits(self.value(id), words)?,
+            _ => value::read(param, words)?,
+        };
+        match param.effect {
+            Effect::Only(reason) if !param.is_default(&value) => Err(reason.into()),
+            _ => Ok(value),
+        }
+    }
+
+    /// Directives given a value other than the default that have no effect here.
+    pub fn ignored(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let is_ignored =
+            |(p, v): &(&Param, &Vec<u8>)| matches!(p.effect, Effect::Ignored) && !p.is_default(v);
+        PARAMS.iter().zip(&self.values).filter(is_ignored).map(|(p, _)| p.name)
+    }
+}
+
+impl Param {
+    fn has_several_words(&self) -> bool {
+        matches!(self.kind, Kind::SavePoints | Kind::OutputLimits | Kind::Percentiles | Kind::Words { .. })
+    }
+
+    fn is_default(&self, value: &[u8]) -> bool {
+        // `replicaof no one` is the default in words.
+        value == self.default.as_bytes()
+            || (self.name == "replicaof" && value.eq_ignore_ascii_case(b"no one"))
+    }
+}
+
+impl Protection {
+    pub fn allows(self, is_local: bool) -> bool {
+        match self {
+            Protection::Nobody => false,
+            Protection::Everybody => true,
+            Protection::Local => is_local,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+//! The configuration parameters: one row each.
+
+/// What a value may be. Values are kept as text in the form in which `CONFIG GET` shows them.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    Bool,
+    Int {
+        min: i64,
+        max: i64,
+    },
+    /// Bytes, with units in the input (`64mb`).
+    Memory {
+        min: u64,
+        max: u64,
+    },
+    Octal,
+    Choice(&'static [&'static str]),
+    Text,
+    /// A file name without a path.
+    FileName,
+    /// Several words, kept as they are.
+    Words {
+        min: usize,
+        max: usize,
+    },
+    Dir,
+    SavePoints,
+    OutputLimits,
+    Percentiles,
+}
+
+/// What setting a parameter does.
+#[derive(Clone, Copy, Debug)]
+pub enum Effect {
+    /// Takes effect at once, also by `CONFIG SET`.
+    Live,
+    /// Taken from the file and the command line only.
+    AtStart,
+    /// As `Live`, but `CONFIG SET` refuses it unless `enable-protected-configs` allows it.
+    Protected,
+    /// Redis has it and this server needs no such thing: any valid value is accepted, with a warning at start.
+    Ignored,
+    /// Only the default is supported; the text says why.
+    Only(&'static str),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    pub name: &'static str,
+    pub alias: Option<&'static str>,
+    pub kind: Kind,
+    pub default: &'static str,
+    pub effect: Effect,
+}
+
+const fn p(name: &'static str, kind: Kind, default: &'static str, effect: Effect) -> Param {
+    Param { name, alias: None, kind, default, effect }
+}
+
+const fn a(
+    name: &'static str,
+    alias: &'static str,
+    kind: Kind,
+    default: &'static str,
+    effect: Effect,
+) -> Param {
+    Param { name, alias: Some(alias), kind, default, effect }
+}
+
+use Effect::{AtStart, Ignored, Live, Only, Protected};
+use Kind::{
+    Bool, Choice, Dir, FileName, Int, Memory, Octal, OutputLimits, Percentiles, SavePoints, Text, Words,
+};
+
+const I32: i64 = i32::MAX as i64;
+const SIZE: Kind = Kind::Memory { min: 0, max: u64::MAX };
+const NATURAL: Kind = Kind::Int { min: 0, max: I32 };
+const LONG: Kind = Kind::Int { min: 0, max: i64::MAX };
+const PROTECTION: Kind = Choice(&["no", "yes", "local"]);
+const SHUTDOWN: Kind = Choice(&["default", "save", "nosave", "now", "force"]);
+const POLICIES: Kind = Choice(&[
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "noeviction",
+]);
+const NO_AOF: &str = "there is no append-only file; data is kept in the page file (see 'save') and dump.rdb";
+const NO_EVICTION: &str = "keys are not evicted yet; only 'noeviction' is available";
+const NO_REPLICATION: &str = "replication is not available";
+const NO_TLS: &str = "TLS is not available";
+const NO_CLUSTER: &str = "cluster mode is not available";
+const NO_ACL: &str = "there is only the default user; use 'requirepass'";
+const NO_NOTIFICATIONS: &str = "keyspace notifications are not available";
+
+#[rustfmt::skip]
+pub static PARAMS: &[Param] = &[
+    // What this server acts on.
+    p("acllog-max-len", NATURAL, "128", Ignored),
+    p("bind", Words { min: 0, max: 16 }, "* -::*", AtStart),
+    p("busy-poll", Int { min: 0, max: 10_000 }, "0", Live),
+    p("client-output-buffer-limit", OutputLimits,
+      "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Live),
+    p("client-query-buffer-limit", Memory { min: 1 << 20, max: i64::MAX as u64 }, "1073741824", Live),
+    p("daemonize", Bool, "no", AtStart),
+    p("databases", Int { min: 1, max: I32 }, "16", AtStart),
+    p("dbfilename", FileName, "dump.rdb", Protected),
+    p("dir", Dir, "", Protected),
+    p("enable-debug-command", PROTECTION, "no", AtStart),
+    p("enable-module-command", PROTECTION, "no", AtStart),
+    p("enable-protected-configs", PROTECTION, "no", AtStart),
+    p("huge-pages", Bool, "no", AtStart),
+    p("hz", Int { min: 0, max: I32 }, "10", Live),
+    a("io-threads", "workers", Int { min: 1, max: 128 }, "1", AtStart),
+    p("latency-monitor-threshold", LONG, "0", Live),
+    p("latency-tracking", Bool, "yes", Live),
+    p("latency-tracking-info-percentiles", Percentiles, "50 99 99.9", Live),
+    p("logfile", Text, "", AtStart),
+    p("loglevel", Choice(&["debug", "verbose", "notice", "warning"]), "notice", Live),
+    p("maxclients", Int { min: 1, max: u32::MAX as i64 }, "10000", Live),
+    p("maxmemory", SIZE, "0", Live),
+    p("pidfile", Text, "", AtStart),
+    p("port", Int { min: 0, max: 65535 }, "6379", AtStart),
+    p("protected-mode", Bool, "yes", Live),
+    p("proto-max-bulk-len", Memory { min: 1 << 20, max: i64::MAX as u64 }, "536870912", Live),
+    p("rdb-skip-unsupported", Bool, "no", AtStart),
+    p("rdbchecksum", Bool, "yes", AtStart),
+    p("rdbcompression", Bool, "yes", Live),
+    p("requirepass", Text, "", Live),
+    p("save", SavePoints, "3600 1 300 100 60 10000", Live),
+    p("shutdown-on-sigint", SHUTDOWN, "default", Live),
+    p("shutdown-on-sigterm", SHUTDOWN, "default", Live),
+    p("shutdown-timeout", NATURAL, "10", Ignored),
+    p("slowlog-log-slower-than", Int { min: -1, max: i64::MAX }, "10000", Live),
+    p("slowlog-max-len", LONG, "128", Live),
+    p("snapshot-format", Choice(&["pages", "rdb"]), "pages", Live),
+    p("snapshot-memory", Memory { min: 1 << 20, max: u64::MAX }, "67108864", AtStart),
+    p("snapshotter", Choice(&["epoch", "fork"]), "epoch", AtStart),
+    p("stop-writes-on-bgsave-error", Bool, "yes", Live),
+    p("supervised", Choice(&["upstart", "systemd", "auto", "no"]), "no", AtStart),
+    p("tcp-backlog", NATURAL, "511", AtStart),
+    p("tcp-keepalive", NATURAL, "300", Live),
+    p("timeout", NATURAL, "0", Live),
+    p("unixsocket", Text, "", AtStart),
+    p("unixsocketperm", Octal, "0", AtStart),
+    // What would promise something that is not there.
+    p("aclfile", Text, "", Only(NO_ACL)),
+    p("appendonly", Bool, "no", Only(NO_AOF)),
+    p("cluster-enabled", Bool, "no", Only(NO_CLUSTER)),
+    p("maxmemory-policy", POLICIES, "noeviction", Only(NO_EVICTION)),
+    p("notify-keyspace-events", Text, "", Only(NO_NOTIFICATIONS)),
+    a("replicaof", "slaveof", Words { min: 0, max: 2 }, "", Only(NO_REPLICATION)),
+    p("tls-cluster", Bool, "no", Only(NO_TLS)),
+    p("tls-port", Int { min: 0, max: 65535 }, "0", Only(NO_TLS)),
+    p("tls-replication", Bool, "no", Only(NO_TLS)),
+    // What is answered as Redis answers it and changes nothing.
+    p("acl-pubsub-default", Choice(&["allchannels", "resetchannels"]), "resetchannels", Ignored),
+    p("activerehashing", Bool, "yes", Ignored),
+    p("active-defrag-cycle-max", Int { min: 1, max: 99 }, "25", Ignored),
+    p("active-defrag-cycle-min", Int { min: 1, max: 99 }, "1", Ignored),
+    p("active-defrag-ignore-bytes", SIZE, "104857600", Ignored),
+    p("active-defrag-max-scan-fields", LONG, "1000", Ignored),
+    p("active-defrag-threshold-lower", Int { min: 0, max: 1000 }, "10", Ignored),
+    p("active-defrag-threshold-upper", Int { min: 0, max: 1000 }, "100", Ignored),
+    p("active-expire-effort", Int { min: 1, max: 10 }, "1", Ignored),
+    p("activedefrag", Bool, "no", Ignored),
+    p("always-show-logo", Bool, "no", Ignored),
+    p("aof-disable-auto-gc", Bool, "no", Ignored),
+    p("aof-load-truncated", Bool, "yes", Ignored),
+    p("aof-rewrite-incremental-fsync", Bool, "yes", Ignored),
+    p("aof-timestamp-enabled", Bool, "no", Ignored),
+    p("aof-use-rdb-preamble", Bool, "yes", Ignored),
+    p("aof_rewrite_cpulist", Text, "", Ignored),
+    p("appenddirname", FileName, "appendonlydir", Ignored),
+    p("appendfilename", FileName, "appendonly.aof", Ignored),
+    p("appendfsync", Choice(&["everysec", "always", "no"]), "everysec", Ignored),
+    p("auto-aof-rewrite-min-size", SIZE, "67108864", Ignored),
+    p("auto-aof-rewrite-percentage", NATURAL, "100", Ignored),
+    p("bgsave_cpulist", Text, "", Ignored),
+    p("bind-source-addr", Text, "", Ignored),
+    p("bio_cpulist", Text, "", Ignored),
+    a("busy-reply-threshold", "lua-time-limit", LONG, "5000", Ignored),
+    p("cluster-allow-pubsubshard-when-down", Bool, "yes", Ignored),
+    p("cluster-allow-reads-when-down", Bool, "no", Ignored),
+    p("cluster-allow-replica-migration", Bool, "yes", Ignored),
+    p("cluster-announce-bus-port", Int { min: 0, max: 65535 }, "0", Ignored),
+    p("cluster-announce-hostname", Text, "", Ignored),
+    p("cluster-announce-ip", Text, "", Ignored),
+    p("cluster-announce-port", Int { min: 0, max: 65535 }, "0", Ignored),
+    p("cluster-announce-tls-port", Int { min: 0, max: 65535 }, "0", Ignored),
+    p("cluster-config-file", Text, "nodes.conf", Ignored),
+    p("cluster-link-sendbuf-limit", SIZE, "0", Ignored),
+    p("cluster-migration-barrier", NATURAL, "1", Ignored),
+    p("cluster-node-timeout", LONG, "15000", Ignored),
+    p("cluster-port", Int { min: 0, max: 65535 }, "0", Ignored),
+    p("cluster-preferred-endpoint-type", Choice(&["ip", "hostname", "unknown-endpoint"]), "ip", Ignored),
+    a("cluster-replica-no-failover", "cluster-slave-no-failover", Bool, "no", Ignored),
+    a("cluster-replica-validity-factor", "cluster-slave-validity-factor", NATURAL, "10", Ignored),
+    p("cluster-require-full-coverage", Bool, "yes", Ignored),
+    p("crash-log-enabled", Bool, "yes", Ignored),
+    p("crash-memcheck-enabled", Bool, "yes", Ignored),
+    p("disable-thp", Bool, "yes", Ignored),
+    p("dynamic-hz", Bool, "yes", Ignored),
+    a("hash-max-listpack-entries", "hash-max-ziplist-entries", LONG, "512", Ignored),
+    a("hash-max-listpack-value", "hash-max-ziplist-value", SIZE, "64", Ignored),
+    p("hll-sparse-max-bytes", SIZE, "3000", Ignored),
+    p("ignore-warnings", Text, "", Ignored),
+    p("io-threads-do-reads", Bool, "no", Ignored),
+    p("jemalloc-bg-thread", Bool, "yes", Ignored),
+    p("lazyfree-lazy-eviction", Bool, "no", Ignored),
+    p("lazyfree-lazy-expire", Bool, "no", Ignored),
+    p("lazyfree-lazy-server-del", Bool, "no", Ignored),
+    p("lazyfree-lazy-user-del", Bool, "no", Ignored),
+    p("lazyfree-lazy-user-flush", Bool, "no", Ignored),
+    p("lfu-decay-time", NATURAL, "1", Ignored),
+    p("lfu-log-factor", NATURAL, "10", Ignored),
+    p("list-compress-depth", NATURAL, "0", Ignored),
+    a("list-max-listpack-size", "list-max-ziplist-size", Int { min: i32::MIN as i64, max: I32 }, "-2", Ignored),
+    p("locale-collate", Text, "", Ignored),
+    p("masterauth", Text, "", Ignored),
+    p("masteruser", Text, "", Ignored),
+    p("maxmemory-clients", Text, "0", Ignored),
+    p("maxmemory-eviction-tenacity", Int { min: 0, max: 100 }, "10", Ignored),
+    p("maxmemory-samples", Int { min: 1, max: 64 }, "5", Ignored),
+    a("min-replicas-max-lag", "min-slaves-max-lag", NATURAL, "10", Ignored),
+    a("min-replicas-to-write", "min-slaves-to-write", NATURAL, "0", Ignored),
+    p("no-appendfsync-on-rewrite", Bool, "no", Ignored),
+    p("oom-score-adj", Choice(&["no", "yes", "relative", "absolute"]), "no", Ignored),
+    p("oom-score-adj-values", Words { min: 3, max: 3 }, "0 200 800", Ignored),
+    p("proc-title-template", Text, "{title} {listen-addr} {server-mode}", Ignored),
+    p("propagation-error-behavior", Choice(&["ignore", "panic", "panic-on-replicas"]), "ignore", Ignored),
+    p("rdb-del-sync-files", Bool, "no", Ignored),
+    p("rdb-save-incremental-fsync", Bool, "yes", Ignored),
+    a("replica-announce-ip", "slave-announce-ip", Text, "", Ignored),
+    a("replica-announce-port", "slave-announce-port", Int { min: 0, max: 65535 }, "0", Ignored),
+    p("replica-announced", Bool, "yes", Ignored),
+    p("replica-ignore-disk-write-errors", Bool, "no", Ignored),
+    a("replica-ignore-maxmemory", "slave-ignore-maxmemory", Bool, "yes", Ignored),
+    a("replica-lazy-flush", "slave-lazy-flush", Bool, "no", Ignored),
+    a("replica-priority", "slave-priority", NATURAL, "100", Ignored),
+    a("replica-read-only", "slave-read-only", Bool, "yes", Ignored),
+    a("replica-serve-stale-data", "slave-serve-stale-data", Bool, "yes", Ignored),
+    p("repl-backlog-size", Memory { min: 1, max: i64::MAX as u64 }, "1048576", Ignored),
+    p("repl-backlog-ttl", LONG, "3600", Ignored),
+    p("repl-disable-tcp-nodelay", Bool, "no", Ignored),
+    p("repl-diskless-load", Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled", Ignored),
+    p("repl-diskless-sync", Bool, "yes", Ignored),
+    p("repl-diskless-sync-delay", NATURAL, "5", Ignored),
+    p("repl-diskless-sync-max-replicas", NATURAL, "0", Ignored),
+    a("repl-ping-replica-period", "repl-ping-slave-period", Int { min: 1, max: I32 }, "10", Ignored),
+    p("repl-timeout", Int { min: 1, max: I32 }, "60", Ignored),
+    p("sanitize-dump-payload", Choice(&["no", "yes", "clients"]), "no", Ignored),
+    p("server_cpulist", Text, "", Ignored),
+    p("set-max-intset-entries", LONG, "512", Ignored),
+    p("set-max-listpack-entries", LONG, "128", Ignored),
+    p("set-max-listpack-value", LONG, "64", Ignored),
+    p("set-proc-title", Bool, "yes", Ignored),
+    p("socket-mark-id", LONG, "0", Ignored),
+    p("stream-node-max-bytes", SIZE, "4096", Ignored),
+    p("stream-node-max-entries", LONG, "100", Ignored),
+    p("syslog-enabled", Bool, "no", Ignored),
+    p("syslog-facility", Text, "local0", Ignored),
+    p("syslog-ident", Text, "redis", Ignored),
+    p("tls-auth-clients", Choice(&["no", "yes", "optional"]), "yes", Ignored),
+    p("tls-ca-cert-dir", Text, "", Ignored),
+    p("tls-ca-cert-file", Text, "", Ignored),
+    p("tls-cert-file", Text, "", Ignored),
+    p("tls-ciphers", Text, "", Ignored),
+    p("tls-ciphersuites", Text, "", Ignored),
+    p("tls-client-cert-file", Text, "", Ignored),
+    p("tls-client-key-file", Text, "", Ignored),
+    p("tls-client-key-file-pass", Text, "", Ignored),
+    p("tls-dh-params-file", Text, "", Ignored),
+    p("tls-key-file", Text, "", Ignored),
+    p("tls-key-file-pass", Text, "", Ignored),
+    p("tls-prefer-server-ciphers", Bool, "no", Ignored),
+    p("tls-protocols", Text, "", Ignored),
+    p("tls-session-cache-size", NATURAL, "20480", Ignored),
+    p("tls-session-cache-timeout", NATURAL, "300", Ignored),
+    p("tls-session-caching", Bool, "yes", Ignored),
+    p("tracking-table-max-keys", LONG, "1000000", Ignored),
+    a("zset-max-listpack-entries", "zset-max-ziplist-entries", LONG, "128", Ignored),
+    a("zset-max-listpack-value", "zset-max-ziplist-value", SIZE, "64", Ignored),
+];
+
+/// Directives of Redis that cannot be ignored, with the reason.
+pub static REFUSED: &[(&str, &str)] = &[
+    ("loadmodule", "modules are not available"),
+    ("rename-command", "commands cannot be renamed"),
+    ("user", NO_ACL),
+];
+
+/// Number of a row in [`PARAMS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ParamId(pub usize);
+
+impl ParamId {
+    pub fn param(self) -> &'static Param {
+        &PARAMS[self.0]
+    }
+
+    /// Finds a parameter by name or alias, in any case.
+    pub fn find(name: &[u8]) -> Option<ParamId> {
+        let is = |known: &str| known.as_bytes().eq_ignore_ascii_case(name);
+        PARAMS.iter().position(|p| is(p.name) || p.alias.is_some_and(is)).map(ParamId)
+    }
+}

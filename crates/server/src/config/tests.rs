@@ -1,0 +1,123 @@
+use super::*;
+
+fn config(args: &[&str]) -> Config {
+    let args: Vec<String> = args.iter().map(|a| (*a).into()).collect();
+    match from_args(&args) {
+        Ok(Start::Serve(config)) => *config,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn error(args: &[&str]) -> String {
+    let args: Vec<String> = args.iter().map(|a| (*a).into()).collect();
+    from_args(&args).unwrap_err().to_string()
+}
+
+fn temp_file(name: &str, text: &str) -> String {
+    let path = std::env::temp_dir().join(format!("stillframe-config-{}-{name}", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn every_parameter_has_a_valid_default() {
+    let config = Config::default();
+    for (index, param) in PARAMS.iter().enumerate() {
+        let text = String::from_utf8_lossy(config.value(ParamId(index))).into_owned();
+        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+        let words = if param.has_several_words() { words } else { vec![text.as_bytes()] };
+        assert_eq!(config.read(ParamId(index), &words).unwrap(), param.default.as_bytes(), "{}", param.name);
+        let same = PARAMS.iter().filter(|p| p.name == param.name || p.alias == Some(param.name)).count();
+        assert_eq!(same, 1, "{}", param.name);
+    }
+}
+
+#[test]
+fn flags_are_read_as_redis_server_reads_them() {
+    let c = config(&["--port", "0", "--save", "", "--maxmemory", "2gb", "--bind", "127.0.0.1", "::1"]);
+    assert_eq!(c.settings.port, 0);
+    assert!(c.settings.save_points.is_empty());
+    assert_eq!(c.settings.maxmemory_bytes, 2 << 30);
+    assert_eq!(c.settings.bind, ["127.0.0.1", "::1"]);
+    assert!(config(&["--save", "--port", "1"]).settings.save_points.is_empty());
+    let c = config(&["--save", "900 1", "--save", "60", "10", "--workers", "2"]);
+    assert_eq!(c.settings.save_points.len(), 2);
+    assert_eq!(c.settings.workers, 2);
+    assert_eq!(config(&[]).settings.save_points.len(), 3);
+}
+
+#[test]
+fn files_include_files_and_flags_win() {
+    let inner = temp_file("inner.conf", "# comment\n\nport 7000\nrequirepass \"a\\x20b\"\n");
+    let outer = temp_file("outer.conf", &format!("include {inner}\r\nsave 10 1\nsave 20 2\nhz 20\n"));
+    let c = config(&[&outer, "--hz", "30"]);
+    assert_eq!((c.settings.port, c.settings.hz), (7000, 30));
+    assert_eq!(c.settings.requirepass, b"a b");
+    assert_eq!(c.settings.save_points.len(), 2);
+    let own = temp_file("own.conf", "");
+    std::fs::write(&own, format!("include {own}\n")).unwrap();
+    assert!(error(&[&own]).contains("'include' nests more than 16 deep"));
+}
+
+#[test]
+fn errors_name_file_line_and_text() {
+    let file = temp_file("bad.conf", "port 1\n\nnosuch thing\n");
+    let text = error(&[&file]);
+    assert!(text.contains("*** FATAL CONFIG FILE ERROR"), "{text}");
+    assert!(text.contains(&format!("Reading the configuration file {file}, at line 3\n>>> 'nosuch thing'\n")));
+    assert!(text.ends_with("Bad directive or wrong number of arguments"));
+    assert!(error(&["--port", "70000"]).ends_with("argument must be between 0 and 65535 inclusive"));
+    assert!(error(&["--port", "1", "2"]).ends_with("Bad directive or wrong number of arguments"));
+    assert!(error(&["--appendonly", "yes"]).contains("there is no append-only file"));
+    assert!(error(&["--maxmemory-policy", "allkeys-lru"]).contains("only 'noeviction' is available"));
+    assert!(error(&["--rename-command", "FLUSHALL", "x"]).ends_with("commands cannot be renamed"));
+    let file = temp_file("quotes.conf", "requirepass \"a\n");
+    assert!(error(&[&file]).ends_with("Unbalanced quotes in configuration line"));
+    assert!(error(&["/nonexistent/x.conf"]).contains("can't open config file '/nonexistent/x.conf'"));
+    assert_eq!(config(&["--replicaof", "no", "one"]).ignored().count(), 0);
+    assert_eq!(
+        config(&["--hll-sparse-max-bytes", "1kb"]).ignored().collect::<Vec<_>>(),
+        ["hll-sparse-max-bytes"]
+    );
+}
+
+#[test]
+fn rewriting_keeps_the_file_and_reads_back() {
+    let old = "# head\nport 7000\nsave 1 2\n# tail\nsave 3 4\nrequirepass old\n";
+    let file = temp_file("rewrite.conf", old);
+    let mut c = config(&[&file]);
+    let id = |name: &str| ParamId::find(name.as_bytes()).unwrap();
+    c.set_live(id("requirepass"), b"new \"one\"\n", true).unwrap();
+    c.set_live(id("maxmemory"), b"1gb", true).unwrap();
+    c.set_live(id("client-output-buffer-limit"), b"normal 1mb 2kb 3", true).unwrap();
+    c.rewrite_file().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("# head\nport 7000\nsave 1 2\nsave 3 4\n# tail\nrequirepass \"new"), "{text}");
+    let again = config(&[&file]);
+    assert_eq!(again.values, c.values);
+    again.rewrite_file().unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+}
+
+#[test]
+fn live_changes_are_checked() {
+    let mut c = Config::default();
+    let id = |name: &str| ParamId::find(name.as_bytes()).unwrap();
+    let mut set = |name: &str, value: &str| c.set_live(id(name), value.as_bytes(), false);
+    assert_eq!(set("databases", "3").unwrap_err(), "can't set immutable config");
+    assert_eq!(set("dbfilename", "x").unwrap_err(), "can't set protected config");
+    assert_eq!(set("maxmemory", "-1").unwrap_err(), "argument must be a memory value");
+    assert_eq!(set("maxclients", "0").unwrap_err(), "argument must be between 1 and 4294967295 inclusive");
+    assert_eq!(set("save", "10").unwrap_err(), "Invalid save parameters");
+    assert_eq!(set("save", ""), Ok(()));
+    assert_eq!(set("save", "10 5 20 6"), Ok(()));
+    assert_eq!(
+        set("client-output-buffer-limit", "normal 1 2 -3").unwrap_err(),
+        "Error in hard, soft or soft_seconds setting in buffer limit configuration."
+    );
+    assert_eq!(
+        set("latency-tracking-info-percentiles", "101").unwrap_err(),
+        "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]"
+    );
+    assert_eq!(c.settings.save_points.len(), 2);
+}
