@@ -406,6 +406,12 @@ impl<'a> Args<'a> {
         self.ranges.len()
     }
 
+    /// Bytes from the first argument's start to the last one's end.
+    pub fn buffer_span(&self) -> usize {
+        let first = self.ranges.first().map_or(0, |r| r.start);
+        self.ranges.last().map_or(0, |r| (r.start - first) as usize + r.len as usize)
+    }
+
     /// An argument with the lifetime of the buffer, which outlives `Args` itself.
     pub fn at(&self, index: usize) -> &'a [u8] {
         let ArgRange { start, len } = self.ranges[index];

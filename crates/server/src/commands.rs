@@ -15,3 +15,7 @@ pub mod scan;
 pub mod set;
 pub mod sort;
 pub mod string;
+
+pub mod client;
+pub mod connection;
+pub mod transaction;

@@ -50,6 +50,28 @@ impl Config {
         self.settings = typed(&self.values);
     }
 
+    /// Says where the data is once relative paths have been resolved.
+    pub fn set_dir(&mut self, dir: &std::path::Path) {
+        if let Some(id) = ParamId::find(b"dir") {
+            use std::os::unix::ffi::OsStrExt;
+            self.store(id, dir.as_os_str().as_bytes().to_vec());
+        }
+    }
+
+    /// As `enable-debug-command yes`.
+    pub fn allow_debug(&mut self) {
+        if let Some(id) = ParamId::find(b"enable-debug-command") {
+            self.store(id, b"yes".to_vec());
+        }
+    }
+
+    /// Lowers `maxclients` to what the system allows.
+    pub fn reduce_maxclients(&mut self, count: u64) {
+        if let Some(id) = ParamId::find(b"maxclients") {
+            self.store(id, count.to_string().into_bytes());
+        }
+    }
+
     /// Sets a parameter from the words of a directive at start.
     ///
     /// # Errors

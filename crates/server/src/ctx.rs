@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use stillframe_store::{DbId, Key, OpError, Worker};
 
+use crate::clients::ClientInfo;
 use crate::command::Args;
+use crate::config::Config;
+use crate::local::Local;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
@@ -27,14 +30,23 @@ pub struct Ctx<'a> {
     pub reply: Reply<'a>,
     pub server: &'a Arc<Server>,
     pub stats: &'a WorkerStats,
-    /// Where the connection comes from.
-    pub peer: &'a crate::clients::ClientInfo,
+    /// What others see of the client.
+    pub peer: &'a Arc<ClientInfo>,
+    /// The configuration in force, without a lock.
+    pub config: &'a Arc<Config>,
+    pub local: &'a mut Local,
 }
 
 impl Ctx<'_> {
     /// The key at an argument index, hashed (once a command for the first one).
     pub fn key<'k>(&self, args: &Args<'k>, index: usize) -> Key<'k> {
         args.hashed_key(index).unwrap_or_else(|| self.worker.key(args.at(index)))
+    }
+
+    /// The command's reply comes later, as a [`crate::mailbox::Message::Reply`]; until then the client's further
+    /// commands wait. The command returns `Ok` and has written nothing.
+    pub fn block(&mut self) {
+        self.client.is_blocked = true;
     }
 
     /// The selected database.

@@ -1,10 +1,18 @@
 //! From arguments to a reply: lookup, checks, locks, the command function.
 
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
 use stillframe_store::{DbId, Fault, Key, OpError};
 
 use crate::command::{flag, Args, CmdError, CmdResult, Command};
+use crate::commands::transaction;
+use crate::config::{Protection, Settings};
 use crate::ctx::Ctx;
 use crate::errors;
+use crate::monitor;
+use crate::pause::PauseKind;
+use crate::session::ReplyMode;
 use crate::table::{Found, TABLE};
 
 /// What became of a command.
@@ -13,7 +21,12 @@ pub enum Outcome {
     Done,
     /// Nothing has happened; run it again when the pages are in memory.
     Fault(Fault),
+    /// Nothing has happened; run it again when the pause is over.
+    Paused,
 }
+
+/// Arguments of so many bytes have their command measured by itself.
+const LARGE_ARGS_BYTES: usize = 16 * 1024;
 
 /// Finds the row of a call and checks its number of arguments.
 ///
@@ -64,17 +77,193 @@ fn unknown_subcommand(args: &Args<'_>) -> CmdError {
     text.into()
 }
 
-/// Runs a command whose row is known: checks, locks, resolves, calls.
-pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
-    let mark = ctx.reply.out.len();
-    let result = call(ctx, found.command, args);
-    finish(ctx, mark, result)
+/// Looks a command up and runs it.
+pub fn dispatch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Outcome {
+    match lookup(args) {
+        Ok(found) => run(ctx, found, args),
+        Err(error) => {
+            let mark = begin_reply(ctx);
+            reject(ctx, None, error);
+            end_reply(ctx, mark);
+            Outcome::Done
+        }
+    }
 }
 
-fn call(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) -> CmdResult {
+/// Runs a command whose row is known: checks, queueing, locks, resolve, call.
+pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
+    if is_paused(ctx, found.command) {
+        return Outcome::Paused;
+    }
+    let mark = begin_reply(ctx);
+    ctx.client.last_command = Some(found.id);
+    let outcome = match admit(ctx, found.command) {
+        Err(error) => {
+            reject(ctx, Some(found), error);
+            Outcome::Done
+        }
+        Ok(()) if ctx.client.transaction.is_some() && !transaction::runs_inside(found.command) => {
+            transaction::queue(ctx, found, args);
+            Outcome::Done
+        }
+        Ok(()) => call(ctx, found, args, true),
+    };
+    end_reply(ctx, mark);
+    outcome
+}
+
+fn begin_reply(ctx: &mut Ctx<'_>) -> usize {
+    if ctx.client.reply_mode == ReplyMode::SkipNext {
+        ctx.client.reply_mode = ReplyMode::Skip;
+    }
+    ctx.reply.out.len()
+}
+
+fn end_reply(ctx: &mut Ctx<'_>, mark: usize) {
+    if ctx.client.reply_mode == ReplyMode::On {
+        return;
+    }
+    ctx.reply.out.truncate(mark);
+    if ctx.client.reply_mode == ReplyMode::Skip {
+        ctx.client.reply_mode = ReplyMode::On;
+    }
+}
+
+fn is_paused(ctx: &Ctx<'_>, command: &Command) -> bool {
+    if ctx.server.is_stopping.load(std::sync::atomic::Ordering::Acquire) {
+        return true;
+    }
+    match ctx.server.pause.kind(ctx.worker.now()) {
+        PauseKind::None => false,
+        PauseKind::All => true,
+        PauseKind::Writes => {
+            let queued = ctx.client.transaction.as_ref().map_or(0, |t| t.flags);
+            command.is(flag::WRITE) || (transaction::is_exec(command) && queued & flag::WRITE != 0)
+        }
+    }
+}
+
+/// The checks that depend on the state of client and server, in Redis's order.
+fn admit(ctx: &Ctx<'_>, command: &Command) -> CmdResult {
+    let settings = &ctx.config.settings;
+    if let Some(option) = protecting_option(command) {
+        if !option.0(settings).allows(ctx.peer.is_local) {
+            let (command, option) = (option.1, option.2);
+            return Err(format!(
+                "ERR {command} command not allowed. If the {option} option is set to \"local\", you can run it \
+                 from a local connection, otherwise you need to set this option in the configuration file, and then \
+                 restart the server."
+            )
+            .into());
+        }
+    }
+    if !ctx.client.is_authenticated && !settings.requirepass.is_empty() && !command.is(flag::NO_AUTH) {
+        return Err(errors::NO_AUTH.into());
+    }
+    if ctx.client.transaction.is_some() && command.is(flag::NO_MULTI) {
+        return Err("ERR Command not allowed inside a transaction".into());
+    }
+    if settings.maxmemory_bytes > 0 && is_refused_without_memory(ctx, command) {
+        return Err(errors::OUT_OF_MEMORY.into());
+    }
+    if ctx.server.saver.has_failed() && (command.is(flag::WRITE) || command.name == "ping") {
+        let must_save = settings.stop_writes_on_save_error && !settings.save_points.is_empty();
+        if must_save {
+            return Err(errors::MISCONF.into());
+        }
+    }
+    Ok(())
+}
+
+type ProtectingOption = (fn(&Settings) -> Protection, &'static str, &'static str);
+
+/// The option that must allow a command, with the names that the error shows.
+fn protecting_option(command: &Command) -> Option<ProtectingOption> {
+    if command.is(flag::ADMIN) && command.name == "debug" {
+        return Some((|s| s.debug_command, "DEBUG", "enable-debug-command"));
+    }
+    None
+}
+
+fn is_refused_without_memory(ctx: &Ctx<'_>, command: &Command) -> bool {
+    let needs_memory = match &ctx.client.transaction {
+        Some(_) if !transaction::runs_inside(command) => true,
+        Some(transaction) if transaction::is_exec(command) => transaction.flags & flag::DENYOOM != 0,
+        _ => command.is(flag::DENYOOM),
+    };
+    needs_memory && ctx.server.store.used_memory_bytes() > ctx.config.settings.maxmemory_bytes
+}
+
+/// Answers a command that may not run; a transaction that it belongs to is broken.
+fn reject(ctx: &mut Ctx<'_>, found: Option<Found>, error: CmdError) {
+    let text = error_text(error);
+    if let Some(found) = found {
+        ctx.stats.command(found.id).rejected.add(1);
+        if transaction::is_exec(found.command) && ctx.client.transaction.is_some() {
+            transaction::abort(ctx, &text);
+            return;
+        }
+    }
+    if let Some(transaction) = &mut ctx.client.transaction {
+        transaction.is_broken = true;
+    }
+    ctx.server.count_error(&text);
+    ctx.reply.error(&text);
+}
+
+/// Calls the command function with keys locked and resolved, measures it and writes its error. `is_outer` is
+/// false for the commands of a transaction: their keys are locked, and `EXEC` is measured as a whole.
+pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) -> Outcome {
+    let command = found.command;
+    let is_measured = command.may_be_slow || ctx.local.time_each || !is_outer || is_large(args);
+    let start = is_measured.then(Instant::now);
+    let mark = ctx.reply.out.len();
+    let result = if is_outer { call_locked(ctx, command, args) } else { (command.run)(ctx, args) };
+    if let Err(CmdError::Store(OpError::Fault(fault))) = result {
+        ctx.reply.out.truncate(mark);
+        return Outcome::Fault(fault);
+    }
+    if ctx.server.monitor_count.load(std::sync::atomic::Ordering::Relaxed) > 0 {
+        monitor::feed(ctx, command, args);
+    }
+    match start {
+        Some(start) => {
+            let time = start.elapsed();
+            ctx.local.measured(found.id, time, is_outer);
+            note_slow(ctx, command, args, time);
+        }
+        None => ctx.local.count(found.id),
+    }
+    if let Err(error) = result {
+        ctx.reply.out.truncate(mark);
+        let text = error_text(error);
+        ctx.stats.command(found.id).failed.add(1);
+        ctx.server.count_error(&text);
+        ctx.reply.error(&text);
+    }
+    Outcome::Done
+}
+
+fn is_large(args: &Args<'_>) -> bool {
+    args.buffer_span() > LARGE_ARGS_BYTES
+}
+
+fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) {
+    let settings = &ctx.config.settings;
+    if settings.slowlog_threshold.is_some_and(|t| time >= t) && !command.is(flag::SKIP_SLOWLOG) {
+        let name = ctx.peer.names.lock().name.clone();
+        let mut slowlog = ctx.server.slowlog.lock();
+        slowlog.push(args, time, &ctx.peer.addr, &name, settings.slowlog_max_len);
+    }
+    let event = if command.is(flag::FAST) { "fast-command" } else { "command" };
+    ctx.server.latency.record(event, time, settings.latency_threshold);
+}
+
+fn call_locked(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) -> CmdResult {
     let is_shared = ctx.server.worker_count > 1;
     if (is_shared || ctx.server.store.is_warming_up()) && !command.key_specs.is_empty() {
-        let keys = keys_of(ctx, command, args);
+        let mut keys = Vec::with_capacity(1);
+        add_keys(ctx, ctx.db(), command, args, &mut keys);
         let _locks = is_shared.then(|| ctx.worker.lock(&keys, command.is(flag::WRITE)));
         ctx.worker.resolve(&keys)?;
         return (command.run)(ctx, args);
@@ -82,37 +271,26 @@ fn call(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) -> CmdRes
     (command.run)(ctx, args)
 }
 
-/// All keys of a call with their databases.
-fn keys_of<'k>(ctx: &Ctx<'_>, command: &Command, args: &Args<'k>) -> Vec<(DbId, Key<'k>)> {
-    let mut keys = Vec::with_capacity(1);
-    command.for_each_key(args, &mut |index, _| keys.push((ctx.db(), ctx.key(args, index))));
+/// Appends all keys of a call with their databases.
+pub fn add_keys<'k>(
+    ctx: &Ctx<'_>,
+    db: DbId,
+    command: &Command,
+    args: &Args<'k>,
+    keys: &mut Vec<(DbId, Key<'k>)>,
+) {
+    command.for_each_key(args, &mut |index, _| keys.push((db, ctx.key(args, index))));
     if let Some(other_keys) = command.other_keys {
-        other_keys(ctx.db(), args, &mut |db, index| keys.push((db, ctx.key(args, index))));
+        other_keys(db, args, &mut |other, index| keys.push((other, ctx.key(args, index))));
     }
-    keys
 }
 
-fn finish(ctx: &mut Ctx<'_>, mark: usize, result: CmdResult) -> Outcome {
-    let error = match result {
-        Ok(()) => return Outcome::Done,
-        Err(error) => error,
-    };
-    ctx.reply.out.truncate(mark);
+/// The text of an error reply. A fault never gets here.
+fn error_text(error: CmdError) -> Cow<'static, [u8]> {
     match error {
-        CmdError::Store(OpError::Fault(fault)) => return Outcome::Fault(fault),
-        CmdError::Store(OpError::OutOfMemory { .. }) => ctx.reply.error(errors::OUT_OF_MEMORY.as_bytes()),
-        CmdError::Store(OpError::TooLarge) => ctx.reply.error(errors::TOO_LARGE.as_bytes()),
-        CmdError::Store(OpError::Damaged(text)) => ctx.reply.error(format!("ERR {text}").as_bytes()),
-        CmdError::Reply(text) => ctx.reply.error(&text),
-    }
-    Outcome::Done
-}
-
-/// Looks a command up and runs it.
-pub fn dispatch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Outcome {
-    let mark = ctx.reply.out.len();
-    match lookup(args) {
-        Ok(found) => run(ctx, found, args),
-        Err(error) => finish(ctx, mark, Err(error)),
+        CmdError::Reply(text) => text,
+        CmdError::Store(OpError::OutOfMemory { .. }) => Cow::Borrowed(errors::OUT_OF_MEMORY.as_bytes()),
+        CmdError::Store(OpError::TooLarge) => Cow::Borrowed(errors::TOO_LARGE.as_bytes()),
+        CmdError::Store(other) => Cow::Owned(format!("ERR {other}").into_bytes()),
     }
 }

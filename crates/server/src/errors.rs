@@ -17,3 +17,8 @@ pub fn printed(text: &[u8]) -> &[u8] {
     }
     text
 }
+pub const NO_AUTH: &str = "NOAUTH Authentication required.";
+pub const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to \
+     persist to disk. Commands that may modify the data set are disabled, because this instance is configured \
+     to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check \
+     the Redis logs for details about the RDB error.";

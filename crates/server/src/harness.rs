@@ -7,42 +7,45 @@ use stillframe_store::{Options, Store, Worker};
 
 use crate::clients::ClientInfo;
 use crate::command::{ArgRange, Args};
+use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::dispatch::{self, Outcome};
+use crate::local::Local;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::WorkerStats;
-use crate::watch::WatchTable;
 
 /// One worker and one client.
 pub struct Harness {
     pub server: Arc<Server>,
     pub worker: Worker,
     pub client: Session,
-    pub info: ClientInfo,
-    pub stats: WorkerStats,
+    pub info: Arc<ClientInfo>,
+    pub stats: Arc<WorkerStats>,
+    local: Local,
 }
 
 impl Harness {
     /// # Errors
-    /// Those of opening the store.
-    pub fn new(dir: &Path) -> Result<Harness, stillframe_store::OpenError> {
+    /// Those of opening the store, or of the system.
+    pub fn new(dir: &Path) -> Result<Harness, Box<dyn std::error::Error>> {
         let store = Store::open(dir, Options::default())?;
+        let mut config = Config::default();
+        config.allow_debug();
         let worker = store.worker();
-        let server = Arc::new(Server {
-            store,
-            watches: WatchTable::default(),
-            worker_count: 1,
-            database_count: Options::default().database_count,
-            active_expire: std::sync::atomic::AtomicBool::new(true),
-        });
+        let server = Server::new(store, config)?;
+        let stats = server.workers[0].stats.clone();
+        let id = server.clients.new_id();
+        let info = Arc::new(ClientInfo::new(id, "127.0.0.1:1".into(), "127.0.0.1:6379".into(), -1, 0));
+        server.clients.add(info.clone());
         Ok(Harness {
             server,
             worker,
-            client: Session::new(1, true),
-            info: ClientInfo::default(),
-            stats: WorkerStats::default(),
+            client: Session::new(id, true),
+            info,
+            local: Local::new(stats.clone()),
+            stats,
         })
     }
 
@@ -57,6 +60,7 @@ impl Harness {
         let args = Args::new(&buf, &ranges);
         let mut out = Vec::new();
         let resp3 = self.client.resp3;
+        let config = self.server.config();
         let mut ctx = Ctx {
             worker: &mut self.worker,
             client: &mut self.client,
@@ -64,9 +68,13 @@ impl Harness {
             server: &self.server,
             stats: &self.stats,
             peer: &self.info,
+            config: &config,
+            local: &mut self.local,
         };
-        if let Outcome::Fault(_) = dispatch::dispatch(&mut ctx, &args) {
-            ctx.reply.error(b"ERR pages are not in memory");
+        match dispatch::dispatch(&mut ctx, &args) {
+            Outcome::Done => {}
+            Outcome::Fault(_) => ctx.reply.error(b"ERR pages are not in memory"),
+            Outcome::Paused => ctx.reply.error(b"ERR paused"),
         }
         out
     }

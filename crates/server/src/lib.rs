@@ -3,21 +3,34 @@
 //! It is not the store: keys, values and snapshots are in `stillframe-store`.
 #![forbid(unsafe_code)]
 
+pub mod app;
 pub mod clients;
 pub mod command;
 pub mod commands;
 pub mod config;
+pub mod conn;
 pub mod ctx;
 pub mod dispatch;
 pub mod errors;
+pub mod event_loop;
 pub mod glob;
 pub mod harness;
+pub mod latency;
+pub mod listen;
+pub mod local;
+pub mod log;
 pub mod long_double;
+pub mod mailbox;
+pub mod monitor;
 pub mod number;
+pub mod pause;
+pub mod persistence;
 pub mod protocol;
 pub mod reply;
 pub mod server;
 pub mod session;
+pub mod slots;
+pub mod slowlog;
 pub mod stats;
 pub mod table;
 pub mod watch;

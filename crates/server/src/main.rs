@@ -1,2 +1,176 @@
+//! `stillframe-server`: configuration, signals, exit codes.
 #![forbid(unsafe_code)]
-fn main() {}
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use stillframe_server::app::Running;
+use stillframe_server::config::{from_args, Config, OnSignal, Start};
+use stillframe_server::log;
+use stillframe_server::server::Server;
+
+const USAGE: &str = "\
+Usage: stillframe-server [/path/to/redis.conf] [options] [-]
+       stillframe-server - (read config from stdin)
+       stillframe-server -v or --version
+       stillframe-server -h or --help
+       stillframe-server [/path/to/redis.conf] [options] --check-config
+
+Examples:
+       stillframe-server (run the server with default conf)
+       stillframe-server /etc/redis/6379.conf
+       stillframe-server --port 7777
+       stillframe-server --port 7777 --save \"\"
+       stillframe-server /etc/myredis.conf --loglevel verbose -
+";
+
+/// Set in the environment of the process that `daemonize yes` starts.
+const DAEMON_VARIABLE: &str = "STILLFRAME_DAEMON";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match from_args(&args) {
+        Ok(Start::Serve(config)) => serve(*config),
+        Ok(Start::Checked) => {
+            println!("The configuration is valid.");
+            ExitCode::SUCCESS
+        }
+        Ok(Start::Version) => {
+            println!(
+                "Stillframe server v={} (speaks the protocol of Redis 7.0.15)",
+                env!("CARGO_PKG_VERSION")
+            );
+            ExitCode::SUCCESS
+        }
+        Ok(Start::Help) => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(mut config: Config) -> ExitCode {
+    if config.settings.daemonize && std::env::var_os(DAEMON_VARIABLE).is_none() {
+        return start_daemon();
+    }
+    if let Err(error) = prepare(&mut config) {
+        log::warning(&error);
+        eprintln!("{error}");
+        return ExitCode::FAILURE;
+    }
+    for name in config.ignored() {
+        log::warning(format!("The directive '{name}' has no effect in this server."));
+    }
+    let pidfile = config.settings.pidfile.clone();
+    let is_supervised = config.settings.supervised;
+    log::notice(format!("Stillframe {} is starting, pid={}", env!("CARGO_PKG_VERSION"), std::process::id()));
+    let running = match Running::start(config) {
+        Ok(running) => running,
+        Err(error) => {
+            log::warning(error.to_string());
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Err(error) = handle_signals(running.server.clone()) {
+        log::warning(format!("Can't handle signals: {error}"));
+        return ExitCode::FAILURE;
+    }
+    if let Some(path) = &pidfile {
+        if let Err(error) = std::fs::write(path, format!("{}\n", std::process::id())) {
+            log::warning(format!("Can't write the pid file {}: {error}", path.display()));
+        }
+    }
+    if is_supervised {
+        notify_supervisor();
+    }
+    log::notice("Ready to accept connections");
+    running.wait();
+    if let Some(path) = pidfile {
+        let _ = std::fs::remove_file(path);
+    }
+    log::warning("Stillframe is now ready to exit, bye bye...");
+    ExitCode::SUCCESS
+}
+
+/// Log and working directory; `dir` is where all relative paths start, as in Redis.
+fn prepare(config: &mut Config) -> Result<(), String> {
+    log::set_level(config.settings.loglevel);
+    if let Some(dir) = &config.settings.dir {
+        std::env::set_current_dir(dir).map_err(|error| {
+            format!("Can't chdir to '{}': {error}. Create it, or choose another 'dir'", dir.display())
+        })?;
+    }
+    let dir =
+        std::env::current_dir().map_err(|error| format!("Can't find the working directory: {error}"))?;
+    config.set_dir(&dir);
+    if let Some(path) = &config.settings.logfile {
+        log::set_file(path)
+            .map_err(|error| format!("Can't open the log file: {}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Runs the same command line again, detached from the terminal.
+fn start_daemon() -> ExitCode {
+    use std::process::{Command, Stdio};
+    let child = std::env::current_exe().and_then(|exe| {
+        Command::new(exe)
+            .args(std::env::args_os().skip(1))
+            .env(DAEMON_VARIABLE, "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+    });
+    match child {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Can't start in the background: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn handle_signals(server: Arc<Server>) -> std::io::Result<()> {
+    if std::env::var_os(DAEMON_VARIABLE).is_some() {
+        // Leaves the terminal's session; fails only for a process that leads one already.
+        let _ = rustix::process::setsid();
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let handle = move || {
+        for signal in &mut signals {
+            if signal == SIGHUP {
+                continue;
+            }
+            let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+            if server.is_stopping.load(Ordering::Acquire) && signal == SIGINT {
+                log::warning("You insist... exiting now.");
+                std::process::exit(1);
+            }
+            log::warning(format!("Received {name} scheduling shutdown..."));
+            let config = server.config();
+            let settings = &config.settings;
+            let how: OnSignal = if signal == SIGINT { settings.on_sigint } else { settings.on_sigterm };
+            server.shut_down(how, false, None);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(handle)?;
+    Ok(())
+}
+
+/// Tells systemd that the server is ready, if it asked for that.
+fn notify_supervisor() {
+    if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
+        let send = || std::os::unix::net::UnixDatagram::unbound()?.send_to(b"READY=1\n", path);
+        if let Err(error) = send() {
+            log::warning(format!("Can't notify the supervisor: {error}"));
+        }
+    }
+}

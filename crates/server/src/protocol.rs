@@ -1,6 +1,7 @@
 //! The request side of RESP: multibulk and inline commands, parsed in place.
 
 use crate::command::ArgRange;
+use crate::number::parse_i64;
 use crate::words;
 
 /// Longest inline command and longest length line, in bytes.
@@ -81,11 +82,16 @@ impl Parser {
         self.partial.is_some()
     }
 
-    /// Looks at `buf[start..]`. For a complete command its ranges in `buf` are appended to `ranges`; inline
-    /// commands are unescaped in place.
+    /// Forgets the part of a command that it has seen; parsing starts again at the command's first byte.
+    pub fn reset(&mut self) {
+        self.partial = None;
+    }
+
+    /// Looks at `buf[start..]`. For a complete command its ranges in `buf` are appended to `ranges`. An inline
+    /// command is first rewritten as a multibulk, in place.
     pub fn next(
         &mut self,
-        buf: &mut [u8],
+        buf: &mut Vec<u8>,
         start: usize,
         ranges: &mut Vec<ArgRange>,
         limits: Limits,
@@ -106,7 +112,13 @@ impl Parser {
         match buf.get(start) {
             None => Parsed::Incomplete { missing: 1 },
             Some(b'*') => self.multibulk(buf, start, ranges, limits),
-            Some(_) => inline(buf, start, ranges),
+            Some(_) => match inline(buf, start) {
+                // What was short enough as a line is not looked at as a stranger's multibulk.
+                Inline::Rewritten => {
+                    self.multibulk(buf, start, ranges, Limits { is_authenticated: true, ..limits })
+                }
+                Inline::Other(parsed) => parsed,
+            },
         }
     }
 
@@ -229,56 +241,34 @@ fn number_line(buf: &[u8], at: usize) -> Line {
     parse_i64(&rest[..len]).map_or(Line::Bad, |n| Line::Number(n, at + len + 2))
 }
 
-/// A decimal number exactly as Redis prints one: no plus sign, no leading zeros, no spaces.
-pub fn parse_i64(text: &[u8]) -> Option<i64> {
-    let (is_negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    if digits == b"0" {
-        return (!is_negative).then_some(0);
-    }
-    if !matches!(digits.first(), Some(b'1'..=b'9')) || digits.len() > 19 {
-        return None;
-    }
-    let mut number: u64 = 0;
-    for &byte in digits {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        number = number * 10 + u64::from(digit);
-    }
-    match is_negative {
-        true if number == 1 << 63 => Some(i64::MIN),
-        true => i64::try_from(number).ok().map(|n| -n),
-        false => i64::try_from(number).ok(),
-    }
+/// Rewrites a line of words as a multibulk, so that it can be parsed again like any other command.
+enum Inline {
+    Rewritten,
+    Other(Parsed),
 }
 
-/// Takes a line of words. They are unescaped to where they were, which never needs more room.
-fn inline(buf: &mut [u8], start: usize, ranges: &mut Vec<ArgRange>) -> Parsed {
+fn inline(buf: &mut Vec<u8>, start: usize) -> Inline {
     let Some(len) = buf[start..].iter().position(|&b| b == b'\n') else {
-        if buf.len() - start > LINE_MAX_BYTES {
-            return error("too big inline request");
-        }
-        return Parsed::Incomplete { missing: 1 };
+        let is_too_long = buf.len() - start > LINE_MAX_BYTES;
+        let incomplete = Parsed::Incomplete { missing: 1 };
+        return Inline::Other(if is_too_long { error("too big inline request") } else { incomplete });
     };
     let end = start + len + 1;
     let line_end = if len > 0 && buf[start + len - 1] == b'\r' { start + len - 1 } else { start + len };
     let Ok(words) = words::words(&buf[start..line_end]) else {
-        return error("unbalanced quotes in request");
+        return Inline::Other(error("unbalanced quotes in request"));
     };
     if words.is_empty() {
-        return Parsed::Nothing { end };
+        return Inline::Other(Parsed::Nothing { end });
     }
-    let mut at = start;
+    let mut multibulk = format!("*{}\r\n", words.len()).into_bytes();
     for word in &words {
-        buf[at..at + word.len()].copy_from_slice(word);
-        ranges.push(ArgRange { start: at as u32, len: word.len() as u32 });
-        at += word.len();
+        multibulk.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        multibulk.extend_from_slice(word);
+        multibulk.extend_from_slice(b"\r\n");
     }
-    Parsed::Command { end }
+    buf.splice(start..end, multibulk);
+    Inline::Rewritten
 }
 
 #[cfg(test)]

@@ -1,14 +1,219 @@
 //! What all workers share.
 
-use stillframe_store::Store;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Condvar, Mutex};
+use stillframe_store::{Store, UnixMillis};
+
+use crate::clients::{ClientInfo, Clients};
+use crate::config::{Config, OnSignal};
+use crate::latency::LatencyMonitor;
+use crate::log;
+use crate::mailbox::{Mailbox, Message, Token};
+use crate::pause::Pause;
+use crate::persistence::{self, Saver};
+use crate::slowlog::Slowlog;
+use crate::stats::WorkerStats;
 use crate::watch::WatchTable;
+
+/// A worker as the others see it.
+pub struct WorkerHandle {
+    pub mailbox: Mailbox,
+    pub stats: Arc<WorkerStats>,
+}
+
+/// Counters that are not on the path of a command.
+#[derive(Default, Debug)]
+pub struct ServerStats {
+    pub connections_received: AtomicU64,
+    pub connections_rejected: AtomicU64,
+    pub output_limit_closed: AtomicU64,
+    pub query_limit_closed: AtomicU64,
+    pub protocol_errors: AtomicU64,
+    pub used_memory_peak_bytes: AtomicU64,
+    pub ops_per_second: AtomicU64,
+    pub input_bytes_per_second: AtomicU64,
+    pub output_bytes_per_second: AtomicU64,
+}
 
 pub struct Server {
     pub store: Store,
-    pub watches: WatchTable,
     pub worker_count: usize,
     pub database_count: u32,
     /// Off after `DEBUG SET-ACTIVE-EXPIRE 0`.
-    pub active_expire: std::sync::atomic::AtomicBool,
+    pub active_expire: AtomicBool,
+    pub workers: Vec<WorkerHandle>,
+    pub started_at: Instant,
+    pub started_unix_ms: UnixMillis,
+    /// 40 random hexadecimal digits.
+    pub run_id: String,
+    /// The TCP port in use; 0 without TCP.
+    pub tcp_port: AtomicUsize,
+    config: Mutex<Arc<Config>>,
+    config_version: AtomicU64,
+    pub watches: WatchTable,
+    pub clients: Clients,
+    pub pause: Pause,
+    /// Clients in `MONITOR`.
+    pub monitors: Mutex<Vec<Arc<ClientInfo>>>,
+    pub monitor_count: AtomicUsize,
+    pub slowlog: Mutex<Slowlog>,
+    pub latency: LatencyMonitor,
+    pub stats: ServerStats,
+    /// Error replies by their code (`errorstats`).
+    pub errors: Mutex<BTreeMap<String, u64>>,
+    pub saver: Saver,
+    /// The server is about to end: commands wait for what becomes of it.
+    pub is_stopping: AtomicBool,
+    has_stopped: Mutex<bool>,
+    stopped: Condvar,
+}
+
+/// Milliseconds since the Unix epoch.
+pub fn unix_ms() -> UnixMillis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMillis::try_from(since.as_millis()).unwrap_or(UnixMillis::MAX)
+}
+
+/// 40 random hexadecimal digits.
+fn new_run_id() -> String {
+    (0..40).map(|_| char::from_digit(fastrand::u32(..16), 16).unwrap_or('0')).collect()
+}
+
+impl Server {
+    /// # Errors
+    /// The process has no descriptor left for the workers' mailboxes.
+    pub fn new(store: Store, config: Config) -> std::io::Result<Arc<Server>> {
+        let settings = &config.settings;
+        let handle = |_| Ok(WorkerHandle { mailbox: Mailbox::new()?, stats: Arc::default() });
+        let workers = (0..settings.workers).map(handle).collect::<std::io::Result<Vec<_>>>()?;
+        Ok(Arc::new(Server {
+            store,
+            worker_count: workers.len(),
+            database_count: settings.databases,
+            workers,
+            started_at: Instant::now(),
+            started_unix_ms: unix_ms(),
+            run_id: new_run_id(),
+            tcp_port: AtomicUsize::new(0),
+            config: Mutex::new(Arc::new(config)),
+            config_version: AtomicU64::new(1),
+            watches: WatchTable::default(),
+            clients: Clients::default(),
+            pause: Pause::default(),
+            monitors: Mutex::default(),
+            monitor_count: AtomicUsize::new(0),
+            slowlog: Mutex::default(),
+            latency: LatencyMonitor::default(),
+            stats: ServerStats::default(),
+            errors: Mutex::default(),
+            saver: Saver::default(),
+            active_expire: AtomicBool::new(true),
+            is_stopping: AtomicBool::new(false),
+            has_stopped: Mutex::new(false),
+            stopped: Condvar::new(),
+        }))
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.lock().clone()
+    }
+
+    /// Rises with every change of the configuration, so that a worker need not lock to see that there is none.
+    pub fn config_version(&self) -> u64 {
+        self.config_version.load(Ordering::Acquire)
+    }
+
+    /// Changes the configuration as a whole or not at all.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub fn update_config<E>(&self, change: impl FnOnce(&mut Config) -> Result<(), E>) -> Result<(), E> {
+        let mut present = self.config.lock();
+        let mut next = Config::clone(&present);
+        change(&mut next)?;
+        *present = Arc::new(next);
+        self.config_version.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Sends a message to the worker that has the client.
+    pub fn send(&self, client: &ClientInfo, message: impl FnOnce(Token) -> Message) {
+        self.workers[client.worker].mailbox.send(message(client.token()));
+    }
+
+    fn send_all(&self, message: impl Fn() -> Message) {
+        self.workers.iter().for_each(|w| w.mailbox.send(message()));
+    }
+
+    /// Ends the server without saving.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.send_all(|| Message::Stop);
+        self.saver.end();
+        *self.has_stopped.lock() = true;
+        self.stopped.notify_all();
+    }
+
+    /// Takes back that the server is about to end.
+    pub fn stay(&self) {
+        self.is_stopping.store(false, Ordering::Release);
+        self.wake_paused();
+    }
+
+    /// Lets commands that wait for the end of a pause look again.
+    pub fn wake_paused(&self) {
+        self.send_all(|| Message::PauseChanged);
+    }
+
+    /// Ends the server as `SHUTDOWN` or a signal asks: commands wait from now on, so that none is answered whose
+    /// effect the last save does not hold.
+    pub fn shut_down(&self, how: OnSignal, even_if_failed: bool, waiter: Option<Arc<ClientInfo>>) {
+        let config = self.config();
+        let settings = &config.settings;
+        self.is_stopping.store(true, Ordering::Release);
+        let must_save = match how {
+            OnSignal::Default => !settings.save_points.is_empty(),
+            OnSignal::Save => true,
+            OnSignal::NoSave => false,
+        };
+        if must_save {
+            log::notice("Saving the final snapshot before exiting.");
+            self.saver.save_and_stop(persistence::default_target(settings), waiter, even_if_failed);
+        } else {
+            self.stop();
+        }
+    }
+
+    /// Waits until [`Server::stop`].
+    pub fn wait_for_stop(&self) {
+        let mut has_stopped = self.has_stopped.lock();
+        while !*has_stopped {
+            self.stopped.wait(&mut has_stopped);
+        }
+    }
+
+    /// Counts an error reply by its code.
+    pub fn count_error(&self, text: &[u8]) {
+        let code = text.split(|&b| b == b' ').next().unwrap_or_default();
+        let mut errors = self.errors.lock();
+        match std::str::from_utf8(code).ok().and_then(|c| errors.get_mut(c)) {
+            Some(count) => *count += 1,
+            None => drop(errors.insert(String::from_utf8_lossy(code).into_owned(), 1)),
+        }
+    }
+
+    /// Changes of the data set since the start.
+    pub fn change_count(&self) -> u64 {
+        self.workers.iter().map(|w| w.stats.changes.get()).sum()
+    }
+
+    /// A sum over the workers.
+    pub fn sum(&self, counter: impl Fn(&WorkerStats) -> u64) -> u64 {
+        self.workers.iter().map(|w| counter(&w.stats)).sum()
+    }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use stillframe_store::{DbId, UnixMillis};
 
-use crate::command::{ArgRange, Command};
+use crate::command::ArgRange;
+use crate::table::{CommandId, Found};
 
 /// `CLIENT REPLY`.
 ///
 /// ```text
 ///   On <--- ON --- Off <--- OFF --- any
-///   On --- SKIP ---> SkipNext --- (its reply is dropped) ---> On
+///   On --- SKIP ---> SkipNext --- next command begins ---> Skip --- it ends ---> On
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplyMode {
@@ -19,11 +20,13 @@ pub enum ReplyMode {
     Off,
     /// The reply of the next command is dropped.
     SkipNext,
+    /// The command that runs is the one that is not answered.
+    Skip,
 }
 
 /// A queued command of a transaction.
 pub struct Queued {
-    pub command: &'static Command,
+    pub found: Found,
     pub buf: Vec<u8>,
     pub ranges: Vec<ArgRange>,
 }
@@ -76,6 +79,14 @@ pub struct Session {
     pub watch_flag: Arc<WatchFlag>,
     /// Close the connection once the replies so far are sent.
     pub close_after_reply: bool,
+    /// A command's reply comes later.
+    pub is_blocked: bool,
+    pub is_monitor: bool,
+    pub no_evict: bool,
+    /// `CLIENT NO-TOUCH`: reads do not count as accesses.
+    pub no_touch: bool,
+    /// The command that is running or has run last.
+    pub last_command: Option<CommandId>,
 }
 
 impl Session {
@@ -90,6 +101,11 @@ impl Session {
             watched: Vec::new(),
             watch_flag: Arc::default(),
             close_after_reply: false,
+            is_blocked: false,
+            is_monitor: false,
+            no_evict: false,
+            no_touch: false,
+            last_command: None,
         }
     }
 }

@@ -1,15 +1,18 @@
 //! The command table: one row a command; lookup, `COMMAND`, ACL categories and docs come from it.
 
 mod bitmap;
+mod connection;
 mod keys;
 mod string;
+mod transaction;
 
 use std::sync::LazyLock;
 
 use crate::command::Command;
 
 /// The rows, group by group. A container is followed by its subcommands.
-static GROUPS: &[&[Command]] = &[string::COMMANDS, bitmap::COMMANDS, keys::COMMANDS];
+static GROUPS: &[&[Command]] =
+    &[string::COMMANDS, bitmap::COMMANDS, keys::COMMANDS, connection::COMMANDS, transaction::COMMANDS];
 
 /// Number of a row, the index of its statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

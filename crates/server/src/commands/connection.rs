@@ -1,0 +1,181 @@
+//! The connection itself: greeting, password, database.
+
+use stillframe_store::DbId;
+use subtle::ConstantTimeEq;
+
+use crate::command::{Args, CmdError, CmdResult};
+use crate::commands::transaction;
+use crate::ctx::Ctx;
+use crate::errors;
+use crate::monitor;
+use crate::number;
+use crate::session::ReplyMode;
+
+/// The release whose replies are given.
+pub const REDIS_VERSION: &str = "7.0.15";
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+
+pub fn ping(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    match args.len() {
+        1 => ctx.reply.simple("PONG"),
+        2 => ctx.reply.bulk(args.at(1)),
+        _ => return Err("ERR wrong number of arguments for 'ping' command".into()),
+    }
+    Ok(())
+}
+
+pub fn echo(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    ctx.reply.bulk(args.at(1));
+    Ok(())
+}
+
+pub fn select(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let number = number::int(args.at(1))?;
+    match u32::try_from(number) {
+        Ok(number) if number < ctx.server.database_count => ctx.client.db = DbId(number),
+        _ => return Err(errors::DB_OUT_OF_RANGE.into()),
+    }
+    ctx.reply.ok();
+    Ok(())
+}
+
+pub fn quit(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    ctx.reply.ok();
+    ctx.client.close_after_reply = true;
+    Ok(())
+}
+
+pub fn reset(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    transaction::end(ctx);
+    monitor::stop(ctx.server, ctx.client);
+    let client = &mut ctx.client;
+    client.db = DbId(0);
+    client.resp3 = false;
+    client.reply_mode = ReplyMode::On;
+    client.no_evict = false;
+    client.no_touch = false;
+    client.is_authenticated = ctx.config.settings.requirepass.is_empty();
+    ctx.reply.resp3 = false;
+    ctx.peer.names.lock().name.clear();
+    ctx.reply.simple("RESET");
+    Ok(())
+}
+
+/// Compares in a time that does not tell where the difference is.
+fn is_password(settings_password: &[u8], given: &[u8]) -> bool {
+    settings_password.ct_eq(given).into()
+}
+
+fn authenticate(ctx: &mut Ctx<'_>, user: &[u8], password: &[u8]) -> CmdResult {
+    let wanted = &ctx.config.settings.requirepass;
+    if user != b"default" || !(wanted.is_empty() || is_password(wanted, password)) {
+        return Err(WRONG_PASSWORD.into());
+    }
+    ctx.client.is_authenticated = true;
+    Ok(())
+}
+
+pub fn auth(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    match args.len() {
+        2 if ctx.config.settings.requirepass.is_empty() => {
+            return Err("ERR AUTH <password> called without any password configured for the default user. \
+                        Are you sure your configuration is correct?"
+                .into())
+        }
+        2 => authenticate(ctx, b"default", args.at(1))?,
+        3 => authenticate(ctx, args.at(1), args.at(2))?,
+        _ => return Err(errors::SYNTAX.into()),
+    }
+    ctx.reply.ok();
+    Ok(())
+}
+
+/// Checks and sets the name of a connection; an empty one takes it away.
+///
+/// # Errors
+/// Redis's text for names that would break `CLIENT LIST`.
+pub fn set_name(ctx: &Ctx<'_>, name: &[u8]) -> CmdResult {
+    if name.iter().any(|b| !(b'!'..=b'~').contains(b)) {
+        return Err(BAD_NAME.into());
+    }
+    ctx.peer.names.lock().name = name.to_vec();
+    Ok(())
+}
+
+/// What `HELLO` asks for.
+#[derive(Default)]
+struct Hello<'a> {
+    resp3: Option<bool>,
+    auth: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+}
+
+fn read_hello<'a>(args: &Args<'a>) -> Result<Hello<'a>, CmdError> {
+    let mut hello = Hello::default();
+    if args.len() == 1 {
+        return Ok(hello);
+    }
+    let Some(version) = number::parse_i64(args.at(1)) else {
+        return Err("ERR Protocol version is not an integer or out of range".into());
+    };
+    if !(2..=3).contains(&version) {
+        return Err("NOPROTO unsupported protocol version".into());
+    }
+    hello.resp3 = Some(version == 3);
+    let mut at = 2;
+    while at < args.len() {
+        let more = args.len() - at - 1;
+        if args.is(at, "auth") && more >= 2 {
+            hello.auth = Some((args.at(at + 1), args.at(at + 2)));
+            at += 3;
+        } else if args.is(at, "setname") && more >= 1 {
+            hello.name = Some(args.at(at + 1));
+            at += 2;
+        } else {
+            let option = errors::printed(args.at(at));
+            return Err([b"ERR Syntax error in HELLO option '", option, b"'"].concat().into());
+        }
+    }
+    Ok(hello)
+}
+
+pub fn hello(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let hello = read_hello(args)?;
+    if let Some((user, password)) = hello.auth {
+        authenticate(ctx, user, password)?;
+    }
+    if !ctx.client.is_authenticated && !ctx.config.settings.requirepass.is_empty() {
+        return Err(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
+                    <proto> AUTH <user> <pass> option can be used to authenticate the client and select the \
+                    RESP protocol version at the same time"
+                .into(),
+        );
+    }
+    if let Some(name) = hello.name {
+        set_name(ctx, name)?;
+    }
+    if let Some(resp3) = hello.resp3 {
+        ctx.client.resp3 = resp3;
+        ctx.reply.resp3 = resp3;
+    }
+    let reply = &mut ctx.reply;
+    reply.map(7);
+    for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.int(if reply.resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.int(ctx.client.id as i64);
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`.
+
+use stillframe_store::{DbId, Fault, Key};
+
+use crate::command::{flag, ArgRange, Args, CmdError, CmdResult, Command};
+use crate::ctx::Ctx;
+use crate::dispatch::{self, Outcome};
+use crate::number::parse_i64;
+use crate::session::{Queued, Session, Transaction, Watched};
+use crate::table::Found;
+
+/// Commands that are executed at once inside of a transaction.
+pub fn runs_inside(command: &Command) -> bool {
+    matches!(command.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+}
+
+pub fn is_exec(command: &Command) -> bool {
+    command.name == "exec"
+}
+
+/// Keeps a command for `EXEC`.
+pub fn queue(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) {
+    let Some(transaction) = &mut ctx.client.transaction else { return };
+    // What cannot be executed any more is not kept.
+    if !transaction.is_broken {
+        let mut buf = Vec::with_capacity(args.from(0).map(<[u8]>::len).sum());
+        let mut ranges = Vec::with_capacity(args.len());
+        for arg in args.from(0) {
+            ranges.push(ArgRange { start: buf.len() as u32, len: arg.len() as u32 });
+            buf.extend_from_slice(arg);
+        }
+        transaction.flags |= found.command.flags;
+        transaction.bytes += (buf.len() + ranges.len() * size_of::<ArgRange>()) as u64;
+        transaction.queued.push(Queued { found, buf, ranges });
+    }
+    ctx.reply.simple("QUEUED");
+}
+
+pub fn multi(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    if ctx.client.transaction.is_some() {
+        return Err("ERR MULTI calls can not be nested".into());
+    }
+    ctx.client.transaction = Some(Box::new(Transaction::default()));
+    ctx.reply.ok();
+    Ok(())
+}
+
+pub fn discard(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    if ctx.client.transaction.is_none() {
+        return Err("ERR DISCARD without MULTI".into());
+    }
+    end(ctx);
+    ctx.reply.ok();
+    Ok(())
+}
+
+/// Leaves the transaction and forgets the watches.
+pub fn end(ctx: &mut Ctx<'_>) {
+    ctx.client.transaction = None;
+    unwatch_all(ctx.server, ctx.client);
+}
+
+/// Answers an `EXEC` that was refused with `text`.
+pub fn abort(ctx: &mut Ctx<'_>, text: &[u8]) {
+    end(ctx);
+    let mut full = b"EXECABORT Transaction discarded because of: ".to_vec();
+    full.extend_from_slice(text);
+    ctx.server.count_error(&full);
+    ctx.reply.error(&full);
+}
+
+pub fn watch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    if ctx.client.transaction.is_some() {
+        return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
+    let db = ctx.db();
+    let mut found = Vec::with_capacity(args.len() - 1);
+    for index in 1..args.len() {
+        let key = ctx.key(args, index);
+        let deadline = ctx.worker.entry(db, &key)?.and_then(|entry| entry.deadline);
+        found.push(Watched { db, key: key.bytes.to_vec(), hash: key.hash, deadline });
+    }
+    for watched in found {
+        if !ctx.client.watched.iter().any(|w| w.db == db && w.key == watched.key) {
+            ctx.server.watches.watch(ctx.client.id, &ctx.client.watch_flag, &watched);
+            ctx.client.watched.push(watched);
+        }
+    }
+    ctx.reply.ok();
+    Ok(())
+}
+
+pub fn unwatch(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    unwatch_all(ctx.server, ctx.client);
+    ctx.reply.ok();
+    Ok(())
+}
+
+/// Forgets all watches of a client.
+pub fn unwatch_all(server: &crate::server::Server, client: &mut Session) {
+    if !client.watched.is_empty() {
+        server.watches.unwatch(client.id, &client.watched);
+        client.watched.clear();
+    }
+    client.watch_flag = std::sync::Arc::default();
+}
+
+pub fn exec(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    let Some(transaction) = &ctx.client.transaction else { return Err("ERR EXEC without MULTI".into()) };
+    if transaction.is_broken {
+        end(ctx);
+        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    let Some(transaction) = ctx.client.transaction.take() else { return Ok(()) };
+    let result = run_all(ctx, &transaction);
+    match result {
+        // To be run again as it was.
+        Err(CmdError::Store(stillframe_store::OpError::Fault(_))) => {
+            ctx.client.transaction = Some(transaction)
+        }
+        _ => unwatch_all(ctx.server, ctx.client),
+    }
+    result
+}
+
+/// Locks and resolves all keys, watched ones included, and runs the commands unless a watched key has changed.
+fn run_all(ctx: &mut Ctx<'_>, transaction: &Transaction) -> CmdResult {
+    let watched = std::mem::take(&mut ctx.client.watched);
+    let keys = all_keys(ctx, transaction, &watched);
+    let is_write = transaction.flags & flag::WRITE != 0;
+    let _locks = (ctx.server.worker_count > 1).then(|| ctx.worker.lock(&keys, is_write));
+    let resolved = if ctx.server.store.is_warming_up() { ctx.worker.resolve(&keys) } else { Ok(()) };
+    let has_expired = watched.iter().any(|w| w.deadline.is_some_and(|d| d <= ctx.worker.now()));
+    ctx.client.watched = watched;
+    resolved?;
+    if has_expired || ctx.client.watch_flag.is_raised() {
+        ctx.reply.null_array();
+        return Ok(());
+    }
+    ctx.reply.array(transaction.queued.len());
+    for queued in &transaction.queued {
+        let args = Args::new(&queued.buf, &queued.ranges);
+        // A command whose keys are not named (`RANDOMKEY`) can still need pages: the transaction has begun and
+        // must go on, so it waits for them here.
+        while let Outcome::Fault(fault) = dispatch::call(ctx, queued.found, &args, false) {
+            wait_for(ctx, fault);
+        }
+    }
+    Ok(())
+}
+
+/// All keys of a transaction, following its `SELECT`s.
+fn all_keys<'k>(ctx: &Ctx<'_>, transaction: &'k Transaction, watched: &'k [Watched]) -> Vec<(DbId, Key<'k>)> {
+    let mut keys: Vec<_> = watched.iter().map(|w| (w.db, ctx.worker.key(&w.key))).collect();
+    let mut db = ctx.db();
+    for queued in &transaction.queued {
+        let args = Args::new(&queued.buf, &queued.ranges);
+        if queued.found.command.name == "select" {
+            let number = parse_i64(args.at(1)).and_then(|n| u32::try_from(n).ok());
+            db = number.filter(|n| *n < ctx.server.database_count).map_or(db, DbId);
+        }
+        dispatch::add_keys(ctx, db, queued.found.command, &args, &mut keys);
+    }
+    keys
+}
+
+/// Waits until the pages of a fault are in memory. Cuts do not wait for this worker meanwhile.
+fn wait_for(ctx: &mut Ctx<'_>, fault: Fault) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    // Neither end can be gone before the other: the one is kept here, the other by the store.
+    let tell = move || {
+        let _ = done.send(());
+    };
+    ctx.server.store.load(fault, Box::new(tell));
+    let _ = ctx.worker.idle(|| is_done.recv());
+}

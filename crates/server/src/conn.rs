@@ -1,0 +1,265 @@
+//! A connection: its socket, input, output and session.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+
+use crate::clients::ClientInfo;
+use crate::command::ArgRange;
+use crate::protocol::{Limits, Parsed, Parser};
+use crate::session::Session;
+
+/// Bytes that a first read has room for. Doubles up to [`READ_MAX_BYTES`] while reads fill it.
+const READ_MIN_BYTES: usize = 1024;
+const READ_MAX_BYTES: usize = 64 * 1024;
+/// An empty buffer that has grown beyond this is given back at once.
+const KEEP_BYTES: usize = 256 * 1024;
+
+/// Bytes received and not yet executed.
+///
+/// ```text
+///   0          done           parsed          len
+///   | executed | in the batch | not yet taken |
+/// ```
+#[derive(Debug)]
+pub struct Input {
+    pub buf: Vec<u8>,
+    /// End of what has been executed.
+    pub done: usize,
+    /// End of what has been parsed.
+    pub parsed: usize,
+    parser: Parser,
+    read_bytes: usize,
+    /// What the last parse said is missing from the command that has begun.
+    missing: usize,
+}
+
+/// What a read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadEvent {
+    Bytes(usize),
+    NothingYet,
+    /// The peer has closed, or the socket has failed.
+    Closed,
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Input {
+            buf: Vec::new(),
+            done: 0,
+            parsed: 0,
+            parser: Parser::default(),
+            read_bytes: READ_MIN_BYTES,
+            missing: 0,
+        }
+    }
+}
+
+impl Input {
+    /// Reads what there is, at most as much as there is room for after growing by a bounded step: an announced
+    /// length reserves memory only as its bytes arrive.
+    pub fn read(&mut self, fd: &OwnedFd) -> ReadEvent {
+        self.make_room();
+        let room = self.buf.capacity() - self.buf.len();
+        loop {
+            match rustix::io::read(fd, spare_capacity(&mut self.buf)) {
+                Ok(0) => return ReadEvent::Closed,
+                Ok(count) => {
+                    if count == room {
+                        self.read_bytes = (self.read_bytes * 2).min(READ_MAX_BYTES);
+                    }
+                    return ReadEvent::Bytes(count);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return ReadEvent::NothingYet,
+                Err(_) => return ReadEvent::Closed,
+            }
+        }
+    }
+
+    fn make_room(&mut self) {
+        let wanted = self.missing.clamp(self.read_bytes, self.read_bytes.max(self.buf.len()));
+        if self.buf.capacity() - self.buf.len() >= wanted.min(READ_MAX_BYTES) {
+            return;
+        }
+        // Moving costs no more than the bytes that have been executed since the last time.
+        if self.done > 0 && self.done >= self.buf.len() - self.done {
+            self.compact();
+        }
+        self.buf.reserve_exact(wanted);
+    }
+
+    fn compact(&mut self) {
+        self.buf.drain(..self.done);
+        self.parsed -= self.done;
+        self.done = 0;
+    }
+
+    /// Takes the next command apart; its ranges in `buf` are appended to `ranges`.
+    pub fn parse(&mut self, ranges: &mut Vec<ArgRange>, limits: Limits) -> Parsed {
+        let parsed = self.parser.next(&mut self.buf, self.parsed, ranges, limits);
+        match parsed {
+            Parsed::Command { end } => self.parsed = end,
+            Parsed::Nothing { end } => self.parsed = end,
+            Parsed::Incomplete { missing } => self.missing = missing,
+            Parsed::Error(_) => {}
+        }
+        parsed
+    }
+
+    /// Takes back what is parsed but not executed: it will be parsed again.
+    pub fn rewind(&mut self) {
+        self.parsed = self.done;
+        self.parser.reset();
+    }
+
+    /// Drops everything that has not been executed.
+    pub fn discard(&mut self) {
+        self.buf.clear();
+        self.done = 0;
+        self.parsed = 0;
+        self.parser.reset();
+    }
+
+    /// After a batch: forgets what has been executed where that is free. `is_all_executed` says that nothing of
+    /// what was parsed waits.
+    pub fn recycle(&mut self, is_all_executed: bool) {
+        if is_all_executed {
+            self.done = self.parsed;
+        }
+        if self.done == self.buf.len() {
+            self.buf.clear();
+            self.done = 0;
+            self.parsed = 0;
+            self.missing = 0;
+            if self.buf.capacity() > KEEP_BYTES {
+                self.shrink();
+            }
+        }
+    }
+
+    /// Gives the memory of an idle connection back.
+    pub fn shrink(&mut self) {
+        if self.buf.is_empty() {
+            self.buf = Vec::new();
+            self.read_bytes = READ_MIN_BYTES;
+        }
+    }
+
+    /// Bytes received and not executed.
+    pub fn waiting_bytes(&self) -> usize {
+        self.buf.len() - self.done
+    }
+}
+
+/// Replies not yet sent.
+#[derive(Debug, Default)]
+pub struct Output {
+    pub buf: Vec<u8>,
+    sent: usize,
+    /// Since when the soft limit is exceeded.
+    pub over_soft_limit_since: Option<Instant>,
+}
+
+/// What a write achieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteEvent {
+    Drained,
+    /// The socket takes no more for now.
+    Blocked,
+    Closed,
+}
+
+impl Output {
+    pub fn pending_bytes(&self) -> usize {
+        self.buf.len() - self.sent
+    }
+
+    /// Writes as much as the socket takes; `count_bytes` is told how much that was.
+    pub fn write(&mut self, fd: &OwnedFd, mut count_bytes: impl FnMut(usize)) -> WriteEvent {
+        while self.sent < self.buf.len() {
+            match rustix::io::write(fd, &self.buf[self.sent..]) {
+                Ok(count) => {
+                    self.sent += count;
+                    count_bytes(count);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.drop_sent();
+                    return WriteEvent::Blocked;
+                }
+                Err(_) => return WriteEvent::Closed,
+            }
+        }
+        self.buf.clear();
+        self.sent = 0;
+        if self.buf.capacity() > KEEP_BYTES {
+            self.buf = Vec::new();
+        }
+        WriteEvent::Drained
+    }
+
+    /// Moves what is left to the front once that costs no more than what has been sent.
+    fn drop_sent(&mut self) {
+        if self.sent >= self.buf.len() - self.sent {
+            self.buf.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Gives the memory of an idle connection back.
+    pub fn shrink(&mut self) {
+        if self.buf.is_empty() {
+            self.buf = Vec::new();
+        }
+    }
+}
+
+/// Why a connection's commands wait although they are there.
+///
+/// ```text
+///            page fault                     pages in memory
+///   Free ------------------> Fault ------------------------------> Free
+///        CLIENT PAUSE                       time over, UNPAUSE
+///        ------------------> Paused -----------------------------> Free
+///        SAVE, SHUTDOWN, .. (reply later)   reply is there
+///        ------------------> Blocked ----------------------------> Free
+///        much unsent output                 written
+///        ------------------> Full -------------------------------> Free
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    Free,
+    Fault,
+    Paused,
+    Blocked,
+    Full,
+}
+
+/// What epoll reports for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    pub read: bool,
+    pub write: bool,
+}
+
+pub struct Conn {
+    pub fd: OwnedFd,
+    pub session: Session,
+    pub info: Arc<ClientInfo>,
+    pub input: Input,
+    pub output: Output,
+    pub hold: Hold,
+    /// What is wrong with the input; told to the client after the replies of the commands before it.
+    pub protocol_error: Option<String>,
+    /// As registered with epoll.
+    pub interest: Interest,
+    /// In the list of connections to be served without waiting for epoll.
+    pub is_ready: bool,
+    /// In the list of connections that the present batch has written for.
+    pub is_touched: bool,
+}

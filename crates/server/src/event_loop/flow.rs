@@ -1,0 +1,170 @@
+//! Holding, releasing, flushing and closing connections.
+
+use rustix::event::epoll;
+use stillframe_store::UnixMillis;
+
+use crate::clients::client_flag;
+use crate::commands::transaction;
+use crate::conn::{Conn, Hold, Interest, WriteEvent};
+use crate::event_loop::EventLoop;
+use crate::mailbox::Token;
+use crate::monitor;
+use crate::slots::SlotId;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A client that has so much unsent output waits until it reads.
+pub const OUTPUT_FULL_BYTES: usize = 1 << 20;
+/// A client that waits and has so much unexecuted input is not read any more.
+const INPUT_FULL_BYTES: usize = 64 << 20;
+
+impl EventLoop {
+    /// Ends a hold; the commands that waited are served in the next round.
+    pub(super) fn release(&mut self, token: Token, hold: Hold) {
+        let Some(id) = self.slots.find(token) else { return };
+        let Some(conn) = self.slots.get(id) else { return };
+        if conn.hold == hold {
+            conn.hold = Hold::Free;
+            self.make_ready(id, false);
+            self.update_interest(id);
+        }
+    }
+
+    pub(super) fn release_paused(&mut self) {
+        let ids: Vec<SlotId> = self.slots.ids().collect();
+        for id in ids {
+            let token = self.slots.token(id);
+            self.release(token, Hold::Paused);
+        }
+    }
+
+    /// Delivers the reply of a blocked command.
+    pub(super) fn unblock(&mut self, token: Token, reply: &[u8]) {
+        let Some(id) = self.slots.find(token) else { return };
+        let Some(conn) = self.slots.get(id) else { return };
+        if conn.hold == Hold::Blocked {
+            conn.session.is_blocked = false;
+            conn.output.buf.extend_from_slice(reply);
+            self.release(token, Hold::Blocked);
+            self.flush(id);
+        }
+    }
+
+    /// Sends bytes that the client has not asked for just now.
+    pub(super) fn push(&mut self, token: Token, bytes: &[u8]) {
+        let Some(id) = self.slots.find(token) else { return };
+        let Some(conn) = self.slots.get(id) else { return };
+        conn.output.buf.extend_from_slice(bytes);
+        self.flush(id);
+    }
+
+    /// Writes what there is to write. Closes the connection if that fails, if it was the last thing to do, or if
+    /// the client leaves too much unread.
+    pub(super) fn flush(&mut self, id: SlotId) {
+        let stats = self.stats.clone();
+        let Some(conn) = self.slots.get(id) else { return };
+        let event = conn.output.write(&conn.fd, |count| {
+            stats.writes.add(1);
+            stats.output_bytes.add(count as u64);
+        });
+        let pending = conn.output.pending_bytes();
+        let is_over = event == WriteEvent::Closed
+            || (event == WriteEvent::Drained && conn.session.close_after_reply)
+            || self.exceeds_output_limit(id);
+        if is_over {
+            return self.close(id);
+        }
+        let Some(conn) = self.slots.get(id) else { return };
+        if conn.hold == Hold::Full && pending < OUTPUT_FULL_BYTES / 2 {
+            conn.hold = Hold::Free;
+            self.make_ready(id, false);
+        }
+        self.update_interest(id);
+    }
+
+    /// Whether `client-output-buffer-limit normal` says that the client must go.
+    fn exceeds_output_limit(&mut self, id: SlotId) -> bool {
+        let limit = self.config.settings.output_limit;
+        let server = &self.server;
+        let Some(conn) = self.slots.get(id) else { return false };
+        let pending = conn.output.pending_bytes() as u64;
+        let is_over_soft = limit.soft_bytes > 0 && pending > limit.soft_bytes;
+        if !is_over_soft {
+            conn.output.over_soft_limit_since = None;
+        }
+        let is_over_hard = limit.hard_bytes > 0 && pending > limit.hard_bytes;
+        let is_too_long = is_over_soft
+            && conn.output.over_soft_limit_since.get_or_insert_with(std::time::Instant::now).elapsed()
+                > limit.soft_time;
+        if is_over_hard || is_too_long {
+            server.stats.output_limit_closed.fetch_add(1, Relaxed);
+            crate::log::warning(format!(
+                "Client id={} addr={} closed for overcoming of output buffer limits ({pending} bytes unread).",
+                conn.info.id, conn.info.addr
+            ));
+        }
+        is_over_hard || is_too_long
+    }
+
+    /// Tells epoll what the connection waits for, if that has changed.
+    pub(super) fn update_interest(&mut self, id: SlotId) {
+        let token = self.slots.token(id);
+        let Some(conn) = self.slots.get(id) else { return };
+        let is_held = conn.hold != Hold::Free;
+        let wanted = Interest {
+            read: !(is_held && conn.input.waiting_bytes() >= INPUT_FULL_BYTES)
+                && !conn.session.close_after_reply,
+            write: conn.output.pending_bytes() > 0,
+        };
+        if wanted == conn.interest {
+            return;
+        }
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, wanted.read);
+        flags.set(epoll::EventFlags::OUT, wanted.write);
+        if epoll::modify(&self.epoll, &conn.fd, epoll::EventData::new_u64(token.0), flags).is_ok() {
+            conn.interest = wanted;
+        }
+    }
+
+    pub(super) fn close(&mut self, id: SlotId) {
+        let Some(mut conn) = self.slots.remove(id) else { return };
+        self.server.clients.remove(conn.info.id);
+        transaction::unwatch_all(&self.server, &mut conn.session);
+        monitor::stop(&self.server, &mut conn.session);
+        // Dropping the descriptor takes it out of epoll.
+    }
+}
+
+/// Lets others see what has become of a client.
+pub fn publish(conn: &Conn, now: UnixMillis) {
+    let session = &conn.session;
+    let to = &conn.info.published;
+    publish_session(session, &conn.info);
+    to.last_active_unix_ms.store(now, Relaxed);
+    to.input_bytes.store(conn.input.waiting_bytes(), Relaxed);
+    to.input_free_bytes.store(conn.input.buf.capacity() - conn.input.buf.len(), Relaxed);
+    to.output_bytes.store(conn.output.pending_bytes(), Relaxed);
+    to.output_capacity_bytes.store(conn.output.buf.capacity(), Relaxed);
+}
+
+/// The part of [`publish`] that a command may ask for (`CLIENT LIST` shows its own client as it is).
+pub fn publish_session(session: &crate::session::Session, info: &crate::clients::ClientInfo) {
+    let to = &info.published;
+    let mut flags = 0;
+    let mut set = |flag: u32, is_on: bool| flags |= if is_on { flag } else { 0 };
+    set(client_flag::MULTI, session.transaction.is_some());
+    set(client_flag::WATCH_RAISED, session.watch_flag.is_raised());
+    set(client_flag::CLOSING, session.close_after_reply);
+    set(client_flag::MONITOR, session.is_monitor);
+    set(client_flag::BLOCKED, session.is_blocked);
+    set(client_flag::NO_EVICT, session.no_evict);
+    set(client_flag::NO_TOUCH, session.no_touch);
+    to.flags.store(flags, Relaxed);
+    to.db.store(session.db.0, Relaxed);
+    to.resp3.store(session.resp3, Relaxed);
+    let (count, bytes) =
+        session.transaction.as_ref().map_or((-1, 0), |t| (t.queued.len() as i64, t.bytes as usize));
+    to.multi_count.store(count, Relaxed);
+    to.multi_bytes.store(bytes, Relaxed);
+    to.last_command.store(session.last_command.map_or(0, |id| u32::from(id.0) + 1), Relaxed);
+}

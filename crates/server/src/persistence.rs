@@ -1,0 +1,343 @@
+//! Saving: one thread that takes checkpoints and writes dumps, one after the other.
+
+mod dump;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use stillframe_store::CheckpointReport;
+
+use crate::clients::ClientInfo;
+use crate::config::{Settings, SnapshotFormat};
+use crate::log;
+use crate::mailbox::Message;
+use crate::server::{unix_ms, Server};
+
+pub use dump::{load_dump, write_dump, LoadError};
+
+/// After a failed automatic save the next one waits so long, as in Redis.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// What a save produces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A checkpoint in the page file.
+    Pages,
+    /// The RDB file of `dbfilename`.
+    Rdb,
+    /// An RDB file elsewhere (`BACKUP TO`).
+    Backup(PathBuf),
+}
+
+/// What comes after a save.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Go,
+    /// End the process if it succeeded, or in any case.
+    Stop {
+        even_if_failed: bool,
+    },
+}
+
+struct Job {
+    target: Target,
+    /// Who waits for the outcome.
+    waiter: Option<Arc<ClientInfo>>,
+    then: Then,
+}
+
+/// A save that has completed.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub duration: Duration,
+    /// Of a checkpoint.
+    pub report: CheckpointReport,
+    /// Of a dump.
+    pub dump_bytes: u64,
+}
+
+/// What `INFO` tells.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// What is being saved, since when.
+    pub running: Option<(Target, Instant)>,
+    pub last_save_unix_seconds: i64,
+    /// `None`: it succeeded, or there was none.
+    pub last_error: Option<String>,
+    pub last_duration: Option<Duration>,
+    pub last_checkpoint: CheckpointReport,
+    pub save_count: u64,
+    /// Changes of the data set at the last successful save.
+    saved_changes: u64,
+    last_attempt: Option<Instant>,
+    is_scheduled: bool,
+}
+
+struct State {
+    status: Status,
+    /// The job that runs, or is about to.
+    job: Option<Job>,
+    /// To be done after it.
+    next: Option<Job>,
+    is_ended: bool,
+}
+
+/// The saver's shared state.
+///
+/// ```text
+///             request                    done
+///   Idle ---------------> Running ---------------> Idle
+///                           |   done, one waits     ^
+///                           +---------> Running ----+
+///                           |   done, then stop
+///                           +---------> the process ends
+/// ```
+pub struct Saver {
+    state: Mutex<State>,
+    wake: Condvar,
+    has_failed: AtomicBool,
+}
+
+/// A save is in progress already.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Busy;
+
+impl Default for Saver {
+    fn default() -> Self {
+        let status = Status {
+            running: None,
+            last_save_unix_seconds: unix_ms() / 1000,
+            last_error: None,
+            last_duration: None,
+            last_checkpoint: CheckpointReport::default(),
+            save_count: 0,
+            saved_changes: 0,
+            last_attempt: None,
+            is_scheduled: false,
+        };
+        let state = State { status, job: None, next: None, is_ended: false };
+        Saver { state: Mutex::new(state), wake: Condvar::new(), has_failed: AtomicBool::new(false) }
+    }
+}
+
+impl Saver {
+    /// Whether the last save failed; one load.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    pub fn status(&self) -> Status {
+        self.state.lock().status.clone()
+    }
+
+    /// Starts a save in the background; the waiter is told the outcome.
+    ///
+    /// # Errors
+    /// One is in progress.
+    pub fn start(&self, target: Target, waiter: Option<Arc<ClientInfo>>) -> Result<(), Busy> {
+        let mut state = self.state.lock();
+        if state.job.is_some() {
+            return Err(Busy);
+        }
+        begin(&mut state, Job { target, waiter, then: Then::Go });
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Saves once the present save is done; returns whether there is one.
+    pub fn start_or_schedule(&self, target: Target) -> bool {
+        let mut state = self.state.lock();
+        let job = Job { target, waiter: None, then: Then::Go };
+        if state.job.is_some() {
+            state.status.is_scheduled = true;
+            state.next.get_or_insert(job);
+            return true;
+        }
+        begin(&mut state, job);
+        self.wake.notify_one();
+        false
+    }
+
+    /// Saves and then ends the process; an ongoing save is waited for.
+    pub fn save_and_stop(&self, target: Target, waiter: Option<Arc<ClientInfo>>, even_if_failed: bool) {
+        let mut state = self.state.lock();
+        let job = Job { target, waiter, then: Then::Stop { even_if_failed } };
+        if state.job.is_some() {
+            state.next = Some(job);
+        } else {
+            begin(&mut state, job);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Changes of the data set since the last successful save.
+    pub fn unsaved_changes(&self, server: &Server) -> u64 {
+        let changes = server.change_count();
+        changes.saturating_sub(self.state.lock().status.saved_changes)
+    }
+
+    /// Starts a save if a save point asks for it.
+    pub fn check_save_points(&self, server: &Server, settings: &Settings) {
+        let changes = server.change_count();
+        let mut state = self.state.lock();
+        if state.job.is_some() {
+            return;
+        }
+        let status = &state.status;
+        let unsaved = changes.saturating_sub(status.saved_changes);
+        let age = Duration::from_secs((unix_ms() / 1000 - status.last_save_unix_seconds).max(0) as u64);
+        let may_try =
+            status.last_error.is_none() || status.last_attempt.is_none_or(|at| at.elapsed() > RETRY_DELAY);
+        let due = |p: &&crate::config::SavePoint| unsaved >= p.change_count && age > p.after && unsaved > 0;
+        let Some(point) = settings.save_points.iter().find(due).filter(|_| may_try) else { return };
+        log::notice(format!(
+            "{} changes in {} seconds. Saving...",
+            point.change_count,
+            point.after.as_secs()
+        ));
+        begin(&mut state, Job { target: default_target(settings), waiter: None, then: Then::Go });
+        self.wake.notify_one();
+    }
+
+    /// Ends the thread after its present job.
+    pub fn end(&self) {
+        self.state.lock().is_ended = true;
+        self.wake.notify_one();
+    }
+}
+
+fn begin(state: &mut State, job: Job) {
+    let now = Instant::now();
+    state.status.running = Some((job.target.clone(), now));
+    state.status.last_attempt = Some(now);
+    state.job = Some(job);
+}
+
+/// What a save makes unless told otherwise.
+pub fn default_target(settings: &Settings) -> Target {
+    match settings.snapshot_format {
+        SnapshotFormat::Pages => Target::Pages,
+        SnapshotFormat::Rdb => Target::Rdb,
+    }
+}
+
+/// Body of the saver thread.
+pub fn run(server: &Arc<Server>) {
+    loop {
+        let target = {
+            let mut state = server.saver.state.lock();
+            loop {
+                if let Some(job) = &state.job {
+                    break job.target.clone();
+                }
+                if state.is_ended {
+                    return;
+                }
+                server.saver.wake.wait(&mut state);
+            }
+        };
+        let changes = server.change_count();
+        let start = Instant::now();
+        let result = save(server, &target).map(|outcome| Outcome { duration: start.elapsed(), ..outcome });
+        finish(server, result, changes);
+    }
+}
+
+fn save(server: &Server, target: &Target) -> Result<Outcome, String> {
+    let config = server.config();
+    let settings = &config.settings;
+    let dir = server.store.dir();
+    let dump = |path: PathBuf| {
+        let dump_bytes = write_dump(&server.store, &path, settings)?;
+        Ok(Outcome { dump_bytes, ..Outcome::default() })
+    };
+    match target {
+        Target::Pages => {
+            let report = server.store.checkpoint().map_err(|error| error.to_string())?;
+            Ok(Outcome { report, ..Outcome::default() })
+        }
+        Target::Rdb => dump(dir.join(&settings.dbfilename)),
+        Target::Backup(path) => dump(path.clone()),
+    }
+}
+
+/// Records the outcome, tells those who wait, and goes on to the next job or the end.
+fn finish(server: &Arc<Server>, result: Result<Outcome, String>, changes: u64) {
+    let mut state = server.saver.state.lock();
+    let Some(job) = state.job.take() else { return };
+    let is_backup = matches!(job.target, Target::Backup(_));
+    record(&mut state.status, &job.target, &result, changes);
+    if !is_backup {
+        server.saver.has_failed.store(result.is_err(), Ordering::Relaxed);
+    }
+    state.status.running = None;
+    if let Some(next) = state.next.take() {
+        state.status.is_scheduled = false;
+        begin(&mut state, next);
+    }
+    drop(state);
+    log_outcome(&job.target, &result);
+    match job.then {
+        Then::Go => answer(server, &job, &result),
+        Then::Stop { even_if_failed } if result.is_ok() || even_if_failed => server.stop(),
+        Then::Stop { .. } => {
+            log::warning("Error trying to save the DB, can't exit.");
+            server.stay();
+            if let Some(client) = &job.waiter {
+                let text = b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n".to_vec();
+                server.send(client, |token| Message::Reply(token, text));
+            }
+        }
+    }
+}
+
+fn record(status: &mut Status, target: &Target, result: &Result<Outcome, String>, changes: u64) {
+    if matches!(target, Target::Backup(_)) {
+        return;
+    }
+    match result {
+        Ok(outcome) => {
+            status.last_save_unix_seconds = unix_ms() / 1000;
+            status.last_error = None;
+            status.last_duration = Some(outcome.duration);
+            status.saved_changes = changes;
+            status.save_count += 1;
+            if *target == Target::Pages {
+                status.last_checkpoint = outcome.report.clone();
+            }
+        }
+        Err(error) => status.last_error = Some(error.clone()),
+    }
+}
+
+fn answer(server: &Server, job: &Job, result: &Result<Outcome, String>) {
+    let Some(client) = &job.waiter else { return };
+    let reply = match result {
+        Ok(_) => b"+OK\r\n".to_vec(),
+        Err(error) => {
+            server.count_error(b"ERR");
+            format!("-ERR {}\r\n", error.replace(['\r', '\n'], " ")).into_bytes()
+        }
+    };
+    server.send(client, |token| Message::Reply(token, reply));
+}
+
+fn log_outcome(target: &Target, result: &Result<Outcome, String>) {
+    match (target, result) {
+        (_, Err(error)) => log::warning(format!("Background saving error: {error}")),
+        (Target::Pages, Ok(outcome)) => log::notice(format!(
+            "Checkpoint saved: {} pages changed, {} bytes written in {:.3} seconds",
+            outcome.report.pages_changed,
+            outcome.report.bytes_written,
+            outcome.duration.as_secs_f64()
+        )),
+        (_, Ok(outcome)) => log::notice(format!(
+            "DB saved on disk: {} bytes in {:.3} seconds",
+            outcome.dump_bytes,
+            outcome.duration.as_secs_f64()
+        )),
+    }
+}

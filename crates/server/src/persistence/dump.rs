@@ -1,0 +1,196 @@
+//! Dumps: writing one from a view, reading `dump.rdb` at the start.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use stillframe_store::rdb::{
+    Header, KeyMeta, OnUnsupported, RdbString, RdbValue, ReadError, Reader, ReaderOptions, StringRef,
+    WriteError, Writer, WriterOptions,
+};
+use stillframe_store::{
+    DbId, Deadline, NewValue, OpError, SaveError, Store, StrRef, View, ViewEntry, Worker,
+};
+
+use crate::config::Settings;
+use crate::log;
+use crate::number;
+use crate::server::unix_ms;
+
+/// Values up to this length are gathered before they are written, so that they can be compressed.
+const GATHERED_BYTES: u64 = 1 << 20;
+
+#[derive(thiserror::Error, Debug)]
+enum DumpError {
+    #[error(transparent)]
+    Save(#[from] SaveError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: std::io::Error },
+}
+
+/// Writes all databases as of now into an RDB file: temporary file, fsync, rename, fsync of the directory.
+/// Returns its length in bytes.
+///
+/// # Errors
+/// What failed, with the path; the old file is then as it was.
+pub fn write_dump(store: &Store, path: &Path, settings: &Settings) -> Result<u64, String> {
+    let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let temporary = dir.join(format!("temp-{}.rdb", std::process::id()));
+    let at = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| DumpError::Io { path, source }
+    };
+    let write = || -> Result<u64, DumpError> {
+        let view = store.view()?;
+        let file = File::create(&temporary).map_err(at(&temporary))?;
+        let options = WriterOptions { compress: settings.rdb_compression, checksum: settings.rdb_checksum };
+        let header = Header {
+            ctime_unix_s: (unix_ms() / 1000) as u64,
+            used_memory_bytes: store.used_memory_bytes(),
+            aof_base: false,
+        };
+        let file = write_entries(&view, Writer::new(file, header, options)?, settings.databases)?;
+        drop(view);
+        file.sync_all().map_err(at(&temporary))?;
+        let length_bytes = file.metadata().map_err(at(&temporary))?.len();
+        std::fs::rename(&temporary, path).map_err(at(path))?;
+        File::open(dir).and_then(|d| d.sync_all()).map_err(at(dir))?;
+        Ok(length_bytes)
+    };
+    write().map_err(|error| {
+        drop(std::fs::remove_file(&temporary));
+        error.to_string()
+    })
+}
+
+fn write_entries(view: &View, mut writer: Writer<File>, database_count: u32) -> Result<File, DumpError> {
+    let mut selected = None;
+    let mut gathered = Vec::new();
+    view.for_each(|entry: ViewEntry<'_>| -> Result<(), DumpError> {
+        if selected != Some(entry.db) {
+            let stats = view.db_stats(entry.db);
+            debug_assert!(entry.db.0 < database_count);
+            writer.select_db(entry.db.0, stats.key_count, stats.deadline_count)?;
+            selected = Some(entry.db);
+        }
+        let meta = KeyMeta { expire_at_ms: entry.deadline.map(|d| d.max(0) as u64), ..KeyMeta::default() };
+        write_value(&mut writer, entry.key, &entry.value, meta, &mut gathered)?;
+        Ok(())
+    })?;
+    Ok(writer.finish()?)
+}
+
+fn write_value(
+    writer: &mut Writer<File>,
+    key: &[u8],
+    value: &StrRef<'_>,
+    meta: KeyMeta,
+    gathered: &mut Vec<u8>,
+) -> Result<(), WriteError> {
+    if let Some(number) = value.as_int() {
+        return writer.string(key, StringRef::Int(number), meta);
+    }
+    if value.len() <= GATHERED_BYTES {
+        gathered.clear();
+        value.append_to(gathered);
+        return writer.string(key, StringRef::Bytes(gathered), meta);
+    }
+    writer.begin_string(key, value.len(), meta)?;
+    let mut result = Ok(());
+    value.chunks(0, value.len(), |chunk| {
+        if result.is_ok() {
+            result = writer.string_chunk(chunk);
+        }
+    });
+    result
+}
+
+/// Why a dump could not be loaded.
+#[derive(thiserror::Error, Debug)]
+pub enum LoadError {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("{path}: storing key {key:?} of database {db}: {source}")]
+    Store { path: PathBuf, db: u32, key: String, source: OpError },
+}
+
+/// Progress of a load is logged so often.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Loads a dump into an empty store, if the file exists; returns the number of keys. Keys that have expired are
+/// left out.
+///
+/// # Errors
+/// The first thing that cannot be read or stored, with its place.
+pub fn load_dump(worker: &mut Worker, path: &Path, settings: &Settings) -> Result<Option<u64>, LoadError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(LoadError::Io { path: path.into(), source }),
+    };
+    let file_bytes = file.metadata().map_or(0, |m| m.len());
+    let options = ReaderOptions {
+        file_name: path.display().to_string(),
+        on_unsupported: if settings.rdb_skip_unsupported { OnUnsupported::Skip } else { OnUnsupported::Fail },
+        verify_checksum: settings.rdb_checksum,
+        db_count: settings.databases,
+    };
+    let mut reader = Reader::new(file, options);
+    let start = Instant::now();
+    let mut logged_at = start;
+    let mut key_count = 0;
+    worker.set_now(unix_ms());
+    while let Some(entry) = reader.next_entry()? {
+        let deadline = entry.meta.expire_at_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+        if deadline.is_some_and(|d| d <= worker.now()) {
+            continue;
+        }
+        store_entry(worker, DbId(entry.db), &entry.key, &entry.value, deadline).map_err(|source| {
+            let key = String::from_utf8_lossy(&entry.key).into_owned();
+            LoadError::Store { path: path.into(), db: entry.db, key, source }
+        })?;
+        key_count += 1;
+        worker.quiesce();
+        if logged_at.elapsed() > PROGRESS_INTERVAL {
+            logged_at = Instant::now();
+            let percent = 100 * reader.offset_bytes() / file_bytes.max(1);
+            log::notice(format!("Loading {}: {key_count} keys, {percent} %", path.display()));
+        }
+    }
+    log_end(&reader, key_count, start.elapsed());
+    Ok(Some(key_count))
+}
+
+fn log_end(reader: &Reader<File>, key_count: u64, time: Duration) {
+    for (kind, skipped) in reader.skipped_keys() {
+        log::warning(format!(
+            "Left out {} keys of type {kind}, the first is {:?} in database {}",
+            skipped.key_count,
+            String::from_utf8_lossy(&skipped.first_key),
+            skipped.first_key_db
+        ));
+    }
+    log::notice(format!("DB loaded from disk: {:.3} seconds, {key_count} keys", time.as_secs_f64()));
+}
+
+fn store_entry(
+    worker: &mut Worker,
+    db: DbId,
+    key: &[u8],
+    value: &RdbValue,
+    deadline: Option<i64>,
+) -> Result<(), OpError> {
+    let key = worker.key(key);
+    let deadline = deadline.map_or(Deadline::Clear, Deadline::At);
+    let value = match value {
+        RdbValue::String(RdbString::Int(number)) => NewValue::Int(*number),
+        RdbValue::String(RdbString::Bytes(bytes)) => number::encode(bytes),
+        _ => return Err(OpError::Damaged("a value of a type that cannot be stored".into())),
+    };
+    worker.set(db, &key, value, deadline)?;
+    Ok(())
+}
