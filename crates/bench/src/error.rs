@@ -39,3 +39,10 @@ impl<T> Context<T> for rustix::io::Result<T> {
         self.map_err(|errno| BenchError::Io { what: what(), source: errno.into() })
     }
 }
+
+impl BenchError {
+    /// For errors of the embedded library.
+    pub fn failed(what: &str, error: impl std::fmt::Display) -> BenchError {
+        BenchError::Failed(format!("{what}: {error}"))
+    }
+}

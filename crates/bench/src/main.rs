@@ -1,6 +1,7 @@
 //! `stillframe-bench`: measures Redis-protocol servers, first of all what a save does to those who are being
 //! served. It starts the servers it compares, side by side on the same data, and writes tables, raw files and
-//! plots. It is not a library, and it links none of the server: whatever speaks RESP2 can be measured.
+//! plots. It is not a library, and it links none of the server: whatever speaks RESP2 can be measured. Two
+//! measurements, `cut` and `workers`, run the embedded library in this process.
 #![forbid(unsafe_code)]
 
 mod clock;
@@ -45,6 +46,10 @@ enum Command {
     Memory(commands::memory::Args),
     /// Time of a full save, what an incremental checkpoint writes, size of the page file
     Checkpoint(commands::checkpoint::Args),
+    /// Wait of a cut for the workers as the data grows, in process
+    Cut(commands::cut::Args),
+    /// Two workers on one store against two on stores of their own, in process
+    Workers(commands::workers::Args),
     /// Answer +OK to everything: shows the most that the generator can drive here
     NullServer(commands::null_server::Args),
 }
@@ -57,6 +62,8 @@ fn main() -> ExitCode {
         Command::Throughput(args) => commands::throughput::run(&args),
         Command::Memory(args) => commands::memory::run(&args),
         Command::Checkpoint(args) => commands::checkpoint::run(&args),
+        Command::Cut(args) => commands::cut::run(&args),
+        Command::Workers(args) => commands::workers::run(&args),
         Command::NullServer(args) => commands::null_server::run(&args),
     };
     match result {

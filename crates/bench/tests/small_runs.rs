@@ -222,3 +222,20 @@ fn a_peer_that_does_not_start_is_a_clear_error() {
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(stderr.contains("redis did not start: it ended with exit status: 1"), "{stderr}");
 }
+
+/// Those that run the embedded library in this process.
+#[test]
+fn in_process() {
+    for subcommand in ["cut", "workers"] {
+        let dir = TempDir::new(subcommand);
+        let path = dir.0.to_str().unwrap();
+        let table = bench(&[subcommand, "--small", "--out", path, "--data", path, "--name", "test"]);
+        assert!(table.contains("- machine: "), "{table}");
+        let raw = std::fs::read_to_string(dir.0.join("test.json")).unwrap();
+        let raw: Value = serde_json::from_str(&raw).unwrap();
+        match subcommand {
+            "cut" => assert_eq!(raw["results"][0]["wait_ns"].as_array().unwrap().len(), 10),
+            _ => positive(&raw["results"]["ratio"]),
+        }
+    }
+}

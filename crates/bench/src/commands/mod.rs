@@ -1,12 +1,14 @@
 //! One file a subcommand.
 
 pub mod checkpoint;
+pub mod cut;
 pub mod fill;
 pub mod load;
 pub mod memory;
 pub mod null_server;
 pub mod pause;
 pub mod throughput;
+pub mod workers;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,159 @@
+//! `workers`: what two workers on one store do against two on stores of their own. In this process, on the
+//! embedded library, no network: what is lost is what they share.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use stillframe_store::{DbId, Deadline, NewValue, OpError, Options, Store, Worker};
+
+use crate::commands::DataArgs;
+use crate::error::{BenchError, Context, Result};
+use crate::output::{markdown_table, thousands, OutArgs, Output};
+use crate::stats::{median, with_range};
+
+const DB: DbId = DbId(0);
+/// Keys looked up together, as the server does with a pipelined batch.
+const BATCH_KEYS: usize = 64;
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Keys in each store
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1_000_000)]
+    keys: u64,
+    /// Bytes of a value
+    #[arg(short = 'd', long, value_name = "BYTES", default_value_t = 100)]
+    value_bytes: usize,
+    /// Rounds of each kind, alternating
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    rounds: usize,
+    /// Seconds a round
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    seconds: f64,
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    out: OutArgs,
+    /// A run of seconds: 20,000 keys, 1 round
+    #[arg(long)]
+    small: bool,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let mut args = args.clone();
+    if args.small {
+        (args.keys, args.rounds, args.seconds) = (20_000, 1, 0.2);
+    }
+    let mut out = Output::new(&args.out, "workers", "Two workers on one store against two stores", &[])?;
+    out.note("load", format!("half GET half SET of {} B, uniform, {} keys", args.value_bytes, args.keys));
+    let scratch = args.data.scratch();
+    let open = |name: &str, worker_count: usize| -> Result<Store> {
+        let dir = scratch.path().join(name);
+        std::fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
+        let store = Store::open(&dir, Options { worker_count, ..Options::default() })
+            .map_err(|error| BenchError::failed("open the store", error))?;
+        fill(&store, &args).map_err(|error| BenchError::failed("fill", error))?;
+        Ok(store)
+    };
+    let (shared, left, right) = (open("shared", 2)?, open("left", 1)?, open("right", 1)?);
+    let (mut together, mut apart, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..args.rounds {
+        together.push(rate(&[&shared, &shared], &args)?);
+        apart.push(rate(&[&left, &right], &args)?);
+        alone.push(rate(&[&left], &args)?);
+    }
+    let ratio = median(&together) / median(&apart);
+    let row = |name: &str, rates: &[f64]| {
+        vec![
+            name.to_owned(),
+            with_range(rates, |rate| thousands(rate as u64)),
+            format!("{:.3}", median(rates) / median(&apart)),
+        ]
+    };
+    let rows = [
+        row("two workers, one store", &together),
+        row("two workers, two stores", &apart),
+        row("one worker", &alone),
+    ];
+    out.write_json(json!({ "together": together, "apart": apart, "alone": alone, "ratio": ratio }))?;
+    out.write_markdown(&markdown_table(&["", "commands a second", "of two stores"], &rows))
+}
+
+fn key_bytes(number: u64) -> [u8; 16] {
+    let mut bytes = *b"key:\0\0\0\0\0\0\0\0\0\0\0\0";
+    bytes[8..].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+fn fill(store: &Store, args: &Args) -> std::result::Result<(), OpError> {
+    let mut worker = store.worker();
+    let value = vec![b'v'; args.value_bytes];
+    for number in 0..args.keys {
+        let bytes = key_bytes(number);
+        let key = worker.key(&bytes);
+        worker.set(DB, &key, NewValue::Bytes { bytes: &value, raw: false }, Deadline::Clear)?;
+    }
+    Ok(())
+}
+
+/// Commands a second of one worker on each of `stores`, all at once.
+fn rate(stores: &[&Store], args: &Args) -> Result<f64> {
+    let start = Barrier::new(stores.len());
+    let duration = Duration::from_secs_f64(args.seconds);
+    let rates: Vec<std::result::Result<f64, OpError>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = stores
+            .iter()
+            .enumerate()
+            .map(|(number, store)| {
+                let start = &start;
+                scope.spawn(move || work(store, args, number as u64, start, duration))
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(f64::NAN))).collect()
+    });
+    let mut total = 0.0;
+    for rate in rates {
+        total += rate.map_err(|error| BenchError::failed("run", error))?;
+    }
+    Ok(total)
+}
+
+fn work(
+    store: &Store,
+    args: &Args,
+    seed: u64,
+    start: &Barrier,
+    duration: Duration,
+) -> std::result::Result<f64, OpError> {
+    let mut worker = store.worker();
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let value = vec![b'w'; args.value_bytes];
+    worker.idle(|| start.wait());
+    let since = Instant::now();
+    let mut count = 0u64;
+    while since.elapsed() < duration {
+        batch(&mut worker, &mut rng, args.keys, &value)?;
+        count += BATCH_KEYS as u64;
+    }
+    Ok(count as f64 / since.elapsed().as_secs_f64())
+}
+
+fn batch(
+    worker: &mut Worker,
+    rng: &mut fastrand::Rng,
+    key_count: u64,
+    value: &[u8],
+) -> std::result::Result<(), OpError> {
+    let bytes: [[u8; 16]; BATCH_KEYS] = std::array::from_fn(|_| key_bytes(rng.u64(..key_count)));
+    let mut keys = bytes.each_ref().map(|bytes| worker.key(bytes));
+    keys.iter_mut().for_each(|key| worker.prefetch(DB, key));
+    for key in &keys {
+        if rng.bool() {
+            worker.set(DB, key, NewValue::Bytes { bytes: value, raw: false }, Deadline::Clear)?;
+        } else {
+            worker.get(DB, key, |found| std::hint::black_box(found.len()))?;
+        }
+        worker.quiesce();
+    }
+    Ok(())
+}
