@@ -1,7 +1,7 @@
 //! A [`Device`] that is a file, read and written around the page cache where the file system allows it.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -55,12 +55,6 @@ impl FileDevice {
     /// Whether transfers bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
-    }
-
-    /// The file itself. A forked child may write through it: [`Device::write_at`] neither allocates nor locks as
-    /// long as the kernel takes all bytes at once.
-    pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 
     fn error(&self, op: DeviceOp, offset: u64, len: u64, errno: Errno) -> DeviceError {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::entry::{is_all_zero, Entry, PageBuf, Slot, SlotRun, FANOUT};
+use super::entry::{is_all_zero, Entry, PageBuf, SlotRun, FANOUT};
 use super::{PageFile, PageFileError, PAGE_ID_LIMIT};
-use crate::{PageId, PAGE_SIZE};
+use crate::{PageBytes, PageId, PAGE_SIZE};
 
 /// Pages of one vectored write: as many buffers as the kernel takes in one call.
 const BATCH_PAGES: usize = 1024;
@@ -83,14 +83,14 @@ impl CheckpointWriter {
     ///
     /// Large batches are written with large writes. Pages of zeros take no slot and no write. After an error only
     /// giving up is of use; pages of the failed batch may or may not have been recorded.
-    pub fn write_pages(&self, pages: &[(PageId, &[u8; PAGE_SIZE])]) -> Result<(), PageFileError> {
+    pub fn write_pages(&self, pages: &[(PageId, &PageBytes)]) -> Result<(), PageFileError> {
         let phase = self.phase.read();
         self.check_open(*phase)?;
         pages.chunks(BATCH_PAGES).try_for_each(|batch| self.write_batch(batch))
     }
 
-    fn write_batch(&self, batch: &[(PageId, &[u8; PAGE_SIZE])]) -> Result<(), PageFileError> {
-        let mut stored: Vec<&(PageId, &[u8; PAGE_SIZE])> = Vec::with_capacity(batch.len());
+    fn write_batch(&self, batch: &[(PageId, &PageBytes)]) -> Result<(), PageFileError> {
+        let mut stored: Vec<&(PageId, &PageBytes)> = Vec::with_capacity(batch.len());
         let mut entries: Vec<(PageId, Entry)> = Vec::with_capacity(batch.len());
         for item in batch {
             check_pid(item.0)?;
@@ -151,29 +151,6 @@ impl CheckpointWriter {
         Ok(())
     }
 
-    /// Takes `slot_count` slots for pages that somebody else writes, a forked child say. What is not named in
-    /// [`CheckpointWriter::record_written`] before the commit is given back then.
-    pub fn reserve_slots(&self, slot_count: u32) -> Result<Vec<SlotRun>, PageFileError> {
-        let phase = self.phase.read();
-        self.check_open(*phase)?;
-        self.file.take_slots(slot_count, u64::from(slot_count))
-    }
-
-    /// Records pages that have been written to reserved slots: page, slot, CRC-32C of the content. Each slot is
-    /// named at most once; of those named before, none.
-    pub fn record_written(&self, pages: &[(PageId, Slot, u32)]) -> Result<(), PageFileError> {
-        let phase = self.phase.read();
-        self.check_open(*phase)?;
-        pages.iter().try_for_each(|(pid, _, _)| check_pid(*pid))?;
-        let entries: Vec<_> =
-            pages.iter().map(|(pid, slot, crc32c)| (*pid, Entry::new(*slot, *crc32c))).collect();
-        self.record(&entries);
-        let page_count = pages.len() as u64;
-        self.counters.page_count.fetch_add(page_count, Ordering::Relaxed);
-        self.counters.written_bytes.fetch_add(page_count * PAGE_SIZE as u64, Ordering::Relaxed);
-        Ok(())
-    }
-
     /// Bytes written so far.
     pub fn written_bytes(&self) -> u64 {
         self.counters.written_bytes.load(Ordering::Relaxed)
@@ -204,12 +181,8 @@ impl CheckpointWriter {
     }
 
     fn set_entry(&self, pending: &mut PendingMap, pid: PageId, entry: Entry) {
-        let (leaf, offset) = (pid.0 / FANOUT as u32, pid.0 as usize % FANOUT);
-        let page = pending.leaves.entry(leaf).or_insert_with(|| {
-            let mut page = PageBuf::boxed();
-            self.file.table.copy_node(1, leaf, &mut page);
-            page
-        });
+        let offset = pid.0 as usize % FANOUT;
+        let page = self.leaf_mut(pending, pid.0 / FANOUT as u32);
         let replaced = page.entry(offset);
         page.set_entry(offset, entry);
         if replaced != self.file.table.get(0, pid.0) {
@@ -217,6 +190,17 @@ impl CheckpointWriter {
                 self.file.space.lock().release_pending(slot);
             }
         }
+    }
+
+    /// The leaf of the pending map, to change it.
+    pub(super) fn leaf_mut<'a>(&self, pending: &'a mut PendingMap, leaf: u32) -> &'a mut PageBuf {
+        pending.leaves.entry(leaf).or_insert_with(|| {
+            let mut page = PageBuf::boxed();
+            if self.file.table.get(1, leaf) != Entry::NONE {
+                self.file.table.copy_node(1, leaf, &mut page);
+            }
+            page
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Making a checkpoint the durable one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -27,6 +27,8 @@ pub struct CommitStats {
     pub zero_page_count: u64,
     /// Pages of the map written.
     pub map_page_count: u64,
+    /// Pages moved towards the begin of a file that has become too long.
+    pub moved_page_count: u64,
     /// Bytes written: pages, map, superblock.
     pub written_bytes: u64,
     /// Time to write the map.
@@ -73,9 +75,10 @@ impl CheckpointWriter {
             let superblocks = file.superblocks.lock();
             (superblocks.current.clone(), superblocks.newest_generation + 1)
         };
+        let moved = self.move_tail()?;
         let begin = Instant::now();
         let mut draft = Draft::default();
-        let mut changes = self.draft_leaves(&mut draft, &current);
+        let mut changes = self.draft_leaves(&mut draft, &current, &moved.leaves);
         draft_nodes(file, &mut draft);
         let map_page_count = self.place_map(&mut draft, &current, &mut changes)?;
         let map_write = begin.elapsed();
@@ -94,6 +97,7 @@ impl CheckpointWriter {
             page_count: self.counters.page_count.load(Ordering::Relaxed),
             zero_page_count: self.counters.zero_page_count.load(Ordering::Relaxed),
             map_page_count,
+            moved_page_count: moved.page_count,
             written_bytes,
             map_write,
             data_sync,
@@ -101,13 +105,13 @@ impl CheckpointWriter {
         })
     }
 
-    /// Takes over the leaves that differ from the durable ones, and counts what changes.
-    fn draft_leaves(&self, draft: &mut Draft, current: &Superblock) -> Changes {
+    /// Takes over the leaves that differ from the durable ones or are to be `moved`, and counts what changes.
+    fn draft_leaves(&self, draft: &mut Draft, current: &Superblock, moved: &BTreeSet<u32>) -> Changes {
         let table = &self.file.table;
         let mut superseded = SlotSet::default();
         let mut superblock = current.clone();
         for (leaf, page) in std::mem::take(&mut self.pending.lock().leaves) {
-            let mut differs = false;
+            let mut differs = moved.contains(&leaf);
             for offset in 0..FANOUT {
                 let (old, new) = (table.get(0, leaf * FANOUT as u32 + offset as u32), page.entry(offset));
                 if old == new {
@@ -241,8 +245,7 @@ fn publish(file: &PageFile, draft: &Draft) {
     for level in 1..=MAP_HEIGHT {
         for (index, page) in &draft[level as usize] {
             for offset in 0..FANOUT {
-                let (child, new) = (u64::from(*index) * FANOUT as u64 + offset as u64, page.entry(offset));
-                let Ok(child) = u32::try_from(child) else { continue };
+                let (child, new) = (index * FANOUT as u32 + offset as u32, page.entry(offset));
                 if file.table.get(level - 1, child) != new {
                     file.table.set(level - 1, child, new);
                 }

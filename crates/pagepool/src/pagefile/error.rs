@@ -1,9 +1,11 @@
 //! What can go wrong with a page file.
 
+use std::sync::Arc;
+
 use super::entry::Slot;
 use super::superblock::FORMAT_VERSION;
 use crate::device::DeviceError;
-use crate::PageId;
+use crate::{PageId, PoolError};
 
 /// Why the page file could not be opened, written or committed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -51,8 +53,8 @@ pub enum PageFileError {
     },
     /// A map page does not verify or says something impossible.
     #[error(
-        "page file '{file}': map page at slot {} (byte {}; checkpoint {generation}, level {level}, \
-         pages from {first_pid} on) is damaged: {why}", .slot.0, .slot.offset()
+        "page file '{file}': map page at slot {} (byte {}) of checkpoint {generation} is damaged (level {level}, \
+         pages from {first_pid} on): {why}", .slot.0, .slot.offset()
     )]
     MapDamaged {
         /// The file.
@@ -68,6 +70,9 @@ pub enum PageFileError {
         /// What does not fit.
         why: String,
     },
+    /// The newer checkpoint does not load and the one before it has no page. Serving that would look like a new store.
+    #[error("the checkpoint before it is empty")]
+    PreviousEmpty,
     /// Neither of the two checkpoints in the file can be loaded.
     #[error("no checkpoint can be loaded: {newest}; and {older}. Restore the file from a backup")]
     NothingLoads {
@@ -76,6 +81,9 @@ pub enum PageFileError {
         /// What is wrong with the older one.
         older: Box<PageFileError>,
     },
+    /// There is no address space for the map.
+    #[error("page file: {0}")]
+    Memory(Arc<PoolError>),
     /// A page to be moved to another place in the file does not verify.
     #[error(transparent)]
     Page(#[from] PageError),

@@ -20,6 +20,7 @@ mod entry;
 mod error;
 mod open;
 mod read;
+mod relocate;
 mod space;
 mod spill;
 mod superblock;
@@ -168,15 +169,10 @@ impl PageFile {
         self.device.name()
     }
 
-    /// The device. A forked child writes through it, to slots from [`CheckpointWriter::reserve_slots`].
-    pub fn device(&self) -> &Arc<dyn Device> {
-        &self.device
-    }
-
     /// Calls `visit(first_pid, page_count)` for each run of mapped pages of the durable checkpoint, ascending.
     pub fn for_each_mapped(&self, mut visit: impl FnMut(PageId, u32)) {
         let mut run: Option<(u32, u32)> = None;
-        self.table.for_each_page(&mut |page, _| {
+        self.table.for_each_node(0, &mut |page, _| {
             run = match run {
                 Some((first, count)) if first + count == page => Some((first, count + 1)),
                 Some((first, count)) => {

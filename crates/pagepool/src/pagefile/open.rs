@@ -2,6 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -216,12 +217,8 @@ impl Load<'_> {
                 continue;
             }
             let index = node.index * FANOUT as u32 + offset;
-            if index < node_limit(level - 1) {
-                if let Some((known, _)) = self.loader.known {
-                    if known.get(level - 1, index) == entry {
-                        continue;
-                    }
-                }
+            if self.loader.known.is_some_and(|(known, _)| known.get(level - 1, index) == entry) {
+                continue;
             }
             self.admit(level - 1, parent, Node { index, entry }, nodes)?;
         }
@@ -299,10 +296,17 @@ pub(super) fn open(device: &dyn Device) -> Result<Opened, PageFileError> {
             }
             Ok(opened)
         }
-        Err(newest) => match older.and_then(|older| load(device, slot_count, older)) {
+        Err(newest) => match older.and_then(not_empty).and_then(|older| load(device, slot_count, older)) {
             Ok(opened) => Ok(Opened { newest_generation, fell_back: true, damage: Some(newest), ..opened }),
             Err(older) => Err(PageFileError::NothingLoads { newest: newest.into(), older: older.into() }),
         },
+    }
+}
+
+fn not_empty(candidate: Candidate) -> Result<Candidate, PageFileError> {
+    match candidate.superblock.page_count {
+        0 => Err(PageFileError::PreviousEmpty),
+        _ => Ok(candidate),
     }
 }
 
@@ -326,7 +330,7 @@ fn read_candidate(
 
 /// Loads a checkpoint to serve from.
 fn load(device: &dyn Device, slot_count: u32, candidate: Candidate) -> Result<Opened, PageFileError> {
-    let table = SlotTable::new();
+    let table = SlotTable::new().map_err(|error| PageFileError::Memory(Arc::new(error)))?;
     let Candidate { place, superblock } = candidate;
     let loader = MapLoader { device, superblock: &superblock, slot_count, target: Some(&table), known: None };
     let slots = loader.load()?.slots;

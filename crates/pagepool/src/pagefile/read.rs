@@ -2,18 +2,22 @@
 
 use std::io::IoSliceMut;
 
-use super::entry::{Entry, Slot};
+use super::entry::{Entry, PageBuf, Slot};
 use super::{PageError, PageFile};
-use crate::{PageId, PAGE_SIZE};
+use crate::{PageBytes, PageId};
 
 /// Longest read in pages: what the kernel takes in one vectored call.
 const READ_PAGES: usize = 1024;
+/// Unwanted pages between two wanted ones that cost less to read than another call does.
+const GAP_PAGES: usize = 16;
+/// Unwanted pages of one call; bounds the memory they are read into (1 MB).
+const GAP_TOTAL: usize = 256;
 
 impl PageFile {
     /// Reads page `pid` of the durable checkpoint into `page`, which must be page-aligned, and verifies it.
     ///
     /// On an error the content of `page` is undefined.
-    pub fn read_page(&self, pid: PageId, page: &mut [u8; PAGE_SIZE]) -> Result<(), PageError> {
+    pub fn read_page(&self, pid: PageId, page: &mut PageBytes) -> Result<(), PageError> {
         loop {
             let entry = self.table.get(0, pid.0);
             let result = match entry.slot() {
@@ -37,35 +41,37 @@ impl PageFile {
         }
     }
 
-    /// Reads many pages, each as [`PageFile::read_page`] does; those that lie side by side in the file with one
+    /// Reads many pages, each as [`PageFile::read_page`] does; those that lie close together in the file with one
     /// call. Leaves `pages` sorted by place in the file. Returns what failed; all other pages are verified.
-    pub fn read_pages(&self, pages: &mut [(PageId, &mut [u8; PAGE_SIZE])]) -> Vec<PageError> {
+    pub fn read_pages(&self, pages: &mut [(PageId, &mut PageBytes)]) -> Vec<PageError> {
         pages.sort_by_cached_key(|(pid, _)| self.table.get(0, pid.0).slot());
         let mut errors = Vec::new();
+        let mut gaps = Vec::new();
         let mut rest = pages;
         while !rest.is_empty() {
-            let entries = self.adjacent_entries(rest);
+            let entries = self.close_entries(rest);
             let (run, others) = rest.split_at_mut(entries.len());
-            match (run, entries[0].slot()) {
-                ([(pid, page)], _) => errors.extend(self.read_page(*pid, page).err()),
-                (run, Some(first)) => self.read_run(run, first, &entries, &mut errors),
-                _ => {}
+            match run {
+                [(pid, page)] => errors.extend(self.read_page(*pid, page).err()),
+                run => self.read_run(run, &entries, &mut gaps, &mut errors),
             }
             rest = others;
         }
         errors
     }
 
-    /// The entries of the first of `pages`, as far as their slots follow one another.
-    fn adjacent_entries(&self, pages: &[(PageId, &mut [u8; PAGE_SIZE])]) -> Vec<Entry> {
+    /// The entries of the first of `pages`, as far as one call can read them.
+    fn close_entries(&self, pages: &[(PageId, &mut PageBytes)]) -> Vec<Entry> {
         let mut entries: Vec<Entry> = Vec::new();
-        for (pid, _) in pages.iter().take(READ_PAGES) {
+        let (mut buf_count, mut gap_count) = (0, 0);
+        for (pid, _) in pages {
             let entry = self.table.get(0, pid.0);
-            let follows = |last: &Entry| match (last.slot(), entry.slot()) {
-                (Some(last), Some(next)) => last.0.checked_add(1) == Some(next.0),
-                _ => false,
-            };
-            if entries.last().is_some_and(|last| !follows(last)) {
+            if let Some(last) = entries.last() {
+                let Some(gap) = gap_between(*last, entry) else { break };
+                (buf_count, gap_count) = (buf_count + gap, gap_count + gap);
+            }
+            buf_count += 1;
+            if buf_count > READ_PAGES || gap_count > GAP_TOTAL {
                 break;
             }
             entries.push(entry);
@@ -73,17 +79,30 @@ impl PageFile {
         entries
     }
 
+    /// Reads pages at ascending slots with one call; what lies between goes to `gaps`.
     fn read_run(
         &self,
-        run: &mut [(PageId, &mut [u8; PAGE_SIZE])],
-        first: Slot,
+        run: &mut [(PageId, &mut PageBytes)],
         entries: &[Entry],
+        gaps: &mut Vec<PageBuf>,
         errors: &mut Vec<PageError>,
     ) {
-        let mut bufs: Vec<_> = run.iter_mut().map(|(_, page)| IoSliceMut::new(&mut page[..])).collect();
-        let whole = self.device.read_at(first.offset(), &mut bufs);
+        let gap_before =
+            |at: usize| if at == 0 { 0 } else { gap_between(entries[at - 1], entries[at]).unwrap_or(0) };
+        let gap_count = (0..entries.len()).map(gap_before).sum();
+        if gaps.len() < gap_count {
+            gaps.resize(gap_count, PageBuf::ZERO);
+        }
+        let mut unused = gaps.iter_mut();
+        let mut bufs = Vec::with_capacity(run.len() + gap_count);
+        for (at, (_, page)) in run.iter_mut().enumerate() {
+            bufs.extend(unused.by_ref().take(gap_before(at)).map(|gap| IoSliceMut::new(&mut gap.0)));
+            bufs.push(IoSliceMut::new(&mut page[..]));
+        }
+        let is_read =
+            entries[0].slot().is_some_and(|first| self.device.read_at(first.offset(), &mut bufs).is_ok());
         for ((pid, page), entry) in run.iter_mut().zip(entries) {
-            let is_good = whole.is_ok() && crc32c::crc32c(&page[..]) == entry.crc32c();
+            let is_good = is_read && crc32c::crc32c(&page[..]) == entry.crc32c();
             if !is_good {
                 // Alone: to tell the bad page from its neighbours, or because it has been moved.
                 errors.extend(self.read_page(*pid, page).err());
@@ -91,11 +110,17 @@ impl PageFile {
         }
     }
 
-    fn verify(&self, pid: PageId, entry: Entry, slot: Slot, page: &[u8; PAGE_SIZE]) -> Result<(), PageError> {
+    fn verify(&self, pid: PageId, entry: Entry, slot: Slot, page: &PageBytes) -> Result<(), PageError> {
         let (found_crc32c, expected_crc32c) = (crc32c::crc32c(page), entry.crc32c());
         if found_crc32c == expected_crc32c {
             return Ok(());
         }
         Err(PageError::Damaged { file: self.name().to_owned(), pid, slot, expected_crc32c, found_crc32c })
     }
+}
+
+/// How many slots lie between two entries, if the second comes after the first and near enough to be read with it.
+fn gap_between(first: Entry, second: Entry) -> Option<usize> {
+    let gap = second.slot()?.0.checked_sub(first.slot()?.0.checked_add(1)?)? as usize;
+    (gap <= GAP_PAGES).then_some(gap)
 }

@@ -45,6 +45,8 @@ pub(super) struct Space {
     /// Index into [`RUN_CLASSES`], and where the search goes on.
     class: usize,
     cursor: u32,
+    /// The search looks at slots below this one only, as long as there is one.
+    ceiling: Option<u32>,
     /// The disk is full: no growth for convenience in this checkpoint.
     is_disk_full: bool,
 }
@@ -84,8 +86,34 @@ impl Space {
     pub fn restart_search(&mut self) {
         self.class = 0;
         self.cursor = Slot::FIRST.0;
+        self.ceiling = self.is_oversize().then_some(self.comfortable());
         self.is_disk_full = false;
         self.new_count = 0;
+    }
+
+    /// Slots that the durable and the running checkpoint would take together if both shared what they can.
+    fn projected(&self) -> u64 {
+        self.live_count + self.new_count
+    }
+
+    /// Length to which the file may grow rather than use up short runs.
+    fn comfortable(&self) -> u32 {
+        u32::try_from(self.projected() + self.projected() / 4 + SLACK_SLOTS).unwrap_or(u32::MAX)
+    }
+
+    /// Length to which the file may grow rather than give up the previous checkpoint.
+    fn tolerable(&self) -> u32 {
+        u32::try_from(self.projected() * 2 + SLACK_SLOTS).unwrap_or(u32::MAX)
+    }
+
+    /// Whether the file is longer than checkpoints make it: much has been freed.
+    fn is_oversize(&self) -> bool {
+        self.slot_count > self.tolerable().saturating_add(self.tolerable() / 16)
+    }
+
+    /// Where the live slots of an oversize file should all be below.
+    pub fn ceiling(&self) -> Option<u32> {
+        self.ceiling
     }
 
     /// Announces that the running checkpoint needs slots for `page_count` pages that had none.
@@ -103,23 +131,37 @@ impl Space {
     }
 
     fn find_run(&mut self, need: u32) -> Option<SlotRun> {
+        let search_end = self.ceiling.unwrap_or(u32::MAX).min(self.slot_count);
         // A run that has been begun is used up, however short its rest.
         let mut begun = Some(self.cursor);
         loop {
-            let first = match self.used.first_absent(self.cursor, self.slot_count) {
-                Some(first) => first,
-                None => {
-                    self.cursor = self.slot_count;
-                    return None;
-                }
+            let Some(first) = self.used.first_absent(self.cursor, search_end) else {
+                self.cursor = search_end;
+                return None;
             };
-            let end = self.used.first_present(first, self.slot_count).unwrap_or(self.slot_count);
+            let end = self.used.first_present(first, search_end).unwrap_or(search_end);
             let least = if begun.take() == Some(first) { 1 } else { RUN_CLASSES[self.class] };
             if end - first >= least {
                 return Some(SlotRun { first: Slot(first), slot_count: need.min(end - first) });
             }
             self.cursor = end;
         }
+    }
+
+    /// Takes up to `need` consecutive slots below the ceiling; none if there are none or there is no ceiling.
+    pub fn take_below_ceiling(&mut self, need: u32) -> Option<SlotRun> {
+        while self.ceiling.is_some() {
+            let run = self.take(need);
+            if run.is_some() {
+                return run;
+            }
+            if self.class + 1 == RUN_CLASSES.len() {
+                return None;
+            }
+            self.class += 1;
+            self.cursor = Slot::FIRST.0;
+        }
+        None
     }
 
     /// Takes one slot for a spilled page: the first free one that there is.
@@ -137,37 +179,40 @@ impl Space {
 
     /// Decides how `need` slots are found after [`Space::take`] found none.
     pub fn plan(&mut self, need: u32) -> Room {
-        let projected = self.live_count + self.new_count;
-        let comfortable = projected + projected / 4 + SLACK_SLOTS;
-        let tolerable = projected * 2 + SLACK_SLOTS;
         let least = u64::from(self.tail_start()) + u64::from(need);
-        let step = (self.slot_count / 32).clamp(*GROWTH_SLOTS.start(), *GROWTH_SLOTS.end());
-        let wanted = least.max(u64::from(self.slot_count) + u64::from(step));
-        let grow = |limit: u64| match u32::try_from(wanted.min(limit).max(least)) {
-            Ok(slot_count) => Room::Grow { slot_count, least: least as u32 },
-            Err(_) => Room::Exhausted,
-        };
-        let may_grow = !self.is_disk_full;
-        if self.class == 0 && may_grow && least <= comfortable {
-            return grow(comfortable);
+        let Ok(least) = u32::try_from(least) else { return Room::Exhausted };
+        let wanted = least.max(self.slot_count.saturating_add(self.growth_step()));
+        let grow = |limit: u32| Room::Grow { slot_count: wanted.min(limit).max(least), least };
+        let may_grow = !self.is_disk_full && self.ceiling.is_none();
+        if self.class == 0 && may_grow && least <= self.comfortable() {
+            return grow(self.comfortable());
         }
         if self.class + 1 < RUN_CLASSES.len() {
             self.class += 1;
             self.cursor = Slot::FIRST.0;
             return Room::Search;
         }
-        if may_grow && least <= tolerable {
-            return grow(tolerable);
+        if self.ceiling.take().is_some() {
+            self.class = 0;
+            self.cursor = Slot::FIRST.0;
+            return Room::Search;
+        }
+        if may_grow && least <= self.tolerable() {
+            return grow(self.tolerable());
         }
         match self.previous.len() {
-            0 => grow(tolerable),
+            0 => grow(self.tolerable()),
             _ => Room::ReleasePrevious,
         }
     }
 
+    fn growth_step(&self) -> u32 {
+        (self.slot_count / 32).clamp(*GROWTH_SLOTS.start(), *GROWTH_SLOTS.end())
+    }
+
     /// How long the file has to be for one more spilled page, when there is no free slot.
     pub fn plan_spill(&self) -> Room {
-        match self.slot_count.checked_add(*GROWTH_SLOTS.start()) {
+        match self.slot_count.checked_add(self.growth_step()) {
             Some(slot_count) => Room::Grow { slot_count, least: self.slot_count + 1 },
             None => Room::Exhausted,
         }

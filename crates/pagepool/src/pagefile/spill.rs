@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use super::entry::Slot;
 use super::space::Room;
 use super::{PageFile, PageFileError, SpillError};
-use crate::PAGE_SIZE;
+use crate::PageBytes;
 
 /// A page in a temporary slot: give it back with [`PageFile::release_spill`], or its slot stays taken until the file
 /// is opened again. No checkpoint names it, so after a crash it is gone.
@@ -18,7 +18,7 @@ pub struct Spilled {
 
 impl PageFile {
     /// Writes `page`, which must be page-aligned, to a temporary slot.
-    pub fn spill(&self, page: &[u8; PAGE_SIZE]) -> Result<Spilled, SpillError> {
+    pub fn spill(&self, page: &PageBytes) -> Result<Spilled, SpillError> {
         self.check_failure()?;
         self.protect_superblocks()?;
         let slot = self.take_spill_slot()?;
@@ -30,7 +30,7 @@ impl PageFile {
     }
 
     /// Reads a spilled page back into `page`, which must be page-aligned, and verifies it.
-    pub fn read_spill(&self, spilled: &Spilled, page: &mut [u8; PAGE_SIZE]) -> Result<(), SpillError> {
+    pub fn read_spill(&self, spilled: &Spilled, page: &mut PageBytes) -> Result<(), SpillError> {
         let bufs = &mut [IoSliceMut::new(page)];
         self.device.read_at(spilled.slot.offset(), bufs).map_err(PageFileError::Device)?;
         let found_crc32c = crc32c::crc32c(page);

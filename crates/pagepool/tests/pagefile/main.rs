@@ -1,4 +1,8 @@
 //! The page file against a model: what was committed is there, whatever fails, and damage is never served.
 
 mod crash;
+mod damage;
+mod files;
+mod fuzz;
 mod model;
+mod space;

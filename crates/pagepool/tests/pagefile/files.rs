@@ -1,0 +1,123 @@
+//! On real files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stillframe_pagepool::device::{DirLock, FileDevice, LockError, OpenMode};
+use stillframe_pagepool::pagefile::{PageFile, PageFileError, Recovered};
+use stillframe_pagepool::PAGE_SIZE;
+
+use crate::model::{check_accounting, check_content, checkpoint, has_content, seed_or, Change, Content};
+
+/// A directory that is gone after the test.
+struct TempDir(PathBuf);
+
+impl TempDir {
+    fn new(name: &str) -> TempDir {
+        let path = std::env::temp_dir().join(format!("stillframe-pagefile-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        TempDir(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("pages.db")
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(path: &Path, mode: OpenMode) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
+    PageFile::create_or_open(Arc::new(FileDevice::open(path, mode)?))
+}
+
+#[test]
+fn a_file_keeps_what_was_committed() {
+    for mode in [OpenMode::Auto, OpenMode::Buffered] {
+        let dir = TempDir::new(&format!("keeps-{mode:?}"));
+        let mut rng = fastrand::Rng::with_seed(seed_or(41));
+        let mut content = Content::new();
+        for round in 0..4 {
+            let (file, recovered) = open(&dir.file(), mode).unwrap();
+            assert_eq!(recovered.is_new, round == 0);
+            assert!(recovered.damage.is_none(), "{recovered:?}");
+            assert!(has_content(&file, &recovered, &content));
+            check_content(&file, &content);
+            for version in round * 10 + 1..round * 10 + 6 {
+                let change = Change::random(&mut rng, &content, 2000, 1500, version);
+                change.run(&file).unwrap();
+                content = change.after;
+            }
+            check_content(&file, &content);
+            check_accounting(&file);
+            assert_eq!(std::fs::metadata(dir.file()).unwrap().len(), file.stats().file_bytes);
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_after_one_percent_changed_writes_little_more_than_that() {
+    let dir = TempDir::new("one-percent");
+    let mut rng = fastrand::Rng::with_seed(seed_or(42));
+    let (file, _) = open(&dir.file(), OpenMode::Auto).unwrap();
+    let mut content = Content::new();
+    let page_count = 30_000;
+    let all: Vec<_> = (1..=page_count).map(|pid| (pid, 1)).collect();
+    checkpoint(&file, &mut content, &all);
+    for version in 2..12 {
+        let mut changed: Vec<_> =
+            (0..page_count / 100).map(|_| (1 + rng.u32(..page_count), version)).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        let stats = checkpoint(&file, &mut content, &changed);
+        let changed_bytes = (changed.len() * PAGE_SIZE) as f64;
+        assert!(stats.written_bytes as f64 <= 1.3 * changed_bytes + 2e6, "{stats:?}");
+    }
+    let stats = file.stats();
+    assert!(stats.file_bytes as f64 <= 1.4 * (stats.live_slots * PAGE_SIZE as u64) as f64, "{stats:?}");
+    check_content(&file, &content);
+}
+
+#[test]
+fn a_file_from_which_bytes_are_missing_is_refused() {
+    let dir = TempDir::new("short");
+    let (file, _) = open(&dir.file(), OpenMode::Auto).unwrap();
+    let mut content = Content::new();
+    checkpoint(&file, &mut content, &(1..500).map(|pid| (pid, 1)).collect::<Vec<_>>());
+    drop(file);
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(dir.file())
+        .unwrap()
+        .set_len(300 * PAGE_SIZE as u64)
+        .unwrap();
+    let error = open(&dir.file(), OpenMode::Auto).err().unwrap();
+    // The checkpoint before it, the empty one, would load: but nobody would take that for their data.
+    assert!(error.to_string().contains(&dir.file().display().to_string()), "{error}");
+}
+
+#[test]
+fn a_directory_or_a_read_only_file_is_a_clear_error() {
+    let dir = TempDir::new("clear-error");
+    let error = open(&dir.0, OpenMode::Auto).err().unwrap().to_string();
+    assert!(error.contains("cannot open") && error.contains(&dir.0.display().to_string()), "{error}");
+    let missing = dir.0.join("no/such/dir/pages.db");
+    let error = open(&missing, OpenMode::Auto).err().unwrap().to_string();
+    assert!(error.contains("cannot open") && error.contains("No such file"), "{error}");
+}
+
+#[test]
+fn a_directory_is_locked_once() {
+    let dir = TempDir::new("lock");
+    let lock = DirLock::acquire(&dir.0).unwrap();
+    let error = DirLock::acquire(&dir.0).unwrap_err();
+    assert!(
+        matches!(&error, LockError::Held { holder, .. } if *holder == std::process::id().to_string()),
+        "{error}"
+    );
+    drop(lock);
+    DirLock::acquire(&dir.0).unwrap();
+}
