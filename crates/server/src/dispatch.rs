@@ -83,7 +83,8 @@ pub fn dispatch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Outcome {
         Ok(found) => run(ctx, found, args),
         Err(error) => {
             let mark = begin_reply(ctx);
-            reject(ctx, None, error);
+            let known = TABLE.lookup(args.at(0)).filter(|found| !found.command.is_container);
+            reject(ctx, known, error);
             end_reply(ctx, mark);
             Outcome::Done
         }
@@ -199,7 +200,7 @@ fn reject(ctx: &mut Ctx<'_>, found: Option<Found>, error: CmdError) {
     let text = error_text(error);
     if let Some(found) = found {
         ctx.stats.command(found.id).rejected.add(1);
-        if transaction::is_exec(found.command) && ctx.client.transaction.is_some() {
+        if transaction::is_exec(found.command) {
             transaction::abort(ctx, &text);
             return;
         }

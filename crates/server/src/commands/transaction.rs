@@ -60,11 +60,11 @@ pub fn end(ctx: &mut Ctx<'_>) {
     unwatch_all(ctx.server, ctx.client);
 }
 
-/// Answers an `EXEC` that was refused with `text`.
+/// Answers an `EXEC` that was refused with `text`; the general code is left out.
 pub fn abort(ctx: &mut Ctx<'_>, text: &[u8]) {
     end(ctx);
     let mut full = b"EXECABORT Transaction discarded because of: ".to_vec();
-    full.extend_from_slice(text);
+    full.extend_from_slice(text.strip_prefix(b"ERR ").unwrap_or(text));
     ctx.server.count_error(&full);
     ctx.reply.error(&full);
 }

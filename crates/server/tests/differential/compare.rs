@@ -1,0 +1,107 @@
+//! How two replies to the same command are compared.
+//!
+//! Equal means byte for byte. The exemptions are these, and no others (`docs/compatibility.md` says why):
+//!
+//! | command | compared |
+//! |---|---|
+//! | `KEYS` | as sets |
+//! | `SCAN` | a single call: the shape; a whole iteration: as sets, and no key twice |
+//! | `RANDOMKEY` | both null, or the subject's key is one that the oracle has |
+//! | `TTL PTTL EXPIRETIME PEXPIRETIME` | within the time that the sequence may have taken |
+//! | `DUMP` | the oracle restores the subject's payload to the same value |
+//! | `OBJECT IDLETIME`, `MEMORY USAGE` | both null, or both integers |
+//! | `MEMORY STATS`, `MEMORY MALLOC-STATS`, `DEBUG OBJECT` | the type, and of `DEBUG OBJECT` the encoding |
+//! | `OBJECT REFCOUNT`, `DEBUG OBJECT` in a transaction | the type |
+//! | `TIME`, `LASTSAVE` | the type |
+//! | unknown command or option names of Redis after 7.0 | not generated |
+
+use crate::resp::Reply;
+
+/// See the table above.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    Exact,
+    Unordered,
+    ScanStep,
+    RandomKey,
+    /// Integers that may differ by at most this much, if neither is negative.
+    Within(i64),
+    Dump,
+    DebugObject,
+    Shape,
+}
+
+/// The comparison for a command; `args[0]` is its name.
+pub fn mode_of(args: &[Vec<u8>]) -> Mode {
+    let word = |i: usize| args.get(i).map(|a| a.to_ascii_uppercase()).unwrap_or_default();
+    match word(0).as_slice() {
+        b"KEYS" => Mode::Unordered,
+        b"SCAN" => Mode::ScanStep,
+        b"RANDOMKEY" => Mode::RandomKey,
+        b"TTL" | b"EXPIRETIME" => Mode::Within(3),
+        b"PTTL" | b"PEXPIRETIME" => Mode::Within(3000),
+        b"DUMP" => Mode::Dump,
+        b"TIME" | b"LASTSAVE" => Mode::Shape,
+        b"OBJECT" if word(1) == b"IDLETIME" => Mode::Shape,
+        b"MEMORY" if matches!(word(1).as_slice(), b"USAGE" | b"STATS" | b"MALLOC-STATS") => Mode::Shape,
+        b"DEBUG" if word(1) == b"OBJECT" => Mode::DebugObject,
+        _ => Mode::Exact,
+    }
+}
+
+/// The comparison for a command that is run by `EXEC`.
+pub fn mode_inside(args: &[Vec<u8>]) -> Mode {
+    match mode_of(args) {
+        Mode::Exact if args.get(1).is_some_and(|w| w.eq_ignore_ascii_case(b"REFCOUNT")) => Mode::Shape,
+        Mode::DebugObject => Mode::Shape,
+        mode => mode,
+    }
+}
+
+/// Whether two replies agree. What needs a second look at the oracle ([`Mode::Dump`], [`Mode::RandomKey`])
+/// is only compared in shape here; the runner does the rest.
+pub fn agree(mode: Mode, oracle: &Reply, subject: &Reply) -> bool {
+    if oracle == subject {
+        return true;
+    }
+    if oracle.is_error() || subject.is_error() {
+        return false;
+    }
+    match mode {
+        Mode::Exact => false,
+        Mode::Unordered => sorted(oracle).is_some() && sorted(oracle) == sorted(subject),
+        Mode::ScanStep => matches!(
+            (oracle.items(), subject.items()),
+            (Some([Reply::Bulk { .. }, a]), Some([Reply::Bulk { .. }, b]))
+                if a.items().is_some() && b.items().is_some()
+        ),
+        Mode::Within(limit) => match (oracle.integer(), subject.integer()) {
+            (Some(a), Some(b)) => a >= 0 && b >= 0 && a.abs_diff(b) <= limit as u64,
+            _ => false,
+        },
+        Mode::RandomKey | Mode::Dump | Mode::Shape => shape(oracle) == shape(subject),
+        Mode::DebugObject => debug_object(oracle).is_some() && debug_object(oracle) == debug_object(subject),
+    }
+}
+
+fn sorted(reply: &Reply) -> Option<Vec<&Reply>> {
+    let mut items: Vec<_> = reply.items()?.iter().collect();
+    items.sort();
+    Some(items)
+}
+
+fn shape(reply: &Reply) -> (u8, bool) {
+    match reply {
+        Reply::Line { tag, .. } => (*tag, false),
+        Reply::Bulk { tag, bytes } => (*tag, bytes.is_none()),
+        Reply::Aggregate { tag, items } => (*tag, items.is_none()),
+    }
+}
+
+/// Reference count and encoding out of `DEBUG OBJECT`'s line; addresses and clocks differ.
+fn debug_object(reply: &Reply) -> Option<Vec<String>> {
+    let Reply::Line { tag: b'+', text } = reply else { return None };
+    let text = String::from_utf8_lossy(text).into_owned();
+    let field = |name: &str| text.split(' ').find(|w| w.starts_with(name)).map(str::to_owned);
+    Some(vec![text.split(':').next()?.to_owned(), field("refcount:")?, field("encoding:")?])
+}

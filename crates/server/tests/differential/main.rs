@@ -1,0 +1,125 @@
+//! Random command sequences, run against Debian's `redis-server` 7.0 (the oracle) and against Stillframe:
+//! their replies must be equal, and so must their data at the end. See `compare.rs` for the exemptions.
+//!
+//! * `STILLFRAME_SEED=n` starts with the sequence of that seed (printed with every failure),
+//! * `STILLFRAME_SEQUENCES=n` sets how many sequences run,
+//! * `STILLFRAME_FAILURES=n` goes on until so many sequences have failed,
+//! * `STILLFRAME_ORACLE=path` and `STILLFRAME_SUBJECT=path` name other servers.
+//!
+//! A failing sequence is made small before it is shown.
+#![forbid(unsafe_code)]
+
+mod compare;
+mod gen;
+mod gen_keys;
+mod gen_strings;
+mod resp;
+mod runner;
+mod sequence;
+mod server;
+mod shrink;
+mod special;
+
+use resp::Reply;
+use runner::{Divergence, Fault, Pair};
+use sequence::Sequence;
+use server::Kind;
+
+fn from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|v| v.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {v}")))
+}
+
+/// Runs sequences until some fail; returns those, made small, with where they fail.
+fn search(pair: &mut Pair, make: fn(u64) -> Sequence, seed: u64, count: u64) -> Vec<(Sequence, Divergence)> {
+    let limit = from_env("STILLFRAME_FAILURES").unwrap_or(1) as usize;
+    let mut failures = Vec::new();
+    for seed in (0..count).map(|i| seed.wrapping_add(i)) {
+        let sequence = make(seed);
+        let Some(first) = pair.run(&sequence) else { continue };
+        let small = shrink::shrink(&sequence, |candidate| pair.run(candidate).is_some());
+        failures.push(match pair.run(&small) {
+            Some(divergence) => (small, divergence),
+            // It does not fail every time: show it as it was found.
+            None => (sequence, first),
+        });
+        if failures.len() >= limit {
+            break;
+        }
+    }
+    failures
+}
+
+fn report(sequence: &Sequence, divergence: &Divergence) -> String {
+    let at = divergence.step.map_or("after the last step".to_owned(), |i| format!("at step {i}"));
+    format!("STILLFRAME_SEED={} fails {at}:\n{}\n{sequence}", sequence.seed, divergence.what)
+}
+
+/// Runs `count` sequences of a kind, or as many as the environment says, on a pair of servers.
+fn compare(subject: Kind, make: fn(u64) -> Sequence, count: u64) {
+    let seed = from_env("STILLFRAME_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let count = from_env("STILLFRAME_SEQUENCES").unwrap_or(count);
+    println!("STILLFRAME_SEED={seed} STILLFRAME_SEQUENCES={count}");
+    let mut pair = Pair::start(subject, None);
+    let failures = search(&mut pair, make, seed, count);
+    println!("{} commands compared", pair.command_count);
+    let reports: Vec<_> =
+        failures.iter().map(|(sequence, divergence)| report(sequence, divergence)).collect();
+    assert!(reports.is_empty(), "{}", reports.join("\n"));
+}
+
+#[test]
+fn replies_equal_the_oracles() {
+    compare(Kind::Stillframe, gen::sequence, 2000);
+}
+
+#[test]
+fn the_oracle_agrees_with_itself() {
+    compare(Kind::Oracle, gen::sequence, 300);
+}
+
+#[test]
+fn floats_are_added_as_the_oracle_adds_them() {
+    compare(Kind::Stillframe, special::floats, 60);
+}
+
+#[test]
+fn patterns_match_as_the_oracle_matches_them() {
+    compare(Kind::Stillframe, special::patterns, 60);
+}
+
+#[test]
+fn limits_are_those_of_the_oracle() {
+    let mut pair = Pair::start(Kind::Stillframe, None);
+    let sequence = special::limits();
+    if let Some(divergence) = pair.run(&sequence) {
+        panic!("{}", report(&sequence, &divergence));
+    }
+}
+
+/// A defect that shows only in a value that two commands have built.
+const LONG_APPEND: Fault = |args, reply| {
+    if let (true, Reply::Line { tag: b':', text }) = (args[0].eq_ignore_ascii_case(b"APPEND"), reply) {
+        if text.len() > 1 {
+            text.push(b'0');
+        }
+    }
+};
+
+/// Replies of the right value and the wrong RESP3 type.
+const NULL_AS_BULK: Fault = |args, reply| {
+    if let (true, Reply::Line { tag: b'_', .. }) = (args[0].eq_ignore_ascii_case(b"GET"), &reply) {
+        *reply = Reply::Bulk { tag: b'$', bytes: None };
+    }
+};
+
+#[test]
+fn injected_defects_are_found_and_made_small() {
+    for fault in [LONG_APPEND, NULL_AS_BULK] {
+        let mut pair = Pair::start(Kind::Oracle, Some(fault));
+        let failures = search(&mut pair, gen::sequence, 1, 1000);
+        let (small, divergence) = failures.first().expect("the defect is found");
+        let shown = report(small, divergence);
+        assert!(small.steps.len() <= 2, "{shown}");
+        assert_eq!(divergence.step, Some(small.steps.len() - 1), "{shown}");
+    }
+}
