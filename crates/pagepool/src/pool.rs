@@ -391,11 +391,11 @@ impl Pool {
         self: &Arc<Self>,
         at_cut: impl FnOnce() + Send + 'static,
     ) -> Result<View, CheckpointError> {
-        let (cut, _) = self.at_barrier(|pool| {
+        let (cut, barrier) = self.at_barrier(|pool| {
             at_cut();
             pool.snapshotter.begin_view(&pool.core)
         });
-        Ok(View::new(self.clone(), cut?))
+        Ok(View::new(self.clone(), cut?, barrier))
     }
 
     /// Runs `action` while no member runs; returns its result and what the barrier cost.

@@ -3,17 +3,23 @@
 use std::sync::Arc;
 
 use crate::core::Epoch;
-use crate::{CheckpointError, PageBytes, PageId, Pool};
+use crate::{BarrierTimes, CheckpointError, PageBytes, PageId, Pool};
 
 /// A picture of the pool at a cut; pages that change keep their before-images until it is dropped.
 pub struct View {
     pool: Arc<Pool>,
     cut: Epoch,
+    barrier: BarrierTimes,
 }
 
 impl View {
-    pub(crate) fn new(pool: Arc<Pool>, cut: Epoch) -> View {
-        View { pool, cut }
+    pub(crate) fn new(pool: Arc<Pool>, cut: Epoch, barrier: BarrierTimes) -> View {
+        View { pool, cut, barrier }
+    }
+
+    /// What the cut cost.
+    pub fn barrier_times(&self) -> BarrierTimes {
+        self.barrier
     }
 
     /// Copies a page as of the cut. It must have been in use then.
