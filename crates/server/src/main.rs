@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use stillframe_server::app::Running;
 use stillframe_server::config::{from_args, Config, OnSignal, Start};
@@ -143,6 +143,8 @@ fn handle_signals(server: Arc<Server>) -> std::io::Result<()> {
         // Leaves the terminal's session; fails only for a process that leads one already.
         let _ = rustix::process::setsid();
     }
+    // A file size limit is an error of the write that meets it, not the end of the server.
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let handle = move || {
         for signal in &mut signals {

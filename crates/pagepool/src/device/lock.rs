@@ -13,7 +13,7 @@ const LOCK_FILE: &str = "LOCK";
 /// An exclusive `flock` on `<dir>/LOCK`, held until dropped; the kernel releases it when the process ends, however
 /// it ends, so a left-over file is harmless. The file names the process that took it.
 ///
-/// A forked child holds the lock too, until it exits.
+/// A forked child holds the lock too, until it exits or closes its files.
 #[derive(Debug)]
 pub struct DirLock {
     _file: File,

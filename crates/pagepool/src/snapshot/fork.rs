@@ -127,6 +127,19 @@ impl ForkSnapshotter {
     }
 }
 
+/// Ties the child to its parent's life, and closes every file: a connection that the parent closes must not stay
+/// open, nor its lock be held and its sockets be bound after its end, for as long as the child lives.
+fn let_go(parent: libc::pid_t) {
+    // SAFETY: K1: async-signal-safe. A parent that has died before the first call sends no signal any more.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != parent {
+            libc::_exit(1);
+        }
+        libc::syscall(libc::SYS_close_range, libc::STDERR_FILENO + 1, libc::c_uint::MAX, 0);
+    }
+}
+
 /// The child's life. Must not allocate, lock, unwind or return.
 fn child_main(core: &Core, cut: Epoch, plan: &StreamPlan, ring: &SharedRing) -> ! {
     let shared = ring.ring();
@@ -178,13 +191,14 @@ impl Snapshotter for ForkSnapshotter {
         }
         let ring = SharedRing::new()?;
         let cut = core.cut().ok_or(CheckpointError::EpochsExhausted)?;
-        // SAFETY: K1: the child runs `child_main` only, which neither allocates, locks nor returns.
+        // SAFETY: K1: a call without arguments that cannot fail.
+        let parent = unsafe { libc::getpid() };
+        // SAFETY: K1: the child runs `let_go` and `child_main` only, which neither allocate, lock nor return.
         let child = unsafe { libc::fork() };
         match child {
             -1 => return Err(child_error("fork")),
             0 => {
-                // SAFETY: K1: async-signal-safe; the child ends with its parent.
-                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+                let_go(parent);
                 child_main(core, cut, &plan, &ring)
             }
             _ => {}
