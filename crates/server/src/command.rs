@@ -255,6 +255,12 @@ impl Command {
         command
     }
 
+    /// What a container does without a subcommand, where that is not an error.
+    pub const fn alone(mut self, run: Handler) -> Command {
+        self.run = run;
+        self
+    }
+
     pub const fn acl(mut self, explicit: u32) -> Command {
         self.explicit_acl = explicit;
         self
@@ -337,12 +343,21 @@ impl Command {
 
     /// First, last and step of the keys, as `COMMAND INFO` shows them; zeros without keys.
     pub fn key_range(&self) -> (i32, i32, i32) {
-        match self.key_specs.first() {
-            Some(KeySpec { begin: Begin::Index(first), find: Find::Range { last, step, .. }, .. }) => {
-                (*first, if *last >= 0 { first + last } else { *last }, *step)
+        let range = |spec: &KeySpec| match (spec.begin, spec.find) {
+            (Begin::Index(first), Find::Range { last, step, .. }) => {
+                Some((first, if last >= 0 { first + last } else { last }, step))
             }
-            _ => (0, 0, 0),
+            _ => None,
+        };
+        let mut ranges = self.key_specs.iter().filter_map(range);
+        let Some((first, mut last, step)) = ranges.next() else { return (0, 0, 0) };
+        // Ranges that follow one another are shown as one.
+        for (next_first, next_last, next_step) in ranges {
+            if next_step == 1 && next_first == last + 1 {
+                last = next_last;
+            }
         }
+        (first, last, step)
     }
 
     /// Calls `give` with the argument index and [`key_flag`]s of each key of a call. The arity fits.
@@ -420,6 +435,11 @@ impl<'a> Args<'a> {
 
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         (index < self.len()).then(|| self.at(index))
+    }
+
+    /// The arguments from `start` on, as arguments of their own.
+    pub fn tail(&self, start: usize) -> Args<'a> {
+        Args::new(self.buf, &self.ranges[start.min(self.ranges.len())..])
     }
 
     /// The arguments from `start` on.

@@ -17,5 +17,13 @@ pub mod sort;
 pub mod string;
 
 pub mod client;
+pub mod configuration;
 pub mod connection;
+pub mod info;
+pub mod introspection;
+pub mod latency;
+pub mod persistence;
+pub mod server;
+pub mod slowlog;
 pub mod transaction;
+pub mod users;

@@ -30,7 +30,7 @@ impl LatencyMonitor {
     /// Records an event that took `time`, if it reaches the threshold. Of the samples of one second the worst
     /// is kept.
     pub fn record(&self, event: &'static str, time: Duration, threshold: Option<Duration>) {
-        if !threshold.is_some_and(|t| time >= t) {
+        if threshold.is_none_or(|t| time < t) {
             return;
         }
         let latency_ms = time.as_millis() as u64;

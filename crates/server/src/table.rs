@@ -2,7 +2,9 @@
 
 mod bitmap;
 mod connection;
+pub mod docs;
 mod keys;
+mod server;
 mod string;
 mod transaction;
 
@@ -11,8 +13,14 @@ use std::sync::LazyLock;
 use crate::command::Command;
 
 /// The rows, group by group. A container is followed by its subcommands.
-static GROUPS: &[&[Command]] =
-    &[string::COMMANDS, bitmap::COMMANDS, keys::COMMANDS, connection::COMMANDS, transaction::COMMANDS];
+static GROUPS: &[&[Command]] = &[
+    string::COMMANDS,
+    bitmap::COMMANDS,
+    keys::COMMANDS,
+    connection::COMMANDS,
+    transaction::COMMANDS,
+    server::COMMANDS,
+];
 
 /// Number of a row, the index of its statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +107,16 @@ impl Table {
         self.subcommands[container.0 as usize]
             .clone()
             .map(|n| Found { id: CommandId(n), command: self.rows[n as usize] })
+    }
+
+    /// A command, or with `|` a subcommand, by its full name.
+    pub fn find(&self, name: &[u8]) -> Option<Found> {
+        let mut parts = name.splitn(2, |&b| b == b'|');
+        let container = self.lookup(parts.next()?)?;
+        match parts.next() {
+            None => Some(container),
+            Some(sub) => self.subcommand(container, sub),
+        }
     }
 
     /// A subcommand by its name without the container's.

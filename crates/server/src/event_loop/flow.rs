@@ -110,11 +110,9 @@ impl EventLoop {
         let token = self.slots.token(id);
         let Some(conn) = self.slots.get(id) else { return };
         let is_held = conn.hold != Hold::Free;
-        let wanted = Interest {
-            read: !(is_held && conn.input.waiting_bytes() >= INPUT_FULL_BYTES)
-                && !conn.session.close_after_reply,
-            write: conn.output.pending_bytes() > 0,
-        };
+        let is_deaf =
+            conn.session.close_after_reply || (is_held && conn.input.waiting_bytes() >= INPUT_FULL_BYTES);
+        let wanted = Interest { read: !is_deaf, write: conn.output.pending_bytes() > 0 };
         if wanted == conn.interest {
             return;
         }

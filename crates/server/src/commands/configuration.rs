@@ -1,0 +1,131 @@
+//! `CONFIG`.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::command::{Args, CmdError, CmdResult};
+use crate::config::{Config, ParamId, PARAMS};
+use crate::ctx::Ctx;
+use crate::errors;
+use crate::glob;
+use crate::log;
+
+pub fn get(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let mut found: Vec<(&str, ParamId)> = Vec::new();
+    for (index, param) in PARAMS.iter().enumerate() {
+        for name in std::iter::once(param.name).chain(param.alias) {
+            if args.from(2).any(|pattern| glob::matches(pattern, name.as_bytes(), true)) {
+                found.push((name, ParamId(index)));
+            }
+        }
+    }
+    ctx.reply.map(found.len());
+    for (name, id) in found {
+        ctx.reply.bulk(name.as_bytes());
+        ctx.reply.bulk(ctx.config.value(id));
+    }
+    Ok(())
+}
+
+/// Name as given, parameter, new value.
+type Pair<'a> = (&'a [u8], ParamId, &'a [u8]);
+
+/// The pairs of `CONFIG SET`.
+fn read_pairs<'a>(args: &Args<'a>) -> Result<Vec<Pair<'a>>, CmdError> {
+    let mut pairs: Vec<Pair<'a>> = Vec::new();
+    if args.len() % 2 != 0 {
+        return Err("ERR wrong number of arguments for 'config|set' command".into());
+    }
+    for at in (2..args.len()).step_by(2) {
+        let name = args.at(at);
+        let Some(id) = ParamId::find(name) else {
+            let name = errors::printed(name);
+            let text = [b"ERR Unknown option or number of arguments for CONFIG SET - '", name, b"'"];
+            return Err(text.concat().into());
+        };
+        pairs.push((name, id, args.at(at + 1)));
+    }
+    Ok(pairs)
+}
+
+fn failed(name: &[u8], reason: &str) -> CmdError {
+    let head = b"ERR CONFIG SET failed (possibly related to argument '";
+    [head, errors::printed(name), b"') - ", reason.as_bytes()].concat().into()
+}
+
+pub fn set(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let pairs = read_pairs(args)?;
+    let is_local = ctx.peer.is_local;
+    ctx.server.update_config(|config: &mut Config| {
+        for (index, (name, id, value)) in pairs.iter().enumerate() {
+            if pairs[..index].iter().any(|(_, earlier, _)| earlier == id) {
+                return Err(failed(name, "duplicate parameter"));
+            }
+            config.set_live(*id, value, is_local).map_err(|reason| failed(name, &reason))?;
+        }
+        Ok(())
+    })?;
+    apply(ctx);
+    ctx.reply.ok();
+    Ok(())
+}
+
+/// What does not read the configuration for itself.
+fn apply(ctx: &Ctx<'_>) {
+    let config = ctx.server.config();
+    let settings = &config.settings;
+    log::set_level(settings.loglevel);
+    ctx.server.store.set_maxmemory_bytes(settings.maxmemory_bytes);
+    let used = ctx.server.store.used_memory_bytes();
+    if settings.maxmemory_bytes > 0 && used > settings.maxmemory_bytes {
+        log::warning(format!(
+            "WARNING: the new maxmemory value set via CONFIG SET ({}) is smaller than the current memory usage \
+             ({used}). This will result in the inability to accept new write commands depending on the \
+             maxmemory-policy.",
+            settings.maxmemory_bytes
+        ));
+    }
+    ctx.server.slowlog.lock().entries.truncate(settings.slowlog_max_len);
+}
+
+pub fn rewrite(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    ctx.config.rewrite_file().map_err(|reason| CmdError::from(format!("ERR {reason}")))?;
+    log::notice("CONFIG REWRITE executed with success.");
+    ctx.reply.ok();
+    Ok(())
+}
+
+pub fn resetstat(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    let server = ctx.server;
+    server.workers.iter().for_each(|worker| worker.stats.reset());
+    server.errors.lock().clear();
+    let stats = &server.stats;
+    for counter in [
+        &stats.connections_received,
+        &stats.connections_rejected,
+        &stats.output_limit_closed,
+        &stats.query_limit_closed,
+        &stats.protocol_errors,
+    ] {
+        counter.store(0, Relaxed);
+    }
+    stats.used_memory_peak_bytes.store(server.store.used_memory_bytes(), Relaxed);
+    ctx.reply.ok();
+    Ok(())
+}
+
+pub fn help(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    ctx.reply.help(
+        "CONFIG",
+        &[
+            "GET <pattern>",
+            "    Return parameters matching the glob-like <pattern> and their values.",
+            "SET <directive> <value>",
+            "    Set the configuration <directive> to <value>.",
+            "RESETSTAT",
+            "    Reset statistics reported by the INFO command.",
+            "REWRITE",
+            "    Rewrite the configuration file.",
+        ],
+    );
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! The sections of `INFO`, with Redis's field names.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use stillframe_store::DbId;
+
+use crate::clients::client_flag;
+use crate::commands::connection::REDIS_VERSION;
+use crate::commands::info::system::{cpu_seconds, human, kernel, resident_bytes, total_memory_bytes};
+use crate::commands::latency::{all_times, command_times};
+use crate::ctx::Ctx;
+use crate::persistence::{Status, Target};
+use crate::server::unix_ms;
+use crate::stats::{CommandStats, WorkerStats};
+use crate::table::{CommandId, TABLE};
+
+/// Appends `name:value` lines.
+macro_rules! fields {
+    ($out:expr, $($name:literal: $value:expr),* $(,)?) => {
+        // Writing to a string does not fail.
+        $( let _ = write!($out, concat!($name, ":{}\r\n"), $value); )*
+    };
+}
+
+fn seconds(value: f64) -> String {
+    format!("{value:.6}")
+}
+
+fn yes(flag: bool) -> u8 {
+    u8::from(flag)
+}
+
+pub fn server(ctx: &Ctx<'_>, out: &mut String) {
+    let (server, settings) = (ctx.server, &ctx.config.settings);
+    let uptime = server.started_at.elapsed().as_secs();
+    let now_us = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_micros());
+    let executable = std::env::current_exe().unwrap_or_default();
+    let file = ctx.config.file.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+    fields!(out,
+        "redis_version": REDIS_VERSION,
+        "redis_git_sha1": "00000000",
+        "redis_git_dirty": 0,
+        "redis_build_id": "stillframe",
+        "redis_mode": "standalone",
+        "stillframe_version": env!("CARGO_PKG_VERSION"),
+        "os": kernel(),
+        "arch_bits": usize::BITS,
+        "monotonic_clock": "POSIX clock_gettime",
+        "multiplexing_api": "epoll",
+        "process_id": std::process::id(),
+        "process_supervised": if settings.supervised { "systemd" } else { "no" },
+        "run_id": server.run_id,
+        "tcp_port": server.tcp_port.load(Relaxed),
+        "server_time_usec": now_us,
+        "uptime_in_seconds": uptime,
+        "uptime_in_days": uptime / 86_400,
+        "hz": settings.hz,
+        "configured_hz": settings.hz,
+        "lru_clock": (unix_ms() / 1000) & 0xff_ffff,
+        "executable": executable.display(),
+        "config_file": file,
+        "io_threads_active": yes(server.worker_count > 1),
+    );
+}
+
+pub fn clients(ctx: &Ctx<'_>, out: &mut String) {
+    let (mut blocked, mut max_input, mut max_output) = (0, 0, 0);
+    for client in ctx.server.clients.all() {
+        let published = &client.published;
+        blocked += usize::from(published.flags.load(Relaxed) & client_flag::BLOCKED != 0);
+        max_input = max_input.max(published.input_bytes.load(Relaxed));
+        max_output = max_output.max(published.output_bytes.load(Relaxed));
+    }
+    fields!(out,
+        "connected_clients": ctx.server.clients.count(),
+        "cluster_connections": 0,
+        "maxclients": ctx.config.settings.maxclients,
+        "client_recent_max_input_buffer": max_input,
+        "client_recent_max_output_buffer": max_output,
+        "blocked_clients": blocked,
+        "tracking_clients": 0,
+        "clients_in_timeout_table": 0,
+    );
+}
+
+pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
+    let used = ctx.server.store.used_memory_bytes();
+    let peak = ctx.server.stats.used_memory_peak_bytes.fetch_max(used, Relaxed).max(used);
+    let resident = resident_bytes();
+    let total = total_memory_bytes();
+    let max = ctx.config.settings.maxmemory_bytes;
+    let ratio = resident as f64 / used.max(1) as f64;
+    fields!(out,
+        "used_memory": used,
+        "used_memory_human": human(used),
+        "used_memory_rss": resident,
+        "used_memory_rss_human": human(resident),
+        "used_memory_peak": peak,
+        "used_memory_peak_human": human(peak),
+        "used_memory_peak_perc": format!("{:.2}%", used as f64 * 100.0 / peak.max(1) as f64),
+        "total_system_memory": total,
+        "total_system_memory_human": human(total),
+        "used_memory_lua": 0,
+        "used_memory_scripts": 0,
+        "maxmemory": max,
+        "maxmemory_human": human(max),
+        "maxmemory_policy": "noeviction",
+        "mem_fragmentation_ratio": format!("{ratio:.2}"),
+        "mem_fragmentation_bytes": resident as i64 - used as i64,
+        "mem_not_counted_for_evict": 0,
+        "mem_replication_backlog": 0,
+        "mem_clients_slaves": 0,
+        "mem_aof_buffer": 0,
+        "mem_allocator": "pages",
+        "active_defrag_running": 0,
+        "lazyfree_pending_objects": 0,
+        "lazyfreed_objects": 0,
+    );
+}
+
+fn running_seconds(status: &Status) -> i64 {
+    status.running.as_ref().map_or(-1, |(_, start)| start.elapsed().as_secs() as i64)
+}
+
+pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
+    let server = ctx.server;
+    let status = server.saver.status();
+    let progress = server.store.save_progress();
+    let percent = 100.0 * progress.pages_done as f64 / progress.pages_total.max(1) as f64;
+    fields!(out,
+        "loading": 0,
+        "async_loading": 0,
+        "current_cow_peak": 0,
+        "current_cow_size": 0,
+        "current_cow_size_age": 0,
+        "current_fork_perc": format!("{:.2}", if progress.running { percent } else { 0.0 }),
+        "current_save_keys_processed": 0,
+        "current_save_keys_total": 0,
+        "rdb_changes_since_last_save": server.saver.unsaved_changes(server),
+        "rdb_bgsave_in_progress": yes(status.running.is_some()),
+        "rdb_last_save_time": status.last_save_unix_seconds,
+        "rdb_last_bgsave_status": if status.last_error.is_none() { "ok" } else { "err" },
+        "rdb_last_bgsave_time_sec": status.last_duration.map_or(-1, |d| d.as_secs() as i64),
+        "rdb_current_bgsave_time_sec": running_seconds(&status),
+        "rdb_saves": status.save_count,
+        "rdb_last_cow_size": 0,
+        "aof_enabled": 0,
+        "aof_rewrite_in_progress": 0,
+        "aof_rewrite_scheduled": 0,
+        "aof_last_rewrite_time_sec": -1,
+        "aof_current_rewrite_time_sec": -1,
+        "aof_last_bgrewrite_status": "ok",
+        "aof_last_write_status": "ok",
+        "aof_last_cow_size": 0,
+        "module_fork_in_progress": 0,
+        "module_fork_last_cow_size": 0,
+    );
+}
+
+pub fn stats(ctx: &Ctx<'_>, out: &mut String) {
+    let server = ctx.server;
+    let sum = |counter: fn(&WorkerStats) -> u64| server.sum(counter);
+    let load = |counter: &AtomicU64| counter.load(Relaxed);
+    let kbps = |counter: &AtomicU64| format!("{:.2}", load(counter) as f64 / 1024.0);
+    let totals = &server.stats;
+    fields!(out,
+        "total_connections_received": load(&totals.connections_received),
+        "total_commands_processed": sum(|s| s.commands.get()),
+        "instantaneous_ops_per_sec": load(&totals.ops_per_second),
+        "total_net_input_bytes": sum(|s| s.input_bytes.get()),
+        "total_net_output_bytes": sum(|s| s.output_bytes.get()),
+        "instantaneous_input_kbps": kbps(&totals.input_bytes_per_second),
+        "instantaneous_output_kbps": kbps(&totals.output_bytes_per_second),
+        "rejected_connections": load(&totals.connections_rejected),
+        "sync_full": 0,
+        "sync_partial_ok": 0,
+        "sync_partial_err": 0,
+        "expired_keys": sum(|s| s.expired.get()),
+        "evicted_keys": 0,
+        "evicted_clients": 0,
+        "keyspace_hits": sum(|s| s.keyspace_hits.get()),
+        "keyspace_misses": sum(|s| s.keyspace_misses.get()),
+        "pubsub_channels": 0,
+        "pubsub_patterns": 0,
+        "pubsubshard_channels": 0,
+        "latest_fork_usec": 0,
+        "total_forks": 0,
+        "migrate_cached_sockets": 0,
+        "slave_expires_tracked_keys": 0,
+        "tracking_total_keys": 0,
+        "tracking_total_items": 0,
+        "tracking_total_prefixes": 0,
+        "unexpected_error_replies": 0,
+        "total_error_replies": server.errors.lock().values().sum::<u64>(),
+        "total_reads_processed": sum(|s| s.reads.get()),
+        "total_writes_processed": sum(|s| s.writes.get()),
+        "client_query_buffer_limit_disconnections": load(&totals.query_limit_closed),
+        "client_output_buffer_limit_disconnections": load(&totals.output_limit_closed),
+    );
+}
+
+pub fn replication(ctx: &Ctx<'_>, out: &mut String) {
+    fields!(out,
+        "role": "master",
+        "connected_slaves": 0,
+        "master_failover_state": "no-failover",
+        "master_replid": ctx.server.run_id,
+        "master_replid2": "0".repeat(40),
+        "master_repl_offset": 0,
+        "second_repl_offset": -1,
+        "repl_backlog_active": 0,
+        "repl_backlog_size": 1_048_576,
+        "repl_backlog_first_byte_offset": 0,
+        "repl_backlog_histlen": 0,
+    );
+}
+
+pub fn cpu(_ctx: &Ctx<'_>, out: &mut String) {
+    let process = cpu_seconds("/proc/self/stat");
+    let thread = cpu_seconds("/proc/thread-self/stat");
+    fields!(out,
+        "used_cpu_sys": seconds(process.system),
+        "used_cpu_user": seconds(process.user),
+        "used_cpu_sys_children": seconds(process.children_system),
+        "used_cpu_user_children": seconds(process.children_user),
+        "used_cpu_sys_main_thread": seconds(thread.system),
+        "used_cpu_user_main_thread": seconds(thread.user),
+    );
+}
+
+pub fn modules(_ctx: &Ctx<'_>, _out: &mut String) {}
+
+/// Calls `give` for each command that has been called or refused.
+fn for_each_used(
+    ctx: &Ctx<'_>,
+    mut give: impl FnMut(CommandId, &str, &dyn Fn(fn(&CommandStats) -> u64) -> u64),
+) {
+    for (number, row) in TABLE.rows().iter().enumerate() {
+        let id = CommandId(number as u16);
+        let sum = |counter: fn(&CommandStats) -> u64| ctx.server.sum(|s| counter(s.command(id)));
+        if sum(|c| c.calls.get() + c.rejected.get() + c.failed.get()) > 0 {
+            give(id, row.name, &sum);
+        }
+    }
+}
+
+pub fn commandstats(ctx: &Ctx<'_>, out: &mut String) {
+    for_each_used(ctx, |_, name, sum| {
+        let (calls, usec) = (sum(|c| c.calls.get()), sum(|c| c.nanos.get()) / 1000);
+        let each = sum(|c| c.nanos.get()) as f64 / 1000.0 / calls.max(1) as f64;
+        let (rejected, failed) = (sum(|c| c.rejected.get()), sum(|c| c.failed.get()));
+        let _ = write!(
+            out,
+            "cmdstat_{name}:calls={calls},usec={usec},usec_per_call={each:.2},rejected_calls={rejected},\
+             failed_calls={failed}\r\n"
+        );
+    });
+}
+
+pub fn errorstats(ctx: &Ctx<'_>, out: &mut String) {
+    for (code, count) in ctx.server.errors.lock().iter() {
+        let _ = write!(out, "errorstat_{code}:count={count}\r\n");
+    }
+}
+
+pub fn latencystats(ctx: &Ctx<'_>, out: &mut String) {
+    for_each_used(ctx, |id, name, _| {
+        let Some(times) = command_times(ctx.server, id) else { return };
+        let percentile = |p: &f64| format!("p{p}={:.3}", times.value_at_percentile(*p) as f64 / 1000.0);
+        let all: Vec<String> = ctx.config.settings.percentiles.iter().map(percentile).collect();
+        let _ = write!(out, "latency_percentiles_usec_{name}:{}\r\n", all.join(","));
+    });
+}
+
+pub fn cluster(_ctx: &Ctx<'_>, out: &mut String) {
+    fields!(out, "cluster_enabled": 0);
+}
+
+pub fn keyspace(ctx: &Ctx<'_>, out: &mut String) {
+    for db in 0..ctx.server.database_count {
+        let stats = ctx.server.store.db_stats(DbId(db));
+        if stats.key_count > 0 {
+            let _ =
+                write!(out, "db{db}:keys={},expires={},avg_ttl=0\r\n", stats.key_count, stats.deadline_count);
+        }
+    }
+}
+
+/// What Redis has no fields for: snapshots, page file, waits.
+pub fn stillframe(ctx: &Ctx<'_>, out: &mut String) {
+    let server = ctx.server;
+    let status = server.saver.status();
+    let progress = server.store.save_progress();
+    let checkpoint = &status.last_checkpoint;
+    let target = match &status.running {
+        None => "none",
+        Some((Target::Pages, _)) => "pages",
+        Some((Target::Rdb, _)) => "rdb",
+        Some((Target::Backup(_), _)) => "backup",
+    };
+    fields!(out,
+        "workers": server.worker_count,
+        "save_in_progress": target,
+        "save_pages_done": progress.pages_done,
+        "save_pages_total": progress.pages_total,
+        "last_save_error": status.last_error.as_deref().unwrap_or("none"),
+        "last_save_duration_us": status.last_duration.map_or(0, |d| d.as_micros()),
+        "last_checkpoint_pages_changed": checkpoint.pages_changed,
+        "last_checkpoint_bytes_written": checkpoint.bytes_written,
+        "last_checkpoint_duration_us": checkpoint.duration.as_micros(),
+        "last_checkpoint_barrier_wait_us": checkpoint.barrier_wait.as_micros(),
+        "warmup_in_progress": yes(server.store.is_warming_up()),
+        "protocol_errors": server.stats.protocol_errors.load(Relaxed),
+        "batches": server.sum(|s| s.batches.get()),
+        "busy_poll_hits": server.sum(|s| s.busy_poll_hits.get()),
+    );
+    if let Some(times) = all_times(server).filter(|times| !times.is_empty()) {
+        let at = |p: f64| times.value_at_percentile(p) as f64 / 1000.0;
+        let _ = write!(
+            out,
+            "command_time_us:p50={:.3},p99={:.3},p99.9={:.3},p99.99={:.3},max={:.3}\r\n",
+            at(50.0),
+            at(99.0),
+            at(99.9),
+            at(99.99),
+            times.max() as f64 / 1000.0
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! `COMMAND`: the table, told to clients.
+
+use crate::command::{acl, flag, key_flag, Args, Begin, CmdError, CmdResult, Command, Find, KeySpec};
+use crate::ctx::Ctx;
+use crate::errors;
+use crate::glob;
+use crate::reply::Reply;
+use crate::table::{docs, Found, TABLE};
+
+/// Commands without subcommands' rows.
+fn top_level() -> impl Iterator<Item = Found> {
+    TABLE
+        .rows()
+        .iter()
+        .filter(|row| !row.name.contains('|'))
+        .filter_map(|row| TABLE.lookup(row.name.as_bytes()))
+}
+
+fn words(reply: &mut Reply<'_>, names: &[(u32, &str)], bits: u32, prefix: &str) {
+    let set: Vec<_> = names.iter().filter(|(bit, _)| bits & bit != 0).collect();
+    reply.set(set.len());
+    for (_, name) in set {
+        reply.simple(&format!("{prefix}{name}"));
+    }
+}
+
+fn describe(reply: &mut Reply<'_>, found: Found) {
+    let command = found.command;
+    reply.array(10);
+    reply.bulk(command.name.as_bytes());
+    reply.int(i64::from(command.arity));
+    words(reply, flag::NAMES, command.flags, "");
+    let (first, last, step) = command.key_range();
+    for number in [first, last, step] {
+        reply.int(i64::from(number));
+    }
+    words(reply, acl::NAMES, command.acl_categories(), "@");
+    reply.set(command.tips.len());
+    command.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
+    reply.set(command.key_specs.len());
+    command.key_specs.iter().for_each(|spec| describe_keys(reply, spec));
+    let subcommands: Vec<Found> = TABLE.subcommands(found.id).collect();
+    // Redis says "an empty set", but "an array" if there are any.
+    match subcommands.len() {
+        0 => reply.set(0),
+        count => reply.array(count),
+    }
+    subcommands.into_iter().for_each(|sub| describe(reply, sub));
+}
+
+fn describe_keys(reply: &mut Reply<'_>, spec: &KeySpec) {
+    reply.map(if spec.notes.is_empty() { 3 } else { 4 });
+    if !spec.notes.is_empty() {
+        reply.bulk(b"notes");
+        reply.bulk(spec.notes.as_bytes());
+    }
+    reply.bulk(b"flags");
+    words(reply, key_flag::NAMES, spec.flags, "");
+    reply.bulk(b"begin_search");
+    let pair = |reply: &mut Reply<'_>, kind: &str, field_count: usize| {
+        reply.map(2);
+        reply.bulk(b"type");
+        reply.bulk(kind.as_bytes());
+        reply.bulk(b"spec");
+        reply.map(field_count);
+    };
+    let field = |reply: &mut Reply<'_>, name: &str, value: i32| {
+        reply.bulk(name.as_bytes());
+        reply.int(i64::from(value));
+    };
+    match spec.begin {
+        Begin::Index(index) => {
+            pair(reply, "index", 1);
+            field(reply, "index", index);
+        }
+        Begin::Unknown => pair(reply, "unknown", 0),
+    }
+    reply.bulk(b"find_keys");
+    match spec.find {
+        Find::Range { last, step, limit } => {
+            pair(reply, "range", 3);
+            field(reply, "lastkey", last);
+            field(reply, "keystep", step);
+            field(reply, "limit", limit);
+        }
+        Find::Unknown => pair(reply, "unknown", 0),
+    }
+}
+
+pub fn command(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    let all: Vec<Found> = top_level().collect();
+    ctx.reply.array(all.len());
+    all.into_iter().for_each(|found| describe(&mut ctx.reply, found));
+    Ok(())
+}
+
+pub fn count(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    ctx.reply.int(top_level().count() as i64);
+    Ok(())
+}
+
+pub fn info(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    if args.len() == 2 {
+        return command(ctx, args);
+    }
+    ctx.reply.array(args.len() - 2);
+    for name in args.from(2) {
+        match TABLE.find(name) {
+            Some(found) => describe(&mut ctx.reply, found),
+            None => ctx.reply.null_array(),
+        }
+    }
+    Ok(())
+}
+
+/// The conditions of `COMMAND LIST FILTERBY`.
+fn is_listed(row: &Command, filter: &[u8], value: &[u8]) -> Result<bool, CmdError> {
+    match filter.to_ascii_lowercase().as_slice() {
+        b"pattern" => Ok(glob::matches(value, row.name.as_bytes(), true)),
+        b"module" => Ok(false),
+        b"aclcat" => {
+            let category = acl::NAMES.iter().find(|(_, name)| name.as_bytes().eq_ignore_ascii_case(value));
+            Ok(category.is_some_and(|(bit, _)| row.acl_categories() & bit != 0))
+        }
+        _ => Err(errors::SYNTAX.into()),
+    }
+}
+
+pub fn list(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let mut names = Vec::new();
+    match args.len() {
+        2 => names.extend(top_level().map(|found| found.command.name)),
+        5 if args.is(2, "filterby") => {
+            for row in TABLE.rows() {
+                if is_listed(row, args.at(3), args.at(4))? {
+                    names.push(row.name);
+                }
+            }
+        }
+        _ => return Err(errors::SYNTAX.into()),
+    }
+    ctx.reply.array(names.len());
+    names.iter().for_each(|name| ctx.reply.bulk(name.as_bytes()));
+    Ok(())
+}
+
+fn describe_docs(reply: &mut Reply<'_>, found: Found) {
+    let command = found.command;
+    let subcommands: Vec<Found> = TABLE.subcommands(found.id).collect();
+    let has_complexity = !command.complexity.is_empty();
+    reply.bulk(command.name.as_bytes());
+    let more_count = docs::field_count(command.name);
+    reply.map(3 + usize::from(has_complexity) + more_count + usize::from(!subcommands.is_empty()));
+    let mut fields =
+        vec![("summary", command.summary), ("since", command.since), ("group", command.group.name())];
+    if has_complexity {
+        fields.push(("complexity", command.complexity));
+    }
+    for (name, value) in fields {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    docs::write(reply, command.name);
+    if !subcommands.is_empty() {
+        reply.bulk(b"subcommands");
+        reply.map(subcommands.len());
+        subcommands.into_iter().for_each(|sub| describe_docs(reply, sub));
+    }
+}
+
+pub fn command_docs(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let found: Vec<Found> = if args.len() == 2 {
+        top_level().collect()
+    } else {
+        args.from(2).filter_map(|name| TABLE.find(name)).collect()
+    };
+    ctx.reply.map(found.len());
+    found.into_iter().for_each(|f| describe_docs(&mut ctx.reply, f));
+    Ok(())
+}
+
+/// The keys of the call that follows in the arguments, with their flags.
+fn keys_of<'a>(args: &Args<'a>) -> Result<Vec<(&'a [u8], u32)>, CmdError> {
+    let call = args.tail(2);
+    let found = match TABLE.lookup(call.at(0)) {
+        Some(found) if found.command.is_container && call.len() > 1 => TABLE.subcommand(found, call.at(1)),
+        found => found,
+    };
+    let Some(Found { command, .. }) = found else { return Err("ERR Invalid command specified".into()) };
+    if command.key_specs.is_empty() && command.keys_fn.is_none() {
+        return Err("ERR The command has no key arguments".into());
+    }
+    if !command.arity_fits(call.len()) {
+        return Err("ERR Invalid number of arguments specified for command".into());
+    }
+    let mut keys = Vec::new();
+    command.for_each_key(&call, &mut |index, flags| keys.push((call.at(index), flags)));
+    if keys.is_empty() {
+        return Err("ERR The command has no key arguments".into());
+    }
+    Ok(keys)
+}
+
+pub fn getkeys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let keys = keys_of(args)?;
+    ctx.reply.array(keys.len());
+    keys.iter().for_each(|(key, _)| ctx.reply.bulk(key));
+    Ok(())
+}
+
+pub fn getkeysandflags(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let keys = keys_of(args)?;
+    ctx.reply.array(keys.len());
+    for (key, flags) in keys {
+        ctx.reply.array(2);
+        ctx.reply.bulk(key);
+        words(&mut ctx.reply, key_flag::NAMES, flags & !key_flag::VARIABLE_FLAGS, "");
+    }
+    Ok(())
+}
+
+pub fn help(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    ctx.reply.help(
+        "COMMAND",
+        &[
+            "(no subcommand)",
+            "    Return details about all Redis commands.",
+            "COUNT",
+            "    Return the total number of commands in this Redis server.",
+            "LIST",
+            "    Return a list of all commands in this Redis server.",
+            "INFO [<command-name> ...]",
+            "    Return details about multiple Redis commands.",
+            "    If no command names are given, documentation details for all",
+            "    commands are returned.",
+            "DOCS [<command-name> ...]",
+            "    Return documentation details about multiple Redis commands.",
+            "    If no command names are given, documentation details for all",
+            "    commands are returned.",
+            "GETKEYS <full-command>",
+            "    Return the keys from a full Redis command.",
+            "GETKEYSANDFLAGS <full-command>",
+            "    Return the keys and the access flags from a full Redis command.",
+        ],
+    );
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Saving by command, and the end of the server.
+
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+use crate::command::{Args, CmdError, CmdResult};
+use crate::config::OnSignal;
+use crate::ctx::Ctx;
+use crate::errors;
+use crate::persistence::{default_target, Busy, Target};
+
+const BUSY: &str = "ERR Background save already in progress";
+
+/// Waits for the save, but does not stop the other clients.
+pub fn save(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    start_and_wait(ctx, default_target(&ctx.config.settings))
+}
+
+fn start_and_wait(ctx: &mut Ctx<'_>, target: Target) -> CmdResult {
+    match ctx.server.saver.start(target, Some(ctx.peer.clone())) {
+        Ok(()) => {
+            ctx.block();
+            Ok(())
+        }
+        Err(Busy) => Err(BUSY.into()),
+    }
+}
+
+/// `BGSAVE [SCHEDULE] [RDB|PAGES]`
+pub fn bgsave(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let mut target = default_target(&ctx.config.settings);
+    let mut may_wait = false;
+    for index in 1..args.len() {
+        match () {
+            () if args.is(index, "schedule") => may_wait = true,
+            () if args.is(index, "rdb") => target = Target::Rdb,
+            () if args.is(index, "pages") => target = Target::Pages,
+            () => return Err(errors::SYNTAX.into()),
+        }
+    }
+    if may_wait {
+        let is_scheduled = ctx.server.saver.start_or_schedule(target);
+        let text = if is_scheduled { "Background saving scheduled" } else { "Background saving started" };
+        ctx.reply.simple(text);
+        return Ok(());
+    }
+    match ctx.server.saver.start(target, None) {
+        Ok(()) => ctx.reply.simple("Background saving started"),
+        Err(Busy) => return Err(BUSY.into()),
+    }
+    Ok(())
+}
+
+pub fn lastsave(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    ctx.reply.int(ctx.server.saver.status().last_save_unix_seconds);
+    Ok(())
+}
+
+pub fn bgrewriteaof(_ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    Err("ERR there is no append-only file in this server; use BGSAVE".into())
+}
+
+/// `BACKUP TO path`: an RDB file of the present moment.
+pub fn backup(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    if !args.is(1, "to") {
+        return Err(errors::SYNTAX.into());
+    }
+    let path = backup_path(ctx, args.at(2))?;
+    start_and_wait(ctx, Target::Backup(path))
+}
+
+/// Where a backup may go: into the data directory, elsewhere only if the configuration trusts the client with
+/// paths; and over nothing but an older dump.
+fn backup_path(ctx: &Ctx<'_>, given: &[u8]) -> Result<PathBuf, CmdError> {
+    let Ok(given) = std::str::from_utf8(given) else { return Err("ERR the path is not valid UTF-8".into()) };
+    let dir = ctx.server.store.dir();
+    let path = dir.join(given);
+    let is_plain = Path::new(given).components().all(|c| matches!(c, Component::Normal(_)));
+    let is_inside =
+        is_plain && path.parent().is_some_and(|p| p.canonicalize().ok() == dir.canonicalize().ok());
+    if !is_inside && !ctx.config.settings.protected_configs.allows(ctx.peer.is_local) {
+        return Err("ERR BACKUP TO a path outside of the data directory is a protected action. Set \
+                    'enable-protected-configs' to \"yes\" or \"local\" in the configuration file and restart the \
+                    server, or give a file name"
+            .into());
+    }
+    if path.is_dir() || path.file_name().is_none() {
+        return Err(format!("ERR {} is a directory; name a file", path.display()).into());
+    }
+    let mut magic = [0; 5];
+    let is_dump = match std::fs::File::open(&path) {
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        Ok(mut file) => file.read_exact(&mut magic).is_ok() && &magic == b"REDIS",
+    };
+    if !is_dump {
+        let path = path.display();
+        return Err(format!("ERR {path} exists and is not an RDB file; it will not be replaced").into());
+    }
+    Ok(path)
+}
+
+/// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`
+pub fn shutdown(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let (mut no_save, mut save, mut force, mut abort) = (false, false, false, false);
+    for index in 1..args.len() {
+        match () {
+            () if args.is(index, "nosave") => no_save = true,
+            () if args.is(index, "save") => save = true,
+            // There are no replicas to wait for.
+            () if args.is(index, "now") => {}
+            () if args.is(index, "force") => force = true,
+            () if args.is(index, "abort") => abort = true,
+            () => return Err(errors::SYNTAX.into()),
+        }
+    }
+    if (abort && args.len() > 2) || (no_save && save) {
+        return Err(errors::SYNTAX.into());
+    }
+    if abort {
+        return Err("ERR No shutdown in progress.".into());
+    }
+    crate::log::warning("User requested shutdown...");
+    let how = match (no_save, save) {
+        (true, _) => OnSignal::NoSave,
+        (_, true) => OnSignal::Save,
+        _ => OnSignal::Default,
+    };
+    ctx.block();
+    ctx.server.shut_down(how, force, Some(ctx.peer.clone()));
+    Ok(())
+}
