@@ -1,5 +1,6 @@
 //! What the pool and its snapshot algorithms share: page memory, descriptors, the epoch, spare frames.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{fence, AtomicU32, Ordering};
 
 use crate::frames::FramePool;
@@ -52,6 +53,8 @@ impl Descriptor {
 
 /// See the module.
 pub struct Core {
+    /// `memory`'s base (M1), kept here because every access needs it.
+    base: NonNull<u8>,
     memory: Box<dyn Memory>,
     descriptors: VirtualArray<Descriptor>,
     epoch: AtomicU32,
@@ -61,12 +64,18 @@ pub struct Core {
     pub metrics: PoolMetrics,
 }
 
+// SAFETY: M1: the mapping may be used from any thread; the latches and epochs say who may touch which page.
+unsafe impl Send for Core {}
+// SAFETY: M1: as above.
+unsafe impl Sync for Core {}
+
 impl Core {
     /// # Errors
     /// [`PoolError::Map`].
     pub fn new(memory: Box<dyn Memory>, page_count: u32, snapshot_bytes: u64) -> Result<Core, PoolError> {
         assert!(page_count as usize <= memory.byte_len() / PAGE_SIZE, "M1: memory for each page");
         Ok(Core {
+            base: memory.base(),
             memory,
             descriptors: VirtualArray::new(page_count as usize)?,
             epoch: AtomicU32::new(1),
@@ -119,7 +128,7 @@ impl Core {
     #[inline(always)]
     pub fn address(&self, page: PageId) -> *mut PageBytes {
         debug_assert!((page.0 as usize) < self.descriptors.len());
-        self.memory.base().as_ptr().wrapping_add(page.0 as usize * PAGE_SIZE).cast()
+        self.base.as_ptr().wrapping_add(page.0 as usize * PAGE_SIZE).cast()
     }
 
     /// Copies a page that others may be writing. The copy means nothing until the caller has checked that the
