@@ -40,7 +40,7 @@ struct Operation {
 }
 
 impl Field {
-    fn parse(type_text: &[u8], offset_text: &[u8]) -> Result<Field, CmdError> {
+    fn parse(ctx: &Ctx<'_>, type_text: &[u8], offset_text: &[u8]) -> Result<Field, CmdError> {
         let (is_signed, bits) = match type_text {
             [b'i', bits @ ..] => (true, parse_i64(bits)),
             [b'u', bits @ ..] => (false, parse_i64(bits)),
@@ -51,7 +51,7 @@ impl Field {
             Some(bits) if (1..=max_bits).contains(&bits) => bits as u32,
             _ => return Err(INVALID_TYPE.into()),
         };
-        Ok(Field { is_signed, bits, offset: bit_offset(offset_text, Some(bits))? })
+        Ok(Field { is_signed, bits, offset: bit_offset(ctx, offset_text, Some(bits))? })
     }
 
     fn first_byte(&self) -> u64 {
@@ -122,7 +122,7 @@ impl Field {
     }
 }
 
-fn parse(args: &Args<'_>) -> Result<Vec<Operation>, CmdError> {
+fn parse(ctx: &Ctx<'_>, args: &Args<'_>) -> Result<Vec<Operation>, CmdError> {
     let mut operations = Vec::new();
     let mut overflow = Overflow::Wrap;
     let mut index = 2;
@@ -144,7 +144,7 @@ fn parse(args: &Args<'_>) -> Result<Vec<Operation>, CmdError> {
             word if word.eq_ignore_ascii_case(b"INCRBY") && left >= 3 => Action::Add,
             _ => return Err(errors::SYNTAX.into()),
         };
-        let field = Field::parse(args.at(index + 1), args.at(index + 2))?;
+        let field = Field::parse(ctx, args.at(index + 1), args.at(index + 2))?;
         let mut action = action(0);
         index += 3;
         if let Action::Set(number) | Action::Add(number) = &mut action {
@@ -157,12 +157,12 @@ fn parse(args: &Args<'_>) -> Result<Vec<Operation>, CmdError> {
 }
 
 pub fn bitfield(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let operations = parse(args)?;
+    let operations = parse(ctx, args)?;
     run(ctx, args, &operations)
 }
 
 pub fn bitfield_ro(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let operations = parse(args)?;
+    let operations = parse(ctx, args)?;
     if operations.iter().any(|op| !matches!(op.action, Action::Get)) {
         return Err("ERR BITFIELD_RO only supports the GET subcommand".into());
     }
@@ -174,7 +174,7 @@ fn run(ctx: &mut Ctx<'_>, args: &Args<'_>, operations: &[Operation]) -> CmdResul
     let writes = operations.iter().filter(|op| !matches!(op.action, Action::Get));
     let has_grown = match writes.map(|op| op.field.end_byte()).max() {
         Some(byte_count) => {
-            super::string::check_len(byte_count, 0)?;
+            super::string::check_len(ctx, byte_count, 0)?;
             make_room(ctx, db, &key, byte_count)?
         }
         None => false,

@@ -2,22 +2,21 @@
 
 use stillframe_store::{DbId, Deadline, Encoding, Key, NewValue, StrRef};
 
-use super::string::clamp;
+use super::string::{clamp, max_string_bytes};
 use crate::command::{Args, CmdError, CmdResult};
 use crate::ctx::Ctx;
 use crate::errors;
 use crate::number::{integer, parse_i64};
 
-const MAX_OFFSET_BITS: i64 = 8 * stillframe_store::MAX_STRING_BYTES as i64;
-
 /// The offset of a bit or, given the width of a field, of a field; `#n` counts fields.
-pub(super) fn bit_offset(text: &[u8], field_bits: Option<u32>) -> Result<u64, CmdError> {
+pub(super) fn bit_offset(ctx: &Ctx<'_>, text: &[u8], field_bits: Option<u32>) -> Result<u64, CmdError> {
+    let end = 8 * max_string_bytes(ctx) as i64;
     let number = match (field_bits, text.strip_prefix(b"#")) {
         (Some(bits), Some(index)) => parse_i64(index).map(|n| n.wrapping_mul(i64::from(bits))),
         _ => parse_i64(text),
     };
     match number {
-        Some(offset) if (0..MAX_OFFSET_BITS).contains(&offset) => Ok(offset as u64),
+        Some(offset) if (0..end).contains(&offset) => Ok(offset as u64),
         _ => Err("ERR bit offset is not an integer or out of range".into()),
     }
 }
@@ -54,7 +53,7 @@ fn byte_at(value: &StrRef<'_>, index: u64) -> u8 {
 }
 
 pub fn setbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let offset = bit_offset(args.at(2), None)?;
+    let offset = bit_offset(ctx, args.at(2), None)?;
     let new = match parse_i64(args.at(3)) {
         Some(bit @ (0 | 1)) => bit as u8,
         _ => return Err("ERR bit is not an integer or out of range".into()),
@@ -78,7 +77,7 @@ pub fn setbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn getbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let offset = bit_offset(args.at(2), None)?;
+    let offset = bit_offset(ctx, args.at(2), None)?;
     let key = ctx.key(args, 1);
     let byte = ctx.worker.get(ctx.client.db, &key, |value| byte_at(&value, offset / 8))?;
     ctx.stats.looked_up(byte.is_some());

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use stillframe_store::rdb::{dump_string, StringRef};
-use stillframe_store::{Deadline, NewValue};
+use stillframe_store::{DbId, Deadline, NewValue};
 
 use super::object::{encoding_name, ref_count};
 use crate::command::{Args, CmdError, CmdResult};
@@ -12,6 +12,7 @@ use crate::ctx::Ctx;
 use crate::errors;
 use crate::glob;
 use crate::number::positive;
+use crate::persistence::{load_dump, write_dump};
 use crate::reply::push_decimal;
 
 /// Bytes of a payload of `DUMP` besides the serialized value: type, version and checksum.
@@ -38,6 +39,7 @@ pub fn debug(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             Ok(())
         }
         (b"error", 3) => Err(args.at(2).to_vec().into()),
+        (b"reload", 2..) => reload(ctx, args),
         (b"change-repl-id", 2) => {
             ctx.reply.ok();
             Ok(())
@@ -106,6 +108,33 @@ fn populate(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
+/// Writes a dump, empties all databases and loads the dump.
+fn reload(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let saves = match args.len() {
+        2 => true,
+        3 if args.is(2, "NOSAVE") => false,
+        _ => return Err("ERR DEBUG RELOAD only supports the NOSAVE option.".into()),
+    };
+    if ctx.server.worker_count > 1 {
+        return Err("ERR DEBUG RELOAD needs a server with one worker (io-threads 1)".into());
+    }
+    let settings = &ctx.config.settings;
+    let path = ctx.server.store.dir().join(&settings.dbfilename);
+    if saves {
+        let store = &ctx.server.store;
+        let written = ctx.worker.idle(|| write_dump(store, &path, settings));
+        written.map_err(|error| format!("ERR Error saving the dump: {error}"))?;
+    }
+    for db in (0..ctx.server.database_count).map(DbId) {
+        ctx.before_flush(db, None)?;
+        ctx.worker.flush_db(db)?;
+    }
+    load_dump(ctx.worker, &path, settings)
+        .map_err(|error| format!("ERR Error trying to load the RDB dump: {error}"))?;
+    ctx.reply.ok();
+    Ok(())
+}
+
 fn object(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 2);
     let Some(entry) = ctx.worker.entry(ctx.client.db, &key)? else { return Err(errors::NO_SUCH_KEY.into()) };
@@ -140,6 +169,8 @@ fn help(ctx: &mut Ctx<'_>) {
             "POPULATE <count> [<prefix>] [<size>]",
             "    Create <count> string keys named key:<num>. If <prefix> is specified then",
             "    it is used instead of the 'key' prefix.",
+            "RELOAD [NOSAVE]",
+            "    Save an RDB file and load it back. With NOSAVE, load the one that there is.",
             "SET-ACTIVE-EXPIRE <0|1>",
             "    Setting it to 0 disables expiring keys in background when they are not",
             "    accessed (otherwise the Redis behavior). Setting it to 1 reenables back the",

@@ -1,13 +1,11 @@
 //! `LCS`: the longest common subsequence of two strings.
 
+use super::string::max_string_bytes;
 use crate::command::{Args, CmdError, CmdResult};
 use crate::ctx::Ctx;
 use crate::errors;
 use crate::number::integer;
 use crate::reply::Reply;
-
-/// Cells of the table of lengths that one command may take; of 4 bytes each, they fill a string.
-const MAX_CELL_COUNT: u64 = stillframe_store::MAX_STRING_BYTES / 4;
 
 #[derive(Default)]
 struct Options {
@@ -48,7 +46,9 @@ pub fn lcs(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         ctx.worker.get(ctx.client.db, &key, |value| value.to_vec()).map(Option::unwrap_or_default)
     };
     let (a, b) = (value(1)?, value(2)?);
-    if (a.len() as u64 + 1) * (b.len() as u64 + 1) > MAX_CELL_COUNT {
+    // The table of lengths may take as much memory as a string.
+    let table_bytes = (a.len() as u64 + 1) * (b.len() as u64 + 1) * size_of::<u32>() as u64;
+    if table_bytes > max_string_bytes(ctx) {
         return Err("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len".into());
     }
     if options.wants_len {

@@ -47,7 +47,7 @@ pub fn append(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             suffix.len() as u64
         }
         Some(entry) => {
-            check_len(entry.value_bytes, suffix.len())?;
+            check_len(ctx, entry.value_bytes, suffix.len())?;
             ctx.worker.write_range(db, &key, entry.value_bytes, suffix)?
         }
     };
@@ -56,10 +56,15 @@ pub fn append(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
+/// The longest string that commands may build, in bytes: `proto-max-bulk-len`, as far as the store allows.
+pub(super) fn max_string_bytes(ctx: &Ctx<'_>) -> u64 {
+    MAX_STRING_BYTES.min(ctx.config.settings.max_bulk_bytes as u64)
+}
+
 /// Whether `len` bytes from `offset` on fit a string.
-pub(super) fn check_len(offset: u64, len: usize) -> CmdResult {
+pub(super) fn check_len(ctx: &Ctx<'_>, offset: u64, len: usize) -> CmdResult {
     match offset.checked_add(len as u64) {
-        Some(end) if end <= MAX_STRING_BYTES => Ok(()),
+        Some(end) if end <= max_string_bytes(ctx) => Ok(()),
         _ => Err(errors::TOO_LARGE.into()),
     }
 }
@@ -74,7 +79,7 @@ pub fn setrange(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         ctx.reply.int(len as i64);
         return Ok(());
     }
-    check_len(offset, bytes.len())?;
+    check_len(ctx, offset, bytes.len())?;
     let len = ctx.worker.write_range(db, &key, offset, bytes)?;
     ctx.modified(db, &key);
     ctx.reply.int(len as i64);
