@@ -15,3 +15,6 @@ cargo build --workspace --locked
 
 part "tests"
 cargo test --workspace --locked
+
+part "real clients"
+crates/server/tests/clients/run.sh target/debug/stillframe-server

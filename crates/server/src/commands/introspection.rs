@@ -107,7 +107,7 @@ pub fn info(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     for name in args.from(2) {
         match TABLE.find(name) {
             Some(found) => describe(&mut ctx.reply, found),
-            None => ctx.reply.null_array(),
+            None => ctx.reply.null(),
         }
     }
     Ok(())

@@ -119,10 +119,11 @@ pub fn command(gen: &mut Gen) -> Words {
             }
         }
         "DEBUG" => debug(gen, key),
-        "OTHER" => match gen.rng.u8(0..3) {
+        "OTHER" => match gen.rng.u8(0..4) {
             0 => words!["NOSUCHCOMMAND", gen.value(), gen.value()],
             1 => words![gen.pick(&["", "GE T", "get\r\n", "nosuch\0"]), key],
-            _ => words!["WATCH", key],
+            2 => words!["WATCH", key],
+            _ => words![gen.pick(&["TIME", "LASTSAVE"])],
         },
         "DBSIZE" | "RANDOMKEY" => words![name],
         _ => words![name, key],

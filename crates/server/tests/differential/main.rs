@@ -23,7 +23,7 @@ mod special;
 use resp::Reply;
 use runner::{Divergence, Fault, Pair};
 use sequence::Sequence;
-use server::Kind;
+use server::{Kind, STILLFRAME};
 
 fn from_env(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|v| v.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {v}")))
@@ -69,7 +69,12 @@ fn compare(subject: Kind, make: fn(u64) -> Sequence, count: u64) {
 
 #[test]
 fn replies_equal_the_oracles() {
-    compare(Kind::Stillframe, gen::sequence, 2000);
+    compare(STILLFRAME, gen::sequence, 1500);
+}
+
+#[test]
+fn replies_do_not_depend_on_the_number_of_workers() {
+    compare(Kind::Stillframe { worker_count: 2 }, gen::sequence, 500);
 }
 
 #[test]
@@ -79,18 +84,28 @@ fn the_oracle_agrees_with_itself() {
 
 #[test]
 fn floats_are_added_as_the_oracle_adds_them() {
-    compare(Kind::Stillframe, special::floats, 60);
+    compare(STILLFRAME, special::floats, 60);
 }
 
 #[test]
 fn patterns_match_as_the_oracle_matches_them() {
-    compare(Kind::Stillframe, special::patterns, 60);
+    compare(STILLFRAME, special::patterns, 60);
 }
 
 #[test]
 fn limits_are_those_of_the_oracle() {
-    let mut pair = Pair::start(Kind::Stillframe, None);
-    let sequence = special::limits();
+    each_step(special::limits());
+}
+
+#[test]
+fn commands_are_described_as_the_oracle_describes_them() {
+    for resp3 in [false, true] {
+        each_step(Sequence { resp3, ..special::descriptions() });
+    }
+}
+
+fn each_step(sequence: Sequence) {
+    let mut pair = Pair::start(STILLFRAME, None);
     if let Some(divergence) = pair.run(&sequence) {
         panic!("{}", report(&sequence, &divergence));
     }

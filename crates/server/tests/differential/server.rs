@@ -15,8 +15,11 @@ pub enum Kind {
     /// Debian's `redis-server`, or the program that `STILLFRAME_ORACLE` names.
     Oracle,
     /// This build, or the program that `STILLFRAME_SUBJECT` names.
-    Stillframe,
+    Stillframe { worker_count: u32 },
 }
+
+/// With a single worker, as it runs by default.
+pub const STILLFRAME: Kind = Kind::Stillframe { worker_count: 1 };
 
 /// A server process with a directory of its own; both go when it is dropped.
 pub struct Server {
@@ -34,13 +37,16 @@ impl Server {
         std::fs::create_dir_all(&dir).expect("a temporary directory");
         let program: PathBuf = match kind {
             Kind::Oracle => std::env::var_os("STILLFRAME_ORACLE").unwrap_or("redis-server".into()),
-            Kind::Stillframe => std::env::var_os("STILLFRAME_SUBJECT")
+            Kind::Stillframe { .. } => std::env::var_os("STILLFRAME_SUBJECT")
                 .unwrap_or(env!("CARGO_BIN_EXE_stillframe-server").into()),
         }
         .into();
         let mut command = Command::new(&program);
         command.args(["--port", "0", "--save", "", "--enable-debug-command", "yes"]);
         command.arg("--unixsocket").arg(dir.join("s")).arg("--dir").arg(&dir);
+        if let Kind::Stillframe { worker_count } = kind {
+            command.args(["--io-threads", &worker_count.to_string()]);
+        }
         let log = std::fs::File::create(dir.join("log")).expect("a log file");
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
         let child = command.spawn().unwrap_or_else(|e| {

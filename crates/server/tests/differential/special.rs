@@ -96,7 +96,56 @@ pub fn limits() -> Sequence {
         "GET p:9",
         "DEBUG POPULATE 10 q 50",
         "GET q:9",
+        "CONFIG SET proto-max-bulk-len 1mb",
+        "SETRANGE small 1048575 x",
+        "SETRANGE small 1048576 x",
+        "APPEND small x",
+        "SETBIT small 8388607 0",
+        "SETBIT small 8388608 0",
+        "BITFIELD small SET u8 8388600 1",
+        "BITFIELD small SET u8 8388608 1",
+        "SETRANGE a 500 x",
+        "SETRANGE b 520 x",
+        "SETRANGE b 530 y",
+        "LCS b a LEN",
+        "LCS b b LEN",
+        "CONFIG SET proto-max-bulk-len 512mb",
     ];
-    let words = |line: &str| line.split(' ').map(|w| w.as_bytes().to_vec()).collect();
-    sequence(0, lines.iter().map(|line| words(line)).collect())
+    sequence(0, lines.iter().map(|line| split(line)).collect())
+}
+
+fn split(line: &str) -> Vec<Vec<u8>> {
+    line.split(' ').map(|w| w.as_bytes().to_vec()).collect()
+}
+
+/// What the servers say of their commands.
+pub fn descriptions() -> Sequence {
+    let names = "append bitcount bitfield bitfield_ro bitop bitpos copy dbsize debug decr decrby del dump exists \
+                 expire expireat expiretime flushall flushdb get getbit getdel getex getrange getset incr incrby \
+                 incrbyfloat keys lcs memory|usage mget move mset msetnx object|encoding object|freq persist pexpire \
+                 pexpireat pexpiretime psetex pttl randomkey rename renamenx restore scan set setbit setex setnx \
+                 setrange sort sort_ro strlen substr swapdb touch ttl type unlink auth client|id client|kill echo \
+                 hello ping quit reset select multi exec discard watch unwatch config|get config|set info lastsave \
+                 save shutdown slowlog|get latency|doctor monitor time role nosuch";
+    let mut lines: Vec<_> = names.split_whitespace().map(|name| format!("COMMAND INFO {name}")).collect();
+    let calls = [
+        "GET a",
+        "MSET a 1 b 2",
+        "MSETNX a 1 b",
+        "BITOP AND d a b c",
+        "SORT a BY w_* STORE d STORE e LIMIT 1 2",
+        "SORT_RO a GET STORE",
+        "COPY a b DB 1",
+        "OBJECT ENCODING a",
+        "MEMORY USAGE a SAMPLES 1",
+        "PING",
+        "NOSUCH a",
+        "SET a",
+        "EXISTS a b a",
+        "DEBUG OBJECT a",
+        "LCS a b IDX",
+    ];
+    lines.extend(calls.iter().map(|call| format!("COMMAND GETKEYS {call}")));
+    lines.extend(calls.iter().map(|call| format!("COMMAND GETKEYSANDFLAGS {call}")));
+    sequence(0, lines.iter().map(|line| split(line)).collect())
 }
