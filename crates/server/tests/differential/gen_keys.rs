@@ -96,12 +96,7 @@ pub fn command(gen: &mut Gen) -> Words {
                 words
             }
         }
-        "OBJECT" => match gen
-            .pick(&["ENCODING", "ENCODING", "ENCODING", "REFCOUNT", "IDLETIME", "FREQ", "HELP", "X"])
-        {
-            "HELP" => words![name, "HELP"],
-            sub => words![name, gen.case(sub), key],
-        },
+        "OBJECT" => object(gen, key),
         "RESTORE" => restore(gen, key),
         "SORT" | "SORT_RO" => sort(gen, name, key),
         "TX" => words![gen.pick(&["MULTI", "EXEC", "DISCARD", "UNWATCH", "RESET"])],
@@ -111,13 +106,7 @@ pub fn command(gen: &mut Gen) -> Words {
             words
         }
         "ECHO" => words![name, gen.value()],
-        "MEMORY" => {
-            match gen.pick(&["USAGE", "USAGE", "USAGE", "DOCTOR", "PURGE", "MALLOC-STATS", "HELP", "X"]) {
-                "USAGE" if gen.chance(30) => words![name, "USAGE", key, "SAMPLES", gen.integer()],
-                sub @ ("USAGE" | "X") => words![name, sub, key],
-                sub => words![name, sub],
-            }
-        }
+        "MEMORY" => memory(gen, key),
         "DEBUG" => debug(gen, key),
         "OTHER" => match gen.rng.u8(0..4) {
             0 => words!["NOSUCHCOMMAND", gen.value(), gen.value()],
@@ -215,6 +204,21 @@ fn sort(gen: &mut Gen, name: &str, key: Vec<u8>) -> Words {
         }
     }
     words
+}
+
+fn object(gen: &mut Gen, key: Vec<u8>) -> Words {
+    match gen.pick(&["ENCODING", "ENCODING", "ENCODING", "REFCOUNT", "IDLETIME", "FREQ", "HELP", "X"]) {
+        "HELP" => words!["OBJECT", "HELP"],
+        sub => words!["OBJECT", gen.case(sub), key],
+    }
+}
+
+fn memory(gen: &mut Gen, key: Vec<u8>) -> Words {
+    match gen.pick(&["USAGE", "USAGE", "USAGE", "DOCTOR", "PURGE", "MALLOC-STATS", "HELP", "X"]) {
+        "USAGE" if gen.chance(30) => words!["MEMORY", "USAGE", key, "SAMPLES", gen.integer()],
+        sub @ ("USAGE" | "X") => words!["MEMORY", sub, key],
+        sub => words!["MEMORY", sub],
+    }
 }
 
 fn debug(gen: &mut Gen, key: Vec<u8>) -> Words {
