@@ -26,6 +26,11 @@ pub trait Device: Send + Sync {
     /// What error messages call this device; for a file its path.
     fn name(&self) -> &str;
 
+    /// How many short transfers at a time it does faster than one after the other.
+    fn parallelism(&self) -> usize {
+        1
+    }
+
     /// Reads the bytes from `offset` on into `bufs`, one after the other. Beyond the end is an error.
     fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError>;
 

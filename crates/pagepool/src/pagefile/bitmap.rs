@@ -89,6 +89,18 @@ impl SlotSet {
         Some(word as u32 * 64 + 63 - self.words[word].leading_zeros())
     }
 
+    /// The greatest `count` slots of this set, of those from `least` on.
+    pub fn last_from(&self, least: u32, count: u32) -> SlotSet {
+        let mut rest = self.clone();
+        let mut chosen = SlotSet::default();
+        while let Some(last) = rest.last().filter(|last| *last >= least && chosen.len < count) {
+            rest.remove(Slot(last));
+            rest.words.truncate((last / 64) as usize + 1);
+            chosen.insert(Slot(last));
+        }
+        chosen
+    }
+
     /// The first slot from `from` on and below `end` whose bit differs from those of `skip`.
     fn first(&self, from: u32, end: u32, skip: u64) -> Option<u32> {
         let (mut word, bit) = place(from);

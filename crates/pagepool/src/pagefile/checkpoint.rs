@@ -8,11 +8,13 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use super::entry::{is_all_zero, Entry, PageBuf, SlotRun, FANOUT};
-use super::{PageFile, PageFileError, PAGE_ID_LIMIT};
+use super::{parallel, PageFile, PageFileError, PAGE_ID_LIMIT};
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
-/// Pages of one vectored write: as many buffers as the kernel takes in one call.
+/// Pages for which slots are looked for together.
 const BATCH_PAGES: usize = 1024;
+/// Longest write in pages (1 MB).
+const WRITE_PAGES: usize = 256;
 
 /// Whether pages may still be added.
 ///
@@ -41,6 +43,8 @@ pub struct CheckpointWriter {
     pub(super) phase: RwLock<Phase>,
     pub(super) pending: Mutex<PendingMap>,
     pub(super) counters: Counters,
+    /// Slots for pages that the commit moves.
+    pub(super) reserved: Mutex<Vec<SlotRun>>,
 }
 
 /// What the writer has done so far.
@@ -70,10 +74,11 @@ impl PageFile {
             phase: RwLock::new(Phase::Open),
             pending: Mutex::default(),
             counters: Counters::default(),
+            reserved: Mutex::default(),
         };
         // On an error dropping the writer ends it.
         self.protect_superblocks()?;
-        self.space.lock().restart_search();
+        *writer.reserved.lock() = self.space.lock().begin();
         Ok(writer)
     }
 }
@@ -102,26 +107,37 @@ impl CheckpointWriter {
         let zero_count = entries.len() as u64;
         let had_none = |item: &&&(PageId, _)| self.file.table.get(0, item.0 .0).slot().is_none();
         let new_count = stored.iter().filter(had_none).count() as u64;
-        let mut rest = &stored[..];
-        for run in self.file.take_slots(stored.len() as u32, new_count)? {
-            let (pages, others) = rest.split_at(run.slot_count as usize);
-            rest = others;
-            let checksums = pages.iter().zip(run.slots());
-            entries
-                .extend(checksums.map(|((pid, page), slot)| (*pid, Entry::new(slot, crc32c::crc32c(*page)))));
-            let bufs: Vec<_> = pages.iter().map(|(_, page)| IoSlice::new(&page[..])).collect();
-            self.write_run(run, &bufs)?;
-        }
+        let runs = self.file.take_slots(stored.len() as u32, new_count)?;
+        let slots = runs.iter().flat_map(|run| run.slots());
+        entries.extend(
+            stored
+                .iter()
+                .zip(slots)
+                .map(|((pid, page), slot)| (*pid, Entry::new(slot, crc32c::crc32c(*page)))),
+        );
+        let bufs: Vec<_> = stored.iter().map(|(_, page)| IoSlice::new(&page[..])).collect();
+        self.write_runs(&runs, &bufs)?;
         self.record(&entries);
         self.counters.page_count.fetch_add(batch.len() as u64, Ordering::Relaxed);
         self.counters.zero_page_count.fetch_add(zero_count, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Writes `bufs`, one page each, to the slots of `run`.
-    pub(super) fn write_run(&self, run: SlotRun, bufs: &[IoSlice<'_>]) -> Result<(), PageFileError> {
+    /// Writes `bufs`, one page each, to the slots of `runs`, one after the other.
+    pub(super) fn write_runs(&self, runs: &[SlotRun], bufs: &[IoSlice<'_>]) -> Result<(), PageFileError> {
         let file = &self.file;
-        file.device.write_at(run.first.offset(), bufs).map_err(|error| file.note_write_error(error))?;
+        let mut writes = Vec::with_capacity(runs.len());
+        let mut rest = bufs;
+        for run in runs {
+            let (bufs, others) = rest.split_at(run.slot_count as usize);
+            rest = others;
+            let parts = run.slots().step_by(WRITE_PAGES).zip(bufs.chunks(WRITE_PAGES));
+            writes.extend(parts.map(|(slot, bufs)| (slot.offset(), bufs)));
+        }
+        parallel::for_each(file.device.parallelism(), &writes, |(offset, bufs)| {
+            file.device.write_at(*offset, bufs)
+        })
+        .map_err(|error| file.note_write_error(error))?;
         self.counters.written_bytes.fetch_add((bufs.len() * PAGE_SIZE) as u64, Ordering::Relaxed);
         Ok(())
     }

@@ -7,14 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::bitmap::SlotSet;
 use super::checkpoint::{CheckpointWriter, Phase};
-use super::entry::{is_all_zero, Entry, PageBuf, Slot, SlotRun, FANOUT};
+use super::entry::{is_all_zero, Entry, PageBuf, Slot, FANOUT};
 use super::superblock::{Superblock, UserHeader};
 use super::table::MAP_HEIGHT;
 use super::{Other, PageFile, PageFileError};
 use crate::PAGE_SIZE;
-
-/// Longest write of map pages, in pages.
-const WRITE_PAGES: usize = 256;
 
 /// What a checkpoint did and how long it took.
 #[derive(Clone, Copy, Default, Debug)]
@@ -27,7 +24,7 @@ pub struct CommitStats {
     pub zero_page_count: u64,
     /// Pages of the map written.
     pub map_page_count: u64,
-    /// Pages moved towards the begin of a file that has become too long.
+    /// Unchanged pages moved ahead, to shorten a file of which much has been freed.
     pub moved_page_count: u64,
     /// Bytes written: pages, map, superblock.
     pub written_bytes: u64,
@@ -75,7 +72,7 @@ impl CheckpointWriter {
             let superblocks = file.superblocks.lock();
             (superblocks.current.clone(), superblocks.newest_generation + 1)
         };
-        let moved = self.move_tail()?;
+        let moved = self.move_pages()?;
         let begin = Instant::now();
         let mut draft = Draft::default();
         let mut changes = self.draft_leaves(&mut draft, &current, &moved.leaves);
@@ -167,26 +164,9 @@ impl CheckpointWriter {
         }
         changes.superblock.root = root;
         let pages = draft.iter().flat_map(BTreeMap::values).filter(|page| is_kept(page));
-        self.write_map(&runs, &mut pages.map(|page| IoSlice::new(&page.0)))?;
+        let bufs: Vec<_> = pages.map(|page| IoSlice::new(&page.0)).collect();
+        self.write_runs(&runs, &bufs)?;
         Ok(kept_count as u64)
-    }
-
-    fn write_map<'a>(
-        &self,
-        runs: &[SlotRun],
-        bufs: &mut dyn Iterator<Item = IoSlice<'a>>,
-    ) -> Result<(), PageFileError> {
-        for run in runs {
-            let mut first = run.first.0;
-            let end = first + run.slot_count;
-            while first < end {
-                let slot_count = (end - first).min(WRITE_PAGES as u32);
-                let part: Vec<_> = bufs.take(slot_count as usize).collect();
-                self.write_run(SlotRun { first: Slot(first), slot_count }, &part)?;
-                first += slot_count;
-            }
-        }
-        Ok(())
     }
 
     /// Syncs pages and map, then writes and syncs the superblock. Returns how long each took.

@@ -84,9 +84,6 @@ pub enum PageFileError {
     /// There is no address space for the map.
     #[error("page file: {0}")]
     Memory(Arc<PoolError>),
-    /// A page to be moved to another place in the file does not verify.
-    #[error(transparent)]
-    Page(#[from] PageError),
     /// A checkpoint is running already.
     #[error("a checkpoint of page file '{file}' is running already")]
     CheckpointRunning {

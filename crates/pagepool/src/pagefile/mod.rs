@@ -19,6 +19,7 @@ mod commit;
 mod entry;
 mod error;
 mod open;
+mod parallel;
 mod read;
 mod relocate;
 mod space;

@@ -1,7 +1,6 @@
 //! Opening: find the newest checkpoint that loads, and protect both.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -10,7 +9,7 @@ use super::bitmap::SlotSet;
 use super::entry::{Entry, PageBuf, Slot, FANOUT};
 use super::superblock::{Found, Superblock};
 use super::table::{node_limit, SlotTable, MAP_HEIGHT};
-use super::{Other, PageFileError};
+use super::{parallel, Other, PageFileError};
 use crate::device::{Device, DeviceError};
 use crate::PAGE_SIZE;
 
@@ -22,8 +21,6 @@ const READ_SLOTS: u32 = 256;
 const GAP_SLOTS: u32 = 16;
 /// Bytes of a page file that holds superblocks only.
 const SUPERBLOCK_BYTES: u64 = 2 * PAGE_SIZE as u64;
-/// Reads in flight at a time.
-const READER_COUNT: usize = 8;
 
 /// The map of one checkpoint, verified.
 pub(super) struct LoadedMap {
@@ -87,28 +84,11 @@ impl MapLoader<'_> {
         let mut by_slot = nodes.to_vec();
         by_slot.sort_unstable_by_key(|node| node.entry.0 as u32);
         let reads = split_reads(&by_slot);
-        let next = AtomicUsize::new(0);
-        let results = Mutex::new((Vec::with_capacity(nodes.len()), Vec::new()));
-        let work = || loop {
-            let Some(read) = reads.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-            match self.read_run(level, read) {
-                Ok(pages) => results.lock().0.extend(pages),
-                Err(error) => results.lock().1.push((read[0].entry, error)),
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..READER_COUNT.min(reads.len() / 2) {
-                // Without the thread the others do its part.
-                let _ = std::thread::Builder::new().name("map-reader".into()).spawn_scoped(scope, work);
-            }
-            work();
-        });
-        let (pages, mut errors) = results.into_inner();
-        errors.sort_by_key(|(entry, _)| entry.0 as u32);
-        match errors.into_iter().next() {
-            Some((_, error)) => Err(error),
-            None => Ok(pages),
-        }
+        let found = Mutex::new(Vec::with_capacity(nodes.len()));
+        parallel::for_each(self.device.parallelism(), &reads, |read| {
+            self.read_run(level, read).map(|pages| found.lock().extend(pages))
+        })?;
+        Ok(found.into_inner())
     }
 
     /// Reads `nodes`, which lie close together in ascending slots, with one call.

@@ -2,8 +2,10 @@
 
 use std::io::IoSliceMut;
 
+use parking_lot::Mutex;
+
 use super::entry::{Entry, PageBuf, Slot};
-use super::{PageError, PageFile};
+use super::{parallel, PageError, PageFile};
 use crate::{PageBytes, PageId};
 
 /// Longest read in pages: what the kernel takes in one vectored call.
@@ -45,19 +47,22 @@ impl PageFile {
     /// call. Leaves `pages` sorted by place in the file. Returns what failed; all other pages are verified.
     pub fn read_pages(&self, pages: &mut [(PageId, &mut PageBytes)]) -> Vec<PageError> {
         pages.sort_by_cached_key(|(pid, _)| self.table.get(0, pid.0).slot());
-        let mut errors = Vec::new();
-        let mut gaps = Vec::new();
+        let mut runs = Vec::new();
         let mut rest = pages;
         while !rest.is_empty() {
             let entries = self.close_entries(rest);
             let (run, others) = rest.split_at_mut(entries.len());
-            match run {
-                [(pid, page)] => errors.extend(self.read_page(*pid, page).err()),
-                run => self.read_run(run, &entries, &mut gaps, &mut errors),
-            }
+            runs.push(Mutex::new((run, entries)));
             rest = others;
         }
-        errors
+        let errors = Mutex::new(Vec::new());
+        let done = parallel::for_each(self.device.parallelism(), &runs, |run| {
+            let (pages, entries) = &mut *run.lock();
+            errors.lock().extend(self.read_run(pages, entries));
+            Ok::<(), std::convert::Infallible>(())
+        });
+        let Ok(()) = done;
+        errors.into_inner()
     }
 
     /// The entries of the first of `pages`, as far as one call can read them.
@@ -79,35 +84,26 @@ impl PageFile {
         entries
     }
 
-    /// Reads pages at ascending slots with one call; what lies between goes to `gaps`.
-    fn read_run(
-        &self,
-        run: &mut [(PageId, &mut PageBytes)],
-        entries: &[Entry],
-        gaps: &mut Vec<PageBuf>,
-        errors: &mut Vec<PageError>,
-    ) {
+    /// Reads pages at ascending slots, close together, with one call.
+    fn read_run(&self, run: &mut [(PageId, &mut PageBytes)], entries: &[Entry]) -> Vec<PageError> {
+        if let [(pid, page)] = run {
+            return self.read_page(*pid, page).err().into_iter().collect();
+        }
         let gap_before =
             |at: usize| if at == 0 { 0 } else { gap_between(entries[at - 1], entries[at]).unwrap_or(0) };
-        let gap_count = (0..entries.len()).map(gap_before).sum();
-        if gaps.len() < gap_count {
-            gaps.resize(gap_count, PageBuf::ZERO);
-        }
+        let mut gaps = vec![PageBuf::ZERO; (0..entries.len()).map(gap_before).sum()];
         let mut unused = gaps.iter_mut();
-        let mut bufs = Vec::with_capacity(run.len() + gap_count);
+        let mut bufs = Vec::with_capacity(run.len() + unused.len());
         for (at, (_, page)) in run.iter_mut().enumerate() {
             bufs.extend(unused.by_ref().take(gap_before(at)).map(|gap| IoSliceMut::new(&mut gap.0)));
             bufs.push(IoSliceMut::new(&mut page[..]));
         }
         let is_read =
             entries[0].slot().is_some_and(|first| self.device.read_at(first.offset(), &mut bufs).is_ok());
-        for ((pid, page), entry) in run.iter_mut().zip(entries) {
-            let is_good = is_read && crc32c::crc32c(&page[..]) == entry.crc32c();
-            if !is_good {
-                // Alone: to tell the bad page from its neighbours, or because it has been moved.
-                errors.extend(self.read_page(*pid, page).err());
-            }
-        }
+        let is_good = |page: &PageBytes, entry: &Entry| is_read && crc32c::crc32c(page) == entry.crc32c();
+        // A bad page is read again alone: to tell it from its neighbours, or because it has been moved.
+        let bad = run.iter_mut().zip(entries).filter(|((_, page), entry)| !is_good(page, entry));
+        bad.filter_map(|((pid, page), _)| self.read_page(*pid, page).err()).collect()
     }
 
     fn verify(&self, pid: PageId, entry: Entry, slot: Slot, page: &PageBytes) -> Result<(), PageError> {

@@ -3,18 +3,14 @@
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 
+use super::bitmap::SlotSet;
 use super::checkpoint::CheckpointWriter;
-use super::entry::{Entry, PageBuf, Slot, SlotRun, FANOUT};
+use super::entry::{Entry, PageBuf, SlotRun, FANOUT};
 use super::table::MAP_HEIGHT;
 use super::{PageFile, PageFileError};
 use crate::PageId;
 
-/// A checkpoint moves at most this part of the live slots, and at least [`LEAST_MOVES`]: the file shrinks over several
-/// checkpoints rather than that one of them takes long.
-const MOVED_PART: u64 = 16;
-/// See [`MOVED_PART`].
-const LEAST_MOVES: u64 = 256;
-/// Pages of a read and a write; bounds the memory (1 MB).
+/// Pages read before they are written; bounds the memory (1 MB).
 const BATCH_PAGES: usize = 256;
 
 /// What has been moved.
@@ -25,49 +21,67 @@ pub(super) struct Moved {
     pub leaves: BTreeSet<u32>,
 }
 
-/// What lies in a slot near the end of the file: a node of the map, or a page (level 0).
-struct Resident {
-    slot: Slot,
-    level: u32,
-    index: u32,
-}
-
 impl CheckpointWriter {
-    /// Moves what lies last in an oversize file. Does nothing to others, nor to pages that this checkpoint changes.
-    pub(super) fn move_tail(&self) -> Result<Moved, PageFileError> {
+    /// Moves pages that this checkpoint does not change to the slots that were reserved for it.
+    pub(super) fn move_pages(&self) -> Result<Moved, PageFileError> {
         let mut moved = Moved::default();
-        let (ceiling, limit) = {
-            let space = self.file.space.lock();
-            let Some(ceiling) = space.ceiling() else { return Ok(moved) };
-            (ceiling, (space.live_count() / MOVED_PART).max(LEAST_MOVES) as usize)
-        };
-        let mut pids = Vec::new();
-        for resident in last_residents(&self.file, ceiling, limit) {
-            match resident.level {
-                0 => pids.push(resident.index),
-                level => moved.leaves.extend(first_leaf(&self.file, level, resident.index)),
-            }
+        let mut runs = std::mem::take(&mut *self.reserved.lock());
+        let slot_count: u32 = runs.iter().map(|run| run.slot_count).sum();
+        if slot_count == 0 {
+            return Ok(moved);
         }
-        {
-            let mut pending = self.pending.lock();
-            pids.retain(|pid| {
-                let entry =
-                    pending.leaves.get(&(pid / FANOUT as u32)).map(|leaf| leaf.entry(*pid as usize % FANOUT));
-                entry.is_none_or(|entry| entry == self.file.table.get(0, *pid))
-            });
-            for leaf in &moved.leaves {
-                self.leaf_mut(&mut pending, *leaf);
-            }
+        let superseded = self.superseded();
+        let victims = self.file.space.lock().choose_to_empty(&superseded, slot_count);
+        let mut pids = residents(&self.file, 0, &victims);
+        self.retain_unchanged(&mut pids);
+        for level in 1..MAP_HEIGHT {
+            let nodes = residents(&self.file, level, &victims);
+            moved.leaves.extend(nodes.iter().filter_map(|index| first_leaf(&self.file, level, *index)));
         }
-        pids.sort_unstable();
+        for leaf in &moved.leaves {
+            self.leaf_mut(&mut self.pending.lock(), *leaf);
+        }
         for batch in pids.chunks(BATCH_PAGES) {
-            moved.page_count += self.move_pages(batch)?;
+            moved.page_count += self.move_batch(batch, &mut runs)?;
         }
+        let mut space = self.file.space.lock();
+        runs.iter().flat_map(|run| run.slots()).for_each(|slot| space.release_pending(slot));
         Ok(moved)
     }
 
-    /// Copies pages to slots below the ceiling, as far as there are some. Returns how many.
-    fn move_pages(&self, pids: &[u32]) -> Result<u64, PageFileError> {
+    /// Slots that the durable checkpoint names and this one will not.
+    fn superseded(&self) -> SlotSet {
+        let table = &self.file.table;
+        let mut slots = SlotSet::default();
+        let mut insert = |entry: Entry| entry.slot().map(|slot| slots.insert(slot));
+        for (leaf, page) in &self.pending.lock().leaves {
+            for offset in 0..FANOUT {
+                let old = table.get(0, leaf * FANOUT as u32 + offset as u32);
+                if page.entry(offset) != old {
+                    insert(old);
+                }
+            }
+            let mut index = *leaf;
+            for level in 1..MAP_HEIGHT {
+                insert(table.get(level, index));
+                index /= FANOUT as u32;
+            }
+        }
+        slots
+    }
+
+    /// Leaves only pages that this checkpoint has neither written nor freed.
+    fn retain_unchanged(&self, pids: &mut Vec<u32>) {
+        let pending = self.pending.lock();
+        pids.retain(|pid| {
+            let leaf = pending.leaves.get(&(pid / FANOUT as u32));
+            let entry = leaf.map(|leaf| leaf.entry(*pid as usize % FANOUT));
+            entry.is_none_or(|entry| entry == self.file.table.get(0, *pid))
+        });
+    }
+
+    /// Copies pages to slots from the end of `runs`, as far as there are some. Returns how many.
+    fn move_batch(&self, pids: &[u32], runs: &mut Vec<SlotRun>) -> Result<u64, PageFileError> {
         let mut bufs = vec![PageBuf::ZERO; pids.len()];
         let mut pages: Vec<_> =
             pids.iter().zip(&mut bufs).map(|(pid, buf)| (PageId(*pid), &mut buf.0)).collect();
@@ -75,46 +89,48 @@ impl CheckpointWriter {
         let damaged: BTreeSet<u32> =
             self.file.read_pages(&mut pages).iter().map(|error| error.pid().0).collect();
         pages.retain(|(pid, _)| !damaged.contains(&pid.0));
-        let mut rest = &pages[..];
-        while let Some(run) = self.take_ahead(rest.len() as u32) {
-            let (part, others) = rest.split_at(run.slot_count as usize);
-            rest = others;
-            let slices: Vec<_> = part.iter().map(|(_, page)| IoSlice::new(&page[..])).collect();
-            self.write_run(run, &slices)?;
-            let entries: Vec<_> = part
-                .iter()
-                .zip(run.slots())
-                .map(|((pid, _), slot)| (*pid, Entry::new(slot, self.file.table.get(0, pid.0).crc32c())))
-                .collect();
-            self.record(&entries);
-        }
-        Ok((pages.len() - rest.len()) as u64)
-    }
-
-    fn take_ahead(&self, need: u32) -> Option<SlotRun> {
-        match need {
-            0 => None,
-            _ => self.file.space.lock().take_below_ceiling(need),
-        }
+        pages.sort_unstable_by_key(|(pid, _)| *pid);
+        let taken = take_runs(runs, pages.len() as u32);
+        let entries: Vec<_> = pages
+            .iter()
+            .zip(taken.iter().flat_map(|run| run.slots()))
+            .map(|((pid, _), slot)| (*pid, Entry::new(slot, self.file.table.get(0, pid.0).crc32c())))
+            .collect();
+        let moved = &pages[..entries.len()];
+        let bufs: Vec<_> = moved.iter().map(|(_, page)| IoSlice::new(&page[..])).collect();
+        self.write_runs(&taken, &bufs)?;
+        self.record(&entries);
+        Ok(entries.len() as u64)
     }
 }
 
-/// What lies in the last `limit` of the live slots from `ceiling` on.
-fn last_residents(file: &PageFile, ceiling: u32, limit: usize) -> Vec<Resident> {
-    let mut residents = Vec::new();
-    for level in 0..MAP_HEIGHT {
+/// Takes up to `need` slots off the last of `runs`.
+fn take_runs(runs: &mut Vec<SlotRun>, mut need: u32) -> Vec<SlotRun> {
+    let mut taken = Vec::new();
+    while let Some(last) = runs.last_mut().filter(|_| need > 0) {
+        let part = SlotRun { first: last.first, slot_count: last.slot_count.min(need) };
+        need -= part.slot_count;
+        last.first.0 += part.slot_count;
+        last.slot_count -= part.slot_count;
+        if last.slot_count == 0 {
+            runs.pop();
+        }
+        taken.push(part);
+    }
+    taken
+}
+
+/// Indices of the nodes of `level` (level 0: pages) that live in `slots`.
+fn residents(file: &PageFile, level: u32, slots: &SlotSet) -> Vec<u32> {
+    let mut indices = Vec::new();
+    if slots.len() > 0 {
         file.table.for_each_node(level, &mut |index, entry| {
-            if let Some(slot) = entry.slot().filter(|slot| slot.0 >= ceiling) {
-                residents.push(Resident { slot, level, index });
+            if entry.slot().is_some_and(|slot| slots.contains(slot)) {
+                indices.push(index);
             }
         });
     }
-    if residents.len() > limit {
-        let first_kept = residents.len() - limit;
-        residents.select_nth_unstable_by_key(first_kept, |resident| resident.slot);
-        residents.drain(..first_kept);
-    }
-    residents
+    indices
 }
 
 /// A leaf below a node of the map; writing that anew writes the node anew.

@@ -3,12 +3,55 @@
 use super::bitmap::SlotSet;
 use super::entry::{Slot, SlotRun};
 
-/// Lengths in slots of the free runs that a checkpoint takes, in turn: all runs of at least the first length, lowest
-/// first, then those of at least the second, and so on. Long runs make long writes, and those are fast.
-const RUN_CLASSES: [u32; 5] = [256, 64, 16, 4, 1];
+/// How a checkpoint looks for slots: in this order, each until it yields nothing more.
+///
+/// A write costs about as much as 32 more pages in it would, so long runs come before anything else, and short ones,
+/// lowest first, only when the file is as long as it may be.
+const STAGES: [Stage; 9] = [
+    Stage::Runs(256),
+    Stage::Runs(64),
+    Stage::Grow,
+    Stage::ReleaseIfMany,
+    Stage::Runs(16),
+    Stage::Runs(4),
+    Stage::Runs(1),
+    Stage::Release,
+    Stage::GrowAnyway,
+];
 
-/// The file grows by 1/32 of its length at a time, between these numbers of slots.
-const GROWTH_SLOTS: std::ops::RangeInclusive<u32> = 64..=16384;
+/// See [`STAGES`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Free runs of at least so many slots.
+    Runs(u32),
+    /// Extend the file as far as its live slots justify.
+    Grow,
+    /// Give up the previous checkpoint if that more than doubles the free slots.
+    ReleaseIfMany,
+    /// Give up the previous checkpoint.
+    Release,
+    /// Extend the file, as there is no other way.
+    GrowAnyway,
+}
+
+/// The file grows by this part of its length at a time, between these numbers of slots (256 KB, 16 MB). Growing takes
+/// microseconds; what it adds in excess is space that nobody uses.
+const GROWTH_PART: u32 = 256;
+/// See [`GROWTH_PART`].
+const GROWTH_SLOTS: std::ops::RangeInclusive<u32> = 64..=4096;
+
+/// Length, in percent of the live slots, to which the file may grow rather than use short runs.
+const GROWN: u64 = 160;
+/// Beyond this length, in percent of the live slots, the file is too long: twice is what checkpoints that rewrite
+/// everything need.
+const OVERSIZE: u64 = 210;
+/// In a file that is too long, slots below this part, in percent of the live slots, are taken first.
+const OVERSIZE_CEILING: u64 = 125;
+/// A checkpoint moves this part of the live slots of a file that is too long, and at least [`LEAST_MOVED`]: it shrinks
+/// over several checkpoints rather than that one of them takes long.
+const OVERSIZE_MOVED_PART: u32 = 16;
+/// See [`OVERSIZE_MOVED_PART`].
+const LEAST_MOVED: u32 = 256;
 
 /// Slots (1 MB) that a file may always have beyond what its live slots justify.
 const SLACK_SLOTS: u64 = 256;
@@ -42,10 +85,10 @@ pub(super) struct Space {
     /// Slots the running checkpoint took for pages that had none.
     new_count: u64,
     spilled_count: u32,
-    /// Index into [`RUN_CLASSES`], and where the search goes on.
-    class: usize,
+    /// Index into [`STAGES`], and where the search goes on.
+    stage: usize,
     cursor: u32,
-    /// The search looks at slots below this one only, as long as there is one.
+    /// In a file that is too long the search looks below this slot first.
     ceiling: Option<u32>,
     /// The disk is full: no growth for convenience in this checkpoint.
     is_disk_full: bool,
@@ -77,43 +120,53 @@ impl Space {
         let mut used = live;
         used.insert_all(&previous);
         used.insert_run(SlotRun { first: Slot(0), slot_count: Slot::FIRST.0 });
-        let mut space = Space { used, previous, slot_count, live_count, ..Space::default() };
-        space.restart_search();
-        space
+        Space { used, previous, slot_count, live_count, ..Space::default() }
     }
 
-    /// Goes back to long runs at low addresses; for the begin of a checkpoint.
-    pub fn restart_search(&mut self) {
-        self.class = 0;
-        self.cursor = Slot::FIRST.0;
-        self.ceiling = self.is_oversize().then_some(self.comfortable());
-        self.is_disk_full = false;
-        self.new_count = 0;
+    /// For the begin of a checkpoint: the search starts at long runs and low addresses.
+    fn restart_search(&mut self) {
+        (self.stage, self.cursor) = (0, Slot::FIRST.0);
     }
 
-    /// Slots that the durable and the running checkpoint would take together if both shared what they can.
-    fn projected(&self) -> u64 {
-        self.live_count + self.new_count
+    /// Begins a checkpoint. Returns slots to which it should move pages from the end of a file that is too long.
+    pub fn begin(&mut self) -> Vec<SlotRun> {
+        (self.new_count, self.is_disk_full) = (0, false);
+        self.restart_search();
+        self.ceiling = self.is_oversize().then(|| self.limit(OVERSIZE_CEILING));
+        let mut runs = Vec::new();
+        if self.ceiling.is_some() {
+            let mut missing = (self.live_count as u32 / OVERSIZE_MOVED_PART).max(LEAST_MOVED);
+            for stage in (0..STAGES.len()).filter(|stage| matches!(STAGES[*stage], Stage::Runs(_))) {
+                (self.stage, self.cursor) = (stage, Slot::FIRST.0);
+                while let Some(run) = self.take(missing).filter(|run| run.slot_count > 0) {
+                    missing -= run.slot_count;
+                    runs.push(run);
+                }
+            }
+            self.restart_search();
+        }
+        runs
     }
 
-    /// Length to which the file may grow rather than use up short runs.
-    fn comfortable(&self) -> u32 {
-        u32::try_from(self.projected() + self.projected() / 4 + SLACK_SLOTS).unwrap_or(u32::MAX)
+    /// A length of the file in percent of the slots that a checkpoint takes, and a little.
+    fn limit(&self, percent: u64) -> u32 {
+        let slot_count = (self.live_count + self.new_count) * percent / 100 + SLACK_SLOTS;
+        u32::try_from(slot_count).unwrap_or(u32::MAX)
     }
 
-    /// Length to which the file may grow rather than give up the previous checkpoint.
-    fn tolerable(&self) -> u32 {
-        u32::try_from(self.projected() * 2 + SLACK_SLOTS).unwrap_or(u32::MAX)
-    }
-
-    /// Whether the file is longer than checkpoints make it: much has been freed.
+    /// Whether the file is longer than even checkpoints that rewrite everything make it: much has been freed.
     fn is_oversize(&self) -> bool {
-        self.slot_count > self.tolerable().saturating_add(self.tolerable() / 16)
+        self.slot_count > self.limit(OVERSIZE)
     }
 
-    /// Where the live slots of an oversize file should all be below.
-    pub fn ceiling(&self) -> Option<u32> {
-        self.ceiling
+    /// Which slots should be emptied by moving up to `count` pages; `superseded` are those of the durable checkpoint
+    /// that the running one no longer names.
+    pub fn choose_to_empty(&self, superseded: &SlotSet, count: u32) -> SlotSet {
+        let mut live = self.used.clone();
+        live.remove_all(&self.previous);
+        live.remove_all(&self.pending);
+        live.remove_all(superseded);
+        live.last_from(self.limit(OVERSIZE_CEILING), count)
     }
 
     /// Announces that the running checkpoint needs slots for `page_count` pages that had none.
@@ -140,28 +193,15 @@ impl Space {
                 return None;
             };
             let end = self.used.first_present(first, search_end).unwrap_or(search_end);
-            let least = if begun.take() == Some(first) { 1 } else { RUN_CLASSES[self.class] };
+            let least = match STAGES[self.stage] {
+                Stage::Runs(length) if begun.take() != Some(first) => length,
+                _ => 1,
+            };
             if end - first >= least {
                 return Some(SlotRun { first: Slot(first), slot_count: need.min(end - first) });
             }
             self.cursor = end;
         }
-    }
-
-    /// Takes up to `need` consecutive slots below the ceiling; none if there are none or there is no ceiling.
-    pub fn take_below_ceiling(&mut self, need: u32) -> Option<SlotRun> {
-        while self.ceiling.is_some() {
-            let run = self.take(need);
-            if run.is_some() {
-                return run;
-            }
-            if self.class + 1 == RUN_CLASSES.len() {
-                return None;
-            }
-            self.class += 1;
-            self.cursor = Slot::FIRST.0;
-        }
-        None
     }
 
     /// Takes one slot for a spilled page: the first free one that there is.
@@ -181,33 +221,41 @@ impl Space {
     pub fn plan(&mut self, need: u32) -> Room {
         let least = u64::from(self.tail_start()) + u64::from(need);
         let Ok(least) = u32::try_from(least) else { return Room::Exhausted };
-        let wanted = least.max(self.slot_count.saturating_add(self.growth_step()));
-        let grow = |limit: u32| Room::Grow { slot_count: wanted.min(limit).max(least), least };
-        let may_grow = !self.is_disk_full && self.ceiling.is_none();
-        if self.class == 0 && may_grow && least <= self.comfortable() {
-            return grow(self.comfortable());
-        }
-        if self.class + 1 < RUN_CLASSES.len() {
-            self.class += 1;
-            self.cursor = Slot::FIRST.0;
-            return Room::Search;
-        }
-        if self.ceiling.take().is_some() {
-            self.class = 0;
-            self.cursor = Slot::FIRST.0;
-            return Room::Search;
-        }
-        if may_grow && least <= self.tolerable() {
-            return grow(self.tolerable());
-        }
-        match self.previous.len() {
-            0 => grow(self.tolerable()),
-            _ => Room::ReleasePrevious,
+        let slot_count = least.max(self.slot_count.saturating_add(self.growth_step()));
+        loop {
+            match STAGES[self.stage] {
+                Stage::Grow if self.may_grow() && least <= self.limit(GROWN) => {
+                    return Room::Grow { slot_count: slot_count.min(self.limit(GROWN)), least };
+                }
+                Stage::GrowAnyway if self.ceiling.take().is_some() => {
+                    self.restart_search();
+                    return Room::Search;
+                }
+                Stage::GrowAnyway => return Room::Grow { slot_count, least },
+                _ => self.stage += 1,
+            }
+            let previous_count = self.previous.len();
+            match STAGES[self.stage] {
+                Stage::Runs(_) => {
+                    self.cursor = Slot::FIRST.0;
+                    return Room::Search;
+                }
+                Stage::ReleaseIfMany if previous_count > self.free_count() => return Room::ReleasePrevious,
+                Stage::Release if previous_count > 0 && self.ceiling.is_none() => {
+                    return Room::ReleasePrevious
+                }
+                _ => {}
+            }
         }
     }
 
+    /// Whether the file may grow for convenience.
+    fn may_grow(&self) -> bool {
+        !self.is_disk_full && self.ceiling.is_none()
+    }
+
     fn growth_step(&self) -> u32 {
-        (self.slot_count / 32).clamp(*GROWTH_SLOTS.start(), *GROWTH_SLOTS.end())
+        (self.slot_count / GROWTH_PART).clamp(*GROWTH_SLOTS.start(), *GROWTH_SLOTS.end())
     }
 
     /// How long the file has to be for one more spilled page, when there is no free slot.
@@ -247,8 +295,7 @@ impl Space {
     pub fn release_previous(&mut self) {
         self.used.remove_all(&self.previous);
         self.previous.clear();
-        self.class = 0;
-        self.cursor = Slot::FIRST.0;
+        self.restart_search();
     }
 
     /// Gives back a slot that the running checkpoint took and does not need.
@@ -280,7 +327,7 @@ impl Space {
     pub fn trimmed(&self) -> Option<u32> {
         let tail_start = self.tail_start();
         let tail = u64::from(self.slot_count - tail_start);
-        let is_long = u64::from(self.slot_count) > self.live_count + self.live_count / 2 + SLACK_SLOTS;
+        let is_long = self.slot_count > self.limit(GROWN);
         let is_worth_it = tail > u64::from(*GROWTH_SLOTS.start()) && tail > u64::from(self.slot_count) / 16;
         (is_long && is_worth_it).then_some(tail_start)
     }

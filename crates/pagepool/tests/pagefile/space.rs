@@ -53,7 +53,7 @@ fn small_changes_keep_the_file_small_and_the_previous_checkpoint_protected() {
         let stats = checkpoint(&file, &mut content, &versions(pids.iter().copied(), version));
         assert!(stats.written_bytes <= (pids.len() as u64 + 12) * PAGE_SIZE as u64, "{stats:?}");
         assert!(file.stats().previous_slots >= pids.len() as u64);
-        assert!(size_ratio(&file) <= 1.3, "{:?}", file.stats());
+        assert!(size_ratio(&file) <= 1.7, "{:?}", file.stats());
     }
     check_accounting(&file);
     check_content(&file, &content);
