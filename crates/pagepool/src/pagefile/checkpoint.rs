@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -41,6 +41,8 @@ pub struct CheckpointWriter {
     pub(super) file: Arc<PageFile>,
     /// Held shared while pages are written, exclusively to end.
     pub(super) phase: RwLock<Phase>,
+    /// A page could not be written or freed.
+    pub(super) is_incomplete: AtomicBool,
     pub(super) pending: Mutex<PendingMap>,
     pub(super) counters: Counters,
     /// Slots for pages that the commit moves.
@@ -72,6 +74,7 @@ impl PageFile {
         let writer = CheckpointWriter {
             file: self.clone(),
             phase: RwLock::new(Phase::Open),
+            is_incomplete: AtomicBool::new(false),
             pending: Mutex::default(),
             counters: Counters::default(),
             reserved: Mutex::default(),
@@ -86,12 +89,19 @@ impl PageFile {
 impl CheckpointWriter {
     /// Writes pages; each buffer must be page-aligned and keep its content during the call.
     ///
-    /// Large batches are written with large writes. Pages of zeros take no slot and no write. After an error only
-    /// giving up is of use; pages of the failed batch may or may not have been recorded.
+    /// Large batches are written with large writes. Pages of zeros take no slot and no write. After an error the
+    /// checkpoint can only be given up: a commit is refused.
     pub fn write_pages(&self, pages: &[(PageId, &PageBytes)]) -> Result<(), PageFileError> {
         let phase = self.phase.read();
         self.check_open(*phase)?;
-        pages.chunks(BATCH_PAGES).try_for_each(|batch| self.write_batch(batch))
+        self.note_incomplete(pages.chunks(BATCH_PAGES).try_for_each(|batch| self.write_batch(batch)))
+    }
+
+    fn note_incomplete(&self, result: Result<(), PageFileError>) -> Result<(), PageFileError> {
+        if result.is_err() {
+            self.is_incomplete.store(true, Ordering::Release);
+        }
+        result
     }
 
     fn write_batch(&self, batch: &[(PageId, &PageBytes)]) -> Result<(), PageFileError> {
@@ -151,8 +161,9 @@ impl CheckpointWriter {
     pub fn free_pages(&self, first: PageId, page_count: u32) -> Result<(), PageFileError> {
         let phase = self.phase.read();
         self.check_open(*phase)?;
-        let end = first.0.checked_add(page_count).filter(|end| *end <= PAGE_ID_LIMIT);
-        let end = end.ok_or(PageFileError::PageIdTooLarge { pid: first })?;
+        let Some(end) = first.0.checked_add(page_count).filter(|end| *end <= PAGE_ID_LIMIT) else {
+            return self.note_incomplete(Err(PageFileError::PageIdTooLarge { pid: first }));
+        };
         let mut pid = first.0;
         let mut pending = self.pending.lock();
         while pid < end {

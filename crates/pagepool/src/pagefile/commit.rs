@@ -56,6 +56,9 @@ impl CheckpointWriter {
     pub fn commit(&self, user_header: &UserHeader) -> Result<CommitStats, PageFileError> {
         let mut phase = self.phase.write();
         self.check_open(*phase)?;
+        if self.is_incomplete.load(Ordering::Acquire) {
+            return Err(PageFileError::CheckpointIncomplete { file: self.file.name().to_owned() });
+        }
         *phase = Phase::Ended;
         let result = self.commit_map(user_header);
         if result.is_err() {

@@ -41,6 +41,14 @@ pub enum PageFileError {
         /// Its version.
         found: u32,
     },
+    /// There is no superblock where one should be.
+    #[error("page file '{file}': superblock {place} (byte {}) is missing", Slot(*place).offset())]
+    SuperblockMissing {
+        /// The file.
+        file: String,
+        /// Which of the two, 0 or 1.
+        place: u32,
+    },
     /// A superblock does not verify.
     #[error("page file '{file}': superblock {place} (byte {}) is damaged: {why}", Slot(*place).offset())]
     SuperblockDamaged {
@@ -93,6 +101,12 @@ pub enum PageFileError {
     /// The checkpoint has been committed or given up.
     #[error("this checkpoint of page file '{file}' has ended")]
     CheckpointEnded {
+        /// The file.
+        file: String,
+    },
+    /// A page could not be written, so that the checkpoint would not be whole.
+    #[error("this checkpoint of page file '{file}' cannot be committed: not all its pages could be written")]
+    CheckpointIncomplete {
         /// The file.
         file: String,
     },

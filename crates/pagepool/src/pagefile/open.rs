@@ -22,12 +22,6 @@ const GAP_SLOTS: u32 = 16;
 /// Bytes of a page file that holds superblocks only.
 const SUPERBLOCK_BYTES: u64 = 2 * PAGE_SIZE as u64;
 
-/// The map of one checkpoint, verified.
-pub(super) struct LoadedMap {
-    /// Slots it names, its own map pages included.
-    pub slots: SlotSet,
-}
-
 /// A map page that is known by its parent and not yet read.
 #[derive(Clone, Copy)]
 struct Node {
@@ -48,8 +42,9 @@ pub(super) struct MapLoader<'a> {
 }
 
 impl MapLoader<'_> {
-    /// Reads the map from the root down. An error names the first page that does not fit.
-    pub fn load(&self) -> Result<LoadedMap, PageFileError> {
+    /// Reads the map from the root down. Returns the slots it names, its own map pages' included; an error names the
+    /// first page that does not fit.
+    pub fn load(&self) -> Result<SlotSet, PageFileError> {
         let mut load = Load { loader: self, slots: SlotSet::default(), page_count: 0, data_slot_count: 0 };
         let root = Node { index: 0, entry: self.superblock.root };
         let mut nodes = Vec::new();
@@ -205,7 +200,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    fn finish(self) -> Result<LoadedMap, PageFileError> {
+    fn finish(self) -> Result<SlotSet, PageFileError> {
         let sums = self.loader.superblock;
         let found =
             (self.page_count, self.data_slot_count, u64::from(self.slots.len()) - self.data_slot_count);
@@ -215,7 +210,7 @@ impl Load<'_> {
                 format!("pages, their slots, map slots are {found:?}, the superblock says {expected:?}");
             return Err(self.loader.damaged(MAP_HEIGHT, Node { index: 0, entry: sums.root }, why));
         }
-        Ok(LoadedMap { slots: self.slots })
+        Ok(self.slots)
     }
 }
 
@@ -256,15 +251,16 @@ pub(super) fn open(device: &dyn Device) -> Result<Opened, PageFileError> {
         return Err(PageFileError::NotAPageFile { file: device.name().to_owned() });
     }
     let slot_count = u32::try_from(len / PAGE_SIZE as u64).unwrap_or(u32::MAX);
-    let (newer, older) = match (read_candidate(device, 0)?, read_candidate(device, 1)?) {
-        (Err(error @ PageFileError::NotAPageFile { .. }), Err(PageFileError::NotAPageFile { .. })) => {
-            return Err(error)
-        }
-        (Ok(first), Ok(second)) if second.superblock.generation > first.superblock.generation => {
+    let candidates = [read_candidate(device, 0)?, read_candidate(device, 1)?];
+    if candidates.iter().all(|candidate| matches!(candidate, Err(PageFileError::SuperblockMissing { .. }))) {
+        return Err(PageFileError::NotAPageFile { file: device.name().to_owned() });
+    }
+    let (newer, older) = match candidates {
+        [Ok(first), Ok(second)] if second.superblock.generation > first.superblock.generation => {
             (Ok(second), Ok(first))
         }
-        (Err(error), Ok(second)) => (Ok(second), Err(error)),
-        in_order => in_order,
+        [Err(error), Ok(second)] => (Ok(second), Err(error)),
+        [first, second] => (first, second),
     };
     let newest_generation = newer.as_ref().map_or(0, |newer| newer.superblock.generation);
     let loaded = newer.and_then(|newer| load(device, slot_count, newer));
@@ -304,7 +300,7 @@ fn read_candidate(
         Found::Valid(superblock) => Ok(Candidate { place, superblock: *superblock }),
         Found::OtherVersion(found) => return Err(PageFileError::UnknownVersion { file, found }),
         Found::Damaged(why) => Err(PageFileError::SuperblockDamaged { file, place, why }),
-        Found::Foreign => Err(PageFileError::NotAPageFile { file }),
+        Found::Foreign => Err(PageFileError::SuperblockMissing { file, place }),
     })
 }
 
@@ -313,7 +309,7 @@ fn load(device: &dyn Device, slot_count: u32, candidate: Candidate) -> Result<Op
     let table = SlotTable::new().map_err(|error| PageFileError::Memory(Arc::new(error)))?;
     let Candidate { place, superblock } = candidate;
     let loader = MapLoader { device, superblock: &superblock, slot_count, target: Some(&table), known: None };
-    let slots = loader.load()?.slots;
+    let slots = loader.load()?;
     Ok(Opened {
         newest_generation: superblock.generation,
         superblock,
@@ -339,7 +335,7 @@ fn load_previous(
     }
     let known = Some((&served.table, served.superblock.root));
     let (superblock, slot_count) = (&older.superblock, served.slot_count);
-    let slots = MapLoader { device, superblock, slot_count, target: None, known }.load()?.slots;
+    let slots = MapLoader { device, superblock, slot_count, target: None, known }.load()?;
     Ok((Other::Previous, slots))
 }
 

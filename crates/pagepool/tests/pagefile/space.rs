@@ -102,6 +102,8 @@ fn a_full_disk_fails_the_checkpoint_and_later_ones_work() {
             .find_map(|pid| write_batch(&writer, &versions(pid..pid + 100, version)).err());
         let error = error.expect("1000 pages do not fit");
         assert!(error.is_no_space(), "{error}");
+        let error = writer.commit(&header_of(&content)).unwrap_err();
+        assert!(matches!(error, PageFileError::CheckpointIncomplete { .. }), "{error}");
         drop(writer);
         assert!(file.failure().is_none());
         check_accounting(&file);
@@ -304,6 +306,10 @@ fn page_numbers_beyond_the_limit_are_refused() {
         assert!(writer.free_page(PageId(pid)).is_err());
         assert!(file.read_page(PageId(pid), &mut page_of(1, 0).0).is_err());
     }
+    let error = writer.commit(&[0; USER_HEADER_BYTES]).unwrap_err();
+    assert!(matches!(error, PageFileError::CheckpointIncomplete { .. }), "{error}");
+    drop(writer);
+    let writer = file.begin_checkpoint().unwrap();
     writer.write_pages(&[(PageId((1 << 30) - 1), &page.0)]).unwrap();
     writer.commit(&[0; USER_HEADER_BYTES]).unwrap();
     assert_eq!(crate::model::mapped(&file), [(1 << 30) - 1]);
