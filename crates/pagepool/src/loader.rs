@@ -158,6 +158,11 @@ impl Pool {
         self.loading().is_warming_up()
     }
 
+    /// Whether any page was found damaged or unreadable.
+    pub fn has_damage(&self) -> bool {
+        self.loading().any_damaged.load(Ordering::Acquire)
+    }
+
     /// Pages that the warm-up has brought in, and of how many.
     pub fn warm_up_progress(&self) -> (u64, u64) {
         self.loading().progress()

@@ -3,19 +3,21 @@
 //! It is not a server: no sockets, no protocol, no command names.
 #![forbid(unsafe_code)]
 
+mod keyspace;
 mod options;
-#[allow(dead_code)]
 mod page;
 mod store;
 mod types;
 mod value;
+mod walk;
 mod worker;
 
+pub use keyspace::{CheckReport, Locks};
 pub use options::{Options, SnapshotKind};
 pub use store::{CheckpointReport, OpenError, SaveError, SaveProgress, Store, View, ViewEntry};
 pub use types::*;
 pub use value::StrRef;
-pub use worker::{Locks, Worker};
+pub use worker::Worker;
 
 pub mod rdb;
 

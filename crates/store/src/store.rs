@@ -1,11 +1,22 @@
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use stillframe_pagepool::device::{DirLock, FileDevice, LockError, OpenMode};
+use stillframe_pagepool::pagefile::{UserHeader, USER_HEADER_BYTES};
+use stillframe_pagepool::snapshot::Progress;
+use stillframe_pagepool::{CheckpointError, Layout, PageId, Pool, PoolOptions};
 
-use crate::{DbId, DbStats, Fault, Options, StrRef, UnixMillis, Worker};
+use crate::keyspace::{CheckReport, Keyspace, Stop, CATALOG_DB_MAX};
+use crate::page::Page;
+use crate::walk::{PageSource, Walk};
+use crate::{DbId, DbStats, Fault, Options, SnapshotKind, StrRef, UnixMillis, Worker};
+
+/// Name of the page file in a store's directory.
+const PAGE_FILE: &str = "stillframe.pages";
 
 /// Why a store could not be opened; the text says where and what to do.
 #[derive(thiserror::Error, Debug)]
@@ -25,6 +36,15 @@ pub enum SaveError {
     InProgress,
     #[error("{0}")]
     Io(String),
+}
+
+impl From<CheckpointError> for SaveError {
+    fn from(error: CheckpointError) -> SaveError {
+        match error {
+            CheckpointError::InProgress => SaveError::InProgress,
+            other => SaveError::Io(other.to_string()),
+        }
+    }
 }
 
 /// What a completed checkpoint did.
@@ -53,21 +73,26 @@ pub struct ViewEntry<'a> {
     pub deadline: Option<UnixMillis>,
 }
 
-pub(crate) struct Entry {
-    pub value: Option<i64>,
-    pub bytes: Vec<u8>,
-    pub raw: bool,
-    pub deadline: Option<UnixMillis>,
+pub(crate) struct Shared {
+    pub keyspace: Arc<Keyspace>,
+    dir: PathBuf,
+    is_new: bool,
+    progress: Progress,
+    saving: AtomicBool,
+    /// [`Keyspace::change_count`] as of the cut of the last completed save.
+    saved_change_count: AtomicU64,
+    collector: Mutex<Option<JoinHandle<()>>>,
+    _lock: DirLock,
 }
 
-/// Databases by number; keys by (hash, key).
-pub(crate) type Db = BTreeMap<(u64, Vec<u8>), Entry>;
-
-pub(crate) struct Shared {
-    pub options: Options,
-    pub dbs: Mutex<Vec<Db>>,
-    pub hash_seed: (u64, u64),
-    pub dir: PathBuf,
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.keyspace.stop();
+        if let Some(thread) = self.collector.lock().take() {
+            // It holds no lock, and what it left over is in the garbage list.
+            let _ = thread.join();
+        }
+    }
 }
 
 /// A set of databases kept in a directory. Cheap to clone; clones share the store.
@@ -82,12 +107,39 @@ impl Store {
     /// # Errors
     /// [`OpenError`] names the file and the reason; nothing has been changed on disk.
     pub fn open(dir: &Path, options: Options) -> Result<Store, OpenError> {
-        let dbs = (0..options.database_count).map(|_| Db::new()).collect();
+        if options.database_count as usize > CATALOG_DB_MAX {
+            let count = options.database_count;
+            return Err(OpenError::Damaged(format!(
+                "{count} databases: at most {CATALOG_DB_MAX} are possible"
+            )));
+        }
+        std::fs::create_dir_all(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
+        let lock = DirLock::acquire(dir).map_err(|error| match error {
+            LockError::Held { dir, .. } => OpenError::Locked(dir),
+            LockError::Io { path, source } => OpenError::Io { path, source },
+        })?;
+        let damaged = |error: &dyn std::fmt::Display| OpenError::Damaged(error.to_string());
+        let device =
+            FileDevice::open(&dir.join(PAGE_FILE), OpenMode::Auto).map_err(|error| damaged(&error))?;
+        let (pool, recovered) =
+            Pool::open(Arc::new(device), &pool_options(&options)).map_err(|error| damaged(&error))?;
+        let is_new = recovered.page_count == 0;
+        let keyspace = match is_new {
+            true => Keyspace::create(pool, options).map_err(|error| damaged(&error))?,
+            false => attach(pool, options, &recovered.user_header)?,
+        };
+        let keyspace = Arc::new(keyspace);
+        let collector =
+            start_collector(&keyspace).map_err(|source| OpenError::Io { path: dir.into(), source })?;
         let shared = Shared {
-            options,
-            dbs: Mutex::new(dbs),
-            hash_seed: (fastrand::u64(..), fastrand::u64(..)),
+            keyspace,
             dir: dir.into(),
+            is_new,
+            progress: Progress::default(),
+            saving: AtomicBool::new(false),
+            saved_change_count: AtomicU64::new(0),
+            collector: Mutex::new(Some(collector)),
+            _lock: lock,
         };
         Ok(Store { shared: Arc::new(shared) })
     }
@@ -99,7 +151,7 @@ impl Store {
 
     /// Whether no checkpoint has ever completed in the directory: the store was opened empty.
     pub fn is_new(&self) -> bool {
-        true
+        self.shared.is_new
     }
 
     /// The directory it was opened with.
@@ -107,58 +159,178 @@ impl Store {
         &self.shared.dir
     }
 
+    fn keyspace(&self) -> &Arc<Keyspace> {
+        &self.shared.keyspace
+    }
+
     /// Takes a checkpoint into the page file and waits until it is durable. Call it from a thread that
     /// holds no [`Worker`] busy: the cut waits for every worker to come between two commands.
     pub fn checkpoint(&self) -> Result<CheckpointReport, SaveError> {
-        Ok(CheckpointReport::default())
+        if self.shared.saving.swap(true, Ordering::AcqRel) {
+            return Err(SaveError::InProgress);
+        }
+        let result = self.checkpoint_alone();
+        self.shared.saving.store(false, Ordering::Release);
+        result
     }
 
-    /// A read-only picture of all databases as of now; it stays as it is while the store goes on.
+    fn checkpoint_alone(&self) -> Result<CheckpointReport, SaveError> {
+        let keyspace = self.keyspace().clone();
+        let changes = Arc::new(AtomicU64::new(0));
+        let changes_at_cut = changes.clone();
+        let at_cut = move || {
+            keyspace.fold();
+            changes_at_cut.store(keyspace.change_count(), Ordering::Relaxed);
+            header_of(keyspace.catalog)
+        };
+        let stats = self.keyspace().pool.checkpoint(at_cut, &self.shared.progress)?;
+        self.shared.saved_change_count.store(changes.load(Ordering::Relaxed), Ordering::Relaxed);
+        Ok(CheckpointReport {
+            pages_changed: stats.commit.page_count,
+            bytes_written: stats.commit.written_bytes,
+            duration: stats.total,
+            barrier_wait: stats.barrier.wait,
+        })
+    }
+
+    /// A read-only picture of all databases as of now; it stays as it is while the store goes on. After a restart
+    /// it waits until all pages are in memory.
     pub fn view(&self) -> Result<View, SaveError> {
-        Ok(View { store: self.clone() })
+        let keyspace = self.keyspace().clone();
+        keyspace.pool.wait_until_warm();
+        let catalog = keyspace.catalog;
+        let (pool, since) = (keyspace.pool.clone(), std::time::Instant::now());
+        let waited = Arc::new(AtomicU64::new(0));
+        let waited_at_cut = waited.clone();
+        let picture = pool.view_after(move || {
+            waited_at_cut.store(since.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            keyspace.fold();
+        })?;
+        let barrier_wait = Duration::from_nanos(waited.load(Ordering::Relaxed));
+        Ok(View { picture: Picture(picture), catalog, barrier_wait })
     }
 
     pub fn save_progress(&self) -> SaveProgress {
-        SaveProgress::default()
+        let progress = &self.shared.progress;
+        SaveProgress {
+            running: self.shared.saving.load(Ordering::Acquire),
+            pages_done: progress.pages_scanned.load(Ordering::Relaxed),
+            pages_total: progress.pages_total.load(Ordering::Relaxed),
+        }
     }
 
     /// Whether pages are still to be read from the page file after a restart.
     pub fn is_warming_up(&self) -> bool {
-        false
+        self.keyspace().pool.is_warming_up()
     }
 
     /// Loads the pages of a fault in the background and calls `done` from another thread.
     pub fn load(&self, fault: Fault, done: Box<dyn FnOnce() + Send>) {
-        let _ = fault.pages;
-        done();
+        self.keyspace().pool.load_in_background(fault.pages, done);
     }
 
     pub fn db_stats(&self, db: DbId) -> DbStats {
-        let dbs = self.shared.dbs.lock();
-        let db = &dbs[db.0 as usize];
-        DbStats {
-            key_count: db.len() as u64,
-            deadline_count: db.values().filter(|e| e.deadline.is_some()).count() as u64,
-        }
+        self.keyspace().db_stats(db)
     }
 
     /// Bytes of memory that count against `maxmemory`.
     pub fn used_memory_bytes(&self) -> u64 {
-        0
+        self.keyspace().used_memory_bytes()
     }
 
     /// Changes the bound at run time; 0 is none.
-    pub fn set_maxmemory_bytes(&self, _bytes: u64) {}
+    pub fn set_maxmemory_bytes(&self, bytes: u64) {
+        self.keyspace().set_maxmemory_bytes(bytes);
+    }
 
     /// Changes since the last completed save, in keys written.
     pub fn changes_since_save(&self) -> u64 {
-        0
+        let saved = self.shared.saved_change_count.load(Ordering::Relaxed);
+        self.keyspace().change_count().saturating_sub(saved)
+    }
+
+    /// The pool below, for its metrics.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.keyspace().pool
+    }
+
+    /// Whether everything that was removed has been freed.
+    pub fn is_tidy(&self) -> bool {
+        self.keyspace().is_tidy()
+    }
+
+    /// Checks the invariants of all trees, slabs and page counts; while nobody writes, and with all pages in memory.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn check(&self) -> Result<CheckReport, String> {
+        self.keyspace().check().map_err(|stop| match stop {
+            Stop::Damaged(text) => text,
+            other => format!("{other:?}"),
+        })
+    }
+}
+
+fn pool_options(options: &Options) -> PoolOptions {
+    let snapshot_kind = match options.snapshot_kind {
+        SnapshotKind::Epoch => stillframe_pagepool::SnapshotKind::Epoch,
+        SnapshotKind::Fork => stillframe_pagepool::SnapshotKind::Fork,
+    };
+    PoolOptions {
+        layout: Layout::FULL,
+        huge_pages: options.huge_pages,
+        snapshot_kind,
+        snapshot_memory_bytes: options.snapshot_memory_bytes,
+    }
+}
+
+/// The store's part of the superblock: the catalog's page id.
+fn header_of(catalog: PageId) -> UserHeader {
+    let mut header = [0; USER_HEADER_BYTES];
+    header[..4].copy_from_slice(&catalog.0.to_le_bytes());
+    header
+}
+
+fn attach(pool: Arc<Pool>, options: Options, header: &UserHeader) -> Result<Keyspace, OpenError> {
+    let [a, b, c, d, ..] = *header;
+    let catalog = PageId(u32::from_le_bytes([a, b, c, d]));
+    let pages: Vec<PageId> =
+        (0..crate::keyspace::CATALOG_PAGE_COUNT).map(|i| PageId(catalog.0 + i)).collect();
+    pool.load(&pages);
+    Keyspace::attach(pool, options, catalog).map_err(|stop| match stop {
+        Stop::Damaged(text) => OpenError::Damaged(text),
+        other => OpenError::Damaged(format!("the catalog at page {} cannot be read: {other:?}", catalog.0)),
+    })
+}
+
+/// The thread that frees what nothing refers to any more.
+fn start_collector(keyspace: &Arc<Keyspace>) -> std::io::Result<JoinHandle<()>> {
+    let keyspace = keyspace.clone();
+    std::thread::Builder::new().name("sf-collect".into()).spawn(move || {
+        let member = keyspace.pool.join();
+        while member.idle(|| keyspace.await_garbage()) {
+            while !keyspace.is_stopping() && keyspace.collect_garbage() {
+                member.quiesce();
+            }
+            // What is left waits for its pages.
+            member.idle(|| std::thread::sleep(Duration::from_millis(5)));
+        }
+    })
+}
+
+struct Picture(stillframe_pagepool::View);
+
+impl PageSource for Picture {
+    fn read_page(&self, pid: PageId, into: &mut Page) -> Result<(), SaveError> {
+        Ok(self.0.read_page(pid, into)?)
     }
 }
 
 /// A read-only picture of the store at a cut.
 pub struct View {
-    store: Store,
+    picture: Picture,
+    catalog: PageId,
+    barrier_wait: Duration,
 }
 
 impl View {
@@ -169,25 +341,18 @@ impl View {
     /// Those of `f`, or a damaged page.
     pub fn for_each<E: From<SaveError>>(
         &self,
-        mut f: impl FnMut(ViewEntry<'_>) -> Result<(), E>,
+        f: impl FnMut(ViewEntry<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let dbs = self.store.shared.dbs.lock();
-        for (number, db) in dbs.iter().enumerate() {
-            for ((_, key), entry) in db {
-                let value = crate::worker::str_ref(entry);
-                f(ViewEntry { db: DbId(number as u32), key, value, deadline: entry.deadline })?;
-            }
-        }
-        Ok(())
+        Walk::new(&self.picture, self.catalog)?.for_each(f)
     }
 
     /// How long the cut waited for the workers.
     pub fn barrier_wait(&self) -> Duration {
-        Duration::ZERO
+        self.barrier_wait
     }
 
     /// Counters of each database at the cut.
     pub fn db_stats(&self, db: DbId) -> DbStats {
-        self.store.db_stats(db)
+        Walk::new(&self.picture, self.catalog).map(|walk| walk.db_stats(db)).unwrap_or_default()
     }
 }

@@ -1,3 +1,6 @@
+use stillframe_pagepool::PAGE_SIZE;
+
+use crate::page::Page;
 use crate::Encoding;
 
 /// A string value, read in place under the latch of its page; it may lie in several chunks.
@@ -6,9 +9,20 @@ pub struct StrRef<'a> {
     pub(crate) raw: bool,
 }
 
+/// Consecutive pages that a value lies in, all of them readable.
+pub(crate) trait PageRun {
+    fn with_page(&self, index: u32, f: &mut dyn FnMut(&Page));
+}
+
 pub(crate) enum Repr<'a> {
     Int(i64),
     Bytes(&'a [u8]),
+    /// `len_bytes` from byte `offset` of the run on.
+    Pages {
+        run: &'a dyn PageRun,
+        offset: u64,
+        len_bytes: u64,
+    },
 }
 
 impl StrRef<'_> {
@@ -17,6 +31,7 @@ impl StrRef<'_> {
         match self.repr {
             Repr::Int(i) => decimal_len(i),
             Repr::Bytes(b) => b.len() as u64,
+            Repr::Pages { len_bytes, .. } => len_bytes,
         }
     }
 
@@ -27,8 +42,8 @@ impl StrRef<'_> {
     pub fn encoding(&self) -> Encoding {
         match self.repr {
             Repr::Int(_) => Encoding::Int,
-            Repr::Bytes(b) if self.raw || b.len() > 44 => Encoding::Raw,
-            Repr::Bytes(_) => Encoding::Embstr,
+            _ if self.raw || self.len() > 44 => Encoding::Raw,
+            _ => Encoding::Embstr,
         }
     }
 
@@ -36,21 +51,29 @@ impl StrRef<'_> {
     pub fn as_int(&self) -> Option<i64> {
         match self.repr {
             Repr::Int(i) => Some(i),
-            Repr::Bytes(_) => None,
+            _ => None,
         }
     }
 
     /// Calls `f` with the value's bytes from `start` (inclusive) to `end` (exclusive), chunk by chunk;
     /// both are clamped to the value's length.
     pub fn chunks(&self, start: u64, end: u64, mut f: impl FnMut(&[u8])) {
-        let mut give = |bytes: &[u8]| {
-            let end = end.min(bytes.len() as u64) as usize;
-            let start = (start as usize).min(end);
-            f(&bytes[start..end])
-        };
+        let end = end.min(self.len());
+        let start = start.min(end);
         match self.repr {
-            Repr::Int(i) => give(i.to_string().as_bytes()),
-            Repr::Bytes(b) => give(b),
+            Repr::Int(i) => f(&i.to_string().as_bytes()[start as usize..end as usize]),
+            Repr::Bytes(b) => f(&b[start as usize..end as usize]),
+            Repr::Pages { run, offset, .. } => {
+                let (mut at, end) = (offset + start, offset + end);
+                while at < end {
+                    let in_page = (at % PAGE_SIZE as u64) as usize;
+                    let len = (PAGE_SIZE - in_page).min((end - at) as usize);
+                    run.with_page((at / PAGE_SIZE as u64) as u32, &mut |page| {
+                        f(&page[in_page..in_page + len])
+                    });
+                    at += len as u64;
+                }
+            }
         }
     }
 

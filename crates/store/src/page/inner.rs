@@ -11,7 +11,7 @@
 //! Hashes are uniform, so the child is looked for where it should be, then step by step, then by bisection.
 //! A racing reader may see any mixture of words: nothing here panics on one; the caller validates.
 
-use super::KIND_INNER;
+use super::{get_u64, Page, KIND_INNER};
 
 /// Children of a full node.
 pub(crate) const FANOUT: usize = 339;
@@ -116,6 +116,13 @@ pub(crate) trait Words {
     }
 }
 
+/// A copy of a page, as a view gives it.
+impl Words for Page {
+    fn word(&self, index: usize) -> u64 {
+        get_u64(self, 8 * index)
+    }
+}
+
 /// A node's words, to be written by the holder of its exclusive latch.
 pub(crate) trait WordsMut: Words {
     fn set_word(&mut self, index: usize, value: u64);
@@ -127,11 +134,6 @@ pub(crate) trait WordsMut: Words {
         self.set_separator(0, lo);
         self.set_child(0, child);
         self.set_count(1);
-    }
-
-    fn set_level(&mut self, level: u8) {
-        let word = self.word(0) & !0xff00 | u64::from(level) << 8;
-        self.set_word(0, word);
     }
 
     fn set_separator(&mut self, index: usize, hash: u64) {
@@ -181,6 +183,11 @@ pub(crate) trait WordsMut: Words {
         }
         self.set_separator(0, lo);
         self.set_count(count - 1);
+    }
+
+    /// Drops the last child of several; the node's range stays as it is.
+    fn truncate(&mut self) {
+        self.set_count(self.child_count() - 1);
     }
 
     /// Moves the children from `at` on to the empty node `right`; returns the separator between the two.

@@ -319,6 +319,12 @@ impl<'a> LeafMut<'a> {
         put_u32(self.page, CHAIN, pid);
     }
 
+    /// Narrows the range; records stay where they are, so the range must hold them all.
+    pub fn set_range(&mut self, lo: u64, hi: u64) {
+        put_u64(self.page, LO, lo);
+        put_u64(self.page, HI, hi);
+    }
+
     /// Inserts a record; false if there is no room. The key must not be there.
     #[inline]
     pub fn insert(&mut self, hash: u64, record: &Record<'_>) -> bool {

@@ -9,6 +9,8 @@
 //! value        kind 0: bytes   1: integer (8 bytes)   2: blob (12 bytes)   3-7: reserved for other types
 //! ```
 
+use stillframe_pagepool::PageId;
+
 use crate::UnixMillis;
 
 /// The longest key kept in its record, in bytes.
@@ -35,41 +37,48 @@ const KEY_OUT: u8 = 1 << 7;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Blob {
     /// Head page of the slab or of the object.
-    pub pid: u32,
+    pub pid: PageId,
     pub len_bytes: u32,
     pub place: Place,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// Number of the slot in the slab.
-    Slab { slot: u16 },
+    /// Slot of the slab, and the slab's size class.
+    Slab { class: u8, slot: u16 },
     /// The object is the blob alone; `page_count` pages are reserved for it.
     Object { page_count: u32 },
 }
 
 const PLACE_SLAB: u32 = 1 << 31;
 
+impl Place {
+    /// Bit 31 is set for a slab: class in bits 16-23, slot below; else it is the page count.
+    pub fn to_word(self) -> u32 {
+        match self {
+            Place::Slab { class, slot } => PLACE_SLAB | u32::from(class) << 16 | u32::from(slot),
+            Place::Object { page_count } => page_count,
+        }
+    }
+
+    pub fn from_word(word: u32) -> Place {
+        match word & PLACE_SLAB {
+            0 => Place::Object { page_count: word },
+            _ => Place::Slab { class: (word >> 16) as u8, slot: word as u16 },
+        }
+    }
+}
+
 impl Blob {
     fn encode(&self, out: &mut [u8]) {
-        let place = match self.place {
-            Place::Slab { slot } => PLACE_SLAB | u32::from(slot),
-            Place::Object { page_count } => page_count,
-        };
-        out[0..4].copy_from_slice(&self.pid.to_le_bytes());
+        out[0..4].copy_from_slice(&self.pid.0.to_le_bytes());
         out[4..8].copy_from_slice(&self.len_bytes.to_le_bytes());
-        out[8..12].copy_from_slice(&place.to_le_bytes());
+        out[8..12].copy_from_slice(&self.place.to_word().to_le_bytes());
     }
 
     fn parse(bytes: &[u8]) -> Option<Blob> {
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-        let place = word(8)?;
-        let place = if place & PLACE_SLAB != 0 {
-            Place::Slab { slot: place as u16 }
-        } else {
-            Place::Object { page_count: place }
-        };
-        Some(Blob { pid: word(0)?, len_bytes: word(4)?, place })
+        Some(Blob { pid: PageId(word(0)?), len_bytes: word(4)?, place: Place::from_word(word(8)?) })
     }
 }
 
@@ -263,8 +272,9 @@ mod tests {
 
     #[test]
     fn records_come_back_as_they_were() {
-        let slab = Blob { pid: 7, len_bytes: 600, place: Place::Slab { slot: 239 } };
-        let object = Blob { pid: u32::MAX, len_bytes: 1 << 29, place: Place::Object { page_count: 1 << 17 } };
+        let slab = Blob { pid: PageId(7), len_bytes: 600, place: Place::Slab { class: 40, slot: 239 } };
+        let object =
+            Blob { pid: PageId(u32::MAX), len_bytes: 1 << 29, place: Place::Object { page_count: 1 << 17 } };
         let key = [b'k'; KEY_INLINE_MAX_BYTES];
         let value = [b'v'; VALUE_INLINE_MAX_BYTES];
         for key in [

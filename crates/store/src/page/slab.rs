@@ -23,8 +23,6 @@ const SLOT_COUNT_MAX: usize = 240;
 pub(crate) const CLASS_COUNT: usize = count_classes();
 /// Slots of a slab of each class, growing.
 const SLOT_COUNTS: [u16; CLASS_COUNT] = slot_counts();
-/// The longest blob that goes to a slab, in bytes; longer ones get an object of their own.
-pub(crate) const SLAB_MAX_BYTES: usize = slot_bytes_of(SLOT_COUNT_MIN);
 
 const fn next_slot_count(count: usize) -> usize {
     count + if count < 16 { 1 } else { count / 16 }
@@ -158,6 +156,8 @@ pub(crate) fn set_used(page: &mut Page, slot: u16, used: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SLAB_MAX_BYTES: usize = slot_bytes_of(SLOT_COUNT_MIN);
 
     #[test]
     fn classes_cover_every_length_with_little_waste() {

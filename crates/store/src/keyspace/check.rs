@@ -1,0 +1,234 @@
+//! Checks the invariants of all trees, of the slabs and of the page accounting.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stillframe_pagepool::PageId;
+
+use super::descend::{as_leaf, bad_record, not_inner};
+use super::{Keyspace, Stop, Tree, CATALOG_PAGE_COUNT};
+use crate::page::inner::Words;
+use crate::page::leaf::{Leaf, HEADER_BYTES, SLOT_BYTES};
+use crate::page::record::{Blob, Place, RecordKey, RecordValue};
+use crate::page::slab::{Class, Slab, SLAB_PAGE_COUNT};
+use crate::page::PAGE_SIZE;
+use crate::DbId;
+
+/// What a check counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    pub key_count: u64,
+    pub deadline_count: u64,
+    pub leaf_count: u64,
+    pub inner_count: u64,
+    pub slab_count: u64,
+    pub object_page_count: u64,
+    /// Bytes of records and slots in leaves.
+    pub live_leaf_bytes: u64,
+}
+
+#[derive(Default)]
+struct Check {
+    report: CheckReport,
+    pages: BTreeSet<u32>,
+    /// Slots that records refer to, by slab.
+    slots: BTreeMap<u32, (u8, BTreeSet<u16>)>,
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Stop> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Stop::Damaged(what()))
+    }
+}
+
+impl Check {
+    fn claim(&mut self, pid: PageId, page_count: u32) -> Result<(), Stop> {
+        for page in pid.0..pid.0 + page_count {
+            ensure(self.pages.insert(page), || format!("page {page} is referred to twice"))?;
+        }
+        Ok(())
+    }
+
+    fn claim_blob(&mut self, blob: &Blob) -> Result<(), Stop> {
+        match blob.place {
+            Place::Object { page_count } => {
+                let room = u64::from(page_count) * PAGE_SIZE as u64;
+                ensure(u64::from(blob.len_bytes) <= room, || format!("{blob:?} is longer than its pages"))?;
+                self.report.object_page_count += u64::from(page_count);
+                self.claim(blob.pid, page_count)
+            }
+            Place::Slab { class, slot } => {
+                let fits = blob.len_bytes as usize <= Class(class).slot_bytes();
+                ensure(fits, || format!("{blob:?} is longer than its slot"))?;
+                let (known_class, slots) =
+                    self.slots.entry(blob.pid.0).or_insert_with(|| (class, BTreeSet::new()));
+                let new = slots.insert(slot) && *known_class == class;
+                ensure(new, || format!("{blob:?} shares its slot"))
+            }
+        }
+    }
+}
+
+impl Keyspace {
+    /// Checks everything, while nobody writes. The text of an error says what is wrong and where.
+    pub fn check(&self) -> Result<CheckReport, Stop> {
+        let mut check = Check::default();
+        check.claim(self.catalog, CATALOG_PAGE_COUNT)?;
+        for db in (0..self.database_count()).map(|db| DbId(db as u32)) {
+            let before = check.report.clone();
+            if let Some(tree) = self.tree(db) {
+                let level = self.pool.shared(tree.root)?.page().level();
+                self.check_node(&mut check, tree, tree.root, level, 0, u64::MAX)?;
+            }
+            let stats = self.db_stats(db);
+            let keys = check.report.key_count - before.key_count;
+            let deadlines = check.report.deadline_count - before.deadline_count;
+            ensure(keys == stats.key_count && deadlines == stats.deadline_count, || {
+                format!("{db:?} has {keys} keys, {deadlines} deadlines; the counters say {stats:?}")
+            })?;
+        }
+        self.check_slabs(&mut check)?;
+        if self.garbage.is_empty() {
+            let (reached, allocated) = (check.pages.len() as u64, self.pool.stats().allocated_pages);
+            ensure(reached == allocated, || {
+                format!("{reached} pages can be reached, but {allocated} are allocated")
+            })?;
+        }
+        Ok(check.report)
+    }
+
+    fn check_node(
+        &self,
+        check: &mut Check,
+        tree: Tree,
+        pid: PageId,
+        level: u8,
+        lo: u64,
+        hi: u64,
+    ) -> Result<(), Stop> {
+        check.claim(pid, 1)?;
+        check.report.inner_count += 1;
+        let guard = self.pool.shared(pid)?;
+        let node = guard.page();
+        let sane = node.is_inner(tree.tag) && node.level() == level && node.lo() == lo && node.hi() == hi;
+        ensure(sane, || format!("{} at level {level}, hashes {lo:x} to {hi:x}", text(not_inner(pid))))?;
+        for index in 0..node.child_count() {
+            let (child, lo, hi) = (PageId(node.child(index)), node.separator(index), node.child_hi(index));
+            ensure(lo <= hi, || format!("page {}: separators {index} are out of order", pid.0))?;
+            if level > 1 {
+                self.check_node(check, tree, child, level - 1, lo, hi)?;
+            } else {
+                self.check_leaves(check, tree, child, lo, hi)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_leaves(
+        &self,
+        check: &mut Check,
+        tree: Tree,
+        head: PageId,
+        lo: u64,
+        hi: u64,
+    ) -> Result<(), Stop> {
+        let mut pid = head;
+        let mut keys = BTreeSet::new();
+        loop {
+            check.claim(pid, 1)?;
+            check.report.leaf_count += 1;
+            let guard = self.pool.shared(pid)?;
+            let leaf = as_leaf(pid, guard.page())?;
+            let fences = leaf.tag() == tree.tag && (pid != head || (leaf.lo(), leaf.hi()) == (lo, hi));
+            ensure(fences, || format!("leaf {}: other fences than its node's", pid.0))?;
+            let alone = leaf.chain() == 0 && pid == head;
+            ensure(alone || leaf.count() > 0 || pid == head, || format!("leaf {}: empty in a chain", pid.0))?;
+            self.check_leaf(check, pid, leaf, lo, hi, &mut keys)?;
+            if leaf.chain() == 0 {
+                break;
+            }
+            pid = PageId(leaf.chain());
+        }
+        let hashes: BTreeSet<u64> = keys.iter().map(|(hash, _)| *hash).collect();
+        ensure(pid == head || hashes.len() == 1, || format!("leaf {}: several hashes in a chain", head.0))
+    }
+
+    fn check_leaf(
+        &self,
+        check: &mut Check,
+        pid: PageId,
+        leaf: Leaf<'_>,
+        lo: u64,
+        hi: u64,
+        keys: &mut BTreeSet<(u64, Vec<u8>)>,
+    ) -> Result<(), Stop> {
+        let mut record_bytes = 0;
+        let mut deadline_count = 0;
+        let mut extents = Vec::new();
+        for slot in 0..leaf.count() {
+            let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
+            let key = self.with_key(&record, &mut Vec::new(), <[u8]>::to_vec)?;
+            let hash = self.hash(&key);
+            let placed = (lo..=hi).contains(&hash)
+                && hash == self.hash_of(&record)
+                && leaf.first_at_or_above(hash) <= slot
+                && leaf.least_hash(slot) <= hash;
+            ensure(placed, || format!("leaf {}: a key in slot {slot} belongs elsewhere", pid.0))?;
+            ensure(keys.insert((hash, key)), || format!("leaf {}: a key is there twice", pid.0))?;
+            if let RecordKey::Out { blob, .. } = &record.key {
+                check.claim_blob(blob)?;
+            }
+            if let RecordValue::Blob(blob) = &record.value {
+                check.claim_blob(blob)?;
+            }
+            deadline_count += usize::from(record.deadline.is_some());
+            record_bytes += record.encoded_bytes();
+            extents.push((leaf.record_offset(slot), record.encoded_bytes()));
+        }
+        extents.sort_unstable();
+        let apart = extents.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0);
+        ensure(apart, || format!("leaf {}: records overlap", pid.0))?;
+        let accounted = leaf.deadline_count() == deadline_count
+            && leaf.live_bytes() == record_bytes + SLOT_BYTES * leaf.count()
+            && HEADER_BYTES + leaf.live_bytes() + leaf.free_bytes() == PAGE_SIZE;
+        ensure(accounted, || format!("leaf {}: its header miscounts", pid.0))?;
+        check.report.key_count += leaf.count() as u64;
+        check.report.deadline_count += deadline_count as u64;
+        check.report.live_leaf_bytes += leaf.live_bytes() as u64;
+        Ok(())
+    }
+
+    fn check_slabs(&self, check: &mut Check) -> Result<(), Stop> {
+        let mut listed = BTreeSet::new();
+        for (class, head) in (0u8..).zip(self.slab_heads.iter()) {
+            let (mut pid, mut prev) = (*head.lock(), 0);
+            while pid != 0 {
+                let guard = self.pool.shared(PageId(pid))?;
+                let slab = Slab::new(guard.page()).filter(|slab| slab.class() == Class(class));
+                let linked = slab.is_some_and(|slab| slab.prev() == prev && !slab.is_full());
+                ensure(linked && listed.insert(pid), || format!("slab {pid}: a bad link in class {class}"))?;
+                prev = pid;
+                pid = slab.map_or(0, |slab| slab.next());
+            }
+        }
+        for (pid, (class, slots)) in std::mem::take(&mut check.slots) {
+            check.claim(PageId(pid), SLAB_PAGE_COUNT)?;
+            check.report.slab_count += 1;
+            let guard = self.pool.shared(PageId(pid))?;
+            let slab = Slab::new(guard.page()).filter(|slab| slab.class() == Class(class));
+            let same = slab.is_some_and(|slab| {
+                let used = (0..slab.class().slot_count() as u16).filter(|slot| slab.is_used(*slot));
+                used.collect::<BTreeSet<_>>() == slots && slab.used_count() == slots.len()
+            });
+            ensure(same, || format!("slab {pid}: other slots are used than referred to"))?;
+            let full = slab.is_some_and(|slab| slab.is_full());
+            ensure(listed.remove(&pid) != full, || format!("slab {pid}: full and listed, or neither"))?;
+        }
+        ensure(listed.is_empty(), || format!("slabs {listed:?} are listed, but nothing is in them"))
+    }
+}
+
+fn text(stop: Stop) -> String {
+    format!("{stop:?}")
+}

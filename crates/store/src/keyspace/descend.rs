@@ -1,0 +1,335 @@
+//! From a hash to its latched leaf, and from there to a key's record.
+
+use stillframe_pagepool::{ExclusiveGuard, OptimisticGuard, PageId, Restart, SharedGuard};
+
+use super::{Keyspace, Stop, Tree};
+use crate::page::inner::{Words, WordsMut};
+use crate::page::leaf::{Leaf, LeafMut, SLOT_BYTES};
+use crate::page::record::{Record, RecordKey, KEY_INLINE_MAX_BYTES};
+use crate::page::Page;
+use crate::Key;
+
+impl Words for OptimisticGuard<'_> {
+    #[inline(always)]
+    fn word(&self, index: usize) -> u64 {
+        OptimisticGuard::word(self, index)
+    }
+}
+
+impl Words for ExclusiveGuard<'_> {
+    #[inline(always)]
+    fn word(&self, index: usize) -> u64 {
+        ExclusiveGuard::word(self, index)
+    }
+}
+
+impl WordsMut for ExclusiveGuard<'_> {
+    #[inline(always)]
+    fn set_word(&mut self, index: usize, value: u64) {
+        ExclusiveGuard::set_word(self, index, value);
+    }
+}
+
+/// Where a record is: the leaf's page in its chain, and the slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct At {
+    pub page: usize,
+    pub slot: usize,
+}
+
+/// A leaf latched exclusively, with all leaves of its chain (usually none).
+pub(super) struct LeafGuard<'p> {
+    pub head: ExclusiveGuard<'p>,
+    pub chain: Vec<ExclusiveGuard<'p>>,
+}
+
+impl<'p> LeafGuard<'p> {
+    fn guard(&self, page: usize) -> &ExclusiveGuard<'p> {
+        if page == 0 {
+            &self.head
+        } else {
+            &self.chain[page - 1]
+        }
+    }
+
+    fn page_mut(&mut self, page: usize) -> &mut Page {
+        if page == 0 {
+            self.head.page_mut()
+        } else {
+            self.chain[page - 1].page_mut()
+        }
+    }
+
+    #[inline(always)]
+    pub fn leaf(&self, page: usize) -> Result<Leaf<'_>, Stop> {
+        let guard = self.guard(page);
+        as_leaf(guard.id(), guard.page())
+    }
+
+    pub fn leaf_mut(&mut self, page: usize) -> Result<LeafMut<'_>, Stop> {
+        let pid = self.guard(page).id();
+        LeafMut::new(self.page_mut(page)).ok_or_else(|| not_a_leaf(pid))
+    }
+
+    pub fn page_count(&self) -> usize {
+        1 + self.chain.len()
+    }
+
+    pub fn record(&self, at: At) -> Result<Record<'_>, Stop> {
+        self.leaf(at.page)?.record(at.slot).ok_or_else(|| bad_record(self.guard(at.page).id()))
+    }
+
+    /// First page of the chain with room for a record of `record_bytes` and its slot.
+    pub fn page_with_room(&self, record_bytes: usize) -> Result<Option<usize>, Stop> {
+        for page in 0..self.page_count() {
+            if self.leaf(page)?.free_bytes() >= record_bytes + SLOT_BYTES {
+                return Ok(Some(page));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cold]
+pub(super) fn not_a_leaf(pid: PageId) -> Stop {
+    Stop::Damaged(format!("page {}: a leaf was expected", pid.0))
+}
+
+#[cold]
+pub(super) fn bad_record(pid: PageId) -> Stop {
+    Stop::Damaged(format!("page {}: a record is malformed", pid.0))
+}
+
+#[cold]
+pub(super) fn not_inner(pid: PageId) -> Stop {
+    Stop::Damaged(format!("page {}: an inner node was expected", pid.0))
+}
+
+#[inline(always)]
+pub(super) fn as_leaf(pid: PageId, page: &Page) -> Result<Leaf<'_>, Stop> {
+    Leaf::new(page).ok_or_else(|| not_a_leaf(pid))
+}
+
+impl Keyspace {
+    /// The node of `level` that is responsible for `hash`, and the child that is.
+    #[inline(always)]
+    pub(super) fn descend(
+        &self,
+        tree: Tree,
+        hash: u64,
+        level: u8,
+    ) -> Result<(OptimisticGuard<'_>, PageId), Stop> {
+        let mut node = self.pool.optimistic(tree.root)?;
+        loop {
+            if !node.is_inner(tree.tag) {
+                node.validate()?;
+                return Err(not_inner(node.id()));
+            }
+            let node_level = node.level();
+            let child = PageId(node.child(node.find_child(hash)));
+            node.validate()?;
+            if node_level <= level {
+                return Ok((node, child));
+            }
+            let next = match self.pool.optimistic(child) {
+                Ok(next) => next,
+                Err(restart) => return Err(stop_below(&node, restart)),
+            };
+            // The child was this node's when its version was read.
+            node.validate()?;
+            node = next;
+        }
+    }
+
+    /// Latches the leaf of a hash, shared.
+    #[inline(always)]
+    pub(super) fn leaf_shared(
+        &self,
+        tree: Tree,
+        hash: u64,
+        hint: Option<PageId>,
+    ) -> Result<SharedGuard<'_>, Stop> {
+        if let Some(pid) = hint {
+            if let Ok(guard) = self.pool.shared(pid) {
+                if self.is_leaf_of(pid, guard.page(), tree, hash) {
+                    return Ok(guard);
+                }
+            }
+        }
+        let (parent, pid) = self.descend(tree, hash, 1)?;
+        let guard = self.pool.shared(pid).map_err(|restart| stop_below(&parent, restart))?;
+        if !self.is_leaf_of(pid, guard.page(), tree, hash) {
+            self.meet(&parent, pid, guard.page(), tree, hash)?;
+        }
+        Ok(guard)
+    }
+
+    /// Latches the leaf of a hash and its chain, exclusive.
+    #[inline(always)]
+    pub(super) fn leaf_exclusive(
+        &self,
+        tree: Tree,
+        hash: u64,
+        hint: Option<PageId>,
+    ) -> Result<LeafGuard<'_>, Stop> {
+        if let Some(pid) = hint {
+            if let Ok(guard) = self.pool.exclusive(pid) {
+                if self.is_leaf_of(pid, guard.page(), tree, hash) {
+                    return self.with_chain(guard);
+                }
+            }
+        }
+        let (parent, pid) = self.descend(tree, hash, 1)?;
+        let guard = self.pool.exclusive(pid).map_err(|restart| stop_below(&parent, restart))?;
+        if !self.is_leaf_of(pid, guard.page(), tree, hash) {
+            self.meet(&parent, pid, guard.page(), tree, hash)?;
+        }
+        self.with_chain(guard)
+    }
+
+    /// The same for a thread that holds another leaf's latch: does not wait.
+    pub(super) fn try_leaf_exclusive(&self, tree: Tree, hash: u64) -> Result<LeafGuard<'_>, Stop> {
+        let (parent, pid) = self.descend(tree, hash, 1)?;
+        let guard = self.pool.try_exclusive(pid).map_err(|restart| stop_below(&parent, restart))?;
+        if !self.is_leaf_of(pid, guard.page(), tree, hash) {
+            self.meet(&parent, pid, guard.page(), tree, hash)?;
+        }
+        self.with_chain(guard)
+    }
+
+    /// Whether a latched page is known to be the leaf that is responsible for `hash`.
+    #[inline(always)]
+    fn is_leaf_of(&self, pid: PageId, page: &Page, tree: Tree, hash: u64) -> bool {
+        self.side.is_leaf(pid) && Leaf::new(page).is_some_and(|leaf| leaf.covers(tree.tag, hash))
+    }
+
+    /// A latched page below `parent` that the side array does not know, or that is not the right one.
+    #[cold]
+    fn meet(
+        &self,
+        parent: &OptimisticGuard<'_>,
+        pid: PageId,
+        page: &Page,
+        tree: Tree,
+        hash: u64,
+    ) -> Result<(), Stop> {
+        parent.validate()?;
+        let leaf = as_leaf(pid, page)?;
+        if !leaf.covers(tree.tag, hash) {
+            return Err(not_a_leaf(pid));
+        }
+        if !self.side.is_leaf(pid) {
+            let deadline = self.chain_deadline(leaf)?;
+            self.side.set(pid, deadline);
+        }
+        Ok(())
+    }
+
+    /// Earliest deadline in a latched leaf and its chain.
+    pub(super) fn chain_deadline(&self, head: Leaf<'_>) -> Result<Option<crate::UnixMillis>, Stop> {
+        let mut earliest = head.earliest_deadline();
+        let mut next = head.chain();
+        while next != 0 {
+            let guard = self.pool.shared(PageId(next))?;
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            earliest = earliest.into_iter().chain(leaf.earliest_deadline()).min();
+            next = leaf.chain();
+        }
+        Ok(earliest)
+    }
+
+    #[inline(always)]
+    pub(super) fn with_chain<'p>(&'p self, head: ExclusiveGuard<'p>) -> Result<LeafGuard<'p>, Stop> {
+        let mut next = as_leaf(head.id(), head.page())?.chain();
+        let mut chain = Vec::new();
+        while next != 0 {
+            let guard = self.pool.exclusive(PageId(next))?;
+            next = as_leaf(guard.id(), guard.page())?.chain();
+            chain.push(guard);
+        }
+        Ok(LeafGuard { head, chain })
+    }
+
+    /// Slot of a key in one leaf.
+    #[inline(always)]
+    pub(super) fn find_slot(&self, leaf: Leaf<'_>, key: &Key<'_>) -> Result<Option<usize>, Stop> {
+        if key.bytes.len() <= KEY_INLINE_MAX_BYTES {
+            Ok(leaf.find(key.hash, key.bytes))
+        } else {
+            self.find_long(leaf, key)
+        }
+    }
+
+    #[cold]
+    fn find_long(&self, leaf: Leaf<'_>, key: &Key<'_>) -> Result<Option<usize>, Stop> {
+        let mut stopped = None;
+        let found = leaf.find_candidate(key.hash, |slot| match leaf.record(slot).map(|r| r.key) {
+            Some(RecordKey::Out { hash, blob }) if hash == key.hash => {
+                match self.blob_equals(&blob, key.bytes) {
+                    Ok(equal) => equal,
+                    Err(stop) => {
+                        stopped = Some(stop);
+                        false
+                    }
+                }
+            }
+            _ => false,
+        });
+        match stopped {
+            Some(stop) => Err(stop),
+            None => Ok(found),
+        }
+    }
+
+    /// Latches, shared, the leaf that holds a key's record.
+    #[inline(always)]
+    pub(super) fn find_shared(
+        &self,
+        tree: Tree,
+        key: &Key<'_>,
+    ) -> Result<Option<(PageId, SharedGuard<'_>, usize)>, Stop> {
+        let mut guard = self.leaf_shared(tree, key.hash, key.leaf_hint)?;
+        let head = guard.id();
+        loop {
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            if let Some(slot) = self.find_slot(leaf, key)? {
+                return Ok(Some((head, guard, slot)));
+            }
+            match leaf.chain() {
+                0 => return Ok(None),
+                next => guard = self.pool.shared(PageId(next))?,
+            }
+        }
+    }
+
+    /// Where a key's record is in a leaf and its chain.
+    #[inline(always)]
+    pub(super) fn find_exclusive(&self, leaf: &LeafGuard<'_>, key: &Key<'_>) -> Result<Option<At>, Stop> {
+        for page in 0..leaf.page_count() {
+            if let Some(slot) = self.find_slot(leaf.leaf(page)?, key)? {
+                return Ok(Some(At { page, slot }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds the key's leaf and starts to bring it into the cache.
+    #[inline(always)]
+    pub fn prefetch(&self, tree: Tree, key: &mut Key<'_>) {
+        let Ok((_, pid)) = self.descend(tree, key.hash, 1) else { return };
+        self.pool.prefetch_latch(pid);
+        for offset in [0, 64, 128] {
+            self.pool.prefetch(pid, offset);
+        }
+        key.leaf_hint = Some(pid);
+    }
+}
+
+/// Why a child could not be had: stale if the parent has changed.
+#[cold]
+pub(super) fn stop_below(parent: &OptimisticGuard<'_>, restart: Restart) -> Stop {
+    match parent.validate() {
+        Ok(()) => restart.into(),
+        Err(_) => Stop::Contended,
+    }
+}

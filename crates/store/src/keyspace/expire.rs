@@ -1,0 +1,142 @@
+//! Removing what has expired, without being asked for it.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use stillframe_pagepool::{PageId, SharedGuard};
+
+use super::descend::as_leaf;
+use super::{Keyspace, Local, Stop, Tree};
+use crate::page::leaf::Leaf;
+use crate::{DbId, Key, OpError};
+
+/// Keys taken from a leaf at a time.
+type Batch = Vec<(u64, Vec<u8>)>;
+
+impl Keyspace {
+    /// Removes expired entries for at most about `limit`; see [`crate::Worker::expire_cycle`].
+    pub fn expire_cycle(
+        &self,
+        local: &mut Local,
+        limit: Duration,
+        mut f: impl FnMut(DbId, &[u8]),
+    ) -> Result<u64, OpError> {
+        let any = (0..self.database_count()).any(|db| self.db_stats(DbId(db as u32)).deadline_count > 0);
+        if !any {
+            return Ok(0);
+        }
+        let started = Instant::now();
+        self.register_leaves(started + limit / 2);
+        let mut removed = 0;
+        let mut at = PageId(self.expire_at.load(Ordering::Relaxed));
+        // Joining leaves may move due keys behind the sweep: it ends after a whole pass that removes nothing.
+        let mut useful = at.0 != 0;
+        loop {
+            let Some(pid) = self.side.next_due(at, local.now) else {
+                at = PageId(0);
+                if !std::mem::take(&mut useful) {
+                    break;
+                }
+                continue;
+            };
+            let removed_here = self.expire_leaf(local, pid, &mut f)?;
+            removed += removed_here;
+            useful |= removed_here > 0;
+            at = PageId(pid.0 + 1);
+            if started.elapsed() >= limit {
+                break;
+            }
+        }
+        self.expire_at.store(at.0, Ordering::Relaxed);
+        Ok(removed)
+    }
+
+    /// After a restart: walks the leaves that the side array does not know yet, as far as they are in memory.
+    fn register_leaves(&self, until: Instant) {
+        let Some(mut unregistered) = self.unregistered.try_lock() else { return };
+        while let Some((db, hash)) = *unregistered {
+            let next_db = (db.0 as usize + 1 < self.database_count()).then_some((DbId(db.0 + 1), 0));
+            let Some(tree) = self.tree(db) else {
+                *unregistered = next_db;
+                continue;
+            };
+            // The descent registers the leaf.
+            let hi = self.retry(|| self.leaf_shared(tree, hash, None).and_then(leaf_hi));
+            match hi {
+                Ok(u64::MAX) => *unregistered = next_db,
+                Ok(hi) => *unregistered = Some((db, hi + 1)),
+                Err(_) => return,
+            }
+            if Instant::now() >= until {
+                return;
+            }
+        }
+    }
+
+    /// Removes the expired entries of one leaf and registers its next deadline.
+    fn expire_leaf(
+        &self,
+        local: &mut Local,
+        pid: PageId,
+        f: &mut impl FnMut(DbId, &[u8]),
+    ) -> Result<u64, OpError> {
+        let found = self.retry(|| self.expired_keys(local, pid))?;
+        let Some((tree, batch)) = found else { return Ok(0) };
+        let mut removed = 0;
+        for (hash, bytes) in &batch {
+            let key = Key { bytes, hash: *hash, leaf_hint: Some(pid) };
+            let Some(_lock) = self.try_lock_key(local, tree.db, key.hash) else { continue };
+            if self.remove_expired(local, tree.db, &key)? {
+                removed += 1;
+                f(tree.db, bytes);
+            }
+        }
+        // The leaf may be gone by now; then nobody latches it.
+        let _ = self.retry(|| {
+            let guard = self.pool.shared(pid)?;
+            if self.side.is_leaf(pid) {
+                let deadline = self.chain_deadline(as_leaf(pid, guard.page())?)?;
+                self.side.set(pid, deadline);
+            }
+            Ok(())
+        });
+        Ok(removed)
+    }
+
+    /// The expired keys of a leaf, if the page is one.
+    fn expired_keys(&self, local: &mut Local, pid: PageId) -> Result<Option<(Tree, Batch)>, Stop> {
+        let Ok(mut guard) = self.pool.shared(pid) else { return Ok(None) };
+        if !self.side.is_leaf(pid) {
+            return Ok(None);
+        }
+        let tag = as_leaf(pid, guard.page())?.tag();
+        let tree = (0..self.database_count()).filter_map(|db| self.tree(DbId(db as u32)));
+        let Some(tree) = tree.into_iter().find(|tree| tree.tag == tag) else { return Ok(None) };
+        let mut batch = Batch::new();
+        loop {
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            self.collect_expired(local, leaf, &mut batch)?;
+            match leaf.chain() {
+                0 => return Ok(Some((tree, batch))),
+                next => guard = self.pool.shared(PageId(next))?,
+            }
+        }
+    }
+
+    fn collect_expired(&self, local: &mut Local, leaf: Leaf<'_>, batch: &mut Batch) -> Result<(), Stop> {
+        if leaf.deadline_count() == 0 {
+            return Ok(());
+        }
+        for record in (0..leaf.count()).filter_map(|slot| leaf.record(slot)) {
+            if record.deadline.is_some_and(|deadline| deadline <= local.now) {
+                let hash = self.hash_of(&record);
+                self.with_key(&record, &mut local.bytes, |key| batch.push((hash, key.to_vec())))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn leaf_hi(guard: SharedGuard<'_>) -> Result<u64, Stop> {
+    Ok(as_leaf(guard.id(), guard.page())?.hi())
+}

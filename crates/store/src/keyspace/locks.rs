@@ -1,0 +1,157 @@
+//! Striped key locks, for commands that need several keys not to change (invariant C2).
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+use parking_lot::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+
+use super::{Keyspace, Local};
+use crate::{DbId, Key};
+
+const STRIPE_COUNT: usize = 1024;
+
+/// One lock to a cache line, lest neighbours contend.
+type Stripe = Arc<RwLock<Padding>>;
+
+#[repr(align(64))]
+#[derive(Default)]
+pub(crate) struct Padding;
+
+/// The stripes; none with a single worker, which needs no locks.
+pub(crate) struct StripeLocks {
+    stripes: Box<[Stripe]>,
+}
+
+/// The lock sets that a worker holds.
+#[derive(Default)]
+pub(crate) struct HeldLocks {
+    shared_count: AtomicU32,
+    exclusive_count: AtomicU32,
+}
+
+impl HeldLocks {
+    fn any(&self) -> bool {
+        self.shared_count.load(Ordering::Relaxed) + self.exclusive_count.load(Ordering::Relaxed) > 0
+    }
+}
+
+enum OwnedStripe {
+    Shared { _guard: ArcRwLockReadGuard<RawRwLock, Padding> },
+    Exclusive { _guard: ArcRwLockWriteGuard<RawRwLock, Padding> },
+}
+
+/// Locks on the keys of a command that needs several to change at once; released when dropped.
+/// Empty with a single worker.
+#[must_use]
+pub struct Locks {
+    _stripes: Vec<OwnedStripe>,
+    held: Option<(Arc<HeldLocks>, bool)>,
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        if let Some((held, write)) = &self.held {
+            held.counter(*write).fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl HeldLocks {
+    fn counter(&self, write: bool) -> &AtomicU32 {
+        if write {
+            &self.exclusive_count
+        } else {
+            &self.shared_count
+        }
+    }
+}
+
+/// The lock of a single-key operation.
+pub(crate) enum KeyLock<'a> {
+    /// A single worker, or the caller holds a lock set.
+    None,
+    Shared {
+        _guard: RwLockReadGuard<'a, Padding>,
+    },
+    Exclusive {
+        _guard: RwLockWriteGuard<'a, Padding>,
+    },
+}
+
+impl StripeLocks {
+    pub fn new(worker_count: usize) -> StripeLocks {
+        let count = if worker_count > 1 { STRIPE_COUNT } else { 0 };
+        StripeLocks { stripes: (0..count).map(|_| Stripe::default()).collect() }
+    }
+
+    fn index(&self, db: DbId, hash: u64) -> usize {
+        let mixed = (hash ^ u64::from(db.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize % self.stripes.len()
+    }
+
+    fn stripe(&self, db: DbId, hash: u64) -> &Stripe {
+        &self.stripes[self.index(db, hash)]
+    }
+}
+
+impl Keyspace {
+    /// Locks one key for one operation. Waiting counts as quiescent: nothing has been done yet.
+    #[inline(always)]
+    pub fn lock_key(&self, local: &Local, db: DbId, hash: u64, write: bool) -> KeyLock<'_> {
+        if self.locks.stripes.is_empty() || local.held.any() {
+            return KeyLock::None;
+        }
+        let stripe = self.locks.stripe(db, hash);
+        if write {
+            let taken = stripe.try_write();
+            KeyLock::Exclusive { _guard: taken.unwrap_or_else(|| local.member.idle(|| stripe.write())) }
+        } else {
+            let taken = stripe.try_read();
+            KeyLock::Shared { _guard: taken.unwrap_or_else(|| local.member.idle(|| stripe.read())) }
+        }
+    }
+
+    /// The same for background work: `None` if somebody holds the key.
+    pub fn try_lock_key(&self, local: &Local, db: DbId, hash: u64) -> Option<KeyLock<'_>> {
+        if self.locks.stripes.is_empty() || local.held.any() {
+            return Some(KeyLock::None);
+        }
+        self.locks.stripe(db, hash).try_write().map(|guard| KeyLock::Exclusive { _guard: guard })
+    }
+
+    /// Whether an expired key may be removed under the locks that the worker holds.
+    pub fn may_remove(&self, local: &Local) -> bool {
+        self.locks.stripes.is_empty() || local.held.shared_count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Locks several keys in ascending order of their stripes. Within a lock set, a further one is empty: the
+    /// first has to name every key that must not change.
+    pub fn lock_keys(&self, local: &Local, keys: &[(DbId, Key<'_>)], write: bool) -> Locks {
+        if self.locks.stripes.is_empty() {
+            return Locks { _stripes: Vec::new(), held: None };
+        }
+        let mut indices: Vec<usize> = Vec::new();
+        if !local.held.any() {
+            indices.extend(keys.iter().map(|(db, key)| self.locks.index(*db, key.hash)));
+            indices.sort_unstable();
+            indices.dedup();
+        }
+        let stripes = indices.into_iter().map(|index| self.lock_stripe(local, index, write)).collect();
+        local.held.counter(write).fetch_add(1, Ordering::Relaxed);
+        Locks { _stripes: stripes, held: Some((local.held.clone(), write)) }
+    }
+
+    fn lock_stripe(&self, local: &Local, index: usize, write: bool) -> OwnedStripe {
+        let stripe = &self.locks.stripes[index];
+        if write {
+            let taken = stripe.try_write_arc();
+            OwnedStripe::Exclusive {
+                _guard: taken.unwrap_or_else(|| local.member.idle(|| stripe.write_arc())),
+            }
+        } else {
+            let taken = stripe.try_read_arc();
+            OwnedStripe::Shared { _guard: taken.unwrap_or_else(|| local.member.idle(|| stripe.read_arc())) }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Walking the keys of a database in the order of their hashes, and choosing one at random.
+
+use stillframe_pagepool::PageId;
+
+use super::descend::{as_leaf, bad_record};
+use super::{Keyspace, Local, Stop, Tree};
+use crate::page::leaf::Leaf;
+use crate::page::record::{Record, RecordKey};
+use crate::{DbId, EntryInfo, OpError};
+
+/// Bits of a hash that a cursor leaves out: clients take cursors above 2^53 for floating-point numbers.
+const CURSOR_SHIFT: u32 = 12;
+/// How much denser than the average a leaf may be and still be chosen without bias.
+const DENSITY_MAX: f64 = 4.0;
+/// Draws before a random choice gives up on rejection.
+const DRAWS_MAX: u32 = 400;
+
+/// How far a walk through a leaf came.
+enum Walked {
+    /// To the next cursor, on a boundary of prefixes.
+    Until(u64),
+    /// To the leaf's end; the greatest hash of the leaf.
+    Through(u64),
+}
+
+struct Walk<'a, F> {
+    from_hash: u64,
+    given: usize,
+    count: usize,
+    f: &'a mut F,
+}
+
+impl Keyspace {
+    /// One step of an iteration; see [`crate::Worker::scan`].
+    pub fn scan(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        cursor: u64,
+        count: usize,
+        mut f: impl FnMut(&[u8], &EntryInfo),
+    ) -> Result<u64, OpError> {
+        let Some(tree) = self.tree(db) else { return Ok(0) };
+        let Some(from_hash) = cursor.checked_mul(1 << CURSOR_SHIFT) else { return Ok(0) };
+        let mut walk = Walk { from_hash, given: 0, count: count.max(1), f: &mut f };
+        loop {
+            let hi = match self.retry(|| self.walk_leaf(local, tree, &mut walk)) {
+                Ok(Walked::Until(next)) => return Ok(next),
+                Ok(Walked::Through(u64::MAX)) => return Ok(0),
+                Ok(Walked::Through(hi)) => hi,
+                // What has been given stands; the rest comes with the next cursor.
+                Err(OpError::Fault(_)) if walk.given > 0 && on_boundary(walk.from_hash) => {
+                    return Ok(walk.from_hash >> CURSOR_SHIFT)
+                }
+                Err(error) => return Err(error),
+            };
+            walk.from_hash = hi + 1;
+            if walk.given >= walk.count && on_boundary(walk.from_hash) {
+                return Ok(walk.from_hash >> CURSOR_SHIFT);
+            }
+        }
+    }
+
+    /// Gives the keys of one leaf from the walk's hash on. An error comes before the first key is given.
+    fn walk_leaf<F: FnMut(&[u8], &EntryInfo)>(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        walk: &mut Walk<'_, F>,
+    ) -> Result<Walked, Stop> {
+        let mut guard = self.leaf_shared(tree, walk.from_hash, None)?;
+        let head = guard.id();
+        let hi = as_leaf(head, guard.page())?.hi();
+        self.check_long_keys(as_leaf(head, guard.page())?)?;
+        loop {
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            let mut previous = None;
+            for slot in leaf.first_at_or_above(walk.from_hash)..leaf.count() {
+                let prefix = leaf.least_hash(slot) >> CURSOR_SHIFT;
+                if walk.given >= walk.count && previous.is_some_and(|p| p < prefix) && leaf.chain() == 0 {
+                    return Ok(Walked::Until(prefix));
+                }
+                previous = Some(prefix);
+                let record = leaf.record(slot).ok_or_else(|| bad_record(guard.id()))?;
+                if leaf.least_hash(slot) < walk.from_hash && self.hash_of(&record) < walk.from_hash {
+                    continue;
+                }
+                walk.given += 1;
+                if record.deadline.is_none_or(|deadline| deadline > local.now) {
+                    let info = self.entry_info(local, &record, head);
+                    self.with_key(&record, &mut local.bytes, |key| (walk.f)(key, &info))?;
+                }
+            }
+            match leaf.chain() {
+                0 => return Ok(Walked::Through(hi)),
+                next => guard = self.pool.shared(PageId(next))?,
+            }
+        }
+    }
+
+    /// Makes sure that keys out of line, and the leaves of a chain, are in memory.
+    fn check_long_keys(&self, head: Leaf<'_>) -> Result<(), Stop> {
+        for slot in 0..head.count() {
+            if let Some(Record { key: RecordKey::Out { blob, .. }, .. }) = head.record(slot) {
+                self.check_blob_resident(&blob)?;
+            }
+        }
+        match head.chain() {
+            0 => Ok(()),
+            next => {
+                let guard = self.pool.shared(PageId(next))?;
+                self.check_long_keys(as_leaf(guard.id(), guard.page())?)
+            }
+        }
+    }
+
+    /// Gives a record's key to `f`; `buffer` is for one that lies out of line.
+    pub(super) fn with_key<R>(
+        &self,
+        record: &Record<'_>,
+        buffer: &mut Vec<u8>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Stop> {
+        match record.key {
+            RecordKey::Inline(key) => Ok(f(key)),
+            RecordKey::Out { blob, .. } => {
+                buffer.clear();
+                self.read_blob(&blob, buffer)?;
+                Ok(f(buffer))
+            }
+        }
+    }
+
+    /// A key chosen evenly among those that have not expired.
+    pub fn random_key(&self, local: &mut Local, db: DbId) -> Result<Option<Vec<u8>>, OpError> {
+        let Some(tree) = self.tree(db) else { return Ok(None) };
+        let key_count = self.db_stats(db).key_count;
+        for _ in 0..DRAWS_MAX {
+            if key_count == 0 {
+                return Ok(None);
+            }
+            let hash = fastrand::u64(..);
+            if let Some(key) = self.retry(|| self.draw(local, tree, hash, key_count))? {
+                return Ok(Some(key));
+            }
+        }
+        self.first_key_from(local, db, fastrand::u64(..) >> CURSOR_SHIFT)
+    }
+
+    /// The leaf of a hash is found in proportion to its width; it is accepted in proportion to its density.
+    fn draw(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        hash: u64,
+        key_count: u64,
+    ) -> Result<Option<Vec<u8>>, Stop> {
+        let mut guard = self.leaf_shared(tree, hash, None)?;
+        let head = as_leaf(guard.id(), guard.page())?;
+        let share = ((head.hi() - head.lo()) as f64 + 1.0) / 2f64.powi(64);
+        let mut count = head.count();
+        let mut next = head.chain();
+        while next != 0 {
+            let link = self.pool.shared(PageId(next))?;
+            let leaf = as_leaf(link.id(), link.page())?;
+            count += leaf.count();
+            next = leaf.chain();
+        }
+        let density = count as f64 / (key_count as f64 * share);
+        if count == 0 || fastrand::f64() * DENSITY_MAX.min(1.0 / share) > density {
+            return Ok(None);
+        }
+        let mut nth = fastrand::usize(..count);
+        loop {
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            if nth < leaf.count() {
+                let record = leaf.record(nth).ok_or_else(|| bad_record(guard.id()))?;
+                if record.deadline.is_some_and(|deadline| deadline <= local.now) {
+                    return Ok(None);
+                }
+                return self.with_key(&record, &mut local.bytes, |key| Some(key.to_vec()));
+            }
+            nth -= leaf.count();
+            match leaf.chain() {
+                0 => return Ok(None),
+                next => guard = self.pool.shared(PageId(next))?,
+            }
+        }
+    }
+
+    /// The first unexpired key at or after a cursor, round the end; for databases that are mostly expired.
+    fn first_key_from(&self, local: &mut Local, db: DbId, start: u64) -> Result<Option<Vec<u8>>, OpError> {
+        for (mut cursor, end) in [(start, u64::MAX), (0, start)] {
+            loop {
+                let mut first = None;
+                let next = self.scan(local, db, cursor, 100, |key, _| {
+                    first.get_or_insert_with(|| key.to_vec());
+                })?;
+                if first.is_some() {
+                    return Ok(first);
+                }
+                if next == 0 || next > end {
+                    break;
+                }
+                cursor = next;
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn on_boundary(hash: u64) -> bool {
+    hash.trailing_zeros() >= CURSOR_SHIFT
+}
