@@ -82,6 +82,63 @@ fn crashes_follow_crashes() {
     }
 }
 
+/// Checkpoints that rewrite everything, then free most of it, then change little: the previous checkpoint is given up,
+/// the file grows, its last pages are moved and it is shortened.
+fn grow_and_shrink() -> Vec<Change> {
+    let mut content = Content::new();
+    let mut changes = Vec::new();
+    let mut push = |content: &Content, pids: Vec<u32>, frees: bool, version: u64| {
+        let writes: Vec<_> = pids.into_iter().map(|pid| (pid, version)).collect();
+        let mut after = content.clone();
+        after.retain(|pid, _| !frees || pid % 8 == 0);
+        after.extend(writes.iter().copied());
+        let freed = content.keys().filter(|pid| !after.contains_key(pid)).map(|pid| (*pid, 1)).collect();
+        let writes = writes.chunks(256).map(<[_]>::to_vec).collect();
+        changes.push(Change { writes, frees: freed, after: after.clone() });
+        after
+    };
+    for version in 1..5 {
+        content = push(&content, (1..1500).collect(), false, version);
+    }
+    content = push(&content, Vec::new(), true, 5);
+    for version in 6..14 {
+        content = push(&content, (8..1500).step_by(64).collect(), false, version);
+    }
+    changes
+}
+
+#[test]
+fn crashes_while_the_file_grows_and_shrinks() {
+    let seed = seed_or(16);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let changes = grow_and_shrink();
+    let whole = Arc::new(SimDevice::new(seed));
+    let (file, _) = open(&whole).unwrap();
+    let stats: Vec<_> = changes.iter().map(|change| (change.run(&file).unwrap(), file.stats())).collect();
+    assert!(stats.iter().any(|(commit, _)| commit.moved_page_count > 0));
+    assert!(stats.windows(2).any(|pair| pair[1].1.file_bytes < pair[0].1.file_bytes));
+    for _ in 0..40 {
+        let device = Arc::new(SimDevice::new(rng.u64(..)));
+        let (file, _) = open(&device).unwrap();
+        device.schedule(rng.u64(device.call_count()..whole.call_count()), Fault::Crash);
+        let mut content = Content::new();
+        let failed = changes.iter().find(|change| match change.run(&file) {
+            Ok(_) => {
+                content = change.after.clone();
+                false
+            }
+            Err(_) => true,
+        });
+        device.crash();
+        // Trimming may be what the crash interrupted: then all is committed.
+        let (file, content) = reopen(&device, content, failed.map(|change| change.after.clone()));
+        let (content, error) = run(&file, &mut rng, content, 100..102);
+        assert!(error.is_none(), "{error:?}");
+        check_content(&file, &content);
+        check_accounting(&file);
+    }
+}
+
 #[test]
 fn an_error_in_any_call_fails_the_checkpoint_and_nothing_else() {
     let seed = seed_or(13);
