@@ -26,8 +26,9 @@ pub fn seed_or(default: u64) -> u64 {
 pub fn page_of(pid: u32, version: u64) -> Box<PageBuf> {
     let mut page = Box::new(PageBuf::ZERO);
     if version != 0 {
-        let mut rng = fastrand::Rng::with_seed(u64::from(pid) << 32 ^ version);
-        page.0.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&rng.u64(..).to_le_bytes()));
+        let seed = fastrand::Rng::with_seed(u64::from(pid) << 32 ^ version).u64(..);
+        let words = page.0.chunks_exact_mut(8).zip(0u64..);
+        words.for_each(|(word, at)| word.copy_from_slice(&seed.wrapping_add(at << 20).to_le_bytes()));
     }
     page
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stillframe_pagepool::device::SimDevice;
+use stillframe_pagepool::device::{Fault, SimDevice};
 use stillframe_pagepool::pagefile::{PageBuf, PageFile, PageFileError, USER_HEADER_BYTES};
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
@@ -125,6 +125,26 @@ fn a_full_disk_fails_the_checkpoint_and_later_ones_work() {
     device.crash();
     let (file, recovered) = open(&device).unwrap();
     assert!(has_content(&file, &recovered, &content));
+}
+
+#[test]
+fn slots_of_a_checkpoint_in_doubt_are_not_given_to_others() {
+    let device = Arc::new(SimDevice::new(13));
+    let (file, _) = open(&device).unwrap();
+    let mut content = Content::new();
+    checkpoint(&file, &mut content, &versions(1..100, 1));
+    let writer = file.begin_checkpoint().unwrap();
+    write_batch(&writer, &versions(1..100, 2)).unwrap();
+    let free_slots = file.stats().free_slots;
+    // Map, sync, superblock, sync: the last one fails, and the disk may hold either checkpoint.
+    device.schedule(device.call_count() + 3, Fault::Error);
+    let error = writer.commit(&header_of(&content)).unwrap_err();
+    assert!(matches!(error, PageFileError::Failed { .. }), "{error}");
+    drop(writer);
+    assert!(file.stats().free_slots <= free_slots, "{:?}", file.stats());
+    assert!(file.failure().is_some_and(|cause| cause.contains("cannot sync")), "{:?}", file.failure());
+    assert!(file.spill(&page_of(1, 1).0).is_err());
+    check_content(&file, &content);
 }
 
 #[test]
