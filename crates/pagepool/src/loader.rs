@@ -15,8 +15,8 @@ use crate::{PageBytes, PageId, Pool, PoolError, Restart, PAGE_SIZE};
 
 /// Threads that load what commands wait for.
 const LOADER_COUNT: usize = 2;
-/// Pages that the warm-up brings in at once (1 MB).
-const WARM_UP_PAGES: usize = 256;
+/// Pages that the warm-up brings in at once (8 MB): large batches read through the gaps of a fragmented file.
+const WARM_UP_PAGES: usize = 2048;
 
 struct Request {
     pages: Vec<PageId>,

@@ -261,13 +261,17 @@ fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) 
 }
 
 fn call_locked(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) -> CmdResult {
-    let is_shared = ctx.server.worker_count > 1;
-    if (is_shared || ctx.server.store.is_warming_up()) && !command.key_specs.is_empty() {
-        let mut keys = Vec::with_capacity(1);
-        add_keys(ctx, ctx.db(), command, args, &mut keys);
-        let _locks = is_shared.then(|| ctx.worker.lock(&keys, command.is(flag::WRITE)));
-        ctx.worker.resolve(&keys)?;
+    let is_warming_up = ctx.server.store.is_warming_up();
+    if (ctx.server.worker_count == 1 && !is_warming_up) || command.key_specs.is_empty() {
         return (command.run)(ctx, args);
+    }
+    let mut keys = Vec::with_capacity(1);
+    add_keys(ctx, ctx.db(), command, args, &mut keys);
+    // A command that only reads one key is one operation of the store, which locks for itself.
+    let needs_locks = ctx.server.worker_count > 1 && (command.is(flag::WRITE) || keys.len() > 1);
+    let _locks = needs_locks.then(|| ctx.worker.lock(&keys, command.is(flag::WRITE)));
+    if is_warming_up {
+        ctx.worker.resolve(&keys)?;
     }
     (command.run)(ctx, args)
 }

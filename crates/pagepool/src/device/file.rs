@@ -156,7 +156,9 @@ impl Device for FileDevice {
         }
         let fail = |errno| self.error(DeviceOp::Allocate, old_len, len - old_len, errno);
         match retry(|| rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), old_len, len - old_len)) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => retry(|| rustix::fs::ftruncate(&self.fd, len)).map_err(fail),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                retry(|| rustix::fs::ftruncate(&self.fd, len)).map_err(fail)
+            }
             result => result.map_err(fail),
         }
     }
