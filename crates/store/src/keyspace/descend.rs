@@ -88,6 +88,22 @@ impl<'p> LeafGuard<'p> {
         }
         Ok(None)
     }
+
+    /// The hash of all keys of a chain; `None` for a leaf without one, or for one without keys.
+    pub fn chain_hash(&self, keyspace: &Keyspace) -> Result<Option<u64>, Stop> {
+        if self.chain.is_empty() {
+            return Ok(None);
+        }
+        // The head may be empty, and so may a leaf that has just been added.
+        for page in 0..self.page_count() {
+            let leaf = self.leaf(page)?;
+            if leaf.count() > 0 {
+                let record = leaf.record(0).ok_or_else(|| bad_record(self.head.id()))?;
+                return Ok(Some(keyspace.hash_of(&record)));
+            }
+        }
+        Ok(None)
+    }
 }
 
 #[cold]
@@ -300,6 +316,20 @@ impl Keyspace {
                 next => guard = self.pool.shared(PageId(next))?,
             }
         }
+    }
+
+    /// First page of a leaf and its chain where a new key of this hash may go.
+    #[inline(always)]
+    pub(super) fn page_for(
+        &self,
+        leaf: &LeafGuard<'_>,
+        hash: u64,
+        record_bytes: usize,
+    ) -> Result<Option<usize>, Stop> {
+        if !leaf.chain.is_empty() && leaf.chain_hash(self)?.is_some_and(|of_chain| of_chain != hash) {
+            return Ok(None);
+        }
+        leaf.page_with_room(record_bytes)
     }
 
     /// Where a key's record is in a leaf and its chain.

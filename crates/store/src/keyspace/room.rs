@@ -87,11 +87,11 @@ impl Keyspace {
         let index = parent.find_child(hash);
         let full = self.pool.exclusive(PageId(parent.child(index)))?;
         let leaf = as_leaf(full.id(), full.page())?;
-        if leaf.free_bytes() >= need_bytes {
-            return Ok(());
-        }
         if leaf.chain() != 0 {
             return self.divide_exactly(tree, parent, index, full, hash, need_bytes);
+        }
+        if leaf.free_bytes() >= need_bytes {
+            return Ok(());
         }
         let mut window = self.window(&parent, index, full);
         if self.share(local, &mut parent, &mut window, index, hash, need_bytes)? {
@@ -257,8 +257,7 @@ impl Keyspace {
         hash: u64,
         need_bytes: usize,
     ) -> Result<(), Stop> {
-        let last = full.leaf(full.page_count() - 1)?;
-        let chain_hash = last.record(0).map(|record| self.hash_of(&record)).unwrap_or(hash);
+        let chain_hash = full.chain_hash(self)?.unwrap_or(hash);
         if chain_hash == hash {
             return match full.page_with_room(need_bytes - SLOT_BYTES)? {
                 Some(_) => Ok(()),

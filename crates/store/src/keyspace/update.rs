@@ -388,7 +388,9 @@ impl Keyspace {
             RecordKey::Out { .. } => 20,
         };
         let record_bytes = old.encoded_bytes() - old_key_bytes + key_bytes;
-        let Some(page) = target.page_with_room(record_bytes)? else { return Ok(Step::NoRoom(record_bytes)) };
+        let Some(page) = self.page_for(target, to.hash, record_bytes)? else {
+            return Ok(Step::NoRoom(record_bytes));
+        };
         let key = match long_key {
             true => RecordKey::Out { hash: to.hash, blob: self.new_blob(&[Part::Bytes(to.bytes)], false)? },
             false => RecordKey::Inline(to.bytes),

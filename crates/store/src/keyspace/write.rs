@@ -213,7 +213,9 @@ impl Keyspace {
             deadline,
         };
         let record_bytes = record.encoded_bytes();
-        let Some(page) = leaf.page_with_room(record_bytes)? else { return Ok(Step::NoRoom(record_bytes)) };
+        let Some(page) = self.page_for(&leaf, key.hash, record_bytes)? else {
+            return Ok(Step::NoRoom(record_bytes));
+        };
         if let Some(bytes) = put.out_of_line() {
             record.value = RecordValue::Blob(self.new_blob(&[Part::Bytes(bytes)], false)?);
         }

@@ -1,0 +1,193 @@
+//! Checkpoints and restarts: what comes back is the last completed checkpoint.
+
+use std::sync::mpsc;
+
+use stillframe_store::{DbId, Deadline, Fault, NewValue, OpError, Options, Store, Worker};
+
+use crate::contract::{wait_for_garbage, Mix, Run};
+use crate::{open, test_seed, TempDir};
+
+#[test]
+fn a_store_comes_back_as_of_its_last_checkpoint() {
+    let dir = TempDir::new();
+    let options = Options { database_count: 2, ..Options::default() };
+    let mut run = Run::new(test_seed(), Mix { key_count: 1_500, value_max: 40_000, databases: 2 });
+    for round in 0..4 {
+        let store = open(&dir, options.clone());
+        assert_eq!(store.is_new(), round == 0);
+        let mut worker = store.worker();
+        wait_until_warm(&store, &mut worker);
+        run.compare(&store, &mut worker);
+        for _ in 0..6_000 {
+            run.step(&mut worker);
+        }
+        let report = worker.idle(|| store.checkpoint()).unwrap();
+        assert!(report.pages_changed > 0);
+        assert_eq!(store.changes_since_save(), 0);
+        let saved = run.model.clone();
+        for _ in 0..500 {
+            run.step(&mut worker);
+        }
+        assert!(store.changes_since_save() > 0);
+        run.model = saved;
+    }
+    let store = open(&dir, options);
+    let mut worker = store.worker();
+    wait_until_warm(&store, &mut worker);
+    run.compare_view(&store, &mut worker);
+    run.compare(&store, &mut worker);
+}
+
+fn wait_until_warm(store: &Store, worker: &mut Worker) {
+    while store.is_warming_up() {
+        worker.idle(|| std::thread::sleep(std::time::Duration::from_millis(1)));
+    }
+    worker.quiesce();
+}
+
+fn load(store: &Store, worker: &mut Worker, fault: Fault) {
+    let (sender, receiver) = mpsc::channel();
+    store.load(fault, Box::new(move || sender.send(()).expect("the waiter is there")));
+    worker.idle(|| receiver.recv()).expect("the load reports");
+}
+
+/// Runs an operation as a server does: on a fault, load and run it again.
+fn retried<R>(
+    store: &Store,
+    worker: &mut Worker,
+    mut operation: impl FnMut(&mut Worker) -> Result<R, OpError>,
+) -> R {
+    for _ in 0..10_000 {
+        match operation(worker) {
+            Ok(result) => return result,
+            Err(OpError::Fault(fault)) => load(store, worker, fault),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("the pages never come");
+}
+
+fn value_of(number: u32) -> Vec<u8> {
+    let len = [20, 700, 5_000, 50_000][number as usize % 4];
+    vec![number as u8; len]
+}
+
+/// Right after a restart every operation either succeeds or faults without having changed anything.
+#[test]
+fn operations_fault_before_they_change_anything() {
+    let dir = TempDir::new();
+    let db = DbId(0);
+    let names: Vec<String> = (0..3_000u32).map(|i| format!("key:{i}")).collect();
+    {
+        let store = open(&dir, Options::default());
+        let mut worker = store.worker();
+        for (number, name) in (0..).zip(&names) {
+            let key = worker.key(name.as_bytes());
+            let bytes = value_of(number);
+            worker.set(db, &key, NewValue::Bytes { bytes: &bytes, raw: false }, Deadline::Clear).unwrap();
+        }
+        worker.idle(|| store.checkpoint()).unwrap();
+    }
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    assert_eq!(store.db_stats(db).key_count, names.len() as u64);
+    let mut random = fastrand::Rng::with_seed(test_seed());
+    let mut expected: Vec<Vec<u8>> = (0..names.len() as u32).map(value_of).collect();
+    let mut order: Vec<usize> = (0..names.len()).collect();
+    random.shuffle(&mut order);
+    for index in order {
+        let name = names[index].as_bytes();
+        match random.u32(..4) {
+            0 => expected[index] = vec![7; random.usize(..20_000)],
+            1 => {
+                let length = retried(&store, &mut worker, |worker| {
+                    worker.write_range(db, &worker.key(name), 10, b"written")
+                });
+                assert_eq!(length, expected[index].len() as u64);
+                expected[index][10..17].copy_from_slice(b"written");
+                continue;
+            }
+            _ => {
+                let key = worker.key(name);
+                while let Err(fault) = worker.resolve(&[(db, key)]) {
+                    load(&store, &mut worker, fault);
+                }
+                let found = worker.get(db, &key, |value| value.to_vec()).expect("resolved");
+                assert!(found.as_deref() == Some(&expected[index]));
+                continue;
+            }
+        }
+        let bytes = &expected[index];
+        assert!(retried(&store, &mut worker, |worker| {
+            let value = NewValue::Bytes { bytes, raw: false };
+            worker.set(db, &worker.key(name), value, Deadline::Clear)
+        }));
+    }
+    wait_until_warm(&store, &mut worker);
+    wait_for_garbage(&store, &mut worker);
+    for (name, bytes) in names.iter().zip(&expected) {
+        let found = worker.get(db, &worker.key(name.as_bytes()), |value| value.to_vec()).unwrap();
+        assert!(found.as_ref() == Some(bytes), "{name}");
+    }
+    assert_eq!(store.check().unwrap().key_count, names.len() as u64);
+}
+
+/// Deadlines are found again after a restart, although no page says when its leaf is due.
+#[test]
+fn expiry_goes_on_after_a_restart() {
+    let dir = TempDir::new();
+    let db = DbId(3);
+    {
+        let store = open(&dir, Options::default());
+        let mut worker = store.worker();
+        worker.set_now(1_000);
+        for i in 0..2_000 {
+            let name = format!("key:{i}");
+            let key = worker.key(name.as_bytes());
+            let deadline = if i % 2 == 0 { Deadline::At(60_000) } else { Deadline::Clear };
+            worker.set(db, &key, NewValue::Int(i), deadline).unwrap();
+        }
+        worker.idle(|| store.checkpoint()).unwrap();
+    }
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    wait_until_warm(&store, &mut worker);
+    worker.set_now(70_000);
+    let mut expired = 0;
+    worker.expire_cycle(std::time::Duration::from_secs(5), |at, _| expired += u32::from(at == db)).unwrap();
+    assert_eq!((expired, worker.expired_count()), (1_000, 1_000));
+    assert_eq!(store.db_stats(db).key_count, 1_000);
+    assert_eq!(store.db_stats(db).deadline_count, 0);
+    store.check().unwrap();
+}
+
+/// A flushed database whose pages are not freed yet when the process ends does not leak them.
+#[test]
+fn garbage_survives_a_restart() {
+    let dir = TempDir::new();
+    {
+        let store = open(&dir, Options::default());
+        let mut worker = store.worker();
+        for i in 0..40_000 {
+            let name = format!("key:{i}");
+            let key = worker.key(name.as_bytes());
+            let value = NewValue::Bytes { bytes: &[1; 900], raw: false };
+            worker.set(DbId(0), &key, value, Deadline::Clear).unwrap();
+        }
+        worker.flush_db(DbId(0)).unwrap();
+        worker.idle(|| store.checkpoint()).unwrap();
+    }
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    wait_until_warm(&store, &mut worker);
+    wait_for_garbage(&store, &mut worker);
+    assert_eq!(store.check().unwrap().key_count, 0);
+}
+
+#[test]
+fn a_directory_is_used_by_one_store_at_a_time() {
+    let dir = TempDir::new();
+    let _store = open(&dir, Options::default());
+    let error = Store::open(dir.path(), Options::default()).err().expect("locked");
+    assert!(error.to_string().contains("in use"), "{error}");
+}

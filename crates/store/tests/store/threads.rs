@@ -1,0 +1,228 @@
+//! Several workers on overlapping keys.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use stillframe_store::{DbId, Deadline, NewValue, Options, SaveError, Store, Worker};
+
+use crate::contract::wait_for_garbage;
+use crate::{open, test_seed, TempDir};
+
+const DB: DbId = DbId(0);
+const WORKERS: u64 = 3;
+
+/// Values say which key they belong to and are of one byte throughout, so that a torn one shows.
+fn value_for(name: u32, random: &mut fastrand::Rng) -> Vec<u8> {
+    let len = match random.u32(..10) {
+        0..=6 => random.usize(4..200),
+        7..=8 => random.usize(4..3000),
+        _ => random.usize(4..60_000),
+    };
+    let mut bytes = vec![random.u8(..); len];
+    bytes[..4].copy_from_slice(&name.to_le_bytes());
+    bytes
+}
+
+fn check_value(name: u32, bytes: &[u8]) {
+    assert_eq!(bytes[..4], name.to_le_bytes(), "a value of another key");
+    assert!(bytes[4..].windows(2).all(|pair| pair[0] == pair[1]), "a torn value");
+}
+
+fn churn(worker: &mut Worker, random: &mut fastrand::Rng, key_count: u32) {
+    let number = random.u32(..key_count);
+    let name = format!("key:{number}").into_bytes();
+    let mut key = worker.key(&name);
+    worker.prefetch(DB, &mut key);
+    match random.u32(..10) {
+        0..=3 => {
+            let bytes = value_for(number, random);
+            worker.set(DB, &key, NewValue::Bytes { bytes: &bytes, raw: false }, Deadline::Clear).unwrap();
+        }
+        4..=6 => {
+            worker.get(DB, &key, |value| check_value(number, &value.to_vec())).unwrap();
+        }
+        7..=8 => {
+            worker.remove(DB, &key).unwrap();
+        }
+        _ => {
+            let at = worker.now() + random.i64(1..50);
+            worker.set_deadline(DB, &key, Some(at)).unwrap();
+        }
+    }
+}
+
+fn run_threads(store: &Store, duration: Duration, body: impl Fn(&mut Worker, &mut fastrand::Rng) + Sync) {
+    let seed = test_seed();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..WORKERS {
+            let (stop, body) = (&stop, &body);
+            scope.spawn(move || {
+                let mut worker = store.worker();
+                let mut random = fastrand::Rng::with_seed(seed.wrapping_add(thread));
+                let mut now = 1_000_000;
+                while !stop.load(Ordering::Relaxed) {
+                    now += 1;
+                    worker.set_now(now);
+                    body(&mut worker, &mut random);
+                    worker.quiesce();
+                }
+            });
+        }
+        std::thread::sleep(duration);
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn churned(hash_bits: u32, key_count: u32) {
+    let dir = TempDir::new();
+    let store = open(&dir, Options { worker_count: WORKERS as usize, hash_bits, ..Options::default() });
+    run_threads(&store, Duration::from_millis(1500), |worker, random| {
+        churn(worker, random, key_count);
+        if random.u32(..2000) == 0 {
+            worker.expire_cycle(Duration::from_millis(1), |_, _| ()).unwrap();
+        }
+    });
+    wait_for_garbage(&store, &mut store.worker());
+    let report = store.check().unwrap();
+    assert!(report.key_count > 0 && report.key_count <= u64::from(key_count));
+}
+
+#[test]
+fn overlapping_keys() {
+    churned(64, 5_000);
+}
+
+#[test]
+fn few_keys() {
+    churned(64, 20);
+}
+
+#[test]
+fn overlapping_keys_of_equal_hashes() {
+    churned(6, 3_000);
+}
+
+/// Money moves between accounts under lock sets; whoever locks all of them sees the same sum.
+#[test]
+fn lock_sets_isolate() {
+    let dir = TempDir::new();
+    let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
+    let names: Vec<String> = (0..10).map(|i| format!("account:{i}")).collect();
+    {
+        let mut worker = store.worker();
+        for name in &names {
+            let key = worker.key(name.as_bytes());
+            worker.set(DB, &key, NewValue::Int(100), Deadline::Clear).unwrap();
+        }
+    }
+    let audits = AtomicI64::new(0);
+    run_threads(&store, Duration::from_millis(800), |worker, random| {
+        let keys: Vec<_> = names.iter().map(|name| (DB, worker.key(name.as_bytes()))).collect();
+        let read = |worker: &mut Worker, i: usize| {
+            worker.get(DB, &keys[i].1, |value| value.as_int()).unwrap().flatten().expect("an account")
+        };
+        if random.u32(..4) == 0 {
+            let _locks = worker.lock(&keys, false);
+            let sum: i64 = (0..keys.len()).map(|i| read(worker, i)).sum();
+            assert_eq!(sum, 1000);
+            audits.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let (from, to) = (random.usize(..10), random.usize(..10));
+        let _locks = worker.lock(&[keys[from], keys[to]], true);
+        for (account, delta) in [(from, -7), (to, 7)] {
+            let balance = read(worker, account) + delta;
+            worker.set(DB, &keys[account].1, NewValue::Int(balance), Deadline::Clear).unwrap();
+        }
+    });
+    assert!(audits.load(Ordering::Relaxed) > 10);
+}
+
+/// While a reader holds a key, a single-key write to it waits.
+#[test]
+fn single_writes_respect_lock_sets() {
+    let dir = TempDir::new();
+    let store = open(&dir, Options { worker_count: 2, ..Options::default() });
+    let mut worker = store.worker();
+    let key = worker.key(b"k");
+    worker.set(DB, &key, NewValue::Int(1), Deadline::Clear).unwrap();
+    let locks = worker.lock(&[(DB, key)], false);
+    std::thread::scope(|scope| {
+        let store = &store;
+        let writer = scope.spawn(move || {
+            let mut other = store.worker();
+            let key = other.key(b"k");
+            other.set(DB, &key, NewValue::Int(2), Deadline::Clear).unwrap();
+        });
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(1));
+            assert_eq!(worker.get(DB, &key, |value| value.as_int()).unwrap(), Some(Some(1)));
+        }
+        drop(locks);
+        writer.join().unwrap();
+    });
+    assert_eq!(worker.get(DB, &key, |value| value.as_int()).unwrap(), Some(Some(2)));
+}
+
+/// Cuts come between commands: pairs of keys that change together are equal in every view.
+#[test]
+fn views_see_whole_transactions() {
+    let dir = TempDir::new();
+    let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
+    let seed = test_seed();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..WORKERS {
+            let (store, stop) = (store.clone(), &stop);
+            scope.spawn(move || {
+                let mut worker = store.worker();
+                let mut random = fastrand::Rng::with_seed(seed.wrapping_add(thread));
+                while !stop.load(Ordering::Relaxed) {
+                    let pair = random.u32(..500);
+                    let names = [format!("a:{pair}"), format!("b:{pair}")];
+                    let keys = [worker.key(names[0].as_bytes()), worker.key(names[1].as_bytes())];
+                    let locks = worker.lock(&[(DB, keys[0]), (DB, keys[1])], true);
+                    let bytes = vec![random.u8(..); random.usize(1..3000)];
+                    for key in &keys {
+                        let value = NewValue::Bytes { bytes: &bytes, raw: false };
+                        worker.set(DB, key, value, Deadline::Clear).unwrap();
+                    }
+                    drop(locks);
+                    worker.quiesce();
+                }
+            });
+        }
+        for _ in 0..10 {
+            let view = store.view().unwrap();
+            let mut halves = std::collections::BTreeMap::new();
+            view.for_each(|entry| {
+                let pair = entry.key[2..].to_vec();
+                match halves.remove(&pair) {
+                    None => {
+                        halves.insert(pair, entry.value.to_vec());
+                    }
+                    Some(other) => assert!(other == entry.value.to_vec(), "half a transaction"),
+                }
+                Ok::<(), SaveError>(())
+            })
+            .unwrap();
+            assert!(halves.is_empty());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    store.check().unwrap();
+}
+
+#[test]
+fn databases_are_exchanged_between_commands() {
+    let dir = TempDir::new();
+    let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
+    run_threads(&store, Duration::from_millis(500), |worker, random| match random.u32(..200) {
+        0 => worker.swap_db(DbId(0), DbId(1)).unwrap(),
+        1 => worker.flush_db(DbId(1)).unwrap(),
+        _ => churn(worker, random, 500),
+    });
+    wait_for_garbage(&store, &mut store.worker());
+    store.check().unwrap();
+}
