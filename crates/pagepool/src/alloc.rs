@@ -102,6 +102,15 @@ struct Region {
     end: u32,
 }
 
+impl Region {
+    /// Pages `[start, end)` are in use, none between those adopted before and them.
+    fn adopt(&mut self, order: u32, start: u32, end: u32) {
+        let (first_block, last_end) = (start >> order << order, end.next_multiple_of(1 << order));
+        self.free.extend((self.fresh.min(first_block)..first_block).step_by(1 << order));
+        self.fresh = self.fresh.max(last_end);
+    }
+}
+
 /// The allocator; the pool wraps it in a lock.
 pub struct Allocator {
     layout: Layout,
@@ -117,6 +126,8 @@ fn order_of(page_count: u32) -> u32 {
 
 impl Allocator {
     pub fn new(layout: Layout) -> Allocator {
+        let block = 1 << layout.max_order;
+        assert!(layout.small_end % block == 0 && layout.region_len % block == 0, "blocks are aligned");
         // Block 0 stays unused, so that id 0 means none.
         let small = Small { free: Default::default(), fresh: 1 << SMALL_ORDER, end: layout.small_end };
         let regions = (FIRST_LARGE_ORDER..=layout.max_order)
@@ -188,19 +199,20 @@ impl Allocator {
     /// Rebuilds free space from the runs of pages in use, ascending and disjoint, into an empty allocator.
     pub fn adopt(&mut self, runs: impl Iterator<Item = (PageId, u32)>) {
         let mut small_at = self.small.fresh;
-        for (start, count) in runs {
-            if start.0 < self.layout.small_end {
-                self.small.give(small_at, start.0);
-                small_at = start.0 + count;
-                continue;
+        for (PageId(mut start), count) in runs {
+            let end = start + count;
+            // Neighbours may belong to different zones.
+            if start < self.layout.small_end {
+                self.small.give(small_at, start);
+                small_at = end.min(self.layout.small_end);
+                start = small_at;
             }
-            let order = self.layout.order_at(start.0);
-            let region = &mut self.regions[(order - FIRST_LARGE_ORDER) as usize];
-            let first_block = start.0 >> order << order;
-            let end = (start.0 + count).next_multiple_of(1 << order);
-            let gap_start = region.fresh.min(first_block);
-            region.free.extend((gap_start..first_block).step_by(1 << order));
-            region.fresh = region.fresh.max(end);
+            while start < end {
+                let order = self.layout.order_at(start);
+                let zone_end = end.min(self.layout.region_start(order + 1));
+                self.regions[(order - FIRST_LARGE_ORDER) as usize].adopt(order, start, zone_end);
+                start = zone_end;
+            }
         }
         let fresh = small_at.next_multiple_of(1 << SMALL_ORDER);
         self.small.give(small_at, fresh);
@@ -238,6 +250,33 @@ mod tests {
             assert!(before <= start && start + count <= after, "step {step}: extent overlaps");
             assert_eq!(start % count.next_power_of_two(), 0);
             held.insert(start, count);
+        }
+    }
+
+    /// The page file knows runs of pages, not objects: a run may go from one zone into the next.
+    #[test]
+    fn runs_across_zones_are_adopted() {
+        let mut before = Allocator::new(Layout::TINY);
+        let mut held: Vec<(u32, u32)> = Vec::new();
+        for count in [1, 16, 32, 64, 128] {
+            held.extend(std::iter::from_fn(|| before.allocate(count, count)).map(|page| (page.0, count)));
+        }
+        held.sort_unstable();
+        let mut runs: Vec<(PageId, u32)> = Vec::new();
+        for &(start, count) in &held {
+            match runs.last_mut().filter(|(first, len)| first.0 + *len == start) {
+                Some((_, len)) => *len += count,
+                None => runs.push((PageId(start), count)),
+            }
+        }
+        assert_eq!(runs.len(), 1, "everything is in use, side by side");
+        let mut after = Allocator::new(Layout::TINY);
+        after.adopt(runs.into_iter());
+        let new = after.allocate(256, 256).expect("the last zone is free");
+        assert!(new.0 >= Layout::TINY.region_start(8));
+        for count in [1, 16, 32, 64, 128] {
+            let reused = after.allocate(count, count);
+            assert!(reused.is_none_or(|page| page.0 >= Layout::TINY.region_start(8)), "{reused:?} is in use");
         }
     }
 
