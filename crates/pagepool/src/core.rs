@@ -1,55 +1,27 @@
 //! What the pool and its snapshot algorithms share: page memory, descriptors, the epoch, spare frames.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{fence, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::epochs::PageEpochs;
 use crate::frames::FramePool;
-use crate::latch::StateWord;
+use crate::guard::evict_and_wake;
+use crate::latch::{Refused, StateWord};
 use crate::memory::{Memory, VirtualArray, ZeroInit};
 use crate::metrics::PoolMetrics;
-use crate::snapshot::BATCH_PAGES;
-use crate::{PageBytes, PageId, PoolError, PAGE_SIZE};
+use crate::snapshot::{Extent, BATCH_PAGES};
+use crate::{Layout, PageBytes, PageId, PoolError, PAGE_SIZE};
 
-/// A period between two cuts. Cut *e* separates epoch *e* from *e + 1*. Epochs count from 1 in each process; 0 is
-/// "as in the checkpoint that the process started from".
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Epoch(pub u32);
+pub use crate::epochs::Epoch;
 
 /// Side data of a page, 16 bytes. All zero is evicted or unallocated, content as of the durable checkpoint.
 pub struct Descriptor {
     pub state: StateWord,
-    /// Epoch of the first modification of the content that the page holds (invariant S1).
-    written: AtomicU32,
-    /// Epoch in which the page was freed; 0 while it is in use.
-    freed: AtomicU32,
+    pub epochs: PageEpochs,
 }
 
-// SAFETY: M3: three atomics, each valid as zero.
+// SAFETY: M3: atomics alone, each valid as zero.
 unsafe impl ZeroInit for Descriptor {}
-
-impl Descriptor {
-    #[inline(always)]
-    pub fn written(&self) -> Epoch {
-        Epoch(self.written.load(Ordering::Acquire))
-    }
-
-    pub fn freed(&self) -> Option<Epoch> {
-        match self.freed.load(Ordering::Acquire) {
-            0 => None,
-            epoch => Some(Epoch(epoch)),
-        }
-    }
-
-    /// Raises the write epoch; nothing of the content is modified before this is visible (invariant S2).
-    pub fn set_written(&self, epoch: Epoch) {
-        self.written.store(epoch.0, Ordering::Release);
-        fence(Ordering::AcqRel);
-    }
-
-    pub fn set_freed(&self, epoch: Option<Epoch>) {
-        self.freed.store(epoch.map_or(0, |e| e.0), Ordering::Release);
-    }
-}
 
 /// See the module.
 pub struct Core {
@@ -57,6 +29,8 @@ pub struct Core {
     base: NonNull<u8>,
     memory: Box<dyn Memory>,
     descriptors: VirtualArray<Descriptor>,
+    /// Pages from here on belong to large objects, which give their memory back when they are freed.
+    small_end: PageId,
     epoch: AtomicU32,
     pub frames: FramePool,
     /// Frames of the sweep, apart from the writers' (invariant F2: it always finds its batch).
@@ -72,12 +46,14 @@ unsafe impl Sync for Core {}
 impl Core {
     /// # Errors
     /// [`PoolError::Map`].
-    pub fn new(memory: Box<dyn Memory>, page_count: u32, snapshot_bytes: u64) -> Result<Core, PoolError> {
-        assert!(page_count as usize <= memory.byte_len() / PAGE_SIZE, "M1: memory for each page");
+    pub fn new(memory: Box<dyn Memory>, layout: Layout, snapshot_bytes: u64) -> Result<Core, PoolError> {
+        let page_count = layout.page_count() as usize;
+        assert!(page_count <= memory.byte_len() / PAGE_SIZE, "M1: memory for each page");
         Ok(Core {
             base: memory.base(),
             memory,
-            descriptors: VirtualArray::new(page_count as usize)?,
+            descriptors: VirtualArray::new(page_count)?,
+            small_end: PageId(layout.small_end),
             epoch: AtomicU32::new(1),
             frames: FramePool::new(snapshot_bytes)?,
             staging: FramePool::new(((BATCH_PAGES + 1) * PAGE_SIZE) as u64)?,
@@ -133,24 +109,37 @@ impl Core {
 
     /// Copies a page that others may be writing. The copy means nothing until the caller has checked that the
     /// write epoch was not raised meanwhile ([`Core::copy_as_of`]).
-    pub fn copy_racy(&self, page: PageId, into: &mut PageBytes) {
+    fn copy_racy(&self, page: PageId, into: &mut PageBytes) {
         assert!((page.0 as usize) < self.descriptors.len());
         // SAFETY: M1: the page lies in the mapping. P4: this is the one racy read; nobody interprets the bytes
         // before the validation that follows, and they are plain bytes for which every value is valid.
         unsafe { std::ptr::copy_nonoverlapping(self.address(page).cast_const(), into, 1) };
-        fence(Ordering::Acquire);
     }
 
-    /// Copies a page's content if it was last written at or before `cut` (invariant S2: a writer raises the write
-    /// epoch before it touches the content). False if it has been, or is being, written since.
+    /// Copies a page's content if it was last written at or before `cut`. False if it has been, or is being,
+    /// written since.
     pub fn copy_as_of(&self, page: PageId, cut: Epoch, into: &mut PageBytes) -> bool {
-        let descriptor = self.descriptor(page);
-        let before = descriptor.written();
-        if before > cut {
-            return false;
+        self.descriptor(page).epochs.copy_as_of(cut, || self.copy_racy(page, into))
+    }
+
+    /// Sees to it that a page that has been freed is evicted. False if a loader still reads into it.
+    pub fn evict_freed(&self, page: PageId) -> bool {
+        let state = &self.descriptor(page).state;
+        match state.try_lock() {
+            Ok(()) => evict_and_wake(state),
+            Err(Refused::Evicted) => {}
+            Err(Refused::Held) => return false,
         }
-        self.copy_racy(page, into);
-        descriptor.written() == before
+        true
+    }
+
+    /// Gives the memory of a freed extent back if it belonged to a large object, which reads as zero then.
+    /// The caller owns the extent (M2).
+    pub fn give_back(&self, extent: Extent) {
+        if extent.start >= self.small_end {
+            let (start, count) = (extent.start.0 as usize, extent.page_count as usize);
+            self.memory.discard(start * PAGE_SIZE, count * PAGE_SIZE);
+        }
     }
 
     /// Bytes of a page that nobody can modify: latched by the caller, or freed and in quarantine (P3).

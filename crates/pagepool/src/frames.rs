@@ -22,17 +22,17 @@ pub struct FramePool {
     /// References a frame; zero is free.
     references: VirtualArray<AtomicU32>,
     free: Mutex<FreeList>,
-    /// The most frames held at once since the last [`FramePool::reset_peak`].
-    peak_held: AtomicU64,
+    /// Frames that somebody holds; changed with `free` locked.
+    held_count: AtomicU64,
 }
 
+#[derive(Default)]
 struct FreeList {
     recycled: Vec<u32>,
     /// Frames from here on have not been handed out since they were last discarded.
     fresh: u32,
     /// Frames below are populated.
     populated: u32,
-    held_count: u32,
 }
 
 /// A frame that is being filled or read; released when the last reference goes.
@@ -58,8 +58,8 @@ impl FramePool {
             memory: AnonMemory::new(byte_len)?,
             frame_count,
             references: VirtualArray::new(frame_count as usize)?,
-            free: Mutex::new(FreeList { recycled: Vec::new(), fresh: 0, populated: 0, held_count: 0 }),
-            peak_held: AtomicU64::new(0),
+            free: Mutex::default(),
+            held_count: AtomicU64::new(0),
         })
     }
 
@@ -74,8 +74,7 @@ impl FramePool {
             }
             None => return None,
         };
-        free.held_count += 1;
-        self.peak_held.fetch_max(u64::from(free.held_count), Ordering::Relaxed);
+        self.held_count.fetch_add(1, Ordering::Relaxed);
         drop(free);
         self.references.get(index as usize).store(1, Ordering::Relaxed);
         Some(Frame { pool: self, index })
@@ -104,15 +103,22 @@ impl FramePool {
 
     /// Gives the memory of all frames back, if none is held. Returns whether it did.
     pub fn discard_if_idle(&self) -> bool {
-        let mut free = self.free.lock();
-        if free.held_count != 0 {
-            return false;
+        let touched = {
+            let mut free = self.free.lock();
+            if self.held_count() != 0 {
+                return false;
+            }
+            let touched = free.populated.max(free.fresh) as usize * PAGE_SIZE;
+            *free = FreeList::default();
+            touched
+        };
+        // From the end and with the lock held for one step at a time: a writer may want frames again.
+        for at in (0..touched).step_by(HUGE_PAGE_SIZE).rev() {
+            let free = self.free.lock();
+            if (free.populated.max(free.fresh) as usize) * PAGE_SIZE <= at {
+                self.memory.discard(at, HUGE_PAGE_SIZE);
+            }
         }
-        let touched = free.populated.max(free.fresh) as usize * PAGE_SIZE;
-        for at in (0..touched).step_by(HUGE_PAGE_SIZE) {
-            self.memory.discard(at, HUGE_PAGE_SIZE);
-        }
-        *free = FreeList { recycled: Vec::new(), fresh: 0, populated: 0, held_count: 0 };
         true
     }
 
@@ -148,7 +154,7 @@ impl FramePool {
     }
 
     pub fn held_count(&self) -> u64 {
-        u64::from(self.free.lock().held_count)
+        self.held_count.load(Ordering::Relaxed)
     }
 
     /// Frames that take memory now: held ones and spare ones.
@@ -159,14 +165,6 @@ impl FramePool {
 
     pub fn frame_count(&self) -> u64 {
         u64::from(self.frame_count)
-    }
-
-    pub fn peak_held_count(&self) -> u64 {
-        self.peak_held.load(Ordering::Relaxed)
-    }
-
-    pub fn reset_peak(&self) {
-        self.peak_held.store(self.held_count(), Ordering::Relaxed);
     }
 }
 
@@ -196,7 +194,7 @@ impl Drop for Frame<'_> {
         if self.pool.references.get(self.index as usize).fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut free = self.pool.free.lock();
             free.recycled.push(self.index);
-            free.held_count -= 1;
+            self.pool.held_count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

@@ -11,6 +11,7 @@ mod barrier;
 mod checkpoint;
 mod core;
 pub mod device;
+mod epochs;
 mod error;
 mod frames;
 mod guard;
@@ -24,7 +25,7 @@ pub mod snapshot;
 mod stock;
 mod view;
 
-/// Atomics of the state word; the model checker puts its own in their place.
+/// Atomics of the state word and the epochs; the model checker puts its own in their place.
 mod sync {
     pub use std::sync::atomic;
 }

@@ -8,9 +8,10 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
-use crate::core::Epoch;
+use crate::core::{Descriptor, Epoch};
 use crate::guard::{evict_and_wake, unlock_and_wake};
 use crate::pagefile::{PageError, PageFile};
+use crate::snapshot::Extent;
 use crate::{PageBytes, PageId, Pool, PoolError, Restart, PAGE_SIZE};
 
 /// Threads that load what commands wait for.
@@ -35,6 +36,9 @@ pub struct Loading {
     /// Pages that could not be read, with the reason; sticky.
     damaged: Mutex<HashMap<PageId, Arc<str>>>,
     any_damaged: AtomicBool,
+    /// Objects that were freed while a loader read into one of their pages.
+    deferred_frees: Mutex<Vec<Extent>>,
+    any_deferred: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -44,12 +48,24 @@ impl Loading {
         self.any_damaged.store(true, Ordering::Release);
     }
 
-    /// Why a page that is not in memory cannot be brought in, if that is known.
-    pub fn damage(&self, page: PageId) -> Option<Arc<str>> {
+    /// Why a page could not be brought in, if it was tried.
+    fn damage(&self, page: PageId) -> Option<Arc<str>> {
         if !self.any_damaged.load(Ordering::Acquire) {
             return None;
         }
         self.damaged.lock().get(&page).cloned()
+    }
+
+    /// Puts off the rest of a free until loaders have let go of the extent.
+    pub fn defer_free(&self, extent: Extent) {
+        self.deferred_frees.lock().push(extent);
+        self.any_deferred.store(true, Ordering::Release);
+    }
+
+    fn take_deferred_frees(&self) -> Vec<Extent> {
+        let mut deferred = self.deferred_frees.lock();
+        self.any_deferred.store(false, Ordering::Release);
+        std::mem::take(&mut deferred)
     }
 
     pub fn is_warming_up(&self) -> bool {
@@ -90,7 +106,7 @@ impl<'p> Taken<'p> {
         if !descriptor.state.begin_load() {
             return;
         }
-        if descriptor.written() != Epoch(0) || descriptor.freed().is_some() {
+        if !is_as_checkpointed(descriptor) {
             evict_and_wake(&descriptor.state);
             return;
         }
@@ -118,7 +134,13 @@ impl<'p> Taken<'p> {
                 unlock_and_wake(state);
             }
         }
+        self.pool.finish_deferred_frees();
     }
+}
+
+/// Whether a page has been neither modified nor freed since the process started.
+fn is_as_checkpointed(descriptor: &Descriptor) -> bool {
+    descriptor.epochs.written() == Epoch(0) && descriptor.epochs.freed().is_none()
 }
 
 impl Pool {
@@ -135,6 +157,14 @@ impl Pool {
             let mut taken = Taken::new(self);
             batch.iter().for_each(|&page| taken.add(page));
             taken.finish(file);
+        }
+    }
+
+    /// Goes on with frees that loaders held up.
+    #[inline]
+    pub(crate) fn finish_deferred_frees(&self) {
+        if self.loading().any_deferred.load(Ordering::Acquire) {
+            self.loading().take_deferred_frees().into_iter().for_each(|extent| self.finish_free(extent));
         }
     }
 
@@ -177,10 +207,16 @@ impl Pool {
 
     #[cold]
     pub(crate) fn absent(&self, page: PageId) -> Restart {
-        match self.loading().damage(page) {
+        match self.damage_in_place(page) {
             Some(reason) => Restart::Damaged(reason),
             None => Restart::Fault(page),
         }
+    }
+
+    /// Why a page in use is not and will not be in memory, if so.
+    pub(crate) fn damage_in_place(&self, page: PageId) -> Option<Arc<str>> {
+        // The page may have been freed, and used again, since it was found damaged.
+        self.loading().damage(page).filter(|_| is_as_checkpointed(self.core().descriptor(page)))
     }
 
     /// Starts loaders and the warm-up for what the page file holds.

@@ -20,8 +20,11 @@ use crate::{
     PoolError, Restart, SharedGuard, View, PAGE_SIZE,
 };
 
-/// Objects of at least this many pages give their memory back when they are freed.
-const DISCARD_PAGES: u32 = 17;
+/// Extents let go by snapshots that an allocation takes back at once, so that it does not pay for all of them.
+const TAKE_BACK_EXTENTS: usize = 64;
+
+/// Where the snapshot budget is used up, a free pays off no more than this: 1 MB.
+const FREE_RELIEF_PAGES: u32 = 256;
 
 /// How a pool is made.
 #[derive(Clone, Debug)]
@@ -49,8 +52,10 @@ impl Default for PoolOptions {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct PoolStats {
     pub allocated_pages: u64,
-    /// Bytes that snapshots hold beyond the data now.
+    /// Bytes that snapshots hold beyond the data now: before-images in frames and freed pages that a cut needs.
     pub snapshot_held_bytes: u64,
+    /// The most of them since the last checkpoint or view began.
+    pub snapshot_peak_held_bytes: u64,
     /// Bytes of spare frames, in use or not.
     pub snapshot_resident_bytes: u64,
 }
@@ -140,7 +145,7 @@ impl Pool {
 
     /// Makes extents that snapshots have let go available again.
     pub(crate) fn take_back_released(&self) {
-        self.take_back(&mut self.allocator.lock());
+        while self.take_back(&mut self.allocator.lock()) == TAKE_BACK_EXTENTS {}
     }
 
     /// A pool over any memory, which must cover the layout.
@@ -153,7 +158,7 @@ impl Pool {
         spill: Arc<dyn Spill>,
     ) -> Result<Pool, PoolError> {
         let page_count = options.layout.page_count();
-        let core = Arc::new(Core::new(memory, page_count, options.snapshot_memory_bytes)?);
+        let core = Arc::new(Core::new(memory, options.layout, options.snapshot_memory_bytes)?);
         if options.huge_pages && options.snapshot_kind == SnapshotKind::Epoch {
             core.prefer_huge(options.layout.small_end);
         }
@@ -261,7 +266,7 @@ impl Pool {
     /// Captures a page for running snapshots if this is its first modification since the last cut.
     #[inline(always)]
     pub(crate) fn before_write(&self, page: PageId) {
-        if self.core.descriptor(page).written() != self.core.epoch() {
+        if self.core.descriptor(page).epochs.written() != self.core.epoch() {
             self.first_write(page);
         }
     }
@@ -269,7 +274,7 @@ impl Pool {
     #[cold]
     fn first_write(&self, page: PageId) {
         self.snapshotter.before_first_write(&self.core, page);
-        self.core.descriptor(page).set_written(self.core.epoch());
+        self.core.descriptor(page).epochs.set_written(self.core.epoch());
     }
 
     /// A new page, latched. Its content is undefined.
@@ -290,6 +295,9 @@ impl Pool {
         page_count: u32,
         reserve_count: u32,
     ) -> Result<ExclusiveGuard<'_>, PoolError> {
+        assert!(page_count > 0, "an object has pages");
+        self.finish_deferred_frees();
+        self.snapshotter.relieve(&self.core, page_count);
         let start = {
             let mut allocator = self.allocator.lock();
             self.take_back(&mut allocator);
@@ -297,7 +305,6 @@ impl Pool {
             self.stock.note_used(allocator.small_used_end());
             start.ok_or(PoolError::Exhausted { page_count })?
         };
-        self.snapshotter.relieve(&self.core);
         self.allocated_pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
         self.bring_to_life(start, true);
         for index in 1..page_count {
@@ -309,15 +316,15 @@ impl Pool {
     /// Gives a free page its descriptor; `latched` leaves it exclusive.
     fn bring_to_life(&self, page: PageId, latched: bool) {
         let descriptor = self.core.descriptor(page);
-        if let Some(freed) = descriptor.freed() {
+        if let Some(freed) = descriptor.epochs.freed() {
             self.snapshotter.before_reuse(&self.core, page, freed);
         }
         // A warm-up that found the page in the map of the last start may hold it for a moment.
         while !descriptor.state.begin_load() && descriptor.state.try_lock().is_err() {
             std::thread::yield_now();
         }
-        descriptor.set_written(self.core.epoch());
-        descriptor.set_freed(None);
+        descriptor.epochs.set_written(self.core.epoch());
+        descriptor.epochs.set_freed(None);
         if !latched {
             unlock_and_wake(&descriptor.state);
         }
@@ -340,37 +347,32 @@ impl Pool {
     /// A cut that needs the content keeps it; otherwise the pages can be allocated again at once.
     pub fn free(&self, object: ExclusiveGuard<'_>, page_count: u32) {
         let start = object.into_id();
-        let extent = Extent { start, page_count };
-        let kept = self.snapshotter.keep_freed(&self.core, extent);
-        let epoch = self.core.epoch();
-        for page in extent.pages() {
-            let descriptor = self.core.descriptor(page);
-            descriptor.set_freed(Some(epoch));
-            // Pages of an object are unlocked under its head's latch; those never loaded are evicted already.
-            if page == start || descriptor.state.try_lock().is_ok() {
-                evict_and_wake(&descriptor.state);
-            }
-        }
+        let (extent, epoch) = (Extent { start, page_count }, self.core.epoch());
+        extent.pages().for_each(|page| self.core.descriptor(page).epochs.set_freed(Some(epoch)));
+        evict_and_wake(&self.core.descriptor(start).state);
         self.allocated_pages.fetch_sub(u64::from(page_count), Ordering::Relaxed);
-        if !kept {
-            self.recycle(&mut self.allocator.lock(), extent);
+        self.finish_free(extent);
+        self.snapshotter.relieve(&self.core, page_count.min(FREE_RELIEF_PAGES));
+    }
+
+    /// Lets an extent go that is marked as freed, unless a cut needs it. Its memory is not given back, nor its pages
+    /// used again, while a loader reads into one of them (M2): then that is put off.
+    pub(crate) fn finish_free(&self, extent: Extent) {
+        // Pages of an object are unlocked under its head's latch; those never loaded are evicted already.
+        let evicted = extent.pages().filter(|&page| self.core.evict_freed(page)).count();
+        if evicted < extent.page_count as usize {
+            self.loading.defer_free(extent);
+        } else if !self.snapshotter.keep_freed(&self.core, extent) {
+            self.core.give_back(extent);
+            self.allocator.lock().free(extent.start, extent.page_count);
         }
     }
 
-    fn recycle(&self, allocator: &mut Allocator, extent: Extent) {
-        let whole = allocator.capacity(extent.start, extent.page_count);
-        if whole >= DISCARD_PAGES {
-            let pages = extent.page_count as usize;
-            self.core.memory().discard(extent.start.0 as usize * PAGE_SIZE, pages * PAGE_SIZE);
-        }
-        allocator.free(extent.start, extent.page_count);
-    }
-
-    /// Returns to the allocator what snapshots have let go.
-    fn take_back(&self, allocator: &mut Allocator) {
-        for extent in self.snapshotter.take_released(&self.core) {
-            self.recycle(allocator, extent);
-        }
+    /// Returns to the allocator some of what snapshots have let go; how many extents.
+    fn take_back(&self, allocator: &mut Allocator) -> usize {
+        let released = self.snapshotter.take_released(&self.core, TAKE_BACK_EXTENTS);
+        released.iter().for_each(|extent| allocator.free(extent.start, extent.page_count));
+        released.len()
     }
 
     /// How long things took.
@@ -382,15 +384,22 @@ impl Pool {
         PoolStats {
             allocated_pages: self.allocated_pages.load(Ordering::Relaxed),
             snapshot_held_bytes: self.snapshotter.held_bytes(&self.core),
+            snapshot_peak_held_bytes: self.snapshotter.peak_held_bytes(),
             snapshot_resident_bytes: self.core.frames.resident_count() * PAGE_SIZE as u64,
         }
     }
 
-    /// The same; `at_cut` runs in the barrier just before the cut, and what it writes belongs to the picture.
+    /// A read-only picture of all pages; `at_cut` runs in the barrier just before the cut, and what it writes belongs
+    /// to the picture. Waits for the end of the warm-up first: pages that are not in memory cannot be kept for a cut.
+    /// Not to be called by a running member of the barrier.
+    ///
+    /// # Errors
+    /// [`CheckpointError::EpochsExhausted`].
     pub fn view_after(
         self: &Arc<Self>,
         at_cut: impl FnOnce() + Send + 'static,
     ) -> Result<View, CheckpointError> {
+        self.wait_until_warm();
         let (cut, barrier) = self.at_barrier(|pool| {
             at_cut();
             pool.snapshotter.begin_view(&pool.core)

@@ -25,8 +25,11 @@ impl View {
     /// Copies a page as of the cut. It must have been in use then.
     ///
     /// # Errors
-    /// If its before-image was spilled to the page file and cannot be read.
+    /// If the page is damaged, or its before-image could not be spilled to the page file or cannot be read back.
     pub fn read_page(&self, page: PageId, into: &mut PageBytes) -> Result<(), CheckpointError> {
+        if let Some(reason) = self.pool.damage_in_place(page) {
+            return Err(CheckpointError::Io(reason));
+        }
         self.pool.snapshotter().read_view(self.pool.core(), self.cut, page, into)
     }
 }

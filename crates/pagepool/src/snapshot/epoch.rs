@@ -8,17 +8,23 @@
 //!   page, seen by a stream:   UNCLAIMED ── writer captures: claim, copy, raise w, modify ──▶ CLAIMED (queued)
 //!                                 └────── sweep: copy, check w, claim ─────────────────────▶ CLAIMED (emitted)
 //! ```
+//!
+//! The budget bounds before-images in frames and freed pages in quarantine together. Where it is used up, a writer
+//! hands its page to the sink or spills it itself, and whoever allocates or frees streams or spills as many freed
+//! pages as it allocates or frees.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::images::{Held, Images};
+use super::images::{release, Held, Images};
+use super::quarantine::Quarantine;
+use super::views::Views;
 use super::{Extent, Progress, Sink, Snapshotter, Spill, StreamPlan};
 use crate::core::{Core, Descriptor, Epoch};
+use crate::epochs::{claim, is_claimed};
 use crate::frames::{Frame, FrameId};
 use crate::memory::VirtualArray;
 use crate::{CheckpointError, PageBytes, PageId, PoolError, PAGE_SIZE};
@@ -26,13 +32,8 @@ use crate::{CheckpointError, PageBytes, PageId, PoolError, PAGE_SIZE};
 /// Pages written to the sink at once (1 MB).
 pub(crate) const BATCH_PAGES: usize = 256;
 
-/// A freed extent whose content a cut needs; whoever works on it takes it out of the list, so that nobody else
-/// lets it go (invariant P3).
-struct Kept {
-    extent: Extent,
-    /// Pages of the extent before this one need not be streamed any more.
-    next: u32,
-}
+/// The least that is paid off at once where the budget is used up.
+const RELIEF_PAGES: u32 = 16;
 
 struct Stream {
     cut: Epoch,
@@ -56,7 +57,8 @@ impl Stream {
 
     /// The same for a page that may have been freed before the cut (then it is a tombstone).
     fn needs_content(&self, descriptor: &Descriptor) -> bool {
-        self.needs(descriptor.written()) && descriptor.freed().is_none_or(|freed| freed > self.cut)
+        let epochs = &descriptor.epochs;
+        self.needs(epochs.written()) && epochs.freed().is_none_or(|freed| freed > self.cut)
     }
 
     fn note(&self, result: Result<(), CheckpointError>) {
@@ -70,17 +72,16 @@ impl Stream {
 /// See the module.
 pub struct EpochSnapshotter {
     stream: RwLock<Option<Arc<Stream>>>,
+    /// From the begin of a stream until everything of it has been cleared away.
+    streaming: AtomicBool,
     /// A bit a page: its emission to the running stream is claimed.
     claimed: VirtualArray<AtomicU64>,
-    /// Cuts of the open views, ascending.
-    views: RwLock<Vec<Epoch>>,
-    view_count: AtomicU32,
+    views: Views,
     images: Images,
     spill: Arc<dyn Spill>,
-    /// Freed extents that a cut still needs.
-    quarantine: Mutex<VecDeque<Kept>>,
-    quarantined_pages: AtomicU64,
-    released: Mutex<Vec<Extent>>,
+    quarantine: Quarantine,
+    /// The most pages held since the last stream or view began.
+    peak_held_pages: AtomicU64,
 }
 
 impl EpochSnapshotter {
@@ -91,43 +92,47 @@ impl EpochSnapshotter {
     pub fn new(page_count: u32, spill: Arc<dyn Spill>) -> Result<EpochSnapshotter, PoolError> {
         Ok(EpochSnapshotter {
             stream: RwLock::new(None),
+            streaming: AtomicBool::new(false),
             claimed: VirtualArray::new(page_count as usize / 64 + 1)?,
-            views: RwLock::new(Vec::new()),
-            view_count: AtomicU32::new(0),
+            views: Views::default(),
             images: Images::new(),
             spill,
-            quarantine: Mutex::default(),
-            quarantined_pages: AtomicU64::new(0),
-            released: Mutex::new(Vec::new()),
+            quarantine: Quarantine::default(),
+            peak_held_pages: AtomicU64::new(0),
         })
     }
 
-    /// UNCLAIMED → CLAIMED; false if somebody else has claimed the page.
     fn claim(&self, page: PageId) -> bool {
-        let bit = 1u64 << (page.0 % 64);
-        self.claimed.get(page.0 as usize / 64).fetch_or(bit, Ordering::AcqRel) & bit == 0
+        claim(self.claimed.get(page.0 as usize / 64), page.0 % 64)
     }
 
     fn is_claimed(&self, page: PageId) -> bool {
-        self.claimed.get(page.0 as usize / 64).load(Ordering::Acquire) & (1 << (page.0 % 64)) != 0
+        is_claimed(self.claimed.get(page.0 as usize / 64), page.0 % 64)
     }
 
-    fn current_stream(&self) -> Option<Arc<Stream>> {
-        self.stream.read().clone()
+    fn held_pages(&self, core: &Core) -> u64 {
+        core.frames.held_count() + self.quarantine.page_count()
     }
 
-    /// Whether a view sees the version that is still in the page's place.
-    fn a_view_sees(&self, descriptor: &Descriptor) -> bool {
-        let (written, freed) = (descriptor.written(), descriptor.freed());
-        self.view_count.load(Ordering::Acquire) != 0
-            && self.views.read().iter().any(|&cut| written <= cut && freed.is_none_or(|freed| cut < freed))
+    fn is_over_budget(&self, core: &Core) -> bool {
+        self.held_pages(core) >= core.frames.frame_count()
     }
 
-    /// Whether a freed page's content must stay where it is.
-    fn needs_in_place(&self, core: &Core, stream: Option<&Stream>, page: PageId) -> bool {
-        let descriptor = core.descriptor(page);
-        stream.is_some_and(|s| s.needs_content(descriptor) && !self.is_claimed(page))
-            || self.a_view_sees(descriptor)
+    fn note_peak(&self, core: &Core) {
+        self.peak_held_pages.fetch_max(self.held_pages(core), Ordering::Relaxed);
+    }
+
+    fn restart_peak(&self, core: &Core) {
+        self.peak_held_pages.store(self.held_pages(core), Ordering::Relaxed);
+    }
+
+    fn take_frame<'c>(&self, core: &'c Core) -> Option<Frame<'c>> {
+        if self.is_over_budget(core) {
+            return None;
+        }
+        let frame = core.frames.take();
+        self.note_peak(core);
+        frame
     }
 
     /// Saves the content of a page that its writer is about to change.
@@ -135,12 +140,12 @@ impl EpochSnapshotter {
         let since = Instant::now();
         // SAFETY: P2: called under the page's exclusive latch.
         let content = unsafe { core.stable_bytes(page) };
-        let written = core.descriptor(page).written();
-        let superseded = core.epoch();
-        let Some(mut frame) = core.frames.take() else {
+        let interval = (core.descriptor(page).epochs.written(), core.epoch());
+        let Some(mut frame) = self.take_frame(core) else {
             self.help(page, content, stream);
             if for_view {
-                self.spill_image(page, content, written, superseded);
+                let held = self.spill(content).unwrap_or_else(|error| Held::Lost(Box::new(error)));
+                self.keep_image(core, page, interval, held);
             }
             return core.metrics.help.record(since.elapsed());
         };
@@ -149,12 +154,22 @@ impl EpochSnapshotter {
         match (stream, for_view) {
             (Some(stream), true) => {
                 stream.captured.lock().push((page, core.frames.share(&id)));
-                self.images.insert(page, written, superseded, Held::Frame(id));
+                self.keep_image(core, page, interval, Held::Frame(id));
             }
             (Some(stream), false) => stream.captured.lock().push((page, id)),
-            (None, _) => self.images.insert(page, written, superseded, Held::Frame(id)),
+            (None, _) => self.keep_image(core, page, interval, Held::Frame(id)),
         }
         core.metrics.capture.record(since.elapsed());
+    }
+
+    fn keep_image(&self, core: &Core, page: PageId, interval: (Epoch, Epoch), held: Held) {
+        if let Err(unseen) = self.images.insert(&self.views, page, interval, held) {
+            release(core, &*self.spill, unseen);
+        }
+    }
+
+    fn spill(&self, content: &PageBytes) -> Result<Held, CheckpointError> {
+        self.spill.spill(content).map(Held::Spilled)
     }
 
     /// The budget is used up: the writer hands its page to the sink itself.
@@ -162,15 +177,6 @@ impl EpochSnapshotter {
         if let Some(stream) = stream {
             stream.note(stream.sink.write_pages(&[(page, content)]));
         }
-    }
-
-    /// The budget is used up: the before-image goes to the page file. If that fails the views that needed it do.
-    fn spill_image(&self, page: PageId, content: &PageBytes, written: Epoch, superseded: Epoch) {
-        let held = match self.spill.spill(content) {
-            Ok(spilled) => Held::Spilled(spilled),
-            Err(error) => Held::Lost(error),
-        };
-        self.images.insert(page, written, superseded, held);
     }
 
     /// Writes the before-images that wait, releasing their frames. Returns how many.
@@ -201,38 +207,69 @@ impl EpochSnapshotter {
         }
     }
 
-    /// Streams freed extents straight from their place and lets go of what no cut needs any more.
-    fn write_quarantined(&self, core: &Core, stream: Option<&Stream>, progress: &Progress) {
-        let count = self.quarantine.lock().len();
-        for _ in 0..count {
-            let Some(mut kept) = self.quarantine.lock().pop_front() else { return };
-            while let Some(stream) = stream.filter(|_| kept.next < kept.extent.page_count) {
-                self.write_kept(core, stream, &mut kept, progress);
+    /// Writes what waits in frames and in quarantine, before-images first.
+    fn write_waiting(&self, core: &Core, stream: &Stream, progress: &Progress) {
+        loop {
+            self.write_captured(core, stream, progress);
+            if self.write_kept(core, stream, BATCH_PAGES as u32, progress) == 0 {
+                return;
             }
-            self.let_go_or_keep(core, stream, kept);
         }
     }
 
-    /// Streams the next pages of an extent that the caller has taken out of the quarantine.
-    fn write_kept(&self, core: &Core, stream: &Stream, kept: &mut Kept, progress: &Progress) {
-        let end = (kept.next + BATCH_PAGES as u32).min(kept.extent.page_count);
-        let pages: Vec<_> = (kept.next..end)
-            .map(|index| PageId(kept.extent.start.0 + index))
+    /// Streams up to `limit` pages of a freed extent straight from their place. Returns how many it has dealt with,
+    /// 0 if no extent waits.
+    fn write_kept(&self, core: &Core, stream: &Stream, limit: u32, progress: &Progress) -> u32 {
+        let Some(mut kept) = self.quarantine.take_unswept() else { return 0 };
+        let (extent, from) = (kept.extent, kept.next);
+        kept.next = (from + limit).min(extent.page_count);
+        let pages: Vec<_> = (from..kept.next)
+            .map(|index| PageId(extent.start.0 + index))
             .filter(|&page| stream.needs_content(core.descriptor(page)) && self.claim(page))
             // SAFETY: P3: freed, and taken out of the quarantine by this thread alone.
             .map(|page| (page, unsafe { core.stable_bytes(page) }))
             .collect();
         self.emit(stream, &pages, progress);
-        kept.next = end;
+        let done = kept.next;
+        if done < extent.page_count {
+            self.quarantine.put_back_unswept(kept);
+        } else {
+            self.quarantine.settle(core, &self.views, kept);
+        }
+        done - from
     }
 
-    fn let_go_or_keep(&self, core: &Core, stream: Option<&Stream>, kept: Kept) {
-        if kept.extent.pages().any(|page| self.needs_in_place(core, stream, page)) {
-            self.quarantine.lock().push_back(kept);
-        } else {
-            self.quarantined_pages.fetch_sub(u64::from(kept.extent.page_count), Ordering::Relaxed);
-            self.released.lock().push(kept.extent);
+    /// Spills up to `limit` pages of a freed extent that only views see. Returns how many it has dealt with, 0 if no
+    /// extent waits or there is nowhere to spill to: then the pages stay where they are, budget or not.
+    fn spill_kept(&self, core: &Core, limit: u32) -> u32 {
+        let Some(mut kept) = self.quarantine.take_viewed() else { return 0 };
+        let (extent, from) = (kept.extent, kept.next);
+        let end = (from + limit).min(extent.page_count);
+        while kept.next < end && self.spill_freed(core, PageId(extent.start.0 + kept.next)) {
+            kept.next += 1;
         }
+        let done = kept.next;
+        if done < extent.page_count {
+            self.quarantine.put_back_viewed(kept);
+        } else {
+            self.quarantine.settle(core, &self.views, kept);
+        }
+        done - from
+    }
+
+    /// Moves the content of a freed page that views see to the page file. False if that fails.
+    fn spill_freed(&self, core: &Core, page: PageId) -> bool {
+        let epochs = &core.descriptor(page).epochs;
+        let (written, Some(freed)) = (epochs.written(), epochs.freed()) else { return true };
+        if !self.views.see(written, Some(freed)) {
+            return true;
+        }
+        // SAFETY: P3: freed, and its extent taken out of the quarantine by this thread alone.
+        let Ok(held) = self.spill(unsafe { core.stable_bytes(page) }) else { return false };
+        self.keep_image(core, page, (written, freed), held);
+        // As a writer does (S2): from here on the views that saw the page find its image.
+        epochs.set_written(freed);
+        true
     }
 
     /// One batch of the sweep over `[at, end)`; returns where it stopped.
@@ -243,15 +280,14 @@ impl EpochSnapshotter {
         while at < end && frames.len() < BATCH_PAGES {
             let page = PageId(at);
             at += 1;
-            let descriptor = core.descriptor(page);
-            let freed = descriptor.freed();
-            if let Some(freed) = freed.filter(|&freed| freed <= stream.cut) {
+            let epochs = &core.descriptor(page).epochs;
+            if let Some(freed) = epochs.freed().filter(|&freed| freed <= stream.cut) {
                 if freed > stream.durable && self.claim(page) {
                     stream.note(stream.sink.free_page(page));
                 }
                 continue;
             }
-            if !stream.needs(descriptor.written()) || self.is_claimed(page) {
+            if !stream.needs(epochs.written()) || self.is_claimed(page) {
                 continue;
             }
             let Some(mut frame) = spare.take().or_else(|| staging.take()) else {
@@ -280,12 +316,15 @@ impl Snapshotter for EpochSnapshotter {
     }
 
     fn begin_stream(&self, core: &Core, plan: StreamPlan) -> Result<Epoch, CheckpointError> {
-        let mut current = self.stream.write();
-        if current.is_some() {
+        if self.streaming.swap(true, Ordering::Acquire) {
             return Err(CheckpointError::InProgress);
         }
-        let cut = core.cut().ok_or(CheckpointError::EpochsExhausted)?;
-        *current = Some(Arc::new(Stream {
+        let Some(cut) = core.cut() else {
+            self.streaming.store(false, Ordering::Release);
+            return Err(CheckpointError::EpochsExhausted);
+        };
+        self.restart_peak(core);
+        *self.stream.write() = Some(Arc::new(Stream {
             cut,
             durable: plan.durable,
             ranges: plan.ranges,
@@ -299,23 +338,21 @@ impl Snapshotter for EpochSnapshotter {
     }
 
     fn run_stream(&self, core: &Core, progress: &Progress) -> Result<(), CheckpointError> {
-        let Some(stream) = self.current_stream() else { return Ok(()) };
+        let Some(stream) = self.stream.read().clone() else { return Ok(()) };
         for &(start, end) in &stream.ranges {
             let mut at = start;
             while at < end && !stream.failed.load(Ordering::Acquire) {
-                self.write_captured(core, &stream, progress);
-                self.write_quarantined(core, Some(&stream), progress);
+                self.write_waiting(core, &stream, progress);
                 core.frames.top_up();
                 let next = self.sweep(core, &stream, at, end, progress);
                 progress.pages_scanned.fetch_add(u64::from(next - at), Ordering::Relaxed);
                 at = next;
             }
         }
-        // Every needed page is claimed now. A writer holds the read lock from its claim until its before-image is
-        // queued: taking the write lock once waits for the last of them.
+        // Every needed page is claimed now. Whoever else claims holds the read lock until the page is queued or
+        // emitted: taking the write lock once waits for the last of them.
         drop(self.stream.write());
-        self.write_captured(core, &stream, progress);
-        self.write_quarantined(core, Some(&stream), progress);
+        self.write_waiting(core, &stream, progress);
         self.write_reused(&stream);
         let failure = stream.failure.lock().clone();
         failure.map_or(Ok(()), Err)
@@ -327,13 +364,16 @@ impl Snapshotter for EpochSnapshotter {
         for &(start, end) in &stream.ranges {
             self.claimed.zero_range(start as usize / 64, end as usize / 64 + 1);
         }
-        self.write_quarantined(core, None, &Progress::default());
+        self.quarantine.settle_unswept(core, &self.views);
+        self.streaming.store(false, Ordering::Release);
     }
 
     fn begin_view(&self, core: &Core) -> Result<Epoch, CheckpointError> {
         let cut = core.cut().ok_or(CheckpointError::EpochsExhausted)?;
-        self.views.write().push(cut);
-        self.view_count.fetch_add(1, Ordering::Release);
+        if self.views.is_empty() && !self.streaming.load(Ordering::Acquire) {
+            self.restart_peak(core);
+        }
+        self.views.begin(cut);
         Ok(cut)
     }
 
@@ -345,7 +385,6 @@ impl Snapshotter for EpochSnapshotter {
         into: &mut PageBytes,
     ) -> Result<(), CheckpointError> {
         loop {
-            let descriptor = core.descriptor(page);
             if core.copy_as_of(page, cut, into) {
                 return Ok(());
             }
@@ -353,45 +392,45 @@ impl Snapshotter for EpochSnapshotter {
             if self.images.read(core, &*self.spill, page, cut, into)? {
                 return Ok(());
             }
-            assert!(descriptor.written() <= cut, "view {cut:?} reads {page:?}, which was born after it");
+            assert!(
+                core.descriptor(page).epochs.written() <= cut,
+                "view {cut:?} reads {page:?}, which was born after it"
+            );
         }
     }
 
     fn end_view(&self, core: &Core, cut: Epoch) {
-        let cuts = {
-            let mut views = self.views.write();
-            if let Some(at) = views.iter().position(|&c| c == cut) {
-                views.remove(at);
-                self.view_count.fetch_sub(1, Ordering::Release);
-            }
-            views.clone()
-        };
-        self.images.retain(core, &*self.spill, &cuts);
-        let stream = self.current_stream();
-        self.write_quarantined(core, stream.as_deref(), &Progress::default());
+        self.views.end(cut);
+        self.images.retain_seen(core, &*self.spill, &self.views);
+        self.quarantine.settle_viewed(core, &self.views);
     }
 
     fn before_first_write(&self, core: &Core, page: PageId) {
         let descriptor = core.descriptor(page);
         let current = self.stream.read();
-        let stream = current.as_deref().filter(|s| s.needs(descriptor.written()) && self.claim(page));
-        let for_view = self.a_view_sees(descriptor);
+        let stream = current.as_deref().filter(|s| s.needs(descriptor.epochs.written()) && self.claim(page));
+        let for_view = self.views.see_in_place([descriptor].into_iter());
         if stream.is_some() || for_view {
             self.capture(core, page, stream, for_view);
         }
     }
 
     fn keep_freed(&self, core: &Core, extent: Extent) -> bool {
-        let stream = self.current_stream();
-        if stream.is_none() && self.view_count.load(Ordering::Acquire) == 0 {
-            return false;
+        // Held until the extent is in its list: the end of the stream goes through the list after that.
+        let current = self.stream.read();
+        let unclaimed =
+            |stream: &Stream, page| stream.needs_content(core.descriptor(page)) && !self.is_claimed(page);
+        let kept =
+            if current.as_deref().is_some_and(|stream| extent.pages().any(|page| unclaimed(stream, page))) {
+                self.quarantine.keep_for_stream(extent);
+                true
+            } else {
+                self.quarantine.keep_for_views(core, &self.views, extent)
+            };
+        if kept {
+            self.note_peak(core);
         }
-        let needed = extent.pages().any(|page| self.needs_in_place(core, stream.as_deref(), page));
-        if needed {
-            self.quarantined_pages.fetch_add(u64::from(extent.page_count), Ordering::Relaxed);
-            self.quarantine.lock().push_back(Kept { extent, next: 0 });
-        }
-        needed
+        kept
     }
 
     fn before_reuse(&self, _core: &Core, page: PageId, freed: Epoch) {
@@ -402,31 +441,39 @@ impl Snapshotter for EpochSnapshotter {
         }
     }
 
-    fn take_released(&self, _core: &Core) -> Vec<Extent> {
-        std::mem::take(&mut *self.released.lock())
+    fn take_released(&self, _core: &Core, limit: usize) -> Vec<Extent> {
+        self.quarantine.take_released(limit)
     }
 
     fn held_bytes(&self, core: &Core) -> u64 {
-        let pages = core.frames.held_count() + self.quarantined_pages.load(Ordering::Relaxed);
-        pages * PAGE_SIZE as u64
+        self.held_pages(core) * PAGE_SIZE as u64
     }
 
-    fn relieve(&self, core: &Core) {
-        if self.held_bytes(core) < core.frames.frame_count() * PAGE_SIZE as u64 {
+    fn peak_held_bytes(&self) -> u64 {
+        self.peak_held_pages.load(Ordering::Relaxed) * PAGE_SIZE as u64
+    }
+
+    fn relieve(&self, core: &Core, page_count: u32) {
+        if !self.is_over_budget(core) {
             return;
         }
         let since = Instant::now();
-        let current = self.stream.read();
-        let Some(stream) = current.as_deref() else { return };
-        let Some(mut kept) = self.quarantine.lock().pop_front() else { return };
-        if kept.next < kept.extent.page_count {
-            self.write_kept(core, stream, &mut kept, &Progress::default());
-            core.metrics.help.record(since.elapsed());
+        let wanted = page_count.max(RELIEF_PAGES);
+        let mut left = wanted;
+        while left > 0 && self.is_over_budget(core) {
+            let limit = left.min(BATCH_PAGES as u32);
+            let streamed = match self.stream.read().as_deref() {
+                Some(stream) => self.write_kept(core, stream, limit, &Progress::default()),
+                None => 0,
+            };
+            let done = if streamed == 0 { self.spill_kept(core, limit) } else { streamed };
+            if done == 0 {
+                break;
+            }
+            left = left.saturating_sub(done);
         }
-        if kept.next < kept.extent.page_count {
-            self.quarantine.lock().push_front(kept);
-        } else {
-            self.let_go_or_keep(core, Some(stream), kept);
+        if left < wanted {
+            core.metrics.help.record(since.elapsed());
         }
     }
 }

@@ -127,35 +127,29 @@ impl ForkSnapshotter {
     }
 }
 
-/// Ties the child to its parent's life, and closes every file: a connection that the parent closes must not stay
-/// open, nor its lock be held and its sockets be bound after its end, for as long as the child lives.
-fn let_go(parent: libc::pid_t) {
-    // SAFETY: K1: async-signal-safe. A parent that has died before the first call sends no signal any more.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if libc::getppid() != parent {
-            libc::_exit(1);
-        }
-        libc::syscall(libc::SYS_close_range, libc::STDERR_FILENO + 1, libc::c_uint::MAX, 0);
-    }
+/// Closes every file: a connection that the parent closes must not stay open, nor its lock be held and its sockets be
+/// bound after its end, for as long as the child lives.
+fn let_go_of_files() {
+    // SAFETY: K1: async-signal-safe.
+    unsafe { libc::syscall(libc::SYS_close_range, libc::STDERR_FILENO + 1, libc::c_uint::MAX, 0) };
 }
 
 /// The child's life. Must not allocate, lock, unwind or return.
-fn child_main(core: &Core, cut: Epoch, plan: &StreamPlan, ring: &SharedRing) -> ! {
+fn child_main(core: &Core, cut: Epoch, plan: &StreamPlan, ring: &SharedRing, parent: libc::pid_t) -> ! {
+    let_go_of_files();
     let shared = ring.ring();
     let mut head = 0;
     for &(start, end) in &plan.ranges {
         for page in (start..end).map(PageId) {
-            let descriptor = core.descriptor(page);
-            let tombstone = descriptor.freed().is_some_and(|freed| plan.durable < freed);
-            let content = descriptor.freed().is_none()
-                && plan.durable < descriptor.written()
-                && descriptor.written() <= cut;
+            let epochs = &core.descriptor(page).epochs;
+            let tombstone = epochs.freed().is_some_and(|freed| plan.durable < freed);
+            let content =
+                epochs.freed().is_none() && plan.durable < epochs.written() && epochs.written() <= cut;
             if !tombstone && !content {
                 continue;
             }
             while head - shared.tail.load(Ordering::Acquire) == RING_PAGES {
-                nap();
+                nap(parent);
             }
             if content {
                 // SAFETY: F1: the parent does not touch positions from head on. M1: both in their mappings; the
@@ -173,10 +167,17 @@ fn child_main(core: &Core, cut: Epoch, plan: &StreamPlan, ring: &SharedRing) -> 
     unsafe { libc::_exit(0) }
 }
 
-fn nap() {
+/// Waits for the parent to take something out; ends the child if it has died. (The kernel's death signal would come
+/// with the end of the thread that forked.)
+fn nap(parent: libc::pid_t) {
     let time = libc::timespec { tv_sec: 0, tv_nsec: NAP.as_nanos() as i64 };
-    // SAFETY: K1: an async-signal-safe call with a valid argument.
-    unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
+    // SAFETY: K1: async-signal-safe calls with valid arguments.
+    unsafe {
+        libc::nanosleep(&time, std::ptr::null_mut());
+        if libc::getppid() != parent {
+            libc::_exit(1);
+        }
+    }
 }
 
 impl Snapshotter for ForkSnapshotter {
@@ -193,14 +194,11 @@ impl Snapshotter for ForkSnapshotter {
         let cut = core.cut().ok_or(CheckpointError::EpochsExhausted)?;
         // SAFETY: K1: a call without arguments that cannot fail.
         let parent = unsafe { libc::getpid() };
-        // SAFETY: K1: the child runs `let_go` and `child_main` only, which neither allocate, lock nor return.
+        // SAFETY: K1: the child runs `child_main` only, which neither allocates, locks nor returns.
         let child = unsafe { libc::fork() };
         match child {
             -1 => return Err(child_error("fork")),
-            0 => {
-                let_go(parent);
-                child_main(core, cut, &plan, &ring)
-            }
+            0 => child_main(core, cut, &plan, &ring, parent),
             _ => {}
         }
         *current = Some(Arc::new(Stream { plan, ring, child, reaped: AtomicBool::new(false) }));
@@ -221,9 +219,10 @@ impl Snapshotter for ForkSnapshotter {
             }
             let mut status = 0;
             // SAFETY: K2: waits for the own child; the status is a valid place.
-            let ended = unsafe { libc::waitpid(stream.child, &mut status, libc::WNOHANG) };
-            stream.reaped.fetch_or(ended == stream.child, Ordering::Relaxed);
-            if ended == stream.child && stream.ring.ring().done.load(Ordering::Acquire) == 0 {
+            // An error means that somebody else has waited for it, or that children are not waited for at all.
+            let ended = unsafe { libc::waitpid(stream.child, &mut status, libc::WNOHANG) } != 0;
+            stream.reaped.fetch_or(ended, Ordering::Relaxed);
+            if ended && stream.ring.ring().done.load(Ordering::Acquire) == 0 {
                 let text = format!("it ended early (wait status {status}); is memory short?");
                 return Err(CheckpointError::Child(text.into()));
             }
@@ -273,15 +272,19 @@ impl Snapshotter for ForkSnapshotter {
         self.views.before_reuse(core, page, freed);
     }
 
-    fn take_released(&self, core: &Core) -> Vec<Extent> {
-        self.views.take_released(core)
+    fn take_released(&self, core: &Core, limit: usize) -> Vec<Extent> {
+        self.views.take_released(core, limit)
     }
 
     fn held_bytes(&self, core: &Core) -> u64 {
         self.views.held_bytes(core)
     }
 
-    fn relieve(&self, core: &Core) {
-        self.views.relieve(core);
+    fn peak_held_bytes(&self) -> u64 {
+        self.views.peak_held_bytes()
+    }
+
+    fn relieve(&self, core: &Core, page_count: u32) {
+        self.views.relieve(core, page_count);
     }
 }

@@ -1,9 +1,10 @@
 //! Before-images that views read: one image serves every cut in its interval.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
+use super::views::Views;
 use crate::core::{Core, Epoch};
 use crate::frames::FrameId;
 use crate::pagefile::{PageBuf, Spilled};
@@ -17,19 +18,22 @@ pub enum Held {
     Frame(FrameId),
     Spilled(Spilled),
     /// It could not be spilled: views that see it fail with this.
-    Lost(CheckpointError),
+    Lost(Box<CheckpointError>),
 }
 
 /// A page version over `[written, superseded)`.
 struct Image {
     written: Epoch,
-    superseded: Epoch,
     held: Held,
 }
 
+/// By page and the epoch that superseded the version: versions of a page do not overlap, so the one that a cut sees
+/// is the first that was superseded after it, if any.
+type Shard = BTreeMap<(PageId, Epoch), Image>;
+
 /// Images by page.
 pub struct Images {
-    shards: Vec<Mutex<HashMap<PageId, Vec<Image>>>>,
+    shards: Vec<Mutex<Shard>>,
 }
 
 impl Images {
@@ -37,12 +41,24 @@ impl Images {
         Images { shards: (0..SHARD_COUNT).map(|_| Mutex::default()).collect() }
     }
 
-    fn shard(&self, page: PageId) -> &Mutex<HashMap<PageId, Vec<Image>>> {
+    fn shard(&self, page: PageId) -> &Mutex<Shard> {
         &self.shards[page.0 as usize % SHARD_COUNT]
     }
 
-    pub fn insert(&self, page: PageId, written: Epoch, superseded: Epoch, held: Held) {
-        self.shard(page).lock().entry(page).or_default().push(Image { written, superseded, held });
+    /// Keeps the version of `page` over `[written, superseded)`; `false` and `held` back if no view sees it any more.
+    pub fn insert(
+        &self,
+        views: &Views,
+        page: PageId,
+        (written, superseded): (Epoch, Epoch),
+        held: Held,
+    ) -> Result<(), Held> {
+        let mut shard = self.shard(page).lock();
+        if !views.see(written, Some(superseded)) {
+            return Err(held);
+        }
+        shard.insert((page, superseded), Image { written, held });
+        Ok(())
     }
 
     /// Copies the version that cut `cut` sees; false if there is no image of it.
@@ -55,8 +71,8 @@ impl Images {
         into: &mut PageBytes,
     ) -> Result<bool, CheckpointError> {
         let shard = self.shard(page).lock();
-        let sees = |image: &&Image| image.written <= cut && cut < image.superseded;
-        let Some(image) = shard.get(&page).and_then(|images| images.iter().find(sees)) else {
+        let mut later = shard.range((page, Epoch(cut.0 + 1))..=(page, Epoch(u32::MAX)));
+        let Some((_, image)) = later.next().filter(|(_, image)| image.written <= cut) else {
             return Ok(false);
         };
         match &image.held {
@@ -66,32 +82,32 @@ impl Images {
                 spill.read_spill(spilled, &mut aligned.0)?;
                 *into = aligned.0;
             }
-            Held::Lost(error) => return Err(error.clone()),
+            Held::Lost(error) => return Err((**error).clone()),
         }
         Ok(true)
     }
 
-    /// Drops the images that none of `cuts` sees.
-    pub fn retain(&self, core: &Core, spill: &dyn Spill, cuts: &[Epoch]) {
+    /// Drops the images that no view sees.
+    pub fn retain_seen(&self, core: &Core, spill: &dyn Spill, views: &Views) {
         for shard in &self.shards {
-            let mut shard = shard.lock();
-            shard.retain(|_, images| {
-                let needed = |i: &Image| cuts.iter().any(|&cut| i.written <= cut && cut < i.superseded);
-                let (kept, dropped): (Vec<Image>, Vec<Image>) =
-                    std::mem::take(images).into_iter().partition(needed);
-                *images = kept;
-                for image in dropped {
-                    match image.held {
-                        Held::Frame(frame) => core.frames.release(frame),
-                        Held::Spilled(spilled) => spill.release_spill(spilled),
-                        Held::Lost(_) => {}
-                    }
-                }
-                !images.is_empty()
-            });
-            if shard.is_empty() {
-                shard.shrink_to_fit();
-            }
+            let unseen: Shard = {
+                let mut shard = shard.lock();
+                let (seen, unseen) = std::mem::take(&mut *shard)
+                    .into_iter()
+                    .partition(|((_, superseded), image)| views.see(image.written, Some(*superseded)));
+                *shard = seen;
+                unseen
+            };
+            unseen.into_values().for_each(|image| release(core, spill, image.held));
         }
+    }
+}
+
+/// Gives back what an image was held in.
+pub fn release(core: &Core, spill: &dyn Spill, held: Held) {
+    match held {
+        Held::Frame(frame) => core.frames.release(frame),
+        Held::Spilled(spilled) => spill.release_spill(spilled),
+        Held::Lost(_) => {}
     }
 }

@@ -7,6 +7,8 @@
 mod epoch;
 mod fork;
 mod images;
+mod quarantine;
+mod views;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
@@ -125,19 +127,23 @@ pub trait Snapshotter: Send + Sync {
     /// Called under the exclusive latch before the first modification of a page in an epoch.
     fn before_first_write(&self, core: &Core, page: PageId);
 
-    /// Called when an extent is freed, its descriptors still saying otherwise. True if a cut needs its content:
-    /// the extent comes back through [`Snapshotter::take_released`].
+    /// Called when an extent has been freed: its descriptors say so. True if a cut needs its content: the extent
+    /// comes back through [`Snapshotter::take_released`].
     fn keep_freed(&self, core: &Core, extent: Extent) -> bool;
 
     /// Called before a page that was freed in epoch `freed` is used again.
     fn before_reuse(&self, core: &Core, page: PageId, freed: Epoch);
 
-    /// Extents whose content is not needed any more.
-    fn take_released(&self, core: &Core) -> Vec<Extent>;
+    /// Up to `limit` extents whose content is not needed any more.
+    fn take_released(&self, core: &Core, limit: usize) -> Vec<Extent>;
 
     /// Bytes that snapshots hold beyond the data: frames in use and extents kept.
     fn held_bytes(&self, core: &Core) -> u64;
 
-    /// If snapshots hold more than the budget, pays some of it off (called by allocators; may write).
-    fn relieve(&self, core: &Core);
+    /// The most of them since the last stream or view began.
+    fn peak_held_bytes(&self) -> u64;
+
+    /// If snapshots hold more than the budget, pays some of it off by writing. Called by whoever allocates or frees
+    /// `page_count` pages: at least as many freed ones are dealt with.
+    fn relieve(&self, core: &Core, page_count: u32);
 }

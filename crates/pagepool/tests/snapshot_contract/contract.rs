@@ -1,0 +1,161 @@
+//! Pictures of a pool at work.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stillframe_pagepool::device::SimDevice;
+use stillframe_pagepool::memory::HeapMemory;
+use stillframe_pagepool::pagefile::PageFile;
+use stillframe_pagepool::snapshot::{NoSpill, Progress, Spill};
+use stillframe_pagepool::{Epoch, Layout, PageBytes, Pool, SnapshotKind, View, PAGE_SIZE};
+
+use crate::support::*;
+use crate::writers::*;
+
+/// Budgets: as little as there can be, so that writers and frees pay; some; enough.
+const BUDGETS: [u64; 3] = [0, 1 << 20, 64 << 20];
+
+fn compare(image: &BTreeMap<stillframe_pagepool::PageId, PageBytes>, model: &Model, what: &str) {
+    let missing: Vec<_> = model.pages.keys().filter(|page| !image.contains_key(page)).collect();
+    let extra: Vec<_> = image.keys().filter(|page| !model.pages.contains_key(page)).collect();
+    assert!(missing.is_empty() && extra.is_empty(), "{what}: missing {missing:?}, extra {extra:?}");
+    for (page, expected) in &model.pages {
+        assert!(image[page] == expected.bytes(), "{what}: {page:?} differs from the model at the cut");
+    }
+}
+
+fn compare_view(view: &View, model: &Model, what: &str) {
+    for (&page, expected) in &model.pages {
+        let mut bytes = [0; PAGE_SIZE];
+        view.read_page(page, &mut bytes).unwrap();
+        assert!(bytes == expected.bytes(), "{what}: {page:?} differs from the model at the cut");
+    }
+}
+
+/// Runs writers while `pictures` takes pictures, then checks that nothing is held.
+fn with_writers(pool: Pool, seed: u64, pictures: impl FnOnce(&Arc<Pool>, &SharedModel)) {
+    let (pool, model) = (Arc::new(pool), SharedModel::default());
+    let writers = Writers::start(&pool, &model, seed);
+    pictures(&pool, &model);
+    writers.stop();
+    assert_eq!(pool.stats().snapshot_held_bytes, 0, "nothing is held when all pictures have ended");
+    assert_eq!(pool.stats().allocated_pages, model.lock().pages.len() as u64);
+}
+
+/// The model as the barrier's action sees it.
+fn at_cut(model: &SharedModel) -> (SharedModel, impl FnOnce() + Send + 'static) {
+    let copy = SharedModel::default();
+    let (model, for_barrier) = (model.clone(), copy.clone());
+    (copy, move || *for_barrier.lock() = model.lock().clone())
+}
+
+/// Streams: the first is full, the others are increments on the image of those before. Some fail midway; those that
+/// follow make up for it.
+fn streams(pool: Pool, seed: u64) {
+    with_writers(pool, seed, |pool, model| {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let image = Arc::new(Image::default());
+        let mut durable = Epoch(0);
+        for round in 0..14 {
+            let fails = round % 3 == 1;
+            image.begin(fails.then(|| rng.u32(1..8)));
+            let (at_cut, hook) = at_cut(model);
+            match pool.stream(hook, durable, image.clone(), &Progress::default()) {
+                Ok(cut) => {
+                    image.commit();
+                    compare(&image.pages.lock(), &at_cut.lock(), &format!("seed {seed}: stream {round}"));
+                    durable = cut;
+                }
+                Err(error) => assert!(fails, "seed {seed}: stream {round}: {error}"),
+            }
+        }
+    });
+}
+
+/// Views, three at a time, closed in another order, beside streams.
+fn views(pool: Pool, seed: u64) {
+    with_writers(pool, seed, |pool, model| {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut open: Vec<(View, SharedModel)> = Vec::new();
+        for round in 0..14 {
+            let (at_view, hook) = at_cut(model);
+            open.push((pool.view_after(hook).unwrap(), at_view));
+            if round % 5 == 0 {
+                let (at_stream, hook) = at_cut(model);
+                let image = Arc::new(Image::default());
+                image.begin(None);
+                pool.stream(hook, Epoch(0), image.clone(), &Progress::default()).unwrap();
+                image.commit();
+                compare(&image.pages.lock(), &at_stream.lock(), &format!("seed {seed}: stream {round}"));
+            }
+            if open.len() == 3 {
+                let (view, model) = open.swap_remove(rng.usize(..3));
+                compare_view(&view, &model.lock(), &format!("seed {seed}: view {round}"));
+            }
+        }
+    });
+}
+
+fn pool(kind: SnapshotKind, budget: u64) -> Pool {
+    Pool::new(&options(kind, budget), Arc::new(NoSpill)).unwrap()
+}
+
+/// A pool whose views spill to a page file.
+fn spilling_pool(kind: SnapshotKind, budget: u64) -> Pool {
+    let (file, _) = PageFile::create_or_open(Arc::new(SimDevice::new(1))).unwrap();
+    let spill: Arc<dyn Spill> = file;
+    Pool::new(&options(kind, budget), spill).unwrap()
+}
+
+#[test]
+fn epoch_streams() {
+    for budget in BUDGETS {
+        seeds(|seed| streams(pool(SnapshotKind::Epoch, budget), seed));
+    }
+}
+
+#[test]
+fn epoch_views() {
+    for budget in BUDGETS {
+        seeds(|seed| views(spilling_pool(SnapshotKind::Epoch, budget), seed));
+    }
+}
+
+#[test]
+fn fork_streams() {
+    seeds(|seed| streams(pool(SnapshotKind::Fork, 1 << 20), seed));
+}
+
+#[test]
+fn fork_views() {
+    seeds(|seed| views(spilling_pool(SnapshotKind::Fork, 1 << 20), seed));
+}
+
+#[test]
+fn epoch_on_the_heap() {
+    let memory = || Box::new(HeapMemory::new(Layout::TINY.page_count() as usize * PAGE_SIZE));
+    let options = options(SnapshotKind::Epoch, 1 << 20);
+    seeds(|seed| streams(Pool::with_memory(memory(), &options, Arc::new(NoSpill)).unwrap(), seed));
+}
+
+/// Without a page file a view that outgrows the budget fails, and says why; it never shows something else.
+#[test]
+fn a_view_without_room_fails() {
+    let pool = Arc::new(pool(SnapshotKind::Epoch, 0));
+    let pages: Vec<_> = (0..200).map(|_| new_object(&pool, 1, 1)).collect();
+    let view = pool.view_after(|| ()).unwrap();
+    pages.iter().for_each(|&page| fill_page(&pool, page, 2));
+    let mut lost = 0;
+    for &page in &pages {
+        let mut bytes = filled(0);
+        match view.read_page(page, &mut bytes) {
+            Ok(()) => assert!(bytes == filled(1)),
+            Err(error) => {
+                assert!(error.to_string().contains("snapshot memory"), "{error}");
+                lost += 1;
+            }
+        }
+    }
+    assert_eq!(lost, 200 - 64);
+    assert_eq!(pool.stats().snapshot_held_bytes, 64 * PAGE_SIZE as u64);
+}

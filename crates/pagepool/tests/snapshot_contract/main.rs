@@ -1,0 +1,8 @@
+//! One contract for every snapshot algorithm: pictures equal a model cloned at the cut, with writers running.
+//!
+//! Each test runs with a fixed seed and with a random one; replay a failure with `STILLFRAME_SEED=<seed>`.
+
+mod contract;
+mod races;
+mod support;
+mod writers;

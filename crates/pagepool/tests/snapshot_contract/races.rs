@@ -1,0 +1,173 @@
+//! Races between the parts of a snapshot, each arranged on purpose.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread;
+
+use stillframe_pagepool::device::SimDevice;
+use stillframe_pagepool::pagefile::{PageFile, Spilled};
+use stillframe_pagepool::snapshot::Spill;
+use stillframe_pagepool::{
+    CheckpointError, Epoch, Layout, PageBytes, PageId, Pool, PoolOptions, SnapshotKind,
+};
+
+use crate::support::*;
+
+/// A view that ends while a stream runs takes no part in the stream: whatever it held back would be missing.
+#[test]
+fn a_stream_is_complete_when_a_view_ends_beside_it() {
+    let pool = Pool::in_memory(&options(SnapshotKind::Epoch, 16 << 20)).unwrap();
+    fill_pool(&pool, 300);
+    let object = new_object(&pool, 16, 2);
+    let view = pool.view_after(|| ()).unwrap();
+    let (saver_gate, viewer_gate) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
+    let image = Arc::new(Image::default());
+    let hook = {
+        let (saver_gate, viewer_gate) = (saver_gate.clone(), viewer_gate.clone());
+        move |_: &[PageId]| match thread::current().name() {
+            Some("viewer") => viewer_gate.pass(),
+            _ => saver_gate.pass(),
+        }
+    };
+    let sink = Arc::new(Hooked { inner: image.clone(), hook });
+    let saver = {
+        let pool = pool.clone();
+        thread::spawn(move || stream(&pool, Epoch(0), sink).unwrap())
+    };
+    saver_gate.wait_for_visitor();
+    free_object(&pool, object, 16);
+    let viewer = thread::Builder::new().name("viewer".into()).spawn(move || drop(view)).unwrap();
+    while !viewer.is_finished() && !viewer_gate.has_visitor() {
+        thread::yield_now();
+    }
+    saver_gate.open();
+    saver.join().unwrap();
+    let emitted = image.emitted();
+    let missing: Vec<_> = (0..16).map(|i| PageId(object.0 + i)).filter(|p| !emitted.contains(p)).collect();
+    viewer_gate.open();
+    viewer.join().unwrap();
+    assert!(missing.is_empty(), "freed after the cut and not in the picture: {missing:?}");
+    assert_eq!(pool.stats().snapshot_held_bytes, 0);
+}
+
+/// Spills to a page file; `release` can be held up.
+struct GatedSpill {
+    file: Arc<PageFile>,
+    gate: Arc<Gate>,
+    armed: AtomicBool,
+}
+
+impl Spill for GatedSpill {
+    fn spill(&self, bytes: &PageBytes) -> Result<Spilled, CheckpointError> {
+        Spill::spill(&*self.file, bytes)
+    }
+
+    fn read_spill(&self, spilled: &Spilled, into: &mut PageBytes) -> Result<(), CheckpointError> {
+        Spill::read_spill(&*self.file, spilled, into)
+    }
+
+    fn release_spill(&self, spilled: Spilled) {
+        if self.armed.load(Ordering::Relaxed) {
+            self.gate.pass();
+        }
+        Spill::release_spill(&*self.file, spilled);
+    }
+}
+
+/// The end of one view keeps the before-images that a view begun meanwhile needs.
+#[test]
+fn a_view_keeps_its_images_when_another_ends() {
+    let (file, _) = PageFile::create_or_open(Arc::new(SimDevice::new(1))).unwrap();
+    let gate = Arc::new(Gate::default());
+    let spill = Arc::new(GatedSpill { file, gate: gate.clone(), armed: AtomicBool::new(false) });
+    let pool = Arc::new(Pool::new(&options(SnapshotKind::Epoch, 0), spill.clone()).unwrap());
+    let pages: Vec<PageId> = (0..200).map(|_| new_object(&pool, 1, 1)).collect();
+    let first = pool.view_after(|| ()).unwrap();
+    pages.iter().for_each(|&page| fill_page(&pool, page, 2));
+    spill.armed.store(true, Ordering::Relaxed);
+    let ender = thread::spawn(move || drop(first));
+    gate.wait_for_visitor();
+    let second = pool.view_after(|| ()).unwrap();
+    // Those whose images the first view's end is at just now have to wait for it.
+    let pages: Vec<PageId> = pages[64..].iter().copied().filter(|page| page.0 % 64 > 48).collect();
+    let (writer_pool, written) = (pool.clone(), pages.clone());
+    let writer = thread::spawn(move || written.iter().for_each(|&page| fill_page(&writer_pool, page, 3)));
+    writer.join().unwrap();
+    gate.open();
+    ender.join().unwrap();
+    for &page in &pages {
+        let mut bytes = filled(0);
+        second.read_page(page, &mut bytes).unwrap();
+        assert!(bytes == filled(2), "{page:?} as of the second cut, found {}", bytes[0]);
+    }
+    drop(second);
+    assert_eq!(pool.stats().snapshot_held_bytes, 0);
+}
+
+/// A freed object is not handed out again before all its pages are marked as freed.
+#[test]
+fn a_freed_object_is_not_reused_before_it_is_marked() {
+    let layout = Layout { small_end: 1 << 18, region_len: 1 << 18, max_order: 18 };
+    let pool = Pool::in_memory(&PoolOptions { layout, ..options(SnapshotKind::Epoch, 0) }).unwrap();
+    let page_count = layout.region_len;
+    let object = pool.allocate_object(page_count, page_count).unwrap().id();
+    let durable = stream(&pool, Epoch(0), Arc::new(Discard)).unwrap();
+    let first = new_object(&pool, 1, 1);
+    fill_page(&pool, object, 1);
+    let gate = Arc::new(Gate::default());
+    let saver_gate = gate.clone();
+    let hook = move |pages: &[PageId]| {
+        if pages.contains(&first) {
+            saver_gate.pass();
+        }
+    };
+    let (saver_pool, sink) = (pool.clone(), Arc::new(Hooked { inner: Arc::new(Discard), hook }));
+    let saver = thread::spawn(move || stream(&saver_pool, durable, sink).unwrap());
+    gate.wait_for_visitor();
+    let reuser_pool = pool.clone();
+    let reuser = thread::spawn(move || loop {
+        // There is room for one such object: the one that is being freed.
+        match reuser_pool.allocate_object(page_count, page_count) {
+            Ok(object) => break object.id(),
+            Err(_) => thread::yield_now(),
+        }
+    });
+    let guard = pool.exclusive(object).unwrap();
+    gate.open();
+    pool.free(guard, page_count);
+    assert_eq!(reuser.join().unwrap(), object);
+    saver.join().unwrap();
+    let guard = pool.shared(object).unwrap();
+    let absent = (0..page_count).filter(|&i| guard.object_page(i).is_err()).count();
+    assert_eq!(absent, 0, "pages of an object in use are marked as freed");
+}
+
+/// The thread in which the cut was taken may end while the picture is taken.
+#[test]
+fn a_fork_outlives_the_thread_that_forked() {
+    let pool = Pool::in_memory(&options(SnapshotKind::Fork, 0)).unwrap();
+    fill_pool(&pool, 3000);
+    let gate = Arc::new(Gate::default());
+    let member_pool = pool.clone();
+    let running = Arc::new(Gate::default());
+    let member_runs = running.clone();
+    let forker = thread::spawn(move || {
+        let member = member_pool.join();
+        member_runs.pass();
+        while member_pool.barrier().wait.summary().count == 0 {
+            member.quiesce();
+        }
+    });
+    running.wait_for_visitor();
+    let saver_gate = gate.clone();
+    let image = Arc::new(Image::default());
+    let sink = Arc::new(Hooked { inner: image.clone(), hook: move |_: &[PageId]| saver_gate.pass() });
+    let saver_pool = pool.clone();
+    let saver = thread::spawn(move || stream(&saver_pool, Epoch(0), sink));
+    running.open();
+    forker.join().unwrap();
+    gate.wait_for_visitor();
+    gate.open();
+    saver.join().unwrap().unwrap();
+    assert_eq!(image.emitted().len(), 3000);
+}
