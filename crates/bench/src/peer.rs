@@ -331,7 +331,7 @@ impl Server {
         }
         loop {
             self.pin();
-            let info = client.info("persistence")?;
+            let info = client.info("everything")?;
             if info.get("rdb_bgsave_in_progress").map(String::as_str) == Some("0") {
                 return match info.get("rdb_last_bgsave_status").map(String::as_str) {
                     Some("ok") => Ok(SaveTimes { begin_ns, accepted_ns, end_ns: now_ns() }),

@@ -53,6 +53,9 @@ impl Running {
         };
         let listeners = listen::open(settings)?;
         let store = Store::open(&dir, store_options(settings))?;
+        if let Some(note) = store.recovery_note() {
+            log::warning(note);
+        }
         load(&store, &dir, settings)?;
         raise_descriptor_limit(&mut config);
         let port = listeners.iter().find_map(Listener::tcp_port);

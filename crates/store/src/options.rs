@@ -31,7 +31,7 @@ impl Default for Options {
             maxmemory_bytes: 0,
             snapshot_kind: SnapshotKind::Epoch,
             snapshot_memory_bytes: 64 << 20,
-            huge_pages: false,
+            huge_pages: true,
             worker_count: 1,
             hash_bits: 64,
         }

@@ -77,6 +77,7 @@ pub(crate) struct Shared {
     pub keyspace: Arc<Keyspace>,
     dir: PathBuf,
     is_new: bool,
+    recovery_note: Option<String>,
     progress: Progress,
     saving: AtomicBool,
     /// [`Keyspace::change_count`] as of the cut of the last completed save.
@@ -128,6 +129,10 @@ impl Store {
             true => Keyspace::create(pool, options).map_err(|error| damaged(&error))?,
             false => attach(pool, options, &recovered.user_header)?,
         };
+        let recovery_note = recovered.damage.map(|damage| match recovered.fell_back {
+            true => format!("the newest checkpoint does not load and the one before it is served: {damage}"),
+            false => format!("a checkpoint that is not served is damaged: {damage}"),
+        });
         let keyspace = Arc::new(keyspace);
         let collector =
             start_collector(&keyspace).map_err(|source| OpenError::Io { path: dir.into(), source })?;
@@ -135,6 +140,7 @@ impl Store {
             keyspace,
             dir: dir.into(),
             is_new,
+            recovery_note,
             progress: Progress::default(),
             saving: AtomicBool::new(false),
             saved_change_count: AtomicU64::new(0),
@@ -152,6 +158,11 @@ impl Store {
     /// Whether no checkpoint has ever completed in the directory: the store was opened empty.
     pub fn is_new(&self) -> bool {
         self.shared.is_new
+    }
+
+    /// What opening found wrong in the page file, if anything: it serves what it could verify.
+    pub fn recovery_note(&self) -> Option<&str> {
+        self.shared.recovery_note.as_deref()
     }
 
     /// The directory it was opened with.

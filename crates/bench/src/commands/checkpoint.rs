@@ -138,7 +138,7 @@ impl Run {
     /// of the keys were. Nobody outside knows which key is on which page: the first number is found by a trial.
     fn incremental(&self, server: &Server, client: &mut Client) -> Result<Vec<Incremental>> {
         let pages_total =
-            info_number(&client.info("persistence")?, "last_checkpoint_pages_changed").unwrap_or(0.0);
+            info_number(&client.info("everything")?, "last_checkpoint_pages_changed").unwrap_or(0.0);
         let trial_keys = (self.key_count / 1000).max(1);
         let trial = self.change(server, client, "trial", trial_keys, pages_total, 1)?;
         let pages_a_key = trial.pages_changed.unwrap_or(0.0) / trial_keys as f64;
@@ -162,7 +162,7 @@ impl Run {
     ) -> Result<Incremental> {
         self.overwrite(&server.target, keys, draw)?;
         let save_ns = server.save(client, || {})?.save_ns();
-        let info = client.info("persistence")?;
+        let info = client.info("everything")?;
         Ok(Incremental {
             what: what.to_owned(),
             keys_written: keys,
@@ -193,7 +193,7 @@ impl Run {
         for number in 0..self.args.steady_checkpoints {
             self.overwrite(&server.target, keys, 100 + number as u64)?;
             server.save(client, || {})?;
-            let size = info_number(&client.info("persistence")?, "pagefile_bytes");
+            let size = info_number(&client.info("everything")?, "pagefile_bytes");
             let size = size.ok_or_else(|| {
                 BenchError::Failed(format!("{}: INFO persistence has no pagefile_bytes", server.name))
             })?;

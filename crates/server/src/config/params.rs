@@ -112,7 +112,7 @@ pub static PARAMS: &[Param] = &[
     p("enable-debug-command", PROTECTION, "no", AtStart),
     p("enable-module-command", PROTECTION, "no", AtStart),
     p("enable-protected-configs", PROTECTION, "no", AtStart),
-    p("huge-pages", Bool, "no", AtStart),
+    p("huge-pages", Bool, "yes", AtStart),
     p("hz", Int { min: 0, max: I32 }, "10", Live),
     a("io-threads", "workers", Int { min: 1, max: 128 }, "1", AtStart),
     p("latency-monitor-threshold", LONG, "0", Live),

@@ -87,7 +87,7 @@ fn read_value(client: &mut Client, pool: &ValuePool, key_index: u64) -> Result<b
 
 fn wait_until_warm(server: &mut Server, client: &mut Client, start_ns: u64) -> Result<()> {
     loop {
-        let info = client.info("persistence")?;
+        let info = client.info("everything")?;
         let is_zero = |field: &str| info.get(field).is_none_or(|v| v == "0");
         if is_zero("loading") && is_zero("warmup_in_progress") {
             return Ok(());

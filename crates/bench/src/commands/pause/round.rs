@@ -215,7 +215,7 @@ fn save_repeatedly(
     for _ in 0..config.saves {
         pause_unless(config.before_ns, generator_ended)?;
         let times = server.save(&mut client, || {})?;
-        let info = client.info("persistence")?;
+        let info = client.info("everything")?;
         pause_unless(config.after_ns, generator_ended)?;
         eprintln!("  save took {:.2} s", times.save_ns() as f64 / 1e9);
         saves.push((times, info));

@@ -121,6 +121,9 @@ pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
     );
 }
 
+/// Bytes of a page and of a slot of the page file.
+const PAGE_BYTES: u64 = 4096;
+
 fn running_seconds(status: &Status) -> i64 {
     status.running.as_ref().map_or(-1, |(_, start)| start.elapsed().as_secs() as i64)
 }
@@ -317,6 +320,7 @@ pub fn stillframe(ctx: &Ctx<'_>, out: &mut String) {
         "batches": server.sum(|s| s.batches.get()),
         "busy_poll_hits": server.sum(|s| s.busy_poll_hits.get()),
     );
+    snapshots(ctx, out);
     if let Some(times) = all_times(server).filter(|times| !times.is_empty()) {
         let at = |p: f64| times.value_at_percentile(p) as f64 / 1000.0;
         let _ = write!(
@@ -327,6 +331,47 @@ pub fn stillframe(ctx: &Ctx<'_>, out: &mut String) {
             at(99.9),
             at(99.99),
             times.max() as f64 / 1000.0
+        );
+    }
+}
+
+/// Sizes of page file and snapshot memory, and histograms of what snapshots cost, in microseconds.
+fn snapshots(ctx: &Ctx<'_>, out: &mut String) {
+    let pool = ctx.server.store.pool();
+    let (sizes, metrics, barrier) = (pool.stats(), pool.metrics(), pool.barrier());
+    let file = pool.file().map(|file| file.stats()).unwrap_or_default();
+    let (warm_pages, all_pages) = pool.warm_up_progress();
+    fields!(out,
+        "data_pages": sizes.allocated_pages,
+        "snapshot_memory_bytes": ctx.config.settings.snapshot_memory_bytes,
+        "snapshot_held_bytes": sizes.snapshot_held_bytes,
+        "snapshot_resident_bytes": sizes.snapshot_resident_bytes,
+        "pagefile_bytes": file.file_bytes,
+        "pagefile_live_bytes": file.live_slots * PAGE_BYTES,
+        "pagefile_free_bytes": file.free_slots * PAGE_BYTES,
+        "pagefile_generation": file.generation,
+        "warmup_pages_done": warm_pages,
+        "warmup_pages_total": all_pages,
+    );
+    let histograms = [
+        ("barrier_wait", barrier.wait.summary()),
+        ("worker_wait", barrier.worker_wait.summary()),
+        ("capture", metrics.capture.summary()),
+        ("help", metrics.help.summary()),
+        ("sweep", metrics.sweep.summary()),
+        ("fsync", metrics.fsync.summary()),
+        ("checkpoint", metrics.checkpoint.summary()),
+    ];
+    for (name, summary) in histograms {
+        let us = |ns: u64| ns as f64 / 1000.0;
+        let _ = write!(
+            out,
+            "{name}_us:count={},p50={:.3},p99={:.3},p99.9={:.3},max={:.3}\r\n",
+            summary.count,
+            us(summary.p50_ns),
+            us(summary.p99_ns),
+            us(summary.p999_ns),
+            us(summary.max_ns)
         );
     }
 }
