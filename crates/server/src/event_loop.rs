@@ -141,8 +141,8 @@ impl EventLoop {
         while !self.is_stopping {
             self.wait();
             self.worker.set_now(unix_ms());
-            self.take_events();
             self.refresh_config();
+            self.take_events();
             self.serve_ready();
             self.take_messages();
             self.run_cron();

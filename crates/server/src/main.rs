@@ -71,6 +71,18 @@ fn serve(mut config: Config) -> ExitCode {
     let pidfile = config.settings.pidfile.clone();
     let is_supervised = config.settings.supervised;
     log::notice(format!("Stillframe {} is starting, pid={}", env!("CARGO_PKG_VERSION"), std::process::id()));
+    if std::env::var_os(DAEMON_VARIABLE).is_some() {
+        // Leaves the terminal's session; fails only for a process that leads one already.
+        let _ = rustix::process::setsid();
+    }
+    // Before the server listens: a signal that comes early is kept for it.
+    let signals = match Signals::new([SIGINT, SIGTERM, SIGHUP, SIGXFSZ]) {
+        Ok(signals) => signals,
+        Err(error) => {
+            log::warning(format!("Can't handle signals: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
     let running = match Running::start(config) {
         Ok(running) => running,
         Err(error) => {
@@ -78,7 +90,9 @@ fn serve(mut config: Config) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Err(error) = handle_signals(running.server.clone()) {
+    let server = running.server.clone();
+    let handle = move || handle_signals(&server, signals);
+    if let Err(error) = std::thread::Builder::new().name("signals".into()).spawn(handle) {
         log::warning(format!("Can't handle signals: {error}"));
         return ExitCode::FAILURE;
     }
@@ -138,33 +152,23 @@ fn start_daemon() -> ExitCode {
     }
 }
 
-fn handle_signals(server: Arc<Server>) -> std::io::Result<()> {
-    if std::env::var_os(DAEMON_VARIABLE).is_some() {
-        // Leaves the terminal's session; fails only for a process that leads one already.
-        let _ = rustix::process::setsid();
-    }
-    // A file size limit is an error of the write that meets it, not the end of the server.
-    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    let handle = move || {
-        for signal in &mut signals {
-            if signal == SIGHUP {
-                continue;
-            }
-            let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
-            if server.is_stopping.load(Ordering::Acquire) && signal == SIGINT {
-                log::warning("You insist... exiting now.");
-                std::process::exit(1);
-            }
-            log::warning(format!("Received {name} scheduling shutdown..."));
-            let config = server.config();
-            let settings = &config.settings;
-            let how: OnSignal = if signal == SIGINT { settings.on_sigint } else { settings.on_sigterm };
-            server.shut_down(how, false, None);
+fn handle_signals(server: &Arc<Server>, mut signals: Signals) {
+    for signal in &mut signals {
+        // A file size limit is an error of the write that meets it, not the end of the server.
+        if matches!(signal, SIGHUP | SIGXFSZ) {
+            continue;
         }
-    };
-    std::thread::Builder::new().name("signals".into()).spawn(handle)?;
-    Ok(())
+        let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+        if server.is_stopping.load(Ordering::Acquire) && signal == SIGINT {
+            log::warning("You insist... exiting now.");
+            std::process::exit(1);
+        }
+        log::warning(format!("Received {name} scheduling shutdown..."));
+        let config = server.config();
+        let settings = &config.settings;
+        let how: OnSignal = if signal == SIGINT { settings.on_sigint } else { settings.on_sigterm };
+        server.shut_down(how, false, None);
+    }
 }
 
 /// Tells systemd that the server is ready, if it asked for that.

@@ -70,8 +70,9 @@ pub struct Status {
     pub last_duration: Option<Duration>,
     pub last_checkpoint: CheckpointReport,
     pub save_count: u64,
-    /// Changes of the data set at the last successful save.
+    /// Changes of the data set at the last successful save of the format that a restart reads.
     saved_changes: u64,
+    kept_unix_seconds: i64,
     last_attempt: Option<Instant>,
     is_scheduled: bool,
 }
@@ -115,6 +116,7 @@ impl Default for Saver {
             last_checkpoint: CheckpointReport::default(),
             save_count: 0,
             saved_changes: 0,
+            kept_unix_seconds: unix_ms() / 1000,
             last_attempt: None,
             is_scheduled: false,
         };
@@ -188,7 +190,7 @@ impl Saver {
         }
         let status = &state.status;
         let unsaved = changes.saturating_sub(status.saved_changes);
-        let age = Duration::from_secs((unix_ms() / 1000 - status.last_save_unix_seconds).max(0) as u64);
+        let age = Duration::from_secs((unix_ms() / 1000 - status.kept_unix_seconds).max(0) as u64);
         let may_try =
             status.last_error.is_none() || status.last_attempt.is_none_or(|at| at.elapsed() > RETRY_DELAY);
         let due = |p: &&crate::config::SavePoint| unsaved >= p.change_count && age > p.after && unsaved > 0;
@@ -268,10 +270,15 @@ fn save(server: &Server, target: &Target) -> Result<Outcome, String> {
 fn finish(server: &Arc<Server>, result: Result<Outcome, String>, changes: u64) {
     let mut state = server.saver.state.lock();
     let Some(job) = state.job.take() else { return };
-    let is_backup = matches!(job.target, Target::Backup(_));
-    record(&mut state.status, &job.target, &result, changes);
-    if !is_backup {
+    // Only what a restart reads keeps the data: a dump beside the page file does not count as saved.
+    let is_kept = job.target == default_target(&server.config().settings);
+    record(&mut state.status, &job.target, &result);
+    if is_kept {
         server.saver.has_failed.store(result.is_err(), Ordering::Relaxed);
+        if result.is_ok() {
+            state.status.saved_changes = changes;
+            state.status.kept_unix_seconds = unix_ms() / 1000;
+        }
     }
     state.status.running = None;
     if let Some(next) = state.next.take() {
@@ -294,7 +301,7 @@ fn finish(server: &Arc<Server>, result: Result<Outcome, String>, changes: u64) {
     }
 }
 
-fn record(status: &mut Status, target: &Target, result: &Result<Outcome, String>, changes: u64) {
+fn record(status: &mut Status, target: &Target, result: &Result<Outcome, String>) {
     if matches!(target, Target::Backup(_)) {
         return;
     }
@@ -303,7 +310,6 @@ fn record(status: &mut Status, target: &Target, result: &Result<Outcome, String>
             status.last_save_unix_seconds = unix_ms() / 1000;
             status.last_error = None;
             status.last_duration = Some(outcome.duration);
-            status.saved_changes = changes;
             status.save_count += 1;
             if *target == Target::Pages {
                 status.last_checkpoint = outcome.report.clone();

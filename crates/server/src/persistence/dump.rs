@@ -68,10 +68,10 @@ pub fn write_dump(store: &Store, path: &Path, settings: &Settings) -> Result<u64
 fn write_entries(view: &View, mut writer: Writer<File>, database_count: u32) -> Result<File, DumpError> {
     let mut selected = None;
     let mut gathered = Vec::new();
+    let stats: Vec<_> = (0..database_count).map(|db| view.db_stats(DbId(db))).collect();
     view.for_each(|entry: ViewEntry<'_>| -> Result<(), DumpError> {
         if selected != Some(entry.db) {
-            let stats = view.db_stats(entry.db);
-            debug_assert!(entry.db.0 < database_count);
+            let stats = stats.get(entry.db.0 as usize).copied().unwrap_or_default();
             writer.select_db(entry.db.0, stats.key_count, stats.deadline_count)?;
             selected = Some(entry.db);
         }

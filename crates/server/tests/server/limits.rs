@@ -1,0 +1,104 @@
+//! Too many clients, idle clients, strangers.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+
+use crate::harness::*;
+
+#[test]
+fn too_many_clients_are_told_so() {
+    let server = TestServer::start(&["--maxclients", "3"]);
+    let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.run("PING").text(), "PONG");
+    }
+    assert_eq!(server.connect().read_to_end(), b"-ERR max number of clients reached\r\n");
+    assert_eq!(clients[0].info("rejected_connections"), "1");
+    clients.pop();
+    eventually("there is room again", || server.connect().read_to_end_after_ping() == "+PONG\r\n+OK\r\n");
+}
+
+impl Client {
+    fn read_to_end_after_ping(&mut self) -> String {
+        let _ = self.stream.write_all(b"PING\r\nQUIT\r\n");
+        String::from_utf8_lossy(&self.read_to_end()).into_owned()
+    }
+}
+
+#[test]
+fn ten_thousand_idle_clients() {
+    let wanted = 12_000;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|c| c < wanted) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).expect("ulimit -n 12000");
+    }
+    let server = TestServer::start(&["--workers", "2", "--maxclients", "10010"]);
+    let connect = |_| TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let mut clients: Vec<TcpStream> = (0..10_000).map(connect).collect();
+    let mut one = server.connect();
+    eventually("all are connected", || one.info("connected_clients") == "10001");
+    for client in clients.iter_mut().step_by(97) {
+        client.write_all(b"PING\r\n").unwrap();
+        let mut reply = [0; 7];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+PONG\r\n");
+    }
+    assert_eq!(one.run("CLIENT LIST").text().lines().count(), 10_001);
+    let before = server.resident_bytes();
+    assert!(before < 256 << 20, "{before} bytes");
+    drop(clients);
+    eventually("all are gone", || one.info("connected_clients") == "1");
+}
+
+#[test]
+fn idle_clients_are_closed_after_the_timeout() {
+    let server = TestServer::start(&["--timeout", "1"]);
+    let mut client = server.connect();
+    assert_eq!(client.run("PING").text(), "PONG");
+    assert!(client.read_to_end().is_empty());
+}
+
+/// An address of this machine that is not the loopback interface's.
+fn outer_address() -> Option<std::net::IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}
+
+#[test]
+fn protected_mode_keeps_strangers_out() {
+    let Some(outer) = outer_address() else {
+        println!("this machine has only a loopback interface: nothing to protect from");
+        return;
+    };
+    let server = TestServer::start(&["--bind", "*"]);
+    let mut stranger = Client::new(TcpStream::connect((outer, server.port)).unwrap());
+    let text = String::from_utf8_lossy(&stranger.read_to_end()).into_owned();
+    assert!(text.starts_with("-DENIED Redis is running in protected mode because"), "{text}");
+    assert!(text.ends_with("accepting connections from the outside.\r\n"));
+    server.connect().ok("CONFIG SET protected-mode no");
+    let mut guest = Client::new(TcpStream::connect((outer, server.port)).unwrap());
+    assert_eq!(guest.run("PING").text(), "PONG");
+}
+
+#[test]
+fn unix_sockets_work() {
+    let dir = temp_dir();
+    let path = dir.join("socket");
+    let server =
+        TestServer::start_in(&dir, &["--unixsocket", path.to_str().unwrap(), "--unixsocketperm", "700"]);
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.write_all(b"CLIENT INFO\r\nQUIT\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let addr = format!("addr={}:0 laddr={}:0", path.display(), path.display());
+    assert!(text.contains(&addr) && text.contains("flags=U"), "{text}");
+    drop(server);
+}

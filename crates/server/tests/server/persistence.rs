@@ -1,0 +1,140 @@
+//! Saving, and what a restart finds.
+
+use rustix::process::Signal;
+
+use crate::harness::*;
+
+#[test]
+fn dumps_are_written_and_read_back() {
+    let dir = temp_dir();
+    let server = TestServer::start_in(&dir, &["--snapshot-format", "rdb"]);
+    let mut c = server.connect();
+    c.ok("SET text hello");
+    c.ok("SET number 12345");
+    c.ok("SET later x EX 1000");
+    c.ok("SET soon x PX 1");
+    c.run_bytes(&[b"SET", b"large", &vec![b'z'; 3 << 20]]);
+    c.ok("SELECT 9");
+    c.ok("SET nine 9");
+    let before = c.run("LASTSAVE").text().parse::<i64>().unwrap();
+    c.ok("SAVE");
+    assert!(c.run("LASTSAVE").text().parse::<i64>().unwrap() >= before);
+    assert_eq!(c.info("rdb_changes_since_last_save"), "0");
+    c.ok("SELECT 0");
+    c.ok("SET text changed");
+    assert_eq!(c.run("BGSAVE SCHEDULE").text(), "Background saving started");
+    eventually("it is saved", || c.info("rdb_saves") == "2");
+    let copy = temp_dir();
+    std::fs::copy(dir.join("dump.rdb"), copy.join("dump.rdb")).unwrap();
+    let second = TestServer::start_in(&copy, &[]);
+    let mut c = second.connect();
+    assert_eq!(c.run("DBSIZE"), Reply::Int(4));
+    assert_eq!(c.run("GET text").text(), "changed");
+    assert_eq!(c.run("OBJECT ENCODING number").text(), "int");
+    assert!(matches!(c.run("TTL later"), Reply::Int(900..=1000)));
+    assert_eq!(c.run("STRLEN large"), Reply::Int(3 << 20));
+    c.ok("SELECT 9");
+    assert_eq!(c.run("GET nine").text(), "9");
+    assert!(second.log().contains("DB loaded from disk"));
+}
+
+#[test]
+fn signals_save_and_end() {
+    for (args, is_saved) in [(&["--save", "3600", "1"][..], true), (&[], false)] {
+        let dir = temp_dir();
+        let mut server = TestServer::start_in(&dir, &[args, &["--snapshot-format", "rdb"]].concat());
+        server.connect().ok("SET a 1");
+        server.signal(Signal::TERM);
+        assert_eq!(server.wait().code(), Some(0));
+        assert_eq!(dir.join("dump.rdb").exists(), is_saved);
+        assert!(server.log().contains("Received SIGTERM scheduling shutdown..."));
+        assert!(server.log().contains("bye bye"));
+    }
+}
+
+#[test]
+fn hangups_are_ignored() {
+    let server = TestServer::start(&[]);
+    server.signal(Signal::HUP);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(server.connect().run("PING").text(), "PONG");
+}
+
+#[test]
+fn save_points_save() {
+    let dir = temp_dir();
+    let server = TestServer::start_in(&dir, &["--save", "1", "2", "--snapshot-format", "rdb"]);
+    let mut c = server.connect();
+    c.ok("SET a 1");
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert!(!dir.join("dump.rdb").exists());
+    c.ok("SET a 2");
+    eventually("it is saved", || dir.join("dump.rdb").exists());
+    eventually("it is counted", || c.info("rdb_changes_since_last_save") == "0");
+    assert!(server.log().contains("2 changes in 1 seconds. Saving..."));
+}
+
+#[test]
+fn a_failed_save_stops_writes() {
+    let dir = temp_dir();
+    let args = ["--save", "3600", "1", "--snapshot-format", "rdb"];
+    let mut server = TestServer::start_in(&dir, &args);
+    let mut c = server.connect();
+    c.ok("SET a 1");
+    // A directory where the dump should go: it cannot be replaced by a file.
+    std::fs::create_dir_all(dir.join("dump.rdb/in-the-way")).unwrap();
+    let error = c.run("SAVE").text();
+    assert!(error.starts_with("ERR ") && error.contains("dump.rdb"), "{error}");
+    assert!(c
+        .run("SET a 2")
+        .text()
+        .starts_with("MISCONF Redis is configured to save RDB snapshots, but it's"));
+    assert!(c.run("PING").text().starts_with("MISCONF "));
+    assert_eq!(c.run("GET a").text(), "1");
+    assert_eq!(c.info("rdb_last_bgsave_status"), "err");
+    assert_eq!(c.run("SHUTDOWN").text(), "ERR Errors trying to SHUTDOWN. Check logs.");
+    assert_eq!(c.run("GET a").text(), "1");
+    c.ok("CONFIG SET stop-writes-on-bgsave-error no");
+    c.ok("SET a 2");
+    std::fs::remove_dir_all(dir.join("dump.rdb")).unwrap();
+    c.ok("CONFIG SET stop-writes-on-bgsave-error yes");
+    c.ok("SAVE");
+    c.ok("SET a 3");
+    c.send("SHUTDOWN");
+    assert!(c.read_to_end().is_empty());
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn backups_go_where_they_may() {
+    let server = TestServer::start(&[]);
+    let mut c = server.connect();
+    c.ok("SET a 1");
+    c.ok("BACKUP TO monday.rdb");
+    c.ok("BACKUP TO monday.rdb");
+    let bytes = std::fs::read(server.dir.join("monday.rdb")).unwrap();
+    assert!(bytes.starts_with(b"REDIS0010"));
+    for path in ["/tmp/x.rdb", "../x.rdb", "a/../../x.rdb"] {
+        let error = c.run(&format!("BACKUP TO {path}")).text();
+        assert!(error.starts_with("ERR BACKUP TO a path outside of the data directory"), "{path}: {error}");
+    }
+    let error = c.run("BACKUP TO log").text();
+    assert!(error.ends_with("log exists and is not an RDB file; it will not be replaced"), "{error}");
+    assert_eq!(c.run("BACKUP FROM x").text(), "ERR syntax error");
+    let elsewhere = temp_dir();
+    let open = TestServer::start(&["--enable-protected-configs", "local"]);
+    open.connect().ok(&format!("BACKUP TO {}/x.rdb", elsewhere.display()));
+    assert!(elsewhere.join("x.rdb").exists());
+}
+
+#[test]
+fn a_dump_that_cannot_be_read_is_not_served() {
+    let dir = temp_dir();
+    std::fs::write(dir.join("dump.rdb"), b"REDIS0010 this is not a dump").unwrap();
+    let port = free_port().to_string();
+    let output = binary().args(["--port", &port, "--dir"]).arg(&dir).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("Fatal error loading the DB") && text.contains("dump.rdb"), "{text}");
+    std::fs::remove_dir_all(dir).unwrap();
+}

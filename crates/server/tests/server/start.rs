@@ -1,0 +1,111 @@
+//! Starting: what is in the way is named.
+
+use std::net::TcpListener;
+
+use crate::harness::*;
+
+/// Standard output and error of a server that does not start, and its exit code.
+fn failed_start(args: &[&str]) -> String {
+    let output = binary().args(args).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn a_used_port_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let dir = temp_dir();
+    let text = failed_start(&["--port", &port, "--bind", "127.0.0.1", "--dir", dir.to_str().unwrap()]);
+    assert!(
+        text.contains(&format!("Could not create server TCP listening socket 127.0.0.1:{port}")),
+        "{text}"
+    );
+    assert!(text.contains("Address already in use"), "{text}");
+}
+
+#[test]
+fn a_missing_directory_is_named() {
+    let text = failed_start(&["--port", "0", "--dir", "/nonexistent/data"]);
+    assert!(text.contains("Can't chdir to '/nonexistent/data': No such file or directory"), "{text}");
+}
+
+#[test]
+fn nowhere_to_listen_is_an_error() {
+    let dir = temp_dir();
+    let text = failed_start(&["--port", "0", "--dir", dir.to_str().unwrap()]);
+    assert!(text.contains("Configured to not listen anywhere, exiting."), "{text}");
+    let text = failed_start(&["--port", "1", "--bind", "nohost", "--dir", dir.to_str().unwrap()]);
+    assert!(text.contains("'bind nohost' is not an IP address"), "{text}");
+    let text =
+        failed_start(&["--port", "0", "--unixsocket", "/nonexistent/s", "--dir", dir.to_str().unwrap()]);
+    assert!(text.contains("Failed opening Unix socket /nonexistent/s"), "{text}");
+}
+
+#[test]
+fn configuration_errors_are_placed() {
+    let dir = temp_dir();
+    let file = dir.join("bad.conf");
+    std::fs::write(&file, "port 0\n# fine\nmaxmemory lots\n").unwrap();
+    let text = failed_start(&[file.to_str().unwrap()]);
+    let place =
+        format!("Reading the configuration file {}, at line 3\n>>> 'maxmemory lots'\n", file.display());
+    assert!(text.contains(&(place + "argument must be a memory value")), "{text}");
+    std::fs::write(&file, "appendonly yes\n").unwrap();
+    assert!(failed_start(&[file.to_str().unwrap()]).contains("there is no append-only file"));
+    assert!(failed_start(&["--nosuch", "1"])
+        .contains(">>> 'nosuch 1'\nBad directive or wrong number of arguments"));
+}
+
+#[test]
+fn version_help_and_check_do_not_start_anything() {
+    for (arg, expected) in [
+        ("--version", "Stillframe server v="),
+        ("-v", "Stillframe server v="),
+        ("--help", "Usage: stillframe-server"),
+        ("--check-config", "The configuration is valid."),
+    ] {
+        let output = binary().arg(arg).output().unwrap();
+        assert!(output.status.success());
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with(expected));
+    }
+}
+
+#[test]
+fn redis_conf_files_are_read() {
+    let dir = temp_dir();
+    let file = dir.join("redis.conf");
+    let text = "bind 127.0.0.1 -::1\ntimeout 0\ntcp-keepalive 300\nloglevel notice\nappendonly no\n\
+                hash-max-listpack-entries 1024\nmaxmemory 100mb\nmaxmemory-policy noeviction\n";
+    std::fs::write(&file, text).unwrap();
+    let port = free_port().to_string();
+    let mut command = binary();
+    command.arg(&file).args(["--port", &port, "--dir"]).arg(&dir).args([
+        "--logfile",
+        "server.log",
+        "--pidfile",
+    ]);
+    let mut child = command.arg("server.pid").spawn().unwrap();
+    let mut stream = None;
+    eventually("it listens", || {
+        stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).ok();
+        stream.is_some()
+    });
+    let mut client = Client::new(stream.unwrap());
+    assert_eq!(client.run("CONFIG GET maxmemory").items()[1].text(), (100 << 20).to_string());
+    assert_eq!(
+        client.run("CONFIG GET dir").items()[1].text(),
+        dir.canonicalize().unwrap().display().to_string()
+    );
+    let pid = format!("{}\n", child.id());
+    eventually("it writes its pid", || {
+        std::fs::read_to_string(dir.join("server.pid")).is_ok_and(|p| p == pid)
+    });
+    client.send("SHUTDOWN NOSAVE");
+    assert!(client.read_to_end().is_empty());
+    assert!(child.wait().unwrap().success());
+    let log = std::fs::read_to_string(dir.join("server.log")).unwrap();
+    assert!(log.contains("The directive 'hash-max-listpack-entries' has no effect in this server."), "{log}");
+    assert!(!dir.join("server.pid").exists());
+    std::fs::remove_dir_all(dir).unwrap();
+}
