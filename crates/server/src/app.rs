@@ -67,12 +67,13 @@ impl Running {
     }
 
     /// Waits until the server has been told to stop, and for its threads.
-    pub fn wait(self) {
+    pub fn wait(mut self) {
         self.server.wait_for_stop();
         for thread in self.threads {
             // A worker that has panicked has said so; there is nothing to add.
             let _ = thread.join();
         }
+        self.files.push(persistence::temporary_path(self.server.store.dir()));
         for file in self.files {
             let _ = std::fs::remove_file(file);
         }
@@ -134,9 +135,10 @@ fn start_threads(server: &Arc<Server>, listeners: Vec<Listener>) -> std::io::Res
             }
         }
     }
+    // It is not waited for: the end does not wait for a save that nobody asked to be the last, and a save that
+    // is cut short leaves the one before it.
     let saver = server.clone();
-    let run = move || persistence::run(&saver);
-    threads.push(std::thread::Builder::new().name("saver".into()).spawn(run)?);
+    std::thread::Builder::new().name("saver".into()).spawn(move || persistence::run(&saver))?;
     Ok(threads)
 }
 

@@ -25,8 +25,8 @@ pub enum Outcome {
     Paused,
 }
 
-/// Arguments of so many bytes have their command measured by itself.
-const LARGE_ARGS_BYTES: usize = 16 * 1024;
+/// Arguments or a reply of so many bytes have their command measured by itself.
+const LARGE_BYTES: usize = 16 * 1024;
 
 /// Finds the row of a call and checks its number of arguments.
 ///
@@ -227,9 +227,13 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     if ctx.server.monitor_count.load(std::sync::atomic::Ordering::Relaxed) > 0 {
         monitor::feed(ctx, command, args);
     }
-    match start {
-        Some(start) => {
-            let time = start.elapsed();
+    let time = match start {
+        Some(start) => Some(start.elapsed()),
+        None if ctx.reply.out.len() > mark + LARGE_BYTES => Some(ctx.local.since_last_reading()),
+        None => None,
+    };
+    match time {
+        Some(time) => {
             ctx.local.measured(found.id, time, is_outer);
             note_slow(ctx, command, args, time);
         }
@@ -246,7 +250,7 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
 }
 
 fn is_large(args: &Args<'_>) -> bool {
-    args.buffer_span() > LARGE_ARGS_BYTES
+    args.buffer_span() > LARGE_BYTES
 }
 
 fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) {

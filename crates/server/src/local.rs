@@ -14,6 +14,8 @@ pub struct Local {
     pub time_each: bool,
     pub latency_tracking: bool,
     batch_start: Instant,
+    /// The last time the clock was read.
+    last_reading: Instant,
     /// Time of this batch that commands measured by themselves have taken.
     measured: Duration,
     /// Unmeasured calls of this batch, by command.
@@ -29,6 +31,7 @@ impl Local {
             time_each: false,
             latency_tracking: true,
             batch_start: Instant::now(),
+            last_reading: Instant::now(),
             measured: Duration::ZERO,
             counts: vec![0; TABLE.rows().len()].into(),
             counted: Vec::new(),
@@ -38,6 +41,7 @@ impl Local {
 
     pub fn begin_batch(&mut self) {
         self.batch_start = Instant::now();
+        self.last_reading = self.batch_start;
         self.measured = Duration::ZERO;
     }
 
@@ -51,6 +55,13 @@ impl Local {
         self.count += 1;
     }
 
+    /// Time since the clock was last read: an upper bound for the command that has just run, and a close one if
+    /// that took long.
+    pub fn since_last_reading(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.last_reading, now)
+    }
+
     /// A command has run that was measured by itself. `outer` says whether its time is not part of another
     /// measured command's (`EXEC`).
     pub fn measured(&mut self, id: CommandId, time: Duration, outer: bool) {
@@ -58,6 +69,7 @@ impl Local {
         self.stats.command(id).record(1, nanos(time), self.latency_tracking);
         if outer {
             self.measured += time;
+            self.last_reading += time;
         }
     }
 

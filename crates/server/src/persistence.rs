@@ -16,7 +16,7 @@ use crate::log;
 use crate::mailbox::Message;
 use crate::server::{unix_ms, Server};
 
-pub use dump::{load_dump, write_dump, LoadError};
+pub use dump::{load_dump, temporary_path, write_dump, LoadError};
 
 /// After a failed automatic save the next one waits so long, as in Redis.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -287,6 +287,11 @@ fn finish(server: &Arc<Server>, result: Result<Outcome, String>, changes: u64) {
     }
     drop(state);
     log_outcome(&job.target, &result);
+    if let (Target::Pages, Ok(outcome)) = (&job.target, &result) {
+        let threshold = server.config().settings.latency_threshold;
+        server.latency.record("checkpoint", outcome.duration, threshold);
+        server.latency.record("barrier", outcome.report.barrier_wait, threshold);
+    }
     match job.then {
         Then::Go => answer(server, &job, &result),
         Then::Stop { even_if_failed } if result.is_ok() || even_if_failed => server.stop(),

@@ -101,8 +101,8 @@ pub fn unwatch_all(server: &crate::server::Server, client: &mut Session) {
     if !client.watched.is_empty() {
         server.watches.unwatch(client.id, &client.watched);
         client.watched.clear();
+        client.watch_flag = std::sync::Arc::default();
     }
-    client.watch_flag = std::sync::Arc::default();
 }
 
 pub fn exec(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {

@@ -151,7 +151,7 @@ pub fn publish_session(session: &crate::session::Session, info: &crate::clients:
     let mut flags = 0;
     let mut set = |flag: u32, is_on: bool| flags |= if is_on { flag } else { 0 };
     set(client_flag::MULTI, session.transaction.is_some());
-    set(client_flag::WATCH_RAISED, session.watch_flag.is_raised());
+    set(client_flag::WATCH_RAISED, !session.watched.is_empty() && session.watch_flag.is_raised());
     set(client_flag::CLOSING, session.close_after_reply);
     set(client_flag::MONITOR, session.is_monitor);
     set(client_flag::BLOCKED, session.is_blocked);

@@ -30,6 +30,11 @@ enum DumpError {
     Io { path: PathBuf, source: std::io::Error },
 }
 
+/// Where a dump is written before it takes its name.
+pub fn temporary_path(dir: &Path) -> PathBuf {
+    dir.join(format!("temp-{}.rdb", std::process::id()))
+}
+
 /// Writes all databases as of now into an RDB file: temporary file, fsync, rename, fsync of the directory.
 /// Returns its length in bytes.
 ///
@@ -37,7 +42,7 @@ enum DumpError {
 /// What failed, with the path; the old file is then as it was.
 pub fn write_dump(store: &Store, path: &Path, settings: &Settings) -> Result<u64, String> {
     let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let temporary = dir.join(format!("temp-{}.rdb", std::process::id()));
+    let temporary = temporary_path(dir);
     let at = |path: &Path| {
         let path = path.to_path_buf();
         move |source| DumpError::Io { path, source }
