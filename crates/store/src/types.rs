@@ -14,7 +14,7 @@ pub struct DbId(pub u32);
 pub struct Key<'a> {
     pub bytes: &'a [u8],
     pub hash: u64,
-    /// Leaf found by [`crate::Worker::prefetch`]; a hint only, checked against the leaf's fences.
+    /// Page found by the last stage of [`crate::Worker::prefetch`]; a hint only, checked before it is believed.
     pub(crate) leaf_hint: Option<PageId>,
 }
 

@@ -37,12 +37,41 @@ impl Worker {
         Key { bytes, hash: self.keyspace().hash(bytes), leaf_hint: None }
     }
 
-    /// First stage of a batch: finds the key's leaf and prefetches it. A hint that costs nothing if stale.
+    /// First of four stages in which the keys of a batch are brought into the cache, each for all keys before the
+    /// next: the waits for memory overlap. What it leaves in the key is a hint that costs nothing if it gets stale.
     #[inline]
-    pub fn prefetch(&self, db: DbId, key: &mut Key<'_>) {
+    pub fn prefetch_node(&self, db: DbId, key: &mut Key<'_>) {
         if let Some(tree) = self.keyspace().tree(db) {
-            self.keyspace().prefetch(tree, key);
+            self.keyspace().prefetch_node(tree, key);
         }
+    }
+
+    /// Second stage, after [`Worker::prefetch_node`].
+    #[inline]
+    pub fn prefetch_child(&self, key: &Key<'_>) {
+        self.keyspace().prefetch_child(key);
+    }
+
+    /// Third stage, after [`Worker::prefetch_child`]; also of use alone.
+    #[inline]
+    pub fn prefetch_leaf(&self, db: DbId, key: &mut Key<'_>) {
+        if let Some(tree) = self.keyspace().tree(db) {
+            self.keyspace().prefetch_leaf(tree, key);
+        }
+    }
+
+    /// Last stage, after [`Worker::prefetch_leaf`].
+    #[inline]
+    pub fn prefetch_record(&self, key: &Key<'_>) {
+        self.keyspace().prefetch_record(key);
+    }
+
+    /// All stages for a batch of keys of one database.
+    pub fn prefetch(&self, db: DbId, keys: &mut [Key<'_>]) {
+        keys.iter_mut().for_each(|key| self.prefetch_node(db, key));
+        keys.iter().for_each(|key| self.prefetch_child(key));
+        keys.iter_mut().for_each(|key| self.prefetch_leaf(db, key));
+        keys.iter().for_each(|key| self.prefetch_record(key));
     }
 
     /// Between two commands: takes part in a pending barrier. Cheap when there is none.

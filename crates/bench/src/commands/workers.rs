@@ -146,7 +146,7 @@ fn batch(
 ) -> std::result::Result<(), OpError> {
     let bytes: [[u8; 16]; BATCH_KEYS] = std::array::from_fn(|_| key_bytes(rng.u64(..key_count)));
     let mut keys = bytes.each_ref().map(|bytes| worker.key(bytes));
-    keys.iter_mut().for_each(|key| worker.prefetch(DB, key));
+    worker.prefetch(DB, &mut keys);
     for key in &keys {
         if rng.bool() {
             worker.set(DB, key, NewValue::Bytes { bytes: value, raw: false }, Deadline::Clear)?;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use stillframe_store::Key;
+use stillframe_store::{DbId, Key};
 
 use crate::command::{ArgRange, Args};
 use crate::conn::{Conn, Hold, ReadEvent};
@@ -20,6 +20,8 @@ use crate::table::Found;
 const BATCH_COMMANDS: usize = 1024;
 /// Commands of one connection in a batch, so that one long pipeline does not keep the others waiting.
 const CONN_COMMANDS: usize = 256;
+/// Commands from which on it pays to look the keys up in stages.
+const STAGED_COMMANDS: usize = 4;
 
 /// A parsed command that waits for its turn in the batch.
 struct Item {
@@ -32,7 +34,16 @@ struct Item {
     /// `None`: there is no such command, or not with so many arguments; dispatch gives the error.
     found: Option<Found>,
     /// The key of a command with its key in a fixed place.
-    key: Option<(u32, Key<'static>)>,
+    key: Option<BatchKey>,
+}
+
+/// A key that was hashed and looked for ahead of its command.
+struct BatchKey {
+    /// Its place among the arguments.
+    arg: u32,
+    /// The connection's database then; a `SELECT` in between only makes the hint stale.
+    db: DbId,
+    key: Key<'static>,
 }
 
 #[derive(Default)]
@@ -155,15 +166,28 @@ impl EventLoop {
     /// Stage 2: hashes the keys and asks for the memory of their leaves.
     fn hash_and_prefetch(&mut self) {
         let EventLoop { batch, slots, worker, .. } = self;
+        let is_staged = batch.items.len() >= STAGED_COMMANDS;
         for item in &mut batch.items {
             let Some(index) = item.found.and_then(|f| f.command.first_key()) else { continue };
             let Some(conn) = slots.get(item.slot) else { continue };
             let range = batch.ranges[item.first_range as usize + index];
             let bytes = &conn.input.buf[range.start as usize..(range.start + range.len) as usize];
             let mut key = worker.key(bytes);
-            worker.prefetch(conn.session.db, &mut key);
-            item.key = Some((index as u32, key.detach()));
+            if is_staged {
+                worker.prefetch_node(conn.session.db, &mut key);
+            }
+            item.key = Some(BatchKey { arg: index as u32, db: conn.session.db, key: key.detach() });
         }
+        if !is_staged {
+            return;
+        }
+        let keys = || batch.items.iter().filter_map(|item| item.key.as_ref());
+        keys().for_each(|key| worker.prefetch_child(&key.key));
+        for key in batch.items.iter_mut().filter_map(|item| item.key.as_mut()) {
+            worker.prefetch_leaf(key.db, &mut key.key);
+        }
+        let keys = batch.items.iter().filter_map(|item| item.key.as_ref());
+        keys.for_each(|key| worker.prefetch_record(&key.key));
     }
 
     /// Stage 3: runs the commands, those of a connection in their order.
@@ -195,8 +219,8 @@ impl EventLoop {
         let Conn { session, info, input, output, .. } = conn;
         let ranges = &batch.ranges[item.first_range as usize..(item.first_range + item.range_count) as usize];
         let mut args = Args::new(&input.buf, ranges);
-        if let Some((key_index, key)) = item.key {
-            args = args.with_hashed(key_index as usize, key);
+        if let Some(found) = &item.key {
+            args = args.with_hashed(found.arg as usize, found.key);
         }
         let mut ctx = Ctx {
             worker,

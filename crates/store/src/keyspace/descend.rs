@@ -343,15 +343,59 @@ impl Keyspace {
         Ok(None)
     }
 
-    /// Finds the key's leaf and starts to bring it into the cache.
+    /// First stage of a batch: finds the node above the key's leaf and starts to bring its header into the cache.
     #[inline(always)]
-    pub fn prefetch(&self, tree: Tree, key: &mut Key<'_>) {
-        let Ok((_, pid)) = self.descend(tree, key.hash, 1) else { return };
+    pub fn prefetch_node(&self, tree: Tree, key: &mut Key<'_>) {
+        let Ok((node, child)) = self.descend(tree, key.hash, 2) else { return };
+        let pid = if node.level() == 2 { child } else { node.id() };
+        self.pool.prefetch_latch(pid);
+        self.pool.prefetch(pid, 0);
+        key.leaf_hint = Some(pid);
+    }
+
+    /// Second stage: starts to bring in the separator and the child that the node's header makes likely.
+    #[inline(always)]
+    pub fn prefetch_child(&self, key: &Key<'_>) {
+        let Some(pid) = key.leaf_hint else { return };
+        let Ok(node) = self.pool.optimistic(pid) else { return };
+        for offset in node.likely_offsets(key.hash) {
+            self.pool.prefetch(pid, offset);
+        }
+    }
+
+    /// Third stage: finds the key's leaf and starts to bring in its header and slots.
+    #[inline(always)]
+    pub fn prefetch_leaf(&self, tree: Tree, key: &mut Key<'_>) {
+        let found = key.leaf_hint.and_then(|node| self.leaf_below(tree, node, key.hash));
+        let found = found.or_else(|| self.descend(tree, key.hash, 1).ok().map(|(_, pid)| pid));
+        let Some(pid) = found else { return };
         self.pool.prefetch_latch(pid);
         for offset in [0, 64, 128] {
             self.pool.prefetch(pid, offset);
         }
         key.leaf_hint = Some(pid);
+    }
+
+    /// The child of a node above the leaves that is responsible for `hash`, if the node is.
+    #[inline(always)]
+    fn leaf_below(&self, tree: Tree, node: PageId, hash: u64) -> Option<PageId> {
+        let node = self.pool.optimistic(node).ok()?;
+        let is_it = node.is_inner(tree.tag) && node.level() == 1 && node.lo() <= hash && hash <= node.hi();
+        let child = PageId(node.child(node.find_child(hash)));
+        (is_it && node.validate().is_ok()).then_some(child)
+    }
+
+    /// Last stage: starts to bring in the record that has the key's fingerprint.
+    #[inline(always)]
+    pub fn prefetch_record(&self, key: &Key<'_>) {
+        let Some(pid) = key.leaf_hint else { return };
+        let Ok(guard) = self.pool.shared(pid) else { return };
+        let Some(leaf) = Leaf::new(guard.page()) else { return };
+        if let Some(index) = leaf.find_candidate(key.hash, |_| true) {
+            let offset = leaf.record_offset(index);
+            self.pool.prefetch(pid, offset);
+            self.pool.prefetch(pid, offset + 64);
+        }
     }
 }
 

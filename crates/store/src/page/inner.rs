@@ -72,13 +72,26 @@ pub(crate) trait Words {
         }
     }
 
+    /// Where the child that is responsible for `hash` should be, as hashes are uniform.
+    #[inline(always)]
+    fn expected_child(&self, hash: u64) -> usize {
+        let above = hash.wrapping_sub(self.lo());
+        let expected = ((u128::from(above) * u128::from(self.word(SCALE))) >> 64) as usize;
+        expected.min(self.child_count() - 1)
+    }
+
+    /// Bytes of the page where the search for `hash` is likely to look: a separator and its child.
+    #[inline(always)]
+    fn likely_offsets(&self, hash: u64) -> [usize; 2] {
+        let index = self.expected_child(hash);
+        [(SEPARATORS + index) * 8, (CHILDREN + index / 2) * 8]
+    }
+
     /// Index of the child that is responsible for `hash`: the last with a separator not above it.
     #[inline(always)]
     fn find_child(&self, hash: u64) -> usize {
         let count = self.child_count();
-        let above = hash.wrapping_sub(self.lo());
-        let expected = ((u128::from(above) * u128::from(self.word(SCALE))) >> 64) as usize;
-        let mut index = expected.min(count - 1);
+        let mut index = self.expected_child(hash);
         if self.separator(index) <= hash {
             for _ in 0..STEP_MAX {
                 if index + 1 >= count || self.separator(index + 1) > hash {

@@ -85,7 +85,7 @@ impl Run {
         let (db, name) = (self.db(), self.key());
         let mut key = worker.key(&name);
         if self.random.bool() {
-            worker.prefetch(db, &mut key);
+            worker.prefetch(db, std::slice::from_mut(&mut key));
         }
         match self.random.u32(..100) {
             0..=34 => {

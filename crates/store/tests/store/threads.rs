@@ -32,7 +32,7 @@ fn churn(worker: &mut Worker, random: &mut fastrand::Rng, key_count: u32) {
     let number = random.u32(..key_count);
     let name = format!("key:{number}").into_bytes();
     let mut key = worker.key(&name);
-    worker.prefetch(DB, &mut key);
+    worker.prefetch(DB, std::slice::from_mut(&mut key));
     match random.u32(..10) {
         0..=3 => {
             let bytes = value_for(number, random);
