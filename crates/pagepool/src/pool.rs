@@ -12,7 +12,7 @@ use crate::guard::{evict_and_wake, unlock_and_wake};
 use crate::loader::Loading;
 use crate::memory::{AnonMemory, Memory};
 use crate::metrics::PoolMetrics;
-use crate::pagefile::{PageFile, Recovered};
+use crate::pagefile::{NeededPages, PageFile, Recovered};
 use crate::snapshot::{EpochSnapshotter, Extent, ForkSnapshotter, NoSpill, SnapshotKind, Snapshotter, Spill};
 use crate::stock::Stock;
 use crate::{
@@ -35,6 +35,8 @@ pub struct PoolOptions {
     pub snapshot_kind: SnapshotKind,
     /// Budget of snapshots: before-images, spare frames, freed pages that a cut needs.
     pub snapshot_memory_bytes: u64,
+    /// Pages without which a checkpoint of the page file counts as damaged.
+    pub needed_pages: NeededPages,
 }
 
 impl Default for PoolOptions {
@@ -44,6 +46,7 @@ impl Default for PoolOptions {
             huge_pages: true,
             snapshot_kind: SnapshotKind::Epoch,
             snapshot_memory_bytes: 64 << 20,
+            needed_pages: |_| 0..0,
         }
     }
 }
@@ -98,7 +101,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::PageFile`] if no checkpoint of the file loads.
     pub fn open(device: Arc<dyn Device>, options: &PoolOptions) -> Result<(Arc<Pool>, Recovered), PoolError> {
-        let (file, recovered) = PageFile::create_or_open(device)?;
+        let (file, recovered) = PageFile::create_or_open_with(device, options.needed_pages)?;
         let mut pool = Pool::new(options, file.clone())?;
         pool.adopt(&file, options.layout)?;
         pool.file = Some(file);

@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -5,12 +6,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use stillframe_pagepool::device::{DirLock, FileDevice, LockError, OpenMode};
-use stillframe_pagepool::pagefile::{UserHeader, USER_HEADER_BYTES};
+use stillframe_pagepool::device::{Device, DirLock, FileDevice, LockError, OpenMode};
+use stillframe_pagepool::pagefile::{PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{CheckpointError, Layout, PageId, Pool, PoolOptions};
 
-use crate::keyspace::{CheckReport, Keyspace, Stop, CATALOG_DB_MAX};
+use crate::keyspace::{CheckReport, Keyspace, Stop, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 use crate::page::Page;
 use crate::walk::{PageSource, Walk};
 use crate::{DbId, DbStats, Fault, Options, SnapshotKind, StrRef, UnixMillis, Worker};
@@ -83,7 +84,7 @@ pub(crate) struct Shared {
     /// [`Keyspace::change_count`] as of the cut of the last completed save.
     saved_change_count: AtomicU64,
     collector: Mutex<Option<JoinHandle<()>>>,
-    _lock: DirLock,
+    _lock: Option<DirLock>,
 }
 
 impl Drop for Shared {
@@ -108,37 +109,48 @@ impl Store {
     /// # Errors
     /// [`OpenError`] names the file and the reason; nothing has been changed on disk.
     pub fn open(dir: &Path, options: Options) -> Result<Store, OpenError> {
-        if options.database_count as usize > CATALOG_DB_MAX {
-            let count = options.database_count;
-            return Err(OpenError::Damaged(format!(
-                "{count} databases: at most {CATALOG_DB_MAX} are possible"
-            )));
-        }
+        check_options(&options)?;
         std::fs::create_dir_all(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
         let lock = DirLock::acquire(dir).map_err(|error| match error {
             LockError::Held { dir, .. } => OpenError::Locked(dir),
             LockError::Io { path, source } => OpenError::Io { path, source },
         })?;
+        let device = FileDevice::open(&dir.join(PAGE_FILE), OpenMode::Auto)
+            .map_err(|error| OpenError::Damaged(error.to_string()))?;
+        Store::open_over(Arc::new(device), options, dir.into(), Some(lock))
+    }
+
+    /// Opens or creates a store on a device of the caller's, a faulty one in tests say. Its [`Store::dir`] is empty,
+    /// and nothing keeps a second store off the device.
+    ///
+    /// # Errors
+    /// [`OpenError`] names the device and the reason; nothing has been changed on it.
+    pub fn open_on(device: Arc<dyn Device>, options: Options) -> Result<Store, OpenError> {
+        check_options(&options)?;
+        Store::open_over(device, options, PathBuf::new(), None)
+    }
+
+    fn open_over(
+        device: Arc<dyn Device>,
+        options: Options,
+        dir: PathBuf,
+        lock: Option<DirLock>,
+    ) -> Result<Store, OpenError> {
         let damaged = |error: &dyn std::fmt::Display| OpenError::Damaged(error.to_string());
-        let device =
-            FileDevice::open(&dir.join(PAGE_FILE), OpenMode::Auto).map_err(|error| damaged(&error))?;
         let (pool, recovered) =
-            Pool::open(Arc::new(device), &pool_options(&options)).map_err(|error| damaged(&error))?;
+            Pool::open(device, &pool_options(&options)).map_err(|error| damaged(&error))?;
         let is_new = recovered.page_count == 0;
         let keyspace = match is_new {
             true => Keyspace::create(pool, options).map_err(|error| damaged(&error))?,
             false => attach(pool, options, &recovered.user_header)?,
         };
-        let recovery_note = recovered.damage.map(|damage| match recovered.fell_back {
-            true => format!("the newest checkpoint does not load and the one before it is served: {damage}"),
-            false => format!("a checkpoint that is not served is damaged: {damage}"),
-        });
+        let recovery_note = recovered.damage.map(|damage| note_of(&damage, recovered.fell_back));
         let keyspace = Arc::new(keyspace);
         let collector =
-            start_collector(&keyspace).map_err(|source| OpenError::Io { path: dir.into(), source })?;
+            start_collector(&keyspace).map_err(|source| OpenError::Io { path: dir.clone(), source })?;
         let shared = Shared {
             keyspace,
-            dir: dir.into(),
+            dir,
             is_new,
             recovery_note,
             progress: Progress::default(),
@@ -282,6 +294,15 @@ impl Store {
     }
 }
 
+fn check_options(options: &Options) -> Result<(), OpenError> {
+    let count = options.database_count;
+    if count as usize > CATALOG_DB_MAX {
+        let text = format!("{count} databases: at most {CATALOG_DB_MAX} are possible");
+        return Err(OpenError::Damaged(text));
+    }
+    Ok(())
+}
+
 fn pool_options(options: &Options) -> PoolOptions {
     let snapshot_kind = match options.snapshot_kind {
         SnapshotKind::Epoch => stillframe_pagepool::SnapshotKind::Epoch,
@@ -292,7 +313,19 @@ fn pool_options(options: &Options) -> PoolOptions {
         huge_pages: options.huge_pages,
         snapshot_kind,
         snapshot_memory_bytes: options.snapshot_memory_bytes,
+        needed_pages,
     }
+}
+
+/// The pages of the catalog: without them nothing is found.
+fn needed_pages(header: &UserHeader) -> Range<u32> {
+    let catalog = catalog_of(header).0;
+    catalog..catalog.saturating_add(CATALOG_PAGE_COUNT)
+}
+
+fn catalog_of(header: &UserHeader) -> PageId {
+    let [a, b, c, d, ..] = *header;
+    PageId(u32::from_le_bytes([a, b, c, d]))
 }
 
 /// The store's part of the superblock: the catalog's page id.
@@ -302,11 +335,21 @@ fn header_of(catalog: PageId) -> UserHeader {
     header
 }
 
+fn note_of(damage: &PageFileError, fell_back: bool) -> String {
+    let meaning = match damage {
+        _ if fell_back => "The checkpoint before it is served: what was written after that one is lost",
+        PageFileError::SuperblockDamaged { .. } | PageFileError::SuperblockMissing { .. } => {
+            "The checkpoint of the other superblock is served. A crash in the middle of a save leaves this and \
+             loses nothing; without a crash it may be that the last checkpoint is lost"
+        }
+        _ => "The checkpoint that is served comes after it: nothing is lost",
+    };
+    format!("{damage}. {meaning}")
+}
+
 fn attach(pool: Arc<Pool>, options: Options, header: &UserHeader) -> Result<Keyspace, OpenError> {
-    let [a, b, c, d, ..] = *header;
-    let catalog = PageId(u32::from_le_bytes([a, b, c, d]));
-    let pages: Vec<PageId> =
-        (0..crate::keyspace::CATALOG_PAGE_COUNT).map(|i| PageId(catalog.0 + i)).collect();
+    let catalog = catalog_of(header);
+    let pages: Vec<PageId> = needed_pages(header).map(PageId).collect();
     pool.load(&pages);
     Keyspace::attach(pool, options, catalog).map_err(|stop| match stop {
         Stop::Damaged(text) => OpenError::Damaged(text),

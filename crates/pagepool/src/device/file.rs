@@ -91,20 +91,21 @@ impl FileDevice {
 
     /// Continues a write that the kernel took only in part (`done` bytes so far).
     fn write_rest(&self, offset: u64, bufs: &[IoSlice<'_>], mut done: usize) -> Result<(), DeviceError> {
-        let total = total_len(bufs);
-        let mut copy = bufs.to_vec();
-        let mut rest = &mut copy[..];
-        IoSlice::advance_slices(&mut rest, done);
-        while (done as u64) < total {
-            let at = offset + done as u64;
+        let total = total_len(bufs) as usize;
+        while done < total {
+            // Whole blocks only, as `O_DIRECT` may ask for: the begin of a block is written again with its rest.
+            let whole = done - done % DEVICE_ALIGN;
+            let mut copy = bufs.to_vec();
+            let mut rest = &mut copy[..];
+            IoSlice::advance_slices(&mut rest, whole);
+            let at = offset + whole as u64;
+            let fail = |errno| Err(self.error(DeviceOp::Write, at, (total - whole) as u64, errno));
             match rustix::io::pwritev(&self.fd, rest, at) {
-                Ok(0) => return Err(self.error(DeviceOp::Write, at, total - done as u64, Errno::IO)),
-                Ok(step) => {
-                    done += step;
-                    IoSlice::advance_slices(&mut rest, step);
-                }
+                // Not even a block fits: what cuts writes off is a limit of the file's size or of the disk.
+                Ok(step) if step < DEVICE_ALIGN => return fail(Errno::NOSPC),
+                Ok(step) => done = whole + step,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.error(DeviceOp::Write, at, total - done as u64, errno)),
+                Err(errno) => return fail(errno),
             }
         }
         Ok(())

@@ -107,6 +107,9 @@ pub enum DeviceErrorKind {
         /// Length of the device in bytes.
         len: u64,
     },
+    /// What was written and acknowledged is not there.
+    #[error("the disk has acknowledged the write, and something else is there")]
+    NotWritten,
     /// A simulated device after its crash.
     #[error("the simulated machine has crashed")]
     Crashed,

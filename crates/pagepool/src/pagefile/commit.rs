@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::bitmap::SlotSet;
 use super::checkpoint::{CheckpointWriter, Phase};
-use super::entry::{is_all_zero, Entry, PageBuf, Slot, FANOUT};
+use super::entry::{is_all_zero, Entry, PageBuf, Slot, SlotRun, FANOUT};
+use super::open::check_pages;
 use super::superblock::{Superblock, UserHeader};
 use super::table::MAP_HEIGHT;
 use super::{Other, PageFile, PageFileError};
@@ -80,11 +81,11 @@ impl CheckpointWriter {
         let mut draft = Draft::default();
         let mut changes = self.draft_leaves(&mut draft, &current, &moved.leaves);
         draft_nodes(file, &mut draft);
-        let map_page_count = self.place_map(&mut draft, &current, &mut changes)?;
+        let map_runs = self.place_map(&mut draft, &current, &mut changes)?;
         let map_write = begin.elapsed();
         changes.superblock.user_header = *user_header;
         changes.superblock.generation = generation;
-        let (data_sync, superblock_sync) = self.make_durable(&changes.superblock)?;
+        let (data_sync, superblock_sync) = self.make_durable(&changes.superblock, &draft, &map_runs)?;
 
         publish(file, &draft);
         let live_count = changes.superblock.data_slot_count + changes.superblock.map_slot_count;
@@ -96,7 +97,7 @@ impl CheckpointWriter {
             generation: changes.superblock.generation,
             page_count: self.counters.page_count.load(Ordering::Relaxed),
             zero_page_count: self.counters.zero_page_count.load(Ordering::Relaxed),
-            map_page_count,
+            map_page_count: map_runs.iter().map(|run| u64::from(run.slot_count)).sum(),
             moved_page_count: moved.page_count,
             written_bytes,
             map_write,
@@ -131,17 +132,15 @@ impl CheckpointWriter {
         Changes { superblock, superseded }
     }
 
-    /// Gives every page of the draft a slot, bottom up, and writes them. Returns how many.
+    /// Gives every page of the draft a slot, bottom up, and writes them. Returns the slots.
     fn place_map(
         &self,
         draft: &mut Draft,
         current: &Superblock,
         changes: &mut Changes,
-    ) -> Result<u64, PageFileError> {
+    ) -> Result<Vec<SlotRun>, PageFileError> {
         let file = &self.file;
-        let is_kept = |page: &PageBuf| !is_all_zero(&page.0);
-        let kept_count = draft.iter().flat_map(BTreeMap::values).filter(|page| is_kept(page)).count();
-        let runs = file.take_slots(kept_count as u32, 0)?;
+        let runs = file.take_slots(kept_pages(draft).count() as u32, 0)?;
         let mut slots = runs.iter().flat_map(|run| run.slots());
         let mut root = current.root;
         for level in 1..=MAP_HEIGHT {
@@ -150,7 +149,7 @@ impl CheckpointWriter {
                 let old = if level < MAP_HEIGHT { file.table.get(level, *index) } else { current.root };
                 changes.superblock.map_slot_count -= u64::from(old.slot().is_some());
                 old.slot().map(|slot| changes.superseded.insert(slot));
-                let entry = match is_kept(page).then(|| slots.next()).flatten() {
+                let entry = match (!is_all_zero(&page.0)).then(|| slots.next()).flatten() {
                     Some(slot) => Entry::new(slot, crc32c::crc32c(&page.0)),
                     None => Entry::NONE,
                 };
@@ -166,18 +165,31 @@ impl CheckpointWriter {
             draft[level as usize] = nodes;
         }
         changes.superblock.root = root;
-        let pages = draft.iter().flat_map(BTreeMap::values).filter(|page| is_kept(page));
-        let bufs: Vec<_> = pages.map(|page| IoSlice::new(&page.0)).collect();
+        let bufs: Vec<_> = kept_pages(draft).map(|page| IoSlice::new(&page.0)).collect();
         self.write_runs(&runs, &bufs)?;
-        Ok(kept_count as u64)
+        Ok(runs)
     }
 
     /// Syncs pages and map, then writes and syncs the superblock. Returns how long each took.
-    fn make_durable(&self, superblock: &Superblock) -> Result<(Duration, Duration), PageFileError> {
+    fn make_durable(
+        &self,
+        superblock: &Superblock,
+        draft: &Draft,
+        map_runs: &[SlotRun],
+    ) -> Result<(Duration, Duration), PageFileError> {
         let file = &self.file;
         let begin = Instant::now();
         file.device.sync_data().map_err(|error| file.fail(error))?;
         let data_sync = begin.elapsed();
+        // A disk that loses a page loses that page; one that loses the map, or what the caller needs to begin with,
+        // would lose the checkpoint.
+        file.read_back(map_runs, &mut kept_pages(draft))?;
+        let entry_of = |pid: u32| match draft[1].get(&(pid / FANOUT as u32)) {
+            Some(leaf) => leaf.entry(pid as usize % FANOUT),
+            None => file.table.get(0, pid),
+        };
+        check_pages(&*file.device, (file.needed)(&superblock.user_header), entry_of)
+            .map_err(|error| file.fail(error))?;
         let begin = Instant::now();
         let place = 1 - file.superblocks.lock().place;
         // Nobody else writes a superblock now: no page is being written, and before the first one was they were
@@ -203,6 +215,11 @@ impl CheckpointWriter {
             space.set_slot_count(slot_count);
         }
     }
+}
+
+/// The pages of the draft that take a slot, in the order in which they take them.
+fn kept_pages(draft: &Draft) -> impl Iterator<Item = &PageBuf> {
+    draft.iter().flat_map(BTreeMap::values).map(|page| &**page).filter(|page| !is_all_zero(&page.0))
 }
 
 /// Adds the ancestors of the changed leaves to the draft; a child that stays is marked with a provisional entry.

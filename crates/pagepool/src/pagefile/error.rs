@@ -92,6 +92,9 @@ pub enum PageFileError {
     /// There is no address space for the map.
     #[error("page file: {0}")]
     Memory(Arc<PoolError>),
+    /// A page that the caller cannot do without does not verify.
+    #[error(transparent)]
+    NeededPage(#[from] PageError),
     /// A checkpoint is running already.
     #[error("a checkpoint of page file '{file}' is running already")]
     CheckpointRunning {

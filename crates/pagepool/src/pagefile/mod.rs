@@ -27,6 +27,7 @@ mod spill;
 mod superblock;
 mod table;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -49,6 +50,10 @@ use table::SlotTable;
 /// One more than the greatest page number that a page file can hold.
 pub const PAGE_ID_LIMIT: u32 = 1 << 30;
 
+/// Names, from the caller's header, the pages without which a checkpoint is of no use to it: one that has lost such a
+/// page does not load, and the previous one does.
+pub type NeededPages = fn(&UserHeader) -> Range<u32>;
+
 /// An open page file. All methods may be called from any thread.
 pub struct PageFile {
     device: Arc<dyn Device>,
@@ -60,6 +65,7 @@ pub struct PageFile {
     /// The error after which nothing is written any more.
     failure: OnceLock<String>,
     last_checkpoint_bytes: AtomicU64,
+    needed: NeededPages,
 }
 
 /// The durable superblock and what lies in the place of the other.
@@ -129,16 +135,28 @@ impl PageFile {
     ///
     /// Serves the newest checkpoint that loads, and says in [`Recovered`] if that is not the newest there is.
     pub fn create_or_open(device: Arc<dyn Device>) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
+        PageFile::create_or_open_with(device, |_| 0..0)
+    }
+
+    /// The same, for a caller that cannot do without some of the pages.
+    pub fn create_or_open_with(
+        device: Arc<dyn Device>,
+        needed: NeededPages,
+    ) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
         let len = device.len()?;
         if open::is_blank(&*device, len)? {
             open::create(&*device)?;
-            return PageFile::open(device, true);
+            return PageFile::open(device, true, needed);
         }
-        PageFile::open(device, false)
+        PageFile::open(device, false, needed)
     }
 
-    fn open(device: Arc<dyn Device>, is_new: bool) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
-        let opened = open::open(&*device)?;
+    fn open(
+        device: Arc<dyn Device>,
+        is_new: bool,
+        needed: NeededPages,
+    ) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
+        let opened = open::open(&*device, needed)?;
         let recovered = Recovered {
             generation: opened.superblock.generation,
             user_header: opened.superblock.user_header,
@@ -161,6 +179,7 @@ impl PageFile {
             is_checkpoint_running: AtomicBool::new(false),
             failure: OnceLock::new(),
             last_checkpoint_bytes: AtomicU64::new(0),
+            needed,
         };
         Ok((Arc::new(file), recovered))
     }
@@ -235,7 +254,7 @@ impl PageFile {
     }
 
     /// Makes `error` sticky.
-    fn fail(&self, error: DeviceError) -> PageFileError {
+    fn fail(&self, error: impl std::fmt::Display) -> PageFileError {
         // Of several the first counts.
         let cause = self.failure.get_or_init(|| error.to_string()).clone();
         PageFileError::Failed { file: self.name().to_owned(), cause }
@@ -325,11 +344,13 @@ impl PageFile {
         self.mirror_superblock()
     }
 
-    /// Writes and syncs a superblock. Every failure is sticky: nobody knows which superblock is there now.
+    /// Writes, syncs and reads back a superblock. Every failure is sticky: nobody knows which superblock is there now.
     fn write_superblock(&self, place: u32, superblock: &Superblock) -> Result<(), PageFileError> {
         let page = Box::new(superblock.encode());
         let bufs = [std::io::IoSlice::new(&page.0)];
         self.device.write_at(Slot(place).offset(), &bufs).map_err(|error| self.fail(error))?;
-        self.device.sync_data().map_err(|error| self.fail(error))
+        self.device.sync_data().map_err(|error| self.fail(error))?;
+        let mut pages = [&*page].into_iter();
+        self.read_back(&[SlotRun { first: Slot(place), slot_count: 1 }], &mut pages)
     }
 }

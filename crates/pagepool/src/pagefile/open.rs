@@ -1,6 +1,7 @@
 //! Opening: find the newest checkpoint that loads, and protect both.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -9,9 +10,9 @@ use super::bitmap::SlotSet;
 use super::entry::{Entry, PageBuf, Slot, FANOUT};
 use super::superblock::{Found, Superblock};
 use super::table::{node_limit, SlotTable, MAP_HEIGHT};
-use super::{parallel, Other, PageFileError};
+use super::{parallel, NeededPages, Other, PageError, PageFileError, PAGE_ID_LIMIT};
 use crate::device::{Device, DeviceError};
-use crate::PAGE_SIZE;
+use crate::{PageId, PAGE_SIZE};
 
 /// Map pages that are read between two looks at what they say; bounds the memory of opening (16 MB).
 const WAVE_PAGES: usize = 4096;
@@ -244,8 +245,8 @@ pub(super) fn create(device: &dyn Device) -> Result<(), DeviceError> {
     device.sync_data()
 }
 
-/// Finds the newest checkpoint that loads.
-pub(super) fn open(device: &dyn Device) -> Result<Opened, PageFileError> {
+/// Finds the newest checkpoint that loads, with the pages that its header needs.
+pub(super) fn open(device: &dyn Device, needed: NeededPages) -> Result<Opened, PageFileError> {
     let len = device.len()?;
     if len < SUPERBLOCK_BYTES {
         return Err(PageFileError::NotAPageFile { file: device.name().to_owned() });
@@ -263,7 +264,8 @@ pub(super) fn open(device: &dyn Device) -> Result<Opened, PageFileError> {
         [first, second] => (first, second),
     };
     let newest_generation = newer.as_ref().map_or(0, |newer| newer.superblock.generation);
-    let loaded = newer.and_then(|newer| load(device, slot_count, newer));
+    let load = |candidate| load(device, slot_count, candidate, needed);
+    let loaded = newer.and_then(load);
     match loaded {
         Ok(mut opened) => {
             match older.and_then(|older| load_previous(device, &opened, &older)) {
@@ -272,7 +274,7 @@ pub(super) fn open(device: &dyn Device) -> Result<Opened, PageFileError> {
             }
             Ok(opened)
         }
-        Err(newest) => match older.and_then(not_empty).and_then(|older| load(device, slot_count, older)) {
+        Err(newest) => match older.and_then(not_empty).and_then(load) {
             Ok(opened) => Ok(Opened { newest_generation, fell_back: true, damage: Some(newest), ..opened }),
             Err(older) => Err(PageFileError::NothingLoads { newest: newest.into(), older: older.into() }),
         },
@@ -305,11 +307,19 @@ fn read_candidate(
 }
 
 /// Loads a checkpoint to serve from.
-fn load(device: &dyn Device, slot_count: u32, candidate: Candidate) -> Result<Opened, PageFileError> {
+fn load(
+    device: &dyn Device,
+    slot_count: u32,
+    candidate: Candidate,
+    needed: NeededPages,
+) -> Result<Opened, PageFileError> {
     let table = SlotTable::new().map_err(|error| PageFileError::Memory(Arc::new(error)))?;
     let Candidate { place, superblock } = candidate;
     let loader = MapLoader { device, superblock: &superblock, slot_count, target: Some(&table), known: None };
     let slots = loader.load()?;
+    if superblock.page_count > 0 {
+        check_pages(device, needed(&superblock.user_header), |pid| table.get(0, pid))?;
+    }
     Ok(Opened {
         newest_generation: superblock.generation,
         superblock,
@@ -322,6 +332,33 @@ fn load(device: &dyn Device, slot_count: u32, candidate: Candidate) -> Result<Op
         fell_back: false,
         damage: None,
     })
+}
+
+/// Reads and verifies pages, found by `entry_of`.
+pub(super) fn check_pages(
+    device: &dyn Device,
+    pids: Range<u32>,
+    entry_of: impl Fn(u32) -> Entry,
+) -> Result<(), PageError> {
+    let mut page = PageBuf::boxed();
+    for pid in pids.map(PageId) {
+        let file = || device.name().to_owned();
+        let entry = if pid.0 < PAGE_ID_LIMIT { entry_of(pid.0) } else { Entry::NONE };
+        let Some(slot) = entry.slot() else {
+            match entry == Entry::NONE {
+                true => return Err(PageError::Unmapped { file: file(), pid }),
+                false => continue,
+            }
+        };
+        device
+            .read_at(slot.offset(), &mut [IoSliceMut::new(&mut page.0)])
+            .map_err(|source| PageError::Device { pid, source })?;
+        let (found_crc32c, expected_crc32c) = (crc32c::crc32c(&page.0), entry.crc32c());
+        if found_crc32c != expected_crc32c {
+            return Err(PageError::Damaged { file: file(), pid, slot, expected_crc32c, found_crc32c });
+        }
+    }
+    Ok(())
 }
 
 /// Finds the slots of the checkpoint before the one that is served.

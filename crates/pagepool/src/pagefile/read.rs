@@ -4,12 +4,15 @@ use std::io::IoSliceMut;
 
 use parking_lot::Mutex;
 
-use super::entry::{Entry, PageBuf, Slot};
-use super::{parallel, PageError, PageFile};
-use crate::{PageBytes, PageId};
+use super::entry::{Entry, PageBuf, Slot, SlotRun};
+use super::{parallel, PageError, PageFile, PageFileError};
+use crate::device::{DeviceError, DeviceErrorKind, DeviceOp};
+use crate::{PageBytes, PageId, PAGE_SIZE};
 
 /// Longest read in pages: what the kernel takes in one vectored call.
 const READ_PAGES: usize = 1024;
+/// Longest read of what has just been written, in pages (1 MB).
+const READ_BACK_PAGES: usize = 256;
 /// Unwanted pages between two wanted ones that cost less to read than another call does.
 const GAP_PAGES: usize = 16;
 /// Unwanted pages of one call; bounds the memory they are read into (1 MB).
@@ -104,6 +107,32 @@ impl PageFile {
         // A bad page is read again alone: to tell it from its neighbours, or because it has been moved.
         let bad = run.iter_mut().zip(entries).filter(|((_, page), entry)| !is_good(page, entry));
         bad.filter_map(|((pid, page), _)| self.read_page(*pid, page).err()).collect()
+    }
+
+    /// Fails, for good, unless the slots of `runs` hold `pages`: the disk has acknowledged writes that it lost, tore or
+    /// did elsewhere.
+    pub(super) fn read_back(
+        &self,
+        runs: &[SlotRun],
+        pages: &mut dyn Iterator<Item = &PageBuf>,
+    ) -> Result<(), PageFileError> {
+        let mut found = Vec::new();
+        for run in runs {
+            let end = run.first.0 + run.slot_count;
+            for first in (run.first.0..end).step_by(READ_BACK_PAGES).map(Slot) {
+                found.resize(READ_BACK_PAGES.min((end - first.0) as usize), PageBuf::ZERO);
+                let mut bufs: Vec<_> = found.iter_mut().map(|page| IoSliceMut::new(&mut page.0)).collect();
+                self.device.read_at(first.offset(), &mut bufs).map_err(|error| self.fail(error))?;
+                let differs = found.iter().zip(&mut *pages).position(|(found, page)| found.0 != page.0);
+                if let Some(index) = differs {
+                    let (op, kind) = (DeviceOp::Write, DeviceErrorKind::NotWritten);
+                    let offset = Slot(first.0 + index as u32).offset();
+                    let device = self.name().to_owned();
+                    return Err(self.fail(DeviceError { device, op, offset, len: PAGE_SIZE as u64, kind }));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn verify(&self, pid: PageId, entry: Entry, slot: Slot, page: &PageBytes) -> Result<(), PageError> {

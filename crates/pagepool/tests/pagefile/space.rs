@@ -136,8 +136,8 @@ fn slots_of_a_checkpoint_in_doubt_are_not_given_to_others() {
     let writer = file.begin_checkpoint().unwrap();
     write_batch(&writer, &versions(1..100, 2)).unwrap();
     let free_slots = file.stats().free_slots;
-    // Map, sync, superblock, sync: the last one fails, and the disk may hold either checkpoint.
-    device.schedule(device.call_count() + 3, Fault::Error);
+    // Map, sync, map read back, superblock, sync: the last one fails, and the disk may hold either checkpoint.
+    device.schedule(device.call_count() + 4, Fault::Error);
     let error = writer.commit(&header_of(&content)).unwrap_err();
     assert!(matches!(error, PageFileError::Failed { .. }), "{error}");
     drop(writer);

@@ -66,7 +66,10 @@ pub fn write_dump(store: &Store, path: &Path, settings: &Settings) -> Result<u64
     };
     write().map_err(|error| {
         drop(std::fs::remove_file(&temporary));
-        error.to_string()
+        match error {
+            DumpError::Write(error) => format!("{}: {error}", temporary.display()),
+            other => other.to_string(),
+        }
     })
 }
 

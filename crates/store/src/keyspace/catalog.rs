@@ -149,7 +149,8 @@ impl Catalog {
         page
     }
 
-    /// Writes what has changed. Runs in the barrier.
+    /// Writes it, unchanged pages too: so no two checkpoints share a page of it, and damage to one leaves the other.
+    /// Runs in the barrier.
     pub fn write(&self, pool: &Pool, pid: PageId) {
         // The catalog is read at start, and no page of the running process is evicted under it.
         let Ok(mut guard) = pool.exclusive(pid) else { return };
@@ -157,13 +158,8 @@ impl Catalog {
         let garbage_pages = self.garbage.len().min(CATALOG_GARBAGE_MAX).div_ceil(GARBAGE_IN_PAGE);
         let indices = (0..=db_pages).chain(GARBAGE_PAGE..GARBAGE_PAGE + garbage_pages);
         for index in indices {
-            let page = self.encode_page(index);
-            let same = guard.object_page(index as u32).is_ok_and(|old| *old == page);
-            if same {
-                continue;
-            }
-            if let Ok(old) = guard.object_page_mut(index as u32) {
-                *old = page;
+            if let Ok(page) = guard.object_page_mut(index as u32) {
+                *page = self.encode_page(index);
             }
         }
     }
