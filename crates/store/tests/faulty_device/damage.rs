@@ -1,0 +1,217 @@
+//! Disks that damage data without a word, and reads that fail: an error or an older checkpoint, never wrong data.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use stillframe_pagepool::device::{Fault, FaultRates, SimDevice};
+use stillframe_pagepool::PAGE_SIZE;
+
+use crate::model::{open, seed_or, Content, Entry, Opened};
+
+const CHANGE_COUNT: u32 = 120;
+
+/// Two checkpoints, as a device holds them.
+struct Sample {
+    image: Vec<u8>,
+    previous: Content,
+    newest: Content,
+}
+
+/// What a damaged device serves.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Outcome {
+    /// It does not open.
+    Refused,
+    /// The checkpoint before the newest, all of it.
+    Previous,
+    /// The same but for keys that cannot be read.
+    PreviousErrors,
+    /// The newest but for keys that cannot be read.
+    Errors,
+    /// The newest, all of it.
+    Newest,
+}
+
+/// Applies changes until there are a few, and saves.
+fn save_changes(opened: &mut Opened, content: &mut Content, rng: &mut fastrand::Rng) {
+    opened.change_some(content, rng, CHANGE_COUNT);
+    opened.checkpoint().expect("a checkpoint");
+}
+
+impl Sample {
+    fn new(seed: u64) -> Sample {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let device = Arc::new(SimDevice::new(seed));
+        let mut opened = open(&device).expect("a new store");
+        let mut content = Content::new();
+        save_changes(&mut opened, &mut content, &mut rng);
+        save_changes(&mut opened, &mut content, &mut rng);
+        let previous = content.clone();
+        save_changes(&mut opened, &mut content, &mut rng);
+        assert_ne!(previous, content);
+        Sample { image: device.image(), previous, newest: content }
+    }
+
+    fn device(&self, seed: u64) -> Arc<SimDevice> {
+        Arc::new(SimDevice::from_image(seed, self.image.clone()))
+    }
+}
+
+/// Fails if the device serves anything but one of the checkpoints, newest first, or that with errors in place of
+/// values. Errors must name the device and the byte.
+fn outcome(device: &Arc<SimDevice>, checkpoints: &[&Content]) -> Outcome {
+    match open(device) {
+        Ok(mut opened) => outcome_of(&mut opened, checkpoints),
+        Err(error) => {
+            assert_named(&error.to_string());
+            Outcome::Refused
+        }
+    }
+}
+
+fn outcome_of(opened: &mut Opened, checkpoints: &[&Content]) -> Outcome {
+    let keys: BTreeSet<_> = checkpoints.iter().flat_map(|content| content.keys()).collect();
+    let mut possible: Vec<usize> = (0..checkpoints.len()).collect();
+    let mut error_count = 0;
+    for id in keys {
+        match opened.read(id.0, &id.1) {
+            Err(reason) => {
+                assert_named(&reason);
+                error_count += 1;
+            }
+            Ok(found) => {
+                possible.retain(|index| checkpoints[*index].get(id) == found.as_ref());
+                assert!(!possible.is_empty(), "{id:?} does not fit to the others: {}", shown(&found));
+            }
+        }
+    }
+    match (possible[0], error_count) {
+        (0, 0) => Outcome::Newest,
+        (0, _) => Outcome::Errors,
+        (_, 0) => Outcome::Previous,
+        _ => Outcome::PreviousErrors,
+    }
+}
+
+fn shown(entry: &Option<Entry>) -> String {
+    entry.as_ref().map_or("nothing".to_owned(), |entry| format!("{} bytes", entry.value.len()))
+}
+
+fn assert_named(text: &str) {
+    let has_place = text.contains("byte") || text.contains("is not a page file");
+    assert!(text.contains("simulated device") && has_place, "no place is named: {text}");
+}
+
+#[test]
+fn a_damaged_slot_is_never_served() {
+    let seed = seed_or(31);
+    let sample = Sample::new(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut seen = BTreeMap::new();
+    for slot in 0..sample.image.len() / PAGE_SIZE {
+        let device = sample.device(seed);
+        let at = slot * PAGE_SIZE + rng.usize(..PAGE_SIZE);
+        let bit = rng.u8(..8);
+        device.corrupt(at as u64, 1, |bytes| bytes[0] ^= 1 << bit);
+        *seen.entry(outcome(&device, &[&sample.newest, &sample.previous])).or_insert(0) += 1;
+    }
+    println!("{seen:?}");
+    for expected in [Outcome::Previous, Outcome::Errors, Outcome::Newest] {
+        assert!(seen.contains_key(&expected), "{seen:?}");
+    }
+    assert!(!seen.contains_key(&Outcome::PreviousErrors), "{seen:?}");
+    // Pages of the map that both checkpoints share: without them neither loads.
+    assert!(seen.get(&Outcome::Refused).is_none_or(|count| *count <= 3), "{seen:?}");
+}
+
+/// A write that the disk damages and acknowledges, in every call of a checkpoint.
+#[test]
+fn a_write_damaged_in_silence_is_never_served() {
+    let seed = seed_or(32);
+    let sample = Sample::new(seed);
+    let mut seen = BTreeSet::new();
+    for fault in [Fault::LostWrite, Fault::TornWrite, Fault::MisdirectedWrite, Fault::BitFlip] {
+        for call in 0.. {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let device = sample.device(seed + call);
+            let mut opened = open(&device).expect("an undamaged store");
+            opened.wait_until_warm();
+            let first = device.call_count();
+            device.schedule(first + call, fault);
+            let mut content = sample.newest.clone();
+            opened.change_some(&mut content, &mut rng, CHANGE_COUNT);
+            let is_saved = opened.checkpoint().is_ok();
+            let is_past_the_end = device.call_count() <= first + call;
+            drop(opened);
+            device.clear_faults();
+            let outcome = match open(&device) {
+                // One large write in the wrong place may take the maps of two checkpoints with it.
+                Err(error) if fault == Fault::MisdirectedWrite => {
+                    assert_named(&error.to_string());
+                    Outcome::Refused
+                }
+                Err(error) => panic!("{fault:?} in call {call}: {error}"),
+                Ok(mut opened) => {
+                    let outcome = outcome_of(&mut opened, &[&content, &sample.newest, &sample.previous]);
+                    // What loses the checkpoint is noticed when it is taken.
+                    let is_there = matches!(outcome, Outcome::Newest | Outcome::Errors);
+                    assert!(
+                        is_there || !is_saved,
+                        "{fault:?} in call {call}: {outcome:?} after a complete save"
+                    );
+                    outcome
+                }
+            };
+            seen.insert(outcome);
+            if is_past_the_end {
+                break;
+            }
+        }
+    }
+    assert!(seen.len() > 2, "{seen:?}");
+}
+
+#[test]
+fn a_read_that_fails_is_an_error_and_not_data() {
+    let seed = seed_or(33);
+    let sample = Sample::new(seed);
+    let mut seen = BTreeSet::new();
+    for fault in [Fault::Error, Fault::BitFlip] {
+        for call in 0..40 {
+            let device = sample.device(seed + call);
+            device.schedule(call, fault);
+            seen.insert(outcome(&device, &[&sample.newest, &sample.previous]));
+        }
+    }
+    assert!(seen.contains(&Outcome::Newest) && seen.len() > 1, "{seen:?}");
+}
+
+/// With errors of reads at random while the store is changed: no value is ever wrong, and a save that succeeds is
+/// complete.
+#[test]
+fn random_read_errors_lose_nothing_that_is_saved() {
+    let seed = seed_or(34);
+    let sample = Sample::new(seed);
+    let mut error_count = 0;
+    for round in 0..30 {
+        let mut rng = fastrand::Rng::with_seed(seed + round);
+        let device = sample.device(seed + round);
+        let mut opened = open(&device).expect("an undamaged store");
+        device.set_rates(FaultRates { read_error: 0.3, ..FaultRates::default() });
+        let mut content = sample.newest.clone();
+        for _ in 0..CHANGE_COUNT {
+            error_count += usize::from(opened.try_change(&mut content, &mut rng).is_err());
+        }
+        let is_saved = opened.checkpoint().is_ok();
+        drop(opened);
+        device.clear_faults();
+        device.crash();
+        // The superblock is there before it is read back: a save that fails then may have been one.
+        let outcome = outcome(&device, &[&content, &sample.newest]);
+        assert!(
+            outcome == Outcome::Newest || (outcome == Outcome::Previous && !is_saved),
+            "round {round}: {outcome:?}"
+        );
+    }
+    assert!(error_count > 0);
+}

@@ -1,0 +1,195 @@
+//! A model of a store's content, a random workload for both, and how to read a store that may be damaged.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::channel;
+use std::sync::Arc;
+
+use stillframe_pagepool::device::SimDevice;
+use stillframe_store::{
+    DbId, Deadline, NewValue, OpError, OpenError, Options, SaveError, Store, UnixMillis, Worker,
+};
+
+/// The first and the last are used.
+pub const DATABASE_COUNT: u32 = 3;
+/// By this clock nothing expires.
+const NOW: UnixMillis = 1_000;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    pub value: Vec<u8>,
+    pub deadline: Option<UnixMillis>,
+}
+
+/// What a store holds, by database and key.
+pub type Content = BTreeMap<(u32, Vec<u8>), Entry>;
+
+/// What a read gave: an entry, nothing, or the reason why it cannot be read.
+pub type Reading = Result<Option<Entry>, String>;
+
+/// The seed of a random test: `STILLFRAME_SEED`, else `default`. Printed, so that a failure can be replayed.
+pub fn seed_or(default: u64) -> u64 {
+    let seed = std::env::var("STILLFRAME_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(default);
+    println!("STILLFRAME_SEED={seed}");
+    seed
+}
+
+pub fn open(device: &Arc<SimDevice>) -> Result<Opened, OpenError> {
+    let options =
+        Options { database_count: DATABASE_COUNT, snapshot_memory_bytes: 1 << 20, ..Options::default() };
+    let store = Store::open_on(device.clone(), options)?;
+    let mut worker = store.worker();
+    worker.set_now(NOW);
+    Ok(Opened { store, worker })
+}
+
+/// A store and this thread's access to it.
+pub struct Opened {
+    pub store: Store,
+    pub worker: Worker,
+}
+
+impl Opened {
+    /// Runs an operation until its pages are in memory. An error says why they will never be.
+    fn run<T>(&mut self, mut op: impl FnMut(&mut Worker) -> Result<T, OpError>) -> Result<T, String> {
+        loop {
+            self.worker.quiesce();
+            match op(&mut self.worker) {
+                Ok(result) => return Ok(result),
+                Err(OpError::Fault(fault)) => {
+                    let (sender, receiver) = channel();
+                    let done = Box::new(move || sender.send(()).expect("the test waits"));
+                    self.store.load(fault, done);
+                    self.worker.idle(|| receiver.recv().expect("the load ends"));
+                }
+                Err(OpError::Damaged(reason)) => return Err(reason),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+
+    pub fn checkpoint(&mut self) -> Result<(), SaveError> {
+        let store = self.store.clone();
+        self.worker.idle(|| store.checkpoint().map(drop))
+    }
+
+    pub fn wait_until_warm(&mut self) {
+        while self.store.is_warming_up() {
+            self.worker.idle(|| std::thread::sleep(std::time::Duration::from_micros(200)));
+        }
+    }
+
+    pub fn read(&mut self, db: u32, key: &[u8]) -> Reading {
+        self.run(|worker| {
+            let key = worker.key(key);
+            let deadline = worker.entry(DbId(db), &key)?.and_then(|info| info.deadline);
+            let value = worker.get(DbId(db), &key, |value| value.to_vec())?;
+            Ok(value.map(|value| Entry { value, deadline }))
+        })
+    }
+
+    /// All of it, found by scanning.
+    pub fn content(&mut self) -> Content {
+        let mut content = Content::new();
+        for db in 0..DATABASE_COUNT {
+            let (mut cursor, mut keys) = (0, Vec::new());
+            loop {
+                let step = |worker: &mut Worker| {
+                    let mut found = Vec::new();
+                    let next = worker.scan(DbId(db), cursor, 50, |key, _| found.push(key.to_vec()))?;
+                    Ok((next, found))
+                };
+                let (next, found) = self.run(step).expect("an undamaged store");
+                keys.extend(found);
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+            for key in keys {
+                let entry = self.read(db, &key).expect("an undamaged store").expect("a key that was scanned");
+                assert!(content.insert((db, key.clone()), entry).is_none(), "{key:?} was scanned twice");
+            }
+            let key_count = content.keys().filter(|(of, _)| *of == db).count() as u64;
+            assert_eq!(self.store.db_stats(DbId(db)).key_count, key_count, "keys of database {db}");
+        }
+        content
+    }
+
+    /// Applies a random change to the store and to its model.
+    pub fn change(&mut self, content: &mut Content, rng: &mut fastrand::Rng) {
+        self.try_change(content, rng).expect("an undamaged store");
+    }
+
+    /// The same for a store that may be damaged.
+    pub fn try_change(&mut self, content: &mut Content, rng: &mut fastrand::Rng) -> Result<(), String> {
+        let db = if rng.u8(..4) == 0 { DATABASE_COUNT - 1 } else { 0 };
+        let (name, longest) = match rng.u8(..20) {
+            0..=13 => (format!("small-{}", rng.u8(..120)), 60),
+            14..=17 => (format!("middle-{}", rng.u8(..12)), 3_000),
+            18 => (format!("large-{}", rng.u8(..3)), 20_000),
+            _ => (format!("huge-{}", rng.u8(..2)), 120_000),
+        };
+        let key = name.into_bytes();
+        let id = (db, key.clone());
+        match rng.u8(..10) {
+            0..=5 => {
+                let mut value = vec![0; rng.usize(..longest)];
+                rng.fill(&mut value);
+                let deadline = (rng.u8(..5) == 0).then(|| NOW + 1 + rng.i64(0..1 << 40));
+                self.run(|worker| {
+                    let value = NewValue::Bytes { bytes: &value, raw: false };
+                    let deadline = deadline.map_or(Deadline::Clear, Deadline::At);
+                    worker.set(DbId(db), &worker.key(&key), value, deadline)
+                })?;
+                content.insert(id, Entry { value, deadline });
+            }
+            6 | 7 => {
+                let old_len = content.get(&id).map_or(0, |entry| entry.value.len());
+                let offset = rng.usize(..=old_len);
+                let mut part = vec![0; rng.usize(1..200)];
+                rng.fill(&mut part);
+                self.run(|worker| worker.write_range(DbId(db), &worker.key(&key), offset as u64, &part))?;
+                let entry = content.entry(id).or_insert(Entry { value: Vec::new(), deadline: None });
+                let end = offset + part.len();
+                entry.value.resize(end.max(old_len), 0);
+                entry.value[offset..end].copy_from_slice(&part);
+            }
+            _ => {
+                let was_there = self.run(|worker| worker.remove(DbId(db), &worker.key(&key)))?;
+                assert_eq!(was_there, content.remove(&id).is_some(), "{id:?}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what takes `len` bytes of room.
+    pub fn add(&mut self, content: &mut Content, key: &str, len: usize, rng: &mut fastrand::Rng) {
+        let mut value = vec![0; len];
+        rng.fill(&mut value);
+        self.run(|worker| {
+            let value = NewValue::Bytes { bytes: &value, raw: false };
+            worker.set(DbId(0), &worker.key(key.as_bytes()), value, Deadline::Clear)
+        })
+        .expect("an undamaged store");
+        content.insert((0, key.as_bytes().to_vec()), Entry { value, deadline: None });
+    }
+
+    pub fn change_some(&mut self, content: &mut Content, rng: &mut fastrand::Rng, most: u32) {
+        (0..rng.u32(most / 2..=most)).for_each(|_| self.change(content, rng));
+    }
+}
+
+/// Opens the store after a crash and fails unless it holds exactly one of the contents. Returns which.
+pub fn reopen(device: &Arc<SimDevice>, contents: &[&Content]) -> (Opened, usize) {
+    let mut opened = open(device).unwrap_or_else(|error| panic!("the store does not open: {error}"));
+    let found = opened.content();
+    let Some(index) = contents.iter().position(|content| **content == found) else {
+        let differing = |content: &Content| {
+            let keys = content.keys().chain(found.keys()).filter(|key| content.get(*key) != found.get(*key));
+            keys.count()
+        };
+        let counts: Vec<_> = contents.iter().map(|content| (content.len(), differing(content))).collect();
+        panic!("{} keys found; allowed are (keys, of which differ) {counts:?}", found.len());
+    };
+    (opened, index)
+}
