@@ -1,0 +1,254 @@
+//! Damaged page files: what is wrong is named with its place, the previous checkpoint is served where the newest
+//! cannot be, and nothing that was not written is ever served.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::model::Blob;
+use crate::process::{Conn, Server, Setup, TempDir};
+use crate::resp::Reply;
+
+const PAGE_BYTES: usize = 4096;
+const MAGIC: &[u8] = b"STILLPGF";
+
+type Content = BTreeMap<String, Vec<u8>>;
+
+/// A page file with two checkpoints, and what they hold.
+struct Sample {
+    dir: TempDir,
+    path: PathBuf,
+    image: Vec<u8>,
+    previous: Content,
+    newest: Content,
+}
+
+fn put(conn: &mut Conn, content: &mut Content, key: String, blob: Blob) {
+    let reply = conn.call(&[b"SET", key.as_bytes(), &blob.bytes()]);
+    assert!(!reply.is_error(), "{reply:?}");
+    content.insert(key, blob.bytes());
+}
+
+/// The page file in a directory, known by its first bytes.
+fn page_file_in(dir: &Path) -> PathBuf {
+    let paths = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").path());
+    let mut found = paths.filter(|path| fs::read(path).is_ok_and(|bytes| bytes.starts_with(MAGIC)));
+    found.next().expect("a page file")
+}
+
+impl Sample {
+    fn new() -> Sample {
+        let dir = TempDir::new("damage");
+        let (server, _) = Setup::new(dir.path(), dir.path()).start();
+        let (mut conn, mut content) = (server.conn(), Content::new());
+        for number in 0..300 {
+            put(&mut conn, &mut content, format!("small:{number}"), Blob { tag: number, len: 40 });
+        }
+        for number in 0..20 {
+            put(&mut conn, &mut content, format!("middle:{number}"), Blob { tag: 1000 + number, len: 1500 });
+        }
+        for number in 0..3 {
+            put(&mut conn, &mut content, format!("large:{number}"), Blob { tag: 2000 + number, len: 50_000 });
+        }
+        assert!(conn.save_in_background("BGSAVE"));
+        let previous = content.clone();
+        for number in 0..300 {
+            put(&mut conn, &mut content, format!("small:{number}"), Blob { tag: 3000 + number, len: 41 });
+        }
+        put(&mut conn, &mut content, "large:1".to_owned(), Blob { tag: 4000, len: 60_000 });
+        assert!(conn.save_in_background("BGSAVE"));
+        server.kill();
+        let path = page_file_in(dir.path());
+        let image = fs::read(&path).expect("the page file");
+        Sample { dir, path, image, previous, newest: content }
+    }
+
+    fn setup(&self) -> Setup {
+        Setup::new(self.dir.path(), self.dir.path())
+    }
+
+    fn write(&self, image: &[u8]) {
+        fs::write(&self.path, image).expect("the page file");
+    }
+
+    /// The file with a bit inverted in each of these slots.
+    fn damaged(&self, slots: &[usize]) -> Vec<u8> {
+        let mut image = self.image.clone();
+        slots.iter().for_each(|slot| image[slot * PAGE_BYTES + 1234] ^= 1);
+        image
+    }
+
+    fn generation(&self, place: usize) -> u64 {
+        let bytes = &self.image[place * PAGE_BYTES + 16..][..8];
+        u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+    }
+
+    /// The slot of the root of a superblock's map.
+    fn root(&self, place: usize) -> usize {
+        let bytes = &self.image[place * PAGE_BYTES + 24..][..4];
+        u32::from_le_bytes(bytes.try_into().expect("4 bytes")) as usize
+    }
+
+    /// The place of the newest superblock, 0 or 1.
+    fn newest_place(&self) -> usize {
+        usize::from(self.generation(1) > self.generation(0))
+    }
+
+    /// The slots that hold part of a value.
+    fn slots_of(&self, value: &[u8]) -> Vec<usize> {
+        let slots = 2..self.image.len() / PAGE_BYTES;
+        slots
+            .filter(|slot| {
+                self.image[slot * PAGE_BYTES..][..PAGE_BYTES].windows(32).any(|w| w == &value[..32])
+            })
+            .collect()
+    }
+}
+
+/// Reads all keys. Returns those that could not be read with what was said, and fails if one is not as in `content`.
+fn errors_of(server: &Server, content: &Content) -> BTreeMap<String, String> {
+    let mut conn = server.conn();
+    let mut errors = BTreeMap::new();
+    for (key, value) in content {
+        match conn.ask(&format!("GET {key}")) {
+            Reply::Bulk { bytes: Some(bytes), .. } if bytes == *value => {}
+            Reply::Line { tag: b'-', text } => {
+                errors.insert(key.clone(), String::from_utf8_lossy(&text).into_owned());
+            }
+            other => panic!("{key}: {other:?}\n{}", server.log()),
+        }
+    }
+    errors
+}
+
+fn assert_place(text: &str, path: &Path, slots: &[usize]) {
+    let file = path.display().to_string();
+    let places: Vec<_> = slots.iter().map(|slot| format!("(byte {}", slot * PAGE_BYTES)).collect();
+    for part in [&file].into_iter().chain(&places) {
+        assert!(text.contains(part.as_str()), "{part:?} is not in {text:?}");
+    }
+}
+
+/// A damaged superblock or map of the newest checkpoint: the previous one is served, and the log says so.
+#[test]
+fn the_previous_checkpoint_is_served_where_the_newest_does_not_load() {
+    let sample = Sample::new();
+    let place = sample.newest_place();
+    for slot in [place, sample.root(place)] {
+        sample.write(&sample.damaged(&[slot]));
+        let (server, _) = sample.setup().start();
+        assert_place(&server.warnings().join("\n"), &sample.path, &[slot]);
+        assert_eq!(errors_of(&server, &sample.previous), BTreeMap::new());
+        // It can be saved, and lasts.
+        let mut conn = server.conn();
+        assert!(conn.save_in_background("BGSAVE"), "{}", server.log());
+        server.kill();
+        let (server, _) = sample.setup().start();
+        assert_eq!(server.warnings(), Vec::<String>::new());
+        assert_eq!(errors_of(&server, &sample.previous), BTreeMap::new());
+    }
+}
+
+#[test]
+fn damage_to_the_previous_checkpoint_does_not_touch_the_newest() {
+    let sample = Sample::new();
+    let other = 1 - sample.newest_place();
+    for slot in [other, sample.root(other)] {
+        sample.write(&sample.damaged(&[slot]));
+        let (server, _) = sample.setup().start();
+        assert_eq!(errors_of(&server, &sample.newest), BTreeMap::new());
+        assert!(server.conn().save_in_background("BGSAVE"), "{}", server.log());
+        server.kill();
+        let (server, _) = sample.setup().start();
+        assert_eq!(errors_of(&server, &sample.newest), BTreeMap::new());
+    }
+}
+
+#[test]
+fn nothing_is_served_from_a_file_without_a_checkpoint_that_loads() {
+    let sample = Sample::new();
+    let place = sample.newest_place();
+    let roots = [sample.root(place), sample.root(1 - place)];
+    for slots in [[0, 1], [place, roots[1]], roots] {
+        let image = sample.damaged(&slots);
+        sample.write(&image);
+        assert_place(&sample.setup().refused(), &sample.path, &slots);
+        assert!(fs::read(&sample.path).expect("the page file") == image, "the evidence has been changed");
+    }
+    sample.write(b"SQLite format 3");
+    let log = sample.setup().refused();
+    assert!(log.contains("is not a page file") && log.contains(&sample.path.display().to_string()), "{log}");
+    sample.write(&sample.image);
+    let (server, _) = sample.setup().start();
+    assert_eq!(errors_of(&server, &sample.newest), BTreeMap::new());
+}
+
+/// A damaged page: its keys answer with an error that names the place, all others as ever, also after a save.
+#[test]
+fn a_damaged_page_is_an_error_for_its_keys_only() {
+    let sample = Sample::new();
+    for key in ["large:1", "large:2", "middle:7", "small:100"] {
+        let slots = sample.slots_of(&sample.newest[key]);
+        assert!(!slots.is_empty(), "{key} is not found in the file");
+        sample.write(&sample.damaged(&slots));
+        let (server, _) = sample.setup().start();
+        let errors = errors_of(&server, &sample.newest);
+        let error = errors.get(key).unwrap_or_else(|| panic!("{key} is served from damaged pages"));
+        let is_named = slots.iter().any(|slot| error.contains(&format!("(byte {}", slot * PAGE_BYTES)));
+        assert!(is_named && error.contains(&sample.path.display().to_string()), "{slots:?}: {error}");
+        assert!(errors.len() < 150, "{} keys are in the damaged pages of {key}", errors.len());
+        assert_stays(&sample, server, &errors);
+    }
+}
+
+/// What is damaged stays so over writes elsewhere, a save and a restart.
+fn assert_stays(sample: &Sample, server: Server, errors: &BTreeMap<String, String>) {
+    let mut conn = server.conn();
+    let readable =
+        sample.newest.keys().find(|key| !errors.contains_key(*key)).expect("a key that can be read");
+    let reply = conn.ask(&format!("APPEND {readable} x"));
+    assert!(!reply.is_error(), "{reply:?}");
+    let damaged = errors.keys().next().expect("a damaged key");
+    let reply = conn.ask(&format!("APPEND {damaged} x"));
+    assert!(reply.is_error(), "{damaged}: {reply:?}");
+    assert!(conn.save_in_background("BGSAVE"), "{}", server.log());
+    server.kill();
+    let (server, _) = sample.setup().start();
+    let mut changed = sample.newest.clone();
+    changed.get_mut(readable).expect("a key").push(b'x');
+    let again = errors_of(&server, &changed);
+    assert!(again.keys().eq(errors.keys()), "{again:?}");
+}
+
+/// A bit anywhere: the newest checkpoint, or the previous one with a warning, or errors that say where.
+#[test]
+fn a_bit_inverted_anywhere_is_never_served() {
+    let sample = Sample::new();
+    let mut rng = fastrand::Rng::with_seed(crate::seed());
+    let slot_count = sample.image.len() / PAGE_BYTES;
+    let mut outcomes = BTreeMap::new();
+    for _ in 0..60 {
+        let (slot, offset, bit) = (rng.usize(..slot_count), rng.usize(..PAGE_BYTES), rng.u32(..8));
+        let mut image = sample.image.clone();
+        image[slot * PAGE_BYTES + offset] ^= 1 << bit;
+        sample.write(&image);
+        let server = sample.setup().start().0;
+        let warnings = server.warnings().join("\n");
+        let probe = server.conn().ask("GET small:0");
+        let outcome = if probe.bytes() == Some(&sample.previous["small:0"]) {
+            assert_place(&warnings, &sample.path, &[slot]);
+            assert_eq!(errors_of(&server, &sample.previous), BTreeMap::new());
+            "previous"
+        } else {
+            let errors = errors_of(&server, &sample.newest);
+            errors.values().for_each(|error| assert_place(error, &sample.path, &[slot]));
+            if errors.is_empty() {
+                "newest"
+            } else {
+                "errors"
+            }
+        };
+        *outcomes.entry(outcome).or_insert(0) += 1;
+    }
+    println!("{outcomes:?}");
+}
