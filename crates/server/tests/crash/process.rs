@@ -88,7 +88,13 @@ impl Setup {
             use std::os::unix::process::CommandExt;
             command.uid(user).gid(user);
         }
-        let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
+        let child = loop {
+            match command.spawn() {
+                // A child that another thread has just forked still has the copy of the program open.
+                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+                result => break result.unwrap_or_else(|e| panic!("{}: {e}", self.program.display())),
+            }
+        };
         Server { child, socket, log, is_gone: false }
     }
 
