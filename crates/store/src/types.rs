@@ -16,12 +16,21 @@ pub struct Key<'a> {
     pub hash: u64,
     /// Page found by the last stage of [`crate::Worker::prefetch`]; a hint only, checked before it is believed.
     pub(crate) leaf_hint: Option<PageId>,
+    /// Slot found by [`crate::Worker::prefetch_record`]; a hint only, checked by comparing keys.
+    pub(crate) slot_hint: u16,
 }
 
+/// A slot hint that no slot has.
+pub(crate) const NO_SLOT: u16 = u16::MAX;
+
 impl<'a> Key<'a> {
+    pub(crate) fn new(bytes: &'a [u8], hash: u64) -> Key<'a> {
+        Key { bytes, hash, leaf_hint: None, slot_hint: NO_SLOT }
+    }
+
     /// The hash and hint without the bytes, to be kept between the stages of a batch.
     pub fn detach(self) -> Key<'static> {
-        Key { bytes: &[], hash: self.hash, leaf_hint: self.leaf_hint }
+        Key { bytes: &[], ..self }
     }
 
     /// Gives a detached key its bytes back.

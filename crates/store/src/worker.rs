@@ -34,7 +34,7 @@ impl Worker {
     /// Hashes a key with the store's secret seed (SipHash-1-3).
     #[inline]
     pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
-        Key { bytes, hash: self.keyspace().hash(bytes), leaf_hint: None }
+        Key::new(bytes, self.keyspace().hash(bytes))
     }
 
     /// First of four stages in which the keys of a batch are brought into the cache, each for all keys before the
@@ -62,7 +62,7 @@ impl Worker {
 
     /// Last stage, after [`Worker::prefetch_leaf`].
     #[inline]
-    pub fn prefetch_record(&self, key: &Key<'_>) {
+    pub fn prefetch_record(&self, key: &mut Key<'_>) {
         self.keyspace().prefetch_record(key);
     }
 
@@ -71,7 +71,7 @@ impl Worker {
         keys.iter_mut().for_each(|key| self.prefetch_node(db, key));
         keys.iter().for_each(|key| self.prefetch_child(key));
         keys.iter_mut().for_each(|key| self.prefetch_leaf(db, key));
-        keys.iter().for_each(|key| self.prefetch_record(key));
+        keys.iter_mut().for_each(|key| self.prefetch_record(key));
     }
 
     /// Between two commands: takes part in a pending barrier. Cheap when there is none.

@@ -163,7 +163,7 @@ impl EventLoop {
         }
     }
 
-    /// Stage 2: hashes the keys and asks for the memory of their leaves.
+    /// Stage 2: hashes the keys and asks for the memory of their leaves, then of their records.
     fn hash_and_prefetch(&mut self) {
         let EventLoop { batch, slots, worker, .. } = self;
         let is_staged = batch.items.len() >= STAGED_COMMANDS;
@@ -186,8 +186,8 @@ impl EventLoop {
         for key in batch.items.iter_mut().filter_map(|item| item.key.as_mut()) {
             worker.prefetch_leaf(key.db, &mut key.key);
         }
-        let keys = batch.items.iter().filter_map(|item| item.key.as_ref());
-        keys.for_each(|key| worker.prefetch_record(&key.key));
+        let keys = batch.items.iter_mut().filter_map(|item| item.key.as_mut());
+        keys.for_each(|key| worker.prefetch_record(&mut key.key));
     }
 
     /// Stage 3: runs the commands, those of a connection in their order.

@@ -30,6 +30,10 @@ impl WordsMut for ExclusiveGuard<'_> {
     }
 }
 
+/// Bytes of a cache line, and how many of them a prefetch asks for at most beyond the first.
+const LINE_BYTES: usize = 64;
+const PREFETCH_LINES_MAX: usize = 7;
+
 /// Where a record is: the leaf's page in its chain, and the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct At {
@@ -270,6 +274,10 @@ impl Keyspace {
     #[inline(always)]
     pub(super) fn find_slot(&self, leaf: Leaf<'_>, key: &Key<'_>) -> Result<Option<usize>, Stop> {
         if key.bytes.len() <= KEY_INLINE_MAX_BYTES {
+            let hint = usize::from(key.slot_hint);
+            if hint < leaf.count() && leaf.key_is(hint, key.bytes) {
+                return Ok(Some(hint));
+            }
             Ok(leaf.find(key.hash, key.bytes))
         } else {
             self.find_long(leaf, key)
@@ -385,16 +393,19 @@ impl Keyspace {
         (is_it && node.validate().is_ok()).then_some(child)
     }
 
-    /// Last stage: starts to bring in the record that has the key's fingerprint.
+    /// Last stage: finds the slot with the key's fingerprint and starts to bring in its record.
     #[inline(always)]
-    pub fn prefetch_record(&self, key: &Key<'_>) {
+    pub fn prefetch_record(&self, key: &mut Key<'_>) {
         let Some(pid) = key.leaf_hint else { return };
         let Ok(guard) = self.pool.shared(pid) else { return };
         let Some(leaf) = Leaf::new(guard.page()) else { return };
-        if let Some(index) = leaf.find_candidate(key.hash, |_| true) {
-            let offset = leaf.record_offset(index);
-            self.pool.prefetch(pid, offset);
-            self.pool.prefetch(pid, offset + 64);
+        // The first with the fingerprint: it is the right one but for a few in a thousand.
+        let Some(slot) = leaf.find_candidate(key.hash, |_| true) else { return };
+        key.slot_hint = slot as u16;
+        let start = leaf.record_offset(slot);
+        let end = start + leaf.mean_record_bytes();
+        for line in start / LINE_BYTES..=(end / LINE_BYTES).min(start / LINE_BYTES + PREFETCH_LINES_MAX) {
+            self.pool.prefetch(pid, line * LINE_BYTES);
         }
     }
 }

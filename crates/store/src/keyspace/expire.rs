@@ -84,7 +84,7 @@ impl Keyspace {
         let Some((tree, batch)) = found else { return Ok(0) };
         let mut removed = 0;
         for (hash, bytes) in &batch {
-            let key = Key { bytes, hash: *hash, leaf_hint: Some(pid) };
+            let key = Key { leaf_hint: Some(pid), ..Key::new(bytes, *hash) };
             let Some(_lock) = self.try_lock_key(local, tree.db, key.hash) else { continue };
             if self.remove_expired(local, tree.db, &key)? {
                 removed += 1;

@@ -187,13 +187,22 @@ impl<'a> Leaf<'a> {
         Header::parse(tail).map(|h| h.record_bytes()).filter(|n| *n <= tail.len()).unwrap_or(0)
     }
 
+    /// Bytes of a record on average, slack included.
+    pub fn mean_record_bytes(&self) -> usize {
+        (PAGE_SIZE - self.heap_start()) / self.count().max(1)
+    }
+
+    /// Whether the record of a slot has this key in line.
+    #[inline(always)]
+    pub fn key_is(&self, index: usize, key: &[u8]) -> bool {
+        let tail = self.record_tail(index);
+        Header::parse(tail).is_some_and(|header| header.key_is(tail, key))
+    }
+
     /// Slot of a key that is kept in line.
     #[inline(always)]
     pub fn find(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        self.find_candidate(hash, |index| {
-            let tail = self.record_tail(index);
-            Header::parse(tail).is_some_and(|header| header.key_is(tail, key))
-        })
+        self.find_candidate(hash, |index| self.key_is(index, key))
     }
 
     /// First slot with the hash's fingerprint for which `accept` says yes.
