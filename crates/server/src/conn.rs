@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
+use rustix::net::{recv, send, RecvFlags, SendFlags};
 
 use crate::clients::ClientInfo;
 use crate::command::ArgRange;
@@ -40,7 +41,11 @@ pub struct Input {
 /// What a read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadEvent {
-    Bytes(usize),
+    /// `is_all`: the socket had no more at that time.
+    Bytes {
+        count: usize,
+        is_all: bool,
+    },
     NothingYet,
     /// The peer has closed, or the socket has failed.
     Closed,
@@ -66,13 +71,13 @@ impl Input {
         self.make_room();
         let room = self.buf.capacity() - self.buf.len();
         loop {
-            match rustix::io::read(fd, spare_capacity(&mut self.buf)) {
+            match recv(fd, spare_capacity(&mut self.buf), RecvFlags::empty()).map(|(count, _)| count) {
                 Ok(0) => return ReadEvent::Closed,
                 Ok(count) => {
                     if count == room {
                         self.read_bytes = (self.read_bytes * 2).min(READ_MAX_BYTES);
                     }
-                    return ReadEvent::Bytes(count);
+                    return ReadEvent::Bytes { count, is_all: count < room };
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return ReadEvent::NothingYet,
@@ -182,7 +187,7 @@ impl Output {
     /// Writes as much as the socket takes; `count_bytes` is told how much that was.
     pub fn write(&mut self, fd: &OwnedFd, mut count_bytes: impl FnMut(usize)) -> WriteEvent {
         while self.sent < self.buf.len() {
-            match rustix::io::write(fd, &self.buf[self.sent..]) {
+            match send(fd, &self.buf[self.sent..], SendFlags::NOSIGNAL) {
                 Ok(count) => {
                     self.sent += count;
                     count_bytes(count);
@@ -247,6 +252,9 @@ pub struct Interest {
     pub write: bool,
 }
 
+/// A client that waits and has so much unexecuted input is not read any more.
+const INPUT_FULL_BYTES: usize = 64 << 20;
+
 pub struct Conn {
     pub fd: OwnedFd,
     pub session: Session,
@@ -258,8 +266,18 @@ pub struct Conn {
     pub protocol_error: Option<String>,
     /// As registered with epoll.
     pub interest: Interest,
+    /// The peer will send no more: read on to the end, there is no further event.
+    pub has_hung_up: bool,
     /// In the list of connections to be served without waiting for epoll.
     pub is_ready: bool,
     /// In the list of connections that the present batch has written for.
     pub is_touched: bool,
+}
+
+impl Conn {
+    /// Whether more is to be read now.
+    pub fn wants_input(&self) -> bool {
+        let is_full = self.hold != Hold::Free && self.input.waiting_bytes() >= INPUT_FULL_BYTES;
+        !is_full && !self.session.close_after_reply
+    }
 }

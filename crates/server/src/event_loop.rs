@@ -36,6 +36,7 @@ use crate::stats::WorkerStats;
 use batch::Batch;
 use cron::Cron;
 
+use flow::event_flags;
 pub use flow::publish_session;
 
 /// Events taken from epoll at once.
@@ -221,8 +222,13 @@ impl EventLoop {
             if flags.intersects(epoll::EventFlags::OUT) {
                 self.flush(id);
             }
-            let closing = epoll::EventFlags::HUP | epoll::EventFlags::ERR | epoll::EventFlags::IN;
-            if flags.intersects(closing) {
+            let closed = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+            if flags.intersects(closed) {
+                if let Some(conn) = self.slots.get(id) {
+                    conn.has_hung_up = true;
+                }
+            }
+            if flags.intersects(closed | epoll::EventFlags::IN) {
                 self.make_ready(id, true);
             }
         }
@@ -264,6 +270,7 @@ impl EventLoop {
             hold: Hold::Free,
             protocol_error: None,
             interest,
+            has_hung_up: false,
             is_ready: false,
             is_touched: false,
         });
@@ -272,7 +279,7 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         conn.info.set_token(token);
         let data = epoll::EventData::new_u64(token.0);
-        if epoll::add(&self.epoll, &conn.fd, data, epoll::EventFlags::IN).is_err() {
+        if epoll::add(&self.epoll, &conn.fd, data, event_flags(interest)).is_err() {
             self.close(id);
         }
     }

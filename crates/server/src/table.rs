@@ -38,36 +38,58 @@ const SLOT_COUNT: usize = 1024;
 /// Open addressing over a cheap hash of the lower-cased name; read-only after the start.
 pub struct Table {
     rows: Vec<&'static Command>,
-    /// Row number plus one; 0 is free.
-    slots: Box<[u16; SLOT_COUNT]>,
+    slots: Box<[Slot; SLOT_COUNT]>,
     /// For a container, the numbers of its subcommands.
     subcommands: Vec<std::ops::Range<u16>>,
 }
 
-pub static TABLE: LazyLock<Table> = LazyLock::new(Table::build);
-
-/// Mixes the first and last eight bytes and the length, ignoring case.
-fn slot_of(name: &[u8]) -> usize {
-    const CASE: u64 = 0x2020_2020_2020_2020;
-    let word = |bytes: &[u8]| {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        u64::from_le_bytes(word) | CASE
-    };
-    let head = match name.first_chunk::<8>() {
-        Some(chunk) => u64::from_le_bytes(*chunk) | CASE,
-        None => word(name),
-    };
-    let tail = name.last_chunk::<8>().map_or(0, |chunk| u64::from_le_bytes(*chunk) | CASE);
-    let mixed = (head ^ tail.rotate_left(23) ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 54) as usize
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    name: Folded,
+    /// Row number plus one; 0 is free.
+    number: u16,
+    /// The folded name says all: it is made of letters, which fold onto nothing else.
+    is_exact: bool,
 }
+
+/// The first and last eight bytes of a name with the bit set that tells cases apart, and its length.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Folded {
+    head: u64,
+    tail: u64,
+    len: usize,
+}
+
+impl Folded {
+    #[inline]
+    fn new(name: &[u8]) -> Folded {
+        const CASE: u64 = 0x2020_2020_2020_2020;
+        let len = name.len();
+        let (head, tail) = if let (Some(head), Some(tail)) = (name.first_chunk::<8>(), name.last_chunk::<8>())
+        {
+            (u64::from_le_bytes(*head), u64::from_le_bytes(*tail))
+        } else if let (Some(head), Some(tail)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+            (u64::from(u32::from_le_bytes(*head)), u64::from(u32::from_le_bytes(*tail)))
+        } else {
+            (name.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)), 0)
+        };
+        Folded { head: head | CASE, tail: tail | CASE, len }
+    }
+
+    #[inline]
+    fn slot(self) -> usize {
+        let mixed = self.head ^ self.tail.rotate_left(23) ^ self.len as u64;
+        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize
+    }
+}
+
+pub static TABLE: LazyLock<Table> = LazyLock::new(Table::build);
 
 impl Table {
     fn build() -> Table {
         let rows: Vec<&'static Command> = GROUPS.iter().copied().flatten().collect();
-        let mut table =
-            Table { rows: rows.clone(), slots: Box::new([0; SLOT_COUNT]), subcommands: Vec::new() };
+        let slots = Box::new([Slot::default(); SLOT_COUNT]);
+        let mut table = Table { rows: rows.clone(), slots, subcommands: Vec::new() };
         for (number, row) in rows.iter().enumerate() {
             let prefix = format!("{}|", row.name);
             let sub_count = rows[number + 1..].iter().take_while(|r| r.name.starts_with(&prefix)).count();
@@ -75,11 +97,13 @@ impl Table {
             if row.name.contains('|') {
                 continue;
             }
-            let mut slot = slot_of(row.name.as_bytes());
-            while table.slots[slot] != 0 {
+            let name = Folded::new(row.name.as_bytes());
+            let mut slot = name.slot();
+            while table.slots[slot].number != 0 {
                 slot = (slot + 1) % SLOT_COUNT;
             }
-            table.slots[slot] = number as u16 + 1;
+            let is_exact = row.name.len() <= 16 && row.name.bytes().all(|b| b.is_ascii_lowercase());
+            table.slots[slot] = Slot { name, number: number as u16 + 1, is_exact };
         }
         table
     }
@@ -90,15 +114,20 @@ impl Table {
     }
 
     /// A command by its name, in any case; containers included, subcommands not.
+    #[inline]
     pub fn lookup(&self, name: &[u8]) -> Option<Found> {
-        let mut slot = slot_of(name);
+        let folded = Folded::new(name);
+        let mut at = folded.slot();
         loop {
-            let number = self.slots[slot].checked_sub(1)?;
-            let command = self.rows[number as usize];
-            if command.name.len() == name.len() && command.name.as_bytes().eq_ignore_ascii_case(name) {
-                return Some(Found { id: CommandId(number), command });
+            let slot = &self.slots[at];
+            let number = slot.number.checked_sub(1)?;
+            if slot.name == folded {
+                let command = self.rows[number as usize];
+                if slot.is_exact || command.name.as_bytes().eq_ignore_ascii_case(name) {
+                    return Some(Found { id: CommandId(number), command });
+                }
             }
-            slot = (slot + 1) % SLOT_COUNT;
+            at = (at + 1) % SLOT_COUNT;
         }
     }
 
@@ -123,5 +152,44 @@ impl Table {
     pub fn subcommand(&self, container: Found, name: &[u8]) -> Option<Found> {
         let skip = container.command.name.len() + 1;
         self.subcommands(container.id).find(|f| f.command.name.as_bytes()[skip..].eq_ignore_ascii_case(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case() {
+        for row in TABLE.rows() {
+            let found = TABLE.find(row.name.as_bytes()).expect(row.name);
+            assert_eq!(found.command.name, row.name);
+            assert!(std::ptr::eq(TABLE.rows()[found.id.0 as usize], found.command));
+            assert_eq!(TABLE.find(row.name.to_ascii_uppercase().as_bytes()).map(|f| f.id), Some(found.id));
+        }
+    }
+
+    #[test]
+    fn other_names_are_not() {
+        for name in [
+            "",
+            "ge",
+            "gett",
+            "g\x05t",
+            "restore\rasking",
+            "sort\x7fro",
+            "get\0",
+            "a long name of no command",
+        ] {
+            assert!(TABLE.lookup(name.as_bytes()).is_none(), "{name:?}");
+        }
+        // Every byte in the place of every letter.
+        for at in 0..6 {
+            for byte in 0..=255 {
+                let mut name = *b"append";
+                name[at] = byte;
+                assert_eq!(TABLE.lookup(&name).is_some(), name.eq_ignore_ascii_case(b"append"), "{name:?}");
+            }
+        }
     }
 }

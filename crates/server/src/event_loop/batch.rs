@@ -52,8 +52,8 @@ pub struct Batch {
     ranges: Vec<ArgRange>,
     /// Connections whose output is to be written.
     touched: Vec<SlotId>,
-    /// Connections to go on with in the next batch.
-    again: Vec<SlotId>,
+    /// Connections to go on with in the next batch, and whether their socket has more to read.
+    again: Vec<(SlotId, bool)>,
 }
 
 impl EventLoop {
@@ -71,8 +71,8 @@ impl EventLoop {
         // What was added meanwhile stays for the next round.
         ready.append(&mut self.ready);
         self.ready = ready;
-        for id in std::mem::take(&mut self.batch.again) {
-            self.make_ready(id, false);
+        for (id, can_read) in std::mem::take(&mut self.batch.again) {
+            self.make_ready(id, can_read);
         }
     }
 
@@ -83,11 +83,14 @@ impl EventLoop {
             from += 1;
             let Some(conn) = self.slots.get(id) else { continue };
             conn.is_ready = false;
-            if can_read {
+            if can_read && conn.wants_input() {
                 match conn.input.read(&conn.fd) {
-                    ReadEvent::Bytes(count) => {
+                    ReadEvent::Bytes { count, is_all } => {
                         self.stats.reads.add(1);
                         self.stats.input_bytes.add(count as u64);
+                        if !is_all || conn.has_hung_up {
+                            self.batch.again.push((id, true));
+                        }
                     }
                     ReadEvent::NothingYet => {}
                     ReadEvent::Closed => {
@@ -140,7 +143,7 @@ impl EventLoop {
             }
             count += 1;
             if count == CONN_COMMANDS {
-                batch.again.push(id);
+                batch.again.push((id, false));
                 break;
             }
         }

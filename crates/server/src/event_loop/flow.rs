@@ -14,8 +14,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// A client that has so much unsent output waits until it reads.
 pub const OUTPUT_FULL_BYTES: usize = 1 << 20;
-/// A client that waits and has so much unexecuted input is not read any more.
-const INPUT_FULL_BYTES: usize = 64 << 20;
 
 impl EventLoop {
     /// Ends a hold; the commands that waited are served in the next round.
@@ -24,7 +22,8 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         if conn.hold == hold {
             conn.hold = Hold::Free;
-            self.make_ready(id, false);
+            // What has arrived meanwhile may have been left in the socket.
+            self.make_ready(id, true);
             self.update_interest(id);
         }
     }
@@ -76,7 +75,7 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         if conn.hold == Hold::Full && pending < OUTPUT_FULL_BYTES / 2 {
             conn.hold = Hold::Free;
-            self.make_ready(id, false);
+            self.make_ready(id, true);
         }
         self.update_interest(id);
     }
@@ -109,16 +108,11 @@ impl EventLoop {
     pub(super) fn update_interest(&mut self, id: SlotId) {
         let token = self.slots.token(id);
         let Some(conn) = self.slots.get(id) else { return };
-        let is_held = conn.hold != Hold::Free;
-        let is_deaf =
-            conn.session.close_after_reply || (is_held && conn.input.waiting_bytes() >= INPUT_FULL_BYTES);
-        let wanted = Interest { read: !is_deaf, write: conn.output.pending_bytes() > 0 };
+        let wanted = Interest { read: conn.wants_input(), write: conn.output.pending_bytes() > 0 };
         if wanted == conn.interest {
             return;
         }
-        let mut flags = epoll::EventFlags::empty();
-        flags.set(epoll::EventFlags::IN, wanted.read);
-        flags.set(epoll::EventFlags::OUT, wanted.write);
+        let flags = event_flags(wanted);
         if epoll::modify(&self.epoll, &conn.fd, epoll::EventData::new_u64(token.0), flags).is_ok() {
             conn.interest = wanted;
         }
@@ -131,6 +125,14 @@ impl EventLoop {
         monitor::stop(&self.server, &mut conn.session);
         // Dropping the descriptor takes it out of epoll.
     }
+}
+
+/// What epoll is asked for. Edge-triggered: the kernel need not look again at sockets that have been drained.
+pub(super) fn event_flags(interest: Interest) -> epoll::EventFlags {
+    let mut flags = epoll::EventFlags::ET | epoll::EventFlags::RDHUP;
+    flags.set(epoll::EventFlags::IN, interest.read);
+    flags.set(epoll::EventFlags::OUT, interest.write);
+    flags
 }
 
 /// Lets others see what has become of a client.
