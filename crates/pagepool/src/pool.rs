@@ -23,9 +23,6 @@ use crate::{
 /// Extents let go by snapshots that an allocation takes back at once, so that it does not pay for all of them.
 const TAKE_BACK_EXTENTS: usize = 64;
 
-/// Where the snapshot budget is used up, a free pays off no more than this: 1 MB.
-const FREE_RELIEF_PAGES: u32 = 256;
-
 /// How a pool is made.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
@@ -355,7 +352,6 @@ impl Pool {
         evict_and_wake(&self.core.descriptor(start).state);
         self.allocated_pages.fetch_sub(u64::from(page_count), Ordering::Relaxed);
         self.finish_free(extent);
-        self.snapshotter.relieve(&self.core, page_count.min(FREE_RELIEF_PAGES));
     }
 
     /// Lets an extent go that is marked as freed, unless a cut needs it. Its memory is not given back, nor its pages

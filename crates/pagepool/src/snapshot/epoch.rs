@@ -9,9 +9,10 @@
 //!                                 └────── sweep: copy, check w, claim ─────────────────────▶ CLAIMED (emitted)
 //! ```
 //!
-//! The budget bounds before-images in frames and freed pages in quarantine together. Where it is used up, a writer
-//! hands its page to the sink or spills it itself, and whoever allocates or frees streams or spills as many freed
-//! pages as it allocates or frees.
+//! The budget bounds before-images in frames and freed pages in quarantine together (S7). Where it is used up, a writer
+//! hands its page to the sink or spills it itself, and whoever frees pages that a cut needs streams or spills as many.
+//! Freeing takes no memory, though, so nobody writes more than 1 MB for that: what a huge object is above the budget is
+//! paid off by the saver, and by those who allocate.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, RwLock};
 
 use super::images::{release, Held, Images};
-use super::quarantine::Quarantine;
+use super::quarantine::{Kept, Quarantine};
 use super::views::Views;
 use super::{Extent, Progress, Sink, Snapshotter, Spill, StreamPlan};
 use crate::core::{Core, Descriptor, Epoch};
@@ -32,8 +33,9 @@ use crate::{CheckpointError, PageBytes, PageId, PoolError, PAGE_SIZE};
 /// Pages written to the sink at once (1 MB).
 pub(crate) const BATCH_PAGES: usize = 256;
 
-/// The least that is paid off at once where the budget is used up.
-const RELIEF_PAGES: u32 = 16;
+/// Where the budget is used up, the least that is paid off at once, and the most by one free.
+const MIN_RELIEF_PAGES: u32 = 16;
+const MAX_FREE_RELIEF_PAGES: u32 = 256;
 
 struct Stream {
     cut: Epoch,
@@ -114,8 +116,9 @@ impl EpochSnapshotter {
         core.frames.held_count() + self.quarantine.page_count()
     }
 
-    fn is_over_budget(&self, core: &Core) -> bool {
-        self.held_pages(core) >= core.frames.frame_count()
+    /// Whether the budget has room for `page_count` more pages.
+    fn has_room(&self, core: &Core, page_count: u64) -> bool {
+        self.held_pages(core) + page_count <= core.frames.frame_count()
     }
 
     fn note_peak(&self, core: &Core) {
@@ -127,7 +130,7 @@ impl EpochSnapshotter {
     }
 
     fn take_frame<'c>(&self, core: &'c Core) -> Option<Frame<'c>> {
-        if self.is_over_budget(core) {
+        if !self.has_room(core, 1) {
             return None;
         }
         let frame = core.frames.take();
@@ -234,7 +237,7 @@ impl EpochSnapshotter {
         if done < extent.page_count {
             self.quarantine.put_back_unswept(kept);
         } else {
-            self.quarantine.settle(core, &self.views, kept);
+            self.quarantine.settle(core, &self.views, Kept { extent, next: 0 });
         }
         done - from
     }
@@ -249,11 +252,7 @@ impl EpochSnapshotter {
             kept.next += 1;
         }
         let done = kept.next;
-        if done < extent.page_count {
-            self.quarantine.put_back_viewed(kept);
-        } else {
-            self.quarantine.settle(core, &self.views, kept);
-        }
+        self.quarantine.settle(core, &self.views, kept);
         done - from
     }
 
@@ -270,6 +269,28 @@ impl EpochSnapshotter {
         // As a writer does (S2): from here on the views that saw the page find its image.
         epochs.set_written(freed);
         true
+    }
+
+    /// Where the budget is used up, deals with up to `page_count` freed pages (and a few more if that is little).
+    fn pay(&self, core: &Core, stream: Option<&Stream>, page_count: u32) {
+        if self.has_room(core, 0) {
+            return;
+        }
+        let since = Instant::now();
+        let wanted = page_count.max(MIN_RELIEF_PAGES);
+        let mut left = wanted;
+        while left > 0 && !self.has_room(core, 0) {
+            let limit = left.min(BATCH_PAGES as u32);
+            let streamed = stream.map_or(0, |s| self.write_kept(core, s, limit, &Progress::default()));
+            let done = if streamed == 0 { self.spill_kept(core, limit) } else { streamed };
+            if done == 0 {
+                break;
+            }
+            left = left.saturating_sub(done);
+        }
+        if left < wanted {
+            core.metrics.help.record(since.elapsed());
+        }
     }
 
     /// One batch of the sweep over `[at, end)`; returns where it stopped.
@@ -420,17 +441,15 @@ impl Snapshotter for EpochSnapshotter {
         let current = self.stream.read();
         let unclaimed =
             |stream: &Stream, page| stream.needs_content(core.descriptor(page)) && !self.is_claimed(page);
-        let kept =
-            if current.as_deref().is_some_and(|stream| extent.pages().any(|page| unclaimed(stream, page))) {
-                self.quarantine.keep_for_stream(extent);
-                true
-            } else {
-                self.quarantine.keep_for_views(core, &self.views, extent)
-            };
-        if kept {
-            self.note_peak(core);
+        let stream = current.as_deref();
+        if stream.is_some_and(|stream| extent.pages().any(|page| unclaimed(stream, page))) {
+            self.quarantine.keep_for_stream(extent);
+        } else if !self.quarantine.keep_for_views(core, &self.views, extent) {
+            return false;
         }
-        kept
+        self.pay(core, stream, extent.page_count.min(MAX_FREE_RELIEF_PAGES));
+        self.note_peak(core);
+        true
     }
 
     fn before_reuse(&self, _core: &Core, page: PageId, freed: Epoch) {
@@ -454,26 +473,8 @@ impl Snapshotter for EpochSnapshotter {
     }
 
     fn relieve(&self, core: &Core, page_count: u32) {
-        if !self.is_over_budget(core) {
-            return;
-        }
-        let since = Instant::now();
-        let wanted = page_count.max(RELIEF_PAGES);
-        let mut left = wanted;
-        while left > 0 && self.is_over_budget(core) {
-            let limit = left.min(BATCH_PAGES as u32);
-            let streamed = match self.stream.read().as_deref() {
-                Some(stream) => self.write_kept(core, stream, limit, &Progress::default()),
-                None => 0,
-            };
-            let done = if streamed == 0 { self.spill_kept(core, limit) } else { streamed };
-            if done == 0 {
-                break;
-            }
-            left = left.saturating_sub(done);
-        }
-        if left < wanted {
-            core.metrics.help.record(since.elapsed());
+        if !self.has_room(core, 0) {
+            self.pay(core, self.stream.read().as_deref(), page_count);
         }
     }
 }

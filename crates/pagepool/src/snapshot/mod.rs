@@ -128,7 +128,7 @@ pub trait Snapshotter: Send + Sync {
     fn before_first_write(&self, core: &Core, page: PageId);
 
     /// Called when an extent has been freed: its descriptors say so. True if a cut needs its content: the extent
-    /// comes back through [`Snapshotter::take_released`].
+    /// comes back through [`Snapshotter::take_released`]. May write, if snapshots hold more than the budget.
     fn keep_freed(&self, core: &Core, extent: Extent) -> bool;
 
     /// Called before a page that was freed in epoch `freed` is used again.
@@ -143,7 +143,7 @@ pub trait Snapshotter: Send + Sync {
     /// The most of them since the last stream or view began.
     fn peak_held_bytes(&self) -> u64;
 
-    /// If snapshots hold more than the budget, pays some of it off by writing. Called by whoever allocates or frees
-    /// `page_count` pages: at least as many freed ones are dealt with.
+    /// Called before `page_count` pages are allocated: if snapshots hold more than the budget, pays off as much by
+    /// writing.
     fn relieve(&self, core: &Core, page_count: u32);
 }

@@ -58,13 +58,14 @@ impl Quarantine {
         if views.is_empty() {
             return false;
         }
+        // With the lists locked: a view may end meanwhile (S6).
         let mut lists = self.lists.lock();
-        let seen = sees_any(core, views, extent);
-        if seen {
+        let is_seen = sees_any(core, views, extent);
+        if is_seen {
             self.page_count.fetch_add(u64::from(extent.page_count), Ordering::Relaxed);
             lists.viewed.push_back(Kept { extent, next: 0 });
         }
-        seen
+        is_seen
     }
 
     /// Takes an extent of which pages are to be streamed; give it back with [`Quarantine::put_back_unswept`] or
@@ -77,22 +78,18 @@ impl Quarantine {
         self.lists.lock().unswept.push_front(kept);
     }
 
-    /// Takes an extent that only views need; give it back with [`Quarantine::put_back_viewed`] or
-    /// [`Quarantine::settle`].
+    /// Takes an extent that only views need; give it back with [`Quarantine::settle`].
     pub fn take_viewed(&self) -> Option<Kept> {
         self.lists.lock().viewed.pop_front()
-    }
-
-    pub fn put_back_viewed(&self, kept: Kept) {
-        self.lists.lock().viewed.push_front(kept);
     }
 
     /// UNSWEPT, VIEWED → VIEWED or RELEASED, of an extent that no stream needs any more.
     pub fn settle(&self, core: &Core, views: &Views, kept: Kept) {
         {
+            // As in `keep_for_views`.
             let mut lists = self.lists.lock();
             if sees_any(core, views, kept.extent) {
-                return lists.viewed.push_back(Kept { next: 0, ..kept });
+                return lists.viewed.push_back(kept);
             }
         }
         // Nobody needs it, and no view that begins later will.
@@ -104,7 +101,7 @@ impl Quarantine {
     /// The stream has ended: only views may need what was kept for it.
     pub fn settle_unswept(&self, core: &Core, views: &Views) {
         let unswept = std::mem::take(&mut self.lists.lock().unswept);
-        unswept.into_iter().for_each(|kept| self.settle(core, views, kept));
+        unswept.into_iter().for_each(|kept| self.settle(core, views, Kept { next: 0, ..kept }));
     }
 
     /// A view has ended, and its cut is out of `views`.

@@ -42,13 +42,6 @@ fn with_writers(pool: Pool, seed: u64, pictures: impl FnOnce(&Arc<Pool>, &Shared
     assert_eq!(pool.stats().allocated_pages, model.lock().pages.len() as u64);
 }
 
-/// The model as the barrier's action sees it.
-fn at_cut(model: &SharedModel) -> (SharedModel, impl FnOnce() + Send + 'static) {
-    let copy = SharedModel::default();
-    let (model, for_barrier) = (model.clone(), copy.clone());
-    (copy, move || *for_barrier.lock() = model.lock().clone())
-}
-
 /// Streams: the first is full, the others are increments on the image of those before. Some fail midway; those that
 /// follow make up for it.
 fn streams(pool: Pool, seed: u64) {

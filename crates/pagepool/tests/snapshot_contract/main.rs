@@ -2,7 +2,10 @@
 //!
 //! Each test runs with a fixed seed and with a random one; replay a failure with `STILLFRAME_SEED=<seed>`.
 
+mod budget;
+mod checkpoints;
 mod contract;
+mod loading;
 mod races;
 mod support;
 mod writers;

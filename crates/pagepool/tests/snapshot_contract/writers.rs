@@ -39,6 +39,13 @@ pub struct Model {
 
 pub type SharedModel = Arc<Mutex<Model>>;
 
+/// The model as the barrier's action sees it.
+pub fn at_cut(model: &SharedModel) -> (SharedModel, impl FnOnce() + Send + 'static) {
+    let copy = SharedModel::default();
+    let (model, for_barrier) = (model.clone(), copy.clone());
+    (copy, move || *for_barrier.lock() = model.lock().clone())
+}
+
 /// Objects that a writer keeps; more are freed.
 const OBJECTS: usize = 60;
 const WRITERS: u64 = 3;

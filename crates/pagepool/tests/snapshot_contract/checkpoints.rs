@@ -1,0 +1,161 @@
+//! Checkpoints of a pool at work into a page file whose device fails now and then, compared after a crash.
+
+use std::sync::Arc;
+
+use stillframe_pagepool::device::{Device, FaultRates, SimDevice};
+use stillframe_pagepool::pagefile::{UserHeader, USER_HEADER_BYTES};
+use stillframe_pagepool::snapshot::Progress;
+use stillframe_pagepool::{CheckpointError, PageId, Pool, SnapshotKind, View, PAGE_SIZE};
+
+use crate::support::*;
+use crate::writers::*;
+
+/// What a checkpoint should hold.
+#[derive(Clone, Default)]
+struct Saved {
+    round: u8,
+    model: Model,
+}
+
+impl Saved {
+    fn header(round: u8) -> UserHeader {
+        [round; USER_HEADER_BYTES]
+    }
+}
+
+/// A pool over a device that crashes between the runs.
+struct Machine {
+    kind: SnapshotKind,
+    budget: u64,
+    rng: fastrand::Rng,
+    device: Arc<SimDevice>,
+    round: u8,
+    /// The last checkpoint that has completed.
+    saved: Saved,
+    /// One that failed when its superblock may have been on its way.
+    in_doubt: Option<Saved>,
+}
+
+impl Machine {
+    fn new(kind: SnapshotKind, budget: u64, seed: u64) -> Machine {
+        let rng = fastrand::Rng::with_seed(seed);
+        let device = Arc::new(SimDevice::new(seed));
+        Machine { kind, budget, rng, device, round: 0, saved: Saved::default(), in_doubt: None }
+    }
+
+    /// Opens what is there and compares it with the checkpoint that it is; then writers go to work, while pages are
+    /// still brought in, and checkpoints follow.
+    fn run(&mut self) {
+        let device: Arc<dyn Device> = self.device.clone();
+        let (pool, recovered) = Pool::open(device, &options(self.kind, self.budget)).unwrap();
+        let doubtful =
+            self.in_doubt.take().filter(|doubt| recovered.user_header == Saved::header(doubt.round));
+        self.saved = doubtful.unwrap_or_else(|| self.saved.clone());
+        assert_eq!(recovered.user_header, Saved::header(self.saved.round));
+        if self.rng.bool() {
+            compare(&pool, &self.saved.model);
+        }
+        let model = SharedModel::default();
+        model.lock().clone_from(&self.saved.model);
+        let writers = Writers::start(&pool, &model, self.rng.u64(..));
+        let mut view = None;
+        for _ in 0..4 {
+            let is_good = self.checkpoint(&pool, &model);
+            view = match view.take() {
+                None => Some(open_view(&pool, &model)),
+                Some(seen) => compare_view(seen, is_good),
+            };
+            if pool.file().unwrap().failure().is_some() {
+                break;
+            }
+        }
+        drop(view);
+        writers.stop();
+        assert_eq!(pool.stats().snapshot_held_bytes, 0);
+        assert_eq!(pool.stats().allocated_pages, model.lock().pages.len() as u64);
+        compare(&pool, &model.lock());
+        drop(pool);
+        self.device.crash();
+    }
+
+    /// Takes a checkpoint, which may fail. Whether the device was good meanwhile.
+    fn checkpoint(&mut self, pool: &Arc<Pool>, model: &SharedModel) -> bool {
+        self.round += 1;
+        let round = self.round;
+        let rates = match self.rng.u32(..8) {
+            0 | 1 => FaultRates { no_space: 0.2, ..FaultRates::default() },
+            2 => FaultRates { write_error: 0.1, ..FaultRates::default() },
+            3 => FaultRates { sync_error: 0.3, ..FaultRates::default() },
+            _ => FaultRates::default(),
+        };
+        let is_good = rates.no_space + rates.write_error + rates.sync_error == 0.0;
+        self.device.set_rates(rates);
+        let (at_cut, hook) = at_cut(model);
+        let header = move || {
+            hook();
+            Saved::header(round)
+        };
+        let result = pool.checkpoint(header, &Progress::default());
+        self.device.clear_faults();
+        let attempted = Saved { round, model: at_cut.lock().clone() };
+        match result {
+            Ok(_) => self.saved = attempted,
+            Err(CheckpointError::Io(reason)) => {
+                assert!(!is_good, "{reason}");
+                self.in_doubt = pool.file().unwrap().failure().map(|_| attempted);
+            }
+            Err(other) => panic!("{other}"),
+        }
+        is_good
+    }
+}
+
+fn compare(pool: &Pool, model: &Model) {
+    for (&head, &count) in &model.objects {
+        let guard = latch(pool, || pool.shared(head));
+        for index in 0..count {
+            latch(pool, || guard.object_page(index).map(|_| ()));
+            let page = PageId(head.0 + index);
+            assert!(guard.object_page(index).unwrap() == &model.pages[&page].bytes(), "{page:?} differs");
+        }
+    }
+}
+
+fn open_view(pool: &Arc<Pool>, model: &SharedModel) -> (View, SharedModel) {
+    let (at_view, hook) = at_cut(model);
+    (pool.view_after(hook).unwrap(), at_view)
+}
+
+/// A view that has lost pages because they could not be spilled says so; what it shows is right.
+fn compare_view((view, model): (View, SharedModel), is_good: bool) -> Option<(View, SharedModel)> {
+    for (&page, expected) in &model.lock().pages {
+        let mut bytes = [0; PAGE_SIZE];
+        match view.read_page(page, &mut bytes) {
+            Ok(()) => assert!(bytes == expected.bytes(), "{page:?} in a view"),
+            Err(error) => assert!(!is_good, "{error}"),
+        }
+    }
+    None
+}
+
+fn crashes(kind: SnapshotKind, budget: u64) {
+    seeds(|seed| {
+        let mut machine = Machine::new(kind, budget, seed);
+        (0..5).for_each(|_| machine.run());
+    });
+}
+
+#[test]
+fn epoch_checkpoints() {
+    crashes(SnapshotKind::Epoch, 4 << 20);
+}
+
+#[test]
+fn epoch_checkpoints_over_budget() {
+    crashes(SnapshotKind::Epoch, 0);
+}
+
+#[test]
+fn fork_checkpoints() {
+    crashes(SnapshotKind::Fork, 1 << 20);
+}
