@@ -142,6 +142,79 @@ fn a_freed_object_is_not_reused_before_it_is_marked() {
     assert_eq!(absent, 0, "pages of an object in use are marked as freed");
 }
 
+/// A stream does not end before a page that a writer hands over itself has been taken.
+#[test]
+fn a_stream_waits_for_writers_that_help() {
+    let pool = Pool::in_memory(&options(SnapshotKind::Epoch, 0)).unwrap();
+    let pages = fill_pool(&pool, 400);
+    let (saver_gate, writer_gate) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
+    let image = Arc::new(Image::default());
+    let hook = {
+        let (saver_gate, writer_gate) = (saver_gate.clone(), writer_gate.clone());
+        move |_: &[PageId]| match thread::current().name() {
+            Some("writer") => writer_gate.pass(),
+            _ => saver_gate.pass(),
+        }
+    };
+    let (saver_pool, sink) = (pool.clone(), Arc::new(Hooked { inner: image.clone(), hook }));
+    let saver = thread::spawn(move || stream(&saver_pool, Epoch(0), sink).unwrap());
+    saver_gate.wait_for_visitor();
+    // Those from page 256 on are not swept yet. There are 64 frames; who finds none hands over the page itself.
+    pages[256..320].iter().for_each(|&page| fill_page(&pool, page, 2));
+    let (writer_pool, last) = (pool.clone(), pages[399]);
+    let writer = thread::Builder::new().name("writer".into());
+    let writer = writer.spawn(move || fill_page(&writer_pool, last, 2)).unwrap();
+    writer_gate.wait_for_visitor();
+    saver_gate.open();
+    thread::sleep(std::time::Duration::from_millis(20));
+    assert!(!saver.is_finished(), "the writer is still at it");
+    writer_gate.open();
+    saver.join().unwrap();
+    assert!(image.emitted().contains(&last));
+    writer.join().unwrap();
+}
+
+/// Streams may be asked for at any time: one at a time is taken, and each is whole.
+#[test]
+fn streams_follow_each_other_closely() {
+    let pool = Pool::in_memory(&options(SnapshotKind::Epoch, 1 << 20)).unwrap();
+    let pages = Arc::new(fill_pool(&pool, 500));
+    let stop = Arc::new(AtomicBool::new(false));
+    let savers: Vec<_> = (0..2)
+        .map(|_| {
+            let (pool, stop) = (pool.clone(), stop.clone());
+            thread::spawn(move || {
+                let mut streams = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let image = Arc::new(Image::default());
+                    match stream(&pool, Epoch(0), image.clone()) {
+                        Ok(_) => assert_eq!(image.emitted().len(), 500),
+                        Err(CheckpointError::InProgress) => continue,
+                        Err(other) => panic!("{other}"),
+                    }
+                    streams += 1;
+                }
+                streams
+            })
+        })
+        .collect();
+    let writer = {
+        let (pool, stop) = (pool.clone(), stop.clone());
+        thread::spawn(move || {
+            let (member, mut rng) = (pool.join(), fastrand::Rng::with_seed(1));
+            while !stop.load(Ordering::Relaxed) {
+                fill_page(&pool, *rng.choice(&*pages).unwrap(), rng.u8(..));
+                member.quiesce();
+            }
+        })
+    };
+    thread::sleep(std::time::Duration::from_millis(700));
+    stop.store(true, Ordering::Relaxed);
+    let streams: u32 = savers.into_iter().map(|saver| saver.join().unwrap()).sum();
+    writer.join().unwrap();
+    assert!(streams > 10);
+}
+
 /// The thread in which the cut was taken may end while the picture is taken.
 #[test]
 fn a_fork_outlives_the_thread_that_forked() {
