@@ -23,6 +23,9 @@ use crate::{
 /// Extents let go by snapshots that an allocation takes back at once, so that it does not pay for all of them.
 const TAKE_BACK_EXTENTS: usize = 64;
 
+/// The memory of extents from this size on (2 MB) is given back in the background.
+const HUGE_EXTENT_PAGES: u32 = 512;
+
 /// How a pool is made.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
@@ -145,7 +148,7 @@ impl Pool {
 
     /// Makes extents that snapshots have let go available again.
     pub(crate) fn take_back_released(&self) {
-        while self.take_back(&mut self.allocator.lock()) == TAKE_BACK_EXTENTS {}
+        while self.take_back() == TAKE_BACK_EXTENTS {}
     }
 
     /// A pool over any memory, which must cover the layout.
@@ -298,19 +301,27 @@ impl Pool {
         assert!(page_count > 0, "an object has pages");
         self.finish_deferred_frees();
         self.snapshotter.relieve(&self.core, page_count);
-        let start = {
-            let mut allocator = self.allocator.lock();
-            self.take_back(&mut allocator);
-            let start = allocator.allocate(page_count, reserve_count);
-            self.stock.note_used(allocator.small_used_end());
-            start.ok_or(PoolError::Exhausted { page_count })?
-        };
+        self.take_back();
+        let start = self.take_ids(page_count, reserve_count).or_else(|| {
+            // Perhaps there are some whose memory is still to be given back.
+            self.stock.discard_all(&self.core);
+            self.take_back();
+            self.take_ids(page_count, reserve_count)
+        });
+        let start = start.ok_or(PoolError::Exhausted { page_count })?;
         self.allocated_pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
         self.bring_to_life(start, true);
         for index in 1..page_count {
             self.bring_to_life(PageId(start.0 + index), false);
         }
         Ok(ExclusiveGuard::allocated(self, start))
+    }
+
+    fn take_ids(&self, page_count: u32, reserve_count: u32) -> Option<PageId> {
+        let mut allocator = self.allocator.lock();
+        let start = allocator.allocate(page_count, reserve_count);
+        self.stock.note_used(allocator.small_used_end());
+        start
     }
 
     /// Gives a free page its descriptor; `latched` leaves it exclusive.
@@ -362,15 +373,26 @@ impl Pool {
         if evicted < extent.page_count as usize {
             self.loading.defer_free(extent);
         } else if !self.snapshotter.keep_freed(&self.core, extent) {
-            self.core.give_back(extent);
-            self.allocator.lock().free(extent.start, extent.page_count);
+            self.recycle(extent);
         }
     }
 
-    /// Returns to the allocator some of what snapshots have let go; how many extents.
-    fn take_back(&self, allocator: &mut Allocator) -> usize {
+    /// Makes an extent that nobody needs available again.
+    fn recycle(&self, extent: Extent) {
+        if extent.page_count >= HUGE_EXTENT_PAGES {
+            return self.stock.discard_later(extent);
+        }
+        self.core.give_back(extent);
+        self.allocator.lock().free(extent.start, extent.page_count);
+    }
+
+    /// Returns to the allocator some of what snapshots have let go, how many extents, and what was given back in the
+    /// background.
+    fn take_back(&self) -> usize {
+        let discarded = self.stock.take_discarded();
+        discarded.iter().for_each(|extent| self.allocator.lock().free(extent.start, extent.page_count));
         let released = self.snapshotter.take_released(&self.core, TAKE_BACK_EXTENTS);
-        released.iter().for_each(|extent| allocator.free(extent.start, extent.page_count));
+        released.iter().for_each(|&extent| self.recycle(extent));
         released.len()
     }
 

@@ -85,17 +85,14 @@ impl Quarantine {
 
     /// UNSWEPT, VIEWED → VIEWED or RELEASED, of an extent that no stream needs any more.
     pub fn settle(&self, core: &Core, views: &Views, kept: Kept) {
-        {
-            // As in `keep_for_views`.
-            let mut lists = self.lists.lock();
-            if sees_any(core, views, kept.extent) {
-                return lists.viewed.push_back(kept);
-            }
+        // As in `keep_for_views`.
+        let mut lists = self.lists.lock();
+        if sees_any(core, views, kept.extent) {
+            return lists.viewed.push_back(kept);
         }
         // Nobody needs it, and no view that begins later will.
-        core.give_back(kept.extent);
         self.page_count.fetch_sub(u64::from(kept.extent.page_count), Ordering::Relaxed);
-        self.lists.lock().released.push(kept.extent);
+        lists.released.push(kept.extent);
     }
 
     /// The stream has ended: only views may need what was kept for it.
