@@ -96,6 +96,12 @@ impl Core {
         self.descriptors.get(page.0 as usize)
     }
 
+    /// The same for a page number that may have been made up by a damaged file.
+    #[inline(always)]
+    pub fn try_descriptor(&self, page: PageId) -> Option<&Descriptor> {
+        self.descriptors.try_get(page.0 as usize)
+    }
+
     pub fn descriptor_address(&self, page: PageId) -> *const Descriptor {
         self.descriptors.address(page.0 as usize)
     }

@@ -66,6 +66,15 @@ fn words(pool: &Pool, page: PageId) -> &PageWords {
     unsafe { &*pool.core().address(page).cast::<PageWords>() }
 }
 
+/// The state of a page that somebody asks for: its number may have been made up by a damaged file.
+#[inline(always)]
+fn state(pool: &Pool, page: PageId) -> Result<&StateWord, Restart> {
+    match pool.core().try_descriptor(page) {
+        Some(descriptor) => Ok(&descriptor.state),
+        None => Err(pool.absent(page)),
+    }
+}
+
 /// A read that takes no latch: words may be torn between writers until [`OptimisticGuard::validate`] says not.
 pub struct OptimisticGuard<'p> {
     pool: &'p Pool,
@@ -76,7 +85,7 @@ pub struct OptimisticGuard<'p> {
 impl<'p> OptimisticGuard<'p> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<OptimisticGuard<'p>, Restart> {
-        let word = &pool.core().descriptor(page).state;
+        let word = state(pool, page)?;
         for _ in 0..SPIN_COUNT {
             match word.read_version() {
                 Ok(version) => return Ok(OptimisticGuard { pool, page, version }),
@@ -138,7 +147,7 @@ pub struct SharedGuard<'p> {
 impl<'p> SharedGuard<'p> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<SharedGuard<'p>, Restart> {
-        let word = &pool.core().descriptor(page).state;
+        let word = state(pool, page)?;
         match word.try_share() {
             Ok(()) => Ok(SharedGuard { pool, page }),
             Err(_) => match acquire(word, false) {
@@ -189,7 +198,7 @@ pub struct ExclusiveGuard<'p> {
 impl<'p> ExclusiveGuard<'p> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<ExclusiveGuard<'p>, Restart> {
-        let word = &pool.core().descriptor(page).state;
+        let word = state(pool, page)?;
         match word.try_lock() {
             Ok(()) => Ok(ExclusiveGuard { pool, page }),
             Err(_) => match acquire(word, true) {
@@ -201,7 +210,7 @@ impl<'p> ExclusiveGuard<'p> {
 
     #[inline(always)]
     pub(crate) fn try_new(pool: &'p Pool, page: PageId) -> Result<ExclusiveGuard<'p>, Restart> {
-        match pool.core().descriptor(page).state.try_lock() {
+        match state(pool, page)?.try_lock() {
             Ok(()) => Ok(ExclusiveGuard { pool, page }),
             Err(Refused::Held) => Err(Restart::Contended),
             Err(Refused::Evicted) => Err(pool.absent(page)),

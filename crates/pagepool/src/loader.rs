@@ -102,7 +102,7 @@ impl<'p> Taken<'p> {
 
     /// EVICTED → EXCLUSIVE, if the page is as the checkpoint left it: neither resident nor freed since.
     fn add(&mut self, page: PageId) {
-        let descriptor = self.pool.core().descriptor(page);
+        let Some(descriptor) = self.pool.core().try_descriptor(page) else { return };
         if !descriptor.state.begin_load() {
             return;
         }
@@ -215,8 +215,11 @@ impl Pool {
 
     /// Why a page in use is not and will not be in memory, if so.
     pub(crate) fn damage_in_place(&self, page: PageId) -> Option<Arc<str>> {
+        let Some(descriptor) = self.core().try_descriptor(page) else {
+            return Some(format!("there is no page {}: what refers to it is damaged", page.0).into());
+        };
         // The page may have been freed, and used again, since it was found damaged.
-        self.loading().damage(page).filter(|_| is_as_checkpointed(self.core().descriptor(page)))
+        self.loading().damage(page).filter(|_| is_as_checkpointed(descriptor))
     }
 
     /// Starts loaders and the warm-up for what the page file holds.

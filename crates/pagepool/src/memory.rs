@@ -212,9 +212,14 @@ impl<T: ZeroInit> VirtualArray<T> {
     /// If `index` is out of range: page ids are checked where they enter.
     #[inline(always)]
     pub fn get(&self, index: usize) -> &T {
-        assert!(index < self.len, "index in the array");
-        // SAFETY: M1 and the check above: in the mapping; M3: zero or a value written through `&T`.
-        unsafe { &*self.memory.base().as_ptr().cast::<T>().add(index) }
+        self.try_get(index).expect("index in the array")
+    }
+
+    /// The element at `index`, if there is one.
+    #[inline(always)]
+    pub fn try_get(&self, index: usize) -> Option<&T> {
+        // SAFETY: M1 and the check: in the mapping; M3: zero or a value written through `&T`.
+        (index < self.len).then(|| unsafe { &*self.memory.base().as_ptr().cast::<T>().add(index) })
     }
 
     /// Asks for huge pages behind the first `end` elements.

@@ -252,14 +252,14 @@ impl Pool {
     /// Whether the page is in memory, as far as can be told without waiting: one that is latched exclusively may
     /// be on its way in.
     pub fn is_resident(&self, page: PageId) -> bool {
-        self.core.descriptor(page).state.is_readable()
+        self.core.try_descriptor(page).is_some_and(|descriptor| descriptor.state.is_readable())
     }
 
     /// Page `index` of an object whose head is latched: only loading latches the others.
     #[inline(always)]
     pub(crate) fn object_page(&self, head: PageId, index: u32) -> Result<PageId, Restart> {
-        let page = PageId(head.0 + index);
-        if index == 0 || self.core.descriptor(page).state.is_readable() {
+        let page = PageId(head.0.saturating_add(index));
+        if index == 0 || self.is_resident(page) {
             Ok(page)
         } else {
             Err(self.absent(page))

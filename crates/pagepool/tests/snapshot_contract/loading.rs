@@ -170,3 +170,26 @@ fn a_view_reports_damage() {
     free_object(&pool, head, 40);
     assert_eq!(pool.shared(damaged).err(), Some(Restart::Fault(damaged)), "freed, not damaged");
 }
+
+/// A page number that a damaged file has made up is an error, not a panic.
+#[test]
+fn there_is_no_such_page() {
+    let (device, head) = device_with_object(0);
+    let pool = open(&device);
+    for page in [PageId(u32::MAX), PageId(1 << 30)] {
+        assert!(matches!(pool.shared(page), Err(Restart::Damaged(_))));
+        assert!(matches!(pool.exclusive(page), Err(Restart::Damaged(_))));
+        assert!(matches!(pool.try_exclusive(page), Err(Restart::Damaged(_))));
+        assert!(matches!(pool.optimistic(page), Err(Restart::Damaged(_))));
+        assert!(!pool.is_resident(page));
+        pool.load(&[page]);
+        let view = pool.view_after(|| ()).unwrap();
+        assert!(view.read_page(page, &mut filled(0)).is_err());
+    }
+    let object = pool.shared(head).unwrap();
+    assert!(matches!(object.object_page(u32::MAX), Err(Restart::Damaged(_))));
+    // Nor is one that nobody has allocated found.
+    let unused = PageId(head.0 + 40);
+    pool.load(&[unused]);
+    assert!(matches!(pool.shared(unused), Err(Restart::Damaged(_))));
+}
