@@ -168,7 +168,7 @@ impl Pool {
         let epoch = EpochSnapshotter::new(page_count, spill)?;
         let snapshotter: Arc<dyn Snapshotter> = match options.snapshot_kind {
             SnapshotKind::Epoch => Arc::new(epoch),
-            SnapshotKind::Fork => Arc::new(ForkSnapshotter::new(epoch)),
+            SnapshotKind::Fork => Arc::new(ForkSnapshotter::new(epoch)?),
         };
         let stock = Stock::start(core.clone())?;
         Ok(Pool {

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use super::{EpochSnapshotter, Extent, Progress, Snapshotter, StreamPlan, BATCH_PAGES};
 use crate::core::{Core, Epoch};
-use crate::{CheckpointError, PageBytes, PageId, PAGE_SIZE};
+use crate::{CheckpointError, PageBytes, PageId, PoolError, PAGE_SIZE};
 
 /// Pages that fit into the ring.
 const RING_PAGES: u32 = 4 * BATCH_PAGES as u32;
@@ -50,16 +50,22 @@ const PAGES_OFFSET: usize = std::mem::size_of::<Ring>().next_multiple_of(PAGE_SI
 const RING_BYTES: usize = PAGES_OFFSET + RING_PAGES as usize * PAGE_SIZE;
 
 impl SharedRing {
-    fn new() -> Result<SharedRing, CheckpointError> {
+    fn new() -> Result<SharedRing, PoolError> {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         // SAFETY: M1: a fresh mapping aliases nothing.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), RING_BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
         if base == libc::MAP_FAILED {
-            return Err(child_error("cannot map the ring"));
+            return Err(PoolError::Map { byte_len: RING_BYTES, source: std::io::Error::last_os_error() });
         }
         Ok(SharedRing { base: base.cast() })
+    }
+
+    /// Empties it for the next child, while there is none.
+    fn reset(&self) {
+        let ring = self.ring();
+        [&ring.head, &ring.tail, &ring.done].iter().for_each(|field| field.store(0, Ordering::Relaxed));
     }
 
     fn ring(&self) -> &Ring {
@@ -86,7 +92,6 @@ fn child_error(what: &str) -> CheckpointError {
 
 struct Stream {
     plan: StreamPlan,
-    ring: SharedRing,
     child: libc::pid_t,
     /// Set once the child has been waited for: its id may be somebody else's from then on.
     reaped: AtomicBool,
@@ -95,17 +100,20 @@ struct Stream {
 /// See the module.
 pub struct ForkSnapshotter {
     views: EpochSnapshotter,
+    ring: SharedRing,
     stream: Mutex<Option<Arc<Stream>>>,
 }
 
 impl ForkSnapshotter {
-    pub fn new(views: EpochSnapshotter) -> ForkSnapshotter {
-        ForkSnapshotter { views, stream: Mutex::default() }
+    /// # Errors
+    /// [`PoolError::Map`].
+    pub fn new(views: EpochSnapshotter) -> Result<ForkSnapshotter, PoolError> {
+        Ok(ForkSnapshotter { views, ring: SharedRing::new()?, stream: Mutex::default() })
     }
 
     /// Takes what the child has put in. Returns how many pages.
     fn drain(&self, stream: &Stream, progress: &Progress) -> Result<u32, CheckpointError> {
-        let ring = stream.ring.ring();
+        let ring = self.ring.ring();
         let (tail, head) = (ring.tail.load(Ordering::Relaxed), ring.head.load(Ordering::Acquire));
         let count = (head - tail).min(BATCH_PAGES as u32);
         let mut pages = Vec::with_capacity(count as usize);
@@ -115,7 +123,7 @@ impl ForkSnapshotter {
                 stream.plan.sink.free_page(PageId(tag & !TOMBSTONE))?;
             } else {
                 // SAFETY: F1: the child does not touch positions between tail and head.
-                pages.push((PageId(tag), unsafe { &*stream.ring.page(position) }));
+                pages.push((PageId(tag), unsafe { &*self.ring.page(position) }));
             }
         }
         if !pages.is_empty() {
@@ -186,11 +194,11 @@ impl Snapshotter for ForkSnapshotter {
     }
 
     fn begin_stream(&self, core: &Core, plan: StreamPlan) -> Result<Epoch, CheckpointError> {
-        let mut current = self.stream.lock();
-        if current.is_some() {
+        // Locked by whoever ends a stream, until its child is gone.
+        let Some(mut current) = self.stream.try_lock().filter(|current| current.is_none()) else {
             return Err(CheckpointError::InProgress);
-        }
-        let ring = SharedRing::new()?;
+        };
+        self.ring.reset();
         let cut = core.cut().ok_or(CheckpointError::EpochsExhausted)?;
         // SAFETY: K1: a call without arguments that cannot fail.
         let parent = unsafe { libc::getpid() };
@@ -198,10 +206,10 @@ impl Snapshotter for ForkSnapshotter {
         let child = unsafe { libc::fork() };
         match child {
             -1 => return Err(child_error("fork")),
-            0 => child_main(core, cut, &plan, &ring, parent),
+            0 => child_main(core, cut, &plan, &self.ring, parent),
             _ => {}
         }
-        *current = Some(Arc::new(Stream { plan, ring, child, reaped: AtomicBool::new(false) }));
+        *current = Some(Arc::new(Stream { plan, child, reaped: AtomicBool::new(false) }));
         Ok(cut)
     }
 
@@ -210,7 +218,7 @@ impl Snapshotter for ForkSnapshotter {
         let Some(stream) = self.stream.lock().clone() else { return Ok(()) };
         loop {
             // Order matters: what is put in before `done` is seen is seen by the drain after it.
-            let done = stream.ring.ring().done.load(Ordering::Acquire) == 1;
+            let done = self.ring.ring().done.load(Ordering::Acquire) == 1;
             if self.drain(&stream, progress)? > 0 {
                 continue;
             }
@@ -222,7 +230,7 @@ impl Snapshotter for ForkSnapshotter {
             // An error means that somebody else has waited for it, or that children are not waited for at all.
             let ended = unsafe { libc::waitpid(stream.child, &mut status, libc::WNOHANG) } != 0;
             stream.reaped.fetch_or(ended, Ordering::Relaxed);
-            if ended && stream.ring.ring().done.load(Ordering::Acquire) == 0 {
+            if ended && self.ring.ring().done.load(Ordering::Acquire) == 0 {
                 let text = format!("it ended early (wait status {status}); is memory short?");
                 return Err(CheckpointError::Child(text.into()));
             }
@@ -231,10 +239,10 @@ impl Snapshotter for ForkSnapshotter {
     }
 
     fn end_stream(&self, _core: &Core) {
-        let Some(stream) = self.stream.lock().take() else { return };
-        if stream.reaped.load(Ordering::Relaxed) {
+        let mut current = self.stream.lock();
+        let Some(stream) = current.take().filter(|stream| !stream.reaped.load(Ordering::Relaxed)) else {
             return;
-        }
+        };
         // SAFETY: K2: the own child, not waited for yet.
         unsafe {
             libc::kill(stream.child, libc::SIGKILL);
