@@ -227,7 +227,7 @@ fn keys_that_look_alike_are_cut_by_their_exact_hash() {
     let mut page = [0; PAGE_SIZE];
     let mut leaf = LeafMut::init(&mut page, 5, 0, u64::MAX, 48);
     let value = (vec![1; 90], None);
-    let hash = |key: &[u8]| 0x1234_0000_0000_0000 | random_state.hash_one(key) % 5;
+    let hash = |key: &[u8]| 0x1234_0000_0000_0000 | (random_state.hash_one(key) % 5);
     let keys: Vec<Vec<u8>> = (0..30u8).map(|i| vec![i; 8]).collect();
     for key in &keys {
         assert!(leaf.insert(hash(key), &record(key, &value)));
