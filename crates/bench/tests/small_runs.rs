@@ -132,7 +132,9 @@ fn throughput() {
 fn memory() {
     let Some((_, raw)) = measure("memory", &[]) else { return };
     for result in raw["results"].as_array().unwrap() {
-        assert!(result["bytes_a_key"].as_f64().unwrap() > 50.0, "{result}");
+        // So few keys fit into memory that a server has populated ahead: then its own count tells.
+        let of = |field: &str| result[field].as_f64().unwrap();
+        assert!(of("bytes_a_key").max(of("used_memory_bytes_a_key")) > 50.0, "{result}");
     }
 }
 
