@@ -45,6 +45,7 @@ fn main() {
     stop.store(true, Ordering::Relaxed);
     let (writes, longest) = writer.join().expect("the writer ends");
     println!("writer: {writes} writes, longest {longest:?}; {:?}", pool.metrics().capture.summary());
+    println!("helped: {:?}; {:?}", pool.metrics().help.summary(), pool.stats());
     drop(pool);
     std::fs::remove_file(path).expect("the file is ours");
 }

@@ -7,6 +7,8 @@
 //! The *last arriver* runs the action, so a cut does not wait for the scheduler to wake the initiator. No guard
 //! lives across `quiesce` (invariant B1), and an initiator holds no latch or lock that a member may want (B2).
 
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -115,16 +117,17 @@ impl Barrier {
     pub fn join(self: &Arc<Self>) -> Member {
         let state = Arc::new(MemberState(AtomicU32::new(QUIESCENT)));
         self.members.lock().push(state.clone());
-        let member = Member { barrier: self.clone(), state };
+        let member = Member { barrier: self.clone(), state, _not_sync: PhantomData };
         member.enter();
         member
     }
 }
 
-/// A worker's part in the barrier.
+/// A worker's part in the barrier; of one thread at a time.
 pub struct Member {
     barrier: Arc<Barrier>,
     state: Arc<MemberState>,
+    _not_sync: PhantomData<Cell<()>>,
 }
 
 impl Member {
@@ -211,15 +214,20 @@ mod tests {
             .map(|i| {
                 let (barrier, running, stop) = (barrier.clone(), running.clone(), stop.clone());
                 std::thread::spawn(move || {
-                    let member = barrier.join();
+                    let mut member = barrier.join();
                     let mut commands = 0u64;
                     while !stop.load(Ordering::Relaxed) {
                         running.fetch_add(1, Ordering::SeqCst);
                         running.fetch_sub(1, Ordering::SeqCst);
                         commands += 1;
                         member.quiesce();
-                        if commands % 64 == i {
-                            member.idle(std::thread::yield_now);
+                        match commands % 64 {
+                            n if n == i => member.idle(std::thread::yield_now),
+                            63 => {
+                                drop(member);
+                                member = barrier.join();
+                            }
+                            _ => {}
                         }
                     }
                 })
