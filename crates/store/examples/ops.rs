@@ -98,16 +98,15 @@ fn run(setup: &Setup, store: &Store) {
         used.1 / loaded as f64
     );
     let count = keys.clamp(200_000, 2_000_000);
-    let get = |worker: &mut Worker, key: &Key<'_>| {
-        let found = worker.get(DB, key, |value| {
-            value.chunks(0, u64::MAX, |c| {
-                black_box(c.last());
-            })
-        });
+    let mut reply = Vec::new();
+    let mut get = |worker: &mut Worker, key: &Key<'_>| {
+        reply.clear();
+        let found = worker.get(DB, key, |value| value.append_to(&mut reply));
         assert!(matches!(found, Ok(Some(()))));
+        black_box(&reply);
     };
     for round in 0..2 {
-        let gets = time(setup, &mut worker, count, |_| random.u64(..keys), get);
+        let gets = time(setup, &mut worker, count, |_| random.u64(..keys), &mut get);
         let sets = time(setup, &mut worker, count, |_| random.u64(..keys), set);
         println!("round {round}       {gets:7.1} ns/GET  {sets:7.1} ns/SET");
     }

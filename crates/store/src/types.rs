@@ -18,6 +18,8 @@ pub struct Key<'a> {
     pub(crate) leaf_hint: Option<PageId>,
     /// Slot found by [`crate::Worker::prefetch_record`]; a hint only, checked by comparing keys.
     pub(crate) slot_hint: u16,
+    /// The leaf has records that refer to other pages.
+    pub(crate) outside_hint: bool,
 }
 
 /// A slot hint that no slot has.
@@ -25,7 +27,7 @@ pub(crate) const NO_SLOT: u16 = u16::MAX;
 
 impl<'a> Key<'a> {
     pub(crate) fn new(bytes: &'a [u8], hash: u64) -> Key<'a> {
-        Key { bytes, hash, leaf_hint: None, slot_hint: NO_SLOT }
+        Key { bytes, hash, leaf_hint: None, slot_hint: NO_SLOT, outside_hint: false }
     }
 
     /// The hash and hint without the bytes, to be kept between the stages of a batch.

@@ -37,7 +37,7 @@ impl Worker {
         Key::new(bytes, self.keyspace().hash(bytes))
     }
 
-    /// First of four stages in which the keys of a batch are brought into the cache, each for all keys before the
+    /// First of five stages in which the keys of a batch are brought into the cache, each for all keys before the
     /// next: the waits for memory overlap. What it leaves in the key is a hint that costs nothing if it gets stale.
     #[inline]
     pub fn prefetch_node(&self, db: DbId, key: &mut Key<'_>) {
@@ -60,10 +60,18 @@ impl Worker {
         }
     }
 
-    /// Last stage, after [`Worker::prefetch_leaf`].
+    /// Fourth stage, after [`Worker::prefetch_leaf`].
     #[inline]
     pub fn prefetch_record(&self, key: &mut Key<'_>) {
         self.keyspace().prefetch_record(key);
+    }
+
+    /// Last stage, after [`Worker::prefetch_record`]: for values that lie outside their leaf.
+    #[inline]
+    pub fn prefetch_value(&self, key: &Key<'_>) {
+        if key.outside_hint {
+            self.keyspace().prefetch_value(key);
+        }
     }
 
     /// All stages for a batch of keys of one database.
@@ -72,6 +80,7 @@ impl Worker {
         keys.iter().for_each(|key| self.prefetch_child(key));
         keys.iter_mut().for_each(|key| self.prefetch_leaf(db, key));
         keys.iter_mut().for_each(|key| self.prefetch_record(key));
+        keys.iter().for_each(|key| self.prefetch_value(key));
     }
 
     /// Between two commands: takes part in a pending barrier. Cheap when there is none.

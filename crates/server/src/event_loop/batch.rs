@@ -191,6 +191,8 @@ impl EventLoop {
         }
         let keys = batch.items.iter_mut().filter_map(|item| item.key.as_mut());
         keys.for_each(|key| worker.prefetch_record(&mut key.key));
+        let keys = batch.items.iter().filter_map(|item| item.key.as_ref());
+        keys.for_each(|key| worker.prefetch_value(&key.key));
     }
 
     /// Stage 3: runs the commands, those of a connection in their order.

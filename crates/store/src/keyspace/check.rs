@@ -164,7 +164,7 @@ impl Keyspace {
         keys: &mut BTreeSet<(u64, Vec<u8>)>,
     ) -> Result<(), Stop> {
         let mut record_bytes = 0;
-        let mut deadline_count = 0;
+        let (mut deadline_count, mut outside_count) = (0, 0);
         let mut extents = Vec::new();
         for slot in 0..leaf.count() {
             let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
@@ -183,6 +183,7 @@ impl Keyspace {
                 check.claim_blob(blob)?;
             }
             deadline_count += usize::from(record.deadline.is_some());
+            outside_count += usize::from(record.header().is_outside());
             record_bytes += record.encoded_bytes();
             extents.push((leaf.record_offset(slot), record.encoded_bytes()));
         }
@@ -190,6 +191,7 @@ impl Keyspace {
         let apart = extents.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0);
         ensure(apart, || format!("leaf {}: records overlap", pid.0))?;
         let accounted = leaf.deadline_count() == deadline_count
+            && leaf.outside_count() == outside_count
             && leaf.live_bytes() == record_bytes + SLOT_BYTES * leaf.count()
             && HEADER_BYTES + leaf.live_bytes() + leaf.free_bytes() == PAGE_SIZE;
         ensure(accounted, || format!("leaf {}: its header miscounts", pid.0))?;

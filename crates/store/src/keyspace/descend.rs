@@ -5,7 +5,7 @@ use stillframe_pagepool::{ExclusiveGuard, OptimisticGuard, PageId, Restart, Shar
 use super::{Keyspace, Stop, Tree};
 use crate::page::inner::{Words, WordsMut};
 use crate::page::leaf::{Leaf, LeafMut, SLOT_BYTES};
-use crate::page::record::{Record, RecordKey, KEY_INLINE_MAX_BYTES};
+use crate::page::record::{Record, RecordKey, RecordValue, KEY_INLINE_MAX_BYTES};
 use crate::page::Page;
 use crate::Key;
 
@@ -33,6 +33,8 @@ impl WordsMut for ExclusiveGuard<'_> {
 /// Bytes of a cache line, and how many of them a prefetch asks for at most beyond the first.
 const LINE_BYTES: usize = 64;
 const PREFETCH_LINES_MAX: usize = 7;
+/// Lines of a value outside its leaf that a prefetch asks for at most; the processor follows from there.
+const VALUE_LINES_MAX: usize = 18;
 
 /// Where a record is: the leaf's page in its chain, and the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -376,7 +378,11 @@ impl Keyspace {
     pub fn prefetch_leaf(&self, tree: Tree, key: &mut Key<'_>) {
         let found = key.leaf_hint.and_then(|node| self.leaf_below(tree, node, key.hash));
         let found = found.or_else(|| self.descend(tree, key.hash, 1).ok().map(|(_, pid)| pid));
-        let Some(pid) = found else { return };
+        // This also brings in the leaf's entry of the side array.
+        let Some(pid) = found.filter(|pid| self.side.is_leaf(*pid)) else {
+            key.leaf_hint = None;
+            return;
+        };
         self.pool.prefetch_latch(pid);
         for offset in [0, 64, 128] {
             self.pool.prefetch(pid, offset);
@@ -393,7 +399,7 @@ impl Keyspace {
         (is_it && node.validate().is_ok()).then_some(child)
     }
 
-    /// Last stage: finds the slot with the key's fingerprint and starts to bring in its record.
+    /// Fourth stage: finds the slot with the key's fingerprint and starts to bring in its record.
     #[inline(always)]
     pub fn prefetch_record(&self, key: &mut Key<'_>) {
         let Some(pid) = key.leaf_hint else { return };
@@ -402,10 +408,29 @@ impl Keyspace {
         // The first with the fingerprint: it is the right one but for a few in a thousand.
         let Some(slot) = leaf.find_candidate(key.hash, |_| true) else { return };
         key.slot_hint = slot as u16;
+        key.outside_hint = leaf.outside_count() > 0;
         let start = leaf.record_offset(slot);
         let end = start + leaf.mean_record_bytes();
         for line in start / LINE_BYTES..=(end / LINE_BYTES).min(start / LINE_BYTES + PREFETCH_LINES_MAX) {
             self.pool.prefetch(pid, line * LINE_BYTES);
+        }
+    }
+}
+
+impl Keyspace {
+    /// Last stage: starts to bring in a value that lies outside its leaf.
+    pub fn prefetch_value(&self, key: &Key<'_>) {
+        let Some(pid) = key.leaf_hint else { return };
+        let Ok(guard) = self.pool.shared(pid) else { return };
+        let Some(leaf) = Leaf::new(guard.page()) else { return };
+        let slot = usize::from(key.slot_hint);
+        let record = (slot < leaf.count()).then(|| leaf.record(slot)).flatten();
+        let Some(Record { value: RecordValue::Blob(blob), .. }) = record else { return };
+        self.pool.prefetch_latch(blob.pid);
+        let start = Self::blob_offset(&blob) as usize / LINE_BYTES;
+        let line_count = (blob.len_bytes as usize / LINE_BYTES + 1).min(VALUE_LINES_MAX);
+        for line in start..start + line_count {
+            self.pool.prefetch(blob.pid, line * LINE_BYTES);
         }
     }
 }

@@ -153,6 +153,9 @@ impl Keyspace {
     }
 
     fn discard_blobs(&self, leaf: Leaf<'_>) {
+        if leaf.outside_count() == 0 {
+            return;
+        }
         for record in (0..leaf.count()).filter_map(|slot| leaf.record(slot)) {
             if let RecordKey::Out { blob, .. } = record.key {
                 self.discard_blob(&blob);

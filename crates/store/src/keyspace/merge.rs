@@ -3,7 +3,7 @@
 use stillframe_pagepool::{ExclusiveGuard, PageId};
 
 use super::descend::as_leaf;
-use super::room::Window;
+use super::room::{copy_leaves, Window};
 use super::{Keyspace, Local, Stop, Tree};
 use crate::page::inner::{Words, WordsMut, FANOUT};
 use crate::page::leaf::{Leaf, CAPACITY_BYTES};
@@ -34,10 +34,10 @@ impl Keyspace {
             return Ok(());
         }
         let mut window = self.window(&parent, index, sparse);
-        let mut plan = plan_fewer(&window)?;
+        let mut plan = plan_fewer(local, &window)?;
         if plan.is_none() {
             keep_pair(&mut window, index)?;
-            plan = plan_fewer(&window)?;
+            plan = plan_fewer(local, &window)?;
         }
         if let Some(plan) = plan {
             self.join_window(local, &mut parent, window, &plan)?;
@@ -112,13 +112,18 @@ impl Keyspace {
     }
 }
 
-/// How the records of a window go into fewer leaves, if they fit well.
-fn plan_fewer(window: &Window<'_>) -> Result<Option<Plan>, Stop> {
-    let sources = window.sources()?;
-    let total_bytes: usize = sources.iter().map(|leaf| leaf.live_bytes()).sum();
+/// How the records of a window go into fewer leaves, if they fit well; the leaves are copied then.
+fn plan_fewer(local: &mut Local, window: &Window<'_>) -> Result<Option<Plan>, Stop> {
+    let mut total_bytes = 0;
+    for i in 0..window.leaves.len() {
+        total_bytes += window.leaf(i)?.live_bytes();
+    }
     let target_count = total_bytes.div_ceil(JOINED_MAX_BYTES).max(1);
-    let fewer = target_count < sources.len();
-    Ok(fewer.then(|| Plan::even(&sources, target_count)).flatten())
+    if target_count >= window.leaves.len() {
+        return Ok(None);
+    }
+    let sources = copy_leaves(&mut local.copies, &window.leaves);
+    Ok(Plan::even(&sources[..window.leaves.len()], target_count))
 }
 
 /// Narrows a window to the sparse leaf and its emptier neighbour.

@@ -12,6 +12,7 @@ use super::{pack, Keyspace, Local, Stop, Tree};
 use crate::page::inner::{Words, WordsMut, FANOUT};
 use crate::page::leaf::{finest_shift, Leaf, LeafMut, CAPACITY_BYTES, SLOT_BYTES};
 use crate::page::spread::{exact_cut, fill_exact, HashOf, Plan, TARGETS_MAX};
+use crate::page::Page;
 use crate::DbId;
 
 /// A neighbour shares if it has at least this much free: about four records of 100 bytes.
@@ -30,10 +31,22 @@ impl<'p> Window<'p> {
     pub fn leaf(&self, i: usize) -> Result<Leaf<'_>, Stop> {
         as_leaf(self.leaves[i].id(), self.leaves[i].page())
     }
+}
 
-    pub fn sources(&self) -> Result<Vec<Leaf<'_>>, Stop> {
-        (0..self.leaves.len()).map(|i| self.leaf(i)).collect()
+/// The first copies as leaves; they were leaves when they were taken.
+fn copied(copies: &[Page; TARGETS_MAX]) -> [Leaf<'_>; TARGETS_MAX] {
+    std::array::from_fn(|i| Leaf { page: &copies[i] })
+}
+
+/// Copies leaves: a copy streams through the cache, where a plan would wait for one record after another.
+pub(super) fn copy_leaves<'c>(
+    copies: &'c mut [Page; TARGETS_MAX],
+    leaves: &[ExclusiveGuard<'_>],
+) -> [Leaf<'c>; TARGETS_MAX] {
+    for (copy, leaf) in copies.iter_mut().zip(leaves) {
+        *copy = *leaf.page();
     }
+    copied(copies)
 }
 
 impl Keyspace {
@@ -97,10 +110,10 @@ impl Keyspace {
         if self.share(local, &mut parent, &mut window, index, hash, need_bytes)? {
             return Ok(());
         }
-        let plan = {
-            let sources = window.sources()?;
-            Plan::even(&sources, sources.len() + 1).filter(|plan| plan.free_bytes_for(hash) >= need_bytes)
-        };
+        let sources = copy_leaves(&mut local.copies, &window.leaves);
+        let source_count = window.leaves.len();
+        let plan = Plan::even(&sources[..source_count], source_count + 1);
+        let plan = plan.filter(|plan| plan.free_bytes_for(hash) >= need_bytes);
         match plan {
             Some(_) if parent.child_count() == FANOUT => {
                 drop((window, parent));
@@ -136,21 +149,15 @@ impl Keyspace {
         Window { first, leaves }
     }
 
-    /// Fills the first leaves of `leaves` as planned from what is in the first `source_count` of them.
+    /// Fills the first leaves of `leaves` as planned from copies of the first `source_count` of them.
     pub(super) fn spread(
         &self,
-        local: &mut Local,
+        local: &Local,
         leaves: &mut [ExclusiveGuard<'_>],
         source_count: usize,
         plan: &Plan,
     ) -> Result<(), Stop> {
-        for (copy, leaf) in local.copies.iter_mut().zip(&leaves[..source_count]) {
-            *copy = *leaf.page();
-        }
-        let mut sources = [Leaf { page: &local.copies[0] }; TARGETS_MAX];
-        for (source, copy) in sources.iter_mut().zip(local.copies.iter()) {
-            source.page = copy;
-        }
+        let sources = copied(&local.copies);
         let hash_of: HashOf<'_> = &|record| self.hash_of(record);
         for (target, leaf) in leaves[..plan.target_count].iter_mut().enumerate() {
             plan.fill(target, leaf.page_mut(), &sources[..source_count], hash_of);
@@ -180,7 +187,8 @@ impl Keyspace {
         }
         let Some((_, neighbour)) = best else { return Ok(false) };
         let first = at.min(neighbour);
-        let plan = Plan::even(&[window.leaf(first)?, window.leaf(first + 1)?], 2);
+        let sources = copy_leaves(&mut local.copies, &window.leaves[first..first + 2]);
+        let plan = Plan::even(&sources[..2], 2);
         let Some(plan) = plan.filter(|plan| plan.free_bytes_for(hash) >= need_bytes) else {
             return Ok(false);
         };

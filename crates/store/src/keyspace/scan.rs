@@ -100,7 +100,7 @@ impl Keyspace {
 
     /// Makes sure that keys out of line, and the leaves of a chain, are in memory.
     fn check_long_keys(&self, head: Leaf<'_>) -> Result<(), Stop> {
-        for slot in 0..head.count() {
+        for slot in 0..if head.outside_count() > 0 { head.count() } else { 0 } {
             if let Some(Record { key: RecordKey::Out { blob, .. }, .. }) = head.record(slot) {
                 self.check_blob_resident(&blob)?;
             }

@@ -282,8 +282,8 @@ impl Keyspace {
             }
         }
         // A blob rewritten in place may leave the record as it was: then the leaf stays clean.
-        let same = discarded.is_none() && leaf.record(at)? == record;
-        if !same {
+        let rewritten = remains.value.is_some() && discarded.is_none();
+        if !rewritten || leaf.record(at)? != record {
             let replaced = leaf.leaf_mut(at.page)?.replace(at.slot, &record);
             assert!(replaced, "the leaf had room");
         }

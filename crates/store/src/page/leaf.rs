@@ -4,7 +4,7 @@
 //! 0  kind u8 | 1 fp_shift u8 | 2 count u16 | 4 heap_start u16 | 6 dead_bytes u16
 //! 8  lo u64: least hash the leaf is responsible for      16 hi u64: greatest, inclusive
 //! 24 tag u32: the tree it belongs to                     28 chain u32: next leaf of the same single hash, or 0
-//! 32 deadline_count u16                                  34 reserved u16
+//! 32 deadline_count u16                                  34 outside_count u16: records with a key or value elsewhere
 //! 36 slots: u32 each, fingerprint << 16 | offset of the record
 //! ```
 //!
@@ -32,6 +32,7 @@ const HI: usize = 16;
 const TAG: usize = 24;
 const CHAIN: usize = 28;
 const DEADLINES: usize = 32;
+const OUTSIDE: usize = 34;
 
 /// Number of fingerprint units that `lo..=hi` spans, less one.
 fn span(lo: u64, hi: u64, shift: u8) -> u64 {
@@ -118,6 +119,12 @@ impl<'a> Leaf<'a> {
     #[inline(always)]
     pub fn deadline_count(&self) -> usize {
         usize::from(get_u16(self.page, DEADLINES))
+    }
+
+    /// Records whose key or value lies outside the leaf.
+    #[inline(always)]
+    pub fn outside_count(&self) -> usize {
+        usize::from(get_u16(self.page, OUTSIDE))
     }
 
     /// Whether keys of this hash belong here.
@@ -337,7 +344,8 @@ impl<'a> LeafMut<'a> {
     /// Inserts a record; false if there is no room. The key must not be there.
     #[inline]
     pub fn insert(&mut self, hash: u64, record: &Record<'_>) -> bool {
-        let record_bytes = record.encoded_bytes();
+        let header = record.header();
+        let record_bytes = header.record_bytes();
         let leaf = self.leaf();
         if leaf.free_bytes() < record_bytes + SLOT_BYTES {
             return false;
@@ -347,30 +355,21 @@ impl<'a> LeafMut<'a> {
         let offset = self.reserve(record_bytes + SLOT_BYTES, record_bytes);
         record.encode(&mut self.page[offset..offset + record_bytes]);
         self.insert_slot(index, fingerprint, offset);
-        if record.deadline.is_some() {
-            self.add_deadlines(1);
-        }
+        self.account(&header, 1);
         true
     }
 
-    /// Adds a record that comes after all others: its encoded bytes and a fingerprint of this leaf's shift.
-    pub fn append_encoded(&mut self, fingerprint: u16, encoded: &[u8]) -> bool {
-        if self.leaf().free_bytes() < encoded.len() + SLOT_BYTES {
-            return false;
+    /// Counts a record with this header in or out.
+    #[inline(always)]
+    fn account(&mut self, header: &Header, count: i32) {
+        if header.has_deadline() {
+            let sum = self.leaf().deadline_count() as i32 + count;
+            put_u16(self.page, DEADLINES, sum as u16);
         }
-        let offset = self.reserve(encoded.len() + SLOT_BYTES, encoded.len());
-        self.page[offset..offset + encoded.len()].copy_from_slice(encoded);
-        let count = self.leaf().count();
-        self.insert_slot(count, fingerprint, offset);
-        if Header::parse(encoded).is_some_and(|h| h.has_deadline()) {
-            self.add_deadlines(1);
+        if header.is_outside() {
+            let sum = self.leaf().outside_count() as i32 + count;
+            put_u16(self.page, OUTSIDE, sum as u16);
         }
-        true
-    }
-
-    fn add_deadlines(&mut self, count: i32) {
-        let sum = self.leaf().deadline_count() as i32 + count;
-        put_u16(self.page, DEADLINES, sum as u16);
     }
 
     /// Takes `record_bytes` from the heap, having compacted if the gap has less than `gap_bytes`. Offset.
@@ -406,14 +405,13 @@ impl<'a> LeafMut<'a> {
     pub fn remove(&mut self, index: usize) {
         let leaf = self.leaf();
         let count = leaf.count();
-        let record_bytes = leaf.record_bytes(index);
-        let had_deadline = Header::parse(leaf.record_tail(index)).is_some_and(|header| header.has_deadline());
+        let header = Header::parse(leaf.record_tail(index));
         let (at, end) = (HEADER_BYTES + SLOT_BYTES * index, HEADER_BYTES + SLOT_BYTES * count);
         self.page.copy_within(at + SLOT_BYTES..end, at);
         put_u16(self.page, COUNT, count as u16 - 1);
-        self.add_dead(record_bytes);
-        if had_deadline {
-            self.add_deadlines(-1);
+        if let Some(header) = header {
+            self.add_dead(header.record_bytes());
+            self.account(&header, -1);
         }
         if count == 1 {
             put_u16(self.page, HEAP_START, PAGE_SIZE as u16);
@@ -425,11 +423,13 @@ impl<'a> LeafMut<'a> {
     #[inline]
     pub fn replace(&mut self, index: usize, record: &Record<'_>) -> bool {
         let leaf = self.leaf();
-        let (old_bytes, new_bytes) = (leaf.record_bytes(index), record.encoded_bytes());
-        let had_deadline = Header::parse(leaf.record_tail(index)).is_some_and(|header| header.has_deadline());
+        let Some(old) = Header::parse(leaf.record_tail(index)) else { return false };
+        let new = record.header();
+        let (old_bytes, new_bytes) = (old.record_bytes(), new.record_bytes());
         if new_bytes <= old_bytes {
             let offset = leaf.record_offset(index);
-            record.encode(&mut self.page[offset..offset + new_bytes]);
+            let Some(out) = self.page.get_mut(offset..offset + new_bytes) else { return false };
+            record.encode(out);
             if new_bytes < old_bytes {
                 self.add_dead(old_bytes - new_bytes);
             }
@@ -439,7 +439,8 @@ impl<'a> LeafMut<'a> {
             }
             self.replace_elsewhere(index, old_bytes, record);
         }
-        self.add_deadlines(i32::from(record.deadline.is_some()) - i32::from(had_deadline));
+        self.account(&old, -1);
+        self.account(&new, 1);
         true
     }
 
@@ -487,5 +488,46 @@ impl<'a> LeafMut<'a> {
         }
         put_u16(self.page, HEAP_START, heap_start as u16);
         put_u16(self.page, DEAD, 0);
+    }
+}
+
+/// Fills a page with records in the order of their hashes.
+pub(crate) struct LeafBuilder<'a> {
+    page: &'a mut Page,
+    count: usize,
+    heap_start: usize,
+    deadline_count: u16,
+    outside_count: u16,
+}
+
+impl<'a> LeafBuilder<'a> {
+    pub fn new(page: &'a mut Page, tag: u32, lo: u64, hi: u64, fp_shift: u8) -> LeafBuilder<'a> {
+        let LeafMut { page } = LeafMut::init(page, tag, lo, hi, fp_shift);
+        LeafBuilder { page, count: 0, heap_start: PAGE_SIZE, deadline_count: 0, outside_count: 0 }
+    }
+
+    /// Adds an encoded record with its fingerprint; false if there is no room.
+    #[inline(always)]
+    pub fn push(&mut self, fingerprint: u16, encoded: &[u8]) -> bool {
+        let slot_at = HEADER_BYTES + SLOT_BYTES * self.count;
+        let Some(header) = Header::parse(encoded) else { return false };
+        if self.heap_start < slot_at + SLOT_BYTES + encoded.len() {
+            return false;
+        }
+        let end = self.heap_start;
+        self.heap_start -= encoded.len();
+        self.page[self.heap_start..end].copy_from_slice(encoded);
+        put_u32(self.page, slot_at, u32::from(fingerprint) << 16 | self.heap_start as u32);
+        self.count += 1;
+        self.deadline_count += u16::from(header.has_deadline());
+        self.outside_count += u16::from(header.is_outside());
+        true
+    }
+
+    pub fn finish(self) {
+        put_u16(self.page, COUNT, self.count as u16);
+        put_u16(self.page, HEAP_START, self.heap_start as u16);
+        put_u16(self.page, DEADLINES, self.deadline_count);
+        put_u16(self.page, OUTSIDE, self.outside_count);
     }
 }

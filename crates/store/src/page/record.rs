@@ -149,6 +149,12 @@ impl Header {
         self.flags & DEADLINE != 0
     }
 
+    /// Whether key or value lies outside the leaf.
+    #[inline(always)]
+    pub fn is_outside(&self) -> bool {
+        self.flags & KEY_OUT != 0 || self.kind() == KIND_BLOB
+    }
+
     #[inline(always)]
     fn kind(&self) -> u8 {
         (self.flags >> 2) & 7
@@ -191,15 +197,29 @@ impl<'a> Record<'a> {
         Some(Record { key, value, raw: header.flags & RAW != 0, deadline })
     }
 
+    /// The header that [`Record::encode`] writes.
+    #[inline(always)]
+    pub fn header(&self) -> Header {
+        let value_bytes = self.value_bytes();
+        let kind = match self.value {
+            RecordValue::Bytes(_) => KIND_BYTES,
+            RecordValue::Int(_) => KIND_INT,
+            RecordValue::Blob(_) => KIND_BLOB,
+        };
+        let (key_flag, key_bytes) = match self.key {
+            RecordKey::Inline(key) => (0, key.len()),
+            RecordKey::Out { .. } => (KEY_OUT, OUT_KEY_BYTES),
+        };
+        let raw = if self.raw { RAW } else { 0 };
+        let deadline = if self.deadline.is_some() { DEADLINE } else { 0 };
+        let flags = (value_bytes >> 8) as u8 | kind << 2 | key_flag | raw | deadline;
+        Header { flags, key_bytes, value_bytes }
+    }
+
     /// Bytes that [`Record::encode`] writes.
     #[inline(always)]
     pub fn encoded_bytes(&self) -> usize {
-        let deadline = if self.deadline.is_some() { DEADLINE_BYTES } else { 0 };
-        let key = match self.key {
-            RecordKey::Inline(key) => key.len(),
-            RecordKey::Out { .. } => OUT_KEY_BYTES,
-        };
-        HEADER_BYTES + deadline + key + self.value_bytes()
+        self.header().record_bytes()
     }
 
     #[inline(always)]
@@ -214,21 +234,12 @@ impl<'a> Record<'a> {
     /// Writes the record to `out`, which has exactly [`Record::encoded_bytes`] bytes.
     #[inline(always)]
     pub fn encode(&self, out: &mut [u8]) {
-        let value_bytes = self.value_bytes();
-        debug_assert!(value_bytes <= VALUE_INLINE_MAX_BYTES.max(BLOB_BYTES));
-        let kind = match self.value {
-            RecordValue::Bytes(_) => KIND_BYTES,
-            RecordValue::Int(_) => KIND_INT,
-            RecordValue::Blob(_) => KIND_BLOB,
-        };
-        let mut flags = (value_bytes >> 8) as u8 | kind << 2;
-        if self.raw {
-            flags |= RAW;
-        }
-        out[2] = value_bytes as u8;
+        let header = self.header();
+        debug_assert!(header.value_bytes <= VALUE_INLINE_MAX_BYTES.max(BLOB_BYTES));
+        out[0] = header.flags;
+        out[2] = header.value_bytes as u8;
         let mut at = HEADER_BYTES;
         if let Some(deadline) = self.deadline {
-            flags |= DEADLINE;
             out[at..at + DEADLINE_BYTES].copy_from_slice(&deadline.to_le_bytes());
             at += DEADLINE_BYTES;
         }
@@ -239,14 +250,12 @@ impl<'a> Record<'a> {
                 at += key.len();
             }
             RecordKey::Out { hash, blob } => {
-                flags |= KEY_OUT;
                 out[1] = 0;
                 out[at..at + 8].copy_from_slice(&hash.to_le_bytes());
                 blob.encode(&mut out[at + 8..at + OUT_KEY_BYTES]);
                 at += OUT_KEY_BYTES;
             }
         }
-        out[0] = flags;
         match self.value {
             RecordValue::Bytes(bytes) => out[at..].copy_from_slice(bytes),
             RecordValue::Int(value) => out[at..].copy_from_slice(&value.to_le_bytes()),

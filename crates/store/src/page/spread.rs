@@ -1,6 +1,6 @@
 //! Dividing the records of neighbouring leaves anew: sharing, splitting and merging are one operation.
 
-use super::leaf::{finest_shift, shift_is_good, Leaf, LeafMut, SLOT_BYTES};
+use super::leaf::{finest_shift, shift_is_good, Leaf, LeafBuilder, LeafMut, SLOT_BYTES};
 use super::record::Record;
 use super::*;
 
@@ -82,25 +82,37 @@ impl Plan {
         let (lo, hi, tag) = (self.lo(target), self.hi(target), sources[0].tag());
         let finest = finest_shift(lo, hi);
         let shift = sources.iter().map(|leaf| leaf.fp_shift()).fold(finest, u8::max);
-        let keep = shift_is_good(lo, hi, shift);
-        let shift = if keep { shift } else { finest };
-        let mut out = LeafMut::init(page, tag, lo, hi, shift);
-        let ((s0, i0), (s1, i1)) = (self.starts[target], self.starts[target + 1]);
-        for (s, leaf) in sources.iter().enumerate().take(s1 + 1).skip(s0) {
-            let from = if s == s0 { i0 } else { 0 };
-            let to = if s == s1 { i1 } else { leaf.count() };
-            for i in from..to {
-                let fitted = match keep {
-                    true => {
-                        let bytes = leaf.record_bytes(i);
-                        let encoded = &leaf.record_tail(i)[..bytes];
-                        out.append_encoded((leaf.least_hash(i) >> shift) as u16, encoded)
-                    }
-                    false => leaf.record(i).is_none_or(|record| out.insert(hash_of(&record), &record)),
-                };
+        let (start, end) = (self.starts[target], self.starts[target + 1]);
+        if !shift_is_good(lo, hi, shift) {
+            let mut out = LeafMut::init(page, tag, lo, hi, finest);
+            for_each_record(sources, start, end, |leaf, i| {
+                let fitted = leaf.record(i).is_none_or(|record| out.insert(hash_of(&record), &record));
                 assert!(fitted, "the plan has room for every record");
-            }
+            });
+            return;
         }
+        let mut out = LeafBuilder::new(page, tag, lo, hi, shift);
+        for_each_record(sources, start, end, |leaf, i| {
+            let encoded = &leaf.record_tail(i)[..leaf.record_bytes(i)];
+            let fitted = out.push((leaf.least_hash(i) >> shift) as u16, encoded);
+            assert!(fitted || encoded.is_empty(), "the plan has room for every record");
+        });
+        out.finish();
+    }
+}
+
+/// Calls `f` for the records from `start` up to `end`, each given by source and slot.
+#[inline(always)]
+fn for_each_record(
+    sources: &[Leaf<'_>],
+    start: (usize, usize),
+    end: (usize, usize),
+    mut f: impl FnMut(&Leaf<'_>, usize),
+) {
+    for (s, leaf) in sources.iter().enumerate().take(end.0 + 1).skip(start.0) {
+        let from = if s == start.0 { start.1 } else { 0 };
+        let to = if s == end.0 { end.1 } else { leaf.count() };
+        (from..to).for_each(|i| f(leaf, i));
     }
 }
 
