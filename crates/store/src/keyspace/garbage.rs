@@ -4,15 +4,14 @@
 use parking_lot::{Condvar, Mutex};
 use stillframe_pagepool::PageId;
 
-use super::descend::as_leaf;
 use super::{Keyspace, Stop};
 use crate::page::inner::{Words, WordsMut};
 use crate::page::leaf::Leaf;
 use crate::page::record::{Place, RecordKey, RecordValue};
 use crate::page::KIND_INNER;
 
-/// Pages freed between two looks at the barrier.
-const STEP_LEAVES: usize = 16;
+/// Leaves, slots of slabs and objects freed between two looks at the barrier: a few dozen microseconds.
+const STEP_UNITS: usize = 128;
 
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,8 +119,7 @@ impl Keyspace {
                 path.push(self.pool.exclusive(child)?);
                 continue;
             }
-            self.free_leaf(child)?;
-            freed += 1;
+            freed += self.free_leaf(child)?;
             // Take the freed child out of the node, and empty nodes out of theirs.
             while let Some(mut node) = path.pop() {
                 if node.child_count() > 1 {
@@ -131,25 +129,28 @@ impl Keyspace {
                 }
                 self.pool.free(node, 1);
             }
-            if freed >= STEP_LEAVES && !path.is_empty() {
+            if freed >= STEP_UNITS && !path.is_empty() {
                 return Ok(false);
             }
         }
     }
 
-    /// Frees a leaf with its chain and everything that its records refer to.
-    fn free_leaf(&self, pid: PageId) -> Result<(), Stop> {
+    /// Frees a leaf with its chain and everything that its records refer to; returns how many things.
+    fn free_leaf(&self, pid: PageId) -> Result<usize, Stop> {
         let head = self.pool.exclusive(pid)?;
         let leaf = self.with_chain(head)?;
-        for guard in std::iter::once(&leaf.head).chain(&leaf.chain) {
-            self.discard_blobs(as_leaf(guard.id(), guard.page())?);
+        let mut freed = 0;
+        for page in 0..leaf.page_count() {
+            let page = leaf.leaf(page)?;
+            freed += 1 + page.outside_count();
+            self.discard_blobs(page);
         }
         self.side.forget(pid);
         for guard in leaf.chain {
             self.pool.free(guard, 1);
         }
         self.pool.free(leaf.head, 1);
-        Ok(())
+        Ok(freed)
     }
 
     fn discard_blobs(&self, leaf: Leaf<'_>) {

@@ -329,6 +329,7 @@ impl Keyspace {
             list[b].store(was, Ordering::Relaxed);
         };
         let mut totals = self.totals.lock();
+        totals.changes += 1;
         totals.keys.swap(a, b);
         totals.deadlines.swap(a, b);
         for worker in &totals.workers {
@@ -347,7 +348,9 @@ impl Keyspace {
         if word != 0 {
             self.garbage.push_tree(PageId(word as u32));
         }
+        let removed = self.db_stats(db).key_count;
         let mut totals = self.totals.lock();
+        totals.changes += removed;
         totals.keys[index] = 0;
         totals.deadlines[index] = 0;
         for worker in &totals.workers {

@@ -7,6 +7,9 @@ use stillframe_store::{DbId, Deadline, Fault, NewValue, OpError, Options, Store,
 use crate::contract::{wait_for_garbage, Mix, Run};
 use crate::{open, test_seed, TempDir};
 
+/// Pages of the catalog in use; each checkpoint has its own.
+const CATALOG_PAGES: u64 = 2;
+
 #[test]
 fn a_store_comes_back_as_of_its_last_checkpoint() {
     let dir = TempDir::new();
@@ -182,6 +185,49 @@ fn garbage_survives_a_restart() {
     wait_until_warm(&store, &mut worker);
     wait_for_garbage(&store, &mut worker);
     assert_eq!(store.check().unwrap().key_count, 0);
+}
+
+/// What changes nothing dirties no page.
+#[test]
+fn reads_and_refused_writes_leave_pages_clean() {
+    let dir = TempDir::new();
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    let db = DbId(0);
+    for number in 0..2_000u32 {
+        let (name, bytes) = (number.to_string(), value_of(number));
+        let key = worker.key(name.as_bytes());
+        worker.set(db, &key, NewValue::Bytes { bytes: &bytes, raw: false }, Deadline::Clear).unwrap();
+    }
+    worker.idle(|| store.checkpoint()).unwrap();
+    for number in 0..2_000u32 {
+        let name = number.to_string();
+        let mut key = worker.key(name.as_bytes());
+        worker.prefetch(db, std::slice::from_mut(&mut key));
+        assert_eq!(worker.get(db, &key, |value| value.len()).unwrap(), Some(value_of(number).len() as u64));
+        assert!(worker.touch(db, &key).unwrap() && worker.entry(db, &key).unwrap().is_some());
+        assert!(worker.set_deadline(db, &key, None).unwrap());
+        let absent = format!("absent:{number}");
+        assert!(!worker.remove(db, &worker.key(absent.as_bytes())).unwrap());
+        assert!(!worker.set_deadline(db, &worker.key(absent.as_bytes()), Some(5)).unwrap());
+    }
+    assert!(worker.random_key(db).unwrap().is_some());
+    while worker.scan(db, 0, 10_000, |_, _| ()).unwrap() != 0 {}
+    assert_eq!(worker.idle(|| store.checkpoint()).unwrap().pages_changed, CATALOG_PAGES);
+}
+
+/// A write to a part of a large value dirties the page that it touches, and no other.
+#[test]
+fn writes_into_large_values_dirty_single_pages() {
+    let dir = TempDir::new();
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    let (db, key) = (DbId(0), worker.key(b"large"));
+    let value = vec![1; 8 << 20];
+    worker.set(db, &key, NewValue::Bytes { bytes: &value, raw: true }, Deadline::Clear).unwrap();
+    worker.idle(|| store.checkpoint()).unwrap();
+    worker.write_range(db, &key, 5 << 20, b"changed").unwrap();
+    assert_eq!(worker.idle(|| store.checkpoint()).unwrap().pages_changed, CATALOG_PAGES + 1);
 }
 
 #[test]

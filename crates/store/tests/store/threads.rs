@@ -139,6 +139,49 @@ fn lock_sets_isolate() {
     assert!(audits.load(Ordering::Relaxed) > 10);
 }
 
+/// Entries are renamed over each other: none is lost but those overwritten, and none comes twice.
+#[test]
+fn renames_keep_entries_whole() {
+    let dir = TempDir::new();
+    let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
+    let name = |number: u32| format!("name:{number}").into_bytes();
+    // An entry's size tells which it is: records, slab slots and objects are among them.
+    let len_of = |id: u32| (id as usize % 40 + 4) * [10, 100, 1000][id as usize % 3];
+    {
+        let mut worker = store.worker();
+        for id in 0..600u32 {
+            let mut bytes = vec![id as u8; len_of(id)];
+            bytes[..4].copy_from_slice(&id.to_le_bytes());
+            let key = name(id);
+            let value = NewValue::Bytes { bytes: &bytes, raw: false };
+            worker.set(DbId(id % 2), &worker.key(&key), value, Deadline::Clear).unwrap();
+        }
+    }
+    run_threads(&store, Duration::from_millis(600), |worker, random| {
+        let (from_name, to_name) = (name(random.u32(..600)), name(random.u32(..1200)));
+        let from = (DbId(random.u32(..2)), worker.key(&from_name));
+        let to = (DbId(random.u32(..2)), worker.key(&to_name));
+        let locks = worker.lock(&[from, to], true);
+        // Overwriting would end the test too soon.
+        if worker.get(to.0, &to.1, |_| ()).unwrap().is_none() {
+            worker.rename((from.0, &from.1), (to.0, &to.1)).unwrap();
+        }
+        drop(locks);
+    });
+    let mut seen = std::collections::BTreeSet::new();
+    let view = store.view().unwrap();
+    view.for_each(|entry| {
+        let bytes = entry.value.to_vec();
+        let id = u32::from_le_bytes(bytes[..4].try_into().unwrap());
+        assert!(seen.insert(id), "entry {id} is there twice");
+        assert!(bytes.len() == len_of(id) && bytes[4..].iter().all(|b| *b == id as u8), "entry {id}");
+        Ok::<(), SaveError>(())
+    })
+    .unwrap();
+    assert_eq!(seen.len(), 600);
+    store.check().unwrap();
+}
+
 /// While a reader holds a key, a single-key write to it waits.
 #[test]
 fn single_writes_respect_lock_sets() {
