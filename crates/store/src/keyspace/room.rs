@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use stillframe_pagepool::{ExclusiveGuard, PageId};
 
-use super::descend::{as_leaf, LeafGuard};
+use super::descend::{as_leaf, bad_record, LeafGuard};
 use super::{pack, Keyspace, Local, Stop, Tree};
 use crate::page::inner::{Words, WordsMut, FANOUT};
 use crate::page::leaf::{finest_shift, Leaf, LeafMut, CAPACITY_BYTES, SLOT_BYTES};
@@ -241,14 +241,22 @@ impl Keyspace {
             let mut full = LeafGuard { head: full, chain: Vec::new() };
             return self.add_to_chain(&mut full);
         };
+        if cut <= leaf.lo() || cut > leaf.hi() {
+            return Err(bad_record(full.id()));
+        }
         self.admit(1)?;
         let mut right = self.pool.allocate()?;
         let (mut parent, mut left) = (parent, full);
         let source = *left.page();
         let source = as_leaf(left.id(), &source)?;
         let hash_of: HashOf<'_> = &|record| self.hash_of(record);
-        fill_exact(left.page_mut(), source, source.lo(), cut - 1, hash_of);
-        fill_exact(right.page_mut(), source, cut, source.hi(), hash_of);
+        let divided = fill_exact(right.page_mut(), source, cut, source.hi(), hash_of)
+            && fill_exact(left.page_mut(), source, source.lo(), cut - 1, hash_of);
+        if !divided {
+            *left.page_mut() = *source.page;
+            self.pool.free(right, 1);
+            return Err(bad_record(left.id()));
+        }
         for leaf in [&left, &right] {
             self.side.set(leaf.id(), as_leaf(leaf.id(), leaf.page())?.earliest_deadline());
         }

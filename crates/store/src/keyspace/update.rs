@@ -147,8 +147,7 @@ impl Keyspace {
         let old = copy_record(leaf.record(at)?, &mut copy)?;
         let record = Record { value: RecordValue::Blob(blob), raw: true, ..old };
         if old != record {
-            let replaced = leaf.leaf_mut(at.page)?.replace(at.slot, &record);
-            assert!(replaced, "a record of the same size");
+            leaf.replace(at, &record)?;
         }
         Ok(())
     }
@@ -218,8 +217,7 @@ impl Keyspace {
         let Some(at) = self.place_for(&mut leaf, at, old_bytes, record_bytes)? else {
             return Ok(Step::NoRoom(record_bytes));
         };
-        let replaced = leaf.leaf_mut(at.page)?.replace(at.slot, &record);
-        assert!(replaced, "the leaf had room");
+        leaf.replace(at, &record)?;
         self.note_written(local, tree, &leaf, before, deadline);
         Ok(Step::Done(Was::There))
     }
@@ -377,8 +375,7 @@ impl Keyspace {
             let Some(at) = self.place_for(target, at, old_bytes, record_bytes)? else {
                 return Ok(Step::NoRoom(record_bytes));
             };
-            let fitted = target.leaf_mut(at.page)?.replace(at.slot, &record);
-            assert!(fitted, "the leaf had room");
+            target.replace(at, &record)?;
             return Ok(Step::Done(Some(remains)));
         }
         let long_key = to.bytes.len() > KEY_INLINE_MAX_BYTES;
@@ -395,8 +392,7 @@ impl Keyspace {
             true => RecordKey::Out { hash: to.hash, blob: self.new_blob(&[Part::Bytes(to.bytes)], false)? },
             false => RecordKey::Inline(to.bytes),
         };
-        let inserted = target.leaf_mut(page)?.insert(to.hash, &Record { key, ..*old });
-        assert!(inserted, "the leaf had room");
+        target.insert(page, to.hash, &Record { key, ..*old })?;
         Ok(Step::Done(None))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::blob::Part;
-use super::descend::{At, LeafGuard};
+use super::descend::{bad_record, At, LeafGuard};
 use super::merge::is_sparse;
 use super::{Keyspace, Local, Stop, Tree};
 use crate::page::record::{
@@ -111,6 +111,24 @@ pub(super) enum Was {
 }
 
 impl LeafGuard<'_> {
+    /// Inserts a record where the leaf has told that it has room.
+    #[inline(always)]
+    pub(super) fn insert(&mut self, page: usize, hash: u64, record: &Record<'_>) -> Result<(), Stop> {
+        match self.leaf_mut(page)?.insert(hash, record) {
+            true => Ok(()),
+            false => Err(bad_record(self.head.id())),
+        }
+    }
+
+    /// Replaces a record where the leaf has told that it has room.
+    #[inline(always)]
+    pub(super) fn replace(&mut self, at: At, record: &Record<'_>) -> Result<(), Stop> {
+        match self.leaf_mut(at.page)?.replace(at.slot, record) {
+            true => Ok(()),
+            false => Err(bad_record(self.head.id())),
+        }
+    }
+
     /// Removes a record; an emptied leaf of a chain is unlinked and returned, to be freed.
     pub(super) fn remove(&mut self, at: At) -> Result<Option<usize>, Stop> {
         let mut leaf = self.leaf_mut(at.page)?;
@@ -230,8 +248,7 @@ impl Keyspace {
                 }
             }
         }
-        let inserted = leaf.leaf_mut(page)?.insert(key.hash, &record);
-        assert!(inserted, "the leaf had room");
+        leaf.insert(page, key.hash, &record)?;
         local.count_key(tree.db, 1);
         self.note_written(local, tree, &leaf, None, deadline);
         Ok(Step::Done(Was::Absent))
@@ -284,8 +301,7 @@ impl Keyspace {
         // A blob rewritten in place may leave the record as it was: then the leaf stays clean.
         let rewritten = remains.value.is_some() && discarded.is_none();
         if !rewritten || leaf.record(at)? != record {
-            let replaced = leaf.leaf_mut(at.page)?.replace(at.slot, &record);
-            assert!(replaced, "the leaf had room");
+            leaf.replace(at, &record)?;
         }
         self.note_written(local, tree, &leaf, remains.deadline, deadline);
         drop(leaf);
@@ -324,10 +340,9 @@ impl Keyspace {
         let mut copy = [0; RECORD_MAX_BYTES];
         let record = copy_record(leaf.record(at)?, &mut copy)?;
         let hash = self.hash_of(&record);
-        let mut to = leaf.leaf_mut(page)?;
-        let inserted = to.insert(hash, &record);
-        assert!(inserted, "a leaf with room for the larger record");
-        let slot = (0..to.leaf().count()).find(|slot| to.leaf().record(*slot) == Some(record));
+        leaf.insert(page, hash, &record)?;
+        let to = leaf.leaf(page)?;
+        let slot = (0..to.count()).find(|slot| to.record(*slot) == Some(record));
         let freed = self.remove_from_chain(leaf, at)?;
         let page = if freed && page > at.page { page - 1 } else { page };
         Ok(slot.map(|slot| At { page, slot }))

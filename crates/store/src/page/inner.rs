@@ -167,7 +167,7 @@ pub(crate) trait WordsMut: Words {
     fn set_count(&mut self, count: usize) {
         let word = self.word(0) & !0xffff_0000 | (count as u64) << 16;
         self.set_word(0, word);
-        let width = u128::from(self.hi() - self.lo()) + 1;
+        let width = u128::from(self.hi().wrapping_sub(self.lo())) + 1;
         let scale = ((count as u128) << 64) / width;
         self.set_word(SCALE, u64::try_from(scale).unwrap_or(u64::MAX));
     }
@@ -215,7 +215,7 @@ pub(crate) trait WordsMut: Words {
             right.set_child(i - at, self.child(i));
         }
         right.set_count(count - at);
-        self.set_word(HI, separator - 1);
+        self.set_word(HI, separator.wrapping_sub(1));
         self.set_count(at);
         separator
     }

@@ -352,7 +352,7 @@ impl<'a> LeafMut<'a> {
         }
         let fingerprint = leaf.fingerprint(hash);
         let index = leaf.lower_bound(leaf.rank_of(fingerprint));
-        let offset = self.reserve(record_bytes + SLOT_BYTES, record_bytes);
+        let Some(offset) = self.reserve(record_bytes + SLOT_BYTES, record_bytes) else { return false };
         record.encode(&mut self.page[offset..offset + record_bytes]);
         self.insert_slot(index, fingerprint, offset);
         self.account(&header, 1);
@@ -372,17 +372,20 @@ impl<'a> LeafMut<'a> {
         }
     }
 
-    /// Takes `record_bytes` from the heap, having compacted if the gap has less than `gap_bytes`. Offset.
+    /// Takes `record_bytes` from the heap, having compacted if the gap has less than `gap_bytes`. The offset;
+    /// `None` if the header promises room that the records do not leave (a leaf that nobody wrote like this).
     #[inline(always)]
-    fn reserve(&mut self, gap_bytes: usize, record_bytes: usize) -> usize {
-        let leaf = self.leaf();
-        let slots_end = HEADER_BYTES + SLOT_BYTES * leaf.count();
-        if leaf.heap_start() - slots_end < gap_bytes {
+    fn reserve(&mut self, gap_bytes: usize, record_bytes: usize) -> Option<usize> {
+        let slots_end = HEADER_BYTES + SLOT_BYTES * self.leaf().count();
+        if self.leaf().heap_start() - slots_end < gap_bytes {
             self.compact();
+            if self.leaf().heap_start() < slots_end + gap_bytes {
+                return None;
+            }
         }
         let offset = self.leaf().heap_start() - record_bytes;
         put_u16(self.page, HEAP_START, offset as u16);
-        offset
+        Some(offset)
     }
 
     #[inline(always)]
@@ -397,7 +400,8 @@ impl<'a> LeafMut<'a> {
 
     #[inline(always)]
     fn add_dead(&mut self, bytes: usize) {
-        let dead = self.leaf().dead_bytes() + bytes;
+        let leaf = self.leaf();
+        let dead = (leaf.dead_bytes() + bytes).min(PAGE_SIZE - leaf.heap_start());
         put_u16(self.page, DEAD, dead as u16);
     }
 
@@ -437,28 +441,29 @@ impl<'a> LeafMut<'a> {
             if leaf.free_bytes() + old_bytes < new_bytes {
                 return false;
             }
-            self.replace_elsewhere(index, old_bytes, record);
+            if !self.replace_elsewhere(index, old_bytes, record) {
+                return false;
+            }
         }
         self.account(&old, -1);
         self.account(&new, 1);
         true
     }
 
-    fn replace_elsewhere(&mut self, index: usize, old_bytes: usize, record: &Record<'_>) {
+    fn replace_elsewhere(&mut self, index: usize, old_bytes: usize, record: &Record<'_>) -> bool {
         let new_bytes = record.encoded_bytes();
         let at = HEADER_BYTES + SLOT_BYTES * index;
         let slot = get_u32(self.page, at);
         let slots_end = HEADER_BYTES + SLOT_BYTES * self.leaf().count();
-        self.add_dead(old_bytes);
         if self.leaf().heap_start() - slots_end < new_bytes {
-            // An empty header in the old place: compaction drops the old record.
+            // Without an offset, compaction drops the old record.
             put_u32(self.page, at, slot & 0xffff_0000);
-            self.compact();
         }
-        let offset = self.leaf().heap_start() - new_bytes;
-        put_u16(self.page, HEAP_START, offset as u16);
+        self.add_dead(old_bytes);
+        let Some(offset) = self.reserve(new_bytes, new_bytes) else { return false };
         record.encode(&mut self.page[offset..offset + new_bytes]);
         put_u32(self.page, at, slot & 0xffff_0000 | offset as u32);
+        true
     }
 
     /// The value bytes of a slot, to be changed in place.

@@ -240,8 +240,8 @@ fn keys_that_look_alike_are_cut_by_their_exact_hash() {
     let source = Leaf::new(&page).unwrap();
     let cut = exact_cut(source, hash(&keys[0]), &hash_of).unwrap();
     let (mut left, mut right) = ([0; PAGE_SIZE], [0; PAGE_SIZE]);
-    fill_exact(&mut left, source, 0, cut - 1, &hash_of);
-    fill_exact(&mut right, source, cut, u64::MAX, &hash_of);
+    assert!(fill_exact(&mut left, source, 0, cut - 1, &hash_of));
+    assert!(fill_exact(&mut right, source, cut, u64::MAX, &hash_of));
     for key in &keys {
         let page = if hash(key) < cut { &left } else { &right };
         assert!(Leaf::new(page).unwrap().find(hash(key), key).is_some());
@@ -267,6 +267,25 @@ fn damaged_leaves_are_refused_or_read_without_panic() {
         let _ = (leaf.find(hash, b"key"), leaf.live_bytes(), leaf.free_bytes(), leaf.first_at_or_above(hash));
         for i in 0..leaf.count() {
             let _ = (leaf.record(i), leaf.record_bytes(i));
+        }
+        if let Some(plan) = Plan::even(&[leaf], 2) {
+            let mut target = [0; PAGE_SIZE];
+            (0..2).for_each(|i| plan.fill(i, &mut target, &[leaf], &hash_of));
+        }
+        let _ = exact_cut(leaf, hash, &hash_of);
+        let _ = fill_exact(&mut [0; PAGE_SIZE], leaf, leaf.lo(), leaf.hi(), &hash_of);
+        for _ in 0..20 {
+            let entry = random_entry(&mut random, VALUE_INLINE_MAX_BYTES);
+            let key = random.u64(..).to_string().into_bytes();
+            let Some(mut leaf) = LeafMut::new(&mut page) else { break };
+            let (count, record) = (leaf.leaf().count(), record(&key, &entry));
+            match random.u32(..4) {
+                0 => drop(leaf.insert(random.u64(..), &record)),
+                1 if count > 0 => leaf.remove(random.usize(..count)),
+                2 if count > 0 => drop(leaf.replace(random.usize(..count), &record)),
+                3 if count > 0 => leaf.value_mut(random.usize(..count)).fill(1),
+                _ => {}
+            }
         }
     }
 }

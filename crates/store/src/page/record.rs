@@ -189,7 +189,7 @@ impl<'a> Record<'a> {
         };
         let value = bytes.get(header.value_start()..)?;
         let value = match header.kind() {
-            KIND_BYTES => RecordValue::Bytes(value),
+            KIND_BYTES if value.len() <= VALUE_INLINE_MAX_BYTES => RecordValue::Bytes(value),
             KIND_INT => RecordValue::Int(i64::from_le_bytes(value.try_into().ok()?)),
             KIND_BLOB => RecordValue::Blob(Blob::parse(value)?),
             _ => return None,

@@ -40,6 +40,9 @@ impl Plan {
         for (s, leaf) in sources.iter().enumerate() {
             for i in 0..leaf.count() {
                 let (least, bytes) = (leaf.least_hash(i), leaf.record_bytes(i) + SLOT_BYTES);
+                if least > leaf.hi() {
+                    return None;
+                }
                 let due = total_bytes * (target + 1) / target_count;
                 let apart = previous.is_some_and(|p| p < least);
                 if target + 1 < target_count && bytes_before + bytes / 2 >= due && apart {
@@ -136,13 +139,16 @@ pub(crate) fn exact_cut(source: Leaf<'_>, new_hash: u64, hash_of: HashOf<'_>) ->
     Some(hashes[cut])
 }
 
-/// Fills a page with the records of `source` whose hashes are in `lo..=hi`.
-pub(crate) fn fill_exact(page: &mut Page, source: Leaf<'_>, lo: u64, hi: u64, hash_of: HashOf<'_>) {
+/// Fills a page with the records of `source` whose hashes are in `lo..=hi`. False if they do not fit, which the
+/// records of a leaf do unless they overlap.
+#[must_use]
+pub(crate) fn fill_exact(page: &mut Page, source: Leaf<'_>, lo: u64, hi: u64, hash_of: HashOf<'_>) -> bool {
     let mut out = LeafMut::init(page, source.tag(), lo, hi, finest_shift(lo, hi));
     for record in (0..source.count()).filter_map(|i| source.record(i)) {
         let hash = hash_of(&record);
-        if (lo..=hi).contains(&hash) {
-            assert!(out.insert(hash, &record), "a part of a leaf fits in a leaf");
+        if (lo..=hi).contains(&hash) && !out.insert(hash, &record) {
+            return false;
         }
     }
+    true
 }
