@@ -3,6 +3,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# The same run each time; for new ground: STILLFRAME_SEED=$RANDOM scripts/test.sh
+export STILLFRAME_SEED="${STILLFRAME_SEED:-20261120}"
+
 part() { printf '\n== %s\n' "$1"; }
 
 part "format and lints"

@@ -182,9 +182,13 @@ fn run(ctx: &mut Ctx<'_>, args: &Args<'_>, operations: &[Operation]) -> CmdResul
     ctx.reply.array(operations.len());
     let mut change_count = 0;
     for operation in operations {
-        if apply(ctx, db, &key, operation)? || (has_grown && !matches!(operation.action, Action::Get)) {
-            change_count += 1;
-        }
+        // In a value that has grown a write counts whatever it writes; one that overflow refuses never does.
+        let counts = match apply(ctx, db, &key, operation)? {
+            Applied::Changed => true,
+            Applied::Same => has_grown,
+            Applied::Nothing => false,
+        };
+        change_count += u64::from(counts);
     }
     if change_count > 0 {
         ctx.modified(db, &key);
@@ -193,8 +197,17 @@ fn run(ctx: &mut Ctx<'_>, args: &Args<'_>, operations: &[Operation]) -> CmdResul
     Ok(())
 }
 
-/// Runs one operation and replies; returns whether it has changed the value.
-fn apply(ctx: &mut Ctx<'_>, db: DbId, key: &Key<'_>, operation: &Operation) -> Result<bool, CmdError> {
+/// What an operation did to the value.
+enum Applied {
+    Changed,
+    /// Written as it was.
+    Same,
+    /// Read only, or refused by `OVERFLOW FAIL`.
+    Nothing,
+}
+
+/// Runs one operation and replies.
+fn apply(ctx: &mut Ctx<'_>, db: DbId, key: &Key<'_>, operation: &Operation) -> Result<Applied, CmdError> {
     let field = &operation.field;
     let (first, end) = (field.first_byte(), field.end_byte());
     let (mut bytes, mut len) = ([0u8; 16], 0);
@@ -209,7 +222,7 @@ fn apply(ctx: &mut Ctx<'_>, db: DbId, key: &Key<'_>, operation: &Operation) -> R
     let wanted = match operation.action {
         Action::Get => {
             ctx.reply.int(old as i64);
-            return Ok(false);
+            return Ok(Applied::Nothing);
         }
         // An unsigned field takes the number's two's complement.
         Action::Set(number) if !field.is_signed => i128::from(number as u64),
@@ -219,12 +232,12 @@ fn apply(ctx: &mut Ctx<'_>, db: DbId, key: &Key<'_>, operation: &Operation) -> R
     };
     let Some(new) = field.fit(wanted, operation.overflow) else {
         ctx.reply.null();
-        return Ok(false);
+        return Ok(Applied::Nothing);
     };
     if new != old {
         let bytes = field.write(window, new).to_be_bytes();
         ctx.worker.write_range(db, key, first, &bytes[..(end - first) as usize])?;
     }
     ctx.reply.int(if matches!(operation.action, Action::Set(_)) { old } else { new } as i64);
-    Ok(new != old)
+    Ok(if new == old { Applied::Same } else { Applied::Changed })
 }
