@@ -20,4 +20,4 @@ part "tests"
 cargo test --workspace --locked
 
 part "real clients"
-crates/server/tests/clients/run.sh target/debug/stillframe-server
+crates/server/tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/stillframe-server"
