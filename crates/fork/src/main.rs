@@ -1,0 +1,237 @@
+//! `stillframe-fork`: loads the `async_fork` kernel module, says who uses it and shows what it does.
+#![forbid(unsafe_code)]
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use stillframe_fork::abi::THREADS_MAX;
+use stillframe_fork::cgroup::Strategy;
+use stillframe_fork::control::{self, Subject};
+use stillframe_fork::doctor::{self, Grade};
+use stillframe_fork::error::{exit_code, ForkError, Result};
+use stillframe_fork::load::{self, Finding, Loaded, RunningKernel};
+use stillframe_fork::root::Root;
+use stillframe_fork::{kernel, status};
+
+/// The paper copies with eight threads (section 6.1).
+const THREADS: usize = 8;
+
+#[derive(Parser)]
+#[command(name = "stillframe-fork", version, about, max_term_width = 110)]
+/// Snapshots of Redis and its kin without the long fork: controls the async_fork kernel module.
+///
+/// Exit codes: 0 done; 1 failed; 2 wrong command line; 3 the module is not loaded; 4 not permitted; 5 doctor found
+/// that the process would use the default fork.
+struct Cli {
+    /// Directory in the place of /
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true, global = true)]
+    sysroot: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Load the module: the installed one (modprobe), else the one that `make -C kernel` built
+    Load {
+        /// The module's file
+        #[arg(long, value_name = "FILE")]
+        path: Option<PathBuf>,
+        /// Module parameters
+        #[arg(value_name = "NAME=VALUE")]
+        parameters: Vec<String>,
+    },
+    /// Unload the module; fails while it is in use
+    Unload,
+    /// Let a process, a service or a cgroup fork with the module from now on
+    Enable {
+        #[command(flatten)]
+        subject: SubjectArgs,
+        /// async: the child copies the page tables; odf: they are shared until written
+        #[arg(long, value_enum, default_value_t = StrategyArg::Async)]
+        strategy: StrategyArg,
+        /// Threads that copy page tables in the child [default: 8, at most the number of cores]
+        #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
+        threads: Option<u32>,
+    },
+    /// Back to the kernel's own fork
+    Disable {
+        #[command(flatten)]
+        subject: SubjectArgs,
+        /// With --pid: forget the process's own setting, so that its cgroup decides
+        #[arg(long, conflicts_with_all = ["unit", "cgroup"])]
+        inherit: bool,
+    },
+    /// Forks, tables copied and by whom, interruptions of the parent, refusals
+    Status {
+        /// Show it again every so many seconds
+        #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
+        watch: Option<f64>,
+        #[arg(long)]
+        json: bool,
+        /// With --watch: end after so many times
+        #[arg(long, value_name = "COUNT", requires = "watch")]
+        times: Option<u64>,
+    },
+    /// Check whether a process would use the module, and how much of its memory
+    Doctor {
+        #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+        pid: i32,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct SubjectArgs {
+    /// A process; holds until it ends or executes another program
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Option<i32>,
+    /// A systemd service, through its cgroup
+    #[arg(long, value_name = "NAME")]
+    unit: Option<String>,
+    /// A memory cgroup, by its directory or its name
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+}
+
+impl SubjectArgs {
+    fn subject(&self) -> Option<Subject> {
+        let unit = || self.unit.clone().map(Subject::Unit);
+        let group = || self.cgroup.clone().map(Subject::Cgroup);
+        self.pid.map(Subject::Process).or_else(unit).or_else(group)
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StrategyArg {
+    Async,
+    Odf,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let root = Root::new(cli.sysroot);
+    match run(&root, cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            report(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(root: &Root, command: Command) -> Result<u8> {
+    match command {
+        Command::Load { path, parameters } => {
+            match load::load(root, &RunningKernel, path.as_deref(), &parameters)? {
+                Loaded::Already => say("async_fork is loaded already"),
+                Loaded::From(source) => say(&format!("async_fork is loaded ({source})")),
+            }
+            if let Some(taint) = kernel::taint(root) {
+                say(&taint);
+            }
+        }
+        Command::Unload => {
+            load::unload(root, &RunningKernel)?;
+            say("async_fork is unloaded");
+        }
+        Command::Enable { subject, strategy, threads } => {
+            let strategy = chosen(strategy, threads)?;
+            say(&set(root, &subject, Some(strategy))?);
+        }
+        Command::Disable { subject, inherit } => {
+            let strategy = (!inherit).then_some(Strategy::Default);
+            say(&set(root, &subject, strategy)?);
+        }
+        Command::Status { watch, json, times } => show_status(root, watch, json, times)?,
+        Command::Doctor { pid, json } => return examine(root, pid, json),
+    }
+    Ok(0)
+}
+
+fn chosen(strategy: StrategyArg, threads: Option<u32>) -> Result<Strategy> {
+    match (strategy, threads) {
+        (StrategyArg::Odf, None) => Ok(Strategy::Odf),
+        (StrategyArg::Odf, Some(_)) => Err(ForkError::Usage(
+            "--threads is for --strategy async: with odf nobody copies ahead".to_owned(),
+        )),
+        (StrategyArg::Async, Some(copy_threads)) => Ok(Strategy::Async { copy_threads }),
+        (StrategyArg::Async, None) => {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            Ok(Strategy::Async { copy_threads: cores.min(THREADS) as u32 })
+        }
+    }
+}
+
+fn set(root: &Root, args: &SubjectArgs, strategy: Option<Strategy>) -> Result<String> {
+    let subject =
+        args.subject().ok_or_else(|| ForkError::Usage("say --pid, --unit or --cgroup".to_owned()))?;
+    control::set(root, &subject, strategy)
+}
+
+fn show_status(root: &Root, watch: Option<f64>, json: bool, times: Option<u64>) -> Result<()> {
+    let pause = match watch {
+        None => None,
+        Some(seconds) => match Duration::try_from_secs_f64(seconds) {
+            Ok(pause) if !pause.is_zero() => Some(pause),
+            _ => return Err(ForkError::Usage(format!("--watch {seconds}: a time above 0 is needed"))),
+        },
+    };
+    let mut left = times.unwrap_or(u64::MAX);
+    loop {
+        let statistics = root.statistics()?;
+        let text = match json {
+            true => status::json(&statistics).to_string(),
+            false => status::table(&statistics),
+        };
+        if pause.is_some() && !json && std::io::stdout().is_terminal() {
+            // Home, clear to the end.
+            print!("\x1b[H\x1b[J");
+        }
+        let written = writeln!(std::io::stdout(), "{}", text.trim_end());
+        left -= 1;
+        match pause {
+            // A reader that has gone away (`| head`) ends it.
+            Some(pause) if left > 0 && written.is_ok() => std::thread::sleep(pause),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn examine(root: &Root, pid: i32, json: bool) -> Result<u8> {
+    let checks = doctor::examine(root, pid)?;
+    match json {
+        true => say(&doctor::json(&checks).to_string()),
+        false => say(doctor::text(&checks).trim_end()),
+    }
+    Ok(if doctor::worst(&checks) == Grade::Problem { exit_code::NOT_USED } else { 0 })
+}
+
+fn report(error: &ForkError) {
+    eprintln!("stillframe-fork: {error}");
+    let (findings, log): (&[Finding], &[String]) = match error {
+        ForkError::LoadRefused { findings, log, .. } => (findings, log),
+        ForkError::NoModule { findings, .. } => (findings, &[]),
+        _ => return,
+    };
+    for finding in findings {
+        eprintln!("  - {}\n    -> {}", finding.what, finding.advice);
+    }
+    if !log.is_empty() {
+        eprintln!("the kernel log's last lines of async_fork:");
+    }
+    for line in log {
+        eprintln!("  {line}");
+    }
+}
+
+/// A reader that has gone away is no reason to fail.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}

@@ -1,0 +1,276 @@
+//! The program on a fixture directory in the place of `/`: no module and no root needed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use stillframe_fork::abi::{CONTROL_BYTES, STATISTICS_BYTES, VERSION};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_stillframe-fork");
+const V2: &str = "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+const V1: &str = "31 24 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+                  32 24 0:27 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory\n";
+
+struct Machine(PathBuf);
+
+impl Machine {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let machine =
+            Self(std::env::temp_dir().join(format!("stillframe-fork-cli-{}-{number}", std::process::id())));
+        machine.file("proc/self/mountinfo", V2);
+        machine
+    }
+
+    fn with_module() -> Self {
+        let machine = Self::new();
+        machine.file("sys/module/async_fork/refcnt", "0");
+        machine.file("dev/async_fork", statistics(|_| ()));
+        machine
+    }
+
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.0.join(name)).unwrap()
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap());
+        Command::new(PROGRAM).arg("--sysroot").arg(&self.0).args(args).env("PATH", path).output().unwrap()
+    }
+
+    fn systemctl(&self, script: &str) {
+        self.file("bin/systemctl", format!("#!/bin/sh\n{script}\n"));
+        let path = self.0.join("bin/systemctl");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Statistics as the device returns them; `change` works on the counters (8-byte words behind the header).
+fn statistics(change: impl FnOnce(&mut [u64])) -> Vec<u8> {
+    let mut counters = vec![0u64; (STATISTICS_BYTES - 8) / 8];
+    change(&mut counters);
+    let mut bytes = [STATISTICS_BYTES as u32, VERSION].map(u32::to_ne_bytes).concat();
+    bytes.extend(counters.iter().flat_map(|c| c.to_ne_bytes()));
+    bytes
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{}", stderr(output));
+    stdout(output)
+}
+
+#[track_caller]
+fn failed(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{}{}", stdout(output), stderr(output));
+    stderr(output)
+}
+
+#[test]
+fn a_process_is_set_through_the_device() {
+    let machine = Machine::with_module();
+    let control = |args: &[&str]| {
+        machine.file("dev/async_fork", "");
+        succeeded(&machine.run(args));
+        let bytes = machine.read("dev/async_fork");
+        assert_eq!(bytes.len(), CONTROL_BYTES);
+        bytes.chunks(4).map(|c| u32::from_ne_bytes(c.try_into().unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(control(&["enable", "--pid", "77", "--threads", "5"]), [24, 1, 77, 2, 5, 0]);
+    assert_eq!(control(&["enable", "--pid", "77", "--strategy", "odf"]), [24, 1, 77, 3, 0, 0]);
+    assert_eq!(control(&["disable", "--pid", "77"]), [24, 1, 77, 1, 0, 0]);
+    assert_eq!(control(&["disable", "--pid", "77", "--inherit"]), [24, 1, 77, 0, 0, 0]);
+    let threads = control(&["enable", "--pid", "1"])[4];
+    assert!((1..=8).contains(&threads));
+}
+
+#[test]
+fn a_wrong_command_line_is_refused() {
+    let machine = Machine::with_module();
+    for args in [
+        &["enable"][..],
+        &["enable", "--pid", "0"],
+        &["enable", "--pid", "1", "--unit", "x"],
+        &["enable", "--pid", "1", "--threads", "65"],
+        &["enable", "--pid", "1", "--threads", "2", "--strategy", "odf"],
+        &["disable", "--unit", "x", "--inherit"],
+        &["status", "--watch", "0"],
+        &["status", "--watch", "-1"],
+    ] {
+        failed(&machine.run(args), 2);
+    }
+}
+
+#[test]
+fn without_the_module_it_says_so() {
+    let machine = Machine::new();
+    machine.file("sys/fs/cgroup/a/memory.max", "max");
+    for args in [&["status"][..], &["enable", "--pid", "5"], &["enable", "--cgroup", "/a"]] {
+        let said = failed(&machine.run(args), 3);
+        assert!(said.contains("stillframe-fork load"), "{said}");
+    }
+}
+
+#[test]
+fn a_module_of_another_version_is_refused() {
+    let machine = Machine::with_module();
+    let mut bytes = statistics(|_| ());
+    bytes[4] = 2;
+    machine.file("dev/async_fork", bytes);
+    assert!(failed(&machine.run(&["status"]), 1).contains("version 2"));
+    machine.file("dev/async_fork", "short");
+    assert!(failed(&machine.run(&["status"]), 1).contains("5 bytes"));
+}
+
+#[test]
+fn a_cgroup_is_set_through_its_file() {
+    let machine = Machine::with_module();
+    let file = "sys/fs/cgroup/system.slice/r.service/memory.async_fork";
+    machine.file(file, "0\n");
+    for name in ["/system.slice/r.service", "system.slice/r.service", "/sys/fs/cgroup/system.slice/r.service"]
+    {
+        machine.file(file, "0\n");
+        let said = succeeded(&machine.run(&["enable", "--cgroup", name, "--threads", "3"]));
+        assert!(said.contains("Async-fork, 3 copy threads"), "{said}");
+        assert_eq!(machine.read(file), b"3");
+    }
+    succeeded(&machine.run(&["enable", "--cgroup", "/system.slice/r.service", "--strategy", "odf"]));
+    assert_eq!(machine.read(file), b"odf");
+    succeeded(&machine.run(&["disable", "--cgroup", "/system.slice/r.service"]));
+    assert_eq!(machine.read(file), b"0");
+}
+
+#[test]
+fn the_legacy_hierarchy_is_used_where_memory_is_in_it() {
+    let machine = Machine::with_module();
+    machine.file("proc/self/mountinfo", V1);
+    machine.file("sys/fs/cgroup/memory/a/memory.async_fork", "0");
+    succeeded(&machine.run(&["enable", "--cgroup", "/a", "--threads", "1"]));
+    assert_eq!(machine.read("sys/fs/cgroup/memory/a/memory.async_fork"), b"1");
+    machine.file("proc/self/mountinfo", "");
+    assert!(failed(&machine.run(&["enable", "--cgroup", "/a"]), 1).contains("no memory cgroup hierarchy"));
+}
+
+#[test]
+fn a_cgroup_without_the_file_is_explained() {
+    let machine = Machine::with_module();
+    machine.file("sys/fs/cgroup/a/b/cgroup.procs", "");
+    let said = failed(&machine.run(&["enable", "--cgroup", "/a/b"]), 1);
+    assert!(
+        said.contains("memory controller is off") && said.contains("/sys/fs/cgroup/a/cgroup.subtree"),
+        "{said}"
+    );
+    assert!(failed(&machine.run(&["enable", "--cgroup", "/none"]), 1).contains("no such cgroup"));
+    assert!(failed(&machine.run(&["enable", "--cgroup", "/"]), 1).contains("root cgroup"));
+}
+
+#[test]
+fn a_unit_is_found_through_systemctl() {
+    let machine = Machine::with_module();
+    machine.systemctl(
+        "[ \"$*\" = 'show -p ControlGroup -- redis-server.service' ] && echo ControlGroup=/system.slice/r || echo ControlGroup=",
+    );
+    machine.file("sys/fs/cgroup/system.slice/r/memory.async_fork", "0");
+    let said = succeeded(&machine.run(&["enable", "--unit", "redis-server.service", "--threads", "2"]));
+    assert!(said.contains("ExecStartPost"), "{said}");
+    assert_eq!(machine.read("sys/fs/cgroup/system.slice/r/memory.async_fork"), b"2");
+    assert!(failed(&machine.run(&["enable", "--unit", "other"]), 1).contains("does not run"));
+}
+
+#[test]
+fn status_reads_the_device_again_while_watching() {
+    let machine = Machine::with_module();
+    machine.file("dev/async_fork", statistics(|c| c[1] = 1234));
+    let said = succeeded(&machine.run(&["status", "--watch", "0.01", "--times", "3"]));
+    assert_eq!(said.matches("1,234").count(), 3, "{said}");
+    let json: serde_json::Value =
+        serde_json::from_str(&succeeded(&machine.run(&["status", "--json"]))).unwrap();
+    assert_eq!(json["forks_async"], 1234);
+    assert_eq!(json["forks_refused"]["pinned"], 0);
+}
+
+fn process(machine: &Machine, kilobytes: u64, flags: &str) {
+    machine.file("proc/9/cgroup", "0::/r\n");
+    let smaps =
+        format!("Rss: {kilobytes} kB\nAnonymous: {kilobytes} kB\nAnonHugePages: 0 kB\nVmFlags: rd {flags}\n");
+    machine.file("proc/9/smaps", smaps);
+    machine.file("proc/sys/vm/overcommit_memory", "1\n");
+    machine.file("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+}
+
+#[test]
+fn doctor_is_content_with_a_process_that_uses_it() {
+    let machine = Machine::with_module();
+    process(&machine, 1 << 20, "ac");
+    machine.file("sys/fs/cgroup/r/memory.async_fork", "8\n");
+    machine.file("dev/async_fork", statistics(|c| c[1] = 3));
+    let said = succeeded(&machine.run(&["doctor", "--pid", "9"]));
+    assert!(!said.contains("notice") && !said.contains("PROBLEM"), "{said}");
+    assert!(said.contains("1024 MB in ordinary anonymous pages"), "{said}");
+}
+
+#[test]
+fn doctor_names_what_is_wrong() {
+    let machine = Machine::with_module();
+    process(&machine, 1 << 20, "um");
+    machine.file("sys/fs/cgroup/r/memory.async_fork", "0\n");
+    machine.file("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n");
+    machine.file("proc/sys/vm/overcommit_memory", "0\n");
+    machine.file("dev/async_fork", statistics(|c| c[3] = 7));
+    fs::create_dir_all(machine.0.join("proc/9/fd")).unwrap();
+    std::os::unix::fs::symlink("anon_inode:[io_uring]", machine.0.join("proc/9/fd/5")).unwrap();
+    let output = machine.run(&["doctor", "--pid", "9"]);
+    assert_eq!(output.status.code(), Some(5));
+    let said = stdout(&output);
+    for part in
+        ["says default fork", "7 forks", "io_uring", "userfaultfd", "set to always", "overcommit_memory"]
+    {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    let json = stdout(&machine.run(&["doctor", "--pid", "9", "--json"]));
+    let checks: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(checks.as_array().unwrap().iter().any(|c| c["grade"] == "problem"));
+}
+
+#[test]
+fn doctor_without_module_or_process() {
+    let machine = Machine::new();
+    process(&machine, 1 << 20, "ac");
+    assert_eq!(machine.run(&["doctor", "--pid", "9"]).status.code(), Some(5));
+    assert!(failed(&machine.run(&["doctor", "--pid", "10"]), 1).contains("no process 10"));
+}
+
+#[test]
+fn a_module_file_that_is_none_is_refused_by_name() {
+    let machine = Machine::new();
+    machine.file("proc/sys/kernel/osrelease", "6.1.0\n");
+    machine.file("junk.ko", "no module");
+    let file = machine.0.join("junk.ko");
+    let said = failed(&machine.run(&["load", "--path", file.to_str().unwrap()]), 1);
+    assert!(said.contains("no ELF file") && said.contains("linux-headers-6.1.0"), "{said}");
+    let said = failed(&machine.run(&["load", "--path", "/nowhere/x.ko"]), 1);
+    assert!(said.contains("/nowhere/x.ko"), "{said}");
+}
