@@ -14,7 +14,7 @@ use crate::commands::{place, DataArgs, Scratch};
 use crate::error::{BenchError, Result};
 use crate::load::workload::SizeRange;
 use crate::output::{OutArgs, Output};
-use crate::peer::{Peer, PeerArgs};
+use crate::peer::{Peer, PeerArgs, PeerKind};
 use crate::pin::{CpuArgs, CpuPlan};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -46,6 +46,9 @@ pub struct Args {
     /// How often each server is started, filled, measured and restarted, in turn
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     rounds: usize,
+    /// Rounds in which servers other than Stillframe take part, spread evenly; their saves can take minutes [default: all]
+    #[arg(long, value_name = "COUNT")]
+    peer_rounds: Option<usize>,
     /// Saves a round. Where checkpoints are incremental only the first of a round writes everything
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     saves: usize,
@@ -90,6 +93,7 @@ pub struct Config {
     pub clients: usize,
     pub pipeline: usize,
     pub rounds: usize,
+    pub peer_rounds: usize,
     pub saves: usize,
     pub before_ns: u64,
     pub after_ns: u64,
@@ -112,6 +116,7 @@ impl Args {
         let seconds =
             |wanted: f64, small: f64| seconds_to_ns(if self.small { wanted.min(small) } else { wanted });
         let rate = if self.small { self.rate.min(5000.0) } else { self.rate };
+        let rounds = if self.small { 1 } else { self.rounds.max(1) };
         let shared = cpus.as_ref().is_none_or(CpuPlan::generator_shares_core);
         let burst = self.burst.unwrap_or(if shared { (rate / 1000.0) as u64 } else { 1 });
         Ok(Config {
@@ -122,7 +127,8 @@ impl Args {
             burst: burst.max(1),
             clients: self.clients.max(1),
             pipeline: self.pipeline.max(1),
-            rounds: if self.small { 1 } else { self.rounds.max(1) },
+            rounds,
+            peer_rounds: self.peer_rounds.unwrap_or(rounds).clamp(1, rounds),
             saves: self.saves.max(1),
             before_ns: seconds(self.before.max(1.0), 1.0),
             after_ns: seconds(self.after, 0.2),
@@ -149,7 +155,11 @@ pub fn run(args: &Args) -> Result<()> {
 fn run_rounds(config: &Config, peers: &[Peer], out: &mut Output) -> Result<Vec<round::Round>> {
     let mut rounds = Vec::new();
     for number in 0..config.rounds {
+        let stillframe_alone = !takes_part(number, config.peer_rounds, config.rounds);
         for peer in peers {
+            if stillframe_alone && peer.kind != PeerKind::Stillframe {
+                continue;
+            }
             eprintln!("round {} of {}: {}", number + 1, config.rounds, peer.name);
             rounds.push(round::run(config, peer, number)?);
         }
@@ -162,6 +172,28 @@ fn run_rounds(config: &Config, peers: &[Peer], out: &mut Output) -> Result<Vec<r
         }
     }
     Ok(rounds)
+}
+
+/// Whether round `number` of `rounds` is one of the `chosen` that lie evenly among them, the first being one.
+fn takes_part(number: usize, chosen: usize, rounds: usize) -> bool {
+    number * chosen % rounds < chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::takes_part;
+
+    #[test]
+    fn chosen_rounds_are_as_many_as_asked_for_and_apart() {
+        for rounds in 1..=20 {
+            for chosen in 1..=rounds {
+                let taken: Vec<_> = (0..rounds).filter(|&n| takes_part(n, chosen, rounds)).collect();
+                assert_eq!(taken.len(), chosen);
+                assert_eq!(taken[0], 0);
+                assert!(taken.windows(2).all(|w| w[1] - w[0] >= rounds / chosen));
+            }
+        }
+    }
 }
 
 fn describe(config: &Config, out: &mut Output) {
