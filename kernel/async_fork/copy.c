@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Copying one table of a session, and making sure that a range is copied. */
+#include <linux/memcontrol.h>
+#include <linux/ktime.h>
+#include <linux/wait_bit.h>
+#include <asm/pgalloc.h>
+
+#include "internal.h"
+#include "symbols.h"
+
+/*
+ * The caller has claimed the table. It stays although no lock of the parent is held: whoever would free it, move it or
+ * change it first waits for us (invariant 2). Takes *table, or leaves it if there was an error.
+ */
+static noinline int af_copy_table(struct af_session *s, unsigned long addr, pgtable_t *table)
+{
+	struct mm_struct *parent = s->parent.mm, *child = s->child.mm;
+	pmd_t *src = af_pmd_find(parent, addr), *dst = af_pmd_find(child, addr);
+	struct af_blocker blocker;
+	long rss[NR_MM_COUNTERS];
+	int ret;
+
+	if (WARN_ON_ONCE(!src || !dst || !af_pmd_is_protected(*src) || !pmd_none(*dst)))
+		return -EINVAL;
+	for (;;) {
+		spinlock_t *ptl = pte_lockptr(parent, src);
+
+		spin_lock(ptl);
+		ret = af_fill_table(parent, child, addr, af_table_of(pmd_page(*src)), af_table_of(*table), rss,
+				    &blocker);
+		spin_unlock(ptl);
+		if (ret != -EAGAIN)
+			break;
+		ret = af_unblock(parent, src, addr, &blocker);
+		if (ret)
+			break;
+	}
+	if (!ret) {
+		af_rss_add(child, rss, 1);
+		af_sym.pmd_install(child, dst, table);
+	}
+	af_pmd_unprotect(src);
+	return ret;
+}
+
+/* Until the task that claimed the table is done. Sleeps. */
+void af_state_wait(u8 *state)
+{
+	/* acquire: pairs with the release in af_session_table_done(); the table is seen complete */
+	wait_var_event(state, smp_load_acquire(state) != AF_BUSY);
+}
+
+/* Who does not interrupt the parent. */
+static bool af_is_background(enum async_fork_reason reason)
+{
+	return reason == ASYNC_FORK_BY_CHILD || reason == ASYNC_FORK_BY_HELPER ||
+	       reason == ASYNC_FORK_BY_CHILD_FAULT;
+}
+
+static int af_sync_pending(struct af_session *s, u8 *state, unsigned long addr, enum async_fork_reason reason)
+{
+	pgtable_t table;
+	int ret = -ENOMEM;
+
+	if (af_session_failed(s)) {
+		af_table_roll_back(s, state, addr);
+		return -ENOMEM;
+	}
+	table = af_table_alloc(s->child.mm, READ_ONCE(s->memcg));
+	if (!table) {
+		af_session_fail(s, ret);
+		af_table_roll_back(s, state, addr);
+		return ret;
+	}
+	if (cmpxchg(state, AF_PENDING, AF_BUSY) != AF_PENDING) {
+		pte_free(s->child.mm, table);
+		af_state_wait(state);
+		return 0;
+	}
+	ret = af_copy_table(s, addr, &table);
+	if (ret) {
+		pte_free(s->child.mm, table);
+		af_session_fail(s, ret);
+		atomic64_inc(&af_count.tables_rolled_back);
+	} else {
+		atomic64_inc(&af_count.tables_copied[reason]);
+	}
+	af_session_table_done(s, state);
+	return ret;
+}
+
+/*
+ * Proactive synchronisation (paper, 4.2), and the child's copy: on return the table of addr may be changed in the
+ * parent, because the child has its copy or the session has failed. Sleeps.
+ */
+noinline int af_sync_table(struct af_session *s, unsigned long addr, enum async_fork_reason reason)
+{
+	u8 *state = af_session_state(s, addr);
+	u64 start_ns;
+	int ret = 0;
+
+	if (!state)
+		return 0;
+	switch (smp_load_acquire(state)) {	/* pairs with af_session_table_done() */
+	case AF_NONE:
+	case AF_DONE:
+		return 0;
+	}
+	start_ns = ktime_get_ns();
+	if (READ_ONCE(*state) == AF_BUSY)
+		af_state_wait(state);
+	else
+		ret = af_sync_pending(s, state, addr & PMD_MASK, reason);
+	if (!af_is_background(reason))
+		af_interrupted(ktime_get_ns() - start_ns);
+	return ret;
+}
+
+/* All tables that intersect [start, end). */
+void af_sync_range(struct af_session *s, unsigned long start, unsigned long end, enum async_fork_reason reason)
+{
+	unsigned long addr = start & PMD_MASK;
+
+	while (addr < end && atomic_long_read(&s->pending)) {
+		unsigned long chunk = addr >> PUD_SHIFT;
+
+		if (!xa_find(&s->chunks, &chunk, (end - 1) >> PUD_SHIFT, XA_PRESENT))
+			return;
+		if (chunk != addr >> PUD_SHIFT)
+			addr = chunk << PUD_SHIFT;
+		af_sync_table(s, addr, reason);
+		cond_resched();
+		addr += PMD_SIZE;
+	}
+}
+
+bool af_range_pending(struct af_session *s, unsigned long start, unsigned long end)
+{
+	unsigned long addr;
+
+	for (addr = start & PMD_MASK; addr < end; addr += PMD_SIZE) {
+		u8 *state = af_session_state(s, addr);
+
+		if (state && (READ_ONCE(*state) == AF_PENDING || READ_ONCE(*state) == AF_BUSY))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What most hooks do: before [start, end) of mm is walked or changed, its tables are copied if mm is a parent, made if
+ * it is a child, and unshared if it shares tables.
+ */
+void af_sync_mm(struct mm_struct *mm, unsigned long start, unsigned long end, enum async_fork_reason reason)
+{
+	struct af_odf_mm *om;
+	struct af_session *s;
+
+	if (!mm || !af_mm_has_role(mm))
+		return;
+	om = af_odf_of(mm);
+	if (om) {
+		af_unshare_range(om, start, end, reason == ASYNC_FORK_BY_ZAP ? AF_MAY_DETACH : AF_MUST_COPY, reason);
+		af_odf_put(om);
+	}
+	s = af_session_of_parent(mm);
+	if (s) {
+		af_sync_range(s, start, end, reason);
+		af_session_put(s);
+	}
+	s = af_session_of_child(mm);
+	if (s) {
+		if (!af_session_failed(s))
+			af_sync_range(s, start, end, ASYNC_FORK_BY_CHILD_FAULT);
+		af_session_put(s);
+	}
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The hooks on the way of fork and exit: where sessions begin and end. */
+#include <linux/ktime.h>
+#include <linux/memcontrol.h>
+#include <linux/mmu_notifier.h>
+#include <linux/sched/coredump.h>
+#include <linux/sched/task.h>
+
+#include "internal.h"
+#include "hooks.h"
+
+static bool enabled = true;
+static int enabled_set(const char *value, const struct kernel_param *param);
+static const struct kernel_param_ops enabled_ops = { .set = enabled_set, .get = param_get_bool };
+module_param_cb(enabled, &enabled_ops, &enabled, 0644);
+MODULE_PARM_DESC(enabled, "0: all forks take the default path, what is shared is unshared at once");
+
+atomic_t af_swapoffs = ATOMIC_INIT(0);
+
+/* Emergency off: then rmmod succeeds as soon as the sessions under way are complete. */
+static int enabled_set(const char *value, const struct kernel_param *param)
+{
+	int ret = param_set_bool(value, param);
+
+	if (!ret && !enabled)
+		af_odf_unshare_all();
+	return ret;
+}
+
+static void af_refuse(enum async_fork_refusal why)
+{
+	atomic64_inc(&af_count.forks_refused[why]);
+}
+
+static bool af_fork_refused(struct mm_struct *parent)
+{
+	if (!READ_ONCE(enabled))
+		af_refuse(ASYNC_FORK_REFUSED_UNLOADING);
+	else if (atomic_read(&af_swapoffs))
+		af_refuse(ASYNC_FORK_REFUSED_SWAPOFF);
+	else if (test_bit(MMF_HAS_PINNED, &parent->flags))
+		af_refuse(ASYNC_FORK_REFUSED_PINNED);
+	else if (mm_has_notifiers(parent))
+		af_refuse(ASYNC_FORK_REFUSED_NOTIFIER);
+	else
+		return false;
+	return true;
+}
+
+static struct af_session *af_fork_begins(struct mm_struct *child, struct mm_struct *parent, unsigned int copy_threads)
+{
+	struct af_session *s;
+
+	if (!try_module_get(THIS_MODULE)) {
+		af_refuse(ASYNC_FORK_REFUSED_UNLOADING);
+		return NULL;
+	}
+	s = af_session_new(parent, child, copy_threads);
+	if (!s) {
+		module_put(THIS_MODULE);
+		af_refuse(ASYNC_FORK_REFUSED_NO_MEMORY);
+	}
+	return s;
+}
+
+static void af_fork_ends(struct af_session *s, int error)
+{
+	if (error) {
+		af_session_roll_back(s);
+		af_session_leave_child(s);
+	} else {
+		atomic64_inc(&af_count.forks_async);
+		af_session_ready(s);
+	}
+	af_session_put(s);
+}
+
+int af_hook_dup_mmap(struct mm_struct *child, struct mm_struct *parent)
+{
+	int srcu = srcu_read_lock(&af_srcu), ret;
+	struct af_strategy how = af_strategy_of(parent);
+	struct af_session *s = NULL;
+	u64 start_ns;
+
+	this_cpu_inc(af_forks_seen);
+	if (likely(how.strategy == ASYNC_FORK_DEFAULT) || af_fork_refused(parent)) {
+		ret = af_orig_dup_mmap(child, parent);
+		goto out;
+	}
+	start_ns = ktime_get_ns();
+	if (how.strategy == ASYNC_FORK_ASYNC)
+		s = af_fork_begins(child, parent, how.copy_threads);
+	else if (!af_odf_add(child))
+		atomic64_inc(&af_count.forks_odf);
+	else
+		af_refuse(ASYNC_FORK_REFUSED_NO_MEMORY);
+	ret = af_orig_dup_mmap(child, parent);
+	if (s)
+		af_fork_ends(s, ret);
+	af_note_fork(ktime_get_ns() - start_ns);
+out:
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+/*
+ * An older session of this parent is completed before its tables are looked at again (paper, 5.2, Consecutive
+ * snapshots): whatever strategy the new fork has.
+ */
+static void af_complete_older(struct mm_struct *parent, struct mm_struct *child)
+{
+	struct af_session *s = af_session_of_parent(parent);
+
+	if (!s)
+		return;
+	if (s->child.mm != child) {
+		af_sync_range(s, 0, TASK_SIZE_MAX, ASYNC_FORK_BY_REFORK);
+		af_session_leave_parent(s);
+	}
+	af_session_put(s);
+}
+
+/*
+ * A page may have been pinned since dup_mmap was entered; from here on mmap_lock and the generation keep pins out
+ * (invariant 8).
+ */
+static bool af_pinned(struct mm_struct *mm)
+{
+	smp_mb();	/* generation before flag; pairs with set_bit() in mm_set_has_pinned_flag() */
+	return test_bit(MMF_HAS_PINNED, &mm->flags);
+}
+
+static int af_copy_deferring(struct af_session *s, struct vm_area_struct *dst, struct vm_area_struct *src)
+{
+	if (!af_vma_can_defer(src))
+		return af_orig_copy_page_range(dst, src);
+	af_session_open(s);
+	if (af_pinned(src->vm_mm))
+		return af_orig_copy_page_range(dst, src);
+	return af_defer_vma(s, dst, src);
+}
+
+/* child: whether this fork shares. If not, what the parent has shared before is made private. */
+static int af_copy_sharing(bool child, struct vm_area_struct *dst, struct vm_area_struct *src)
+{
+	bool share = child && af_vma_can_defer(src);
+	struct af_odf_mm *om;
+	int ret = 0;
+
+	if (share) {
+		ret = af_odf_add(src->vm_mm);
+		if (ret)
+			return ret;
+		atomic_inc(&af_generation);
+		share = !af_pinned(src->vm_mm);
+	}
+	om = af_odf_of(src->vm_mm);
+	if (om && share) {
+		om->is_parent = true;
+		ret = af_share_vma(om, dst, src);
+	} else {
+		if (om)
+			ret = af_unshare_range(om, src->vm_start, src->vm_end, AF_MAY_FAIL, ASYNC_FORK_BY_REFORK);
+		ret = ret ?: af_orig_copy_page_range(dst, src);
+	}
+	if (om)
+		af_odf_put(om);
+	return ret;
+}
+
+int af_hook_copy_page_range(struct vm_area_struct *dst, struct vm_area_struct *src)
+{
+	int srcu = srcu_read_lock(&af_srcu), ret;
+	struct af_odf_mm *om;
+	struct af_session *s;
+
+	if (!af_mm_has_role(src->vm_mm) && !af_mm_has_role(dst->vm_mm)) {
+		ret = af_orig_copy_page_range(dst, src);
+		goto out;
+	}
+	af_complete_older(src->vm_mm, dst->vm_mm);
+	s = af_session_of_child(dst->vm_mm);
+	om = af_odf_of(dst->vm_mm);
+	if (s) {
+		struct af_odf_mm *shared = af_odf_of(src->vm_mm);
+
+		ret = 0;
+		if (shared) {
+			ret = af_unshare_range(shared, src->vm_start, src->vm_end, AF_MAY_FAIL,
+					       ASYNC_FORK_BY_REFORK);
+			af_odf_put(shared);
+		}
+		ret = ret ?: af_copy_deferring(s, dst, src);
+		af_session_put(s);
+	} else {
+		ret = af_copy_sharing(om, dst, src);
+	}
+	if (om)
+		af_odf_put(om);
+out:
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+/*
+ * The task work can only be added here: copy_process() clears those of the new task. The child is in its cgroup by
+ * now, and it does not run yet.
+ */
+void af_hook_wake_up_new_task(struct task_struct *task)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	struct af_session *s = NULL;
+
+	if (task->mm && task->mm != current->mm && !(task->flags & PF_KTHREAD))
+		s = af_session_of_child(task->mm);
+	if (s) {
+		WRITE_ONCE(s->memcg, get_mem_cgroup_from_mm(task->mm));
+		init_task_work(&s->work, af_child_copies);
+		if (WARN_ON_ONCE(task_work_add(task, &s->work, TWA_RESUME))) {
+			af_session_fail(s, -ESRCH);
+			af_session_put(s);
+		}
+	}
+	af_orig_wake_up_new_task(task);
+	srcu_read_unlock(&af_srcu, srcu);
+}
+
+/* A child that dies needs no copy; a parent that exits or executes completes its child's first. */
+void af_hook_exit_mmap(struct mm_struct *mm)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	struct af_session *s;
+
+	if (af_mm_has_role(mm)) {
+		s = af_session_of_child(mm);
+		if (s) {
+			af_session_roll_back(s);
+			af_session_leave_child(s);
+			af_session_put(s);
+		}
+		s = af_session_of_parent(mm);
+		if (s) {
+			af_sync_range(s, 0, TASK_SIZE_MAX, ASYNC_FORK_BY_PARENT_EXIT);
+			af_session_leave_parent(s);
+			af_session_put(s);
+		}
+		af_odf_exit(mm);
+		af_setting_forget(mm);
+	}
+	af_orig_exit_mmap(mm);
+	srcu_read_unlock(&af_srcu, srcu);
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * GUP-fast walks without locks and ignores the R/W bit of PMD entries: it would hand out writable pages below a
+ * protected table. Direct I/O, io_uring, vmsplice, futexes and ptrace come through it.
+ */
+#include <linux/mm.h>
+
+#include "internal.h"
+#include "hooks.h"
+
+#define AF_FOLL_CARE (FOLL_WRITE | FOLL_PIN)	/* a plain read gives what it gives after any fork */
+
+/* False: the caller must take the slow way, and is not allowed to. */
+static bool af_before_gup(struct mm_struct *mm, unsigned long start, unsigned long end, unsigned int flags)
+{
+	struct af_odf_mm *om;
+	struct af_session *s;
+	bool fast = true;
+
+	if (!af_mm_has_role(mm))
+		return true;
+	if (!(flags & FOLL_FAST_ONLY)) {
+		/* a fork in another thread: its TLB flush first. Also keeps the tables for unsharing */
+		mmap_read_lock(mm);
+		af_sync_mm(mm, start, end, ASYNC_FORK_BY_GUP);
+		mmap_read_unlock(mm);
+		return true;
+	}
+	om = af_odf_of(mm);
+	if (om) {
+		fast = false;
+		af_odf_put(om);
+	}
+	s = af_session_of_parent(mm);
+	if (s) {
+		if (!test_bit(AF_READY, &s->flags) || af_range_pending(s, start, end))
+			fast = false;
+		af_session_put(s);
+	}
+	return fast;
+}
+
+static void af_undo_gup(struct page **pages, int count, unsigned int flags)
+{
+	int i;
+
+	atomic64_inc(&af_count.gup_retries);
+	if (flags & FOLL_PIN)
+		unpin_user_pages(pages, count);
+	else
+		for (i = 0; i < count; i++)
+			put_page(pages[i]);
+}
+
+int af_hook_internal_get_user_pages_fast(unsigned long start, unsigned long nr_pages, unsigned int flags,
+					 struct page **pages)
+{
+	int srcu = srcu_read_lock(&af_srcu), ret, generation;
+	unsigned long end = start + (nr_pages << PAGE_SHIFT);
+	struct mm_struct *mm = current->mm;
+
+	if (!(flags & AF_FOLL_CARE)) {
+		ret = af_orig_internal_get_user_pages_fast(start, nr_pages, flags, pages);
+		goto out;
+	}
+	for (;;) {
+		generation = atomic_read_acquire(&af_generation);
+		ret = 0;
+		if (!af_before_gup(mm, start & PAGE_MASK, end, flags))
+			break;
+		ret = af_orig_internal_get_user_pages_fast(start, nr_pages, flags, pages);
+		smp_mb();	/* the pages before the generation (invariant 6) */
+		if (likely(generation == atomic_read(&af_generation)) || ret <= 0 || !pages)
+			break;
+		/* a fork began meanwhile, perhaps ours: the pages may lie below tables that it protected */
+		af_undo_gup(pages, ret, flags);
+	}
+out:
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The detectors: functions through which page tables are read or changed under mmap_lock. */
+#include <linux/pagewalk.h>
+
+#include "internal.h"
+#include "hooks.h"
+
+/*
+ * All faults, the parent's as well as the child's own before its copy is complete. A parent whose copy failed has been
+ * rolled back and goes on; a child whose copy failed must not see the missing memory.
+ */
+static vm_fault_t af_before_fault(struct mm_struct *mm, unsigned long addr)
+{
+	struct af_odf_mm *om = af_odf_of(mm);
+	struct af_session *s;
+	bool failed;
+	int ret;
+
+	if (om) {
+		ret = af_unshare_table(om, addr, AF_MAY_FAIL, ASYNC_FORK_BY_FAULT);
+		af_odf_put(om);
+		if (ret)
+			return VM_FAULT_OOM;
+	}
+	s = af_session_of_parent(mm);
+	if (s) {
+		af_sync_table(s, addr, ASYNC_FORK_BY_FAULT);
+		af_session_put(s);
+	}
+	s = af_session_of_child(mm);
+	if (!s)
+		return 0;
+	if (!af_session_failed(s))
+		af_sync_table(s, addr, ASYNC_FORK_BY_CHILD_FAULT);
+	failed = af_session_failed(s);
+	af_session_put(s);
+	return failed ? VM_FAULT_SIGBUS : 0;
+}
+
+vm_fault_t af_hook_handle_mm_fault(struct vm_area_struct *vma, unsigned long addr, unsigned int flags,
+				   struct pt_regs *regs)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	vm_fault_t ret = 0;
+
+	if (unlikely(af_mm_has_role(vma->vm_mm)))
+		ret = af_before_fault(vma->vm_mm, addr);
+	ret = ret ?: af_orig_handle_mm_fault(vma, addr, flags, regs);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+/* The one place through which munmap, madvise, truncation and exit take pages away. */
+void af_hook_unmap_page_range(struct mmu_gather *tlb, struct vm_area_struct *vma, unsigned long start,
+			      unsigned long end, struct zap_details *details)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+
+	af_sync_mm(vma->vm_mm, start, end, ASYNC_FORK_BY_ZAP);
+	af_orig_unmap_page_range(tlb, vma, start, end, details);
+	srcu_read_unlock(&af_srcu, srcu);
+}
+
+unsigned long af_hook_change_protection(struct mmu_gather *tlb, struct vm_area_struct *vma, unsigned long start,
+					unsigned long end, pgprot_t prot, unsigned long flags)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	unsigned long ret;
+
+	af_sync_mm(vma->vm_mm, start, end, ASYNC_FORK_BY_MPROTECT);
+	ret = af_orig_change_protection(tlb, vma, start, end, prot, flags);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+/* NUMA balancing only samples: it can leave this mm alone for a while. 0: no page was changed. */
+unsigned long af_hook_change_prot_numa(struct vm_area_struct *vma, unsigned long start, unsigned long end)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	unsigned long ret = 0;
+	bool skip = false;
+
+	if (af_mm_has_role(vma->vm_mm)) {
+		rcu_read_lock();
+		skip = af_role_find(vma->vm_mm, AF_PARENT) || af_role_find(vma->vm_mm, AF_CHILD) ||
+		       af_role_find(vma->vm_mm, AF_ODF);
+		rcu_read_unlock();
+	}
+	if (skip)
+		atomic64_inc(&af_count.numa_skips);
+	else
+		ret = af_orig_change_prot_numa(vma, start, end);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+unsigned long af_hook_move_page_tables(struct vm_area_struct *vma, unsigned long old_addr,
+				       struct vm_area_struct *new_vma, unsigned long new_addr, unsigned long len,
+				       bool need_rmap_locks)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	unsigned long ret;
+
+	af_sync_mm(vma->vm_mm, old_addr, old_addr + len, ASYNC_FORK_BY_MREMAP);
+	ret = af_orig_move_page_tables(vma, old_addr, new_vma, new_addr, len, need_rmap_locks);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+/*
+ * smaps, pagemap, mincore, mlock, madvise, mbind, HMM and others. Not for multi-gen LRU's aging, the one user with a
+ * p4d_entry: it runs inside reclaim, where no tables should be allocated, does not ask pmd_bad() and only clears
+ * accessed bits, which are not part of a fork.
+ */
+int af_hook___walk_page_range(unsigned long start, unsigned long end, struct mm_walk *walk)
+{
+	int srcu = srcu_read_lock(&af_srcu), ret;
+
+	if (!walk->ops->p4d_entry)
+		af_sync_mm(walk->mm, start, end, ASYNC_FORK_BY_WALK);
+	ret = af_orig___walk_page_range(start, end, walk);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+/* The reaper must not allocate, nor wait for who does; it tries again, and meanwhile the victim exits by itself. */
+bool af_hook___oom_reap_task_mm(struct mm_struct *mm)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	bool ret = false, skip = false;
+
+	if (af_mm_has_role(mm)) {
+		rcu_read_lock();
+		skip = af_role_find(mm, AF_PARENT) || af_role_find(mm, AF_CHILD) || af_role_find(mm, AF_ODF);
+		rcu_read_unlock();
+	}
+	if (skip)
+		atomic64_inc(&af_count.oom_reaper_skips);
+	else
+		ret = af_orig___oom_reap_task_mm(mm);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+/*
+ * The safety net. x86's pmd_bad() asks for R/W, so a walker that is not hooked would clear our entry and lose the
+ * table. It is kept; the caller skips it, as it would skip a bad one.
+ */
+void af_hook_pmd_clear_bad(pmd_t *pmd)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+
+	if (af_pmd_is_protected(READ_ONCE(*pmd))) {
+		atomic64_inc(&af_count.bad_pmd_caught);
+		WARN_ONCE(1, "async_fork: a page table walker that is not hooked met a protected table\n");
+	} else {
+		af_orig_pmd_clear_bad(pmd);
+	}
+	srcu_read_unlock(&af_srcu, srcu);
+}
+
+/* Core dump: with FOLL_DUMP a protected table would read as a hole. All other threads are gone, nobody forks. */
+struct page *af_hook_get_dump_page(unsigned long addr)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	struct page *ret;
+
+	af_sync_mm(current->mm, addr, addr + 1, ASYNC_FORK_BY_COREDUMP);
+	ret = af_orig_get_dump_page(addr);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+/*
+ * userfaultfd filling pages: does not ask pmd_bad() and writes into the table. The VMA must be registered; one that
+ * was registered at fork is not deferred, one that is registered later may have protected tables.
+ */
+ssize_t af_hook_mcopy_atomic(struct mm_struct *mm, unsigned long dst, unsigned long src, unsigned long len,
+			     atomic_t *mmap_changing, __u64 mode)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	ssize_t ret;
+
+	af_sync_mm(mm, dst, dst + len, ASYNC_FORK_BY_UFFD);
+	ret = af_orig_mcopy_atomic(mm, dst, src, len, mmap_changing, mode);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+ssize_t af_hook_mfill_zeropage(struct mm_struct *mm, unsigned long start, unsigned long len, atomic_t *mmap_changing)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	ssize_t ret;
+
+	af_sync_mm(mm, start, start + len, ASYNC_FORK_BY_UFFD);
+	ret = af_orig_mfill_zeropage(mm, start, len, mmap_changing);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+ssize_t af_hook_mcopy_continue(struct mm_struct *mm, unsigned long start, unsigned long len, atomic_t *mmap_changing)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	ssize_t ret;
+
+	af_sync_mm(mm, start, start + len, ASYNC_FORK_BY_UFFD);
+	ret = af_orig_mcopy_continue(mm, start, len, mmap_changing);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}

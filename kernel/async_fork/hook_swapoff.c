@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * swapoff walks the tables of all mms on the mmlist with pmd_none_or_trans_huge_or_clear_bad() inlined, so there is no
+ * function to hook further down: everything is completed before it begins, and while it runs forks take the default
+ * path.
+ */
+#include "internal.h"
+#include "hooks.h"
+
+static void af_complete_all(void)
+{
+	struct af_session *s;
+
+	while ((s = af_session_any())) {
+		if (test_bit(AF_READY, &s->flags)) {
+			af_sync_range(s, 0, TASK_SIZE_MAX, ASYNC_FORK_BY_SWAPOFF);
+			af_session_leave_parent(s);
+		} else {
+			schedule_timeout_uninterruptible(1);	/* the fork ends soon */
+		}
+		af_session_put(s);
+	}
+	af_odf_unshare_all();
+}
+
+static long af_swapoff(long (*orig)(const struct pt_regs *), const struct pt_regs *regs)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	long ret;
+
+	atomic_inc(&af_swapoffs);
+	af_complete_all();
+	ret = orig(regs);
+	atomic_dec(&af_swapoffs);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+long af_hook___x64_sys_swapoff(const struct pt_regs *regs)
+{
+	return af_swapoff(af_orig___x64_sys_swapoff, regs);
+}
+
+long af_hook___ia32_sys_swapoff(const struct pt_regs *regs)
+{
+	return af_swapoff(af_orig___ia32_sys_swapoff, regs);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Types and functions shared by the files of the module. Invariant numbers: docs/kernel-module.md. */
+#ifndef _AF_INTERNAL_H
+#define _AF_INTERNAL_H
+
+#undef pr_fmt
+#define pr_fmt(fmt) "async_fork: " fmt
+
+#include <linux/mm.h>
+#include <linux/list.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/refcount.h>
+#include <linux/sched.h>
+#include <linux/task_work.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <linux/swap.h>
+#include <linux/swapops.h>
+
+#include <async_fork.h>
+#include "compat.h"
+
+/* ---- roles.c: what an mm is to us; one hash table, keyed by mm ---- */
+
+enum af_kind {
+	AF_PARENT,	/* parent of a session: some of its tables are protected */
+	AF_CHILD,	/* child of a session: some of its tables are not there yet */
+	AF_ODF,		/* shares tables */
+	AF_SETTING,	/* has a strategy of its own */
+};
+
+struct af_role {
+	struct hlist_node node;
+	struct mm_struct *mm;
+	enum af_kind kind;
+	bool hashed;		/* under the table's lock */
+};
+
+/* Number of hashed roles that make hooks necessary, and of all roles; read by the trampolines. */
+extern atomic_t af_live;
+extern atomic_t af_tracked;
+
+void af_role_add(struct af_role *role, struct mm_struct *mm, enum af_kind kind);
+bool af_role_remove(struct af_role *role);
+struct af_role *af_role_find(struct mm_struct *mm, enum af_kind kind);
+bool af_mm_has_role(struct mm_struct *mm);
+struct af_role *af_role_any(enum af_kind kind);
+
+/*
+ * Raised after the roles of a fork are hashed and before its first table is protected. Who works without mmap_lock
+ * (GUP-fast, reclaim) reads it before and after: unequal means that a fork began in between (invariant 6).
+ */
+extern atomic_t af_generation;
+
+extern atomic_t af_swapoffs;	/* under way */
+
+/* ---- settings.c, cgroup.c ---- */
+
+struct af_strategy {
+	enum async_fork_strategy strategy;
+	unsigned int copy_threads;	/* with ASYNC_FORK_ASYNC only */
+};
+
+int af_setting_set(struct mm_struct *mm, const struct af_strategy *strategy);
+void af_setting_forget(struct mm_struct *mm);
+void af_settings_drop(void);
+struct af_strategy af_strategy_of(struct mm_struct *mm);
+int af_cgroup_add(void);
+void af_cgroup_remove(void);
+bool af_cgroup_strategy(struct af_strategy *strategy);
+
+int af_control_add(void);
+void af_control_remove(void);
+
+/* ---- test_aids.c ---- */
+
+extern unsigned int af_slow_us;
+bool af_skipped(const char *hook);
+bool af_allocation_fails(void);
+
+struct seq_file;
+
+/* ---- page_table.c: the marker is a PMD entry that is present, not huge, and has R/W clear ---- */
+
+pmd_t *af_pmd_find(struct mm_struct *mm, unsigned long addr);
+pmd_t *af_pmd_alloc(struct mm_struct *mm, unsigned long addr);
+pgtable_t af_table_alloc(struct mm_struct *mm, struct mem_cgroup *memcg);
+pgtable_t af_table_alloc_nofail(struct mm_struct *mm);
+
+static inline void af_pmd_protect(pmd_t *pmd)
+{
+	clear_bit(_PAGE_BIT_RW, (unsigned long *)pmd);
+}
+
+static inline void af_pmd_unprotect(pmd_t *pmd)
+{
+	set_bit(_PAGE_BIT_RW, (unsigned long *)pmd);
+}
+
+static inline bool af_pmd_is_protected(pmd_t pmd)
+{
+	return (pmd_flags(pmd) & (_PAGE_PRESENT | _PAGE_RW | _PAGE_PSE)) == _PAGE_PRESENT;
+}
+
+static inline pte_t *af_table_of(struct page *table)
+{
+	return (pte_t *)page_address(table);
+}
+
+/* ---- fill.c ---- */
+
+/* What must be waited for, without locks, before a table can be copied. */
+struct af_blocker {
+	enum { AF_BLOCKED_BY_MIGRATION, AF_BLOCKED_BY_SWAP_COUNT } kind;
+	unsigned int index;	/* of the migration entry */
+	swp_entry_t entry;	/* whose count needs a continuation page */
+};
+
+int af_fill_table(struct mm_struct *src_mm, struct mm_struct *dst_mm, unsigned long addr, pte_t *src, pte_t *dst,
+		  long *rss, struct af_blocker *blocker);
+int af_unblock(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, const struct af_blocker *blocker);
+void af_rss_add(struct mm_struct *mm, const long *rss, int sign);
+void af_mmlist_add(struct mm_struct *mm);
+
+/* ---- sessions: Async-fork ---- */
+
+/*
+ * Life of one table of a session; one byte each, changed by cmpxchg:
+ *
+ *	NONE ──defer──▶ PENDING ──claim──▶ BUSY ──▶ DONE
+ *
+ * NONE: not part of the session. PENDING: protected in the parent, absent in the child, the parent's table cannot be
+ * freed (invariant 2). BUSY: one task copies it or rolls it back, everybody else who needs it waits. DONE: the
+ * parent's entry is writable again; the child has its copy, or the session has failed and the child never runs.
+ */
+enum af_state { AF_NONE, AF_PENDING, AF_BUSY, AF_DONE };
+
+struct af_chunk {		/* the tables of 1 GiB */
+	u8 state[PTRS_PER_PMD];
+};
+
+/*
+ * Life of a session:
+ *
+ *	created ─first table deferred─▶ deferring ─dup_mmap ends─▶ ready ─no table pending─▶ complete
+ *	                                    │                        │
+ *	                                    └────────┬───────────────┘
+ *	                                  no memory, child killed
+ *	                                             ▼
+ *	                                      failed: tables are rolled back instead of copied, the child is killed
+ *
+ * The parent's role is hashed from the first deferred table until no table is pending; the child's from creation until
+ * its copy is complete, after a failure until its exit_mmap (invariant 9). References: one for each hashed role, one
+ * for the task work, one for whoever looked it up.
+ */
+struct af_session {
+	struct af_role parent;
+	struct af_role child;
+	refcount_t ref;
+	unsigned long flags;
+#define AF_READY	0	/* dup_mmap has ended: its TLB flush is done, mmap_lock is free */
+#define AF_FAILED	1
+	atomic_long_t pending;		/* tables PENDING or BUSY */
+	struct xarray chunks;		/* by addr >> PUD_SHIFT */
+	struct mem_cgroup *memcg;	/* the child's; set before the child runs */
+	unsigned int copy_threads;
+	struct callback_head work;	/* the child's, before it returns to user mode */
+	struct mutex cursor_lock;
+	unsigned long cursor;		/* next share of work, in units of AF_SHARE_TABLES */
+	struct rcu_head rcu;
+};
+
+struct af_session *af_session_new(struct mm_struct *parent, struct mm_struct *child, unsigned int copy_threads);
+void af_session_put(struct af_session *s);
+struct af_session *af_session_of_parent(struct mm_struct *mm);
+struct af_session *af_session_of_child(struct mm_struct *mm);
+struct af_session *af_session_any(void);
+void af_session_open(struct af_session *s);
+void af_session_ready(struct af_session *s);
+void af_session_leave_parent(struct af_session *s);
+void af_session_leave_child(struct af_session *s);
+void af_session_table_done(struct af_session *s, u8 *state);
+u8 *af_session_state(struct af_session *s, unsigned long addr);
+
+static inline bool af_session_failed(struct af_session *s)
+{
+	return test_bit(AF_FAILED, &s->flags);
+}
+
+/* copy.c */
+int af_sync_table(struct af_session *s, unsigned long addr, enum async_fork_reason reason);
+void af_sync_range(struct af_session *s, unsigned long start, unsigned long end, enum async_fork_reason reason);
+void af_sync_mm(struct mm_struct *mm, unsigned long start, unsigned long end, enum async_fork_reason reason);
+bool af_range_pending(struct af_session *s, unsigned long start, unsigned long end);
+void af_state_wait(u8 *state);
+
+/* rollback.c */
+void af_session_fail(struct af_session *s, int error);
+void af_table_roll_back(struct af_session *s, u8 *state, unsigned long addr);
+void af_session_roll_back(struct af_session *s);
+
+/* child.c */
+int af_child_init(void);
+void af_child_exit(void);
+void af_child_copies(struct callback_head *work);
+
+/* defer.c */
+bool af_vma_can_defer(struct vm_area_struct *vma);
+int af_copy_part(struct vm_area_struct *dst, struct vm_area_struct *src, unsigned long start, unsigned long end);
+int af_defer_vma(struct af_session *s, struct vm_area_struct *dst, struct vm_area_struct *src);
+
+/* ---- On-Demand-Fork ---- */
+
+/*
+ * Owners of a shared table. page_count(table) is the number of mms whose PMD entry points to it, pt_mm the one whose
+ * RSS counters include its pages (NULL: nobody's).
+ *
+ *	private ─fork shares─▶ shared by 2 ─fork─▶ shared by n
+ *	   ▲                       │ a sharer writes or reads a missing page: gets a copy of its own
+ *	   │                       │ a sharer unmaps all of it or exits: detaches, no copy
+ *	   │                       ▼
+ *	   └─touched by the── shared by 1 (still protected)
+ *	     last, or swept
+ *
+ * Changes of one mm's entries for shared tables are made under om->lock; changes of the number of owners under the
+ * table's ptl, or at fork, when the forking mm is an owner and its mmap_lock is held for writing (invariant 12).
+ */
+struct af_odf_mm {
+	struct af_role role;
+	struct mutex lock;
+	refcount_t ref;
+	struct list_head list;
+	unsigned int pass;	/* the last one that visited it, under the list's lock */
+	bool is_parent;		/* it has shared its tables, so its faults are the parent's interruptions */
+	struct rcu_head rcu;
+};
+
+enum af_unshare_how {
+	AF_MAY_FAIL,	/* -ENOMEM is reported by the caller */
+	AF_MUST_COPY,	/* the caller cannot fail: tries until there is memory */
+	AF_MAY_DETACH,	/* the same, and tables that lie wholly in the range are dropped: it is being unmapped */
+};
+
+/* odf.c */
+struct af_odf_mm *af_odf_of(struct mm_struct *mm);
+void af_odf_put(struct af_odf_mm *om);
+int af_odf_add(struct mm_struct *mm);
+void af_odf_exit(struct mm_struct *mm);
+void af_odf_unshare_all(void);
+void af_odf_sweep_later(void);
+void af_odf_stop(void);
+
+/* share.c */
+int af_share_vma(struct af_odf_mm *om, struct vm_area_struct *dst, struct vm_area_struct *src);
+
+/* unshare.c */
+int af_unshare_table(struct af_odf_mm *om, unsigned long addr, enum af_unshare_how how, enum async_fork_reason reason);
+int af_unshare_range(struct af_odf_mm *om, unsigned long start, unsigned long end, enum af_unshare_how how,
+		     enum async_fork_reason reason);
+unsigned long af_take_back_range(struct af_odf_mm *om, unsigned long start, unsigned long end);
+bool af_table_is_shared_at(struct vm_area_struct *vma, unsigned long addr);
+
+/* ---- statistics.c ---- */
+
+struct af_counters {
+	atomic64_t forks_async, forks_odf, forks_refused[ASYNC_FORK_REFUSALS];
+	atomic64_t sessions_live, odf_mms_live;
+	atomic64_t tables_deferred, tables_copied[ASYNC_FORK_REASONS];
+	atomic64_t tables_shared, tables_unshared[ASYNC_FORK_REASONS];
+	atomic64_t tables_last_owner, tables_detached, tables_rolled_back;
+	atomic64_t sessions_failed, children_killed;
+	atomic64_t migration_waits, gup_retries, numa_skips, oom_reaper_skips, rmap_refused, bad_pmd_caught;
+	atomic64_t fork_ns_last, fork_ns_max, fork_ns_total;
+	atomic64_t child_copy_ns_last, child_copy_ns_max, child_copy_ns_total;
+	atomic64_t sync_ns_max, sync_ns_total;
+	atomic64_t sync_histogram[ASYNC_FORK_BUCKETS];
+};
+
+extern struct af_counters af_count;
+DECLARE_PER_CPU(u64, af_forks_seen);
+
+void af_interrupted(u64 ns);
+void af_note_fork(u64 ns);
+void af_note_child_copy(u64 ns);
+void af_statistics_read(struct async_fork_statistics *out);
+int af_statistics_show(struct seq_file *m, void *unused);
+
+#endif

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+/* On-Demand-Fork: the mms that share tables; their end, and the sweep that ends sharing when the sharers are gone. */
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "internal.h"
+
+static LIST_HEAD(af_odf_mms);
+static DEFINE_SPINLOCK(af_odf_lock);
+
+/* With a reference; NULL if the mm shares nothing. */
+struct af_odf_mm *af_odf_of(struct mm_struct *mm)
+{
+	struct af_odf_mm *om = NULL;
+	struct af_role *role;
+
+	rcu_read_lock();
+	role = af_role_find(mm, AF_ODF);
+	if (role) {
+		om = container_of(role, struct af_odf_mm, role);
+		if (!refcount_inc_not_zero(&om->ref))
+			om = NULL;
+	}
+	rcu_read_unlock();
+	return om;
+}
+
+void af_odf_put(struct af_odf_mm *om)
+{
+	if (refcount_dec_and_test(&om->ref))
+		kfree_rcu(om, rcu);
+}
+
+/*
+ * Under the mm's mmap_lock for writing, or before anybody else knows the mm. Each mm that shares holds the module.
+ */
+int af_odf_add(struct mm_struct *mm)
+{
+	struct af_odf_mm *om = af_odf_of(mm);
+
+	if (om) {
+		af_odf_put(om);
+		return 0;
+	}
+	if (af_allocation_fails())
+		return -ENOMEM;
+	om = kzalloc(sizeof(*om), GFP_KERNEL_ACCOUNT);
+	if (!om)
+		return -ENOMEM;
+	if (!try_module_get(THIS_MODULE)) {
+		kfree(om);
+		return -EBUSY;
+	}
+	mutex_init(&om->lock);
+	refcount_set(&om->ref, 1);
+	om->role.mm = mm;
+	spin_lock(&af_odf_lock);
+	list_add(&om->list, &af_odf_mms);
+	spin_unlock(&af_odf_lock);
+	af_role_add(&om->role, mm, AF_ODF);
+	atomic64_inc(&af_count.odf_mms_live);
+	return 0;
+}
+
+/* The mm shares nothing any more, and mmap_lock for writing, or exit, keeps it so. */
+static void af_odf_remove(struct af_odf_mm *om)
+{
+	if (!af_role_remove(&om->role))
+		return;
+	spin_lock(&af_odf_lock);
+	list_del(&om->list);
+	spin_unlock(&af_odf_lock);
+	atomic64_dec(&af_count.odf_mms_live);
+	af_odf_put(om);
+	module_put(THIS_MODULE);
+}
+
+/* All VMAs' tables, rounded outwards: VMAs may have been split since the fork. Under mmap_lock. */
+static void af_odf_unshare_mm(struct af_odf_mm *om, enum af_unshare_how how, enum async_fork_reason reason)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, om->role.mm, 0);
+
+	for_each_vma(vmi, vma)
+		if (vma_is_anonymous(vma))
+			af_unshare_range(om, vma->vm_start & PMD_MASK, ALIGN(vma->vm_end, PMD_SIZE), how, reason);
+}
+
+/* At exit_mmap: nobody else can fork or fault in this mm, and all of it goes. */
+void af_odf_exit(struct mm_struct *mm)
+{
+	struct af_odf_mm *om = af_odf_of(mm);
+
+	if (!om)
+		return;
+	mmap_read_lock(mm);
+	af_odf_unshare_mm(om, AF_MAY_DETACH, ASYNC_FORK_BY_PARENT_EXIT);
+	mmap_read_unlock(mm);
+	af_odf_remove(om);
+	af_odf_put(om);
+	af_odf_sweep_later();
+}
+
+/* An mm that was not visited in this pass and is alive, with references to both. */
+static struct af_odf_mm *af_odf_next(unsigned int pass)
+{
+	struct af_odf_mm *om, *found = NULL;
+
+	spin_lock(&af_odf_lock);
+	list_for_each_entry(om, &af_odf_mms, list) {
+		if (om->pass == pass || !mmget_not_zero(om->role.mm))
+			continue;
+		om->pass = pass;
+		refcount_inc(&om->ref);
+		found = om;
+		break;
+	}
+	spin_unlock(&af_odf_lock);
+	return found;
+}
+
+static atomic_t af_odf_pass = ATOMIC_INIT(0);
+
+/* Every shared table becomes private: swapoff, and turning the module off. */
+void af_odf_unshare_all(void)
+{
+	unsigned int pass = atomic_inc_return(&af_odf_pass);
+	struct af_odf_mm *om;
+
+	while ((om = af_odf_next(pass))) {
+		struct mm_struct *mm = om->role.mm;
+
+		mmap_write_lock(mm);
+		af_odf_unshare_mm(om, AF_MUST_COPY, ASYNC_FORK_BY_SWAPOFF);
+		af_odf_remove(om);
+		mmap_write_unlock(mm);
+		af_odf_put(om);
+		mmput(mm);
+	}
+}
+
+/*
+ * After a sharer has gone, tables that it shared with one other mm are that mm's alone, but still protected, and would
+ * keep the hooks of the whole machine busy until it touches them. The sweep takes them back.
+ */
+static void af_odf_sweep(struct work_struct *work)
+{
+	unsigned int pass = atomic_inc_return(&af_odf_pass);
+	struct vm_area_struct *vma;
+	struct af_odf_mm *om;
+
+	while ((om = af_odf_next(pass))) {
+		struct mm_struct *mm = om->role.mm;
+		unsigned long shared = 0;
+		VMA_ITERATOR(vmi, mm, 0);
+
+		mmap_read_lock(mm);	/* keeps forks out, which would share anew */
+		for_each_vma(vmi, vma)
+			if (vma_is_anonymous(vma))
+				shared += af_take_back_range(om, vma->vm_start, vma->vm_end);
+		if (!shared)
+			af_odf_remove(om);
+		mmap_read_unlock(mm);
+		af_odf_put(om);
+		mmput(mm);
+	}
+}
+
+static DECLARE_WORK(af_sweep_work, af_odf_sweep);
+
+void af_odf_sweep_later(void)
+{
+	queue_work(system_unbound_wq, &af_sweep_work);
+}
+
+void af_odf_stop(void)
+{
+	cancel_work_sync(&af_sweep_work);
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Upper levels of page tables, and the allocation of tables. */
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
+#include <asm/pgalloc.h>
+
+#include "internal.h"
+#include "symbols.h"
+
+/* The PMD entry of an address; NULL if an upper level is missing or maps a huge page. */
+pmd_t *af_pmd_find(struct mm_struct *mm, unsigned long addr)
+{
+	pgd_t *pgd = pgd_offset(mm, addr);
+	p4d_t *p4d;
+	pud_t *pud;
+
+	if (pgd_none(*pgd))
+		return NULL;
+	p4d = p4d_offset(pgd, addr);
+	if (p4d_none(*p4d))
+		return NULL;
+	pud = pud_offset(p4d, addr);
+	if (pud_none(*pud) || pud_trans_huge(*pud) || pud_devmap(*pud))
+		return NULL;
+	return pmd_offset(pud, addr);
+}
+
+/* The same, with the upper levels made where they are missing. NULL: no memory. */
+pmd_t *af_pmd_alloc(struct mm_struct *mm, unsigned long addr)
+{
+	pgd_t *pgd = pgd_offset(mm, addr);
+	p4d_t *p4d;
+	pud_t *pud;
+
+	if (pgtable_l5_enabled() && pgd_none(*pgd) &&
+	    (af_allocation_fails() || af_sym.__p4d_alloc(mm, pgd, addr)))
+		return NULL;
+	p4d = p4d_offset(pgd, addr);
+	if (p4d_none(*p4d) && (af_allocation_fails() || af_sym.__pud_alloc(mm, p4d, addr)))
+		return NULL;
+	pud = pud_offset(p4d, addr);
+	if (pud_none(*pud) && (af_allocation_fails() || af_sym.__pmd_alloc(mm, pud, addr)))
+		return NULL;
+	return pmd_offset(pud, addr);
+}
+
+/*
+ * pte_alloc_one() charges (__GFP_ACCOUNT) the memcg of the running task, and nobody if that is a kernel thread. The
+ * table is the child's, so the child's memcg pays, whoever copies. memcg == NULL: the running task's.
+ */
+pgtable_t af_table_alloc(struct mm_struct *mm, struct mem_cgroup *memcg)
+{
+	struct mem_cgroup *old;
+	pgtable_t table;
+
+	if (af_allocation_fails())
+		return NULL;
+	if (!memcg)
+		return af_sym.pte_alloc_one(mm);
+	old = set_active_memcg(memcg);
+	table = af_sym.pte_alloc_one(mm);
+	set_active_memcg(old);
+	return table;
+}
+
+/*
+ * For callers that cannot fail: munmap, mprotect and mremap have no way back at that point, and a shared table that is
+ * not unshared would stay mapped. What can fail forever is the charge to a memcg at its limit, so from the second
+ * attempt on the page is not charged.
+ */
+pgtable_t af_table_alloc_nofail(struct mm_struct *mm)
+{
+	pgtable_t table = af_table_alloc(mm, NULL);
+
+	while (!table) {
+		table = alloc_page(GFP_KERNEL | __GFP_ZERO | __GFP_NOFAIL);
+		if (!pgtable_pte_page_ctor(table)) {
+			__free_page(table);
+			table = NULL;
+			schedule_timeout_uninterruptible(1);
+		}
+	}
+	return table;
+}

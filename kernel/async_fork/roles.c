@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+/* One hash table of the mms that the module has to do with. Most mms of a machine are not in it. */
+#include <linux/hashtable.h>
+#include <linux/rculist.h>
+
+#include "internal.h"
+
+static DEFINE_HASHTABLE(af_roles, 10);
+static DEFINE_SPINLOCK(af_roles_lock);
+
+atomic_t af_live __read_mostly = ATOMIC_INIT(0);
+atomic_t af_tracked __read_mostly = ATOMIC_INIT(0);
+atomic_t af_generation = ATOMIC_INIT(0);
+
+/* The counters first: a hook that finds the role must have passed its gate, not the other way round. */
+void af_role_add(struct af_role *role, struct mm_struct *mm, enum af_kind kind)
+{
+	role->mm = mm;
+	role->kind = kind;
+	atomic_inc(&af_tracked);
+	if (kind != AF_SETTING)
+		atomic_inc(&af_live);
+	spin_lock(&af_roles_lock);
+	role->hashed = true;
+	hash_add_rcu(af_roles, &role->node, (unsigned long)mm);
+	spin_unlock(&af_roles_lock);
+}
+
+/* True for the one caller that removed it. */
+bool af_role_remove(struct af_role *role)
+{
+	bool removed;
+
+	spin_lock(&af_roles_lock);
+	removed = role->hashed;
+	if (removed) {
+		hash_del_rcu(&role->node);
+		role->hashed = false;
+	}
+	spin_unlock(&af_roles_lock);
+	if (!removed)
+		return false;
+	if (role->kind != AF_SETTING)
+		atomic_dec(&af_live);
+	atomic_dec(&af_tracked);
+	return true;
+}
+
+/* Under rcu_read_lock(). */
+struct af_role *af_role_find(struct mm_struct *mm, enum af_kind kind)
+{
+	struct af_role *role;
+
+	hash_for_each_possible_rcu(af_roles, role, node, (unsigned long)mm)
+		if (role->mm == mm && role->kind == kind)
+			return role;
+	return NULL;
+}
+
+/*
+ * The quick way out for everybody else. Without locks and barriers: whoever must see a role has taken the mm's
+ * mmap_lock, or is the mm's only user, after it was added.
+ */
+bool af_mm_has_role(struct mm_struct *mm)
+{
+	struct hlist_head *head = &af_roles[hash_min((unsigned long)mm, HASH_BITS(af_roles))];
+	struct af_role *role;
+	bool found = false;
+
+	if (likely(!READ_ONCE(head->first)))
+		return false;
+	rcu_read_lock();
+	hlist_for_each_entry_rcu(role, head, node)
+		found |= role->mm == mm;
+	rcu_read_unlock();
+	return found;
+}
+
+/* Some role of this kind, under rcu_read_lock(). */
+struct af_role *af_role_any(enum af_kind kind)
+{
+	struct af_role *role;
+	int bucket;
+
+	hash_for_each_rcu(af_roles, bucket, role, node)
+		if (role->kind == kind)
+			return role;
+	return NULL;
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The strategy of a process: its own, else its cgroup's, else the default. */
+#include <linux/rculist.h>
+#include <linux/slab.h>
+
+#include "internal.h"
+
+struct af_setting {
+	struct af_role role;
+	struct af_strategy strategy;
+	struct list_head list;
+	struct rcu_head rcu;
+};
+
+static LIST_HEAD(af_settings);
+static DEFINE_MUTEX(af_settings_lock);
+
+static struct af_setting *af_setting_of(struct mm_struct *mm)
+{
+	struct af_role *role = af_role_find(mm, AF_SETTING);
+
+	return role ? container_of(role, struct af_setting, role) : NULL;
+}
+
+static void af_setting_drop(struct af_setting *setting)
+{
+	if (!af_role_remove(&setting->role))
+		return;
+	list_del(&setting->list);
+	kfree_rcu(setting, rcu);
+}
+
+void af_setting_forget(struct mm_struct *mm)
+{
+	struct af_setting *setting;
+
+	mutex_lock(&af_settings_lock);
+	rcu_read_lock();
+	setting = af_setting_of(mm);
+	rcu_read_unlock();
+	if (setting)
+		af_setting_drop(setting);
+	mutex_unlock(&af_settings_lock);
+}
+
+/* The caller holds a reference to the mm (mmget), so it cannot exit before the setting is known. */
+int af_setting_set(struct mm_struct *mm, const struct af_strategy *strategy)
+{
+	struct af_setting *setting;
+
+	af_setting_forget(mm);
+	if (strategy->strategy == ASYNC_FORK_INHERIT)
+		return 0;
+	setting = kzalloc(sizeof(*setting), GFP_KERNEL_ACCOUNT);
+	if (!setting)
+		return -ENOMEM;
+	setting->strategy = *strategy;
+	mutex_lock(&af_settings_lock);
+	rcu_read_lock();
+	if (af_setting_of(mm)) {	/* somebody else was quicker: the last one counts */
+		struct af_setting *other = af_setting_of(mm);
+
+		rcu_read_unlock();
+		af_setting_drop(other);
+	} else {
+		rcu_read_unlock();
+	}
+	list_add(&setting->list, &af_settings);
+	af_role_add(&setting->role, mm, AF_SETTING);
+	mutex_unlock(&af_settings_lock);
+	return 0;
+}
+
+/* At unload, when no hook is attached any more. */
+void af_settings_drop(void)
+{
+	struct af_setting *setting, *next;
+
+	mutex_lock(&af_settings_lock);
+	list_for_each_entry_safe(setting, next, &af_settings, list)
+		af_setting_drop(setting);
+	mutex_unlock(&af_settings_lock);
+}
+
+/* Of the running task, which forks mm, its own. */
+struct af_strategy af_strategy_of(struct mm_struct *mm)
+{
+	struct af_strategy strategy = { .strategy = ASYNC_FORK_DEFAULT };
+	struct af_setting *setting = NULL;
+
+	if (af_mm_has_role(mm)) {
+		rcu_read_lock();
+		setting = af_setting_of(mm);
+		if (setting)
+			strategy = setting->strategy;
+		rcu_read_unlock();
+	}
+	if (!setting)
+		af_cgroup_strategy(&strategy);
+	return strategy;
+}

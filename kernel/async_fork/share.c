@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+/* On-Demand-Fork at fork: parent and child use the same tables (paper, 3.1). */
+#include <linux/slab.h>
+
+#include "internal.h"
+#include "hooks.h"
+
+/* Both entries point to the table, both are protected. Under the source's mmap_lock for writing. */
+static int af_share_table(struct mm_struct *src_mm, struct mm_struct *dst_mm, pmd_t *src, unsigned long addr)
+{
+	pmd_t *dst = af_pmd_alloc(dst_mm, addr);
+	struct page *table = pmd_page(*src);
+
+	if (!dst)
+		return -ENOMEM;
+	if (!af_pmd_is_protected(*src)) {
+		af_pmd_protect(src);
+		table->pt_mm = src_mm;
+	}
+	page_ref_inc(table);
+	mm_inc_nr_ptes(dst_mm);
+	set_pmd(dst, __pmd(((pteval_t)page_to_pfn(table) << PAGE_SHIFT) | (_PAGE_TABLE & ~_PAGE_RW)));
+	atomic64_inc(&af_count.tables_shared);
+	return 0;
+}
+
+static bool af_pmd_can_share(pmd_t pmd)
+{
+	return !pmd_none(pmd) && pmd_present(pmd) && !pmd_trans_huge(pmd) && !pmd_devmap(pmd);
+}
+
+/*
+ * What lies at the edges of the VMA, in tables that others use as well, is unshared and copied by the kernel, and so
+ * are huge pages.
+ */
+int af_share_vma(struct af_odf_mm *om, struct vm_area_struct *dst, struct vm_area_struct *src)
+{
+	unsigned long start = ALIGN(src->vm_start, PMD_SIZE), end = ALIGN_DOWN(src->vm_end, PMD_SIZE), addr;
+	int ret = af_unshare_range(om, src->vm_start, start, AF_MAY_FAIL, ASYNC_FORK_BY_REFORK);
+
+	ret = ret ?: af_unshare_range(om, end, src->vm_end, AF_MAY_FAIL, ASYNC_FORK_BY_REFORK);
+	ret = ret ?: af_copy_part(dst, src, src->vm_start, start);
+	for (addr = start; !ret && addr < end; addr += PMD_SIZE) {
+		pmd_t *pmd = af_pmd_find(src->vm_mm, addr);
+
+		if (!pmd)
+			addr = pud_addr_end(addr, end) - PMD_SIZE;
+		else if (af_pmd_can_share(*pmd))
+			ret = af_share_table(src->vm_mm, dst->vm_mm, pmd, addr);
+		else if (!pmd_none(*pmd))
+			ret = af_copy_part(dst, src, addr, addr + PMD_SIZE);
+	}
+	return ret ?: af_copy_part(dst, src, end, src->vm_end);
+}
