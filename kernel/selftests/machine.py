@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The virtual machine of the kernel selftests: what it needs, its file system, one boot."""
+
+import collections
+import os
+import re
+import select
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+KERNEL = HERE.parent
+OUTPUT = Path(os.environ.get("CARGO_TARGET_DIR", KERNEL.parent / "target")) / "kernel"
+CFLAGS = "-std=gnu11 -O2 -g -Wall -Wextra -Werror -static -pthread".split()
+NOT_FAMILIES = {"selftest.c", "family.c", "runner.c"}
+MODULES = ("mm/zsmalloc.ko", "drivers/block/zram/zram.ko", "drivers/block/brd.ko")
+MEMORY_MB = 1536
+BOOT_SECONDS = 120
+
+Run = collections.namedtuple("Run", "family scenario mode")
+Architecture = collections.namedtuple("Architecture", "qemu machine compiler packages console")
+
+ARCHITECTURES = {
+    "x86_64": Architecture(
+        "qemu-system-x86_64", ["-machine", "pc"], "gcc",
+        ["qemu-system-x86", "linux-image-amd64", "linux-headers-amd64", "busybox-static", "cpio", "gcc", "make",
+         "libc6-dev"], "ttyS"),
+}
+
+
+class CannotRun(Exception):
+    """This machine lacks something that is no fault of the module: the suite skips."""
+
+
+def output_of(*command):
+    return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+def installed(package):
+    status = subprocess.run(["dpkg-query", "-W", "-f", "${Status}", package], text=True, capture_output=True)
+    return status.returncode == 0 and status.stdout == "install ok installed"
+
+
+class Machine:
+    def __init__(self, arch, kernel, headers):
+        self.arch = ARCHITECTURES[arch]
+        self.kernel = kernel
+        self.headers = headers
+        self.boots = 0
+
+    # ---------- what it needs ----------
+
+    def prepare(self):
+        self.install()
+        self.find_kernel()
+        self.directory = OUTPUT / self.release
+        self.log_directory = self.directory / "log"
+        shutil.rmtree(self.log_directory, ignore_errors=True)
+        self.log_directory.mkdir(parents=True)
+        self.build_module()
+        self.build_programs()
+        self.build_initramfs()
+
+    def install(self):
+        if shutil.which("dpkg-query") is None:
+            missing = [] if shutil.which(self.arch.qemu) else [self.arch.qemu]
+            if missing:
+                raise CannotRun(f"please install {' '.join(missing)}")
+            return
+        missing = [p for p in self.arch.packages if not installed(p)]
+        if not missing:
+            return
+        if os.geteuid() != 0:
+            raise CannotRun(f"as root, install: {' '.join(missing)}")
+        print(f"kernel selftests: installing {' '.join(missing)}", flush=True)
+        environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive", RUNLEVEL="1")
+        for command in (["apt-get", "update", "-qq"],
+                        ["apt-get", "install", "-y", "-qq", "--no-install-recommends"] + missing):
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if done.returncode:
+                raise CannotRun(f"{' '.join(command)} failed: {done.stdout.strip().splitlines()[-1:]}")
+
+    def find_kernel(self):
+        """The newest image whose headers are there, or the one that was asked for."""
+        if self.kernel:
+            banner = output_of("file", "-bL", str(self.kernel)) if shutil.which("file") else ""
+            release = re.search(r"version (\S+)", banner)
+            self.release = release.group(1) if release else self.kernel.name.partition("-")[2]
+            self.headers = self.headers or Path("/lib/modules") / self.release / "build"
+            if not self.headers.exists():
+                raise SystemExit(f"no headers for {self.kernel} in {self.headers}: say --headers")
+            return
+        for image in sorted(Path("/boot").glob("vmlinuz-*"), key=lambda p: p.stat().st_mtime, reverse=True):
+            headers = Path("/lib/modules") / image.name.partition("-")[2] / "build"
+            if headers.exists():
+                self.kernel, self.headers, self.release = image, headers, image.name.partition("-")[2]
+                return
+        raise CannotRun("no kernel in /boot has headers in /lib/modules")
+
+    # ---------- building ----------
+
+    def build_module(self):
+        """In a copy: the source directory stays clean, and each kernel has its own objects."""
+        build = self.directory / "module"
+        subprocess.run(["rsync", "-a", "--exclude", "selftests", f"{KERNEL}/", f"{build}/"], check=True) \
+            if shutil.which("rsync") else \
+            shutil.copytree(KERNEL, build, dirs_exist_ok=True, ignore=shutil.ignore_patterns("selftests", "*.ko", "*.o"))
+        done = subprocess.run(["make", "-C", build, f"KDIR={self.headers}"], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if done.returncode:
+            raise SystemExit(f"{done.stdout}\nkernel selftests: the module does not build")
+        self.module = build / "async_fork" / "async_fork.ko"
+
+    def hooks(self):
+        """Names of the functions that the module hooks."""
+        listing = (KERNEL / "async_fork" / "hook_list.h").read_text()
+        return re.findall(r"^AF_HOOK\(\w+, [^,(]+, (\w+),", listing, re.MULTILINE)
+
+    def families(self):
+        return sorted(source.stem for source in HERE.glob("*.c") if source.name not in NOT_FAMILIES)
+
+    def build_programs(self):
+        self.programs = self.directory / "programs"
+        self.programs.mkdir(exist_ok=True)
+        headers = list(HERE.glob("*.h")) + list((KERNEL / "include").rglob("*.h"))
+        for name in self.families() + ["runner"]:
+            sources = [HERE / f"{name}.c", HERE / "selftest.c"] + ([HERE / "family.c"] if name != "runner" else [])
+            program = self.programs / name
+            if program.exists() and all(s.stat().st_mtime < program.stat().st_mtime for s in sources + headers):
+                continue
+            subprocess.run([self.arch.compiler, *CFLAGS, "-o", program, *sources], check=True)
+
+    def runs(self):
+        found = []
+        for family in self.families():
+            for text in output_of(str(self.programs / family), "--list").splitlines():
+                scenario, *modes = text.split()
+                found += [Run(family, scenario, mode) for mode in modes]
+        return found
+
+    def build_initramfs(self):
+        root = self.directory / "root"
+        shutil.rmtree(root, ignore_errors=True)
+        for part in ("bin", "lib", "dev", "proc", "sys", "tmp", "etc"):
+            (root / part).mkdir(parents=True)
+        shutil.copy(HERE / "init", root / "init")
+        shutil.copy(shutil.which("busybox"), root / "bin" / "busybox")
+        for program in self.programs.iterdir():
+            subprocess.run(["strip", "-o", root / "bin" / program.name, program], check=True)
+        subprocess.run(["strip", "--strip-debug", "-o", root / "lib" / "async_fork.ko", self.module], check=True)
+        for module in MODULES:
+            path = Path("/lib/modules") / self.release / "kernel" / module
+            if path.exists():
+                shutil.copy(path, root / "lib" / path.name)
+        self.initramfs = self.directory / "initramfs.cpio"
+        self.archive(root, self.initramfs)
+
+    @staticmethod
+    def archive(root, target):
+        names = "\n".join(sorted(str(p.relative_to(root)) for p in root.rglob("*")))
+        with target.open("wb") as out:
+            subprocess.run(["cpio", "--quiet", "-o", "-H", "newc"], input=names.encode(), stdout=out, cwd=root, check=True)
+
+    # ---------- running ----------
+
+    def command(self, initramfs, console):
+        half = f"{MEMORY_MB // 2}M"
+        return [self.arch.qemu, *self.arch.machine, "-accel", "tcg,thread=multi", "-cpu", "max", "-m", f"{MEMORY_MB}M", "-smp", "2,sockets=2",
+                # Two nodes: pages can be moved between them.
+                "-object", f"memory-backend-ram,id=m0,size={half}", "-object", f"memory-backend-ram,id=m1,size={half}",
+                "-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1,memdev=m1",
+                "-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot", "-kernel", str(self.kernel),
+                "-initrd", str(initramfs), "-serial", f"file:{console}", "-serial", "stdio",
+                "-append", f"console={self.arch.console}0 panic=-1 oops=panic softlockup_panic=1 quiet loglevel=5"]
+
+    def boot(self, plan):
+        """Runs the plan in one boot; yields what the runner says: (index, verdict or START, seconds, reason)."""
+        self.boots += 1
+        overlay = self.directory / "overlay"
+        shutil.rmtree(overlay, ignore_errors=True)
+        overlay.mkdir()
+        (overlay / "plan").write_text("\n".join(plan) + "\n")
+        addition = self.directory / "plan.cpio"
+        self.archive(overlay, addition)
+        initramfs = self.directory / "boot.cpio"
+        initramfs.write_bytes(self.initramfs.read_bytes() + addition.read_bytes())
+        self.console = self.log_directory / f"console-{self.boots}.log"
+        vm = subprocess.Popen(self.command(initramfs, self.console), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        try:
+            yield from self.answers(vm, plan)
+        finally:
+            vm.kill()
+            vm.wait()
+
+    @staticmethod
+    def patience(text):
+        """Seconds after which a silent machine counts as hung; the runner's own time limits come first."""
+        return int(text.split()[4]) * 3 + 60 if text.startswith("run ") else 60
+
+    def answers(self, vm, plan):
+        data, limit = b"", BOOT_SECONDS
+        while True:
+            ready, _, _ = select.select([vm.stdout], [], [], limit)
+            part = os.read(vm.stdout.fileno(), 65536) if ready else b""
+            if not part:
+                return
+            *lines, data = (data + part).split(b"\n")
+            for raw in lines:
+                match = re.match(r"@ (\d+) (\w+) (\d+) ?(.*)", raw.decode(errors="replace").strip())
+                if not match:
+                    continue
+                number, verdict, milliseconds, reason = match.groups()
+                if verdict == "DONE":
+                    yield len(plan), "DONE", 0, ""
+                    return
+                limit = self.patience(plan[int(number) - 1])
+                yield int(number) - 1, verdict, int(milliseconds) / 1000, reason
+
+    def last_words(self):
+        """Why a boot ended before its plan."""
+        text = self.console.read_text(errors="replace") if self.console.exists() else ""
+        lines = [re.sub(r"^\[ *[\d.]+\] *", "", line) for line in text.splitlines()]
+        for line in lines:
+            if re.search(r"BUG:|Oops|Kernel panic|general protection|kernel BUG|soft lockup", line):
+                return f"the kernel died: {line}"
+        return f"the machine hung or stopped: {' | '.join(lines[-2:])}"
+
+    def boot_until_done(self, plan):
+        """Yields one answer for each line of the plan; boots again after each death, with the module's line before."""
+        at = 0
+        while at < len(plan):
+            setup = [] if plan[at].startswith("module") else self.setup_before(plan, at)
+            current, began = at, time.monotonic()
+            done = False
+            for index, verdict, seconds, reason in self.boot(setup + plan[at:]):
+                if verdict == "DONE":
+                    done = True
+                    break
+                index += at - len(setup)
+                if index < at:
+                    continue
+                if verdict == "START":
+                    current, began = index, time.monotonic()
+                else:
+                    yield index, verdict, seconds, reason
+                    current = index + 1
+            if done:
+                return
+            if current >= len(plan):
+                return
+            yield current, "FAIL", time.monotonic() - began, self.last_words()
+            at = current + 1
+            if plan[current].startswith("run ") and self.caught_here(plan, current):
+                at = self.next_section(plan, current)
+
+    @staticmethod
+    def setup_before(plan, at):
+        for i in range(at - 1, -1, -1):
+            if plan[i].startswith("module"):
+                return [plan[i]]
+        return []
+
+    @staticmethod
+    def caught_here(plan, at):
+        """Whether the line belongs to a negative control: a dead kernel is a catch, the rest is not needed."""
+        for i in range(at - 1, -1, -1):
+            if plan[i].startswith("module"):
+                return False
+            if plan[i].startswith("hook "):
+                return True
+        return False
+
+    @staticmethod
+    def next_section(plan, at):
+        for i in range(at + 1, len(plan)):
+            if plan[i].startswith("module"):
+                return i
+        return len(plan)

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Runs a plan inside the test VM. Each line of /plan is one of
+ *
+ *   module PARAMETER=VALUE...             load the module, unload it first if it is loaded
+ *   run FAMILY SCENARIO MODE SECONDS      one scenario, killed after that time
+ *   hook NAME                             the runs that follow are a negative control: skip them once one has failed
+ *   unload                                the module must go without a complaint
+ *
+ * and each gets one answer on the second serial port: "@ LINE VERDICT MILLISECONDS REASON". A scenario also fails if
+ * the kernel complained, page tables or anonymous memory leaked, its cgroup kept a charge, or the module's statistics
+ * do not add up.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "selftest.h"
+
+#define CGROUP "/sys/fs/cgroup/run"
+#define SETTLE_MS 5000			/* helpers, RCU and the page allocator may take this long to come to rest */
+#define PAGE_TABLES_SLACK_KB 8
+#define ANONYMOUS_SLACK_KB 512
+#define TRIES 3				/* each four times slower, for scenarios that missed the copy */
+
+static const char *const complaints[] = {
+	"BUG:", "WARNING:", "Bad rss-counter", "bad pmd", "Bad page", "non-zero", "leak", "Oops", "protection fault",
+	"kernel BUG", "refcount_t:", "underflow", "blocked for more than", "lockup", "rcu: INFO", "Bad swap", "swap_free:",
+	"list_del corruption", "list_add corruption", "UBSAN", "possible recursive locking", "circular locking",
+	"inconsistent lock state", "suspicious RCU", "sleeping function", "scheduling while atomic", "KASAN", "bad_page",
+	"page_table_check", "Unable to handle", "page dumped because",
+};
+
+static FILE *answers;
+static int kernel_log = -1;
+static char reason[4096];
+
+static void reason_add(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void reason_add(const char *format, ...)
+{
+	size_t used = strlen(reason);
+	va_list arguments;
+
+	if (used > sizeof(reason) - 300)
+		return;
+	if (used)
+		used += snprintf(reason + used, sizeof(reason) - used, "; ");
+	va_start(arguments, format);
+	vsnprintf(reason + used, sizeof(reason) - used, format, arguments);
+	va_end(arguments);
+}
+
+static void answer(int line, const char *verdict, uint64_t since_ns)
+{
+	for (char *c = reason; *c; c++)
+		if (*c == '\n' || *c == '\r')
+			*c = ' ';
+	fprintf(answers, "@ %d %s %lu %s\n", line, verdict, (now_ns() - since_ns) / 1000000, reason);
+	fflush(answers);
+}
+
+/* ---------- what the kernel says ---------- */
+
+static void kernel_log_open(void)
+{
+	kernel_log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	must(kernel_log);
+	lseek(kernel_log, 0, SEEK_END);
+}
+
+/* Reads what is new; false if there is a complaint in it, which goes to the reason. */
+static bool kernel_log_clean(void)
+{
+	char record[9000];
+	bool clean = true;
+	ssize_t length;
+
+	while ((length = read(kernel_log, record, sizeof(record) - 1)) > 0 || (length < 0 && errno == EPIPE)) {
+		if (length < 0)
+			continue;	/* overwritten before we read it */
+		record[length] = 0;
+		char *text = strchr(record, ';');
+
+		text = text ? text + 1 : record;
+		text[strcspn(text, "\n")] = 0;
+		for (size_t i = 0; i < sizeof(complaints) / sizeof(complaints[0]); i++)
+			if (strstr(text, complaints[i])) {
+				reason_add("kernel: %s", text);
+				clean = false;
+				break;
+			}
+	}
+	return clean;
+}
+
+/* ---------- what is left behind ---------- */
+
+struct usage { long page_tables_kb, anonymous_kb; };
+
+static struct usage usage_now(void)
+{
+	struct usage usage;
+
+	write_file("/proc/sys/vm/stat_refresh", "1");	/* folds the per-CPU differences */
+	usage.page_tables_kb = read_field("/proc/meminfo", "PageTables");
+	usage.anonymous_kb = read_field("/proc/meminfo", "AnonPages");
+	return usage;
+}
+
+static bool at_rest(const struct usage *before)
+{
+	struct usage now = usage_now();
+	bool quiet = now.page_tables_kb <= before->page_tables_kb + PAGE_TABLES_SLACK_KB &&
+		     now.anonymous_kb <= before->anonymous_kb + ANONYMOUS_SLACK_KB;
+
+	if (module_loaded()) {
+		struct async_fork_statistics counters = statistics();
+
+		quiet = quiet && !counters.sessions_live && !counters.odf_mms_live;
+	}
+	return quiet;
+}
+
+static bool nothing_left(const struct usage *before)
+{
+	struct usage now;
+	bool clean = true;
+
+	for (int waited = 0; waited < SETTLE_MS && !at_rest(before); waited += 20)
+		sleep_ms(20);
+	now = usage_now();
+	if (now.page_tables_kb > before->page_tables_kb + PAGE_TABLES_SLACK_KB) {
+		reason_add("page tables leaked: %ld kB before, %ld kB after", before->page_tables_kb, now.page_tables_kb);
+		clean = false;
+	}
+	if (now.page_tables_kb < before->page_tables_kb - PAGE_TABLES_SLACK_KB) {
+		reason_add("page tables freed twice: %ld kB before, %ld kB after", before->page_tables_kb,
+			   now.page_tables_kb);
+		clean = false;
+	}
+	if (now.anonymous_kb > before->anonymous_kb + ANONYMOUS_SLACK_KB) {
+		reason_add("anonymous memory leaked: %ld kB before, %ld kB after", before->anonymous_kb, now.anonymous_kb);
+		clean = false;
+	}
+	return clean;
+}
+
+static uint64_t total(const __u64 *counters, size_t count)
+{
+	uint64_t sum = 0;
+
+	while (count--)
+		sum += counters[count];
+	return sum;
+}
+
+/* Each table that was put off or shared is accounted for once. */
+static bool statistics_add_up(void)
+{
+	struct async_fork_statistics now;
+	uint64_t copied, unshared;
+	bool clean = true;
+
+	if (!module_loaded())
+		return true;
+	now = statistics();
+	copied = total(now.tables_copied, ASYNC_FORK_REASONS);
+	unshared = total(now.tables_unshared, ASYNC_FORK_REASONS) + now.tables_last_owner + now.tables_detached;
+	if (now.sessions_live || now.odf_mms_live) {
+		reason_add("%llu sessions and %llu sharing processes live on", now.sessions_live, now.odf_mms_live);
+		clean = false;
+	}
+	if (now.tables_deferred != copied + now.tables_rolled_back) {
+		reason_add("statistics: %llu tables deferred, but %lu copied and %llu rolled back", now.tables_deferred,
+			   copied, now.tables_rolled_back);
+		clean = false;
+	}
+	/* A table that k forks shared has k + 1 owners; the last may still be the first. */
+	if (unshared < now.tables_shared || unshared > 2 * now.tables_shared) {
+		reason_add("statistics: %llu tables shared, but %lu taken back or dropped", now.tables_shared, unshared);
+		clean = false;
+	}
+	if (now.bad_pmd_caught) {
+		reason_add("the safety net caught %llu tables", now.bad_pmd_caught);
+		clean = false;
+	}
+	return clean;
+}
+
+/* ---------- cgroups ---------- */
+
+static void cgroup_kill(void)
+{
+	write_file(CGROUP "/cgroup.kill", "1");
+	for (int waited = 0; waited < SETTLE_MS && read_field(CGROUP "/cgroup.events", "populated") == 1; waited += 10)
+		sleep_ms(10);
+}
+
+/* A cgroup whose processes are gone holds neither page tables nor anonymous memory. */
+static bool cgroup_empty(const char *name)
+{
+	long tables = 0, anonymous = 0;
+	char path[512];
+	bool gone;
+
+	snprintf(path, sizeof(path), "/sys/fs/cgroup/%s", name);
+	for (int waited = 0; waited < SETTLE_MS; waited += 20) {
+		tables = cgroup_stat(path, "pagetables");
+		anonymous = cgroup_stat(path, "anon");
+		if (tables <= 0 && anonymous <= 0)
+			break;
+		sleep_ms(20);
+	}
+	if (tables > 0 || anonymous > 0)
+		reason_add("memory cgroup %s keeps %ld bytes of page tables, %ld of anonymous memory", name, tables,
+			   anonymous);
+	gone = rmdir(path) == 0;
+	if (!gone)
+		reason_add("rmdir %s: %s", path, strerror(errno));
+	return gone && tables <= 0 && anonymous <= 0;
+}
+
+static bool cgroups_empty(void)
+{
+	DIR *directory = opendir("/sys/fs/cgroup");
+	struct dirent *entry;
+	bool clean = true;
+
+	while (directory && (entry = readdir(directory)))
+		if (!strcmp(entry->d_name, "run") || !strncmp(entry->d_name, "test.", 5)) {
+			char path[512];
+
+			snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/cgroup.kill", entry->d_name);
+			write_file(path, "1");
+			clean = cgroup_empty(entry->d_name) && clean;
+		}
+	if (directory)
+		closedir(directory);
+	return clean;
+}
+
+/* ---------- one scenario ---------- */
+
+static pid_t start(const char *family, const char *scenario, const char *mode_name, int output)
+{
+	char program[128];
+	pid_t pid;
+
+	snprintf(program, sizeof(program), "/bin/%s", family);
+	mkdir(CGROUP, 0755);
+	pid = must_fork();
+	if (pid)
+		return pid;
+	setsid();
+	write_file(CGROUP "/cgroup.procs", "0");
+	dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+	dup2(output, STDOUT_FILENO);
+	dup2(output, STDERR_FILENO);
+	execl(program, program, scenario, mode_name, NULL);
+	_exit(127);
+}
+
+/* Collects the output's last part as the reason until the scenario ends. */
+static int watch(pid_t pid, int output, unsigned int seconds)
+{
+	uint64_t deadline = now_ns() + seconds * 1000000000ULL;
+	char text[700] = "";
+	size_t used = 0;
+	int status = -1;
+
+	for (;;) {
+		struct pollfd wait = { .fd = output, .events = POLLIN };
+		bool over = waitpid(pid, &status, WNOHANG) == pid;
+
+		while (poll(&wait, 1, over ? 0 : 20) > 0 && wait.revents & POLLIN) {
+			char part[256];
+			ssize_t length = read(output, part, sizeof(part));
+
+			if (length <= 0)
+				break;
+			fwrite(part, 1, length, stdout);	/* the console's log has all of it */
+			if (used + length > sizeof(text) - 1) {
+				memmove(text, text + length, used > (size_t)length ? used - length : 0);
+				used = used > (size_t)length ? used - length : 0;
+			}
+			memcpy(text + used, part, length);
+			used += length;
+			text[used] = 0;
+		}
+		if (over)
+			break;
+		if (now_ns() > deadline) {
+			reason_add("not over after %u s", seconds);
+			cgroup_kill();
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+			status = VERDICT_FAIL << 8;
+			break;
+		}
+	}
+	while (used && text[used - 1] == '\n')
+		text[--used] = 0;
+	for (char *c = text; *c; c++)
+		if (*c == '\n')
+			*c = '|';
+	if (used)
+		reason_add("%s", text);
+	return status;
+}
+
+static const char *run_once(const char *family, const char *scenario, const char *mode_name, unsigned int seconds)
+{
+	struct usage before = usage_now();
+	int output[2], status;
+	bool clean;
+
+	reason[0] = 0;
+	must(pipe2(output, O_CLOEXEC));
+	printf("---- %s %s %s\n", family, scenario, mode_name);
+	pid_t pid = start(family, scenario, mode_name, output[1]);
+
+	close(output[1]);
+	status = watch(pid, output[0], seconds);
+	close(output[0]);
+	cgroup_kill();
+	clean = nothing_left(&before);
+	clean = statistics_add_up() && clean;
+	clean = cgroups_empty() && clean;
+	clean = kernel_log_clean() && clean;
+	if (WIFSIGNALED(status)) {
+		reason_add("died of signal %d", WTERMSIG(status));
+		return "FAIL";
+	}
+	if (!clean)
+		return "FAIL";
+	switch (WEXITSTATUS(status)) {
+	case VERDICT_PASS: return "PASS";
+	case VERDICT_SKIP: return "SKIP";
+	case VERDICT_MISSED: return "MISSED";
+	default: return "FAIL";
+	}
+}
+
+/* A scenario that came too late for the copy gets a slower one. */
+static const char *run_scenario(const char *family, const char *scenario, const char *mode_name, unsigned int seconds)
+{
+	long slow_us = parameter_get("slow_us");
+	const char *verdict = "FAIL";
+	char text[32];
+
+	for (int try = 0; try < TRIES; try++) {
+		verdict = run_once(family, scenario, mode_name, seconds);
+		if (strcmp(verdict, "MISSED") || slow_us <= 0)
+			break;
+		snprintf(text, sizeof(text), "%ld", slow_us << 2 * (try + 1));
+		parameter_set("slow_us", text);
+	}
+	if (slow_us >= 0) {
+		snprintf(text, sizeof(text), "%ld", slow_us);
+		parameter_set("slow_us", text);
+	}
+	return strcmp(verdict, "MISSED") ? verdict : "FAIL";
+}
+
+/* ---------- the module ---------- */
+
+static bool unload(void)
+{
+	if (!module_loaded())
+		return true;
+	for (int waited = 0; waited < SETTLE_MS; waited += 50) {
+		if (!syscall(SYS_delete_module, "async_fork", O_NONBLOCK))
+			return kernel_log_clean();
+		sleep_ms(50);
+	}
+	reason_add("rmmod: %s", strerror(errno));
+	return false;
+}
+
+static bool load(const char *parameters)
+{
+	int fd;
+
+	write_file("/sys/kernel/debug/clear_warn_once", "1");
+	if (!unload())
+		return false;
+	fd = open("/lib/async_fork.ko", O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || syscall(SYS_finit_module, fd, parameters, 0)) {
+		reason_add("insmod async_fork.ko %s: %s", parameters, strerror(errno));
+		kernel_log_clean();
+		if (fd >= 0)
+			close(fd);
+		return false;
+	}
+	close(fd);
+	return kernel_log_clean();
+}
+
+static const char *run_line(const char *text)
+{
+	static bool caught, hook;	/* of the negative control under way */
+	char family[64], scenario[64], mode_name[32];
+	unsigned int seconds;
+
+	if (!strncmp(text, "module", 6)) {
+		hook = caught = false;
+		return load(text[6] ? text + 7 : "") ? "PASS" : "FAIL";
+	}
+	if (!strncmp(text, "hook ", 5)) {
+		hook = true;
+		caught = false;
+		return "PASS";
+	}
+	if (!strcmp(text, "unload"))
+		return unload() ? "PASS" : "FAIL";
+	if (sscanf(text, "run %63s %63s %31s %u", family, scenario, mode_name, &seconds) == 4) {
+		const char *verdict = "SKIP";
+
+		if (!(hook && caught))
+			verdict = run_scenario(family, scenario, mode_name, seconds);
+		caught = caught || !strcmp(verdict, "FAIL");
+		return verdict;
+	}
+	reason_add("a line that the runner does not know");
+	return "FAIL";
+}
+
+static void run_plan(const char *path)
+{
+	FILE *plan = fopen(path, "re");
+	char text[512];
+
+	if (!plan)
+		fail("open %s: %s", path, strerror(errno));
+	for (int line = 1; fgets(text, sizeof(text), plan); line++) {
+		uint64_t began = now_ns();
+
+		reason[0] = 0;
+		text[strcspn(text, "\n")] = 0;
+		fprintf(answers, "@ %d START 0 %s\n", line, text);
+		fflush(answers);
+		answer(line, run_line(text), began);
+	}
+	fprintf(answers, "@ 0 DONE 0\n");
+	fclose(answers);
+}
+
+int main(void)
+{
+	answers = fopen("/dev/ttyS1", "we");
+	if (!answers)
+		fail("open /dev/ttyS1: %s", strerror(errno));
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	kernel_log_open();
+	run_plan("/plan");
+	return 0;
+}
