@@ -5,24 +5,24 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+use parking_lot::Mutex;
 use stillframe_store::{DbId, OpenError, Options, SnapshotKind, Store, Worker};
 
 use crate::config::{Config, Settings, SnapshotFormat};
+use crate::descriptors;
 use crate::event_loop::EventLoop;
 use crate::listen::{self, ListenError, Listener};
 use crate::log;
-use crate::persistence::{self, LoadError};
+use crate::persistence::{self, LoadError, Loaded};
 use crate::server::Server;
-
-/// Descriptors that are not clients: files, listeners, epoll, the store's.
-const RESERVED_DESCRIPTORS: u64 = 64;
 
 /// Why the server did not start.
 #[derive(thiserror::Error, Debug)]
 pub enum StartError {
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error(transparent)]
+    Descriptors(#[from] descriptors::NotEnough),
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error("Fatal error loading the DB: {0}. Exiting.")]
@@ -36,16 +36,25 @@ pub enum StartError {
 /// A server that runs in threads of this process.
 pub struct Running {
     pub server: Arc<Server>,
+    /// The dump that has the data, if it is not in the page file.
+    dump: Option<PathBuf>,
+    failure: Arc<Mutex<Option<StartError>>>,
     threads: Vec<JoinHandle<()>>,
     files: Vec<PathBuf>,
 }
 
 impl Running {
-    /// Starts all threads; when this returns, clients can connect.
+    /// Starts all threads; when this returns, clients can connect. If the data is in a dump, they are told to wait for
+    /// it until [`Running::load`] has read it.
     ///
     /// # Errors
     /// The first thing that is in the way; nothing runs then.
     pub fn start(mut config: Config) -> Result<Running, StartError> {
+        let maxclients = config.settings.maxclients;
+        let allowed = descriptors::make_room_at_start(maxclients, config.settings.workers)?;
+        if allowed < maxclients {
+            config.reduce_maxclients(allowed as u64);
+        }
         let settings = &config.settings;
         let dir = match &settings.dir {
             Some(dir) => dir.clone(),
@@ -56,18 +65,50 @@ impl Running {
         if let Some(note) = store.recovery_note() {
             log::warning(note);
         }
-        load(&store, &dir, settings)?;
-        raise_descriptor_limit(&mut config);
+        let dump = dump_to_load(&store, &dir, settings)?;
         let port = listeners.iter().find_map(Listener::tcp_port);
         let files = config.settings.unixsocket.iter().cloned().collect();
         let server = Server::new(store, config)?;
         server.tcp_port.store(port.map_or(0, usize::from), Ordering::Relaxed);
+        if dump.is_some() {
+            server.loading.begin();
+            server.apply_maxmemory();
+        }
         let threads = start_threads(&server, listeners)?;
-        Ok(Running { server, threads, files })
+        Ok(Running { server, dump, failure: Arc::default(), threads, files })
     }
 
-    /// Waits until the server has been told to stop, and for its threads.
-    pub fn wait(mut self) {
+    /// Reads the dump that has the data, if one does, in a thread of its own, then lets clients at it and calls
+    /// `on_ready`.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn load(&self, on_ready: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let Some(path) = self.dump.clone() else {
+            on_ready();
+            return Ok(());
+        };
+        let (server, failure) = (self.server.clone(), self.failure.clone());
+        let run = move || match load_into(&server, &path) {
+            Ok(Loaded::Whole | Loaded::Missing) => {
+                server.end_loading();
+                on_ready();
+            }
+            Ok(Loaded::Stopped) => {}
+            Err(error) => {
+                *failure.lock() = Some(error);
+                server.stop();
+            }
+        };
+        std::thread::Builder::new().name("loader".into()).spawn(run).map(drop)
+    }
+
+    /// Waits until the server has been told to stop, and for the threads that serve; not for a dump that is being read,
+    /// which has changed nothing on disk: its disk may hang.
+    ///
+    /// # Errors
+    /// Why the data could not be loaded.
+    pub fn wait(mut self) -> Result<(), StartError> {
         self.server.wait_for_stop();
         for thread in self.threads {
             // A worker that has panicked has said so; there is nothing to add.
@@ -77,6 +118,7 @@ impl Running {
         for file in self.files {
             let _ = std::fs::remove_file(file);
         }
+        self.failure.lock().take().map_or(Ok(()), Err)
     }
 }
 
@@ -92,29 +134,44 @@ fn store_options(settings: &Settings) -> Options {
     }
 }
 
-/// Loads `dump.rdb` where it is the data: with `snapshot-format rdb`, or as long as there is no checkpoint.
-fn load(store: &Store, dir: &Path, settings: &Settings) -> Result<(), StartError> {
+/// The dump, where it is the data: with `snapshot-format rdb`, or as long as there is no checkpoint. Says which of the
+/// two is served where both are there.
+fn dump_to_load(store: &Store, dir: &Path, settings: &Settings) -> Result<Option<PathBuf>, LoadError> {
     let path = dir.join(&settings.dbfilename);
-    let has_checkpoint = !store.is_new();
-    if has_checkpoint && settings.snapshot_format == SnapshotFormat::Pages {
-        if path.exists() {
+    let is_there = match std::fs::metadata(&path) {
+        Ok(_) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+        Err(source) => return Err(LoadError::Io { path, source }),
+    };
+    let shown = path.display();
+    match (!store.is_new(), is_there, settings.snapshot_format) {
+        (true, true, SnapshotFormat::Pages) => {
             log::notice(format!(
-                "Serving the last checkpoint of the page file; {} is not loaded (see 'snapshot-format')",
-                path.display()
+                "Serving the last checkpoint of the page file; {shown} is not loaded (see 'snapshot-format')"
+            ));
+            return Ok(None);
+        }
+        (true, true, SnapshotFormat::Rdb) => {
+            log::notice(format!(
+                "Serving {shown}; the page file's checkpoint is not used (see 'snapshot-format')"
             ));
         }
-        return Ok(());
+        (true, false, SnapshotFormat::Rdb) => {
+            log::notice(format!("Serving the last checkpoint of the page file; there is no {shown}"));
+        }
+        (true, false, SnapshotFormat::Pages) | (false, ..) => {}
     }
-    if !path.exists() {
-        return Ok(());
-    }
-    let mut worker = store.worker();
-    if has_checkpoint {
-        log::notice(format!("Serving {}; the page file's checkpoint is not used", path.display()));
+    Ok(is_there.then_some(path))
+}
+
+fn load_into(server: &Server, path: &Path) -> Result<Loaded, StartError> {
+    let config = server.config();
+    let settings = &config.settings;
+    let mut worker = server.store.worker();
+    if !server.store.is_new() {
         flush_all(&mut worker, settings).map_err(StartError::Flush)?;
     }
-    persistence::load_dump(&mut worker, &path, settings)?;
-    Ok(())
+    Ok(persistence::load_dump(&mut worker, path, settings, &server.loading, &server.is_stopping)?)
 }
 
 fn flush_all(worker: &mut Worker, settings: &Settings) -> Result<(), stillframe_store::OpError> {
@@ -161,31 +218,4 @@ fn start_worker(
         Ok(result) => result.map(|()| thread),
         Err(_) => Err(std::io::Error::other("a worker ended before it had begun")),
     }
-}
-
-/// Raises the limit of open files to what `maxclients` needs, or lowers `maxclients` to what is allowed.
-fn raise_descriptor_limit(config: &mut Config) {
-    let maxclients = config.settings.maxclients as u64;
-    let wanted = maxclients + RESERVED_DESCRIPTORS;
-    let limit = getrlimit(Resource::Nofile);
-    let Some(current) = limit.current.filter(|c| *c < wanted) else { return };
-    let allowed = limit.maximum.map_or(wanted, |max| max.min(wanted));
-    let raised = setrlimit(
-        Resource::Nofile,
-        Rlimit { current: Some(wanted), maximum: limit.maximum.map(|m| m.max(wanted)) },
-    )
-    .or_else(|_| setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), ..limit }));
-    let present = getrlimit(Resource::Nofile).current.unwrap_or(wanted);
-    if raised.is_ok() && present >= wanted {
-        log::notice(format!(
-            "Increased maximum number of open files to {wanted} (it was originally set to {current})."
-        ));
-        return;
-    }
-    let reduced = present.saturating_sub(RESERVED_DESCRIPTORS).max(1);
-    config.reduce_maxclients(reduced);
-    log::warning(format!(
-        "Current maximum open files is {present}. maxclients has been reduced to {reduced} to compensate for low \
-         ulimit. If you need higher maxclients increase 'ulimit -n'."
-    ));
 }

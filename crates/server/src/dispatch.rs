@@ -134,6 +134,10 @@ fn is_paused(ctx: &Ctx<'_>, command: &Command) -> bool {
     if ctx.server.is_stopping.load(std::sync::atomic::Ordering::Acquire) {
         return true;
     }
+    if must_wait_for_data(ctx, command) {
+        // It is refused, now and not after the pause.
+        return false;
+    }
     match ctx.server.pause.kind(ctx.worker.now()) {
         PauseKind::None => false,
         PauseKind::All => true,
@@ -142,6 +146,11 @@ fn is_paused(ctx: &Ctx<'_>, command: &Command) -> bool {
             command.is(flag::WRITE) || (transaction::is_exec(command) && queued & flag::WRITE != 0)
         }
     }
+}
+
+/// Whether the data is still being read at the start, and the command needs it.
+fn must_wait_for_data(ctx: &Ctx<'_>, command: &Command) -> bool {
+    ctx.server.loading.is_on() && !command.is(flag::LOADING)
 }
 
 /// The checks that depend on the state of client and server, in Redis's order.
@@ -163,6 +172,10 @@ fn admit(ctx: &Ctx<'_>, command: &Command) -> CmdResult {
     }
     if ctx.client.transaction.is_some() && command.is(flag::NO_MULTI) {
         return Err("ERR Command not allowed inside a transaction".into());
+    }
+    // In Redis the last check; but of those below none refuses anything while it loads.
+    if must_wait_for_data(ctx, command) {
+        return Err(errors::LOADING.into());
     }
     if settings.maxmemory_bytes > 0 && is_refused_without_memory(ctx, command) {
         return Err(errors::OUT_OF_MEMORY.into());

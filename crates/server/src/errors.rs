@@ -17,6 +17,7 @@ pub fn printed(text: &[u8]) -> &[u8] {
     }
     text
 }
+pub const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 pub const NO_AUTH: &str = "NOAUTH Authentication required.";
 pub const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to \
      persist to disk. Commands that may modify the data set are disabled, because this instance is configured \

@@ -2,6 +2,8 @@
 //!
 //! It is not the store: keys, values and snapshots are in `stillframe-store`.
 #![forbid(unsafe_code)]
+// No client, file or configuration may bring the process down.
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
 pub mod app;
 pub mod clients;
@@ -10,6 +12,7 @@ pub mod commands;
 pub mod config;
 pub mod conn;
 pub mod ctx;
+pub mod descriptors;
 pub mod dispatch;
 pub mod errors;
 pub mod event_loop;
@@ -17,6 +20,7 @@ pub mod glob;
 pub mod harness;
 pub mod latency;
 pub mod listen;
+pub mod loading;
 pub mod local;
 pub mod log;
 pub mod long_double;

@@ -1,5 +1,7 @@
 //! `stillframe-server`: configuration, signals, exit codes.
 #![forbid(unsafe_code)]
+// No client, file or configuration may bring the process down.
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -101,13 +103,23 @@ fn serve(mut config: Config) -> ExitCode {
             log::warning(format!("Can't write the pid file {}: {error}", path.display()));
         }
     }
-    if is_supervised {
-        notify_supervisor();
+    let on_ready = move || {
+        if is_supervised {
+            notify_supervisor();
+        }
+        log::notice("Ready to accept connections");
+    };
+    if let Err(error) = running.load(on_ready) {
+        log::warning(format!("Can't start the thread that loads the data: {error}"));
+        return ExitCode::FAILURE;
     }
-    log::notice("Ready to accept connections");
-    running.wait();
+    let result = running.wait();
     if let Some(path) = pidfile {
         let _ = std::fs::remove_file(path);
+    }
+    if let Err(error) = result {
+        log::warning(error.to_string());
+        return ExitCode::FAILURE;
     }
     log::warning("Stillframe is now ready to exit, bye bye...");
     ExitCode::SUCCESS
@@ -163,7 +175,11 @@ fn handle_signals(server: &Arc<Server>, mut signals: Signals) {
             log::warning("You insist... exiting now.");
             std::process::exit(1);
         }
-        log::warning(format!("Received {name} scheduling shutdown..."));
+        if server.loading.is_on() {
+            log::warning("Received shutdown signal during loading, scheduling shutdown.");
+        } else {
+            log::warning(format!("Received {name} scheduling shutdown..."));
+        }
         let config = server.config();
         let settings = &config.settings;
         let how: OnSignal = if signal == SIGINT { settings.on_sigint } else { settings.on_sigterm };

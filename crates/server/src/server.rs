@@ -11,6 +11,7 @@ use stillframe_store::{Store, UnixMillis};
 use crate::clients::{ClientInfo, Clients};
 use crate::config::{Config, OnSignal};
 use crate::latency::LatencyMonitor;
+use crate::loading::Loading;
 use crate::log;
 use crate::mailbox::{Mailbox, Message, Token};
 use crate::pause::Pause;
@@ -66,6 +67,8 @@ pub struct Server {
     /// Error replies by their code (`errorstats`).
     pub errors: Mutex<BTreeMap<String, u64>>,
     pub saver: Saver,
+    /// The dump that is read at the start.
+    pub loading: Loading,
     /// The server is about to end: commands wait for what becomes of it.
     pub is_stopping: AtomicBool,
     has_stopped: Mutex<bool>,
@@ -111,6 +114,7 @@ impl Server {
             stats: ServerStats::default(),
             errors: Mutex::default(),
             saver: Saver::default(),
+            loading: Loading::default(),
             active_expire: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),
             has_stopped: Mutex::new(false),
@@ -139,6 +143,20 @@ impl Server {
         *present = Arc::new(next);
         self.config_version.fetch_add(1, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Bounds the store's memory as configured; a dump that is being read is not bounded, as in Redis.
+    pub fn apply_maxmemory(&self) {
+        // Under the lock, so that the last of several changes is the one that stays.
+        let config = self.config.lock();
+        let is_bounded = !self.loading.is_on();
+        self.store.set_maxmemory_bytes(if is_bounded { config.settings.maxmemory_bytes } else { 0 });
+    }
+
+    /// All data is there: clients are served.
+    pub fn end_loading(&self) {
+        self.loading.end();
+        self.apply_maxmemory();
     }
 
     /// Sends a message to the worker that has the client.
@@ -177,6 +195,8 @@ impl Server {
         let settings = &config.settings;
         self.is_stopping.store(true, Ordering::Release);
         let must_save = match how {
+            // Half of the data must not take the place of the dump that it comes from.
+            _ if self.loading.is_on() => false,
             OnSignal::Default => !settings.save_points.is_empty(),
             OnSignal::Save => true,
             OnSignal::NoSave => false,

@@ -2,6 +2,8 @@
 //!
 //! It is not a server: no sockets, no protocol, no command names.
 #![forbid(unsafe_code)]
+// No client, file or configuration may bring the process down.
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
 mod keyspace;
 mod options;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::command::{Args, CmdError, CmdResult};
 use crate::config::{Config, ParamId, PARAMS};
 use crate::ctx::Ctx;
+use crate::descriptors;
 use crate::errors;
 use crate::glob;
 use crate::log;
@@ -62,11 +63,26 @@ pub fn set(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             }
             config.set_live(*id, value, is_local).map_err(|reason| failed(name, &reason))?;
         }
-        Ok(())
+        match pairs.iter().find(|(_, id, _)| id.param().name == "maxclients") {
+            Some((name, ..)) => check_maxclients(ctx, config).map_err(|reason| failed(name, &reason)),
+            None => Ok(()),
+        }
     })?;
     apply(ctx);
     ctx.reply.ok();
     Ok(())
+}
+
+/// Makes room for as many clients, or says why there is none.
+fn check_maxclients(ctx: &Ctx<'_>, config: &Config) -> Result<(), String> {
+    descriptors::make_room(config.settings.maxclients, ctx.server.worker_count).map_err(|too_few| {
+        too_few.log();
+        log::warning(
+            "Failed applying new configuration. Possibly related to new maxclients setting. Restoring previous \
+             settings.",
+        );
+        too_few.refusal()
+    })
 }
 
 /// What does not read the configuration for itself.
@@ -74,7 +90,7 @@ fn apply(ctx: &Ctx<'_>) {
     let config = ctx.server.config();
     let settings = &config.settings;
     log::set_level(settings.loglevel);
-    ctx.server.store.set_maxmemory_bytes(settings.maxmemory_bytes);
+    ctx.server.apply_maxmemory();
     let used = ctx.server.store.used_memory_bytes();
     if settings.maxmemory_bytes > 0 && used > settings.maxmemory_bytes {
         log::warning(format!(

@@ -1,6 +1,6 @@
 //! `DEBUG`: what tests and benchmarks need.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stillframe_store::rdb::{dump_string, StringRef};
@@ -24,6 +24,9 @@ const MAX_POPULATED_KEY_BYTES: usize = 127;
 
 pub fn debug(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let sub = args.at(1).to_ascii_lowercase();
+    if ctx.server.loading.is_on() && matches!(sub.as_slice(), b"populate" | b"reload") {
+        return Err(errors::LOADING.into());
+    }
     match (sub.as_slice(), args.len()) {
         (b"sleep", 3) => sleep(ctx, args.at(2)),
         (b"populate", 3..=5) => populate(ctx, args),
@@ -129,7 +132,8 @@ fn reload(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         ctx.before_flush(db, None)?;
         ctx.worker.flush_db(db)?;
     }
-    load_dump(ctx.worker, &path, settings)
+    // Whoever wants to stop the server waits for the end of this command.
+    load_dump(ctx.worker, &path, settings, &ctx.server.loading, &AtomicBool::new(false))
         .map_err(|error| format!("ERR Error trying to load the RDB dump: {error}"))?;
     ctx.reply.ok();
     Ok(())

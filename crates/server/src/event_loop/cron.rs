@@ -49,8 +49,10 @@ impl EventLoop {
         self.cron.next = now + period;
         self.cron.rounds += 1;
         if self.cron.is_first {
-            self.expire(period);
             self.measure_rates(now);
+        }
+        if self.cron.is_first && !self.server.loading.is_on() {
+            self.expire(period);
             self.server.saver.check_save_points(&self.server, &self.config.settings);
         }
         self.stats.expired.set(self.worker.expired_count());

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use stillframe_store::rdb::{
@@ -13,6 +14,7 @@ use stillframe_store::{
 };
 
 use crate::config::Settings;
+use crate::loading::Loading;
 use crate::log;
 use crate::number;
 use crate::server::unix_ms;
@@ -129,18 +131,34 @@ pub enum LoadError {
 /// Progress of a load is logged so often.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Loads a dump into an empty store, if the file exists; returns the number of keys. Keys that have expired are
+/// What became of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loaded {
+    Whole,
+    /// There is no such file.
+    Missing,
+    /// The server was told to stop.
+    Stopped,
+}
+
+/// Loads a dump into an empty store, if the file exists, as long as nobody wants to stop. Keys that have expired are
 /// left out.
 ///
 /// # Errors
 /// The first thing that cannot be read or stored, with its place.
-pub fn load_dump(worker: &mut Worker, path: &Path, settings: &Settings) -> Result<Option<u64>, LoadError> {
+pub fn load_dump(
+    worker: &mut Worker,
+    path: &Path,
+    settings: &Settings,
+    progress: &Loading,
+    is_stopping: &AtomicBool,
+) -> Result<Loaded, LoadError> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Loaded::Missing),
         Err(source) => return Err(LoadError::Io { path: path.into(), source }),
     };
-    let file_bytes = file.metadata().map_or(0, |m| m.len());
+    progress.open(file.metadata().map_or(0, |m| m.len()));
     let options = ReaderOptions {
         file_name: path.display().to_string(),
         on_unsupported: if settings.rdb_skip_unsupported { OnUnsupported::Skip } else { OnUnsupported::Fail },
@@ -150,30 +168,47 @@ pub fn load_dump(worker: &mut Worker, path: &Path, settings: &Settings) -> Resul
     let mut reader = Reader::new(file, options);
     let start = Instant::now();
     let mut logged_at = start;
-    let mut key_count = 0;
+    let (mut key_count, mut expired_count) = (0, 0);
     worker.set_now(unix_ms());
     while let Some(entry) = reader.next_entry()? {
+        if is_stopping.load(Ordering::Acquire) {
+            return Ok(Loaded::Stopped);
+        }
         let deadline = entry.meta.expire_at_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         if deadline.is_some_and(|d| d <= worker.now()) {
-            continue;
+            expired_count += 1;
+        } else {
+            store_entry(worker, DbId(entry.db), &entry.key, &entry.value, deadline).map_err(|source| {
+                let key = String::from_utf8_lossy(&entry.key).into_owned();
+                LoadError::Store { path: path.into(), db: entry.db, key, source }
+            })?;
+            key_count += 1;
         }
-        store_entry(worker, DbId(entry.db), &entry.key, &entry.value, deadline).map_err(|source| {
-            let key = String::from_utf8_lossy(&entry.key).into_owned();
-            LoadError::Store { path: path.into(), db: entry.db, key, source }
-        })?;
-        key_count += 1;
+        if key_count + expired_count == 1 {
+            progress.set_writer_memory_bytes(writer_memory_bytes(&reader));
+        }
+        progress.advance(reader.offset_bytes(), key_count, expired_count);
         worker.quiesce();
         if logged_at.elapsed() > PROGRESS_INTERVAL {
             logged_at = Instant::now();
-            let percent = 100 * reader.offset_bytes() / file_bytes.max(1);
-            log::notice(format!("Loading {}: {key_count} keys, {percent} %", path.display()));
+            let percent = progress.status().percent();
+            log::notice(format!("Loading {}: {key_count} keys, {percent:.0} %", path.display()));
         }
     }
-    log_end(&reader, key_count, start.elapsed());
-    Ok(Some(key_count))
+    log_skipped(&reader);
+    log::notice(format!("Done loading RDB, keys loaded: {key_count}, keys expired: {expired_count}."));
+    log::notice(format!("DB loaded from disk: {:.3} seconds", start.elapsed().as_secs_f64()));
+    Ok(Loaded::Whole)
 }
 
-fn log_end(reader: &Reader<File>, key_count: u64, time: Duration) {
+/// As the dump's header says; 0 if it does not.
+fn writer_memory_bytes(reader: &Reader<File>) -> u64 {
+    let text = reader.aux("used-mem").and_then(|text| std::str::from_utf8(text).ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// What was left out.
+fn log_skipped(reader: &Reader<File>) {
     for (kind, skipped) in reader.skipped_keys() {
         log::warning(format!(
             "Left out {} keys of type {kind}, the first is {:?} in database {}",
@@ -182,7 +217,6 @@ fn log_end(reader: &Reader<File>, key_count: u64, time: Duration) {
             skipped.first_key_db
         ));
     }
-    log::notice(format!("DB loaded from disk: {:.3} seconds, {key_count} keys", time.as_secs_f64()));
 }
 
 fn store_entry(

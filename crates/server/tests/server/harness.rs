@@ -28,6 +28,17 @@ pub fn binary() -> Command {
     Command::new(env!("CARGO_BIN_EXE_stillframe-server"))
 }
 
+/// The server's program, run under limits of the shell's (`-n 200`).
+pub fn binary_limited(limits: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        &format!("ulimit {limits}; exec \"$0\" \"$@\""),
+        env!("CARGO_BIN_EXE_stillframe-server"),
+    ]);
+    command
+}
+
 pub struct TestServer {
     child: Child,
     pub dir: PathBuf,
@@ -41,9 +52,18 @@ impl TestServer {
     }
 
     pub fn start_in(dir: &Path, args: &[&str]) -> TestServer {
+        TestServer::start_by(binary(), dir, args)
+    }
+
+    /// Starts it with limits of the shell's (`-n 200`).
+    pub fn start_limited(limits: &str, args: &[&str]) -> TestServer {
+        TestServer::start_by(binary_limited(limits), &temp_dir(), args)
+    }
+
+    fn start_by(mut command: Command, dir: &Path, args: &[&str]) -> TestServer {
         let port = free_port();
         let log = std::fs::File::options().create(true).append(true).open(dir.join("log")).unwrap();
-        let child = binary()
+        let child = command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir"])
             .arg(dir)
             .args(["--save", "", "--enable-debug-command", "yes"])
@@ -89,8 +109,25 @@ impl TestServer {
 
     /// Resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
-        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).unwrap();
-        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+        self.status_bytes("VmRSS")
+    }
+
+    /// The most that it has been.
+    pub fn peak_resident_bytes(&self) -> u64 {
+        self.status_bytes("VmHWM")
+    }
+
+    fn status_bytes(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    }
+
+    /// The soft limit of open files.
+    pub fn file_limit(&self) -> u64 {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.pid())).unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        line.split_whitespace().nth(3).unwrap().parse().unwrap()
     }
 
     pub fn signal(&self, signal: rustix::process::Signal) {
@@ -247,6 +284,11 @@ impl Client {
         let is_silent = self.reader.fill_buf().is_err();
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
         is_silent
+    }
+
+    /// Waits until the data is there.
+    pub fn wait_until_loaded(&mut self) {
+        eventually("it is loaded", || self.info("loading") == "0");
     }
 
     /// A field of `INFO`.

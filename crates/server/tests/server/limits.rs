@@ -102,3 +102,75 @@ fn unix_sockets_work() {
     assert!(text.contains(&addr) && text.contains("flags=U"), "{text}");
     drop(server);
 }
+
+/// More than any system allows: the limit of open files cannot follow, whoever runs the test.
+const TOO_MANY: &str = "4000000000";
+
+#[test]
+fn maxclients_is_held_against_the_limit_of_open_files() {
+    let server = TestServer::start_limited("-Sn 100; ulimit -Hn 200", &["--maxclients", "50"]);
+    let mut c = server.connect();
+    let show = |c: &mut Client, name: &str| c.run(&format!("CONFIG GET {name}")).items()[1].text();
+    assert_eq!(server.file_limit(), 100);
+    c.ok("CONFIG SET maxclients 150");
+    assert_eq!(server.file_limit(), 182);
+    let refusal = "ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not able \
+                   to handle the specified number of clients, try with 168";
+    assert_eq!(c.run(&format!("CONFIG SET maxclients {TOO_MANY}")), Reply::Error(refusal.into()));
+    let both = format!("CONFIG SET timeout 7 maxclients {TOO_MANY}");
+    assert_eq!(c.run(&both), Reply::Error(refusal.into()));
+    assert_eq!((show(&mut c, "maxclients"), show(&mut c, "timeout")), ("150".into(), "0".into()));
+    assert_eq!(server.file_limit(), 182, "a refusal changes nothing");
+    let other = format!("CONFIG SET maxclients {TOO_MANY} timeout abc");
+    assert!(
+        c.run(&other).text().contains("argument 'timeout'"),
+        "texts are read before limits are looked at"
+    );
+    c.ok("CONFIG SET maxclients 168");
+    c.ok("CONFIG SET maxclients 3");
+    let log = server.log();
+    for line in [
+        "Increased maximum number of open files to 182 (it was originally set to 100).",
+        "You requested maxclients of 4000000000 requiring at least 4000000032 max file descriptors.",
+        "Server can't set maximum open files to 4000000032 because of OS error: Operation not permitted.",
+        "Current maximum open files is 200. maxclients has been reduced to 168 to compensate for low ulimit. If you \
+         need higher maxclients increase 'ulimit -n'.",
+        "Failed applying new configuration. Possibly related to new maxclients setting. Restoring previous settings.",
+    ] {
+        assert!(log.contains(line), "{line}\n{log}");
+    }
+}
+
+#[test]
+fn maxclients_is_reduced_at_the_start() {
+    let server = TestServer::start_limited("-Sn 100; ulimit -Hn 200", &["--maxclients", TOO_MANY]);
+    let mut c = server.connect();
+    assert_eq!(c.run("CONFIG GET maxclients").items()[1].text(), "168");
+    assert_eq!(server.file_limit(), 200);
+    assert!(server.log().contains("Current maximum open files is 200. maxclients has been reduced to 168"));
+    // As many as it promises it does serve.
+    let mut others: Vec<Client> = (0..167).map(|_| server.connect()).collect();
+    for client in &mut others {
+        assert_eq!(client.run("PING").text(), "PONG");
+    }
+    c.ok("SET a 1");
+    c.ok("SAVE");
+    c.ok("BACKUP TO a.rdb");
+    assert_eq!(server.connect().read_to_end(), b"-ERR max number of clients reached\r\n");
+}
+
+#[test]
+fn a_limit_without_room_for_a_client_is_an_error() {
+    let dir = temp_dir();
+    let output = binary_limited("-n 30")
+        .args(["--port", &free_port().to_string(), "--maxclients", TOO_MANY, "--dir"])
+        .arg(&dir)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let expected = "Your current 'ulimit -n' of 30 is not enough for the server to start. Please increase your open file \
+                    limit to at least 4000000032. Exiting.";
+    assert!(text.contains(expected), "{text}");
+    std::fs::remove_dir_all(dir).unwrap();
+}

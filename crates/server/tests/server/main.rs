@@ -2,9 +2,12 @@
 
 mod admin;
 mod clients;
+mod dump;
 mod harness;
 mod limits;
+mod loading;
 mod persistence;
 mod protocol;
+mod restart;
 mod start;
 mod transactions;

@@ -28,6 +28,7 @@ fn dumps_are_written_and_read_back() {
     std::fs::copy(dir.join("dump.rdb"), copy.join("dump.rdb")).unwrap();
     let second = TestServer::start_in(&copy, &[]);
     let mut c = second.connect();
+    c.wait_until_loaded();
     assert_eq!(c.run("DBSIZE"), Reply::Int(4));
     assert_eq!(c.run("GET text").text(), "changed");
     assert_eq!(c.run("OBJECT ENCODING number").text(), "int");

@@ -133,8 +133,9 @@ pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
     let status = server.saver.status();
     let progress = server.store.save_progress();
     let percent = 100.0 * progress.pages_done as f64 / progress.pages_total.max(1) as f64;
+    let load = server.loading.status();
     fields!(out,
-        "loading": 0,
+        "loading": yes(server.loading.is_on()),
         "async_loading": 0,
         "current_cow_peak": 0,
         "current_cow_size": 0,
@@ -150,17 +151,31 @@ pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
         "rdb_current_bgsave_time_sec": running_seconds(&status),
         "rdb_saves": status.save_count,
         "rdb_last_cow_size": 0,
+        "rdb_last_load_keys_expired": load.expired_count,
+        "rdb_last_load_keys_loaded": load.key_count,
         "aof_enabled": 0,
         "aof_rewrite_in_progress": 0,
         "aof_rewrite_scheduled": 0,
         "aof_last_rewrite_time_sec": -1,
         "aof_current_rewrite_time_sec": -1,
         "aof_last_bgrewrite_status": "ok",
+        "aof_rewrites": 0,
+        "aof_rewrites_consecutive_failures": 0,
         "aof_last_write_status": "ok",
         "aof_last_cow_size": 0,
         "module_fork_in_progress": 0,
         "module_fork_last_cow_size": 0,
     );
+    if server.loading.is_on() {
+        fields!(out,
+            "loading_start_time": load.started_unix_seconds,
+            "loading_total_bytes": load.total_bytes,
+            "loading_rdb_used_mem": load.writer_memory_bytes,
+            "loading_loaded_bytes": load.loaded_bytes,
+            "loading_loaded_perc": format!("{:.2}", load.percent()),
+            "loading_eta_seconds": load.eta_seconds(unix_ms() / 1000),
+        );
+    }
 }
 
 pub fn stats(ctx: &Ctx<'_>, out: &mut String) {

@@ -1,0 +1,178 @@
+//! Stopped and started again: which file is served.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use crate::dump::{dump_of, SlowDump};
+use crate::harness::*;
+
+/// Ends a server in a way that leaves its directory.
+fn end(mut server: TestServer, signal: Signal) {
+    server.signal(signal);
+    server.wait();
+    std::mem::forget(server);
+}
+
+/// A directory with a checkpoint in which `a` is `page`, and a dump in which it is `dump`.
+fn dir_with_both() -> std::path::PathBuf {
+    let dir = temp_dir();
+    let server = TestServer::start_in(&dir, &[]);
+    let mut c = server.connect();
+    c.ok("SET a dump");
+    c.ok("SET only-in-dump 1");
+    assert_eq!(c.run("BGSAVE RDB").text(), "Background saving started");
+    eventually("the dump is written", || c.info("rdb_bgsave_in_progress") == "0");
+    c.ok("SET a page");
+    assert_eq!(c.run("DEL only-in-dump"), Reply::Int(1));
+    c.ok("SAVE");
+    end(server, Signal::KILL);
+    dir
+}
+
+/// Standard output of a server that does not start.
+fn failed_start(dir: &Path, args: &[&str]) -> String {
+    let port = free_port().to_string();
+    let output = binary().args(["--port", &port, "--dir"]).arg(dir).args(args).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn each_format_finds_its_data_again() {
+    for (format, file) in [("pages", "stillframe.pages"), ("rdb", "dump.rdb")] {
+        let dir = temp_dir();
+        let args = ["--save", "3600", "1", "--snapshot-format", format];
+        for round in 0..3 {
+            let server = TestServer::start_in(&dir, &args);
+            let mut c = server.connect();
+            c.wait_until_loaded();
+            assert_eq!(c.run("INCR rounds"), Reply::Int(round + 1), "{format}");
+            c.ok(&format!("SET key:{round} x EX 1000"));
+            c.run_bytes(&[b"SET", b"large", &vec![b'0' + round as u8; 1 << 20]]);
+            end(server, Signal::TERM);
+            assert!(dir.join(file).exists());
+        }
+        let server = TestServer::start_in(&dir, &args);
+        let mut c = server.connect();
+        c.wait_until_loaded();
+        assert_eq!(c.run("DBSIZE"), Reply::Int(5));
+        assert!(matches!(c.run("TTL key:0"), Reply::Int(900..=1000)));
+        assert_eq!(c.run("GETRANGE large 0 1").text(), "22");
+        assert_eq!(dir.join("dump.rdb").exists(), format == "rdb");
+    }
+}
+
+#[test]
+fn of_two_files_the_one_of_the_format_is_served() {
+    let dir = dir_with_both();
+    let dump = std::fs::read(dir.join("dump.rdb")).unwrap();
+    let server = TestServer::start_in(&dir, &[]);
+    assert_eq!(server.connect().run("GET a").text(), "page");
+    assert_eq!(server.connect().run("EXISTS only-in-dump"), Reply::Int(0));
+    let log = server.log();
+    assert!(
+        log.contains("Serving the last checkpoint of the page file;") && log.contains("is not loaded"),
+        "{log}"
+    );
+    end(server, Signal::TERM);
+    let server = TestServer::start_in(&dir, &["--snapshot-format", "rdb"]);
+    let mut c = server.connect();
+    c.wait_until_loaded();
+    assert_eq!(c.run("GET a").text(), "dump");
+    assert_eq!(c.run("DBSIZE"), Reply::Int(2));
+    let log = server.log();
+    assert!(log.contains("the page file's checkpoint is not used (see 'snapshot-format')"), "{log}");
+    end(server, Signal::TERM);
+    assert_eq!(std::fs::read(dir.join("dump.rdb")).unwrap(), dump, "nothing asked for a save");
+    std::fs::remove_file(dir.join("dump.rdb")).unwrap();
+    let server = TestServer::start_in(&dir, &["--snapshot-format", "rdb"]);
+    assert_eq!(server.connect().run("GET a").text(), "page");
+    assert!(
+        server.log().contains("Serving the last checkpoint of the page file; there is no "),
+        "{}",
+        server.log()
+    );
+}
+
+#[test]
+fn a_dump_is_taken_over_into_pages() {
+    let dir = temp_dir();
+    std::fs::write(dir.join("dump.rdb"), dump_of(1_000, 100)).unwrap();
+    let server = TestServer::start_in(&dir, &["--save", "3600", "1"]);
+    server.connect().wait_until_loaded();
+    end(server, Signal::TERM);
+    std::fs::write(dir.join("dump.rdb"), b"not a dump, and not looked at any more").unwrap();
+    let server = TestServer::start_in(&dir, &[]);
+    let mut c = server.connect();
+    assert_eq!(c.run("DBSIZE"), Reply::Int(1_000));
+    assert_eq!(c.run("STRLEN key:999"), Reply::Int(100));
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named_and_left_alone() {
+    let good = dump_of(1_000, 100);
+    let mut flipped = good.clone();
+    flipped[good.len() / 2] ^= 1;
+    let newer = [b"REDIS0099", &good[9..]].concat();
+    let cases: [(&[u8], &str); 5] = [
+        (&good[..good.len() / 2], "dump.rdb"),
+        (&flipped, "checksum"),
+        (&newer, "version 99"),
+        (b"", "dump.rdb"),
+        (b"a letter to a friend", "dump.rdb"),
+    ];
+    for (bytes, expected) in cases {
+        let dir = temp_dir();
+        std::fs::write(dir.join("dump.rdb"), bytes).unwrap();
+        let text = failed_start(&dir, &[]);
+        assert!(text.contains("Fatal error loading the DB") && text.contains(expected), "{expected}: {text}");
+        assert_eq!(std::fs::read(dir.join("dump.rdb")).unwrap(), bytes);
+        std::fs::write(dir.join("dump.rdb"), &good).unwrap();
+        let server = TestServer::start_in(&dir, &[]);
+        let mut c = server.connect();
+        c.wait_until_loaded();
+        assert_eq!(c.run("DBSIZE"), Reply::Int(1_000), "the failed start has left nothing");
+    }
+    let dir = temp_dir();
+    std::fs::create_dir(dir.join("dump.rdb")).unwrap();
+    let text = failed_start(&dir, &[]);
+    assert!(text.contains("Fatal error loading the DB") && text.contains("Is a directory"), "{text}");
+    let dir = dir_with_both();
+    std::fs::write(dir.join("stillframe.pages"), b"a letter to a friend").unwrap();
+    for format in ["pages", "rdb"] {
+        let text = failed_start(&dir, &["--snapshot-format", format]);
+        assert!(text.contains("stillframe.pages"), "{text}");
+    }
+    assert_eq!(std::fs::read(dir.join("stillframe.pages")).unwrap(), b"a letter to a friend");
+}
+
+#[test]
+fn a_load_that_was_cut_short_is_done_again() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let dir = dir_with_both();
+        let pages = std::fs::read(dir.join("stillframe.pages")).unwrap();
+        std::fs::remove_file(dir.join("dump.rdb")).unwrap();
+        SlowDump::place(&dir);
+        let args = ["--save", "1", "1", "--snapshot-format", "rdb"];
+        let server = TestServer::start_in(&dir, &args);
+        let mut dump = SlowDump::open(&dir, dump_of(1_000, 100));
+        dump.write_half();
+        let mut c = server.connect();
+        eventually("some of it is read", || {
+            c.info("rdb_last_load_keys_loaded").parse::<u64>().unwrap() > 100
+        });
+        end(server, signal);
+        drop(dump);
+        assert_eq!(std::fs::read(dir.join("stillframe.pages")).unwrap(), pages);
+        std::fs::remove_file(dir.join("dump.rdb")).unwrap();
+        let server = TestServer::start_in(&dir, &[]);
+        assert_eq!(server.connect().run("GET a").text(), "page", "the checkpoint is as it was");
+        end(server, Signal::KILL);
+        std::fs::write(dir.join("dump.rdb"), dump_of(1_000, 100)).unwrap();
+        let server = TestServer::start_in(&dir, &args);
+        let mut c = server.connect();
+        c.wait_until_loaded();
+        assert_eq!(c.run("DBSIZE"), Reply::Int(1_000));
+    }
+}
