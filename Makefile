@@ -9,9 +9,11 @@ build:
 	@scripts/setup.sh build
 	cargo build --release --locked
 
-run: build
+run:
+	@scripts/setup.sh build
+	cargo build --release --locked --package stillframe-server
 	@mkdir -p $(DATA)
-	exec target/release/stillframe-server --port $(PORT) --dir $(DATA) $(ARGS)
+	exec $${CARGO_TARGET_DIR:-target}/release/stillframe-server --port $(PORT) --dir $(DATA) $(ARGS)
 
 test:
 	@scripts/setup.sh build test

@@ -16,8 +16,15 @@ for goal in "$@"; do
     esac
 done
 
+needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
 if ! command -v cargo >/dev/null 2>&1; then
-    echo "setup.sh: there is no Rust toolchain: install one from https://rustup.rs (1.85 or later)" >&2
+    echo "setup.sh: there is no Rust toolchain: install one from https://rustup.rs ($needed or later)" >&2
+    [ -e "${HOME:-}/.cargo/env" ] && echo "setup.sh: or is it that this shell has not read it yet? . ~/.cargo/env" >&2
+    exit 1
+fi
+found=$(cargo --version | cut -d ' ' -f 2)
+if [ "$(printf '%s\n' "$needed" "$found" | sort -V | head -n 1)" != "$needed" ]; then
+    echo "setup.sh: cargo $found is too old: install $needed or later from https://rustup.rs" >&2
     exit 1
 fi
 [ -z "$missing" ] && exit 0
