@@ -179,23 +179,6 @@ fn takes_part(number: usize, chosen: usize, rounds: usize) -> bool {
     number * chosen % rounds < chosen
 }
 
-#[cfg(test)]
-mod tests {
-    use super::takes_part;
-
-    #[test]
-    fn chosen_rounds_are_as_many_as_asked_for_and_apart() {
-        for rounds in 1..=20 {
-            for chosen in 1..=rounds {
-                let taken: Vec<_> = (0..rounds).filter(|&n| takes_part(n, chosen, rounds)).collect();
-                assert_eq!(taken.len(), chosen);
-                assert_eq!(taken[0], 0);
-                assert!(taken.windows(2).all(|w| w[1] - w[0] >= rounds / chosen));
-            }
-        }
-    }
-}
-
 fn describe(config: &Config, out: &mut Output) {
     let data = config.key_count as f64 * config.value_bytes as f64 / (1u64 << 30) as f64;
     let keys = format!(
@@ -223,4 +206,21 @@ fn describe(config: &Config, out: &mut Output) {
             config.overwrite_size
         ),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::takes_part;
+
+    #[test]
+    fn chosen_rounds_are_as_many_as_asked_for_and_apart() {
+        for rounds in 1..=20 {
+            for chosen in 1..=rounds {
+                let taken: Vec<_> = (0..rounds).filter(|&n| takes_part(n, chosen, rounds)).collect();
+                assert_eq!(taken.len(), chosen);
+                assert_eq!(taken[0], 0);
+                assert!(taken.windows(2).all(|w| w[1] - w[0] >= rounds / chosen));
+            }
+        }
+    }
 }
