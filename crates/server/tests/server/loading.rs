@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
@@ -24,22 +25,23 @@ fn half_loaded(args: &[&str], key_count: u64) -> (TestServer, SlowDump) {
 /// A `redis-server` that takes long to load a dump.
 struct SlowRedis {
     child: Child,
+    dir: PathBuf,
     port: u16,
 }
 
 impl SlowRedis {
-    fn start(dump: &[u8]) -> SlowRedis {
+    fn start() -> SlowRedis {
         let (dir, port) = (temp_dir(), free_port());
-        std::fs::write(dir.join("dump.rdb"), dump).unwrap();
+        std::fs::write(dir.join("dump.rdb"), dump_of(200_000, 10)).unwrap();
         let child = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
             .arg(&dir)
-            // Half a millisecond a key; it looks at its clients after each KB that it has read.
-            .args(["--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024"])
+            // A tenth of a millisecond a key, so half a minute; it looks at its clients after each KB that it has read.
+            .args(["--key-load-delay", "100", "--loading-process-events-interval-bytes", "1024"])
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server is installed by scripts/setup.sh");
-        let redis = SlowRedis { child, port };
+        let redis = SlowRedis { child, dir, port };
         eventually("redis-server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         redis
     }
@@ -53,6 +55,7 @@ impl Drop for SlowRedis {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -86,7 +89,7 @@ fn commands_of(client: &mut Client) -> Vec<(String, i64)> {
 
 #[test]
 fn every_command_is_refused_or_not_as_in_redis() {
-    let redis = SlowRedis::start(&dump_of(20_000, 10));
+    let redis = SlowRedis::start();
     let (server, dump) = half_loaded(&[], 2_000);
     let names = commands_of(&mut server.connect());
     let (mut refused_count, mut served_count) = (0, 0);
@@ -112,7 +115,7 @@ fn every_command_is_refused_or_not_as_in_redis() {
 
 #[test]
 fn refusals_come_in_the_order_of_redis() {
-    let redis = SlowRedis::start(&dump_of(20_000, 10));
+    let redis = SlowRedis::start();
     let (server, dump) = half_loaded(&[], 2_000);
     let (mut ours, mut theirs) = (server.connect(), redis.connect());
     for call in [
@@ -155,7 +158,7 @@ fn persistence_fields(client: &mut Client) -> BTreeSet<String> {
 
 #[test]
 fn info_has_the_fields_of_redis_while_it_loads() {
-    let redis = SlowRedis::start(&dump_of(20_000, 10));
+    let redis = SlowRedis::start();
     let (server, dump) = half_loaded(&[], 2_000);
     let mut c = server.connect();
     assert_eq!(persistence_fields(&mut c), persistence_fields(&mut redis.connect()));

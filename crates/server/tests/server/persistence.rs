@@ -126,6 +126,7 @@ fn backups_go_where_they_may() {
     let open = TestServer::start(&["--enable-protected-configs", "local"]);
     open.connect().ok(&format!("BACKUP TO {}/x.rdb", elsewhere.display()));
     assert!(elsewhere.join("x.rdb").exists());
+    std::fs::remove_dir_all(elsewhere).unwrap();
 }
 
 #[test]

@@ -138,6 +138,7 @@ fn files_that_cannot_be_read_are_named_and_left_alone() {
     std::fs::create_dir(dir.join("dump.rdb")).unwrap();
     let text = failed_start(&dir, &[]);
     assert!(text.contains("Fatal error loading the DB") && text.contains("Is a directory"), "{text}");
+    std::fs::remove_dir_all(dir).unwrap();
     let dir = dir_with_both();
     std::fs::write(dir.join("stillframe.pages"), b"a letter to a friend").unwrap();
     for format in ["pages", "rdb"] {
@@ -145,6 +146,7 @@ fn files_that_cannot_be_read_are_named_and_left_alone() {
         assert!(text.contains("stillframe.pages"), "{text}");
     }
     assert_eq!(std::fs::read(dir.join("stillframe.pages")).unwrap(), b"a letter to a friend");
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

@@ -22,6 +22,7 @@ fn a_used_port_is_named() {
         "{text}"
     );
     assert!(text.contains("Address already in use"), "{text}");
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
@@ -40,6 +41,7 @@ fn nowhere_to_listen_is_an_error() {
     let text =
         failed_start(&["--port", "0", "--unixsocket", "/nonexistent/s", "--dir", dir.to_str().unwrap()]);
     assert!(text.contains("Failed opening Unix socket /nonexistent/s"), "{text}");
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
@@ -55,6 +57,7 @@ fn configuration_errors_are_placed() {
     assert!(failed_start(&[file.to_str().unwrap()]).contains("there is no append-only file"));
     assert!(failed_start(&["--nosuch", "1"])
         .contains(">>> 'nosuch 1'\nBad directive or wrong number of arguments"));
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
