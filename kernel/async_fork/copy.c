@@ -149,29 +149,40 @@ bool af_range_pending(struct af_session *s, unsigned long start, unsigned long e
 
 /*
  * What most hooks do: before [start, end) of mm is walked or changed, its tables are copied if mm is a parent, made if
- * it is a child, and unshared if it shares tables.
+ * it is a child, and unshared if it shares tables. The caller holds mmap_lock, or the mm is exiting.
  */
 void af_sync_mm(struct mm_struct *mm, unsigned long start, unsigned long end, enum async_fork_reason reason)
 {
-	struct af_odf_mm *om;
+	unsigned int roles = mm ? af_roles_of(mm) : 0;
+	struct af_odf_mm *om = roles & BIT(AF_ODF) ? af_odf_of(mm) : NULL;
 	struct af_session *s;
 
-	if (!mm || !af_mm_has_role(mm))
-		return;
-	om = af_odf_of(mm);
 	if (om) {
 		af_unshare_range(om, start, end, reason == ASYNC_FORK_BY_ZAP ? AF_MAY_DETACH : AF_MUST_COPY, reason);
 		af_odf_put(om);
 	}
-	s = af_session_of_parent(mm);
+	s = roles & BIT(AF_PARENT) ? af_session_of_parent(mm) : NULL;
 	if (s) {
 		af_sync_range(s, start, end, reason);
 		af_session_put(s);
 	}
-	s = af_session_of_child(mm);
+	s = roles & BIT(AF_CHILD) ? af_session_of_child(mm) : NULL;
 	if (s) {
 		if (!af_session_failed(s))
 			af_sync_range(s, start, end, ASYNC_FORK_BY_CHILD_FAULT);
 		af_session_put(s);
 	}
+}
+
+/*
+ * For hooks of functions that take mmap_lock themselves. The lock keeps the upper levels while a shared table is looked
+ * for, and waits for a fork in another thread, whose TLB flush must come first.
+ */
+void af_sync_mm_unlocked(struct mm_struct *mm, unsigned long start, unsigned long end, enum async_fork_reason reason)
+{
+	if (!mm || !(af_roles_of(mm) & AF_LIVE_ROLES))
+		return;
+	mmap_read_lock(mm);
+	af_sync_mm(mm, start, end, reason);
+	mmap_read_unlock(mm);
 }

@@ -121,13 +121,13 @@ static void af_complete_older(struct mm_struct *parent, struct mm_struct *child)
 }
 
 /*
- * A page may have been pinned since dup_mmap was entered; from here on mmap_lock and the generation keep pins out
- * (invariant 8).
+ * A page may have been pinned, or a notifier registered, since dup_mmap was entered; from here on mmap_lock and the
+ * generation keep both out (invariant 8).
  */
-static bool af_pinned(struct mm_struct *mm)
+static bool af_must_copy(struct mm_struct *mm)
 {
 	smp_mb();	/* generation before flag; pairs with set_bit() in mm_set_has_pinned_flag() */
-	return test_bit(MMF_HAS_PINNED, &mm->flags);
+	return test_bit(MMF_HAS_PINNED, &mm->flags) || mm_has_notifiers(mm);
 }
 
 static int af_copy_deferring(struct af_session *s, struct vm_area_struct *dst, struct vm_area_struct *src)
@@ -135,7 +135,7 @@ static int af_copy_deferring(struct af_session *s, struct vm_area_struct *dst, s
 	if (!af_vma_can_defer(src))
 		return af_orig_copy_page_range(dst, src);
 	af_session_open(s);
-	if (af_pinned(src->vm_mm))
+	if (af_must_copy(src->vm_mm))
 		return af_orig_copy_page_range(dst, src);
 	return af_defer_vma(s, dst, src);
 }
@@ -147,12 +147,13 @@ static int af_copy_sharing(bool child, struct vm_area_struct *dst, struct vm_are
 	struct af_odf_mm *om;
 	int ret = 0;
 
+	if (share && af_odf_add(src->vm_mm)) {
+		af_refuse(ASYNC_FORK_REFUSED_NO_MEMORY);
+		share = false;
+	}
 	if (share) {
-		ret = af_odf_add(src->vm_mm);
-		if (ret)
-			return ret;
 		atomic_inc(&af_generation);
-		share = !af_pinned(src->vm_mm);
+		share = !af_must_copy(src->vm_mm);
 	}
 	om = af_odf_of(src->vm_mm);
 	if (om && share) {
@@ -174,7 +175,7 @@ int af_hook_copy_page_range(struct vm_area_struct *dst, struct vm_area_struct *s
 	struct af_odf_mm *om;
 	struct af_session *s;
 
-	if (!af_mm_has_role(src->vm_mm) && !af_mm_has_role(dst->vm_mm)) {
+	if (!((af_roles_of(src->vm_mm) | af_roles_of(dst->vm_mm)) & AF_LIVE_ROLES)) {
 		ret = af_orig_copy_page_range(dst, src);
 		goto out;
 	}
@@ -231,7 +232,7 @@ void af_hook_exit_mmap(struct mm_struct *mm)
 	int srcu = srcu_read_lock(&af_srcu);
 	struct af_session *s;
 
-	if (af_mm_has_role(mm)) {
+	if (af_roles_of(mm)) {
 		s = af_session_of_child(mm);
 		if (s) {
 			af_session_roll_back(s);

@@ -13,24 +13,18 @@
 /* False: the caller must take the slow way, and is not allowed to. */
 static bool af_before_gup(struct mm_struct *mm, unsigned long start, unsigned long end, unsigned int flags)
 {
-	struct af_odf_mm *om;
+	unsigned int roles = af_roles_of(mm);
 	struct af_session *s;
 	bool fast = true;
 
-	if (!af_mm_has_role(mm))
+	if (!(roles & AF_LIVE_ROLES))
 		return true;
 	if (!(flags & FOLL_FAST_ONLY)) {
-		/* a fork in another thread: its TLB flush first. Also keeps the tables for unsharing */
-		mmap_read_lock(mm);
-		af_sync_mm(mm, start, end, ASYNC_FORK_BY_GUP);
-		mmap_read_unlock(mm);
+		af_sync_mm_unlocked(mm, start, end, ASYNC_FORK_BY_GUP);
 		return true;
 	}
-	om = af_odf_of(mm);
-	if (om) {
-		fast = false;
-		af_odf_put(om);
-	}
+	if (roles & BIT(AF_ODF))
+		return false;
 	s = af_session_of_parent(mm);
 	if (s) {
 		if (!test_bit(AF_READY, &s->flags) || af_range_pending(s, start, end))

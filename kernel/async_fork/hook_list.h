@@ -12,7 +12,7 @@ AF_HOOK(LIVE, vm_fault_t, handle_mm_fault, (struct vm_area_struct *, unsigned lo
 AF_HOOK(ALWAYS, int, internal_get_user_pages_fast, (unsigned long, unsigned long, unsigned int, struct page **))
 AF_HOOK(LIVE, void, unmap_page_range,
 	(struct mmu_gather *, struct vm_area_struct *, unsigned long, unsigned long, struct zap_details *))
-AF_HOOK(LIVE, unsigned long, change_protection,
+AF_HOOK(LIVE, long, change_protection,
 	(struct mmu_gather *, struct vm_area_struct *, unsigned long, unsigned long, pgprot_t, unsigned long))
 AF_HOOK(LIVE, unsigned long, change_prot_numa, (struct vm_area_struct *, unsigned long, unsigned long))
 AF_HOOK(LIVE, unsigned long, move_page_tables,
@@ -20,14 +20,19 @@ AF_HOOK(LIVE, unsigned long, move_page_tables,
 AF_HOOK(LIVE, int, __walk_page_range, (unsigned long, unsigned long, struct mm_walk *))
 AF_HOOK(LIVE, bool, __oom_reap_task_mm, (struct mm_struct *))
 AF_HOOK(LIVE, struct page *, get_dump_page, (unsigned long))
+AF_HOOK(LIVE, struct page *, follow_page, (struct vm_area_struct *, unsigned long, unsigned int))
+AF_HOOK(LIVE, int, hpage_collapse_scan_pmd,
+	(struct mm_struct *, struct vm_area_struct *, unsigned long, bool *, struct collapse_control *))
+AF_HOOK(LIVE, int, mfill_atomic_install_pte,
+	(struct mm_struct *, pmd_t *, struct vm_area_struct *, unsigned long, struct page *, bool, bool))
 AF_HOOK(LIVE, ssize_t, mcopy_atomic,
 	(struct mm_struct *, unsigned long, unsigned long, unsigned long, atomic_t *, __u64))
 AF_HOOK(LIVE, ssize_t, mfill_zeropage, (struct mm_struct *, unsigned long, unsigned long, atomic_t *))
 AF_HOOK(LIVE, ssize_t, mcopy_continue, (struct mm_struct *, unsigned long, unsigned long, atomic_t *))
 AF_HOOK(ALWAYS, bool, try_to_unmap_one, (struct folio *, struct vm_area_struct *, unsigned long, void *))
 AF_HOOK(ALWAYS, bool, try_to_migrate_one, (struct folio *, struct vm_area_struct *, unsigned long, void *))
-AF_HOOK(ALWAYS, long, __x64_sys_swapoff, (const struct pt_regs *))
-AF_HOOK(ALWAYS, long, __ia32_sys_swapoff, (const struct pt_regs *))
+AF_HOOK(ALWAYS, long, __x64_sys_swapoff, (struct pt_regs *))
+AF_HOOK(ALWAYS, long, __ia32_sys_swapoff, (struct pt_regs *))
 AF_HOOK(TRACKED, void, exit_mmap, (struct mm_struct *))
 AF_HOOK(LIVE, void, wake_up_new_task, (struct task_struct *))
 AF_HOOK(LIVE, int, copy_page_range, (struct vm_area_struct *, struct vm_area_struct *))

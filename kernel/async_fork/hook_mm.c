@@ -43,7 +43,7 @@ vm_fault_t af_hook_handle_mm_fault(struct vm_area_struct *vma, unsigned long add
 	int srcu = srcu_read_lock(&af_srcu);
 	vm_fault_t ret = 0;
 
-	if (unlikely(af_mm_has_role(vma->vm_mm)))
+	if (unlikely(af_roles_of(vma->vm_mm) & AF_LIVE_ROLES))
 		ret = af_before_fault(vma->vm_mm, addr);
 	ret = ret ?: af_orig_handle_mm_fault(vma, addr, flags, regs);
 	srcu_read_unlock(&af_srcu, srcu);
@@ -61,11 +61,11 @@ void af_hook_unmap_page_range(struct mmu_gather *tlb, struct vm_area_struct *vma
 	srcu_read_unlock(&af_srcu, srcu);
 }
 
-unsigned long af_hook_change_protection(struct mmu_gather *tlb, struct vm_area_struct *vma, unsigned long start,
-					unsigned long end, pgprot_t prot, unsigned long flags)
+long af_hook_change_protection(struct mmu_gather *tlb, struct vm_area_struct *vma, unsigned long start,
+			       unsigned long end, pgprot_t prot, unsigned long flags)
 {
 	int srcu = srcu_read_lock(&af_srcu);
-	unsigned long ret;
+	long ret;
 
 	af_sync_mm(vma->vm_mm, start, end, ASYNC_FORK_BY_MPROTECT);
 	ret = af_orig_change_protection(tlb, vma, start, end, prot, flags);
@@ -78,15 +78,8 @@ unsigned long af_hook_change_prot_numa(struct vm_area_struct *vma, unsigned long
 {
 	int srcu = srcu_read_lock(&af_srcu);
 	unsigned long ret = 0;
-	bool skip = false;
 
-	if (af_mm_has_role(vma->vm_mm)) {
-		rcu_read_lock();
-		skip = af_role_find(vma->vm_mm, AF_PARENT) || af_role_find(vma->vm_mm, AF_CHILD) ||
-		       af_role_find(vma->vm_mm, AF_ODF);
-		rcu_read_unlock();
-	}
-	if (skip)
+	if (af_roles_of(vma->vm_mm) & AF_LIVE_ROLES)
 		atomic64_inc(&af_count.numa_skips);
 	else
 		ret = af_orig_change_prot_numa(vma, start, end);
@@ -127,14 +120,9 @@ int af_hook___walk_page_range(unsigned long start, unsigned long end, struct mm_
 bool af_hook___oom_reap_task_mm(struct mm_struct *mm)
 {
 	int srcu = srcu_read_lock(&af_srcu);
-	bool ret = false, skip = false;
+	bool ret = false;
 
-	if (af_mm_has_role(mm)) {
-		rcu_read_lock();
-		skip = af_role_find(mm, AF_PARENT) || af_role_find(mm, AF_CHILD) || af_role_find(mm, AF_ODF);
-		rcu_read_unlock();
-	}
-	if (skip)
+	if (af_roles_of(mm) & AF_LIVE_ROLES)
 		atomic64_inc(&af_count.oom_reaper_skips);
 	else
 		ret = af_orig___oom_reap_task_mm(mm);
@@ -165,23 +153,67 @@ struct page *af_hook_get_dump_page(unsigned long addr)
 	int srcu = srcu_read_lock(&af_srcu);
 	struct page *ret;
 
-	af_sync_mm(current->mm, addr, addr + 1, ASYNC_FORK_BY_COREDUMP);
+	af_sync_mm_unlocked(current->mm, addr, addr + 1, ASYNC_FORK_BY_COREDUMP);
 	ret = af_orig_get_dump_page(addr);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
 }
 
 /*
- * userfaultfd filling pages: does not ask pmd_bad() and writes into the table. The VMA must be registered; one that
- * was registered at fork is not deferred, one that is registered later may have protected tables.
+ * follow_page() takes a protected entry for a bad one and says that there is no page. For KSM, which would skip the
+ * page, and for move_pages(), which would report an error.
  */
+struct page *af_hook_follow_page(struct vm_area_struct *vma, unsigned long addr, unsigned int flags)
+{
+	int srcu = srcu_read_lock(&af_srcu);
+	struct page *ret;
+
+	af_sync_mm(vma->vm_mm, addr, addr + 1, vma->vm_flags & VM_MERGEABLE ? ASYNC_FORK_BY_KSM : ASYNC_FORK_BY_GUP);
+	ret = af_orig_follow_page(vma, addr, flags);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+/*
+ * Collapse to a huge page. It takes a protected entry for a bad one, here and when it looks again under mmap_lock for
+ * writing, and gives up. That suits khugepaged, which comes again; MADV_COLLAPSE would fail.
+ */
+int af_hook_hpage_collapse_scan_pmd(struct mm_struct *mm, struct vm_area_struct *vma, unsigned long addr,
+				    bool *mmap_locked, struct collapse_control *cc)
+{
+	int srcu = srcu_read_lock(&af_srcu), ret;
+
+	if (!(current->flags & PF_KTHREAD))
+		af_sync_mm(mm, addr, addr + PMD_SIZE, ASYNC_FORK_BY_COLLAPSE);
+	ret = af_orig_hpage_collapse_scan_pmd(mm, vma, addr, mmap_locked, cc);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
+/*
+ * userfaultfd filling pages: does not ask pmd_bad() and writes into the table. The VMA must be registered; one that
+ * was registered at fork is not deferred, one that is registered later may have protected tables. A fork between here
+ * and the original's mmap_lock finds it registered, unless that happens in the gap as well: mfill_atomic_install_pte
+ * is therefore hooked too, under that lock. (A zero page in such a gap reads like the hole that the fork had seen.)
+ */
+int af_hook_mfill_atomic_install_pte(struct mm_struct *mm, pmd_t *pmd, struct vm_area_struct *vma, unsigned long addr,
+				     struct page *page, bool newly_allocated, bool wp_copy)
+{
+	int srcu = srcu_read_lock(&af_srcu), ret;
+
+	af_sync_mm(mm, addr, addr + 1, ASYNC_FORK_BY_UFFD);
+	ret = af_orig_mfill_atomic_install_pte(mm, pmd, vma, addr, page, newly_allocated, wp_copy);
+	srcu_read_unlock(&af_srcu, srcu);
+	return ret;
+}
+
 ssize_t af_hook_mcopy_atomic(struct mm_struct *mm, unsigned long dst, unsigned long src, unsigned long len,
 			     atomic_t *mmap_changing, __u64 mode)
 {
 	int srcu = srcu_read_lock(&af_srcu);
 	ssize_t ret;
 
-	af_sync_mm(mm, dst, dst + len, ASYNC_FORK_BY_UFFD);
+	af_sync_mm_unlocked(mm, dst, dst + len, ASYNC_FORK_BY_UFFD);
 	ret = af_orig_mcopy_atomic(mm, dst, src, len, mmap_changing, mode);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
@@ -192,7 +224,7 @@ ssize_t af_hook_mfill_zeropage(struct mm_struct *mm, unsigned long start, unsign
 	int srcu = srcu_read_lock(&af_srcu);
 	ssize_t ret;
 
-	af_sync_mm(mm, start, start + len, ASYNC_FORK_BY_UFFD);
+	af_sync_mm_unlocked(mm, start, start + len, ASYNC_FORK_BY_UFFD);
 	ret = af_orig_mfill_zeropage(mm, start, len, mmap_changing);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
@@ -203,7 +235,7 @@ ssize_t af_hook_mcopy_continue(struct mm_struct *mm, unsigned long start, unsign
 	int srcu = srcu_read_lock(&af_srcu);
 	ssize_t ret;
 
-	af_sync_mm(mm, start, start + len, ASYNC_FORK_BY_UFFD);
+	af_sync_mm_unlocked(mm, start, start + len, ASYNC_FORK_BY_UFFD);
 	ret = af_orig_mcopy_continue(mm, start, len, mmap_changing);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;

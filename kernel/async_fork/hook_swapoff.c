@@ -23,7 +23,7 @@ static void af_complete_all(void)
 	af_odf_unshare_all();
 }
 
-static long af_swapoff(long (*orig)(const struct pt_regs *), const struct pt_regs *regs)
+static long af_swapoff(long (*orig)(struct pt_regs *), struct pt_regs *regs)
 {
 	int srcu = srcu_read_lock(&af_srcu);
 	long ret;
@@ -36,12 +36,12 @@ static long af_swapoff(long (*orig)(const struct pt_regs *), const struct pt_reg
 	return ret;
 }
 
-long af_hook___x64_sys_swapoff(const struct pt_regs *regs)
+long af_hook___x64_sys_swapoff(struct pt_regs *regs)
 {
 	return af_swapoff(af_orig___x64_sys_swapoff, regs);
 }
 
-long af_hook___ia32_sys_swapoff(const struct pt_regs *regs)
+long af_hook___ia32_sys_swapoff(struct pt_regs *regs)
 {
 	return af_swapoff(af_orig___ia32_sys_swapoff, regs);
 }

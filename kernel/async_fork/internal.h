@@ -31,6 +31,8 @@ enum af_kind {
 	AF_SETTING,	/* has a strategy of its own */
 };
 
+#define AF_LIVE_ROLES (BIT(AF_PARENT) | BIT(AF_CHILD) | BIT(AF_ODF))
+
 struct af_role {
 	struct hlist_node node;
 	struct mm_struct *mm;
@@ -45,7 +47,7 @@ extern atomic_t af_tracked;
 void af_role_add(struct af_role *role, struct mm_struct *mm, enum af_kind kind);
 bool af_role_remove(struct af_role *role);
 struct af_role *af_role_find(struct mm_struct *mm, enum af_kind kind);
-bool af_mm_has_role(struct mm_struct *mm);
+unsigned int af_roles_of(struct mm_struct *mm);
 struct af_role *af_role_any(enum af_kind kind);
 
 /*
@@ -193,6 +195,8 @@ static inline bool af_session_failed(struct af_session *s)
 int af_sync_table(struct af_session *s, unsigned long addr, enum async_fork_reason reason);
 void af_sync_range(struct af_session *s, unsigned long start, unsigned long end, enum async_fork_reason reason);
 void af_sync_mm(struct mm_struct *mm, unsigned long start, unsigned long end, enum async_fork_reason reason);
+void af_sync_mm_unlocked(struct mm_struct *mm, unsigned long start, unsigned long end,
+			 enum async_fork_reason reason);
 bool af_range_pending(struct af_session *s, unsigned long start, unsigned long end);
 void af_state_wait(u8 *state);
 

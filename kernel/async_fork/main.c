@@ -11,6 +11,7 @@ static int __init af_init(void)
 {
 	int ret = af_symbols_find();
 
+	ret = ret ?: af_layout_check();
 	if (ret)
 		return ret;
 	ret = af_child_init();

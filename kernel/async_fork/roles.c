@@ -58,22 +58,23 @@ struct af_role *af_role_find(struct mm_struct *mm, enum af_kind kind)
 }
 
 /*
- * The quick way out for everybody else. Without locks and barriers: whoever must see a role has taken the mm's
- * mmap_lock, or is the mm's only user, after it was added.
+ * What the mm is, one bit for each kind: the quick way out for everybody else. Without locks and barriers: whoever must
+ * see a role has taken the mm's mmap_lock, or is the mm's only user, after it was added.
  */
-bool af_mm_has_role(struct mm_struct *mm)
+unsigned int af_roles_of(struct mm_struct *mm)
 {
 	struct hlist_head *head = &af_roles[hash_min((unsigned long)mm, HASH_BITS(af_roles))];
 	struct af_role *role;
-	bool found = false;
+	unsigned int roles = 0;
 
 	if (likely(!READ_ONCE(head->first)))
-		return false;
+		return 0;
 	rcu_read_lock();
 	hlist_for_each_entry_rcu(role, head, node)
-		found |= role->mm == mm;
+		if (role->mm == mm)
+			roles |= BIT(role->kind);
 	rcu_read_unlock();
-	return found;
+	return roles;
 }
 
 /* Some role of this kind, under rcu_read_lock(). */

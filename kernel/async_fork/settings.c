@@ -88,7 +88,7 @@ struct af_strategy af_strategy_of(struct mm_struct *mm)
 	struct af_strategy strategy = { .strategy = ASYNC_FORK_DEFAULT };
 	struct af_setting *setting = NULL;
 
-	if (af_mm_has_role(mm)) {
+	if (af_roles_of(mm) & BIT(AF_SETTING)) {
 		rcu_read_lock();
 		setting = af_setting_of(mm);
 		if (setting)

@@ -38,5 +38,6 @@ extern struct af_symbols af_sym;
 
 unsigned long af_symbol(const char *name);
 int af_symbols_find(void);
+int af_layout_check(void);
 
 #endif

@@ -234,7 +234,7 @@ bool af_table_is_shared_at(struct vm_area_struct *vma, unsigned long addr)
 	struct af_odf_mm *om;
 	pmd_t *pmd;
 
-	if (!af_mm_has_role(vma->vm_mm))
+	if (!(af_roles_of(vma->vm_mm) & BIT(AF_ODF)))
 		return false;
 	om = af_odf_of(vma->vm_mm);
 	if (!om)

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Is this the kernel we know? Before anything is hooked, each function that is hooked or called by address is compared
+ * with the kernel's own type information (BTF): a stable update may change what a static function takes. And each
+ * hooked function must be there once and whole: a second function of the name, or a part that the compiler split off
+ * (.part, .isra, .constprop), or an inlined copy would be reached past the hook.
+ */
+#include <linux/btf.h>
+#include <linux/err.h>
+#include <linux/kallsyms.h>
+#include <linux/string.h>
+
+#include "internal.h"
+#include "hooks.h"
+#include "symbols.h"
+
+static bool unchecked;
+module_param(unchecked, bool, 0444);
+MODULE_PARM_DESC(unchecked, "1: load although the kernel has no type information to check the hooked functions with");
+
+struct af_function {
+	const char *name;
+	const char *type;	/* of its result */
+	const char *parameters;
+	unsigned int found;
+	bool hooked;
+	unsigned long address;
+	unsigned int calls;
+};
+
+#define AF_HOOK(gate, ret, hooked_name, args)	\
+	{ .name = #hooked_name, .type = #ret, .parameters = #args, .hooked = true },
+#define AF_SYMBOL(ret, called_name, args)	\
+	{ .name = #called_name, .type = #ret, .parameters = #args },
+static struct af_function af_functions[] = {
+#include "hook_list.h"
+	AF_SYMBOLS
+};
+#undef AF_SYMBOL
+
+static int (*af_each_symbol)(int (*)(void *, const char *, struct module *, unsigned long), void *);
+static struct btf *(*af_vmlinux_btf)(void);
+static s32 (*af_btf_find)(const struct btf *, const char *, u8);
+static const struct btf_type *(*af_btf_type)(const struct btf *, u32);
+static const char *(*af_btf_string)(const struct btf *, u32);
+
+static bool af_is_fragment(const char *suffix)
+{
+	return !strncmp(suffix, ".part.", 6) || !strncmp(suffix, ".isra.", 6) || !strncmp(suffix, ".constprop.", 11);
+}
+
+static int af_count_symbol(void *unused, const char *name, struct module *module, unsigned long address)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(af_functions); i++) {
+		struct af_function *f = &af_functions[i];
+		size_t length = strlen(f->name);
+
+		if (strncmp(name, f->name, length))
+			continue;
+		if (!name[length] || (f->hooked && af_is_fragment(name + length)))
+			f->found++;
+	}
+	return 0;
+}
+
+static int af_check_symbols(void)
+{
+	int i, ret;
+
+	for (i = 0; i < ARRAY_SIZE(af_functions); i++)
+		af_functions[i].found = 0;
+	ret = af_each_symbol(af_count_symbol, NULL);
+	for (i = 0; i < ARRAY_SIZE(af_functions) && !ret; i++) {
+		if (af_functions[i].found == 1)
+			continue;
+		pr_err("refused: %s is in this kernel %u times, or in parts\n", af_functions[i].name,
+		       af_functions[i].found);
+		ret = -ENOTUNIQ;
+	}
+	return ret;
+}
+
+/*
+ * Calls in the source of functions that the compiler could inline, because they are static or in the same file as a
+ * caller. Fewer calls in the kernel's text mean that somewhere a copy of the function runs that is not hooked. Callers
+ * that are inlined themselves only make it more.
+ */
+static const struct {
+	const char *name;
+	unsigned int at_least;
+} af_calls[] = {
+	{ "internal_get_user_pages_fast", 4 },
+	{ "unmap_page_range", 2 },
+	{ "change_protection", 3 },
+	{ "change_prot_numa", 2 },
+	{ "move_page_tables", 3 },
+	{ "__walk_page_range", 3 },
+	{ "__oom_reap_task_mm", 2 },
+	{ "hpage_collapse_scan_pmd", 2 },
+	{ "mfill_atomic_install_pte", 3 },
+	{ "dup_mmap", 1 },
+	{ "pmd_clear_bad", 10 },
+};
+
+static struct af_function *af_function_at(unsigned long address)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(af_functions); i++)
+		if (af_functions[i].hooked && af_functions[i].address == address)
+			return &af_functions[i];
+	return NULL;
+}
+
+/* Direct calls and jumps (e8, e9 with a 32-bit distance) in the kernel's text. */
+static void af_count_calls(const u8 *start, const u8 *end)
+{
+	unsigned long low = ULONG_MAX, high = 0;
+	const u8 *at;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(af_functions); i++) {
+		struct af_function *f = &af_functions[i];
+
+		f->calls = 0;
+		f->address = af_symbol(f->name);
+		if (f->hooked) {
+			low = min(low, f->address);
+			high = max(high, f->address);
+		}
+	}
+	for (at = start; at < end - 5; at++) {
+		unsigned long target = (unsigned long)at + 5 + *(const s32 *)(at + 1);
+		struct af_function *f;
+
+		if (likely((*at & 0xfe) != 0xe8 || target < low || target > high))
+			continue;
+		f = af_function_at(target);
+		if (f)
+			f->calls++;
+	}
+}
+
+static int af_check_calls(void)
+{
+	const u8 *start = (const u8 *)af_symbol("_stext"), *end = (const u8 *)af_symbol("_etext");
+	int i, ret = 0;
+
+	if (!start || !end)
+		return -ENOENT;
+	af_count_calls(start, end);
+	for (i = 0; i < ARRAY_SIZE(af_calls); i++) {
+		struct af_function *f = af_function_at(af_symbol(af_calls[i].name));
+
+		pr_debug("%s: %u calls\n", af_calls[i].name, f ? f->calls : 0);
+		if (f && f->calls >= af_calls[i].at_least)
+			continue;
+		pr_err("refused: %s is called %u times in this kernel, expected are %u: inlined somewhere?\n",
+		       af_calls[i].name, f ? f->calls : 0, af_calls[i].at_least);
+		ret = -EPROTO;
+	}
+	return ret;
+}
+
+static unsigned int af_kind(const struct btf_type *type)
+{
+	return BTF_INFO_KIND(type->info);
+}
+
+static bool af_is_qualifier(const struct btf_type *type)
+{
+	unsigned int kind = af_kind(type);
+
+	return kind == BTF_KIND_CONST || kind == BTF_KIND_VOLATILE || kind == BTF_KIND_RESTRICT ||
+	       kind == BTF_KIND_TYPE_TAG;
+}
+
+static bool af_is_struct(const struct btf_type *type)
+{
+	return af_kind(type) == BTF_KIND_STRUCT || af_kind(type) == BTF_KIND_FWD;
+}
+
+/* The type as it is written in C, without qualifiers, as far as the types of our functions go. */
+static void af_type_text(const struct btf *btf, u32 id, char *out, size_t size)
+{
+	const struct btf_type *type = id ? af_btf_type(btf, id) : NULL;
+	unsigned int pointers = 0;
+	const char *name;
+
+	while (type && (af_kind(type) == BTF_KIND_PTR || af_is_qualifier(type))) {
+		pointers += af_kind(type) == BTF_KIND_PTR;
+		type = type->type ? af_btf_type(btf, type->type) : NULL;
+	}
+	name = type ? af_btf_string(btf, type->name_off) : "void";
+	if (!strcmp(name, "long unsigned int"))
+		name = "unsigned long";
+	else if (!strcmp(name, "long int"))
+		name = "long";
+	scnprintf(out, size, "%s%s%s%.*s", type && af_is_struct(type) ? "struct " : "", name,
+		  pointers ? " " : "", pointers, "***");
+}
+
+static int af_check_type(const struct btf *btf, const struct af_function *f)
+{
+	s32 id = af_btf_find(btf, f->name, BTF_KIND_FUNC);
+	const struct btf_param *parameter;
+	const struct btf_type *prototype;
+	char text[256] = "(", type[64];
+	int i, length = 1;
+
+	if (id < 0) {
+		pr_err("refused: no type information for %s\n", f->name);
+		return -ENOENT;
+	}
+	prototype = af_btf_type(btf, af_btf_type(btf, id)->type);
+	parameter = (const struct btf_param *)(prototype + 1);
+	for (i = 0; i < BTF_INFO_VLEN(prototype->info); i++) {
+		af_type_text(btf, parameter[i].type, type, sizeof(type));
+		length += scnprintf(text + length, sizeof(text) - length, "%s%s", i ? ", " : "", type);
+	}
+	scnprintf(text + length, sizeof(text) - length, "%s)", i ? "" : "void");
+	af_type_text(btf, prototype->type, type, sizeof(type));
+	if (!strcmp(text, f->parameters) && !strcmp(type, f->type))
+		return 0;
+	pr_err("refused: %s is %s %s in this kernel, expected is %s %s\n", f->name, type, text, f->type,
+	       f->parameters);
+	return -EPROTO;
+}
+
+static int af_check_types(void)
+{
+	const struct btf *btf = af_vmlinux_btf ? af_vmlinux_btf() : NULL;
+	int i, ret = 0;
+
+	if (IS_ERR_OR_NULL(btf)) {
+		if (unchecked)
+			return 0;
+		pr_err("refused: this kernel has no type information (BTF), see the parameter unchecked\n");
+		return -ENODATA;
+	}
+	for (i = 0; i < ARRAY_SIZE(af_functions); i++)
+		ret = af_check_type(btf, &af_functions[i]) ?: ret;
+	return ret;
+}
+
+/* After af_symbols_find(). The reason of a refusal is printed. */
+int af_layout_check(void)
+{
+	int ret;
+
+	af_each_symbol = (void *)af_symbol("kallsyms_on_each_symbol");
+	af_vmlinux_btf = (void *)af_symbol("bpf_get_btf_vmlinux");
+	af_btf_find = (void *)af_symbol("btf_find_by_name_kind");
+	af_btf_type = (void *)af_symbol("btf_type_by_id");
+	af_btf_string = (void *)af_symbol("btf_name_by_offset");
+	if (!af_each_symbol) {
+		pr_err("refused: no symbol kallsyms_on_each_symbol in this kernel\n");
+		return -ENOENT;
+	}
+	if (!af_btf_find || !af_btf_type || !af_btf_string)
+		af_vmlinux_btf = NULL;
+	ret = af_check_symbols();
+	ret = ret ?: af_check_calls();
+	return ret ?: af_check_types();
+}
