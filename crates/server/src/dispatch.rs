@@ -286,11 +286,15 @@ fn call_locked(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) ->
     add_keys(ctx, ctx.db(), command, args, &mut keys);
     // A command that only reads one key is one operation of the store, which locks for itself.
     let needs_locks = ctx.server.worker_count > 1 && (command.is(flag::WRITE) || keys.len() > 1);
-    let _locks = needs_locks.then(|| ctx.worker.lock(&keys, command.is(flag::WRITE)));
+    let locks = needs_locks.then(|| ctx.worker.lock(&keys, command.is(flag::WRITE)));
     if is_warming_up {
         ctx.worker.resolve(&keys)?;
     }
-    (command.run)(ctx, args)
+    let result = (command.run)(ctx, args);
+    drop(locks);
+    // The reply is written: what cannot be removed now is left to the active expiry.
+    let _ = ctx.worker.remove_left_expired();
+    result
 }
 
 /// Appends all keys of a call with their databases.

@@ -118,6 +118,17 @@ impl Worker {
         self.keyspace().lock_keys(&self.local, keys, write)
     }
 
+    /// To be called after a shared lock set has been released: removes what was found expired under it. Such
+    /// entries count as absent and are otherwise left to the active expiry, but [`Store::db_stats`] counts them.
+    ///
+    /// # Errors
+    /// [`OpError`]; the entry is left to the active expiry.
+    #[inline]
+    pub fn remove_left_expired(&mut self) -> Result<(), OpError> {
+        let (keyspace, local) = self.split();
+        keyspace.remove_left_expired(local)
+    }
+
     /// The resolve phase: makes sure that every page which an operation on these keys may touch is in memory.
     /// Changes nothing.
     ///

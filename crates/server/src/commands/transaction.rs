@@ -113,6 +113,8 @@ pub fn exec(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     }
     let Some(transaction) = ctx.client.transaction.take() else { return Ok(()) };
     let result = run_all(ctx, &transaction);
+    // The replies are written: what cannot be removed now is left to the active expiry.
+    let _ = ctx.worker.remove_left_expired();
     match result {
         // To be run again as it was.
         Err(CmdError::Store(stillframe_store::OpError::Fault(_))) => {

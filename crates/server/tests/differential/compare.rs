@@ -13,6 +13,7 @@
 //! | `MEMORY STATS`, `MEMORY MALLOC-STATS`, `DEBUG OBJECT` | the type, and of `DEBUG OBJECT` the encoding |
 //! | `OBJECT REFCOUNT`, `DEBUG OBJECT` in a transaction | the type |
 //! | `TIME`, `LASTSAVE` | the type |
+//! | `DBSIZE`, `MEMORY USAGE`, `DEBUG OBJECT`, `SCAN ... TYPE none` after `SET ... EXAT` or `PXAT` | not generated |
 //! | unknown command or option names of Redis after 7.0 | not generated |
 
 use crate::resp::Reply;

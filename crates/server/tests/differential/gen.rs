@@ -19,9 +19,12 @@ pub struct Gen {
     pub rng: Rng,
     /// Copies of small integers are not shared in Redis: their reference counts are not compared.
     has_copied: bool,
-    /// In Redis a key that was set with a deadline in the past is there for `DBSIZE`, `MEMORY USAGE` and
-    /// `DEBUG OBJECT` until another command looks at it.
-    may_hold_expired: bool,
+    /// In Redis a key that was set with a deadline in the past is there for `DBSIZE`, `MEMORY USAGE`, `DEBUG OBJECT`
+    /// and `SCAN ... TYPE none` until another command looks at it. A sequence has either such keys or these commands:
+    /// `EXEC` may run one after what was generated later.
+    pub may_hold_expired: bool,
+    /// `DEBUG RELOAD` is for servers with one worker.
+    pub reloads: bool,
 }
 
 /// Texts that stand where a number is expected. None is an integer that as a length or offset would make
@@ -282,7 +285,7 @@ impl Gen {
         let sets_absolute = |w: &Vec<u8>| w.eq_ignore_ascii_case(b"EXAT") || w.eq_ignore_ascii_case(b"PXAT");
         match word(0).as_slice() {
             b"COPY" => self.has_copied = true,
-            b"SET" if words.iter().any(sets_absolute) => self.may_hold_expired = true,
+            b"SET" => return !self.may_hold_expired && words.iter().any(sets_absolute),
             b"DBSIZE" => return self.may_hold_expired,
             b"OBJECT" => return self.has_copied && word(1) == b"REFCOUNT",
             b"DEBUG" => return (self.has_copied || self.may_hold_expired) && word(1) == b"OBJECT",
@@ -296,7 +299,7 @@ impl Gen {
         let conn = if self.chance(85) { 0 } else { self.rng.usize(0..CONN_COUNT) };
         let action = match self.rng.u32(0..1000) {
             0..=14 => Action::ScanAll(gen_keys::scan_options(self)),
-            15..=24 => Action::ExpireNow(self.key()),
+            15..=24 => Action::ExpireNow(gen_keys::access(self)),
             _ => Action::Command(self.command()),
         };
         Step { conn, action }
@@ -346,9 +349,20 @@ fn is_of_others(words: &[Vec<u8>]) -> bool {
     name == b"HELLO" || name == b"QUIT"
 }
 
-/// A sequence by its seed.
+/// A sequence by its seed, for a server with one worker.
 pub fn sequence(seed: u64) -> Sequence {
-    let mut gen = Gen { rng: Rng::with_seed(seed), has_copied: false, may_hold_expired: false };
+    any_sequence(seed, true)
+}
+
+/// A sequence by its seed, for a server with any number of workers.
+pub fn sequence_for_workers(seed: u64) -> Sequence {
+    any_sequence(seed, false)
+}
+
+fn any_sequence(seed: u64, reloads: bool) -> Sequence {
+    let mut rng = Rng::with_seed(seed);
+    let may_hold_expired = rng.u8(0..4) == 0;
+    let mut gen = Gen { rng, has_copied: false, may_hold_expired, reloads };
     let (resp3, pipelined) = (gen.rng.bool(), gen.rng.bool());
     let count = gen.rng.usize(5..70);
     let mut steps = Vec::with_capacity(count);

@@ -128,8 +128,19 @@ pub fn scan_options(gen: &mut Gen) -> Words {
             "MATCH" => pattern(gen),
             "COUNT" if gen.chance(90) => gen.rng.u32(1..30).to_string().into_bytes(),
             "COUNT" => gen.odd_number(),
+            _ if gen.may_hold_expired => gen.pick(&["string", "list", "STRING", "String", "hash"]).into(),
             _ => gen.pick(&["string", "list", "STRING", "String", "none", "hash"]).into(),
         });
+    }
+    words
+}
+
+/// A command that looks at its first key, and perhaps at others.
+pub fn access(gen: &mut Gen) -> Words {
+    let name = gen.pick(&["EXISTS", "EXISTS", "GET", "MGET", "MGET", "TOUCH", "STRLEN"]);
+    let mut words = words![name, gen.key()];
+    if matches!(name, "EXISTS" | "MGET" | "TOUCH") {
+        (0..gen.rng.usize(0..3)).for_each(|_| words.push(gen.key()));
     }
     words
 }
@@ -222,13 +233,14 @@ fn memory(gen: &mut Gen, key: Vec<u8>) -> Words {
 }
 
 fn debug(gen: &mut Gen, key: Vec<u8>) -> Words {
-    match gen.rng.u8(0..7) {
+    match gen.rng.u8(0..9) {
         0 => words!["DEBUG", "OBJECT", key],
         1 => words!["DEBUG", "SLEEP", "0"],
         2 => words!["DEBUG", "SET-ACTIVE-EXPIRE", gen.pick(&["0", "1"])],
         3 => words!["DEBUG", "POPULATE", gen.pick(&["3", "12", "0", "x"])],
         4 => words!["DEBUG", "POPULATE", "5", "p", gen.pick(&["3", "30", "0", "x"])],
         5 => words!["DEBUG", "JMAP"],
+        6 | 7 if gen.reloads => words!["DEBUG", "RELOAD"],
         _ => words!["DEBUG", "CHANGE-REPL-ID"],
     }
 }

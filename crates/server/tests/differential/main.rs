@@ -74,7 +74,7 @@ fn replies_equal_the_oracles() {
 
 #[test]
 fn replies_do_not_depend_on_the_number_of_workers() {
-    compare(Kind::Stillframe { worker_count: 2 }, gen::sequence, 500);
+    compare(Kind::Stillframe { worker_count: 2 }, gen::sequence_for_workers, 500);
 }
 
 #[test]

@@ -99,11 +99,11 @@ impl Side {
         }
     }
 
-    fn expire_now(&mut self, conn: usize, key: &[u8]) -> io::Result<Vec<Reply>> {
+    fn expire_now(&mut self, conn: usize, access: &[Vec<u8>]) -> io::Result<Vec<Reply>> {
         let conn = &mut self.conns[conn];
-        let first = conn.call(&[b"PEXPIRE".to_vec(), key.to_vec(), b"1".to_vec()])?;
+        let first = conn.call(&[b"PEXPIRE".to_vec(), access[1].clone(), b"1".to_vec()])?;
         std::thread::sleep(Duration::from_millis(4));
-        Ok(vec![first, conn.call(&[b"EXISTS".to_vec(), key.to_vec()])?])
+        Ok(vec![first, conn.call(access)?])
     }
 }
 
@@ -137,10 +137,10 @@ impl Pair {
                 // Inside MULTI these would only be queued, one by one.
                 _ if queued[sequence.steps[at].conn].is_some() => {}
                 Action::ScanAll(options) => self.scan(at, sequence.steps[at].conn, options)?,
-                Action::ExpireNow(key) => {
+                Action::ExpireNow(access) => {
                     let conn = sequence.steps[at].conn;
-                    let a = self.oracle.expire_now(conn, key).map_err(|e| Stop::Io("the oracle", e))?;
-                    let b = self.subject.expire_now(conn, key).map_err(|e| Stop::Io("the subject", e))?;
+                    let a = self.oracle.expire_now(conn, access).map_err(|e| Stop::Io("the oracle", e))?;
+                    let b = self.subject.expire_now(conn, access).map_err(|e| Stop::Io("the subject", e))?;
                     if a != b {
                         return Err(diverged(at, format!("oracle {a:?}\nsubject {b:?}")));
                     }

@@ -16,8 +16,8 @@ pub enum Action {
     Command(Vec<Arg>),
     /// A whole `SCAN` iteration with these options.
     ScanAll(Vec<Vec<u8>>),
-    /// Lets a key run out: `PEXPIRE key 1`, a wait, and an access.
-    ExpireNow(Vec<u8>),
+    /// Lets a key run out: `PEXPIRE key 1`, a wait, and this access, whose first argument is the key.
+    ExpireNow(Vec<Vec<u8>>),
 }
 
 /// A step, on one of the connections.
@@ -70,9 +70,9 @@ impl fmt::Display for Step {
                 write!(f, " (scan all)")?;
                 options.iter().cloned().map(Arg::Bytes).collect()
             }
-            Action::ExpireNow(key) => {
+            Action::ExpireNow(access) => {
                 write!(f, " (expire now)")?;
-                vec![Arg::Bytes(key.clone())]
+                access.iter().cloned().map(Arg::Bytes).collect()
             }
         };
         words.iter().try_for_each(|w| write!(f, " {w}"))

@@ -51,6 +51,28 @@ impl Keyspace {
         Ok(removed)
     }
 
+    /// Removes the entries that were found expired under a shared lock set, which the worker has released since: other
+    /// holders of the keys may have an older clock.
+    #[inline(always)]
+    pub fn remove_left_expired(&self, local: &mut Local) -> Result<(), OpError> {
+        if local.left_expired.is_empty() || !self.may_remove(local) {
+            return Ok(());
+        }
+        self.remove_left_expired_now(local)
+    }
+
+    #[cold]
+    fn remove_left_expired_now(&self, local: &mut Local) -> Result<(), OpError> {
+        let mut left = std::mem::take(&mut local.left_expired);
+        for (db, bytes) in left.drain(..) {
+            let key = Key::new(&bytes, self.hash(&bytes));
+            let _lock = self.lock_key(local, db, key.hash, true);
+            self.remove_expired(local, db, &key)?;
+        }
+        local.left_expired = left;
+        Ok(())
+    }
+
     /// After a restart: walks the leaves that the side array does not know yet, as far as they are in memory.
     fn register_leaves(&self, until: Instant) {
         let Some(mut unregistered) = self.unregistered.try_lock() else { return };

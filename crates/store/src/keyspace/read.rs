@@ -67,7 +67,8 @@ impl Keyspace {
         self.settle(local, db, key, looked).map(Option::flatten)
     }
 
-    /// Turns what was found into a result; removes an entry that has expired.
+    /// Turns what was found into a result; removes an entry that has expired, or notes it for
+    /// [`Keyspace::remove_left_expired`].
     #[inline(always)]
     fn settle<R>(
         &self,
@@ -83,6 +84,8 @@ impl Keyspace {
                 if self.may_remove(local) {
                     let _lock = self.lock_key(local, db, key.hash, true);
                     self.remove_expired(local, db, key)?;
+                } else {
+                    local.left_expired.push((db, key.bytes.to_vec()));
                 }
                 Ok(None)
             }

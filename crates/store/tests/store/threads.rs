@@ -208,6 +208,66 @@ fn single_writes_respect_lock_sets() {
     assert_eq!(worker.get(DB, &key, |value| value.as_int()).unwrap(), Some(Some(2)));
 }
 
+/// A key found expired is gone for the count of keys at once, whoever of several removes it.
+#[test]
+fn expired_entries_leave_the_count_when_they_are_met() {
+    const WRITER_NOW: i64 = 1_000_000;
+    let dir = TempDir::new();
+    let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 1..WORKERS {
+            scope.spawn(|| {
+                let mut worker = store.worker();
+                worker.set_now(WRITER_NOW + 10_000);
+                while !stop.load(Ordering::Relaxed) {
+                    worker.expire_cycle(Duration::from_micros(50), |_, _| ()).unwrap();
+                    worker.quiesce();
+                }
+            });
+        }
+        let mut worker = store.worker();
+        let keys = [worker.key(b"a"), worker.key(b"b")];
+        for round in 0..20_000 {
+            worker.set_now(WRITER_NOW);
+            worker.set(DB, &keys[0], NewValue::Int(round), Deadline::At(WRITER_NOW + 1)).unwrap();
+            worker.set_now(WRITER_NOW + 2);
+            let locks = (round % 2 == 0).then(|| worker.lock(&keys.map(|key| (DB, key)), false));
+            let met = worker.entry(DB, &keys[0]).unwrap();
+            drop(locks);
+            worker.remove_left_expired().unwrap();
+            // The scope would wait for the others for ever.
+            let key_count = store.db_stats(DB).key_count;
+            stop.store(met.is_some() || key_count != 0, Ordering::Relaxed);
+            assert!(met.is_none());
+            assert_eq!(key_count, 0, "round {round}");
+            worker.quiesce();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    store.check().unwrap();
+}
+
+/// Under a shared lock set a key that has expired counts as absent and stays until the set is released.
+#[test]
+fn what_expired_under_a_shared_lock_set_is_removed_after_it() {
+    let dir = TempDir::new();
+    let store = open(&dir, Options { worker_count: 2, ..Options::default() });
+    let mut worker = store.worker();
+    let keys = [worker.key(b"a"), worker.key(b"b")];
+    worker.set_now(1_000);
+    worker.set(DB, &keys[0], NewValue::Int(1), Deadline::At(1_001)).unwrap();
+    worker.set_now(1_002);
+    let locks = worker.lock(&keys.map(|key| (DB, key)), false);
+    assert!(worker.get(DB, &keys[0], |_| ()).unwrap().is_none());
+    worker.remove_left_expired().unwrap();
+    assert_eq!(store.db_stats(DB).key_count, 1, "others may still read it");
+    drop(locks);
+    worker.remove_left_expired().unwrap();
+    assert_eq!(store.db_stats(DB).key_count, 0);
+    assert_eq!(worker.expired_count(), 1);
+}
+
 /// Cuts come between commands: pairs of keys that change together are equal in every view.
 #[test]
 fn views_see_whole_transactions() {
