@@ -166,7 +166,7 @@ static void self_access(void)
 	struct snapshot child = begin();
 
 	remote_write(getpid(), true);
-	expect_synchronised(&child.before, mode == MODE_ODF ? ASYNC_FORK_BY_FAULT : ASYNC_FORK_BY_GUP);
+	expect_synchronised(&child.before, ASYNC_FORK_BY_FAULT);
 	remote_write(getpid(), false);
 	snapshot_end(&child);
 	/* Such a write pins pages for a moment, which marks the process for good: what follows must still be right. */
@@ -329,7 +329,7 @@ static void registered_buffers(bool before_fork)
 		       child.before.forks_refused[ASYNC_FORK_REFUSED_PINNED], "a process with pinned pages was not refused");
 	if (!before_fork) {
 		must(syscall(SYS_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS, &vector, 1));
-		expect_synchronised(&child.before, ASYNC_FORK_BY_GUP);
+		expect_synchronised(&child.before, ASYNC_FORK_BY_FAULT);
 	}
 	for (size_t offset = 0; offset < vector.iov_len; offset += 16 * CHUNK)
 		ring_read_fixed(disk, (char *)vector.iov_base + offset, CHUNK);

@@ -156,6 +156,9 @@ uint64_t synchronised(const struct async_fork_statistics *before, enum async_for
 
 void expect_synchronised(const struct async_fork_statistics *before, enum async_fork_reason reason)
 {
+	/* In a negative control nothing less than wrong data or a complaint counts. */
+	if (getenv("NEGATIVE_CONTROL"))
+		return;
 	if (mode != MODE_DEFAULT && !synchronised(before, reason))
 		missed("no table was copied for reason %d: the child's copy was over, or nobody looked", reason);
 }

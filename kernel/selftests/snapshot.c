@@ -2,8 +2,7 @@
 /* The child sees the parent's memory as it was at fork(), whatever the parent does to its own meanwhile. */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <sched.h>
-#include <sys/prctl.h>
+#include <signal.h>
 
 #include "selftest.h"
 
@@ -30,6 +29,33 @@ static void idle(void)
 	expect(!region_wrong(&region, 1), "the parent's memory changed");
 }
 
+/* A child that does nothing is complete all the same, by its own work, before it returns to user mode. */
+static void child_sleeps(void)
+{
+	struct region region = region_map(DEFAULT_TABLES * TABLE_BYTES);
+	struct async_fork_statistics before = statistics(), now;
+
+	region_fill(&region, 1);
+	opt_in();
+	pid_t child = must_fork();
+
+	if (!child)
+		for (;;)
+			pause();
+	for (int waited = 0; waited < 5000; waited += 10) {
+		now = statistics();
+		if (!now.sessions_live)
+			break;
+		sleep_ms(10);
+	}
+	expect(!now.sessions_live, "the session does not end");
+	expect(now.tables_copied[ASYNC_FORK_BY_CHILD] - before.tables_copied[ASYNC_FORK_BY_CHILD] >= DEFAULT_TABLES / 2,
+	       "the child itself copied %llu tables",
+	       now.tables_copied[ASYNC_FORK_BY_CHILD] - before.tables_copied[ASYNC_FORK_BY_CHILD]);
+	must(kill(child, SIGKILL));
+	wait_status(child);
+}
+
 static void write_randomly(void)
 {
 	struct region region = region_map(DEFAULT_TABLES * TABLE_BYTES);
@@ -51,7 +77,7 @@ static void edges(void)
 
 	region_fill(&region, 1);
 	for (size_t page = 100; page < region.pages; page += 700)	/* splits into many VMAs */
-		must(mprotect(region.base + page * PAGE_BYTES, PAGE_BYTES, PROT_READ));
+		must(mprotect(region.base + page * PAGE_BYTES, PAGE_BYTES, PROT_READ | PROT_WRITE | PROT_EXEC));
 	opt_in();
 	struct snapshot child = snapshot_fork(&region, 1);
 
@@ -153,6 +179,40 @@ static void writer_threads(void)
 	for (int i = 0; i < WRITERS; i++)
 		pthread_join(threads[i], NULL);
 	expect(!check_cut(NULL), "the parent lost writes");
+}
+
+/* Enough tables for every copy thread; one page in each, so that the test stays small. */
+#define WIDE_TABLES 1100
+
+static char *wide;
+
+static size_t check_wide(const void *unused)
+{
+	size_t wrong = 0;
+
+	(void)unused;
+	for (size_t table = 0; table < WIDE_TABLES; table++)
+		wrong += *(volatile uint64_t *)(wide + table * TABLE_BYTES + table % TABLE_PAGES * PAGE_BYTES) != table + 1;
+	return wrong;
+}
+
+static void many_tables(void)
+{
+	wide = mmap(NULL, WIDE_TABLES * TABLE_BYTES, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	expect(wide != MAP_FAILED, "mmap: %s", strerror(errno));
+	madvise(wide, WIDE_TABLES * TABLE_BYTES, MADV_NOHUGEPAGE);
+	for (size_t table = 0; table < WIDE_TABLES; table++)
+		*(uint64_t *)(wide + table * TABLE_BYTES + table % TABLE_PAGES * PAGE_BYTES) = table + 1;
+	opt_in();
+	struct snapshot child = snapshot_fork_check(check_wide, NULL);
+
+	for (size_t table = 0; table < WIDE_TABLES; table += 3)
+		*(uint64_t *)(wide + table * TABLE_BYTES + table % TABLE_PAGES * PAGE_BYTES) = 0;
+	snapshot_end(&child);
+	if (mode == MODE_ASYNC4)
+		expect(statistics().tables_copied[ASYNC_FORK_BY_HELPER] > child.before.tables_copied[ASYNC_FORK_BY_HELPER],
+		       "no copy thread copied a table");
 }
 
 static void consecutive(void)
@@ -279,10 +339,12 @@ static void vfork_during_copy(void)
 
 const struct scenario scenarios[] = {
 	{ "idle", idle, MODES_ALL },
+	{ "child_sleeps", child_sleeps, MODES_ASYNC },
 	{ "write", write_randomly, MODES_ALL },
 	{ "edges", edges, MODES_ALL },
 	{ "holes", holes, MODES_ALL },
 	{ "threads", writer_threads, MODES_ALL },
+	{ "many_tables", many_tables, MODES_ALL },
 	{ "consecutive", consecutive, MODES_ALL },
 	{ "fork_during_copy", fork_during_copy, MODES_ALL },
 	{ "two_forking_threads", forks_of_two_threads, MODES_ALL },
