@@ -3,12 +3,13 @@
  * The kernel functions that are hooked: AF_HOOK(gate, return type, name, parameter types).
  *
  * Detectors come first and what starts a session last: while the list is attached, no table is protected yet.
- * The gate decides in the trampoline whether the hook is entered at all: LIVE, if a session or a process with shared
- * tables exists; TRACKED, if in addition some process has a setting of its own; ALWAYS, where a fork that begins
- * between the gate and the work of the function must be noticed afterwards (docs/kernel-module.md, Gates).
+ * The gate decides in the trampoline whether the hook is entered at all. LIVE: if a session or a process with shared
+ * tables exists. VMA: if, besides, the mm of the VMA in the first parameter may be one of them. TRACKED: if some
+ * process is live or has a setting of its own. ALWAYS: where a fork that begins between the gate and the work of the
+ * function must be noticed afterwards (docs/kernel-module.md, Gates).
  */
 AF_HOOK(LIVE, void, pmd_clear_bad, (pmd_t *))
-AF_HOOK(LIVE, vm_fault_t, handle_mm_fault, (struct vm_area_struct *, unsigned long, unsigned int, struct pt_regs *))
+AF_HOOK(VMA, vm_fault_t, handle_mm_fault, (struct vm_area_struct *, unsigned long, unsigned int, struct pt_regs *))
 AF_HOOK(ALWAYS, int, internal_get_user_pages_fast, (unsigned long, unsigned long, unsigned int, struct page **))
 AF_HOOK(LIVE, void, unmap_page_range,
 	(struct mmu_gather *, struct vm_area_struct *, unsigned long, unsigned long, struct zap_details *))

@@ -30,7 +30,28 @@ DEFINE_SRCU(af_srcu);
 	"	" ASM_RET "\n"					\
 	"1:\n"
 
+/*
+ * In addition the bucket of the mm of the VMA in the first parameter: page faults of everybody else, while somebody is
+ * live. The same as af_role_bucket(); rax and r10 carry nothing at the entry of a C function.
+ */
+#define AF_TRAMPOLINE_GATE_VMA					\
+	"	movq	af_offset_vm_mm(%rdi), %rax\n"		\
+	"	movabsq	$" __stringify(AF_ROLE_FACTOR) ", %r10\n" \
+	"	imulq	%r10, %rax\n"				\
+	"	shrq	$(64 - " __stringify(AF_ROLE_BITS) "), %rax\n" \
+	"	leaq	af_roles(%rip), %r10\n"			\
+	"	cmpq	$0, (%r10, %rax, 8)\n"			\
+	"	jne	2f\n"					\
+	"	" ASM_RET "\n"					\
+	"2:\n"
+
+static void __used af_trampoline_constants(void)
+{
+	asm volatile(".set af_offset_vm_mm, %c0" : : "i" (offsetof(struct vm_area_struct, vm_mm)));
+}
+
 #define AF_GATE_LIVE	AF_TRAMPOLINE_GATE_IF(af_live)
+#define AF_GATE_VMA	AF_TRAMPOLINE_GATE_IF(af_live) AF_TRAMPOLINE_GATE_VMA
 #define AF_GATE_TRACKED	AF_TRAMPOLINE_GATE_IF(af_tracked)
 #define AF_GATE_ALWAYS	""
 

@@ -44,6 +44,17 @@ struct af_role {
 extern atomic_t af_live;
 extern atomic_t af_tracked;
 
+/* The table of roles; hooks.c reads a bucket's first word in assembler. */
+#define AF_ROLE_BITS 10
+#define AF_ROLE_FACTOR 0x61C8864680B583EB	/* GOLDEN_RATIO_64 */
+
+extern struct hlist_head af_roles[1 << AF_ROLE_BITS];
+
+static inline struct hlist_head *af_role_bucket(struct mm_struct *mm)
+{
+	return &af_roles[(unsigned long)mm * AF_ROLE_FACTOR >> (64 - AF_ROLE_BITS)];
+}
+
 void af_role_add(struct af_role *role, struct mm_struct *mm, enum af_kind kind);
 bool af_role_remove(struct af_role *role);
 struct af_role *af_role_find(struct mm_struct *mm, enum af_kind kind);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* One hash table of the mms that the module has to do with. Most mms of a machine are not in it. */
-#include <linux/hashtable.h>
 #include <linux/rculist.h>
 
 #include "internal.h"
 
-static DEFINE_HASHTABLE(af_roles, 10);
+struct hlist_head af_roles[1 << AF_ROLE_BITS];
 static DEFINE_SPINLOCK(af_roles_lock);
 
 atomic_t af_live __read_mostly = ATOMIC_INIT(0);
@@ -22,7 +21,7 @@ void af_role_add(struct af_role *role, struct mm_struct *mm, enum af_kind kind)
 		atomic_inc(&af_live);
 	spin_lock(&af_roles_lock);
 	role->hashed = true;
-	hash_add_rcu(af_roles, &role->node, (unsigned long)mm);
+	hlist_add_head_rcu(&role->node, af_role_bucket(mm));
 	spin_unlock(&af_roles_lock);
 }
 
@@ -34,7 +33,7 @@ bool af_role_remove(struct af_role *role)
 	spin_lock(&af_roles_lock);
 	removed = role->hashed;
 	if (removed) {
-		hash_del_rcu(&role->node);
+		hlist_del_init_rcu(&role->node);
 		role->hashed = false;
 	}
 	spin_unlock(&af_roles_lock);
@@ -51,7 +50,7 @@ struct af_role *af_role_find(struct mm_struct *mm, enum af_kind kind)
 {
 	struct af_role *role;
 
-	hash_for_each_possible_rcu(af_roles, role, node, (unsigned long)mm)
+	hlist_for_each_entry_rcu(role, af_role_bucket(mm), node)
 		if (role->mm == mm && role->kind == kind)
 			return role;
 	return NULL;
@@ -63,7 +62,7 @@ struct af_role *af_role_find(struct mm_struct *mm, enum af_kind kind)
  */
 unsigned int af_roles_of(struct mm_struct *mm)
 {
-	struct hlist_head *head = &af_roles[hash_min((unsigned long)mm, HASH_BITS(af_roles))];
+	struct hlist_head *head = af_role_bucket(mm);
 	struct af_role *role;
 	unsigned int roles = 0;
 
@@ -83,8 +82,9 @@ struct af_role *af_role_any(enum af_kind kind)
 	struct af_role *role;
 	int bucket;
 
-	hash_for_each_rcu(af_roles, bucket, role, node)
-		if (role->kind == kind)
-			return role;
+	for (bucket = 0; bucket < ARRAY_SIZE(af_roles); bucket++)
+		hlist_for_each_entry_rcu(role, &af_roles[bucket], node)
+			if (role->kind == kind)
+				return role;
 	return NULL;
 }
