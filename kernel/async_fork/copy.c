@@ -66,7 +66,7 @@ static int af_sync_pending(struct af_session *s, u8 *state, unsigned long addr, 
 		af_table_roll_back(s, state, addr);
 		return -ENOMEM;
 	}
-	table = af_table_alloc(s->child.mm, READ_ONCE(s->memcg));
+	table = af_table_alloc_for(s->child.mm, READ_ONCE(s->memcg));
 	if (!table) {
 		af_session_fail(s, ret);
 		af_table_roll_back(s, state, addr);

@@ -111,7 +111,7 @@ int af_unblock(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, const struc
 	if (blocker->kind == AF_BLOCKED_BY_SWAP_COUNT) {
 		if (af_allocation_fails())
 			return -ENOMEM;
-		return af_sym.add_swap_count_continuation(blocker->entry, GFP_KERNEL);
+		return af_sym.add_swap_count_continuation(blocker->entry, GFP_KERNEL | __GFP_RETRY_MAYFAIL);
 	}
 	atomic64_inc(&af_count.migration_waits);
 	af_sym.migration_entry_wait(mm, pmd, addr + blocker->index * PAGE_SIZE);

@@ -99,7 +99,8 @@ struct seq_file;
 
 pmd_t *af_pmd_find(struct mm_struct *mm, unsigned long addr);
 pmd_t *af_pmd_alloc(struct mm_struct *mm, unsigned long addr);
-pgtable_t af_table_alloc(struct mm_struct *mm, struct mem_cgroup *memcg);
+pgtable_t af_table_alloc_for(struct mm_struct *child, struct mem_cgroup *memcg);
+pgtable_t af_table_alloc(struct mm_struct *mm);
 pgtable_t af_table_alloc_nofail(struct mm_struct *mm);
 
 static inline void af_pmd_protect(pmd_t *pmd)

@@ -45,10 +45,12 @@ pmd_t *af_pmd_alloc(struct mm_struct *mm, unsigned long addr)
 }
 
 /*
- * pte_alloc_one() charges (__GFP_ACCOUNT) the memcg of the running task, and nobody if that is a kernel thread. The
- * table is the child's, so the child's memcg pays, whoever copies. memcg == NULL: the running task's.
+ * A table for a session. The kernel charges tables (__GFP_ACCOUNT) to the running task's memcg, and those of kernel
+ * threads to nobody; this one is the child's, so the child's memcg pays, whoever copies. memcg == NULL: the child does
+ * not run yet. __GFP_RETRY_MAYFAIL: if there is no memory the session fails and the child is killed; the OOM killer
+ * would choose the parent, which is larger.
  */
-pgtable_t af_table_alloc(struct mm_struct *mm, struct mem_cgroup *memcg)
+pgtable_t af_table_alloc_for(struct mm_struct *child, struct mem_cgroup *memcg)
 {
 	struct mem_cgroup *old;
 	pgtable_t table;
@@ -56,11 +58,17 @@ pgtable_t af_table_alloc(struct mm_struct *mm, struct mem_cgroup *memcg)
 	if (af_allocation_fails())
 		return NULL;
 	if (!memcg)
-		return af_sym.pte_alloc_one(mm);
+		return __pte_alloc_one(child, GFP_PGTABLE_USER | __GFP_RETRY_MAYFAIL);
 	old = set_active_memcg(memcg);
-	table = af_sym.pte_alloc_one(mm);
+	table = __pte_alloc_one(child, GFP_PGTABLE_USER | __GFP_RETRY_MAYFAIL);
 	set_active_memcg(old);
 	return table;
+}
+
+/* A private table for an mm that needs one itself, as for any fault. */
+pgtable_t af_table_alloc(struct mm_struct *mm)
+{
+	return af_allocation_fails() ? NULL : __pte_alloc_one(mm, GFP_PGTABLE_USER);
 }
 
 /*
@@ -70,15 +78,12 @@ pgtable_t af_table_alloc(struct mm_struct *mm, struct mem_cgroup *memcg)
  */
 pgtable_t af_table_alloc_nofail(struct mm_struct *mm)
 {
-	pgtable_t table = af_table_alloc(mm, NULL);
+	pgtable_t table = af_table_alloc(mm);
 
 	while (!table) {
-		table = alloc_page(GFP_KERNEL | __GFP_ZERO | __GFP_NOFAIL);
-		if (!pgtable_pte_page_ctor(table)) {
-			__free_page(table);
-			table = NULL;
+		table = __pte_alloc_one(mm, GFP_PGTABLE_KERNEL | __GFP_NOFAIL);
+		if (!table)	/* no memory for the table's lock, in kernels where that is separate */
 			schedule_timeout_uninterruptible(1);
-		}
 	}
 	return table;
 }

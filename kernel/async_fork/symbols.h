@@ -9,7 +9,6 @@
 
 /* Functions of the kernel that are not exported: AF_SYMBOL(return type, name, parameter types). */
 #define AF_SYMBOLS								\
-	AF_SYMBOL(pgtable_t, pte_alloc_one, (struct mm_struct *))		\
 	AF_SYMBOL(int, __p4d_alloc, (struct mm_struct *, pgd_t *, unsigned long)) \
 	AF_SYMBOL(int, __pud_alloc, (struct mm_struct *, p4d_t *, unsigned long)) \
 	AF_SYMBOL(int, __pmd_alloc, (struct mm_struct *, pud_t *, unsigned long)) \

@@ -134,7 +134,7 @@ static int af_unshare_loop(struct af_odf_mm *om, pmd_t *pmd, unsigned long addr,
 	for (;;) {
 		ret = af_try_unshare(om, pmd, addr, how == AF_MAY_DETACH, &new, &blocker, reason);
 		if (ret == -ENOBUFS) {
-			new = how == AF_MAY_FAIL ? af_table_alloc(mm, NULL) : af_table_alloc_nofail(mm);
+			new = how == AF_MAY_FAIL ? af_table_alloc(mm) : af_table_alloc_nofail(mm);
 			ret = new ? 0 : -ENOMEM;
 		} else if (ret == -EAGAIN) {
 			ret = af_unblock(mm, pmd, addr, &blocker);
