@@ -183,14 +183,7 @@ int af_hook_copy_page_range(struct vm_area_struct *dst, struct vm_area_struct *s
 	s = af_session_of_child(dst->vm_mm);
 	om = af_odf_of(dst->vm_mm);
 	if (s) {
-		struct af_odf_mm *shared = af_odf_of(src->vm_mm);
-
-		ret = 0;
-		if (shared) {
-			ret = af_unshare_range(shared, src->vm_start, src->vm_end, AF_MAY_FAIL,
-					       ASYNC_FORK_BY_REFORK);
-			af_odf_put(shared);
-		}
+		ret = af_odf_end(src->vm_mm);
 		ret = ret ?: af_copy_deferring(s, dst, src);
 		af_session_put(s);
 	} else {

@@ -22,14 +22,11 @@ AF_HOOK(LIVE, int, __walk_page_range, (unsigned long, unsigned long, struct mm_w
 AF_HOOK(LIVE, bool, __oom_reap_task_mm, (struct mm_struct *))
 AF_HOOK(LIVE, struct page *, get_dump_page, (unsigned long))
 AF_HOOK(LIVE, struct page *, follow_page, (struct vm_area_struct *, unsigned long, unsigned int))
-AF_HOOK(LIVE, int, hpage_collapse_scan_pmd,
-	(struct mm_struct *, struct vm_area_struct *, unsigned long, bool *, struct collapse_control *))
 AF_HOOK(LIVE, int, mfill_atomic_install_pte,
 	(struct mm_struct *, pmd_t *, struct vm_area_struct *, unsigned long, struct page *, bool, bool))
 AF_HOOK(LIVE, ssize_t, mcopy_atomic,
 	(struct mm_struct *, unsigned long, unsigned long, unsigned long, atomic_t *, __u64))
 AF_HOOK(LIVE, ssize_t, mfill_zeropage, (struct mm_struct *, unsigned long, unsigned long, atomic_t *))
-AF_HOOK(LIVE, ssize_t, mcopy_continue, (struct mm_struct *, unsigned long, unsigned long, atomic_t *))
 AF_HOOK(ALWAYS, bool, try_to_unmap_one, (struct folio *, struct vm_area_struct *, unsigned long, void *))
 AF_HOOK(ALWAYS, bool, try_to_migrate_one, (struct folio *, struct vm_area_struct *, unsigned long, void *))
 AF_HOOK(ALWAYS, long, __x64_sys_swapoff, (struct pt_regs *))

@@ -175,22 +175,6 @@ struct page *af_hook_follow_page(struct vm_area_struct *vma, unsigned long addr,
 }
 
 /*
- * Collapse to a huge page. It takes a protected entry for a bad one, here and when it looks again under mmap_lock for
- * writing, and gives up. That suits khugepaged, which comes again; MADV_COLLAPSE would fail.
- */
-int af_hook_hpage_collapse_scan_pmd(struct mm_struct *mm, struct vm_area_struct *vma, unsigned long addr,
-				    bool *mmap_locked, struct collapse_control *cc)
-{
-	int srcu = srcu_read_lock(&af_srcu), ret;
-
-	if (!(current->flags & PF_KTHREAD))
-		af_sync_mm(mm, addr, addr + PMD_SIZE, ASYNC_FORK_BY_COLLAPSE);
-	ret = af_orig_hpage_collapse_scan_pmd(mm, vma, addr, mmap_locked, cc);
-	srcu_read_unlock(&af_srcu, srcu);
-	return ret;
-}
-
-/*
  * userfaultfd filling pages: does not ask pmd_bad() and writes into the table. The VMA must be registered; one that
  * was registered at fork is not deferred, one that is registered later may have protected tables. A fork between here
  * and the original's mmap_lock finds it registered, unless that happens in the gap as well: mfill_atomic_install_pte
@@ -226,17 +210,6 @@ ssize_t af_hook_mfill_zeropage(struct mm_struct *mm, unsigned long start, unsign
 
 	af_sync_mm_unlocked(mm, start, start + len, ASYNC_FORK_BY_UFFD);
 	ret = af_orig_mfill_zeropage(mm, start, len, mmap_changing);
-	srcu_read_unlock(&af_srcu, srcu);
-	return ret;
-}
-
-ssize_t af_hook_mcopy_continue(struct mm_struct *mm, unsigned long start, unsigned long len, atomic_t *mmap_changing)
-{
-	int srcu = srcu_read_lock(&af_srcu);
-	ssize_t ret;
-
-	af_sync_mm_unlocked(mm, start, start + len, ASYNC_FORK_BY_UFFD);
-	ret = af_orig_mcopy_continue(mm, start, len, mmap_changing);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
 }

@@ -8,7 +8,6 @@
 struct mmu_gather;
 struct zap_details;
 struct mm_walk;
-struct collapse_control;
 struct pt_regs;
 
 /*

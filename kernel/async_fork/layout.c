@@ -98,7 +98,6 @@ static const struct {
 	{ "move_page_tables", 3 },
 	{ "__walk_page_range", 3 },
 	{ "__oom_reap_task_mm", 2 },
-	{ "hpage_collapse_scan_pmd", 2 },
 	{ "mfill_atomic_install_pte", 3 },
 	{ "dup_mmap", 1 },
 	{ "pmd_clear_bad", 10 },

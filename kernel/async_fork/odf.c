@@ -76,14 +76,20 @@ static void af_odf_remove(struct af_odf_mm *om)
 }
 
 /* All VMAs' tables, rounded outwards: VMAs may have been split since the fork. Under mmap_lock. */
-static void af_odf_unshare_mm(struct af_odf_mm *om, enum af_unshare_how how, enum async_fork_reason reason)
+static int af_odf_unshare_mm(struct af_odf_mm *om, enum af_unshare_how how, enum async_fork_reason reason)
 {
 	struct vm_area_struct *vma;
+	int ret = 0;
 	VMA_ITERATOR(vmi, om->role.mm, 0);
 
-	for_each_vma(vmi, vma)
-		if (vma_is_anonymous(vma))
-			af_unshare_range(om, vma->vm_start & PMD_MASK, ALIGN(vma->vm_end, PMD_SIZE), how, reason);
+	for_each_vma(vmi, vma) {
+		if (!vma_is_anonymous(vma))
+			continue;
+		ret = af_unshare_range(om, vma->vm_start & PMD_MASK, ALIGN(vma->vm_end, PMD_SIZE), how, reason);
+		if (ret)
+			break;
+	}
+	return ret;
 }
 
 /* At exit_mmap: nobody else can fork or fault in this mm, and all of it goes. */
@@ -101,7 +107,28 @@ void af_odf_exit(struct mm_struct *mm)
 	af_odf_sweep_later();
 }
 
-/* An mm that was not visited in this pass and is alive, with references to both. */
+/*
+ * Before a session of the mm begins, under its mmap_lock for writing: a protected entry must mean one thing only
+ * (invariant 3).
+ */
+int af_odf_end(struct mm_struct *mm)
+{
+	struct af_odf_mm *om = af_odf_of(mm);
+	int ret;
+
+	if (likely(!om))
+		return 0;
+	ret = af_odf_unshare_mm(om, AF_MAY_FAIL, ASYNC_FORK_BY_REFORK);
+	if (!ret)
+		af_odf_remove(om);
+	af_odf_put(om);
+	return ret;
+}
+
+/*
+ * An mm that was not visited in this pass and is alive, with references to both. Its role may end before the caller has
+ * mmap_lock; then protected tables may be a session's.
+ */
 static struct af_odf_mm *af_odf_next(unsigned int pass)
 {
 	struct af_odf_mm *om, *found = NULL;
@@ -131,8 +158,10 @@ void af_odf_unshare_all(void)
 		struct mm_struct *mm = om->role.mm;
 
 		mmap_write_lock(mm);
-		af_odf_unshare_mm(om, AF_MUST_COPY, ASYNC_FORK_BY_SWAPOFF);
-		af_odf_remove(om);
+		if (om->role.hashed) {
+			af_odf_unshare_mm(om, AF_MUST_COPY, ASYNC_FORK_BY_SWAPOFF);
+			af_odf_remove(om);
+		}
 		mmap_write_unlock(mm);
 		af_odf_put(om);
 		mmput(mm);
@@ -156,7 +185,7 @@ static void af_odf_sweep(struct work_struct *work)
 
 		mmap_read_lock(mm);	/* keeps forks out, which would share anew */
 		for_each_vma(vmi, vma)
-			if (vma_is_anonymous(vma))
+			if (om->role.hashed && vma_is_anonymous(vma))
 				shared += af_take_back_range(om, vma->vm_start, vma->vm_end);
 		if (!shared)
 			af_odf_remove(om);
