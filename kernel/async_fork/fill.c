@@ -3,7 +3,6 @@
  * Filling a new table from an old one, for both strategies. The new table is not linked yet, so only the old one's
  * lock is needed. Follows copy_pte_range() of mm/memory.c.
  */
-
 #include "internal.h"
 #include "symbols.h"
 

@@ -223,9 +223,10 @@ void af_hook_wake_up_new_task(struct task_struct *task)
 void af_hook_exit_mmap(struct mm_struct *mm)
 {
 	int srcu = srcu_read_lock(&af_srcu);
+	unsigned int roles = af_roles_of(mm);
 	struct af_session *s;
 
-	if (af_roles_of(mm)) {
+	if (roles & AF_LIVE_ROLES) {
 		s = af_session_of_child(mm);
 		if (s) {
 			af_session_roll_back(s);
@@ -239,8 +240,9 @@ void af_hook_exit_mmap(struct mm_struct *mm)
 			af_session_put(s);
 		}
 		af_odf_exit(mm);
-		af_setting_forget(mm);
 	}
+	if (roles & BIT(AF_SETTING))
+		af_setting_forget(mm);
 	af_orig_exit_mmap(mm);
 	srcu_read_unlock(&af_srcu, srcu);
 }

@@ -103,7 +103,8 @@ static const char *const af_refusals[] = {
 	[ASYNC_FORK_REFUSED_UNLOADING] = "unloading",
 };
 
-static void af_show_named(struct seq_file *m, const char *prefix, const u64 *values, const char *const *names, int count)
+static void af_show_named(struct seq_file *m, const char *prefix, const u64 *values, const char *const *names,
+			  int count)
 {
 	int i;
 
