@@ -49,6 +49,12 @@ static inline void compat_dup_file_rmap(struct page *page)
 	page_dup_file_rmap(page, false);
 }
 
+/* Xen PV: an entry may only be changed by a hypercall, not by a bit operation. */
+static inline bool compat_tables_are_foreign(void)
+{
+	return boot_cpu_has(X86_FEATURE_XENPV);
+}
+
 /* 6.4 took an ftrace_ops instead of an address. */
 static inline int compat_attach(unsigned long ip, void *trampoline)
 {

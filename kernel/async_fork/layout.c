@@ -249,6 +249,10 @@ int af_layout_check(void)
 {
 	int ret;
 
+	if (compat_tables_are_foreign()) {
+		pr_err("refused: the hypervisor owns the page tables (Xen PV)\n");
+		return -EOPNOTSUPP;
+	}
 	af_each_symbol = (void *)af_symbol("kallsyms_on_each_symbol");
 	af_vmlinux_btf = (void *)af_symbol("bpf_get_btf_vmlinux");
 	af_btf_find = (void *)af_symbol("btf_find_by_name_kind");
