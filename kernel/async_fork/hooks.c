@@ -96,7 +96,7 @@ static int af_hook_attach(struct af_hook *hook)
 		return -ENODEV;
 	}
 	*(unsigned long *)hook->orig = ip + MCOUNT_INSN_SIZE;
-	if (af_skipped(hook->name)) {
+	if (!strcmp(af_skip, hook->name)) {
 		pr_warn("test: %s is not hooked\n", hook->name);
 		return 0;
 	}
@@ -115,6 +115,13 @@ int af_hooks_attach(void)
 {
 	int i, ret;
 
+	for (i = 0; i < ARRAY_SIZE(af_hooks) && *af_skip; i++)
+		if (!strcmp(af_hooks[i].name, af_skip))
+			break;
+	if (i == ARRAY_SIZE(af_hooks)) {
+		pr_err("refused: skip=%s is not a hook\n", af_skip);
+		return -EINVAL;
+	}
 	for (i = 0; i < ARRAY_SIZE(af_hooks); i++) {
 		ret = af_hook_attach(&af_hooks[i]);
 		if (ret) {

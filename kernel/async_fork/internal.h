@@ -90,7 +90,7 @@ void af_control_remove(void);
 /* ---- test_aids.c ---- */
 
 extern unsigned int af_slow_us;
-bool af_skipped(const char *hook);
+extern char *af_skip;
 bool af_allocation_fails(void);
 
 struct seq_file;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Module parameters for tests only. */
 #include <linux/moduleparam.h>
-#include <linux/string.h>
 
 #include "internal.h"
 
-static char *skip = "";
-module_param(skip, charp, 0444);
+char *af_skip = "";
+module_param_named(skip, af_skip, charp, 0444);
 MODULE_PARM_DESC(skip, "test: leave out the hook of this function (a negative control; corrupts memory)");
 
 unsigned int af_slow_us;
@@ -37,11 +36,6 @@ static int allocations_get(char *buffer, const struct kernel_param *param)
 static const struct kernel_param_ops allocations_ops = { .get = allocations_get };
 module_param_cb(allocations, &allocations_ops, NULL, 0444);
 MODULE_PARM_DESC(allocations, "test: allocations of the module since fail_at was last written");
-
-bool af_skipped(const char *hook)
-{
-	return !strcmp(skip, hook);
-}
 
 /* Asked before every allocation that a fork, a copy or an unsharing makes. */
 bool af_allocation_fails(void)
