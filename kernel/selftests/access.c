@@ -192,7 +192,8 @@ static void read_child(void)
 			struct iovec remote = { region.base + page * PAGE_BYTES, sizeof(words) };
 
 			page_write(&region, page, 2);
-			expect(process_vm_readv(child.pid, &local, 1, &remote, 1, 0) == sizeof(words), "process_vm_readv: %s",
+			expect(process_vm_readv(child.pid, &local, 1, &remote, 1, 0) == sizeof(words),
+			       "process_vm_readv: %s",
 			       strerror(errno));
 			expect(words[0] == page && words[1] == 1, "the child's page %zu shows %lu", page, words[1]);
 			page_write(&region, page, 1);
@@ -217,14 +218,16 @@ static void write_child(void)
 
 		must(read(ends[0], &byte, 1));
 		for (size_t page = 17; page < region.pages; page += TABLE_PAGES)
-			wrong += !page_shows(&region, page, 1) && *(uint64_t *)(region.base + page * PAGE_BYTES + 8) != 3;
+			wrong += !page_shows(&region, page, 1) &&
+				 *(uint64_t *)(region.base + page * PAGE_BYTES + 8) != 3;
 		_exit(wrong ? VERDICT_FAIL : VERDICT_PASS);
 	}
 	for (size_t page = 17; page < region.pages; page += TABLE_PAGES) {
 		uint64_t three = 3;
 		struct iovec local = { &three, 8 }, remote = { region.base + page * PAGE_BYTES + 8, 8 };
 
-		expect(process_vm_writev(child, &local, 1, &remote, 1, 0) == 8, "process_vm_writev: %s", strerror(errno));
+		expect(process_vm_writev(child, &local, 1, &remote, 1, 0) == 8, "process_vm_writev: %s",
+		       strerror(errno));
 	}
 	expect(!region_wrong(&region, 1), "a write to the child reached the parent");
 	must(write(ends[1], "g", 1));
@@ -282,12 +285,15 @@ static void ring_open(void)
 	ring.fd = syscall(SYS_io_uring_setup, 8, &parameters);
 	if (ring.fd < 0)
 		skip("io_uring: %s", strerror(errno));
-	submit = mmap(NULL, parameters.sq_off.array + 8 * 4, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd, IORING_OFF_SQ_RING);
-	complete = mmap(NULL, parameters.cq_off.cqes + 16 * sizeof(struct io_uring_cqe), PROT_READ | PROT_WRITE, MAP_SHARED,
+	submit = mmap(NULL, parameters.sq_off.array + 8 * 4, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
+		      IORING_OFF_SQ_RING);
+	complete = mmap(NULL, parameters.cq_off.cqes + 16 * sizeof(struct io_uring_cqe), PROT_READ | PROT_WRITE,
+			MAP_SHARED,
 			ring.fd, IORING_OFF_CQ_RING);
 	ring.entries = mmap(NULL, 8 * sizeof(struct io_uring_sqe), PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
 			    IORING_OFF_SQES);
-	expect(submit != MAP_FAILED && complete != MAP_FAILED && ring.entries != MAP_FAILED, "mmap: %s", strerror(errno));
+	expect(submit != MAP_FAILED && complete != MAP_FAILED && ring.entries != MAP_FAILED, "mmap: %s",
+	       strerror(errno));
 	ring.submit_tail = (unsigned int *)(submit + parameters.sq_off.tail);
 	ring.submit_array = (unsigned int *)(submit + parameters.sq_off.array);
 	ring.complete_head = (unsigned int *)(complete + parameters.cq_off.head);
@@ -326,7 +332,8 @@ static void registered_buffers(bool before_fork)
 	child = snapshot_fork(&region, 1);
 	if (before_fork && mode != MODE_DEFAULT)
 		expect(statistics().forks_refused[ASYNC_FORK_REFUSED_PINNED] >
-		       child.before.forks_refused[ASYNC_FORK_REFUSED_PINNED], "a process with pinned pages was not refused");
+		       child.before.forks_refused[ASYNC_FORK_REFUSED_PINNED],
+		       "a process with pinned pages was not refused");
 	if (!before_fork) {
 		must(syscall(SYS_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS, &vector, 1));
 		expect_synchronised(&child.before, ASYNC_FORK_BY_FAULT);

@@ -42,7 +42,8 @@ static void bad_requests(void)
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		int result = raw_write(&wrong[i].request, sizeof(wrong[i].request));
 
-		expect(result == wrong[i].result || (result == -EINVAL && wrong[i].request.pid < 0), "%s: %d", wrong[i].what,
+		expect(result == wrong[i].result || (result == -EINVAL && wrong[i].request.pid < 0), "%s: %d",
+		       wrong[i].what,
 		       result);
 	}
 	expect(raw_write(&good, sizeof(good) - 1) == -EINVAL, "a short write was taken");
@@ -86,7 +87,8 @@ static void statistics_read(void)
 	expect_exit(({ pid_t p = must_fork(); if (!p) _exit(0); p; }), 0, "a child");
 	second = statistics();
 	expect(second.forks_seen > first.forks_seen, "forks_seen stands still");
-	expect(read_field("/proc/async_fork", "forks_seen") >= (long)second.forks_seen, "/proc/async_fork: forks_seen %ld",
+	expect(read_field("/proc/async_fork", "forks_seen") >= (long)second.forks_seen,
+	       "/proc/async_fork: forks_seen %ld",
 	       read_field("/proc/async_fork", "forks_seen"));
 	expect(read_field("/proc/async_fork", "bad_pmd_caught") == (long)second.bad_pmd_caught,
 	       "/proc/async_fork: no bad_pmd_caught");
@@ -140,7 +142,8 @@ static void cgroup_setting(void)
 
 		snprintf(path, sizeof(path), "%s/memory.async_fork", group);
 		if (*refused[i])
-			expect(!write_file(path, refused[i]) && (errno == EINVAL || errno == ERANGE), "memory.async_fork took '%s'",
+			expect(!write_file(path, refused[i]) && (errno == EINVAL || errno == ERANGE),
+			       "memory.async_fork took '%s'",
 			       refused[i]);
 	}
 	expect(access("/sys/fs/cgroup/memory.async_fork", F_OK) < 0, "the root cgroup has the file");
@@ -219,8 +222,10 @@ static void charges(void)
 			break;
 		sleep_ms(50);
 	}
-	expect(after - before >= 64 * (long)PAGE_BYTES, "the group pays %ld bytes for the child's tables", after - before);
-	expect(after - before <= 96 * (long)PAGE_BYTES, "the group pays %ld bytes for the child's tables", after - before);
+	expect(after - before >= 64 * (long)PAGE_BYTES, "the group pays %ld bytes for the child's tables",
+	       after - before);
+	expect(after - before <= 96 * (long)PAGE_BYTES, "the group pays %ld bytes for the child's tables",
+	       after - before);
 	expect_exit(child, 0, "the child");
 }
 

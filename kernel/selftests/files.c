@@ -124,7 +124,8 @@ static void interleaved(void)
 	struct region region = region_map(DEFAULT_TABLES * TABLE_BYTES);
 
 	for (size_t page = 300; page + 300 < region.pages; page += 2000)
-		expect(mmap(region.base + page * PAGE_BYTES, 300 * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
+		expect(mmap(region.base + page * PAGE_BYTES, 300 * PAGE_BYTES, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_FIXED,
 			    fd, 0) != MAP_FAILED, "mmap: %s", strerror(errno));
 	region_fill(&region, 1);
 	opt_in();

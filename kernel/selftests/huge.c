@@ -142,8 +142,10 @@ static void hugetlb(void)
 
 	if (!write_file("/proc/sys/vm/nr_hugepages", "20") || read_number("/proc/sys/vm/nr_hugepages") < 20)
 		skip("no hugetlb pages");
-	private = mmap(NULL, pages * TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
-	shared = mmap(NULL, pages * TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	private = mmap(NULL, pages * TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB,
+		       -1, 0);
+	shared = mmap(NULL, pages * TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB, -1,
+		      0);
 	expect(private != MAP_FAILED && shared != MAP_FAILED, "mmap: %s", strerror(errno));
 	struct region huge;
 

@@ -76,7 +76,8 @@ static bool round_with(int nth, void (*meanwhile)(void))
 		meanwhile();
 		int status = wait_status(child);
 
-		expect(WIFSIGNALED(status) || WEXITSTATUS(status) == VERDICT_PASS, "allocation %d: the child saw something else", nth);
+		expect(WIFSIGNALED(status) || WEXITSTATUS(status) == VERDICT_PASS,
+		       "allocation %d: the child saw something else", nth);
 		if (WIFSIGNALED(status))
 			seen.killed++;
 		else

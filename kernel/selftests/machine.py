@@ -178,13 +178,15 @@ class Machine:
     def archive(root, target):
         names = "\n".join(sorted(str(p.relative_to(root)) for p in root.rglob("*")))
         with target.open("wb") as out:
-            subprocess.run(["cpio", "--quiet", "-o", "-H", "newc"], input=names.encode(), stdout=out, cwd=root, check=True)
+            subprocess.run(["cpio", "--quiet", "-o", "-H", "newc"], input=names.encode(), stdout=out, cwd=root,
+                           check=True)
 
     # ---------- running ----------
 
     def command(self, initramfs, console):
         half = f"{MEMORY_MB // 2}M"
-        return [self.arch.qemu, *self.arch.machine, "-accel", "tcg,thread=multi", "-cpu", "max", "-m", f"{MEMORY_MB}M", "-smp", "2,sockets=2",
+        return [self.arch.qemu, *self.arch.machine, "-accel", "tcg,thread=multi", "-cpu", "max", "-m",
+                f"{MEMORY_MB}M", "-smp", "2,sockets=2",
                 # Two nodes: pages can be moved between them.
                 "-object", f"memory-backend-ram,id=m0,size={half}", "-object", f"memory-backend-ram,id=m1,size={half}",
                 "-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1,memdev=m1",

@@ -59,12 +59,14 @@ static void remap_move(void)
 	struct snapshot child = begin(DEFAULT_TABLES);
 	struct region target = region_map(region.pages * PAGE_BYTES), old = region;
 
-	expect(mremap(old.base, 8 * TABLE_BYTES, 8 * TABLE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, target.base) == target.base,
+	expect(mremap(old.base, 8 * TABLE_BYTES, 8 * TABLE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED,
+		      target.base) == target.base,
 	       "mremap: %s", strerror(errno));
 	/* By less than a table: PTE by PTE. */
 	char *odd = target.base + 10 * TABLE_BYTES + 77 * PAGE_BYTES;
 
-	expect(mremap(old.base + 10 * TABLE_BYTES, 4 * TABLE_BYTES, 4 * TABLE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, odd) ==
+	expect(mremap(old.base + 10 * TABLE_BYTES, 4 * TABLE_BYTES, 4 * TABLE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED,
+		      odd) ==
 	       odd, "mremap: %s", strerror(errno));
 	expect_synchronised(&child.before, ASYNC_FORK_BY_MREMAP);
 	expect(!range_wrong(&target, 0, 8 * TABLE_PAGES, 1), "the moved data is wrong");
@@ -138,7 +140,8 @@ static void child_changes_mappings(void)
 		must(mprotect(AT(4), 2 * TABLE_BYTES, PROT_READ));
 		must(munmap(AT(20), 4 * TABLE_BYTES));
 		must(madvise(AT(10), 2 * TABLE_BYTES, MADV_DONTNEED));
-		wrong = range_wrong(&region, 0, 10 * TABLE_PAGES, 1) + range_wrong(&region, 12 * TABLE_PAGES, 8 * TABLE_PAGES, 1);
+		wrong = range_wrong(&region, 0, 10 * TABLE_PAGES, 1) + range_wrong(&region, 12 * TABLE_PAGES,
+										   8 * TABLE_PAGES, 1);
 		for (size_t page = 10 * TABLE_PAGES; page < 12 * TABLE_PAGES; page++)
 			wrong += *(uint64_t *)(region.base + page * PAGE_BYTES + 8) != 0;
 		_exit(wrong ? VERDICT_FAIL : VERDICT_PASS);
@@ -195,7 +198,8 @@ static void dontfork_wipeonfork(void)
 
 	if (!child) {
 		unsigned char resident[1];
-		size_t wrong = range_wrong(&region, 0, 4 * TABLE_PAGES, 1) + range_wrong(&region, 6 * TABLE_PAGES, 2 * TABLE_PAGES, 1) +
+		size_t wrong = range_wrong(&region, 0, 4 * TABLE_PAGES, 1) + range_wrong(&region, 6 * TABLE_PAGES,
+											 2 * TABLE_PAGES, 1) +
 			range_wrong(&region, 10 * TABLE_PAGES, 14 * TABLE_PAGES, 1);
 
 		if (mincore(AT(4), PAGE_BYTES, resident) == 0 || errno != ENOMEM)

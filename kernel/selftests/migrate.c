@@ -108,7 +108,8 @@ static void soft_offline(void)
 	struct snapshot child = begin();
 
 	for (size_t page = 9; page < region.pages; page += 1500)	/* each page is lost to the machine */
-		if (madvise(region.base + page * PAGE_BYTES, PAGE_BYTES, MADV_SOFT_OFFLINE) && errno != EBUSY && errno != EIO)
+		if (madvise(region.base + page * PAGE_BYTES, PAGE_BYTES, MADV_SOFT_OFFLINE) && errno != EBUSY &&
+		    errno != EIO)
 			skip("MADV_SOFT_OFFLINE: %s", strerror(errno));
 	region_write_randomly(&region, 1000, 2);
 	snapshot_end(&child);
@@ -151,8 +152,8 @@ static void numa_balancing(void)
  * What breaks if a page under a shared table is moved or swapped out: the entry is changed for both processes, but the
  * TLB is flushed only where the process runs whose mapping the rmap walk finds first, the parent's. The child reads the
  * same pages again and again on the other CPU, so its TLB never forgets them; their old frames get new contents, and
- * whoever reads through the old translation sees those. move_pages() and mbind() are no use here, they walk the table and
- * unshare it; compaction and reclaim come through the reverse map.
+ * whoever reads through the old translation sees those. move_pages() and mbind() are no use here, they walk the table
+ * and unshare it; compaction and reclaim come through the reverse map.
  */
 #define WATCHED_PAGES 24		/* in a row: fits every TLB, also QEMU's, which is direct-mapped */
 #define CANDIDATE_BYTES (160UL << 20)

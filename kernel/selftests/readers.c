@@ -141,7 +141,8 @@ static void accounting(void)
 	expect(seen >= wanted, "RssAnon of the complete child: %ld kB of %ld", seen, wanted);
 	expect(seen <= wanted + 4096, "RssAnon of the child: %ld kB, its region has %ld", seen, wanted);
 	seen = read_field("/proc/self/status", "RssAnon");
-	expect(seen >= wanted && seen <= wanted + 4096, "RssAnon of the parent: %ld kB, its region has %ld", seen, wanted);
+	expect(seen >= wanted && seen <= wanted + 4096, "RssAnon of the parent: %ld kB, its region has %ld", seen,
+	       wanted);
 	finish(&child);
 }
 

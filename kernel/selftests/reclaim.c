@@ -11,7 +11,8 @@
 #define SYS_process_mrelease 448
 #endif
 #define SWAP "/dev/zram0"
-#define MANY_CHILDREN 70	/* more than SWAP_MAP_MAX (62) users of one swap slot: its count needs a continuation page */
+/* More than SWAP_MAP_MAX (62) users of one swap slot: its count needs a continuation page. */
+#define MANY_CHILDREN 70
 
 static struct region region;
 
@@ -113,7 +114,8 @@ static void many_users_of_a_swap_slot(void)
 			char byte;
 
 			close(ends[1]);
-			for (size_t page = 0; page < region.pages; page += TABLE_PAGES)	/* its own tables, still swapped */
+			for (size_t page = 0; page < region.pages; page +=
+			     TABLE_PAGES)	/* its own tables, still swapped */
 				page_write(&region, page, 1);
 			must(read(ends[0], &byte, 1));
 			_exit(region_wrong(&region, 1) ? VERDICT_FAIL : VERDICT_PASS);

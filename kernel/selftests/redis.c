@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Debian's own redis-server: BGSAVE and BGREWRITEAOF under writes. The cut is exact: writes are paused from the digest to
- * the fork (inside MULTI the fork would only be scheduled), so the dump must have the digest that was reported.
+ * Debian's own redis-server: BGSAVE and BGREWRITEAOF under writes. The cut is exact: writes are paused from the digest
+ * to the fork (inside MULTI the fork would only be scheduled), so the dump must have the digest that was reported.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -133,8 +133,10 @@ static struct server start(int port, const char *where, const char *dump, const 
 	snprintf(number, sizeof(number), "%d", port);
 	server.pid = must_fork();
 	if (!server.pid) {
-		execl(SERVER, SERVER, "--port", number, "--dir", where, "--dbfilename", dump, "--appendonly", append_only,
-		      "--save", "", "--enable-debug-command", "yes", "--logfile", "redis.log", "--jemalloc-bg-thread", "no", NULL);
+		execl(SERVER, SERVER, "--port", number, "--dir", where, "--dbfilename", dump, "--appendonly",
+		      append_only,
+		      "--save", "", "--enable-debug-command", "yes", "--logfile", "redis.log",
+		      "--jemalloc-bg-thread", "no", NULL);
 		_exit(127);
 	}
 	server.fd = dial(port);
@@ -267,7 +269,8 @@ static void bgsave(void)
 		wait_for(server.fd, "rdb_bgsave_in_progress");
 		expect(strstr(command(server.fd, "INFO persistence"), "rdb_last_bgsave_status:ok"), "BGSAVE failed");
 		digest_of_dump(directory, "dump.rdb", in_dump);
-		expect(!strcmp(at_cut, in_dump), "save %d: digest %s at the cut, %s in the dump", save, at_cut, in_dump);
+		expect(!strcmp(at_cut, in_dump), "save %d: digest %s at the cut, %s in the dump", save, at_cut,
+		       in_dump);
 	}
 	stop_writers(writers);
 	expect_strategy_used(&before);
@@ -294,7 +297,8 @@ static void bgrewriteaof(void)
 		cut(server.fd, "BGREWRITEAOF", at_cut);
 		wait_for(server.fd, "aof_rewrite_scheduled");
 		wait_for(server.fd, "aof_rewrite_in_progress");
-		expect(strstr(command(server.fd, "INFO persistence"), "aof_last_bgrewrite_status:ok"), "BGREWRITEAOF failed");
+		expect(strstr(command(server.fd, "INFO persistence"), "aof_last_bgrewrite_status:ok"),
+		       "BGREWRITEAOF failed");
 		snprintf(base, sizeof(base), "appendonly.aof.%d.base.rdb", rewrite);
 		digest_of_dump(appends, base, in_file);
 		expect(!strcmp(at_cut, in_file), "digest %s at the cut, %s in %s", at_cut, in_file, base);

@@ -29,9 +29,11 @@
 
 static const char *const complaints[] = {
 	"BUG:", "WARNING:", "Bad rss-counter", "bad pmd", "Bad page", "non-zero", "leak", "Oops", "protection fault",
-	"kernel BUG", "refcount_t:", "underflow", "blocked for more than", "lockup", "rcu: INFO", "Bad swap", "swap_free:",
+	"kernel BUG", "refcount_t:", "underflow", "blocked for more than", "lockup", "rcu: INFO", "Bad swap",
+	"swap_free:",
 	"list_del corruption", "list_add corruption", "UBSAN", "possible recursive locking", "circular locking",
-	"inconsistent lock state", "suspicious RCU", "sleeping function", "scheduling while atomic", "KASAN", "bad_page",
+	"inconsistent lock state", "suspicious RCU", "sleeping function", "scheduling while atomic", "KASAN",
+	"bad_page",
 	"page_table_check", "Unable to handle", "page dumped because",
 };
 
@@ -144,7 +146,8 @@ static bool nothing_left(const struct usage *before)
 		sleep_ms(20);
 	now = usage_now();
 	if (now.page_tables_kb > before->page_tables_kb + PAGE_TABLES_SLACK_KB) {
-		reason_add("page tables leaked: %ld kB before, %ld kB after", before->page_tables_kb, now.page_tables_kb);
+		reason_add("page tables leaked: %ld kB before, %ld kB after", before->page_tables_kb,
+			   now.page_tables_kb);
 		clean = false;
 	}
 	if (now.page_tables_kb < before->page_tables_kb - PAGE_TABLES_SLACK_KB) {
@@ -153,7 +156,8 @@ static bool nothing_left(const struct usage *before)
 		clean = false;
 	}
 	if (now.anonymous_kb > before->anonymous_kb + ANONYMOUS_SLACK_KB) {
-		reason_add("anonymous memory leaked: %ld kB before, %ld kB after", before->anonymous_kb, now.anonymous_kb);
+		reason_add("anonymous memory leaked: %ld kB before, %ld kB after", before->anonymous_kb,
+			   now.anonymous_kb);
 		clean = false;
 	}
 	return clean;
@@ -191,7 +195,8 @@ static bool statistics_add_up(void)
 	}
 	/* A table that k forks shared has k + 1 owners; the last may still be the first. */
 	if (unshared < now.tables_shared || unshared > 2 * now.tables_shared) {
-		reason_add("statistics: %llu tables shared, but %lu taken back or dropped", now.tables_shared, unshared);
+		reason_add("statistics: %llu tables shared, but %lu taken back or dropped", now.tables_shared,
+			   unshared);
 		clean = false;
 	}
 	if (now.bad_pmd_caught) {
@@ -255,7 +260,7 @@ static bool cgroups_empty(void)
 
 /* ---------- one scenario ---------- */
 
-/* The runner itself stays on CPU 0: its own turns would flush the TLB of the other, where a scenario may count on it. */
+/* The runner stays on CPU 0: its own turns would flush the TLB of the other, where a scenario may count on it. */
 static void stay_on_cpus(unsigned long mask)
 {
 	must(syscall(SYS_sched_setaffinity, 0, sizeof(mask), &mask));

@@ -251,7 +251,8 @@ size_t range_wrong(const struct region *region, size_t first, size_t count, uint
 		if (page_shows(region, page, generation))
 			continue;
 		if (wrong++ < 2)
-			dprintf(STDOUT_FILENO, "pid %d: page %zu shows %lu %lu %lu, not generation %lu\n", getpid(), page,
+			dprintf(STDOUT_FILENO, "pid %d: page %zu shows %lu %lu %lu, not generation %lu\n", getpid(),
+				page,
 				page_words(region, page)[0], page_words(region, page)[1],
 				page_words(region, page)[511], generation);
 	}

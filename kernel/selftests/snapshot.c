@@ -121,7 +121,8 @@ static struct {
 
 static volatile uint64_t *cut_slot(uint64_t sequence)
 {
-	return (volatile uint64_t *)(writers.region.base + (sequence * STRIDE & (writers.region.pages - 1)) * PAGE_BYTES);
+	return (volatile uint64_t *)(writers.region.base +
+				     (sequence * STRIDE & (writers.region.pages - 1)) * PAGE_BYTES);
 }
 
 static void *write_sequence(void *unused)
@@ -192,7 +193,8 @@ static size_t check_wide(const void *unused)
 
 	(void)unused;
 	for (size_t table = 0; table < WIDE_TABLES; table++)
-		wrong += *(volatile uint64_t *)(wide + table * TABLE_BYTES + table % TABLE_PAGES * PAGE_BYTES) != table + 1;
+		wrong += *(volatile uint64_t *)(wide + table * TABLE_BYTES +
+						table % TABLE_PAGES * PAGE_BYTES) != table + 1;
 	return wrong;
 }
 
@@ -211,7 +213,8 @@ static void many_tables(void)
 		*(uint64_t *)(wide + table * TABLE_BYTES + table % TABLE_PAGES * PAGE_BYTES) = 0;
 	snapshot_end(&child);
 	if (mode == MODE_ASYNC4)
-		expect(statistics().tables_copied[ASYNC_FORK_BY_HELPER] > child.before.tables_copied[ASYNC_FORK_BY_HELPER],
+		expect(statistics().tables_copied[ASYNC_FORK_BY_HELPER] >
+		       child.before.tables_copied[ASYNC_FORK_BY_HELPER],
 		       "no copy thread copied a table");
 }
 

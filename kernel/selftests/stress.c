@@ -33,7 +33,8 @@ static size_t wrong_pages(void)
 		if (model[page] ? page_shows(&region, page, model[page]) : !word[0] && !word[1] && !word[511])
 			continue;
 		if (wrong++ < 2)
-			dprintf(STDOUT_FILENO, "depth %d after %s: page %zu shows %lu %lu %lu, not %u\n", depth, trail, page, word[0],
+			dprintf(STDOUT_FILENO, "depth %d after %s: page %zu shows %lu %lu %lu, not %u\n", depth,
+				trail, page, word[0],
 				word[1], word[511], model[page]);
 	}
 	return wrong;
@@ -240,8 +241,10 @@ static void fork_child(void)
 }
 
 static const struct { void (*run)(void); char letter; unsigned int weight; } operations[] = {
-	{ write_some, 'w', 8 }, { write_range, 'W', 4 }, { give_back, 'd', 3 }, { map_anew, 'u', 3 }, { protect, 'p', 3 },
-	{ move_away_and_back, 'm', 3 }, { page_out, 'o', 2 }, { collapse, 'c', 1 }, { write_by_file, 'g', 3 }, { look, 'l', 1 },
+	{ write_some, 'w', 8 }, { write_range, 'W', 4 }, { give_back, 'd', 3 }, { map_anew, 'u', 3 }, { protect, 'p',
+		3 },
+	{ move_away_and_back, 'm', 3 }, { page_out, 'o', 2 }, { collapse, 'c', 1 }, { write_by_file, 'g', 3 }, { look,
+		'l', 1 },
 	{ change_strategy, 's', 3 }, { fork_child, 'f', 8 },
 };
 

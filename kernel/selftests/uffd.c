@@ -128,7 +128,8 @@ static void missing_before_fork(void)
 	struct snapshot child = snapshot_fork(&region, 1);
 
 	for (size_t page = 5; page < region.pages; page += 160)
-		expect(*(volatile uint64_t *)(region.base + page * PAGE_BYTES) == 0x7777777777777777ULL, "page %zu not served",
+		expect(*(volatile uint64_t *)(region.base + page * PAGE_BYTES) == 0x7777777777777777ULL,
+		       "page %zu not served",
 		       page);
 	region_write_randomly(&region, 500, 2);
 	snapshot_end(&child);
