@@ -21,3 +21,7 @@ cargo test --workspace --locked
 
 part "real clients"
 crates/server/tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/stillframe-server"
+
+part "kernel module"
+# In a virtual machine; says SKIP where none can run.
+kernel/selftests/run
