@@ -4,6 +4,7 @@
 //! measurements, `cut` and `workers`, run the embedded library in this process.
 #![forbid(unsafe_code)]
 
+mod chart;
 mod clock;
 mod commands;
 mod error;
@@ -50,6 +51,11 @@ enum Command {
     Cut(commands::cut::Args),
     /// Two workers on one store against two on stores of their own, in process
     Workers(commands::workers::Args),
+    /// The async_fork kernel module in a virtual machine: the paper's figures, and whether its bars are met
+    Fork(commands::fork::Args),
+    /// The part of fork that runs in the virtual machine
+    #[command(hide = true)]
+    ForkGuest(commands::fork::guest::Args),
     /// Answer +OK to everything: shows the most that the generator can drive here
     NullServer(commands::null_server::Args),
 }
@@ -64,6 +70,8 @@ fn main() -> ExitCode {
         Command::Checkpoint(args) => commands::checkpoint::run(&args),
         Command::Cut(args) => commands::cut::run(&args),
         Command::Workers(args) => commands::workers::run(&args),
+        Command::Fork(args) => commands::fork::run(&args),
+        Command::ForkGuest(args) => commands::fork::guest::run(&args),
         Command::NullServer(args) => commands::null_server::run(&args),
     };
     match result {

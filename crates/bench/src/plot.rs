@@ -44,9 +44,9 @@ const LATENCY_HEIGHT: f64 = 190.0;
 const MEMORY_HEIGHT: f64 = 150.0;
 const GAP: f64 = 46.0;
 const BOTTOM: f64 = 62.0;
-const INK: &str = "#1f2937";
-const FAINT: &str = "#6b7280";
-const GRID: &str = "#e5e7eb";
+pub const INK: &str = "#1f2937";
+pub const FAINT: &str = "#6b7280";
+pub const GRID: &str = "#e5e7eb";
 const LOWEST_NS: f64 = 1e4;
 
 /// A rectangle of the drawing with its two scales.
@@ -75,25 +75,40 @@ impl Panel {
     }
 }
 
-struct Text<'a> {
-    size: f64,
-    anchor: &'a str,
-    color: &'a str,
-    bold: bool,
+pub struct Text<'a> {
+    pub size: f64,
+    pub anchor: &'a str,
+    pub color: &'a str,
+    pub bold: bool,
 }
 
-const LABEL: Text<'_> = Text { size: 12.0, anchor: "start", color: FAINT, bold: false };
+pub const LABEL: Text<'_> = Text { size: 12.0, anchor: "start", color: FAINT, bold: false };
 
-struct Svg(String);
+pub struct Svg(String);
 
 impl Svg {
+    /// A white sheet.
+    pub fn new(width: f64, height: f64) -> Self {
+        let mut svg = Self(String::new());
+        svg.push(format_args!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" font-family="system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif">"#
+        ));
+        svg.push(format_args!(r##"<rect width="{width}" height="{height}" fill="#ffffff"/>"##));
+        svg
+    }
+
+    pub fn finish(mut self) -> String {
+        self.0.push_str("</svg>\n");
+        self.0
+    }
+
     fn push(&mut self, args: std::fmt::Arguments<'_>) {
         // Writing to a string cannot fail.
         let _ = self.0.write_fmt(args);
         self.0.push('\n');
     }
 
-    fn text(&mut self, x: f64, y: f64, style: &Text<'_>, text: &str) {
+    pub fn text(&mut self, x: f64, y: f64, style: &Text<'_>, text: &str) {
         let weight = if style.bold { " font-weight=\"600\"" } else { "" };
         let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
         self.push(format_args!(
@@ -102,7 +117,7 @@ impl Svg {
         ));
     }
 
-    fn line(&mut self, from: (f64, f64), to: (f64, f64), color: &str, extra: &str) {
+    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), color: &str, extra: &str) {
         self.push(format_args!(
             r#"<line x1="{:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}" stroke="{color}"{extra}/>"#,
             from.0, from.1, to.0, to.1
@@ -119,7 +134,7 @@ impl Svg {
         ));
     }
 
-    fn path(&mut self, data: &str, color: &str, width: f64, extra: &str) {
+    pub fn path(&mut self, data: &str, color: &str, width: f64, extra: &str) {
         self.push(format_args!(
             r#"<path d="{data}" fill="none" stroke="{color}" stroke-width="{width}"{extra}/>"#
         ));
@@ -128,11 +143,7 @@ impl Svg {
 
 pub fn draw(figure: &Figure) -> String {
     let height = TOP + figure.latency.len() as f64 * (LATENCY_HEIGHT + GAP) + MEMORY_HEIGHT + BOTTOM;
-    let mut svg = Svg(String::new());
-    svg.push(format_args!(
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif">"#
-    ));
-    svg.push(format_args!(r##"<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>"##));
+    let mut svg = Svg::new(WIDTH, height);
     svg.text(LEFT, 26.0, &Text { size: 18.0, color: INK, bold: true, ..LABEL }, &figure.title);
     svg.text(LEFT, 46.0, &Text { size: 12.5, ..LABEL }, &figure.subtitle);
     explain_marks(&mut svg);
@@ -160,8 +171,7 @@ pub fn draw(figure: &Figure) -> String {
     };
     draw_memory(&mut svg, &panel, figure);
     svg.text(LEFT, height - 10.0, &Text { size: 10.5, ..LABEL }, &figure.footer);
-    svg.0.push_str("</svg>\n");
-    svg.0
+    svg.finish()
 }
 
 /// The power of ten above everything, so that all panels have one scale.

@@ -241,3 +241,23 @@ fn in_process() {
         }
     }
 }
+
+/// Boots two virtual machines under software emulation. The kernel's own tests are `make -C kernel selftest`.
+#[test]
+#[ignore = "takes some minutes: cargo build --workspace && cargo test --test small_runs -- --ignored"]
+fn fork_in_a_virtual_machine() {
+    if !["qemu-system-x86_64", "busybox", "redis-server"].iter().all(|name| on_path(name)) {
+        return skipped("fork", "qemu-system-x86, busybox-static or redis-server is not installed");
+    }
+    let dir = TempDir::new("fork");
+    let path = dir.0.to_str().unwrap();
+    let table = bench(&["fork", "--small", "--parts", "costs,fork", "--out", path, "--data", path]);
+    assert!(table.contains("On-Demand-Fork") && table.contains("not measured"), "{table}");
+    assert!(std::fs::metadata(dir.0.join("fork.time.svg")).unwrap().len() > 500);
+    let raw: Value =
+        serde_json::from_str(&std::fs::read_to_string(dir.0.join("fork.json")).unwrap()).unwrap();
+    let forks: Vec<_> = raw["results"].as_array().unwrap().iter().filter(|r| r["kind"] == "fork").collect();
+    // Two sizes, five strategies.
+    assert_eq!(forks.len(), 10);
+    assert!(forks.iter().filter(|r| r["strategy"] == "4").all(|r| r["forks_async"] == 1));
+}

@@ -1,7 +1,10 @@
 //! `kernel/include/uapi/async_fork.h` in Rust. The test below parses the header itself and compares every constant,
 //! every field, its order and its size, so that the two cannot drift apart.
 
+use std::collections::HashMap;
+
 use crate::error::{ForkError, Result};
+use crate::explain::{reason_name, refusal_name};
 
 pub const DEVICE: &str = "/dev/async_fork";
 pub const PROC_FILE: &str = "/proc/async_fork";
@@ -174,6 +177,35 @@ impl Statistics {
         let mut words = counters.chunks_exact(8).filter_map(|c| Some(u64::from_ne_bytes(c.try_into().ok()?)));
         Self::take(&mut words).ok_or(ForkError::ShortStatistics { bytes: bytes.len() })
     }
+
+    /// The same from the text of [`PROC_FILE`], which everybody may read: "name value" lines, an element of an array as
+    /// name_ELEMENT. What is missing is zero.
+    ///
+    /// # Errors
+    /// The module has another version of the interface.
+    pub fn parse(text: &str) -> Result<Self> {
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        let values: HashMap<&str, u64> =
+            lines.filter_map(|(n, v)| Some((n, v.trim().parse().ok()?))).collect();
+        let version = values.get("version").copied().unwrap_or(0) as u32;
+        if version != VERSION {
+            return Err(ForkError::Version { version, size: text.len() as u32 });
+        }
+        let element = |field: &str, i: usize| match field {
+            "forks_refused" => refusal_name(i),
+            "sync_histogram" => (1u64 << i).to_string(),
+            _ => reason_name(i),
+        };
+        let mut words = Self::FIELDS.iter().flat_map(|(field, count)| {
+            let value = |name: &str| values.get(name).copied().unwrap_or(0);
+            let words: Vec<u64> = match count {
+                1 => vec![value(field)],
+                _ => (0..*count).map(|i| value(&format!("{field}_{}", element(field, i)))).collect(),
+            };
+            words
+        });
+        Self::take(&mut words).ok_or(ForkError::ShortStatistics { bytes: text.len() })
+    }
 }
 
 #[cfg(test)]
@@ -299,6 +331,20 @@ mod tests {
         let bytes = Control { pid: -2, strategy: StrategyCode::Async, copy_threads: 7 }.to_bytes();
         let word = |i: usize| u32::from_ne_bytes(bytes[4 * i..4 * i + 4].try_into().unwrap());
         assert_eq!([word(0), word(1), word(2), word(3), word(4), word(5)], [24, 1, u32::MAX - 1, 2, 7, 0]);
+    }
+
+    #[test]
+    fn the_text_has_the_same_numbers() {
+        let text = "version 1\nforks_seen 7\nforks_refused_notifier 2\ntables_copied_fault 9\nsync_histogram_16384 3\n\
+                    unknown 5\n";
+        let s = Statistics::parse(text).unwrap();
+        assert_eq!(
+            (s.forks_seen, s.forks_refused[1], s.tables_copied[2], s.sync_histogram[14]),
+            (7, 2, 9, 3)
+        );
+        assert_eq!(s.fields().iter().flat_map(|f| &f.1).sum::<u64>(), 21);
+        assert!(matches!(Statistics::parse("version 2\n"), Err(ForkError::Version { version: 2, .. })));
+        assert!(Statistics::parse("").is_err());
     }
 
     #[test]

@@ -48,11 +48,19 @@ impl Root {
         self.exists("/sys/module/async_fork")
     }
 
+    /// From the device, or for those who may not open it from the text file.
+    ///
     /// # Errors
-    /// The module is not loaded, the caller is not root, or the module has another version.
+    /// The module is not loaded, or has another version.
     pub fn statistics(&self) -> Result<Statistics> {
-        let path = self.path(abi::DEVICE);
-        let mut file = fs::File::open(&path).map_err(|e| self.device_error("read", e))?;
+        let mut file = match fs::File::open(self.path(abi::DEVICE)) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                let text = self.text(abi::PROC_FILE).ok_or_else(|| self.device_error("read", e))?;
+                return Statistics::parse(&text);
+            }
+            Err(e) => return Err(self.device_error("read", e)),
+        };
         // More than one structure: a module that has a longer one must be noticed.
         let mut bytes = vec![0; 4 * abi::STATISTICS_BYTES];
         let length = file.read(&mut bytes).map_err(|e| self.device_error("read", e))?;

@@ -3,6 +3,7 @@
 pub mod checkpoint;
 pub mod cut;
 pub mod fill;
+pub mod fork;
 pub mod load;
 pub mod memory;
 pub mod null_server;

@@ -7,7 +7,7 @@
 mod memory;
 mod report;
 mod restart;
-mod round;
+pub mod round;
 
 use crate::clock::{seconds_to_ns, NS_PER_US};
 use crate::commands::{place, DataArgs, Scratch};

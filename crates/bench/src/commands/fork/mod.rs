@@ -1,0 +1,240 @@
+//! `fork`: the `async_fork` kernel module in a virtual machine. Prints what the figures of the Async-fork paper
+//! (Pang et al., VLDB 2023) show, and judges the bars that the module has to reach. `docs/figures.md` says what
+//! software emulation hides.
+
+mod archive;
+mod bars;
+pub mod guest;
+mod plots;
+mod records;
+mod tables;
+mod vm;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use serde_json::{json, Value};
+
+use self::records::Records;
+use self::vm::{Clock, Machine, MachineArgs, Shape};
+use crate::commands::DataArgs;
+use crate::error::{BenchError, Result};
+use crate::output::{OutArgs, Output};
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Parts to measure
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "costs,fork,writes,threads,redis,aof")]
+    parts: Vec<Part>,
+    /// How often each measurement is repeated; the tables show medians
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    rounds: usize,
+    /// Sizes of the process whose fork is timed
+    #[arg(long, value_name = "MB", value_delimiter = ',', default_value = "64,128,256,512,1024")]
+    sizes: Vec<u64>,
+    /// Sizes of Redis' values
+    #[arg(long, value_name = "MB", value_delimiter = ',', default_value = "128,256,512")]
+    redis_sizes: Vec<u64>,
+    /// Load on Redis in percent of what it takes at most in the virtual machine
+    #[arg(long, value_name = "PERCENT", default_value_t = 25.0)]
+    load_percent: f64,
+    /// A run of two minutes: small sizes, one round, nothing that the bars are about
+    #[arg(long)]
+    small: bool,
+    #[command(flatten)]
+    data: DataArgs,
+    /// Directory for the result files
+    #[arg(long, value_name = "DIR", default_value = "results/fork")]
+    out: PathBuf,
+    /// Begin of the result files' names
+    #[arg(long, value_name = "NAME", default_value = "fork")]
+    name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Instructions that a process which did not opt in pays
+    Costs,
+    /// Time of fork in the parent over sizes
+    Fork,
+    /// Tables copied by the parent while it writes
+    Writes,
+    /// Time of the copy over the number of threads
+    Threads,
+    /// Latency and throughput of Redis during BGSAVE
+    Redis,
+    /// The same during BGREWRITEAOF, at the largest size
+    Aof,
+}
+
+/// The paper's load of 50,000 writes a second.
+const PACED_PERIOD_NS: u64 = 20_000;
+const WRITES: usize = 2000;
+/// What a machine needs beside the data.
+const SPARE_MB: u64 = 700;
+/// One each for the server and the load, two for the child and its copy threads. The data are there five times over at most:
+/// values, what is overwritten during a save, and files, which are in memory as well.
+const REDIS_CPUS: usize = 4;
+const FAULTS: usize = 20_000;
+const LOAD: &str =
+    "stillframe-fork load --path /lib/async_fork.ko >&2 || echo '{\"error\": \"the module was not loaded\"}'";
+
+const UNLOAD: &str = "stillframe-fork unload >&2 || echo '{\"error\": \"the module was not unloaded\"}'";
+
+pub fn run(args: &Args) -> Result<()> {
+    let mut args = args.clone();
+    if args.small {
+        (args.rounds, args.sizes, args.redis_sizes) = (1, vec![16, 32], vec![32]);
+    }
+    if args.rounds == 0 || args.sizes.is_empty() || args.redis_sizes.is_empty() {
+        return Err(BenchError::Failed("at least one round and one size are needed".to_owned()));
+    }
+    let out_args = OutArgs { out: args.out.clone(), name: Some(args.name.clone()) };
+    let mut out = Output::new(&out_args, "fork", "The async_fork kernel module", &[])?;
+    let machine = Machine::prepare(&args.machine, args.data.scratch())?;
+    out.note("kernel in the virtual machine", machine.release.clone());
+    out.note("emulator", Machine::qemu_version());
+    out.note("redis", redis_version());
+    let mut records = Vec::new();
+    for part in &args.parts {
+        let (name, shape, plan) = args.plan(*part);
+        for mut record in machine.run(name, shape, &plan)? {
+            record["run"] = json!(name);
+            check_strategy(&record)?;
+            records.push(record);
+        }
+    }
+    report(&out, &Records::new(records))
+}
+
+/// A figure of a strategy that the kernel did not use would be one of the default fork.
+fn check_strategy(record: &Value) -> Result<()> {
+    let Some(strategy) = record["strategy"].as_str() else { return Ok(()) };
+    let forks = |name: &str| {
+        let paths = [format!("/{name}"), format!("/statistics/{name}")];
+        paths.iter().find_map(|path| record.pointer(path)?.as_u64()).unwrap_or(0)
+    };
+    let taken = (forks("forks_async"), forks("forks_odf"));
+    let expected = match strategy {
+        "default" => (0, 0),
+        "odf" => (0, 1),
+        _ => (1, 0),
+    };
+    if taken == expected {
+        return Ok(());
+    }
+    let what = format!("{taken:?} of Async-fork and On-Demand-Fork instead of {expected:?}");
+    Err(BenchError::Failed(format!(
+        "a save with strategy {strategy} made these deferred forks: {what}: {record}"
+    )))
+}
+
+fn report(out: &Output, records: &Records) -> Result<()> {
+    out.write_json(records.json())?;
+    for (name, svg) in plots::all(records) {
+        out.write(&format!("{name}.svg"), svg.as_bytes())?;
+    }
+    let bars = bars::judge(records);
+    out.write_markdown(&format!("## Bars\n\n{}\n{}", bars::table(&bars), tables::all(records)))
+}
+
+fn redis_version() -> String {
+    let output = std::process::Command::new("redis-server").arg("--version").output();
+    output.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default()
+}
+
+fn largest(sizes: &[u64]) -> u64 {
+    sizes.iter().copied().max().unwrap_or(0)
+}
+
+impl Args {
+    /// The name of the run, the machine it needs, and its script.
+    fn plan(&self, part: Part) -> (&'static str, Shape, String) {
+        let data_mb = largest(&self.sizes);
+        let host_cpus = std::thread::available_parallelism().map_or(1, usize::from).max(2);
+        let counting = |memory_mb: u64| Shape { clock: Clock::Instructions, cpu_count: 1, memory_mb };
+        let timed = |cpu_count, memory_mb: u64| Shape { clock: Clock::Host, cpu_count, memory_mb };
+        let redis = timed(REDIS_CPUS, 5 * largest(&self.redis_sizes) + SPARE_MB);
+        match part {
+            Part::Costs => ("costs", counting(SPARE_MB), self.costs()),
+            Part::Fork => ("fork", counting(data_mb + SPARE_MB), self.fork_times()),
+            Part::Writes => ("writes", timed(host_cpus, data_mb + SPARE_MB), self.writes(data_mb)),
+            Part::Threads => ("threads", timed(host_cpus, data_mb + SPARE_MB), self.threads(data_mb)),
+            Part::Redis => ("redis", redis, self.redis(&self.redis_sizes, "")),
+            Part::Aof => ("aof", redis, self.redis(&[largest(&self.redis_sizes)], "--aof")),
+        }
+    }
+
+    fn costs(&self) -> String {
+        let rounds = self.rounds.max(3);
+        let both = |label: &str| {
+            format!("fork_bench small {label} {}\nfork_bench fault {label} {FAULTS} {rounds}", 10 * rounds)
+        };
+        // The first round warms up the kernel's allocators; then without and with the module in turn.
+        let warm_up = both("warm-up");
+        let turn = format!("{}\n{LOAD}\n{}", both("unloaded"), both("loaded"));
+        let shared = format!("fork_bench fault shared {FAULTS} {rounds} other");
+        format!("busybox sleep 2\n{warm_up}\n{turn}\n{UNLOAD}\n{turn}\n{shared}")
+    }
+
+    fn fork_times(&self) -> String {
+        let mut plan = vec![LOAD.to_owned()];
+        for mb in &self.sizes {
+            let strategies = ["default", "1", "4", "8", "odf"];
+            plan.extend(strategies.map(|s| format!("fork_bench fork {mb} {s} {} 0 0", self.rounds)));
+        }
+        plan.join("\n")
+    }
+
+    fn writes(&self, mb: u64) -> String {
+        let mut plan = vec![LOAD.to_owned()];
+        for period_ns in [0, PACED_PERIOD_NS] {
+            let strategies = ["default", "1", "4", "8", "odf"];
+            let line = |s| format!("fork_bench fork {mb} {s} {} {WRITES} {period_ns}", self.rounds);
+            plan.extend(strategies.map(line));
+        }
+        plan.join("\n")
+    }
+
+    fn threads(&self, mb: u64) -> String {
+        let lines =
+            ["1", "2", "4", "8"].map(|s| format!("fork_bench fork {mb} {s} {} 0 0", self.rounds.max(5)));
+        format!("{LOAD}\n{}", lines.join("\n"))
+    }
+
+    fn redis(&self, sizes: &[u64], flag: &str) -> String {
+        let line = |mb: &u64| {
+            format!(
+                "stillframe-bench fork-guest --mb {mb} --strategies default,1,8,odf --rounds {} --load-percent {} {flag}",
+                self.rounds, self.load_percent
+            ) + " || echo '{\"error\": \"fork-guest failed\"}'"
+        };
+        let lines: Vec<_> = sizes.iter().map(line).collect();
+        format!("{LOAD}\n{}", lines.join("\n"))
+    }
+}
+
+/// The value of a record's field as text without quotes.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strategy_that_was_not_used_is_noticed() {
+        let record =
+            |strategy: &str, async_forks: u64| json!({"strategy": strategy, "forks_async": async_forks});
+        assert!(check_strategy(&record("1", 1)).is_ok());
+        assert!(check_strategy(&record("default", 0)).is_ok());
+        assert!(check_strategy(&record("1", 0)).is_err());
+        assert!(check_strategy(&record("odf", 1)).is_err());
+        let saved = json!({"strategy": "odf", "statistics": {"forks_async": 0, "forks_odf": 1}});
+        assert!(check_strategy(&saved).is_ok());
+        assert!(check_strategy(&json!({"kind": "fault"})).is_ok());
+    }
+}
