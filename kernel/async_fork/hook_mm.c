@@ -101,17 +101,19 @@ unsigned long af_hook_move_page_tables(struct vm_area_struct *vma, unsigned long
 }
 
 /*
- * smaps, pagemap, mincore, mlock, madvise, mbind, HMM and others. Not for multi-gen LRU's aging, the one user with a
- * p4d_entry: it runs inside reclaim, where no tables should be allocated, does not ask pmd_bad() and only clears
- * accessed bits, which are not part of a fork.
+ * smaps, pagemap, mincore, mlock, madvise, mbind, HMM and others. Multi-gen LRU's aging, the one user with a p4d_entry,
+ * runs inside reclaim, where no tables should be allocated. It does not ask pmd_bad() and only clears accessed bits,
+ * which are not part of a fork, so a session does not mind. But it uses a table that it read from an entry earlier,
+ * which mmap_lock does not keep if the table is shared: another owner may free it (invariant 12). So it is skipped.
  */
 int af_hook___walk_page_range(unsigned long start, unsigned long end, struct mm_walk *walk)
 {
-	int srcu = srcu_read_lock(&af_srcu), ret;
+	int srcu = srcu_read_lock(&af_srcu), ret = 0;
 
 	if (!walk->ops->p4d_entry)
 		af_sync_mm(walk->mm, start, end, ASYNC_FORK_BY_WALK);
-	ret = af_orig___walk_page_range(start, end, walk);
+	if (!walk->ops->p4d_entry || !(af_roles_of(walk->mm) & BIT(AF_ODF)))
+		ret = af_orig___walk_page_range(start, end, walk);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
 }

@@ -22,8 +22,11 @@ static bool af_rmap_one(af_rmap_one_t one, struct folio *folio, struct vm_area_s
 	}
 	ret = one(folio, vma, addr, arg);
 	smp_mb();	/* the change before the generation (invariant 6) */
-	/* The table was shared while it was changed: a child may run with what its TLB has loaded. */
-	if (unlikely(generation != atomic_read(&af_generation)) && af_table_is_shared_at(vma, addr))
+	/*
+	 * A fork began meanwhile. If it was this mm's, the table may have been shared when it was changed, and may by
+	 * now be the child's alone: who else runs with what its TLB has loaded cannot be told any more.
+	 */
+	if (unlikely(generation != atomic_read(&af_generation)))
 		af_sym.flush_tlb_all();
 out:
 	srcu_read_unlock(&af_srcu, srcu);
