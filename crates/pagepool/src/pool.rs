@@ -449,6 +449,12 @@ impl Drop for Pool {
     }
 }
 
+/// Hints that a value outside the pool will be read soon.
+#[inline(always)]
+pub fn prefetch_value<T>(value: &T) {
+    prefetch(std::ptr::from_ref(value).cast());
+}
+
 #[inline(always)]
 fn prefetch(address: *const i8) {
     #[cfg(target_arch = "x86_64")]

@@ -37,7 +37,7 @@ impl Worker {
         Key::new(bytes, self.keyspace().hash(bytes))
     }
 
-    /// First of five stages in which the keys of a batch are brought into the cache, each for all keys before the
+    /// First of six stages in which the keys of a batch are brought into the cache, each for all keys before the
     /// next: the waits for memory overlap. What it leaves in the key is a hint that costs nothing if it gets stale.
     #[inline]
     pub fn prefetch_node(&self, db: DbId, key: &mut Key<'_>) {
@@ -62,6 +62,12 @@ impl Worker {
 
     /// Fourth stage, after [`Worker::prefetch_leaf`].
     #[inline]
+    pub fn prefetch_slots(&self, key: &mut Key<'_>) {
+        self.keyspace().prefetch_slots(key);
+    }
+
+    /// Fifth stage, after [`Worker::prefetch_slots`].
+    #[inline]
     pub fn prefetch_record(&self, key: &mut Key<'_>) {
         self.keyspace().prefetch_record(key);
     }
@@ -79,6 +85,7 @@ impl Worker {
         keys.iter_mut().for_each(|key| self.prefetch_node(db, key));
         keys.iter().for_each(|key| self.prefetch_child(key));
         keys.iter_mut().for_each(|key| self.prefetch_leaf(db, key));
+        keys.iter_mut().for_each(|key| self.prefetch_slots(key));
         keys.iter_mut().for_each(|key| self.prefetch_record(key));
         keys.iter().for_each(|key| self.prefetch_value(key));
     }

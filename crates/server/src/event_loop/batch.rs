@@ -190,6 +190,8 @@ impl EventLoop {
             worker.prefetch_leaf(key.db, &mut key.key);
         }
         let keys = batch.items.iter_mut().filter_map(|item| item.key.as_mut());
+        keys.for_each(|key| worker.prefetch_slots(&mut key.key));
+        let keys = batch.items.iter_mut().filter_map(|item| item.key.as_mut());
         keys.for_each(|key| worker.prefetch_record(&mut key.key));
         let keys = batch.items.iter().filter_map(|item| item.key.as_ref());
         keys.for_each(|key| worker.prefetch_value(&key.key));

@@ -373,21 +373,17 @@ impl Keyspace {
         }
     }
 
-    /// Third stage: finds the key's leaf and starts to bring in its header and slots.
+    /// Third stage: finds the page that should be the key's leaf and starts to bring in its header, and what the
+    /// side array knows of it.
     #[inline(always)]
     pub fn prefetch_leaf(&self, tree: Tree, key: &mut Key<'_>) {
         let found = key.leaf_hint.and_then(|node| self.leaf_below(tree, node, key.hash));
         let found = found.or_else(|| self.descend(tree, key.hash, 1).ok().map(|(_, pid)| pid));
-        // This also brings in the leaf's entry of the side array.
-        let Some(pid) = found.filter(|pid| self.side.is_leaf(*pid)) else {
-            key.leaf_hint = None;
-            return;
-        };
+        key.leaf_hint = found;
+        let Some(pid) = found else { return };
+        self.side.prefetch(pid);
         self.pool.prefetch_latch(pid);
-        for offset in [0, 64, 128] {
-            self.pool.prefetch(pid, offset);
-        }
-        key.leaf_hint = Some(pid);
+        self.pool.prefetch(pid, 0);
     }
 
     /// The child of a node above the leaves that is responsible for `hash`, if the node is.
@@ -399,7 +395,23 @@ impl Keyspace {
         (is_it && node.validate().is_ok()).then_some(child)
     }
 
-    /// Fourth stage: finds the slot with the key's fingerprint and starts to bring in its record.
+    /// Fourth stage: starts to bring in the leaf's slots around the expected place of the key's.
+    #[inline(always)]
+    pub fn prefetch_slots(&self, key: &mut Key<'_>) {
+        let Some(pid) = key.leaf_hint.take() else { return };
+        let Ok(guard) = self.pool.shared(pid) else { return };
+        if !self.side.is_leaf(pid) {
+            return;
+        }
+        let Some(leaf) = Leaf::new(guard.page()) else { return };
+        let window = leaf.window_bytes(key.hash);
+        for line in window.start / LINE_BYTES..=(window.end - 1) / LINE_BYTES {
+            self.pool.prefetch(pid, line * LINE_BYTES);
+        }
+        key.leaf_hint = Some(pid);
+    }
+
+    /// Fifth stage: finds the slot with the key's fingerprint and starts to bring in its record.
     #[inline(always)]
     pub fn prefetch_record(&self, key: &mut Key<'_>) {
         let Some(pid) = key.leaf_hint else { return };

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use stillframe_pagepool::PageId;
+use stillframe_pagepool::{prefetch_value, PageId};
 
 use crate::UnixMillis;
 
@@ -59,6 +59,14 @@ impl Side {
     #[inline(always)]
     pub fn is_leaf(&self, pid: PageId) -> bool {
         self.entry(pid).is_some_and(|entry| entry.due_s.load(Ordering::Relaxed) != UNKNOWN)
+    }
+
+    /// Hints that the page's entry will be read soon.
+    #[inline(always)]
+    pub fn prefetch(&self, pid: PageId) {
+        if let Some(entry) = self.entry(pid) {
+            prefetch_value(entry);
+        }
     }
 
     /// Registers a leaf that the caller has latched, with its earliest deadline.

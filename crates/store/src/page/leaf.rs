@@ -239,6 +239,13 @@ impl<'a> Leaf<'a> {
         }
     }
 
+    /// The bytes of the page that [`Leaf::find`] looks at first.
+    #[inline(always)]
+    pub fn window_bytes(&self, hash: u64) -> std::ops::Range<usize> {
+        let start = HEADER_BYTES + SLOT_BYTES * self.window_start(self.fingerprint(hash), self.count());
+        start..start + SLOT_BYTES * self.count().clamp(1, WINDOW_SLOTS)
+    }
+
     /// Where [`WINDOW_SLOTS`] slots around the expected place of a fingerprint start: hashes are uniform.
     #[inline(always)]
     fn window_start(&self, fingerprint: u16, count: usize) -> usize {
