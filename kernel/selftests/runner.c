@@ -233,7 +233,9 @@ static bool cgroup_empty(const char *name)
 	if (tables > 0 || anonymous > 0)
 		reason_add("memory cgroup %s keeps %ld bytes of page tables, %ld of anonymous memory", name, tables,
 			   anonymous);
-	gone = rmdir(path) == 0;
+	/* a grandchild that nobody waited for may still be on its way out */
+	for (int waited = 0; !(gone = rmdir(path) == 0) && errno == EBUSY && waited < SETTLE_MS; waited += 20)
+		sleep_ms(20);
 	if (!gone)
 		reason_add("rmdir %s: %s", path, strerror(errno));
 	return gone && tables <= 0 && anonymous <= 0;
