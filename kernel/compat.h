@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The only place with conditions on the kernel's version or architecture. What is hooked is named in
- * async_fork/hook_list.h; a kernel in which a hooked function has another signature needs a case here first.
+ * The only place with conditions on the kernel's version; what depends on the architecture is in async_fork/arch_*.h,
+ * one of which is chosen here. What is hooked is named in async_fork/hook_list.h; a kernel in which a hooked function
+ * has another signature needs a case here first.
  */
 #ifndef _STILLFRAME_COMPAT_H
 #define _STILLFRAME_COMPAT_H
@@ -11,20 +12,18 @@
 #include <linux/rmap.h>
 #include <linux/ftrace.h>
 
-#ifndef CONFIG_X86_64
-#error "async_fork is for x86-64: the marker is the R/W bit of an x86 PMD entry"
-#endif
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 1, 0) || LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
 #error "async_fork knows the page table walkers of Linux 6.1 only: docs/kernel-module.md, section Later kernels"
 #endif
-#ifndef CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS
-#error "async_fork needs CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"
-#endif
-#ifdef CONFIG_X86_KERNEL_IBT
-#error "the original function is called past its ENDBR: not with CONFIG_X86_KERNEL_IBT"
-#endif
 #ifdef CONFIG_HIGHPTE
 #error "page tables are expected in the direct map"
+#endif
+#if defined(CONFIG_X86_64)
+#include "async_fork/arch_x86.h"
+#elif defined(CONFIG_ARM64)
+#include "async_fork/arch_arm64.h"
+#else
+#error "async_fork is for x86-64 and arm64"
 #endif
 
 /* 6.2 made the counters percpu and took the array away. */
@@ -49,12 +48,7 @@ static inline void compat_dup_file_rmap(struct page *page)
 	page_dup_file_rmap(page, false);
 }
 
-/* Xen PV: an entry may only be changed by a hypercall, not by a bit operation. */
-static inline bool compat_tables_are_foreign(void)
-{
-	return boot_cpu_has(X86_FEATURE_XENPV);
-}
-
+#ifdef CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS
 /* 6.4 took an ftrace_ops instead of an address. */
 static inline int compat_attach(unsigned long ip, void *trampoline)
 {
@@ -65,5 +59,6 @@ static inline int compat_detach(unsigned long ip, void *trampoline)
 {
 	return unregister_ftrace_direct(ip, (unsigned long)trampoline);
 }
+#endif
 
 #endif

@@ -35,12 +35,14 @@ static noinline int af_copy_table(struct af_session *s, unsigned long addr, pgta
 		if (ret)
 			break;
 	}
-	if (!ret) {
-		af_rss_add(child, rss, 1);
-		af_sym.pmd_install(child, dst, table);
+	if (ret) {
+		af_pmd_unprotect(parent, src, addr);
+		return ret;
 	}
-	af_pmd_unprotect(src);
-	return ret;
+	af_rss_add(child, rss, 1);
+	af_sym.pmd_install(child, dst, table);
+	af_pmd_unprotect_copied(parent, src, addr);
+	return 0;
 }
 
 /* Until the task that claimed the table is done. Sleeps. */

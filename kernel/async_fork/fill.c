@@ -59,7 +59,7 @@ static void af_fill_swap(struct mm_struct *mm, unsigned long addr, pte_t *src, p
 		af_mmlist_add(mm);
 		rss[MM_SWAPENTS]++;
 	}
-	set_pte_at(mm, addr, dst, pte_swp_clear_uffd_wp(*src));
+	af_set_new_pte(mm, addr, dst, pte_swp_clear_uffd_wp(*src));
 }
 
 static void af_fill_present(struct mm_struct *src_mm, struct mm_struct *dst_mm, unsigned long addr, pte_t *src,
@@ -78,7 +78,7 @@ static void af_fill_present(struct mm_struct *src_mm, struct mm_struct *dst_mm, 
 	/* No flush: no TLB can hold a writable translation below a protected entry (invariant 4). */
 	if (pte_write(*src))
 		ptep_set_wrprotect(src_mm, addr, src);
-	set_pte_at(dst_mm, addr, dst, pte_clear_uffd_wp(pte_mkold(*src)));
+	af_set_new_pte(dst_mm, addr, dst, pte_clear_uffd_wp(pte_mkold(*src)));
 }
 
 /*

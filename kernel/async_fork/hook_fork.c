@@ -152,7 +152,7 @@ static int af_copy_sharing(bool child, struct vm_area_struct *dst, struct vm_are
 		share = false;
 	}
 	if (share) {
-		atomic_inc(&af_generation);
+		af_generation_raise();
 		share = !af_must_copy(src->vm_mm);
 	}
 	om = af_odf_of(src->vm_mm);

@@ -62,6 +62,7 @@ int af_hook_internal_get_user_pages_fast(unsigned long start, unsigned long nr_p
 		ret = 0;
 		if (!af_before_gup(mm, start & PAGE_MASK, end, flags))
 			break;
+		smp_rmb();	/* that no copy is pending before the entries, which GUP-fast reads without their lock */
 		ret = af_orig_internal_get_user_pages_fast(start, nr_pages, flags, pages);
 		smp_mb();	/* the pages before the generation (invariant 6) */
 		if (likely(generation == atomic_read(&af_generation)) || ret <= 0 || !pages)

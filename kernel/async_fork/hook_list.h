@@ -29,8 +29,7 @@ AF_HOOK(LIVE, ssize_t, mcopy_atomic,
 AF_HOOK(LIVE, ssize_t, mfill_zeropage, (struct mm_struct *, unsigned long, unsigned long, atomic_t *))
 AF_HOOK(ALWAYS, bool, try_to_unmap_one, (struct folio *, struct vm_area_struct *, unsigned long, void *))
 AF_HOOK(ALWAYS, bool, try_to_migrate_one, (struct folio *, struct vm_area_struct *, unsigned long, void *))
-AF_HOOK(ALWAYS, long, __x64_sys_swapoff, (struct pt_regs *))
-AF_HOOK(ALWAYS, long, __ia32_sys_swapoff, (struct pt_regs *))
+#include AF_ARCH_HOOK_LIST
 AF_HOOK(TRACKED, void, exit_mmap, (struct mm_struct *))
 AF_HOOK(LIVE, void, wake_up_new_task, (struct task_struct *))
 AF_HOOK(LIVE, int, copy_page_range, (struct vm_area_struct *, struct vm_area_struct *))

@@ -27,7 +27,7 @@ static bool af_rmap_one(af_rmap_one_t one, struct folio *folio, struct vm_area_s
 	 * now be the child's alone: who else runs with what its TLB has loaded cannot be told any more.
 	 */
 	if (unlikely(generation != atomic_read(&af_generation)))
-		af_sym.flush_tlb_all();
+		af_flush_all();
 out:
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;

@@ -36,12 +36,9 @@ static long af_swapoff(long (*orig)(struct pt_regs *), struct pt_regs *regs)
 	return ret;
 }
 
-long af_hook___x64_sys_swapoff(struct pt_regs *regs)
-{
-	return af_swapoff(af_orig___x64_sys_swapoff, regs);
+#define AF_SWAPOFF(name)			\
+long af_hook_##name(struct pt_regs *regs)	\
+{						\
+	return af_swapoff(af_orig_##name, regs); \
 }
-
-long af_hook___ia32_sys_swapoff(struct pt_regs *regs)
-{
-	return af_swapoff(af_orig___ia32_sys_swapoff, regs);
-}
+AF_SWAPOFF_HOOKS(AF_SWAPOFF)

@@ -44,7 +44,7 @@ struct af_role {
 extern atomic_t af_live;
 extern atomic_t af_tracked;
 
-/* The table of roles; hooks.c reads a bucket's first word in assembler. */
+/* The table of roles; arch_x86.c reads a bucket's first word in assembler. */
 #define AF_ROLE_BITS 10
 #define AF_ROLE_FACTOR 0x61C8864680B583EB	/* GOLDEN_RATIO_64 */
 
@@ -66,6 +66,13 @@ struct af_role *af_role_any(enum af_kind kind);
  * (GUP-fast, reclaim) reads it before and after: unequal means that a fork began in between (invariant 6).
  */
 extern atomic_t af_generation;
+
+static inline void af_generation_raise(void)
+{
+	smp_mb__before_atomic();	/* the hashed roles before the generation */
+	atomic_inc(&af_generation);
+	smp_mb__after_atomic();		/* the generation before the first protected table */
+}
 
 extern atomic_t af_swapoffs;	/* under way */
 
@@ -95,28 +102,13 @@ bool af_allocation_fails(void);
 
 struct seq_file;
 
-/* ---- page_table.c: the marker is a PMD entry that is present, not huge, and has R/W clear ---- */
+/* ---- page_table.c; the marker of a protected table: arch_*.h ---- */
 
 pmd_t *af_pmd_find(struct mm_struct *mm, unsigned long addr);
 pmd_t *af_pmd_alloc(struct mm_struct *mm, unsigned long addr);
 pgtable_t af_table_alloc_for(struct mm_struct *child, struct mem_cgroup *memcg);
 pgtable_t af_table_alloc(struct mm_struct *mm);
 pgtable_t af_table_alloc_nofail(struct mm_struct *mm);
-
-static inline void af_pmd_protect(pmd_t *pmd)
-{
-	clear_bit(_PAGE_BIT_RW, (unsigned long *)pmd);
-}
-
-static inline void af_pmd_unprotect(pmd_t *pmd)
-{
-	set_bit(_PAGE_BIT_RW, (unsigned long *)pmd);
-}
-
-static inline bool af_pmd_is_protected(pmd_t pmd)
-{
-	return (pmd_flags(pmd) & (_PAGE_PRESENT | _PAGE_RW | _PAGE_PSE)) == _PAGE_PRESENT;
-}
 
 static inline pte_t *af_table_of(struct page *table)
 {

@@ -113,7 +113,7 @@ static struct af_function *af_function_at(unsigned long address)
 	return NULL;
 }
 
-/* Direct calls and jumps (e8, e9 with a 32-bit distance) in the kernel's text. */
+/* Direct calls and jumps in the kernel's text. */
 static void af_count_calls(const u8 *start, const u8 *end)
 {
 	unsigned long low = ULONG_MAX, high = 0;
@@ -130,11 +130,11 @@ static void af_count_calls(const u8 *start, const u8 *end)
 			high = max(high, f->address);
 		}
 	}
-	for (at = start; at < end - 5; at++) {
-		unsigned long target = (unsigned long)at + 5 + *(const s32 *)(at + 1);
+	for (at = start; at <= end - AF_CALL_BYTES; at += AF_CALL_STEP) {
+		unsigned long target = af_call_target(at);
 		struct af_function *f;
 
-		if (likely((*at & 0xfe) != 0xe8 || target < low || target > high))
+		if (likely(target < low || target > high))
 			continue;
 		f = af_function_at(target);
 		if (f)
@@ -247,10 +247,11 @@ static int af_check_types(void)
 /* After af_symbols_find(). The reason of a refusal is printed. */
 int af_layout_check(void)
 {
+	const char *why = af_arch_refuses();
 	int ret;
 
-	if (compat_tables_are_foreign()) {
-		pr_err("refused: the hypervisor owns the page tables (Xen PV)\n");
+	if (why) {
+		pr_err("refused: %s\n", why);
 		return -EOPNOTSUPP;
 	}
 	af_each_symbol = (void *)af_symbol("kallsyms_on_each_symbol");

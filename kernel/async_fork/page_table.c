@@ -32,8 +32,7 @@ pmd_t *af_pmd_alloc(struct mm_struct *mm, unsigned long addr)
 	p4d_t *p4d;
 	pud_t *pud;
 
-	if (pgtable_l5_enabled() && pgd_none(*pgd) &&
-	    (af_allocation_fails() || af_sym.__p4d_alloc(mm, pgd, addr)))
+	if (pgd_none(*pgd) && (af_allocation_fails() || af_p4d_alloc(mm, pgd, addr)))
 		return NULL;
 	p4d = p4d_offset(pgd, addr);
 	if (p4d_none(*p4d) && (af_allocation_fails() || af_sym.__pud_alloc(mm, p4d, addr)))

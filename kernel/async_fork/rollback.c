@@ -22,7 +22,7 @@ void af_table_roll_back(struct af_session *s, u8 *state, unsigned long addr)
 	if (READ_ONCE(*state) == AF_PENDING && cmpxchg(state, AF_PENDING, AF_BUSY) == AF_PENDING) {
 		pmd = af_pmd_find(s->parent.mm, addr);
 		if (!WARN_ON_ONCE(!pmd))
-			af_pmd_unprotect(pmd);
+			af_pmd_unprotect(s->parent.mm, pmd, addr);
 		atomic64_inc(&af_count.tables_rolled_back);
 		af_session_table_done(s, state);
 		return;

@@ -104,8 +104,7 @@ void af_session_open(struct af_session *s)
 		return;
 	refcount_inc(&s->ref);
 	af_role_add(&s->parent, s->parent.mm, AF_PARENT);
-	atomic_inc(&af_generation);
-	smp_mb__after_atomic();		/* the generation before the first protected table (invariant 6) */
+	af_generation_raise();
 }
 
 /* dup_mmap has ended: from here on the last table to be done ends the parent's part. */

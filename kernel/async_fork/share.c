@@ -19,7 +19,7 @@ static int af_share_table(struct mm_struct *src_mm, struct mm_struct *dst_mm, pm
 	}
 	page_ref_inc(table);
 	mm_inc_nr_ptes(dst_mm);
-	set_pmd(dst, __pmd(((pteval_t)page_to_pfn(table) << PAGE_SHIFT) | (_PAGE_TABLE & ~_PAGE_RW)));
+	set_pmd(dst, af_pmd_of_table(table, true));
 	atomic64_inc(&af_count.tables_shared);
 	return 0;
 }

@@ -27,6 +27,20 @@ static int af_symbol_find(const char *name, void *pointer)
 	return 0;
 }
 
+/* kallsyms knows variables if it is built with KALLSYMS_ALL. */
+static int af_variables_find(void)
+{
+	int ret = 0;
+
+	af_sym.mmlist_lock = (spinlock_t *)af_symbol("mmlist_lock");
+	af_sym.init_mm = (struct mm_struct *)af_symbol("init_mm");
+	if (!af_sym.mmlist_lock || !af_sym.init_mm)
+		ret = af_arch_find_variables(&af_sym.mmlist_lock, &af_sym.init_mm);
+	if (ret)
+		pr_err("refused: mmlist_lock and init_mm cannot be found in this kernel\n");
+	return ret;
+}
+
 int af_symbols_find(void)
 {
 	struct kprobe probe = { .symbol_name = "kallsyms_lookup_name" };
@@ -42,6 +56,5 @@ int af_symbols_find(void)
 	ret = ret ?: af_symbol_find(#name, &af_sym.name);
 	AF_SYMBOLS
 #undef AF_SYMBOL
-	ret = ret ?: af_symbol_find("mmlist_lock", &af_sym.mmlist_lock);
-	return ret ?: af_symbol_find("init_mm", &af_sym.init_mm);
+	return ret ?: af_variables_find();
 }

@@ -9,7 +9,6 @@
 
 /* Functions of the kernel that are not exported: AF_SYMBOL(return type, name, parameter types). */
 #define AF_SYMBOLS								\
-	AF_SYMBOL(int, __p4d_alloc, (struct mm_struct *, pgd_t *, unsigned long)) \
 	AF_SYMBOL(int, __pud_alloc, (struct mm_struct *, p4d_t *, unsigned long)) \
 	AF_SYMBOL(int, __pmd_alloc, (struct mm_struct *, pud_t *, unsigned long)) \
 	AF_SYMBOL(void, pmd_install, (struct mm_struct *, pmd_t *, pgtable_t *)) \
@@ -17,9 +16,7 @@
 	AF_SYMBOL(void, swap_free, (swp_entry_t))				\
 	AF_SYMBOL(int, add_swap_count_continuation, (swp_entry_t, gfp_t))	\
 	AF_SYMBOL(void, migration_entry_wait, (struct mm_struct *, pmd_t *, unsigned long)) \
-	AF_SYMBOL(void, flush_tlb_mm_range,					\
-		  (struct mm_struct *, unsigned long, unsigned long, unsigned int, bool)) \
-	AF_SYMBOL(void, flush_tlb_all, (void))					\
+	AF_ARCH_SYMBOLS								\
 	AF_SYMBOL(unsigned long, ftrace_location, (unsigned long))		\
 	AF_SYMBOL(int, cgroup_add_dfl_cftypes, (struct cgroup_subsys *, struct cftype *)) \
 	AF_SYMBOL(int, cgroup_add_legacy_cftypes, (struct cgroup_subsys *, struct cftype *)) \

@@ -32,7 +32,7 @@ static void af_table_rss(pte_t *table, long *rss)
 }
 
 /* The other owners are gone. */
-static void af_take_back(struct mm_struct *mm, pmd_t *pmd, struct page *table)
+static void af_take_back(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, struct page *table)
 {
 	long rss[NR_MM_COUNTERS];
 
@@ -41,7 +41,7 @@ static void af_take_back(struct mm_struct *mm, pmd_t *pmd, struct page *table)
 		af_rss_add(mm, rss, 1);
 	}
 	table->pt_mm = NULL;
-	af_pmd_unprotect(pmd);
+	af_pmd_unprotect(mm, pmd, addr);
 	atomic64_inc(&af_count.tables_last_owner);
 }
 
@@ -51,7 +51,7 @@ static void af_take_back(struct mm_struct *mm, pmd_t *pmd, struct page *table)
  */
 static void af_let_go(struct mm_struct *mm, unsigned long addr, struct page *table)
 {
-	af_sym.flush_tlb_mm_range(mm, addr, addr + PMD_SIZE, PAGE_SHIFT, true);
+	af_flush_table(mm, addr);
 	page_ref_dec(table);
 }
 
@@ -85,7 +85,7 @@ static int af_copy_shared(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, 
 	else
 		af_rss_add(mm, rss, 1);
 	smp_wmb();	/* the entries before the table; as in pmd_install() */
-	set_pmd(pmd, __pmd(((pteval_t)page_to_pfn(*new) << PAGE_SHIFT) | _PAGE_TABLE));
+	set_pmd(pmd, af_pmd_of_table(*new, false));
 	*new = NULL;
 	af_let_go(mm, addr, table);
 	return 0;
@@ -107,7 +107,7 @@ static int af_try_unshare(struct af_odf_mm *om, pmd_t *pmd, unsigned long addr, 
 	ptl = pte_lockptr(mm, pmd);
 	spin_lock(ptl);
 	if (page_count(table) == 1) {
-		af_take_back(mm, pmd, table);
+		af_take_back(mm, pmd, addr, table);
 	} else if (detach) {
 		af_detach(mm, pmd, addr, table);
 	} else if (!*new) {
@@ -216,7 +216,7 @@ unsigned long af_take_back_range(struct af_odf_mm *om, unsigned long start, unsi
 
 			spin_lock(ptl);
 			if (page_count(table) == 1)
-				af_take_back(mm, pmd, table);
+				af_take_back(mm, pmd, addr, table);
 			else
 				shared++;
 			spin_unlock(ptl);

@@ -10,6 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from unpacked import Unpacked
+
 HERE = Path(__file__).resolve().parent
 KERNEL = HERE.parent
 OUTPUT = Path(os.environ.get("CARGO_TARGET_DIR", KERNEL.parent / "target")) / "kernel"
@@ -20,13 +22,20 @@ MEMORY_MB = 1536
 BOOT_SECONDS = 120
 
 Run = collections.namedtuple("Run", "family scenario mode")
-Architecture = collections.namedtuple("Architecture", "qemu machine compiler packages console")
+# cross: prefix of the compiler's name. debian: if set, the architecture whose kernel is unpacked, not installed. serial:
+# QEMU's options for the second serial line, on which the runner answers.
+Architecture = collections.namedtuple("Architecture", "qemu machine cpu cross debian packages console answers serial")
 
 ARCHITECTURES = {
     "x86_64": Architecture(
-        "qemu-system-x86_64", ["-machine", "pc"], "gcc",
+        "qemu-system-x86_64", ["-machine", "pc"], "max", "", None,
         ["qemu-system-x86", "linux-image-amd64", "linux-headers-amd64", "busybox-static", "cpio", "gcc", "make",
-         "libc6-dev", "redis-server", "redis-tools"], "ttyS"),
+         "libc6-dev", "redis-server", "redis-tools"], "ttyS0", "ttyS1", ["-serial", "stdio"]),
+    "arm64": Architecture(
+        # pauth-impdef: emulating the architected algorithm of pointer authentication takes most of the time.
+        "qemu-system-aarch64", ["-machine", "virt,gic-version=3"], "max,pauth-impdef=on", "aarch64-linux-gnu-", "arm64",
+        ["qemu-system-arm", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "apt", "cpio", "gcc", "make", "libc6-dev"],
+        "ttyAMA0", "ttyS0", ["-chardev", "stdio,id=answers", "-device", "pci-serial,chardev=answers"]),
 }
 
 
@@ -47,7 +56,10 @@ class Machine:
     def __init__(self, arch, kernel, headers, slowness=1):
         if arch not in ARCHITECTURES:
             raise CannotRun(f"no machine for {arch} is described in machine.py")
+        self.arch_name = arch
         self.arch = ARCHITECTURES[arch]
+        self.busybox = None
+        self.modules = None
         self.kernel = kernel
         self.headers = headers
         self.slowness = slowness
@@ -95,12 +107,24 @@ class Machine:
             if not self.headers.exists():
                 raise SystemExit(f"no headers for {self.kernel} in {self.headers}: say --headers")
             return
+        if self.arch.debian:
+            self.unpack_kernel()
+            return
         for image in sorted(Path("/boot").glob("vmlinuz-*"), key=lambda p: p.stat().st_mtime, reverse=True):
             headers = Path("/lib/modules") / image.name.partition("-")[2] / "build"
             if headers.exists():
                 self.kernel, self.headers, self.release = image, headers, image.name.partition("-")[2]
                 return
         raise CannotRun("no kernel in /boot has headers in /lib/modules")
+
+    def unpack_kernel(self):
+        packages = Unpacked(OUTPUT / f"packages-{self.arch.debian}", self.arch.debian)
+        try:
+            self.release = packages.fetch()
+        except (OSError, subprocess.CalledProcessError) as why:
+            raise CannotRun(f"no kernel for {self.arch.debian}: {why}") from why
+        self.kernel, self.headers = packages.image(self.release), packages.headers(self.release)
+        self.modules, self.busybox = packages.modules(self.release), packages.busybox
 
     # ---------- building ----------
 
@@ -112,7 +136,8 @@ class Machine:
                 old.unlink()
         shutil.copytree(KERNEL, build, dirs_exist_ok=True,
                         ignore=shutil.ignore_patterns("selftests", "*.ko", "*.o", "*.mod*", ".*.cmd"))
-        done = subprocess.run(["make", "-C", build, f"KDIR={self.headers}"], text=True,
+        cross = [f"ARCH={self.arch.debian}", f"CROSS_COMPILE={self.arch.cross}"] if self.arch.cross else []
+        done = subprocess.run(["make", "-C", build, f"KDIR={self.headers}", *cross], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode:
             raise SystemExit(f"{done.stdout}\nkernel selftests: the module does not build")
@@ -120,27 +145,33 @@ class Machine:
 
     def hooks(self):
         """Names of the functions that the module hooks."""
-        listing = (KERNEL / "async_fork" / "hook_list.h").read_text()
+        lists = (f"hook_list_{'x86' if self.arch_name == 'x86_64' else self.arch_name}.h", "hook_list.h")
+        listing = "".join((KERNEL / "async_fork" / name).read_text() for name in lists)
         return re.findall(r"^AF_HOOK\(\w+, [^,(]+, (\w+),", listing, re.MULTILINE)
 
     def families(self):
         return sorted(source.stem for source in HERE.glob("*.c") if source.name not in NOT_FAMILIES)
 
     def build_programs(self):
-        self.programs = self.directory / "programs"
-        self.programs.mkdir(exist_ok=True)
+        """For the machine and, if it runs other programs than this one, for this one, which asks them for --list."""
+        self.programs = self.compile(self.directory / "programs", f"{self.arch.cross}gcc")
+        self.lists = self.compile(self.directory / "lists", "gcc") if self.arch.cross else self.programs
+
+    def compile(self, directory, compiler):
+        directory.mkdir(exist_ok=True)
         headers = list(HERE.glob("*.h")) + list((KERNEL / "include").rglob("*.h"))
         for name in self.families() + ["runner"]:
             sources = [HERE / f"{name}.c", HERE / "selftest.c"] + ([HERE / "family.c"] if name != "runner" else [])
-            program = self.programs / name
+            program = directory / name
             if program.exists() and all(s.stat().st_mtime < program.stat().st_mtime for s in sources + headers):
                 continue
-            subprocess.run([self.arch.compiler, *CFLAGS, "-o", program, *sources], check=True)
+            subprocess.run([compiler, *CFLAGS, "-o", program, *sources], check=True)
+        return directory
 
     def runs(self):
         found = []
         for family in self.families():
-            for text in output_of(str(self.programs / family), "--list").splitlines():
+            for text in output_of(str(self.lists / family), "--list").splitlines():
                 scenario, *modes = text.split()
                 found += [Run(family, scenario, mode) for mode in modes]
         return found
@@ -151,13 +182,15 @@ class Machine:
         for part in ("bin", "lib", "dev", "proc", "sys", "tmp", "etc"):
             (root / part).mkdir(parents=True)
         shutil.copy(HERE / "init", root / "init")
-        shutil.copy(shutil.which("busybox"), root / "bin" / "busybox")
+        shutil.copy(self.busybox or shutil.which("busybox"), root / "bin" / "busybox")
         for program in self.programs.iterdir():
-            subprocess.run(["strip", "-o", root / "bin" / program.name, program], check=True)
-        subprocess.run(["strip", "--strip-debug", "-o", root / "lib" / "async_fork.ko", self.module], check=True)
-        self.add_program(root, shutil.which("redis-server"))
+            subprocess.run([f"{self.arch.cross}strip", "-o", root / "bin" / program.name, program], check=True)
+        subprocess.run([f"{self.arch.cross}strip", "--strip-debug", "-o", root / "lib" / "async_fork.ko", self.module],
+                       check=True)
+        if not self.arch.cross:
+            self.add_program(root, shutil.which("redis-server"))
         for module in MODULES:
-            path = Path("/lib/modules") / self.release / "kernel" / module
+            path = (self.modules or Path("/lib/modules") / self.release / "kernel") / module
             if path.exists():
                 shutil.copy(path, root / "lib" / path.name)
         self.initramfs = self.directory / "initramfs.cpio"
@@ -185,14 +218,15 @@ class Machine:
 
     def command(self, initramfs, console):
         half = f"{MEMORY_MB // 2}M"
-        return [self.arch.qemu, *self.arch.machine, "-accel", "tcg,thread=multi", "-cpu", "max", "-m",
+        return [self.arch.qemu, *self.arch.machine, "-accel", "tcg,thread=multi", "-cpu", self.arch.cpu, "-m",
                 f"{MEMORY_MB}M", "-smp", "2,sockets=2",
                 # Two nodes: pages can be moved between them.
                 "-object", f"memory-backend-ram,id=m0,size={half}", "-object", f"memory-backend-ram,id=m1,size={half}",
                 "-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1,memdev=m1",
                 "-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot", "-kernel", str(self.kernel),
-                "-initrd", str(initramfs), "-serial", f"file:{console}", "-serial", "stdio",
-                "-append", f"console={self.arch.console}0 panic=-1 oops=panic softlockup_panic=1 quiet loglevel=5"]
+                "-initrd", str(initramfs), "-serial", f"file:{console}", *self.arch.serial,
+                "-append", f"console={self.arch.console} answers={self.arch.answers} panic=-1 oops=panic "
+                           "softlockup_panic=1 quiet loglevel=5"]
 
     def boot(self, plan):
         """Runs the plan in one boot; yields what the runner says: (index, verdict or START, seconds, reason)."""

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A Debian kernel of another architecture with headers, modules and busybox: unpacked, not installed."""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+HOST = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+class Unpacked:
+    """
+    Packages in a directory. apt keeps its lists there as well, so the machine's own configuration stays as it is, and
+    nobody needs to be root.
+    """
+
+    def __init__(self, directory, architecture):
+        self.directory = directory
+        self.architecture = architecture
+        self.host = HOST.get(platform.machine(), platform.machine())
+        self.root = directory / "root"
+
+    def apt(self, *command):
+        state, cache = self.directory / "state", self.directory / "cache"
+        for part in (state / "lists" / "partial", cache / "archives" / "partial"):
+            part.mkdir(parents=True, exist_ok=True)
+        options = [f"Dir::State={state}", f"Dir::Cache={cache}", "Dir::State::status=/dev/null",
+                   f"APT::Architecture={self.host}", f"APT::Architectures={self.host},{self.architecture}",
+                   f"APT::Sandbox::User={os.environ.get('USER', 'root')}"]
+        arguments = [part for option in options for part in ("-o", option)]
+        done = subprocess.run([command[0], *arguments, *command[1:]], cwd=self.directory, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if done.returncode:
+            raise OSError(f"{' '.join(command)}: {done.stderr.strip().splitlines()[-1:]}")
+        return done.stdout
+
+    def fetch(self):
+        """The release of the unpacked kernel, which is fetched if there is none."""
+        stamp = self.directory / "release"
+        if stamp.exists():
+            return stamp.read_text()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.apt("apt-get", "update", "-qq")
+        depends = self.apt("apt-cache", "depends", f"linux-headers-{self.architecture}:{self.architecture}")
+        release = re.search(r"Depends: linux-headers-([^:\s]+)", depends).group(1)
+        version = re.match(r"\d+\.\d+", release).group(0)
+        abi = release.removesuffix(f"-{self.architecture}")
+        print(f"kernel selftests: fetching Linux {release}", flush=True)
+        self.apt("apt-get", "download", "-qq", *(f"{package}:{self.architecture}" for package in (
+            f"linux-image-{release}", f"linux-headers-{release}", "busybox-static")),
+            f"linux-headers-{abi}-common", f"linux-kbuild-{version}:{self.host}")
+        shutil.rmtree(self.root, ignore_errors=True)
+        for package in self.directory.glob("*.deb"):
+            subprocess.run(["dpkg", "-x", package, self.root], check=True)
+            package.unlink()
+        makefile = self.headers(release) / "Makefile"
+        makefile.write_text(makefile.read_text().replace("/usr/src/", f"{self.root}/usr/src/"))
+        stamp.write_text(release)
+        return release
+
+    def headers(self, release):
+        return self.root / "usr" / "src" / f"linux-headers-{release}"
+
+    def image(self, release):
+        return self.root / "boot" / f"vmlinuz-{release}"
+
+    def modules(self, release):
+        return self.root / "lib" / "modules" / release / "kernel"
+
+    @property
+    def busybox(self):
+        return Path(self.root) / "bin" / "busybox"
