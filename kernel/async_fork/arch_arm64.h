@@ -101,6 +101,7 @@ static inline const char *af_arch_refuses(void)
 /* ---- the kernel's text ---- */
 
 #define AF_ARCH_HOOK_LIST "hook_list_arm64.h"
+#define AF_ARCH_CALLS { "follow_page_mask", 2 }, { "hugepage_vma_revalidate", 3 },	/* as af_calls in layout.c */
 #define AF_SWAPOFF_HOOKS(define) define(__arm64_sys_swapoff)	/* for 32-bit processes, too */
 #define AF_ARCH_SYMBOLS
 #define af_p4d_alloc(mm, pgd, addr) 0	/* folded: pgd_none() is never true */

@@ -62,6 +62,7 @@ static inline const char *af_arch_refuses(void)
 /* ---- the kernel's text ---- */
 
 #define AF_ARCH_HOOK_LIST "hook_list_x86.h"
+#define AF_ARCH_CALLS
 #define AF_SWAPOFF_HOOKS(define) define(__x64_sys_swapoff) define(__ia32_sys_swapoff)
 
 #define AF_ARCH_SYMBOLS								\

@@ -101,6 +101,7 @@ static const struct {
 	{ "mfill_atomic_install_pte", 3 },
 	{ "dup_mmap", 1 },
 	{ "pmd_clear_bad", 10 },
+	AF_ARCH_CALLS
 };
 
 static struct af_function *af_function_at(unsigned long address)
