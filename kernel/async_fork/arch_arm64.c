@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * arm64: ftrace has no direct calls there in 6.1. One ftrace_ops for all hooks sets the instruction pointer to the hook,
+ * arm64: ftrace has no direct calls here in 6.1. One ftrace_ops for all hooks sets the instruction pointer to the hook
  * if its gate is open, and otherwise leaves it behind the call. With one ops and no other tracer, ftrace's entry code
  * calls it directly. IPMODIFY: a livepatch of the same function is refused while we are attached, and the reverse;
  * PERMANENT: ftrace_enabled=0 cannot remove it.

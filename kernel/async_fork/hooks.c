@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Attaching the hooks. A call by ftrace at the function's entry continues, if the hook's gate is open, in the hook as if
- * the function's caller had called the hook (arch_*.c: how). The original is called past its entry.
+ * Attaching the hooks. A call by ftrace at the function's entry continues in the hook, if its gate is open, as if the
+ * function's caller had called the hook (arch_*.c: how). The original is called past its entry.
  */
 #include <linux/module.h>
 

@@ -22,8 +22,8 @@ MEMORY_MB = 1536
 BOOT_SECONDS = 120
 
 Run = collections.namedtuple("Run", "family scenario mode")
-# cross: prefix of the compiler's name. debian: if set, the architecture whose kernel is unpacked, not installed. serial:
-# QEMU's options for the second serial line, on which the runner answers.
+# cross: prefix of the compiler's name. debian: if set, the architecture whose kernel is unpacked, not installed.
+# answers, serial: the second serial line, on which the runner answers, in the machine and as QEMU's options.
 Architecture = collections.namedtuple("Architecture", "qemu machine cpu cross debian packages console answers serial")
 
 ARCHITECTURES = {
@@ -34,7 +34,7 @@ ARCHITECTURES = {
     "arm64": Architecture(
         # pauth-impdef: emulating the architected algorithm of pointer authentication takes most of the time.
         "qemu-system-aarch64", ["-machine", "virt,gic-version=3"], "max,pauth-impdef=on", "aarch64-linux-gnu-", "arm64",
-        ["qemu-system-arm", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "apt", "cpio", "gcc", "make", "libc6-dev"],
+        ["qemu-system-arm", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "cpio", "gcc", "make", "libc6-dev"],
         "ttyAMA0", "ttyS0", ["-chardev", "stdio,id=answers", "-device", "pci-serial,chardev=answers"]),
 }
 
