@@ -45,7 +45,10 @@ static void private(void)
 	expect(!region_wrong(&shared, 1), "a private write reached the file");
 }
 
-/* The kernel zaps private copies, too, when a file is cut; in the child that has not copied as well. */
+/*
+ * The kernel zaps private copies, too, when a file is cut; in the child that has not copied as well. That child looks
+ * when the file is long again: until then what lies behind its end is SIGBUS.
+ */
 static void truncated(void)
 {
 	int fd = memory_file(TABLES * TABLE_BYTES);
@@ -56,10 +59,14 @@ static void truncated(void)
 	region_fill(&anonymous, 1);
 	opt_in();
 	struct snapshot child = snapshot_fork(&anonymous, 1);
+	int ends[2];
+	char byte = 0;
+
+	must(pipe(ends));
 	pid_t other = must_fork();
 
 	if (!other) {
-		sleep_ms(100);
+		must(read(ends[0], &byte, 1));
 		size_t wrong = range_wrong(&region, 0, TABLE_PAGES, 1);
 
 		for (size_t page = TABLE_PAGES; page < region.pages; page++)
@@ -68,6 +75,7 @@ static void truncated(void)
 	}
 	must(ftruncate(fd, TABLE_BYTES));
 	must(ftruncate(fd, TABLES * TABLE_BYTES));
+	must(write(ends[1], &byte, 1));
 	expect_exit(other, VERDICT_PASS, "the child that reads the truncated file");
 	region_write_randomly(&anonymous, 1000, 2);
 	snapshot_end(&child);
