@@ -130,6 +130,18 @@ fn in_path(binary: &Path) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(binary)).find(|p| p.is_file())
 }
 
+/// A program that does not outlive a killed benchmark, where setpriv is installed.
+pub fn mortal(binary: &Path) -> Command {
+    match in_path(Path::new("setpriv")) {
+        Some(setpriv) => {
+            let mut command = Command::new(setpriv);
+            command.args(["--pdeathsig", "KILL"]).arg(binary);
+            command
+        }
+        None => Command::new(binary),
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct StartOptions {
     /// The server's `dir`; created if missing.
@@ -162,7 +174,7 @@ impl Peer {
         let log_file = File::create(&log).context(|| format!("create {}", log.display()))?;
         let log_clone =
             log_file.try_clone().context(|| format!("duplicate the handle of {}", log.display()))?;
-        let mut command = self.command();
+        let mut command = mortal(&self.binary);
         command.args(["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--dir"]).arg(dir);
         if let Target::Unix(path) = &target {
             command.arg("--unixsocket").arg(path);
@@ -184,18 +196,6 @@ impl Peer {
         let mut server = self.spawn(options)?;
         server.wait_up()?;
         Ok(server)
-    }
-
-    /// Through setpriv where it exists, so that a server does not outlive a killed benchmark.
-    fn command(&self) -> Command {
-        match in_path(Path::new("setpriv")) {
-            Some(setpriv) => {
-                let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL"]).arg(&self.binary);
-                command
-            }
-            None => Command::new(&self.binary),
-        }
     }
 
     /// Redis moves its own children and background threads, at once; for others `Server::pin` does so.

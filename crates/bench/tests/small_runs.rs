@@ -261,3 +261,72 @@ fn fork_in_a_virtual_machine() {
     assert_eq!(forks.len(), 10);
     assert!(forks.iter().filter(|r| r["strategy"] == "4").all(|r| r["forks_async"] == 1));
 }
+
+/// Programs of another name that do what a test needs of them, first on the path.
+fn fake_program(dir: &Path, name: &str, script: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let path = dir.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Gone, or dead and not yet collected by whoever inherited it.
+fn is_gone(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.map_or(true, |text| text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])))
+}
+
+fn within_seconds(seconds: u64, mut is_so: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < deadline {
+        if is_so() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+/// With a program that sleeps in the emulator's place.
+#[test]
+fn an_emulator_does_not_outlive_a_killed_benchmark() {
+    if !["gcc", "strip", "setpriv"].iter().all(|name| on_path(name)) {
+        return skipped("fork", "gcc, strip or setpriv is not installed");
+    }
+    if !Path::new(BENCH).with_file_name("stillframe-fork").is_file() {
+        return skipped("fork", "stillframe-fork is not built in this target directory");
+    }
+    for signal in ["INT", "TERM", "KILL"] {
+        let dir = TempDir::new("killed");
+        let noted = dir.0.join("pid");
+        let emulator = format!(
+            "[ \"$1\" = --version ] && exit\necho $$ > {0}.new\nmv {0}.new {0}\nexec sleep 600",
+            noted.display()
+        );
+        fake_program(&dir.0, "qemu-system-x86_64", &emulator);
+        fake_program(&dir.0, "busybox", "");
+        fake_program(&dir.0, "redis-server", "");
+        std::fs::write(dir.0.join("vmlinuz-6.1.0"), "").unwrap();
+        let path = format!("{}:{}", dir.0.display(), std::env::var("PATH").unwrap());
+        let mut bench = Command::new(BENCH)
+            .args(["fork", "--small", "--parts", "threads", "--module", "/proc/self/exe", "--image"])
+            .arg(dir.0.join("vmlinuz-6.1.0"))
+            .arg("--kernel-source")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel"))
+            .arg("--out")
+            .arg(dir.0.join("out"))
+            .arg("--data")
+            .arg(&dir.0)
+            .env("PATH", path)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        assert!(within_seconds(60, || noted.exists()), "the emulator was not started");
+        let emulator = std::fs::read_to_string(&noted).unwrap().trim().to_owned();
+        assert!(!is_gone(&emulator));
+        let pid = bench.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+        assert!(!bench.wait().unwrap().success());
+        assert!(within_seconds(10, || is_gone(&emulator)), "SIG{signal}: the emulator {emulator} lives on");
+    }
+}

@@ -18,8 +18,9 @@ pub fn all(records: &Records) -> Vec<(&'static str, String)> {
         ("time", fork_times(records)),
         ("interruptions", interruptions(records)),
         ("threads", threads(records)),
-        ("latency", latency(records, "BGSAVE")),
+        ("latency", latency(records)),
         ("throughput", throughput(records)),
+        ("aof", log_rewriting(records)),
     ];
     figures.into_iter().filter(|(_, c)| !c.series.is_empty()).map(|(name, c)| (name, draw(&c))).collect()
 }
@@ -108,7 +109,7 @@ fn threads(records: &Records) -> Chart {
     let line = Series { name: "child's copy".into(), color: COLORS[1], points, dashed: false };
     Chart {
         title: "Time of the child's copy".into(),
-        subtitle: "emulated time, two CPUs (paper: Figure 15a)".into(),
+        subtitle: "emulated time, a CPU for each core of the host (paper: Figure 15a)".into(),
         x_title: "copy threads".into(),
         x_labels: strategies.iter().enumerate().map(|(i, s)| (i as f64, text(s))).collect(),
         log: false,
@@ -118,8 +119,8 @@ fn threads(records: &Records) -> Chart {
     }
 }
 
-fn latency(records: &Records, command: &str) -> Chart {
-    let wanted = [("command", json!(command))];
+fn latency(records: &Records) -> Chart {
+    let wanted = [("command", json!("BGSAVE"))];
     let (x_labels, mut series) = over_sizes(records, &wanted, "/during/p99_ns");
     series.iter_mut().for_each(|s| s.name.push_str(", p99"));
     let (_, mut longest) = over_sizes(records, &wanted, "/during/max_ns");
@@ -129,13 +130,37 @@ fn latency(records: &Records, command: &str) -> Chart {
     }
     series.extend(longest);
     Chart {
-        title: format!("Latency of Redis during {command}"),
+        title: "Latency of Redis during BGSAVE".into(),
         subtitle: "emulated time; open loop, 50 clients (paper: Figures 9, 10 and 14)".into(),
         x_title: "size of the values".into(),
         x_labels,
         log: true,
         show: human_ns,
         series,
+        footer: FOOTER.into(),
+    }
+}
+
+/// The paper's Figure 21 is over sizes; here there is one.
+fn log_rewriting(records: &Records) -> Chart {
+    let wanted = [("command", json!("BGREWRITEAOF"))];
+    let size = records.distinct(&wanted, "mb").pop().unwrap_or(Value::Null);
+    let shown = [("p50_ns", "p50"), ("p99_ns", "p99"), ("p999_ns", "p99.9"), ("max_ns", "longest")];
+    let line = |strategy: &Value| {
+        let wanted = [wanted.as_slice(), &[("strategy", strategy.clone())]].concat();
+        let point = |(i, (field, _)): (usize, &(&str, &str))| {
+            Some((i as f64, records.median(&wanted, &format!("/during/{field}"))?))
+        };
+        series(&text(strategy), shown.iter().enumerate().filter_map(point).collect())
+    };
+    Chart {
+        title: format!("Latency of Redis during BGREWRITEAOF, {size} MB"),
+        subtitle: "emulated time; open loop, 50 clients (paper: Figure 21)".into(),
+        x_title: "of the requests due from BGREWRITEAOF to its end".into(),
+        x_labels: shown.iter().enumerate().map(|(i, (_, name))| (i as f64, (*name).to_owned())).collect(),
+        log: true,
+        show: human_ns,
+        series: records.distinct(&wanted, "strategy").iter().map(line).collect(),
         footer: FOOTER.into(),
     }
 }

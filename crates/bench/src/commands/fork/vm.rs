@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::archive::Archive;
 use crate::commands::Scratch;
 use crate::error::{BenchError, Context, Result};
+use crate::peer::mortal;
 
 /// What the machine's clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,7 @@ pub struct MachineArgs {
     image: Option<PathBuf>,
 }
 
+const QEMU: &str = "qemu-system-x86_64";
 const PACKAGES: &str = "apt-get install qemu-system-x86 linux-image-amd64 linux-headers-amd64 busybox-static redis-server gcc make";
 /// A machine that says nothing for so long has died.
 const SILENCE: Duration = Duration::from_secs(420);
@@ -79,7 +81,7 @@ impl Machine {
         archive.program("bin/stillframe-bench", &own)?;
         archive.program("bin/stillframe-fork", &beside(&own, "stillframe-fork")?)?;
         archive.file("lib/async_fork.ko", &stripped(&module, scratch.path())?);
-        program("qemu-system-x86_64")?;
+        program(QEMU)?;
         Ok(Self { release, image, archive, scratch })
     }
 
@@ -105,13 +107,13 @@ impl Machine {
     }
 
     pub fn qemu_version() -> String {
-        let output = Command::new("qemu-system-x86_64").arg("--version").output();
+        let output = Command::new(QEMU).arg("--version").output();
         let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
         text.lines().next().unwrap_or("unknown").to_owned()
     }
 
     fn command(&self, shape: Shape, initramfs: &Path, console: &Path, answers: &Path) -> Command {
-        let mut command = Command::new("qemu-system-x86_64");
+        let mut command = mortal(Path::new(QEMU));
         command.args([
             "-machine",
             "pc",
@@ -139,7 +141,7 @@ impl Machine {
     }
 }
 
-/// Killed when dropped.
+/// Killed when dropped; and, being [`mortal`], when this program is killed.
 struct Running(Child);
 
 impl Running {
