@@ -126,6 +126,47 @@ static void protect(void)
 	expect(!region_mixed_wrong(&region, 1, 2), "the parent lost writes");
 }
 
+/* Pages of the region that system calls can read. */
+static size_t pages_readable(void)
+{
+	int ends[2];
+	size_t readable = 0;
+	char byte;
+
+	must(pipe(ends));
+	for (size_t page = 0; page < region.pages; page += 61)
+		if (write(ends[1], region.base + page * PAGE_BYTES, 1) == 1)
+			readable += read(ends[0], &byte, 1);
+	close(ends[0]);
+	close(ends[1]);
+	return readable;
+}
+
+static size_t protect_and_check(const void *unused)
+{
+	(void)unused;
+	must(mprotect(region.base, region.pages * PAGE_BYTES, PROT_READ));
+	return region_wrong(&region, 1);
+}
+
+/* What the child may read is no matter of the parent's, which has locked its memory away before. */
+static void protect_both(void)
+{
+	region = region_map(DEFAULT_TABLES * TABLE_BYTES);
+	region_fill(&region, 1);
+	opt_in();
+	struct snapshot child = snapshot_fork_idle(protect_and_check, NULL);
+
+	must(mprotect(region.base, region.pages * PAGE_BYTES, PROT_NONE));
+	expect_synchronised(&child.before, ASYNC_FORK_BY_MPROTECT);
+	snapshot_end(&child);
+	size_t readable = pages_readable();
+
+	expect(!readable, "%zu pages are readable that the parent has locked away", readable);
+	must(mprotect(region.base, region.pages * PAGE_BYTES, PROT_READ));
+	expect(!region_wrong(&region, 1), "the parent's memory changed");
+}
+
 /* The child's own mapping calls right after its birth, the parent's writes at the same time. */
 static void child_changes_mappings(void)
 {
@@ -221,6 +262,7 @@ const struct scenario scenarios[] = {
 	{ "mremap_grow_shrink", remap_grow_shrink, MODES_ALL },
 	{ "mremap_dontunmap", remap_dontunmap, MODES_ALL },
 	{ "mprotect", protect, MODES_ALL },
+	{ "mprotect_both", protect_both, MODES_ALL },
 	{ "child_changes", child_changes_mappings, MODES_ALL },
 	{ "brk", heap, MODES_ALL },
 	{ "mlock", lock, MODES_ALL },

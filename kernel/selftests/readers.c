@@ -7,6 +7,7 @@
 
 #define PAGEMAP_PRESENT (1ULL << 63)
 #define PAGEMAP_SWAPPED (1ULL << 62)
+#define PAGEMAP_EXCLUSIVE (1ULL << 56)	/* mapped once */
 
 static struct region region;
 
@@ -63,11 +64,12 @@ static void smaps(void)
 	finish(&child);
 }
 
-static size_t pagemap_missing(pid_t pid)
+/* Pages of the region whose entries in pagemap have any of `bits`. */
+static size_t pagemap_count(pid_t pid, uint64_t bits)
 {
 	static uint64_t entries[TABLE_PAGES];
 	char path[64];
-	size_t missing = 0;
+	size_t count = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
 	int fd = must(open(path, O_RDONLY | O_CLOEXEC));
@@ -77,10 +79,15 @@ static size_t pagemap_missing(pid_t pid)
 
 		expect(pread(fd, entries, sizeof(entries), offset) == sizeof(entries), "pagemap: %s", strerror(errno));
 		for (size_t i = 0; i < TABLE_PAGES; i++)
-			missing += !(entries[i] & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED));
+			count += !!(entries[i] & bits);
 	}
 	close(fd);
-	return missing;
+	return count;
+}
+
+static size_t pagemap_missing(pid_t pid)
+{
+	return region.pages - pagemap_count(pid, PAGEMAP_PRESENT | PAGEMAP_SWAPPED);
 }
 
 static void pagemap(void)
@@ -90,6 +97,28 @@ static void pagemap(void)
 	expect(!pagemap_missing(getpid()), "pagemap lacks pages of the parent");
 	expect(!pagemap_missing(child.pid), "pagemap lacks pages of the child");
 	expect_synchronised(&child.before, ASYNC_FORK_BY_WALK);
+	finish(&child);
+}
+
+static size_t check_region(const void *unused)
+{
+	(void)unused;
+	return region_wrong(&region, 1);
+}
+
+/* What parent and child have both is not exclusive to either, whoever's table it is. */
+static void pagemap_shared(void)
+{
+	region = region_map(DEFAULT_TABLES * TABLE_BYTES);
+	region_fill(&region, 1);
+	opt_in();
+	struct snapshot child = snapshot_fork_idle(check_region, NULL);
+	size_t exclusive = pagemap_count(getpid(), PAGEMAP_EXCLUSIVE);
+
+	expect_synchronised(&child.before, ASYNC_FORK_BY_WALK);
+	expect(!exclusive, "%zu pages that the child has as well are exclusive to the parent", exclusive);
+	exclusive = pagemap_count(child.pid, PAGEMAP_EXCLUSIVE);
+	expect(!exclusive, "%zu pages that the parent has as well are exclusive to the child", exclusive);
 	finish(&child);
 }
 
@@ -149,6 +178,7 @@ static void accounting(void)
 const struct scenario scenarios[] = {
 	{ "smaps", smaps, MODES_ALL },
 	{ "pagemap", pagemap, MODES_ALL },
+	{ "pagemap_shared", pagemap_shared, MODES_ALL },
 	{ "mincore", core_map, MODES_ALL },
 	{ "clear_refs", clear_refs, MODES_ALL },
 	{ "accounting", accounting, MODE_DEFAULT | MODES_ASYNC },

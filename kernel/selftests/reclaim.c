@@ -174,9 +174,53 @@ static void swapoff_during_copy(void)
 	swap_goes(swapoff_native);
 }
 
+/*
+ * The child has one table of its own with swap entries, so swapoff comes to it before it comes to the parent, whose
+ * other tables it uses.
+ */
+static void swap_goes_child_first(long (*off)(const char *))
+{
+	int ready[2], go[2];
+	char byte = 0;
+
+	need_swap();
+	begin(DEFAULT_TABLES);
+	page_out();
+	expect(swapped_kb() > 1024, "only %ld kB were swapped", swapped_kb());
+	must(pipe(ready));
+	must(pipe(go));
+	struct async_fork_statistics before = statistics();
+	pid_t child = must_fork();
+
+	if (!child) {
+		page_write(&region, 0, 1);
+		must(write(ready[1], &byte, 1));
+		must(read(go[0], &byte, 1));
+		_exit(region_wrong(&region, 1) ? VERDICT_FAIL : VERDICT_PASS);
+	}
+	must(read(ready[0], &byte, 1));
+	must(off(SWAP));
+	expect(swapped_kb() <= 0, "%ld kB are still swapped", swapped_kb());
+	must(swapon(SWAP, 0));
+	must(write(go[1], &byte, 1));
+	expect_exit(child, VERDICT_PASS, "the child");
+	if (mode == MODE_ODF)
+		expect_synchronised(&before, ASYNC_FORK_BY_SWAPOFF);
+	region_write_randomly(&region, 2000, 2);
+	expect(!region_mixed_wrong(&region, 1, 2), "the parent lost writes");
+}
+
+static void swapoff_child_first(void)
+{
+	swap_goes_child_first(swapoff_native);
+}
+
 static void swapoff_by_32_bit_call(void)
 {
-	swap_goes(swapoff_compat);
+	if (mode == MODE_ODF)
+		swap_goes_child_first(swapoff_compat);
+	else
+		swap_goes(swapoff_compat);
 }
 
 /* ---------- OOM ---------- */
@@ -371,6 +415,7 @@ const struct scenario scenarios[] = {
 	{ "memory_reclaim", reclaim_by_hand, MODES_ALL },
 	{ "many_users_of_a_swap_slot", many_users_of_a_swap_slot, MODES_ALL },
 	{ "swapoff", swapoff_during_copy, MODES_ALL },
+	{ "swapoff_child_first", swapoff_child_first, MODES_ALL },
 	{ "swapoff_32_bit", swapoff_by_32_bit_call, MODES_ALL },
 	{ "oom_of_child", oom_of_child, MODES_ALL },
 	{ "oom_of_parent", oom_of_parent, MODES_ALL },

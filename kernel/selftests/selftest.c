@@ -307,7 +307,7 @@ void expect_exit(pid_t pid, int code, const char *who)
 	expect(WEXITSTATUS(status) == code, "%s exited with %d, not %d", who, WEXITSTATUS(status), code);
 }
 
-struct snapshot snapshot_fork_check(snapshot_check check, const void *argument)
+static struct snapshot fork_with_check(snapshot_check check, const void *argument, bool at_start)
 {
 	struct snapshot snapshot;
 	int ends[2];
@@ -322,7 +322,7 @@ struct snapshot snapshot_fork_check(snapshot_check check, const void *argument)
 		return snapshot;
 	}
 	close(ends[1]);
-	size_t wrong = check(argument);
+	size_t wrong = at_start ? check(argument) : 0;
 	if (wrong)
 		fail("child: %zu wrong pages at its start", wrong);
 	if (read(ends[0], &byte, 1) != 1)
@@ -331,6 +331,16 @@ struct snapshot snapshot_fork_check(snapshot_check check, const void *argument)
 	if (wrong)
 		fail("child: %zu wrong pages after the operation", wrong);
 	_exit(VERDICT_PASS);
+}
+
+struct snapshot snapshot_fork_check(snapshot_check check, const void *argument)
+{
+	return fork_with_check(check, argument, true);
+}
+
+struct snapshot snapshot_fork_idle(snapshot_check check, const void *argument)
+{
+	return fork_with_check(check, argument, false);
 }
 
 struct region_argument { struct region region; uint64_t generation; };

@@ -113,6 +113,11 @@ void snapshot_end(struct snapshot *snapshot);
 /* Like it, but any check: returns the number of wrong pages. The check runs at once and again at the end. */
 typedef size_t (*snapshot_check)(const void *argument);
 struct snapshot snapshot_fork_check(snapshot_check check, const void *argument);
+/*
+ * The child checks only when snapshot_end() tells it to, and touches nothing before: what is shared stays shared. A
+ * child that checks at once may have its own copies before the parent does anything.
+ */
+struct snapshot snapshot_fork_idle(snapshot_check check, const void *argument);
 pid_t must_fork(void);
 int wait_status(pid_t pid);
 void expect_exit(pid_t pid, int code, const char *who);
