@@ -37,6 +37,9 @@ pub struct Args {
     /// Sizes of Redis' values
     #[arg(long, value_name = "MB", value_delimiter = ',', default_value = "128,256,512")]
     redis_sizes: Vec<u64>,
+    /// Clock of the parts with Redis
+    #[arg(long, value_name = "CLOCK", value_enum, default_value = "instructions")]
+    redis_clock: Clock,
     /// Load on Redis in percent of what it takes at most in the virtual machine
     #[arg(long, value_name = "PERCENT", default_value_t = 25.0)]
     load_percent: f64,
@@ -156,7 +159,11 @@ impl Args {
         let host_cpus = std::thread::available_parallelism().map_or(1, usize::from).max(2);
         let counting = |memory_mb: u64| Shape { clock: Clock::Instructions, cpu_count: 1, memory_mb };
         let timed = |cpu_count, memory_mb: u64| Shape { clock: Clock::Host, cpu_count, memory_mb };
-        let redis = timed(REDIS_CPUS, 5 * largest(&self.redis_sizes) + SPARE_MB);
+        let redis_mb = 5 * largest(&self.redis_sizes) + SPARE_MB;
+        let redis = match self.redis_clock {
+            Clock::Instructions => counting(redis_mb),
+            Clock::Host => timed(REDIS_CPUS, redis_mb),
+        };
         match part {
             Part::Costs => ("costs", counting(SPARE_MB), self.costs()),
             Part::Fork => ("fork", counting(data_mb + SPARE_MB), self.fork_times()),
