@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from unpacked import Unpacked
+from unpacked import UnpackedKernel, UnpackedValkey
 
 HERE = Path(__file__).resolve().parent
 KERNEL = HERE.parent
@@ -53,7 +53,7 @@ def installed(package):
 
 
 class Machine:
-    def __init__(self, arch, kernel, headers, slowness=1):
+    def __init__(self, arch, kernel, headers, slowness=1, fetch_valkey=False):
         if arch not in ARCHITECTURES:
             raise CannotRun(f"no machine for {arch} is described in machine.py")
         self.arch_name = arch
@@ -63,6 +63,7 @@ class Machine:
         self.kernel = kernel
         self.headers = headers
         self.slowness = slowness
+        self.fetch_valkey = fetch_valkey
         self.boots = 0
 
     # ---------- what it needs ----------
@@ -118,13 +119,31 @@ class Machine:
         raise CannotRun("no kernel in /boot has headers in /lib/modules")
 
     def unpack_kernel(self):
-        packages = Unpacked(OUTPUT / f"packages-{self.arch.debian}", self.arch.debian)
+        packages = UnpackedKernel(OUTPUT / f"packages-{self.arch.debian}", self.arch.debian)
         try:
             self.release = packages.fetch()
         except (OSError, subprocess.CalledProcessError) as why:
             raise CannotRun(f"no kernel for {self.arch.debian}: {why}") from why
         self.kernel, self.headers = packages.image(self.release), packages.headers(self.release)
         self.modules, self.busybox = packages.modules(self.release), packages.busybox
+
+    def valkey(self):
+        """Where valkey-server is: installed, or unpacked by an earlier run that was asked for it, or by this one."""
+        packages = UnpackedValkey(OUTPUT / "packages-valkey")
+        if shutil.which("valkey-server"):
+            return shutil.which("valkey-server")
+        try:
+            if self.fetch_valkey:
+                packages.fetch()
+        except (OSError, subprocess.CalledProcessError) as why:
+            print(f"kernel selftests: no valkey-server: {why}", flush=True)
+        return packages.server if packages.server.exists() else None
+
+    @staticmethod
+    def tool():
+        """The newest stillframe-fork that was built; its tests skip if there is none."""
+        built = [OUTPUT.parent / profile / "stillframe-fork" for profile in ("release", "debug")]
+        return max((p for p in built if p.exists()), key=lambda p: p.stat().st_mtime, default=None)
 
     # ---------- building ----------
 
@@ -142,6 +161,19 @@ class Machine:
         if done.returncode:
             raise SystemExit(f"{done.stdout}\nkernel selftests: the module does not build")
         self.module = build / "async_fork" / "async_fork.ko"
+
+    def build_livepatch(self):
+        """For tool/livepatch; kernels without live patches do not build it."""
+        config = self.headers / "include" / "config" / "LIVEPATCH"
+        if not config.exists():
+            return None
+        build = self.directory / "livepatch"
+        shutil.copytree(HERE / "livepatch", build, dirs_exist_ok=True)
+        done = subprocess.run(["make", "-C", self.headers, f"M={build}", "modules"], text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        if done.returncode:
+            raise SystemExit(f"{done.stdout}\nkernel selftests: the live patch does not build")
+        return build / "livepatch.ko"
 
     def hooks(self):
         """Names of the functions that the module hooks."""
@@ -188,7 +220,9 @@ class Machine:
         subprocess.run([f"{self.arch.cross}strip", "--strip-debug", "-o", root / "lib" / "async_fork.ko", self.module],
                        check=True)
         if not self.arch.cross:
-            self.add_program(root, shutil.which("redis-server"))
+            for program in (shutil.which("redis-server"), self.valkey(), self.tool()):
+                self.add_program(root, program)
+            self.add_livepatch(root)
         for module in MODULES:
             path = (self.modules or Path("/lib/modules") / self.release / "kernel") / module
             if path.exists():
@@ -196,13 +230,22 @@ class Machine:
         self.initramfs = self.directory / "initramfs.cpio"
         self.archive(root, self.initramfs)
 
+    def add_livepatch(self, root):
+        livepatch = self.build_livepatch()
+        if livepatch:
+            shutil.copy(livepatch, root / "lib" / livepatch.name)
+
     @staticmethod
     def add_program(root, program):
         """A program of the distribution with its shared libraries, where its loader looks for them."""
         if not program:
             return
-        shutil.copy(program, root / "bin" / Path(program).name)
-        for library in re.findall(r"(/\S+)", output_of("ldd", program)):
+        libraries = output_of("ldd", program)
+        if "not found" in libraries:
+            print(f"kernel selftests: {program} lacks libraries on this machine", flush=True)
+            return
+        subprocess.run(["strip", "-o", root / "bin" / Path(program).name, program], check=True)
+        for library in re.findall(r"(/\S+) \(", libraries):
             target = root / library.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(library, target)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Debian's own redis-server: BGSAVE and BGREWRITEAOF under writes. The cut is exact: writes are paused from the digest
- * to the fork (inside MULTI the fork would only be scheduled), so the dump must have the digest that was reported.
+ * Debian's own redis-server and valkey-server: BGSAVE, BGREWRITEAOF and the synchronisation of a replica under writes.
+ * The cut is exact: writes are paused from the digest to the fork (inside MULTI the fork would only be scheduled), so
+ * the dump must have the digest that was reported.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -13,14 +14,19 @@
 
 #include "selftest.h"
 
-#define SERVER "/bin/redis-server"
 #define PORT 7001
+#define REPLICA_PORT 7003
+#define TRACING "/sys/kernel/tracing/"
+#define INTERRUPTED TRACING "events/kprobes/af_interrupted/"
+#define HISTOGRAM "hist:keys=ns.log2:sort=ns if comm == \"redis-server\""
+#define TRACED_KEYS 40000		/* more tables, more interruptions */
 #define KEYS 8000
 #define VALUE_BYTES 2000
 #define WRITERS 2
 #define SAVES 2
 #define PATIENCE_MS 60000
 
+static const char *program = "/bin/redis-server";
 static char directory[64];
 
 struct server { pid_t pid; int fd; };
@@ -109,9 +115,9 @@ static const char *command(int fd, const char *format, ...)
 	return text;
 }
 
-static long info(int fd, const char *field)
+static long info(int fd, const char *section, const char *field)
 {
-	const char *text = command(fd, "INFO persistence"), *found = strstr(text, field);
+	const char *text = command(fd, "INFO %s", section), *found = strstr(text, field);
 
 	expect(found, "INFO has no %s", field);
 	return atol(found + strlen(field) + 1);
@@ -133,7 +139,7 @@ static struct server start(int port, const char *where, const char *dump, const 
 	snprintf(number, sizeof(number), "%d", port);
 	server.pid = must_fork();
 	if (!server.pid) {
-		execl(SERVER, SERVER, "--port", number, "--dir", where, "--dbfilename", dump, "--appendonly",
+		execl(program, program, "--port", number, "--dir", where, "--dbfilename", dump, "--appendonly",
 		      append_only,
 		      "--save", "", "--enable-debug-command", "yes", "--logfile", "redis.log",
 		      "--jemalloc-bg-thread", "no", NULL);
@@ -141,7 +147,7 @@ static struct server start(int port, const char *where, const char *dump, const 
 	}
 	server.fd = dial(port);
 	/* It answers "loading" until its data is there. */
-	for (int waited = 0; waited < PATIENCE_MS && info(server.fd, "loading"); waited += 50)
+	for (int waited = 0; waited < PATIENCE_MS && info(server.fd, "persistence", "loading"); waited += 50)
 		sleep_ms(50);
 	return server;
 }
@@ -202,8 +208,8 @@ static void stop_writers(const pid_t *writers)
 
 static void prepare(void)
 {
-	if (access(SERVER, X_OK))
-		skip("no redis-server");
+	if (access(program, X_OK))
+		skip("%s is not installed on the machine that built this one", strrchr(program, '/') + 1);
 	snprintf(directory, sizeof(directory), "/tmp/redis.%d", getpid());
 	must(mkdir(directory, 0755));
 	must_write_file("/proc/sys/vm/overcommit_memory", "1");
@@ -244,7 +250,7 @@ static void cut(int fd, const char *how, char *text)
 
 static void wait_for(int fd, const char *field)
 {
-	for (int waited = 0; info(fd, field); waited += 50) {
+	for (int waited = 0; info(fd, "persistence", field); waited += 50) {
 		expect(waited < PATIENCE_MS, "%s does not end", field);
 		sleep_ms(50);
 	}
@@ -338,9 +344,132 @@ static void killed_saves(void)
 	expect(WIFEXITED(status) && !WEXITSTATUS(status), "redis ended with %x", status);
 }
 
+/*
+ * A replica that is sent the dump by the child itself (through the parent, no file): with what was written meanwhile it
+ * has the parent's data.
+ */
+static void replica_sync(void)
+{
+	char of_server[64], of_replica[64], dump[128];
+	struct async_fork_statistics before;
+	pid_t writers[WRITERS];
+
+	prepare();
+	before = statistics();
+	struct server server = start(PORT, directory, "dump.rdb", "no");
+	struct server replica = start(REPLICA_PORT, directory, "replica.rdb", "no");
+
+	snprintf(dump, sizeof(dump), "%s/dump.rdb", directory);
+	populate(server.fd);
+	opt_in_pid(server.pid);
+	command(server.fd, "CONFIG SET repl-diskless-sync yes");
+	command(server.fd, "CONFIG SET repl-diskless-sync-delay 0");
+	start_writers(writers);
+	sleep_ms(200);
+	command(replica.fd, "REPLICAOF 127.0.0.1 %d", PORT);
+	for (int waited = 0; !strstr(command(replica.fd, "INFO replication"), "master_link_status:up"); waited += 50) {
+		expect(waited < PATIENCE_MS, "the replica is not synchronised");
+		sleep_ms(50);
+	}
+	stop_writers(writers);
+	expect_strategy_used(&before);
+	expect(info(server.fd, "stats", "sync_full") == 1, "the replica was not sent one full dump");
+	expect(access(dump, F_OK), "the server wrote a file");
+	command(server.fd, "SET last written");
+	expect(!strcmp(command(server.fd, "WAIT 1 %d", PATIENCE_MS), "1"), "the replica does not follow");
+	digest(server.fd, of_server);
+	digest(replica.fd, of_replica);
+	expect(!strcmp(of_server, of_replica), "digest %s, but %s of the replica", of_server, of_replica);
+	stop(&replica);
+	stop(&server);
+}
+
+static uint64_t interruptions_counted(void)
+{
+	struct async_fork_statistics now = statistics();
+	uint64_t sum = 0;
+
+	for (int i = 0; i < ASYNC_FORK_BUCKETS; i++)
+		sum += now.sync_histogram[i];
+	return sum;
+}
+
+/* The recipe of docs/kernel-module.md: the kernel's own tracing draws Figure 11 of a BGSAVE. */
+static void interruptions(void)
+{
+	char text[16384], at_cut[64];
+	pid_t writers[WRITERS];
+
+	prepare();
+	if (!write_file(TRACING "kprobe_events", "p:af_interrupted async_fork:af_interrupted addr=$arg1:x64 "
+			"reason=$arg2:u32 ns=$arg3:u64") || access(INTERRUPTED "hist", F_OK))
+		skip("no events at kprobes, or no histograms, in this kernel: %s", strerror(errno));
+	struct server server = start(PORT, directory, "dump.rdb", "no");
+
+	command(server.fd, "DEBUG POPULATE %d key %d", TRACED_KEYS, VALUE_BYTES);
+	opt_in_pid(server.pid);
+	uint64_t before = interruptions_counted();
+
+	must_write_file(INTERRUPTED "trigger", HISTOGRAM);
+	start_writers(writers);
+	sleep_ms(200);
+	cut(server.fd, "BGSAVE", at_cut);
+	wait_for(server.fd, "rdb_bgsave_in_progress");
+	stop_writers(writers);
+	stop(&server);
+
+	int fd = must(open(INTERRUPTED "hist", O_RDONLY | O_CLOEXEC));
+	ssize_t length = must(read(fd, text, sizeof(text) - 1));
+
+	close(fd);
+	must_write_file(INTERRUPTED "trigger", "!" HISTOGRAM);
+	must_write_file(TRACING "kprobe_events", "-:af_interrupted");
+	text[length] = 0;
+	printf("%s", text);
+	const char *hits = strstr(text, "Hits: ");
+
+	expect(hits, "no histogram");
+	expect(strtoull(hits + 6, NULL, 10) == interruptions_counted() - before,
+	       "the histogram has %.10s, the module counted %lu", hits + 6, interruptions_counted() - before);
+	if (!strtoull(hits + 6, NULL, 10))
+		missed("the parent was not interrupted");
+}
+
+static void with_valkey(void (*scenario)(void))
+{
+	program = "/bin/valkey-server";
+	scenario();
+}
+
+static void valkey_bgsave(void)
+{
+	with_valkey(bgsave);
+}
+
+static void valkey_bgrewriteaof(void)
+{
+	with_valkey(bgrewriteaof);
+}
+
+static void valkey_killed_saves(void)
+{
+	with_valkey(killed_saves);
+}
+
+static void valkey_replica_sync(void)
+{
+	with_valkey(replica_sync);
+}
+
 const struct scenario scenarios[] = {
 	{ "bgsave", bgsave, MODES_ALL },
 	{ "bgrewriteaof", bgrewriteaof, MODES_ALL },
 	{ "killed_saves", killed_saves, MODES_ALL },
+	{ "replica_sync", replica_sync, MODES_ALL },
+	{ "interruptions", interruptions, MODES_MODULE },
+	{ "valkey_bgsave", valkey_bgsave, MODES_ALL },
+	{ "valkey_bgrewriteaof", valkey_bgrewriteaof, MODES_ALL },
+	{ "valkey_killed_saves", valkey_killed_saves, MODES_ALL },
+	{ "valkey_replica_sync", valkey_replica_sync, MODES_ALL },
 	{ 0 },
 };

@@ -3,7 +3,7 @@
  * Runs a plan inside the test VM. Each line of /plan is one of
  *
  *   module PARAMETER=VALUE...             load the module, unload it first if it is loaded
- *   run FAMILY SCENARIO MODE SECONDS      one scenario, killed after that time
+ *   run FAMILY SCENARIO MODE SECONDS      one scenario, killed after that time; the module is loaded again if need be
  *   hook NAME                             the runs that follow are a negative control: skip them once one has failed
  *   unload                                the module must go without a complaint
  *
@@ -427,13 +427,15 @@ static bool load(const char *parameters)
 static const char *run_line(const char *text)
 {
 	static bool caught, hook;	/* of the negative control under way */
+	static char parameters[512];	/* of the module */
 	char family[64], scenario[64], mode_name[32];
 	unsigned int seconds;
 
 	if (!strncmp(text, "module", 6)) {
 		hook = caught = false;
 		unsetenv("NEGATIVE_CONTROL");
-		return load(text[6] ? text + 7 : "") ? "PASS" : "FAIL";
+		snprintf(parameters, sizeof(parameters), "%s", text[6] ? text + 7 : "");
+		return load(parameters) ? "PASS" : "FAIL";
 	}
 	if (!strncmp(text, "hook ", 5)) {
 		hook = true;
@@ -446,6 +448,9 @@ static const char *run_line(const char *text)
 	if (sscanf(text, "run %63s %63s %31s %u", family, scenario, mode_name, &seconds) == 4) {
 		const char *verdict = "SKIP";
 
+		/* a scenario that unloads it may have failed half way */
+		if (!module_loaded() && !load(parameters))
+			return "FAIL";
 		if (!(hook && caught))
 			verdict = run_scenario(family, scenario, mode_name, seconds);
 		caught = caught || !strcmp(verdict, "FAIL");

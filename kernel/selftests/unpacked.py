@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A Debian kernel of another architecture with headers, modules and busybox: unpacked, not installed."""
+"""Debian packages that are unpacked, not installed: a kernel of another architecture, and Valkey."""
 
 import os
 import platform
@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 HOST = {"x86_64": "amd64", "aarch64": "arm64"}
+ARCHIVE = "http://deb.debian.org/debian"
 
 
 class Unpacked:
@@ -17,10 +18,12 @@ class Unpacked:
     nobody needs to be root.
     """
 
-    def __init__(self, directory, architecture):
+    def __init__(self, directory, architecture=None, suites=()):
+        """suites: where packages are looked for, instead of the machine's own sources."""
         self.directory = directory
-        self.architecture = architecture
         self.host = HOST.get(platform.machine(), platform.machine())
+        self.architecture = architecture or self.host
+        self.suites = suites
         self.root = directory / "root"
 
     def apt(self, *command):
@@ -30,6 +33,10 @@ class Unpacked:
         options = [f"Dir::State={state}", f"Dir::Cache={cache}", "Dir::State::status=/dev/null",
                    f"APT::Architecture={self.host}", f"APT::Architectures={self.host},{self.architecture}",
                    f"APT::Sandbox::User={os.environ.get('USER', 'root')}"]
+        if self.suites:
+            sources = self.directory / "sources.list"
+            sources.write_text("".join(f"deb {ARCHIVE} {suite} main\n" for suite in self.suites))
+            options += [f"Dir::Etc::SourceList={sources}", "Dir::Etc::SourceParts=/dev/null"]
         arguments = [part for option in options for part in ("-o", option)]
         done = subprocess.run([command[0], *arguments, *command[1:]], cwd=self.directory, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -37,6 +44,37 @@ class Unpacked:
             raise OSError(f"{' '.join(command)}: {done.stderr.strip().splitlines()[-1:]}")
         return done.stdout
 
+    def unpack(self, *packages):
+        self.apt("apt-get", "download", "-qq", *packages)
+        shutil.rmtree(self.root, ignore_errors=True)
+        for package in self.directory.glob("*.deb"):
+            subprocess.run(["dpkg", "-x", package, self.root], check=True)
+            package.unlink()
+
+
+class UnpackedValkey(Unpacked):
+    """valkey-server; its libraries are those of redis-server, which is installed. Debian 12 has it in backports only."""
+
+    def __init__(self, directory):
+        release = Path("/etc/os-release")
+        codename = re.search(r"^VERSION_CODENAME=(\w+)", release.read_text() if release.exists() else "", re.MULTILINE)
+        suites = [codename.group(1), f"{codename.group(1)}-backports"] if codename else []
+        super().__init__(directory, suites=suites)
+
+    @property
+    def server(self):
+        return self.root / "usr" / "bin" / "valkey-server"
+
+    def fetch(self):
+        if self.server.exists() or not self.suites:
+            return
+        print("kernel selftests: fetching Valkey", flush=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.apt("apt-get", "update", "-qq")
+        self.unpack("valkey-server", "valkey-tools")
+
+
+class UnpackedKernel(Unpacked):
     def fetch(self):
         """The release of the unpacked kernel, which is fetched if there is none."""
         stamp = self.directory / "release"
@@ -49,13 +87,9 @@ class Unpacked:
         version = re.match(r"\d+\.\d+", release).group(0)
         abi = release.removesuffix(f"-{self.architecture}")
         print(f"kernel selftests: fetching Linux {release}", flush=True)
-        self.apt("apt-get", "download", "-qq", *(f"{package}:{self.architecture}" for package in (
+        self.unpack(*(f"{package}:{self.architecture}" for package in (
             f"linux-image-{release}", f"linux-headers-{release}", "busybox-static")),
             f"linux-headers-{abi}-common", f"linux-kbuild-{version}:{self.host}")
-        shutil.rmtree(self.root, ignore_errors=True)
-        for package in self.directory.glob("*.deb"):
-            subprocess.run(["dpkg", "-x", package, self.root], check=True)
-            package.unlink()
         makefile = self.headers(release) / "Makefile"
         makefile.write_text(makefile.read_text().replace("/usr/src/", f"{self.root}/usr/src/"))
         stamp.write_text(release)

@@ -112,7 +112,7 @@ pub fn of_unit(unit: &str) -> Result<PathBuf> {
     let output = Command::new("systemctl")
         .args(["show", "-p", "ControlGroup", "--", unit])
         .output()
-        .map_err(|e| ForkError::io("run systemctl", e))?;
+        .map_err(ForkError::NoSystemctl)?;
     let text = String::from_utf8_lossy(&output.stdout);
     let group = text.lines().find_map(|l| l.strip_prefix("ControlGroup=")).unwrap_or("").trim();
     match group {

@@ -24,13 +24,29 @@ pub fn set(root: &Root, subject: &Subject, strategy: Option<Strategy>) -> Result
         Subject::Process(pid) => set_process(root, *pid, strategy),
         Subject::Unit(unit) => {
             let said = set_cgroup(root, cgroup::of_unit(unit)?, strategy)?;
-            Ok(format!(
-                "{said}\nThis holds until {unit} stops; for good, `systemctl edit {unit}`:\n  [Service]\n  \
-                 ExecStartPost=+stillframe-fork enable --unit %n"
-            ))
+            Ok(format!("{said}\n{}", for_good(unit, strategy.unwrap_or(Strategy::Default))))
         }
         Subject::Cgroup(path) => set_cgroup(root, path.clone(), strategy),
     }
+}
+
+/// How a setting outlives the service's restart. The service starts also where the command fails ("-").
+fn for_good(unit: &str, strategy: Strategy) -> String {
+    let how = match strategy {
+        Strategy::Default => {
+            return format!(
+                "If `systemctl cat {unit}` shows `stillframe-fork enable`, it comes back when {unit} starts"
+            );
+        }
+        Strategy::Async { copy_threads } => format!("--threads {copy_threads}"),
+        Strategy::Odf => "--strategy odf".to_owned(),
+    };
+    let own =
+        std::env::current_exe().map_or_else(|_| "stillframe-fork".to_owned(), |p| p.display().to_string());
+    format!(
+        "This holds until {unit} stops; for good, `systemctl edit {unit}`:\n  [Service]\n  \
+         ExecStartPost=-+{own} enable --unit %n {how}"
+    )
 }
 
 fn set_process(root: &Root, pid: i32, strategy: Option<Strategy>) -> Result<String> {

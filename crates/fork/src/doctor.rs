@@ -51,7 +51,9 @@ pub fn examine(root: &Root, pid: i32) -> Result<Vec<Check>> {
     }
     let mut checks = vec![module(root)];
     let statistics = root.statistics().ok();
-    checks.push(setting(root, pid));
+    if root.is_module_loaded() {
+        checks.push(setting(root, pid));
+    }
     checks.extend(statistics.as_ref().map(refusals).unwrap_or_default());
     checks.extend(pinning_files(root, pid));
     checks.extend(memory(root, pid));
@@ -116,13 +118,15 @@ fn setting(root: &Root, pid: i32) -> Check {
 
 fn refusals(s: &Statistics) -> Vec<Check> {
     let taken = s.forks_async + s.forks_odf;
-    let mut checks = vec![match taken {
-        0 => notice(
+    let mut checks = Vec::new();
+    if taken > 0 {
+        checks.push(good(format!("{taken} forks were deferred since the module was loaded (all processes)")));
+    } else if s.forks_refused.iter().all(|count| *count == 0) {
+        checks.push(notice(
             "no fork was deferred since the module was loaded",
             "save once (BGSAVE), then run this again",
-        ),
-        _ => good(format!("{taken} forks were deferred since the module was loaded (all processes)")),
-    }];
+        ));
+    }
     for (count, refusal) in s.forks_refused.iter().zip(&REFUSALS).filter(|(count, _)| **count > 0) {
         let what = format!("{count} forks of opted-in processes were refused: {}", refusal.meaning);
         checks.push(match taken {

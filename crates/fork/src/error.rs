@@ -17,7 +17,7 @@ pub enum ForkError {
     NotPermitted { what: String },
     #[error(
         "the loaded module speaks version {version} of the interface ({size} bytes of statistics), this program \
-         version {} ({} bytes); build both from one source tree",
+         version {} ({} bytes); build both from one source tree, then `stillframe-fork unload` and `load`",
         crate::abi::VERSION,
         crate::abi::STATISTICS_BYTES
     )]
@@ -30,6 +30,8 @@ pub enum ForkError {
         "{unit} has no control group: it does not run, or the name is wrong (see `systemctl status {unit}`)"
     )]
     UnitNotRunning { unit: String },
+    #[error("systemctl does not run ({0}); without systemd use --cgroup or --pid")]
+    NoSystemctl(io::Error),
     #[error("no memory cgroup hierarchy is mounted; use --pid, or mount cgroup2 at /sys/fs/cgroup")]
     NoHierarchy,
     #[error("{}: {why}", path.display())]

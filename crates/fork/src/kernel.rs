@@ -27,7 +27,6 @@ pub fn findings(root: &Root) -> Vec<Finding> {
         modules_disabled(root),
         lockdown(root),
         signatures(root),
-        headers(root),
         switches(root),
         livepatches(root),
         foreign_hooks(root),
@@ -71,11 +70,17 @@ fn is_secure_boot(root: &Root) -> bool {
 
 fn lockdown(root: &Root) -> Option<Finding> {
     let mode = lockdown_mode(root).filter(|m| m != "none")?;
-    let cause =
-        if is_secure_boot(root) { "Secure Boot is on" } else { "Secure Boot is off: lockdown= or an LSM" };
+    let (cause, way_out) = match is_secure_boot(root) {
+        true => ("Secure Boot is on", "turn Secure Boot off"),
+        false => ("not by Secure Boot: the option lockdown= at boot, or a program", "boot without it"),
+    };
     let advice = match mode.as_str() {
-        "integrity" => "sign async_fork.ko with a key that the firmware trusts (kmodsign; mokutil --import), or turn Secure Boot off",
-        _ => "confidentiality forbids kprobes, which the module needs: boot with lockdown=integrity or without lockdown",
+        "integrity" => format!(
+            "sign async_fork.ko with a key that the firmware trusts (sign-file of the kernel's headers; mokutil \
+             --import), or {way_out}"
+        ),
+        _ => "confidentiality forbids kprobes, which the module needs: boot with lockdown=integrity or without lockdown"
+            .to_owned(),
     };
     Some(Finding::new(format!("the kernel is locked down: {mode} ({cause})"), advice))
 }
@@ -89,7 +94,8 @@ fn signatures(root: &Root) -> Option<Finding> {
     })
 }
 
-fn headers(root: &Root) -> Option<Finding> {
+/// Only of interest to those who have no module for this kernel.
+pub fn headers(root: &Root) -> Option<Finding> {
     let release = root.kernel_release();
     (!root.path(format!("/lib/modules/{release}/build/Makefile")).exists()).then(|| {
         Finding::new(
@@ -174,5 +180,7 @@ pub fn taint(root: &Root) -> Option<String> {
     let mask: u64 = root.text("/proc/sys/kernel/tainted")?.parse().ok()?;
     let marks = [(1 << 12, "O: a module from outside the kernel's tree"), (1 << 13, "E: an unsigned module")];
     let set: Vec<_> = marks.iter().filter(|(bit, _)| mask & bit != 0).map(|(_, text)| *text).collect();
-    (!set.is_empty()).then(|| format!("the kernel is marked as tainted ({mask}; {})", set.join("; ")))
+    (!set.is_empty()).then(|| {
+        format!("the kernel is marked as tainted ({mask}; {}), as by any such module", set.join("; "))
+    })
 }

@@ -82,8 +82,9 @@ pub fn load(root: &Root, kernel: &dyn Kernel, path: Option<&Path>, parameters: &
     if root.is_module_loaded() {
         return Ok(Loaded::Already);
     }
+    let heard = root.kernel_log().len();
     if path.is_none() && is_installed(root) {
-        let refused = |why: String| refusal(root, format!("modprobe {MODULE}"), why);
+        let refused = |why: String| refused_by_kernel(root, format!("modprobe {MODULE}"), why, heard);
         kernel.probe(MODULE, parameters).map_err(refused)?;
         return Ok(Loaded::From("modprobe".to_owned()));
     }
@@ -93,33 +94,47 @@ pub fn load(root: &Root, kernel: &dyn Kernel, path: Option<&Path>, parameters: &
     };
     let name = file.display().to_string();
     if let Some(why) = wrong_kernel(root, &file)? {
-        return Err(refusal(root, name, why));
+        let findings = kernel::findings(root).into_iter().chain(kernel::headers(root)).collect();
+        return Err(ForkError::LoadRefused { module: name, why, findings, log: Vec::new() });
     }
     match kernel.insert(&file, &parameters.join(" ")) {
         Ok(()) => Ok(Loaded::From(name)),
         Err(Errno::EXIST) => Ok(Loaded::Already),
-        Err(errno) => Err(refusal(root, name, meaning(errno))),
+        Err(errno) => Err(refused_by_kernel(root, name, meaning(errno), heard)),
     }
+}
+
+/// Names of parameters that the loaded module does not have: the kernel ignores them.
+pub fn unknown_parameters(root: &Root, parameters: &[String]) -> Vec<String> {
+    let name = |parameter: &String| parameter.split('=').next().unwrap_or("").to_owned();
+    let is_known = |name: &String| root.exists(&format!("/sys/module/{MODULE}/parameters/{name}"));
+    parameters.iter().map(name).filter(|name| !is_known(name)).collect()
 }
 
 /// # Errors
 /// It is not loaded, or in use.
 pub fn unload(root: &Root, kernel: &dyn Kernel) -> Result<()> {
     let live = root.statistics().ok().map(|s| (s.sessions_live, s.odf_mms_live));
-    let refused = |why: &str| {
-        let live = live.map_or_else(String::new, |(sessions, sharers)| {
-            format!(" ({sessions} page table copies under way, {sharers} processes share tables)")
-        });
-        Err(ForkError::UnloadRefused(format!("{why}{live}")))
-    };
     match kernel.remove(MODULE) {
         Ok(()) => Ok(()),
         Err(Errno::NOENT) => Err(ForkError::NotLoaded { missing: "/sys/module/async_fork".to_owned() }),
         Err(Errno::PERM) => Err(ForkError::NotPermitted { what: "unload async_fork".to_owned() }),
-        Err(Errno::AGAIN | Errno::BUSY) => {
-            refused("it is in use; wait for saves to end, close readers of /dev/async_fork, then try again")
-        }
-        Err(errno) => refused(&std::io::Error::from(errno).to_string()),
+        Err(Errno::AGAIN | Errno::BUSY) => Err(ForkError::UnloadRefused(in_use(live))),
+        Err(errno) => Err(ForkError::UnloadRefused(std::io::Error::from(errno).to_string())),
+    }
+}
+
+/// Why, and what to do; `live`: copies under way and processes that share tables.
+fn in_use(live: Option<(u64, u64)>) -> String {
+    match live {
+        None | Some((0, 0)) => "it is in use: a program has /dev/async_fork open".to_owned(),
+        Some((copies, 0)) => format!(
+            "it is in use: page table copies under way: {copies}; they end by themselves, try again in a moment"
+        ),
+        Some((_, sharers)) => format!(
+            "it is in use: processes that share page tables: {sharers}; `echo 0 > \
+             /sys/module/async_fork/parameters/enabled` gives each its own, then try again"
+        ),
     }
 }
 
@@ -147,7 +162,8 @@ fn built() -> Result<Option<PathBuf>> {
 fn nothing_found(root: &Root) -> ForkError {
     let mut looked = vec![format!("/lib/modules/{}/{{extra,updates}}", root.kernel_release())];
     looked.extend(candidates().unwrap_or_default().iter().take(1).map(|p| p.display().to_string()));
-    ForkError::NoModule { looked, findings: kernel::findings(root) }
+    let findings = kernel::findings(root).into_iter().chain(kernel::headers(root)).collect();
+    ForkError::NoModule { looked, findings }
 }
 
 /// The kernel that a module was built for, from its "vermagic=" string.
@@ -173,21 +189,30 @@ fn wrong_kernel(root: &Root, file: &Path) -> Result<Option<String>> {
 }
 
 fn meaning(errno: Errno) -> String {
+    // See kernel/async_fork/layout.c; what these numbers are called elsewhere would mislead.
+    if matches!(errno, Errno::NOENT | Errno::PROTO | Errno::NOTUNIQ) {
+        return "this kernel is not one that the module knows: what it hooks is missing or has changed. Nothing was \
+                touched, forks stay the kernel's own; docs/kernel-module.md names the kernels that it is for"
+            .to_owned();
+    }
     let what = match errno {
         Errno::PERM => "not permitted: not root, a container, or the kernel's lockdown",
         Errno::NOEXEC => "not a module for this kernel",
         Errno::KEYREJECTED | Errno::NOKEY => "its signature is missing or not trusted",
-        Errno::NOENT => "it needs a symbol that this kernel does not have",
         Errno::BUSY => "another user (live patch, tracer) redirects a function that it hooks",
-        Errno::OPNOTSUPP | Errno::NODEV => "this kernel lacks something that it needs",
+        Errno::OPNOTSUPP | Errno::NODEV | Errno::NODATA => "this kernel lacks something that it needs",
         Errno::INVAL => "a parameter or the module's format was not understood",
         _ => "the kernel refused it",
     };
     format!("{what} ({})", std::io::Error::from(errno))
 }
 
-fn refusal(root: &Root, module: String, why: String) -> ForkError {
-    ForkError::LoadRefused { module, why, findings: kernel::findings(root), log: root.kernel_log(LOG_LINES) }
+/// With what the kernel's log says since it had `heard` lines of the module.
+fn refused_by_kernel(root: &Root, module: String, why: String, heard: usize) -> ForkError {
+    let mut log = root.kernel_log();
+    // The log is a ring: old lines may be gone.
+    let log = log.split_off(heard.min(log.len()).max(log.len().saturating_sub(LOG_LINES)));
+    ForkError::LoadRefused { module, why, findings: kernel::findings(root), log }
 }
 
 #[cfg(test)]
@@ -198,12 +223,14 @@ mod tests {
 
     struct FakeKernel {
         answer: rustix::io::Result<()>,
+        /// The log's file and what is added to it.
+        says: Option<(PathBuf, &'static str)>,
         calls: RefCell<Vec<String>>,
     }
 
     impl FakeKernel {
         fn answering(answer: rustix::io::Result<()>) -> Self {
-            Self { answer, calls: RefCell::default() }
+            Self { answer, says: None, calls: RefCell::default() }
         }
     }
 
@@ -211,6 +238,9 @@ mod tests {
         fn insert(&self, module: &Path, parameters: &str) -> rustix::io::Result<()> {
             let name = module.file_name().unwrap().to_string_lossy();
             self.calls.borrow_mut().push(format!("insert {name} {parameters}"));
+            if let Some((log, line)) = &self.says {
+                fs::write(log, fs::read_to_string(log).unwrap() + line).unwrap();
+            }
             self.answer
         }
         fn remove(&self, name: &str) -> rustix::io::Result<()> {
@@ -313,8 +343,10 @@ mod tests {
         machine
             .file("sys/kernel/tracing/enabled_functions", b"copy_page_range (1) R I\tip: x\nschedule (1)\n");
         machine.file("boot/config-6.1.0-1-amd64", b"CONFIG_MODULES=y\nCONFIG_KALLSYMS=y\nCONFIG_MEMCG=y\nCONFIG_DYNAMIC_FTRACE=y\n# CONFIG_KPROBES is not set\n");
-        machine.file("dev/kmsg", b"4,1,2,-;usb 1-1: new\n4,9,99,-;async_fork: no dup_mmap\n");
-        let kernel = FakeKernel::answering(Err(Errno::PERM));
+        let log =
+            machine.file("dev/kmsg", b"4,1,2,-;usb 1-1: new\n4,9,99,-;async_fork: an earlier attempt\n");
+        let mut kernel = FakeKernel::answering(Err(Errno::PERM));
+        kernel.says = Some((log, "4,10,100,-;async_fork: no dup_mmap\n"));
         let text = findings(&load(&machine.root(), &kernel, Some(&file), &[]).unwrap_err());
         for part in [
             "not permitted",
@@ -331,9 +363,17 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        for absent in ["usb 1-1", "without CONFIG_MEMCG", "headers of", "schedule"] {
+        for absent in ["usb 1-1", "an earlier attempt", "without CONFIG_MEMCG", "headers of", "schedule"] {
             assert!(!text.contains(absent), "{absent} in {text}");
         }
+    }
+
+    #[test]
+    fn parameters_that_the_module_does_not_have_are_named() {
+        let machine = Machine::new("parameters");
+        machine.file("sys/module/async_fork/parameters/slow_us", b"3");
+        let given = ["slow_us=3".to_owned(), "slow=3".to_owned()];
+        assert_eq!(unknown_parameters(&machine.root(), &given), ["slow"]);
     }
 
     #[test]
@@ -353,6 +393,7 @@ mod tests {
         assert!(matches!(refused(Errno::NOENT), ForkError::NotLoaded { .. }));
         assert!(matches!(refused(Errno::PERM), ForkError::NotPermitted { .. }));
         assert!(refused(Errno::AGAIN).to_string().contains("in use"));
+        assert!(in_use(Some((2, 0))).contains("under way: 2") && in_use(Some((0, 3))).contains("tables: 3"));
         let kernel = FakeKernel::answering(Ok(()));
         unload(&machine.root(), &kernel).unwrap();
         assert_eq!(*kernel.calls.borrow(), ["remove async_fork"]);

@@ -130,8 +130,16 @@ fn run(root: &Root, command: Command) -> Result<u8> {
     match command {
         Command::Load { path, parameters } => {
             match load::load(root, &RunningKernel, path.as_deref(), &parameters)? {
-                Loaded::Already => say("async_fork is loaded already"),
-                Loaded::From(source) => say(&format!("async_fork is loaded ({source})")),
+                Loaded::Already if parameters.is_empty() => say("async_fork is loaded already"),
+                Loaded::Already => {
+                    say("async_fork is loaded already: its parameters stay as they are, unload it first")
+                }
+                Loaded::From(source) => {
+                    say(&format!("async_fork is loaded ({source})"));
+                    for name in load::unknown_parameters(root, &parameters) {
+                        say(&format!("the module has no parameter {name}: the kernel ignored it"));
+                    }
+                }
             }
             if let Some(taint) = kernel::taint(root) {
                 say(&taint);
@@ -220,14 +228,14 @@ fn report(error: &ForkError) {
         ForkError::NoModule { findings, .. } => (findings, &[]),
         _ => return,
     };
-    for finding in findings {
-        eprintln!("  - {}\n    -> {}", finding.what, finding.advice);
-    }
     if !log.is_empty() {
-        eprintln!("the kernel log's last lines of async_fork:");
+        eprintln!("the kernel's log says:");
     }
     for line in log {
         eprintln!("  {line}");
+    }
+    for finding in findings {
+        eprintln!("  - {}\n    -> {}", finding.what, finding.advice);
     }
 }
 

@@ -88,8 +88,8 @@ impl Root {
         ForkError::io(format!("{what} {}", abi::DEVICE), source)
     }
 
-    /// The kernel log's lines that name the module, oldest first, at most `count`; none if it cannot be read.
-    pub fn kernel_log(&self, count: usize) -> Vec<String> {
+    /// The kernel log's lines that name the module, oldest first; none if it cannot be read.
+    pub fn kernel_log(&self) -> Vec<String> {
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let open = OpenOptions::new().read(true).custom_flags(nonblocking).open(self.path("/dev/kmsg"));
         let Ok(mut file) = open else { return Vec::new() };
@@ -105,7 +105,7 @@ impl Root {
                 Err(_) => break,
             }
         }
-        lines.split_off(lines.len().saturating_sub(count))
+        lines
     }
 }
 
