@@ -114,7 +114,7 @@ noinline int af_sync_table(struct af_session *s, unsigned long addr, enum async_
 	else
 		ret = af_sync_pending(s, state, addr & PMD_MASK, reason);
 	if (!af_is_background(reason))
-		af_interrupted(ktime_get_ns() - start_ns);
+		af_interrupted(addr & PMD_MASK, reason, ktime_get_ns() - start_ns);
 	return ret;
 }
 

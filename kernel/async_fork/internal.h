@@ -290,7 +290,7 @@ struct af_counters {
 extern struct af_counters af_count;
 DECLARE_PER_CPU(u64, af_forks_seen);
 
-void af_interrupted(u64 ns);
+void af_interrupted(unsigned long addr, enum async_fork_reason reason, u64 ns);
 void af_note_fork(u64 ns);
 void af_note_child_copy(u64 ns);
 void af_statistics_read(struct async_fork_statistics *out);

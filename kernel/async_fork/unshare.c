@@ -169,7 +169,7 @@ noinline int af_unshare_table(struct af_odf_mm *om, unsigned long addr, enum af_
 	start_ns = ktime_get_ns();
 	ret = af_unshare_loop(om, pmd, addr & PMD_MASK, how, reason);
 	if (om->is_parent && reason != ASYNC_FORK_BY_PARENT_EXIT)
-		af_interrupted(ktime_get_ns() - start_ns);
+		af_interrupted(addr & PMD_MASK, reason, ktime_get_ns() - start_ns);
 	return ret;
 }
 

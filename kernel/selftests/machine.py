@@ -261,7 +261,9 @@ class Machine:
 
     def command(self, initramfs, console):
         half = f"{MEMORY_MB // 2}M"
-        return [self.arch.qemu, *self.arch.machine, "-accel", "tcg,thread=multi", "-cpu", self.arch.cpu, "-m",
+        # The emulator does not outlive a killed run.
+        mortal = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        return [*mortal, self.arch.qemu, *self.arch.machine, "-accel", "tcg,thread=multi", "-cpu", self.arch.cpu, "-m",
                 f"{MEMORY_MB}M", "-smp", "2,sockets=2",
                 # Two nodes: pages can be moved between them.
                 "-object", f"memory-backend-ram,id=m0,size={half}", "-object", f"memory-backend-ram,id=m1,size={half}",
