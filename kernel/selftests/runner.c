@@ -25,7 +25,7 @@
 #define SETTLE_MS 10000			/* helpers, RCU and the page allocator may take this long to come to rest */
 #define PAGE_TABLES_SLACK_KB 8
 #define ANONYMOUS_SLACK_KB 512
-#define TRIES 3				/* each four times slower, for scenarios that missed the copy */
+#define TRIES 4				/* each four times slower, for scenarios that missed the copy */
 
 static const char *const complaints[] = {
 	"BUG:", "WARNING:", "Bad rss-counter", "bad pmd", "Bad page", "non-zero", "leak", "Oops", "protection fault",
