@@ -53,7 +53,7 @@ class Unpacked:
 
 
 class UnpackedValkey(Unpacked):
-    """valkey-server; its libraries are those of redis-server, which is installed. Debian 12 has it in backports only."""
+    """valkey-server; its libraries are those of redis-server, which is installed. Debian 12 has it in backports."""
 
     def __init__(self, directory):
         release = Path("/etc/os-release")
