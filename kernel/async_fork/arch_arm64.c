@@ -35,6 +35,9 @@ static __always_inline bool af_gate_is_open(enum af_gate gate, struct vm_area_st
 		return atomic_read(&af_live) && READ_ONCE(af_role_bucket(vma->vm_mm)->first);
 	case AF_WHEN_TRACKED:
 		return atomic_read(&af_tracked);
+	case AF_WHEN_PMD_1:
+	case AF_WHEN_PMD_2:
+	case AF_WHEN_PMD_3:
 	case AF_WHEN_ALWAYS:
 		break;
 	}

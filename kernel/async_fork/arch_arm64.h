@@ -112,13 +112,18 @@ static inline const char *af_arch_refuses(void)
  */
 #define AF_ENTRY(name) af_hook_##name
 #define AF_DECLARE_ENTRY(name)
-#define AF_ENTRY_OFFSET AARCH64_INSN_SIZE
+
+static inline bool af_is_entry(unsigned long address, unsigned long ip)
+{
+	return ip == address + AARCH64_INSN_SIZE;
+}
 
 /* Variables that kallsyms does not know. */
 int af_arch_find_variables(spinlock_t **mmlist_lock, struct mm_struct **init_mm);
 
 #define AF_CALL_STEP AARCH64_INSN_SIZE	/* distance of places where an instruction may begin, bytes */
 #define AF_CALL_BYTES AARCH64_INSN_SIZE
+#define AF_CALL_PADDING 0	/* before a function */
 
 /* The target of B or BL; 0: something else. */
 static inline unsigned long af_call_target(const u8 *at)

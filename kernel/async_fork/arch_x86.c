@@ -20,10 +20,15 @@
 	UNWIND_HINT_FUNC "\n"					\
 	"	jmp	af_hook_" #name "\n"
 
+/* Back into the function. */
+#define AF_TRAMPOLINE_RETURN					\
+	COMPAT_CALL_ACCOUNT					\
+	"	" ASM_RET "\n"
+
 #define AF_TRAMPOLINE_GATE_IF(counter)				\
 	"	cmpl	$0, " #counter "(%rip)\n"		\
 	"	jne	1f\n"					\
-	"	" ASM_RET "\n"					\
+	AF_TRAMPOLINE_RETURN					\
 	"1:\n"
 
 /*
@@ -38,7 +43,16 @@
 	"	leaq	af_roles(%rip), %r10\n"			\
 	"	cmpq	$0, (%r10, %rax, 8)\n"			\
 	"	jne	2f\n"					\
-	"	" ASM_RET "\n"					\
+	AF_TRAMPOLINE_RETURN					\
+	"2:\n"
+
+/* In addition the PMD entry that a parameter points to: af_pmd_is_protected(). */
+#define AF_TRAMPOLINE_GATE_PMD(parameter)			\
+	"	movq	(%" #parameter "), %rax\n"		\
+	"	andl	$" __stringify(AF_PMD_FLAGS) ", %eax\n" \
+	"	cmpl	$" __stringify(AF_PMD_PROTECTED) ", %eax\n" \
+	"	je	2f\n"					\
+	AF_TRAMPOLINE_RETURN					\
 	"2:\n"
 
 static void __used af_trampoline_constants(void)
@@ -48,6 +62,9 @@ static void __used af_trampoline_constants(void)
 
 #define AF_GATE_LIVE	AF_TRAMPOLINE_GATE_IF(af_live)
 #define AF_GATE_VMA	AF_TRAMPOLINE_GATE_IF(af_live) AF_TRAMPOLINE_GATE_VMA
+#define AF_GATE_PMD_1	AF_TRAMPOLINE_GATE_IF(af_live) AF_TRAMPOLINE_GATE_PMD(rdi)
+#define AF_GATE_PMD_2	AF_TRAMPOLINE_GATE_IF(af_live) AF_TRAMPOLINE_GATE_PMD(rsi)
+#define AF_GATE_PMD_3	AF_TRAMPOLINE_GATE_IF(af_live) AF_TRAMPOLINE_GATE_PMD(rdx)
 #define AF_GATE_TRACKED	AF_TRAMPOLINE_GATE_IF(af_tracked)
 #define AF_GATE_ALWAYS	""
 
@@ -56,6 +73,7 @@ static void __used af_trampoline_constants(void)
 	    ".globl af_trampoline_" #name "\n"			\
 	    ".type af_trampoline_" #name ", @function\n"	\
 	    "af_trampoline_" #name ":\n"			\
+	    ASM_ENDBR						\
 	    AF_GATE_##gate					\
 	    AF_TRAMPOLINE_BODY(name)				\
 	    ".size af_trampoline_" #name ", . - af_trampoline_" #name "\n" \
@@ -70,11 +88,11 @@ int af_arch_attach(struct af_hook *hooks, int count)
 	for (i = 0; i < count; i++) {
 		if (!hooks[i].ip)
 			continue;
-		ret = compat_attach(hooks[i].ip, hooks[i].entry);
+		ret = compat_attach(&hooks[i].direct, hooks[i].ip, hooks[i].entry);
 		if (!ret)
 			continue;
 		pr_err("refused: %s cannot be hooked (%d)%s\n", hooks[i].name, ret,
-		       ret == -EBUSY ? ": a livepatch or a BPF trampoline is attached" : "");
+		       ret == -EBUSY ? ": a livepatch or a BPF trampoline is attached, or ftrace is off" : "");
 		af_arch_detach(hooks, i);
 		return ret;
 	}
@@ -85,15 +103,15 @@ void af_arch_detach(struct af_hook *hooks, int count)
 {
 	while (--count >= 0)
 		if (hooks[count].ip)
-			WARN_ON(compat_detach(hooks[count].ip, hooks[count].entry));
+			WARN_ON(compat_detach(&hooks[count].direct, hooks[count].ip, hooks[count].entry));
 }
 
 void af_flush_table(struct mm_struct *mm, unsigned long addr)
 {
-	af_sym.flush_tlb_mm_range(mm, addr, addr + PMD_SIZE, PAGE_SHIFT, true);
+	af_sym(flush_tlb_mm_range)(mm, addr, addr + PMD_SIZE, PAGE_SHIFT, true);
 }
 
 void af_flush_all(void)
 {
-	af_sym.flush_tlb_all();
+	af_sym(flush_tlb_all)();
 }

@@ -5,12 +5,11 @@
 
 #include <linux/ftrace.h>
 #include <linux/mm.h>
+#include <asm/ibt.h>
+#include <asm/nospec-branch.h>
 
 #ifndef CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS
 #error "async_fork needs CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"
-#endif
-#ifdef CONFIG_X86_KERNEL_IBT
-#error "the original function is called past its ENDBR: not with CONFIG_X86_KERNEL_IBT"
 #endif
 
 /* ---- page table entries ---- */
@@ -32,9 +31,14 @@ static inline void af_pmd_unprotect_copied(struct mm_struct *mm, pmd_t *pmd, uns
 	af_pmd_unprotect(mm, pmd, addr);
 }
 
+/* Also in assembler: of an entry that is no huge page and not writable. */
+#define AF_PMD_FLAGS 0x83
+#define AF_PMD_PROTECTED 0x01
+static_assert(AF_PMD_FLAGS == (_PAGE_PRESENT | _PAGE_RW | _PAGE_PSE) && AF_PMD_PROTECTED == _PAGE_PRESENT);
+
 static inline bool af_pmd_is_protected(pmd_t pmd)
 {
-	return (pmd_flags(pmd) & (_PAGE_PRESENT | _PAGE_RW | _PAGE_PSE)) == _PAGE_PRESENT;
+	return (pmd_flags(pmd) & AF_PMD_FLAGS) == AF_PMD_PROTECTED;
 }
 
 static inline pmd_t af_pmd_of_table(struct page *table, bool protected)
@@ -71,12 +75,17 @@ static inline const char *af_arch_refuses(void)
 		  (struct mm_struct *, unsigned long, unsigned long, unsigned int, bool)) \
 	AF_SYMBOL(void, flush_tlb_all, (void))
 
-#define af_p4d_alloc(mm, pgd, addr) af_sym.__p4d_alloc(mm, pgd, addr)
+#define af_p4d_alloc(mm, pgd, addr) af_sym(__p4d_alloc)(mm, pgd, addr)
 
 /* What a hooked function's ftrace call continues in, and where that call is. */
 #define AF_ENTRY(name) af_trampoline_##name
 #define AF_DECLARE_ENTRY(name) void af_trampoline_##name(void);
-#define AF_ENTRY_OFFSET 0
+
+/* Whether a function's ftrace call is at its entry, perhaps after an ENDBR or what the kernel sealed it with. */
+static inline bool af_is_entry(unsigned long address, unsigned long ip)
+{
+	return ip == address || (IS_ENABLED(CONFIG_X86_KERNEL_IBT) && ip == address + ENDBR_INSN_SIZE);
+}
 
 /* Variables that kallsyms does not know. */
 static inline int af_arch_find_variables(spinlock_t **mmlist_lock, struct mm_struct **init_mm)
@@ -86,6 +95,11 @@ static inline int af_arch_find_variables(spinlock_t **mmlist_lock, struct mm_str
 
 #define AF_CALL_STEP 1		/* distance of places where an instruction may begin, bytes */
 #define AF_CALL_BYTES 5
+#ifdef CONFIG_CALL_THUNKS
+#define AF_CALL_PADDING CONFIG_FUNCTION_PADDING_BYTES	/* before a function; with retbleed=stuff calls begin there */
+#else
+#define AF_CALL_PADDING 0
+#endif
 
 /* The target of a direct call or jump (e8, e9 with a 32-bit distance); 0: something else. */
 static inline unsigned long af_call_target(const u8 *at)

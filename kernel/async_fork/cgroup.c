@@ -92,12 +92,12 @@ int af_cgroup_add(void)
 
 	if (mem_cgroup_disabled())
 		return 0;
-	ret = af_sym.cgroup_add_dfl_cftypes(&memory_cgrp_subsys, af_cgroup_files_v2);
+	ret = af_sym(cgroup_add_dfl_cftypes)(&memory_cgrp_subsys, af_cgroup_files_v2);
 	if (ret)
 		return ret;
-	ret = af_sym.cgroup_add_legacy_cftypes(&memory_cgrp_subsys, af_cgroup_files_v1);
+	ret = af_sym(cgroup_add_legacy_cftypes)(&memory_cgrp_subsys, af_cgroup_files_v1);
 	if (ret) {
-		af_sym.cgroup_rm_cftypes(af_cgroup_files_v2);
+		af_sym(cgroup_rm_cftypes)(af_cgroup_files_v2);
 		return ret;
 	}
 	af_cgroup_added = true;
@@ -108,8 +108,8 @@ int af_cgroup_add(void)
 void af_cgroup_remove(void)
 {
 	if (af_cgroup_added) {
-		af_sym.cgroup_rm_cftypes(af_cgroup_files_v1);
-		af_sym.cgroup_rm_cftypes(af_cgroup_files_v2);
+		af_sym(cgroup_rm_cftypes)(af_cgroup_files_v1);
+		af_sym(cgroup_rm_cftypes)(af_cgroup_files_v2);
 	}
 	xa_destroy(&af_cgroups);
 }

@@ -40,7 +40,7 @@ static noinline int af_copy_table(struct af_session *s, unsigned long addr, pgta
 		return ret;
 	}
 	af_rss_add(child, rss, 1);
-	af_sym.pmd_install(child, dst, table);
+	af_sym(pmd_install)(child, dst, table);
 	af_pmd_unprotect_copied(parent, src, addr);
 	return 0;
 }

@@ -8,13 +8,13 @@
 
 /*
  * Private anonymous memory, and of that only tables that one VMA covers wholly. Refused: what a driver maps, what
- * userfaultfd or KSM watches (their walkers change tables in places that are not hooked), VM_HUGETLB. The same for
- * both strategies.
+ * userfaultfd or KSM watches (their walkers change tables in places that are not hooked), VM_HUGETLB, shadow stacks. The
+ * same for both strategies.
  */
 bool af_vma_can_defer(struct vm_area_struct *vma)
 {
 	const unsigned long refused = VM_SHARED | VM_HUGETLB | VM_PFNMAP | VM_MIXEDMAP | VM_IO | VM_WIPEONFORK |
-				      VM_MERGEABLE | __VM_UFFD_FLAGS;
+				      VM_MERGEABLE | COMPAT_VM_SHADOW_STACK | __VM_UFFD_FLAGS;
 
 	return vma_is_anonymous(vma) && vma->anon_vma && !vma->vm_userfaultfd_ctx.ctx &&
 	       !(vma->vm_flags & refused) &&
@@ -38,15 +38,15 @@ int af_copy_part(struct vm_area_struct *dst, struct vm_area_struct *src, unsigne
 	part = kmalloc_array(2, sizeof(*part), GFP_KERNEL);
 	if (!part)
 		return -ENOMEM;
-	part[0] = *dst;
-	part[1] = *src;
+	memcpy(&part[0], dst, sizeof(*dst));
+	memcpy(&part[1], src, sizeof(*src));
 	part[0].vm_pgoff += (start - dst->vm_start) >> PAGE_SHIFT;
 	part[1].vm_pgoff += (start - src->vm_start) >> PAGE_SHIFT;
 	part[0].vm_start = start;
 	part[1].vm_start = start;
 	part[0].vm_end = end;
 	part[1].vm_end = end;
-	ret = af_orig_copy_page_range(&part[0], &part[1]);
+	ret = af_orig(copy_page_range)(&part[0], &part[1]);
 	kfree(part);
 	return ret;
 }

@@ -22,7 +22,7 @@ static int af_reserve(pte_t *src, struct af_blocker *blocker)
 			continue;
 		entry = pte_to_swp_entry(src[i]);
 		if (!non_swap_entry(entry)) {
-			if (af_sym.swap_duplicate(entry) < 0) {
+			if (af_sym(swap_duplicate)(entry) < 0) {
 				blocker->kind = AF_BLOCKED_BY_SWAP_COUNT;
 				blocker->entry = entry;
 				ret = -EAGAIN;
@@ -34,7 +34,7 @@ static int af_reserve(pte_t *src, struct af_blocker *blocker)
 			ret = -EAGAIN;
 			break;
 		} else if (!is_pte_marker_entry(entry) && !is_hwpoison_entry(entry) &&
-			   !is_swapin_error_entry(entry)) {
+			   !compat_is_error_entry(entry)) {
 			/* device memory: its users register mmu notifiers, such processes are refused */
 			WARN_ONCE(1, "async_fork: entry of a kind that is not copied\n");
 			ret = -EINVAL;
@@ -43,7 +43,7 @@ static int af_reserve(pte_t *src, struct af_blocker *blocker)
 	}
 	while (ret && --i >= 0)
 		if (!pte_none(src[i]) && !pte_present(src[i]) && !non_swap_entry(pte_to_swp_entry(src[i])))
-			af_sym.swap_free(pte_to_swp_entry(src[i]));
+			compat_swap_free(pte_to_swp_entry(src[i]));
 	return ret;
 }
 
@@ -51,8 +51,13 @@ static void af_fill_swap(struct mm_struct *mm, unsigned long addr, pte_t *src, p
 {
 	swp_entry_t entry = pte_to_swp_entry(*src);
 
-	if (is_pte_marker_entry(entry))		/* uffd-wp; the child has no userfaultfd */
+	if (is_pte_marker_entry(entry)) {
+		pte_t marker = compat_copy_marker(entry);
+
+		if (!pte_none(marker))
+			af_set_new_pte(mm, addr, dst, marker);
 		return;
+	}
 	if (!non_swap_entry(entry)) {
 		if (pte_swp_exclusive(*src))
 			set_pte(src, pte_swp_clear_exclusive(*src));
@@ -73,7 +78,7 @@ static void af_fill_present(struct mm_struct *src_mm, struct mm_struct *dst_mm, 
 			compat_dup_anon_rmap(page);
 		else
 			compat_dup_file_rmap(page);
-		rss[mm_counter(page)]++;
+		rss[compat_rss_member(page)]++;
 	}
 	/* No flush: no TLB can hold a writable translation below a protected entry (invariant 4). */
 	if (pte_write(*src))
@@ -104,16 +109,24 @@ int af_fill_table(struct mm_struct *src_mm, struct mm_struct *dst_mm, unsigned l
 	return 0;
 }
 
-/* Waits for what af_fill_table() found. Without locks; the caller guarantees that the table stays. */
+/*
+ * Waits for what af_fill_table() found. Without locks; the caller guarantees that the table stays, or gives no entry: then
+ * the table is not looked at, because another owner may free it meanwhile.
+ */
 int af_unblock(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, const struct af_blocker *blocker)
 {
+	pmd_t copy;
+
 	if (blocker->kind == AF_BLOCKED_BY_SWAP_COUNT) {
 		if (af_allocation_fails())
 			return -ENOMEM;
-		return af_sym.add_swap_count_continuation(blocker->entry, GFP_KERNEL | __GFP_RETRY_MAYFAIL);
+		return af_sym(add_swap_count_continuation)(blocker->entry, GFP_KERNEL | __GFP_RETRY_MAYFAIL);
 	}
 	atomic64_inc(&af_count.migration_waits);
-	af_sym.migration_entry_wait(mm, pmd, addr + blocker->index * PAGE_SIZE);
+	if (pmd)
+		af_sym(migration_entry_wait)(mm, compat_pmd_to_wait(pmd, &copy), addr + blocker->index * PAGE_SIZE);
+	else
+		schedule_timeout_uninterruptible(1);
 	return 0;
 }
 
@@ -131,8 +144,8 @@ void af_mmlist_add(struct mm_struct *mm)
 {
 	if (likely(!list_empty(&mm->mmlist)))
 		return;
-	spin_lock(af_sym.mmlist_lock);
+	spin_lock(af_mmlist_lock);
 	if (list_empty(&mm->mmlist))
-		list_add(&mm->mmlist, &af_sym.init_mm->mmlist);
-	spin_unlock(af_sym.mmlist_lock);
+		list_add(&mm->mmlist, &af_init_mm->mmlist);
+	spin_unlock(af_mmlist_lock);
 }

@@ -20,7 +20,7 @@ struct page *af_hook_follow_page_mask(struct vm_area_struct *vma, unsigned long 
 	if (af_roles_of(vma->vm_mm) & AF_LIVE_ROLES)
 		pmd = af_pmd_find(vma->vm_mm, addr);
 	if (!pmd || !af_pmd_is_protected(READ_ONCE(*pmd)))
-		ret = af_orig_follow_page_mask(vma, addr, flags, context);
+		ret = af_orig(follow_page_mask)(vma, addr, flags, context);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
 }
@@ -32,7 +32,7 @@ int af_hook_hugepage_vma_revalidate(struct mm_struct *mm, unsigned long addr, bo
 	int srcu = srcu_read_lock(&af_srcu), ret;
 
 	af_sync_mm(mm, addr, addr + PMD_SIZE, ASYNC_FORK_BY_COLLAPSE);
-	ret = af_orig_hugepage_vma_revalidate(mm, addr, expect_anonymous, vma, control);
+	ret = af_orig(hugepage_vma_revalidate)(mm, addr, expect_anonymous, vma, control);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
 }

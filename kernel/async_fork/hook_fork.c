@@ -27,7 +27,7 @@ static int enabled_set(const char *value, const struct kernel_param *param)
 	return ret;
 }
 
-static void af_refuse(enum async_fork_refusal why)
+void af_refuse(enum async_fork_refusal why)
 {
 	atomic64_inc(&af_count.forks_refused[why]);
 }
@@ -47,7 +47,15 @@ static bool af_fork_refused(struct mm_struct *parent)
 	return true;
 }
 
-static struct af_session *af_fork_begins(struct mm_struct *child, struct mm_struct *parent, unsigned int copy_threads)
+/* Counts a fork; whether it is not a default one, and then how. */
+bool af_fork_is_ours(struct mm_struct *parent, struct af_strategy *how)
+{
+	this_cpu_inc(af_forks_seen);
+	*how = af_strategy_of(parent);
+	return unlikely(how->strategy != ASYNC_FORK_DEFAULT) && !af_fork_refused(parent);
+}
+
+static struct af_session *af_fork_session(struct mm_struct *child, struct mm_struct *parent, unsigned int copy_threads)
 {
 	struct af_session *s;
 
@@ -63,44 +71,42 @@ static struct af_session *af_fork_begins(struct mm_struct *child, struct mm_stru
 	return s;
 }
 
-static void af_fork_ends(struct af_session *s, int error)
+/* Before anything is copied. af_fork_ends() must follow. */
+void af_fork_begins(struct af_fork *fork, const struct af_strategy *how, struct mm_struct *child,
+		    struct mm_struct *parent)
 {
-	if (error) {
+	fork->start_ns = ktime_get_ns();
+	fork->session = NULL;
+	fork->sharer = NULL;
+	if (how->strategy == ASYNC_FORK_ASYNC)
+		fork->session = af_fork_session(child, parent, how->copy_threads);
+	else if (!af_odf_add(child, true))
+		fork->sharer = af_odf_of(child);
+	else
+		af_refuse(ASYNC_FORK_REFUSED_NO_MEMORY);
+	if (fork->sharer)
+		atomic64_inc(&af_count.forks_odf);
+}
+
+/* dup_mmap() has ended. After a failure the child's exit_mmap() may have been called already. */
+void af_fork_ends(struct af_fork *fork, bool failed)
+{
+	struct af_session *s = fork->session;
+
+	if (s && failed) {
 		af_session_roll_back(s);
 		af_session_leave_child(s);
-	} else {
+	} else if (s) {
 		atomic64_inc(&af_count.forks_async);
 		af_session_ready(s);
 	}
-	af_session_put(s);
-}
-
-int af_hook_dup_mmap(struct mm_struct *child, struct mm_struct *parent)
-{
-	int srcu = srcu_read_lock(&af_srcu), ret;
-	struct af_strategy how = af_strategy_of(parent);
-	struct af_session *s = NULL;
-	u64 start_ns;
-
-	this_cpu_inc(af_forks_seen);
-	if (likely(how.strategy == ASYNC_FORK_DEFAULT) || af_fork_refused(parent)) {
-		ret = af_orig_dup_mmap(child, parent);
-		goto out;
-	}
-	start_ns = ktime_get_ns();
-	if (how.strategy == ASYNC_FORK_ASYNC)
-		s = af_fork_begins(child, parent, how.copy_threads);
-	else if (!af_odf_add(child))
-		atomic64_inc(&af_count.forks_odf);
-	else
-		af_refuse(ASYNC_FORK_REFUSED_NO_MEMORY);
-	ret = af_orig_dup_mmap(child, parent);
 	if (s)
-		af_fork_ends(s, ret);
-	af_note_fork(ktime_get_ns() - start_ns);
-out:
-	srcu_read_unlock(&af_srcu, srcu);
-	return ret;
+		af_session_put(s);
+	if (fork->sharer) {
+		WRITE_ONCE(fork->sharer->forking, false);
+		af_odf_put(fork->sharer);
+	}
+	af_note_fork(ktime_get_ns() - fork->start_ns);
 }
 
 /*
@@ -121,22 +127,23 @@ static void af_complete_older(struct mm_struct *parent, struct mm_struct *child)
 }
 
 /*
- * A page may have been pinned, or a notifier registered, since dup_mmap was entered; from here on mmap_lock and the
- * generation keep both out (invariant 8).
+ * A page may have been pinned, a notifier registered, or swapoff begun, since dup_mmap was entered; from here on
+ * mmap_lock and the generation keep the first two out (invariant 8), and swapoff waits for us.
  */
 static bool af_must_copy(struct mm_struct *mm)
 {
 	smp_mb();	/* generation before flag; pairs with set_bit() in mm_set_has_pinned_flag() */
-	return test_bit(MMF_HAS_PINNED, &mm->flags) || mm_has_notifiers(mm);
+	return test_bit(MMF_HAS_PINNED, &mm->flags) || mm_has_notifiers(mm) || atomic_read(&af_swapoffs) ||
+	       af_uffd_is_filling(mm);
 }
 
 static int af_copy_deferring(struct af_session *s, struct vm_area_struct *dst, struct vm_area_struct *src)
 {
 	if (!af_vma_can_defer(src))
-		return af_orig_copy_page_range(dst, src);
+		return af_orig(copy_page_range)(dst, src);
 	af_session_open(s);
 	if (af_must_copy(src->vm_mm))
-		return af_orig_copy_page_range(dst, src);
+		return af_orig(copy_page_range)(dst, src);
 	return af_defer_vma(s, dst, src);
 }
 
@@ -147,7 +154,7 @@ static int af_copy_sharing(bool child, struct vm_area_struct *dst, struct vm_are
 	struct af_odf_mm *om;
 	int ret = 0;
 
-	if (share && af_odf_add(src->vm_mm)) {
+	if (share && af_odf_add(src->vm_mm, false)) {
 		af_refuse(ASYNC_FORK_REFUSED_NO_MEMORY);
 		share = false;
 	}
@@ -162,7 +169,7 @@ static int af_copy_sharing(bool child, struct vm_area_struct *dst, struct vm_are
 	} else {
 		if (om)
 			ret = af_unshare_range(om, src->vm_start, src->vm_end, AF_MAY_FAIL, ASYNC_FORK_BY_REFORK);
-		ret = ret ?: af_orig_copy_page_range(dst, src);
+		ret = ret ?: af_orig(copy_page_range)(dst, src);
 	}
 	if (om)
 		af_odf_put(om);
@@ -176,7 +183,7 @@ int af_hook_copy_page_range(struct vm_area_struct *dst, struct vm_area_struct *s
 	struct af_session *s;
 
 	if (!((af_roles_of(src->vm_mm) | af_roles_of(dst->vm_mm)) & AF_LIVE_ROLES)) {
-		ret = af_orig_copy_page_range(dst, src);
+		ret = af_orig(copy_page_range)(dst, src);
 		goto out;
 	}
 	af_complete_older(src->vm_mm, dst->vm_mm);
@@ -215,7 +222,7 @@ void af_hook_wake_up_new_task(struct task_struct *task)
 			af_session_put(s);
 		}
 	}
-	af_orig_wake_up_new_task(task);
+	af_orig(wake_up_new_task)(task);
 	srcu_read_unlock(&af_srcu, srcu);
 }
 
@@ -243,6 +250,6 @@ void af_hook_exit_mmap(struct mm_struct *mm)
 	}
 	if (roles & BIT(AF_SETTING))
 		af_setting_forget(mm);
-	af_orig_exit_mmap(mm);
+	af_orig(exit_mmap)(mm);
 	srcu_read_unlock(&af_srcu, srcu);
 }

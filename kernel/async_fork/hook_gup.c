@@ -10,6 +10,21 @@
 
 #define AF_FOLL_CARE (FOLL_WRITE | FOLL_PIN)	/* a plain read gives what it gives after any fork */
 
+static bool af_range_is_protected(struct mm_struct *mm, unsigned long start, unsigned long end)
+{
+	unsigned long addr;
+	bool found = false;
+
+	mmap_read_lock(mm);
+	for (addr = start & PMD_MASK; addr < end && !found; addr += PMD_SIZE) {
+		pmd_t *pmd = af_pmd_find(mm, addr);
+
+		found = pmd && af_pmd_is_protected(READ_ONCE(*pmd));
+	}
+	mmap_read_unlock(mm);
+	return found;
+}
+
 /* False: the caller must take the slow way, and is not allowed to. */
 static bool af_before_gup(struct mm_struct *mm, unsigned long start, unsigned long end, unsigned int flags)
 {
@@ -19,6 +34,9 @@ static bool af_before_gup(struct mm_struct *mm, unsigned long start, unsigned lo
 
 	if (!(roles & AF_LIVE_ROLES))
 		return true;
+	/* The caller holds locks that allocations may need; told to, it makes a fault happen without them. */
+	if (flags & FOLL_NOFAULT && !(flags & FOLL_FAST_ONLY))
+		return !af_range_is_protected(mm, start, end);
 	if (!(flags & FOLL_FAST_ONLY)) {
 		af_sync_mm_unlocked(mm, start, end, ASYNC_FORK_BY_GUP);
 		return true;
@@ -46,24 +64,24 @@ static void af_undo_gup(struct page **pages, int count, unsigned int flags)
 			put_page(pages[i]);
 }
 
-int af_hook_internal_get_user_pages_fast(unsigned long start, unsigned long nr_pages, unsigned int flags,
-					 struct page **pages)
+/* The hook, whatever the function is called: internal_get_user_pages_fast(), gup_fast_fallback(). */
+int af_gup_fast(unsigned long start, unsigned long nr_pages, unsigned int flags, struct page **pages)
 {
 	int srcu = srcu_read_lock(&af_srcu), ret, generation;
-	unsigned long end = start + (nr_pages << PAGE_SHIFT);
+	unsigned long first = untagged_addr(start) & PAGE_MASK, end = first + (nr_pages << PAGE_SHIFT);
 	struct mm_struct *mm = current->mm;
 
 	if (!(flags & AF_FOLL_CARE)) {
-		ret = af_orig_internal_get_user_pages_fast(start, nr_pages, flags, pages);
+		ret = af_orig_gup_fast(start, nr_pages, flags, pages);
 		goto out;
 	}
 	for (;;) {
 		generation = atomic_read_acquire(&af_generation);
-		ret = 0;
-		if (!af_before_gup(mm, start & PAGE_MASK, end, flags))
+		ret = flags & FOLL_FAST_ONLY ? 0 : -EFAULT;
+		if (!af_before_gup(mm, first, end, flags))
 			break;
 		smp_rmb();	/* that no copy is pending before the entries, which GUP-fast reads without their lock */
-		ret = af_orig_internal_get_user_pages_fast(start, nr_pages, flags, pages);
+		ret = af_orig_gup_fast(start, nr_pages, flags, pages);
 		smp_mb();	/* the pages before the generation (invariant 6) */
 		if (likely(generation == atomic_read(&af_generation)) || ret <= 0 || !pages)
 			break;

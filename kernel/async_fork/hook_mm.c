@@ -45,7 +45,7 @@ vm_fault_t af_hook_handle_mm_fault(struct vm_area_struct *vma, unsigned long add
 
 	if (unlikely(af_roles_of(vma->vm_mm) & AF_LIVE_ROLES))
 		ret = af_before_fault(vma->vm_mm, addr);
-	ret = ret ?: af_orig_handle_mm_fault(vma, addr, flags, regs);
+	ret = ret ?: af_orig(handle_mm_fault)(vma, addr, flags, regs);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
 }
@@ -57,20 +57,8 @@ void af_hook_unmap_page_range(struct mmu_gather *tlb, struct vm_area_struct *vma
 	int srcu = srcu_read_lock(&af_srcu);
 
 	af_sync_mm(vma->vm_mm, start, end, ASYNC_FORK_BY_ZAP);
-	af_orig_unmap_page_range(tlb, vma, start, end, details);
+	af_orig(unmap_page_range)(tlb, vma, start, end, details);
 	srcu_read_unlock(&af_srcu, srcu);
-}
-
-long af_hook_change_protection(struct mmu_gather *tlb, struct vm_area_struct *vma, unsigned long start,
-			       unsigned long end, pgprot_t prot, unsigned long flags)
-{
-	int srcu = srcu_read_lock(&af_srcu);
-	long ret;
-
-	af_sync_mm(vma->vm_mm, start, end, ASYNC_FORK_BY_MPROTECT);
-	ret = af_orig_change_protection(tlb, vma, start, end, prot, flags);
-	srcu_read_unlock(&af_srcu, srcu);
-	return ret;
 }
 
 /* NUMA balancing only samples: it can leave this mm alone for a while. 0: no page was changed. */
@@ -82,20 +70,7 @@ unsigned long af_hook_change_prot_numa(struct vm_area_struct *vma, unsigned long
 	if (af_roles_of(vma->vm_mm) & AF_LIVE_ROLES)
 		atomic64_inc(&af_count.numa_skips);
 	else
-		ret = af_orig_change_prot_numa(vma, start, end);
-	srcu_read_unlock(&af_srcu, srcu);
-	return ret;
-}
-
-unsigned long af_hook_move_page_tables(struct vm_area_struct *vma, unsigned long old_addr,
-				       struct vm_area_struct *new_vma, unsigned long new_addr, unsigned long len,
-				       bool need_rmap_locks)
-{
-	int srcu = srcu_read_lock(&af_srcu);
-	unsigned long ret;
-
-	af_sync_mm(vma->vm_mm, old_addr, old_addr + len, ASYNC_FORK_BY_MREMAP);
-	ret = af_orig_move_page_tables(vma, old_addr, new_vma, new_addr, len, need_rmap_locks);
+		ret = af_orig(change_prot_numa)(vma, start, end);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
 }
@@ -113,7 +88,7 @@ int af_hook___walk_page_range(unsigned long start, unsigned long end, struct mm_
 	if (!walk->ops->p4d_entry)
 		af_sync_mm(walk->mm, start, end, ASYNC_FORK_BY_WALK);
 	if (!walk->ops->p4d_entry || !(af_roles_of(walk->mm) & BIT(AF_ODF)))
-		ret = af_orig___walk_page_range(start, end, walk);
+		ret = af_orig(__walk_page_range)(start, end, walk);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
 }
@@ -127,7 +102,7 @@ bool af_hook___oom_reap_task_mm(struct mm_struct *mm)
 	if (af_roles_of(mm) & AF_LIVE_ROLES)
 		atomic64_inc(&af_count.oom_reaper_skips);
 	else
-		ret = af_orig___oom_reap_task_mm(mm);
+		ret = af_orig(__oom_reap_task_mm)(mm);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
 }
@@ -140,11 +115,11 @@ void af_hook_pmd_clear_bad(pmd_t *pmd)
 {
 	int srcu = srcu_read_lock(&af_srcu);
 
-	if (af_pmd_is_protected(READ_ONCE(*pmd))) {
+	if (!af_pmd_is_protected(READ_ONCE(*pmd))) {
+		af_orig(pmd_clear_bad)(pmd);
+	} else if (!af_bad_is_harmless(_RET_IP_)) {
 		atomic64_inc(&af_count.bad_pmd_caught);
 		WARN_ONCE(1, "async_fork: a page table walker that is not hooked met a protected table\n");
-	} else {
-		af_orig_pmd_clear_bad(pmd);
 	}
 	srcu_read_unlock(&af_srcu, srcu);
 }
@@ -156,62 +131,7 @@ struct page *af_hook_get_dump_page(unsigned long addr)
 	struct page *ret;
 
 	af_sync_mm_unlocked(current->mm, addr, addr + 1, ASYNC_FORK_BY_COREDUMP);
-	ret = af_orig_get_dump_page(addr);
-	srcu_read_unlock(&af_srcu, srcu);
-	return ret;
-}
-
-/*
- * follow_page() takes a protected entry for a bad one and says that there is no page. For KSM, which would skip the
- * page, and for move_pages(), which would report an error.
- */
-struct page *af_hook_follow_page(struct vm_area_struct *vma, unsigned long addr, unsigned int flags)
-{
-	int srcu = srcu_read_lock(&af_srcu);
-	struct page *ret;
-
-	af_sync_mm(vma->vm_mm, addr, addr + 1, vma->vm_flags & VM_MERGEABLE ? ASYNC_FORK_BY_KSM : ASYNC_FORK_BY_GUP);
-	ret = af_orig_follow_page(vma, addr, flags);
-	srcu_read_unlock(&af_srcu, srcu);
-	return ret;
-}
-
-/*
- * userfaultfd filling pages: does not ask pmd_bad() and writes into the table. The VMA must be registered; one that
- * was registered at fork is not deferred, one that is registered later may have protected tables. A fork between here
- * and the original's mmap_lock finds it registered, unless that happens in the gap as well: mfill_atomic_install_pte
- * is therefore hooked too, under that lock. (A zero page in such a gap reads like the hole that the fork had seen.)
- */
-int af_hook_mfill_atomic_install_pte(struct mm_struct *mm, pmd_t *pmd, struct vm_area_struct *vma, unsigned long addr,
-				     struct page *page, bool newly_allocated, bool wp_copy)
-{
-	int srcu = srcu_read_lock(&af_srcu), ret;
-
-	af_sync_mm(mm, addr, addr + 1, ASYNC_FORK_BY_UFFD);
-	ret = af_orig_mfill_atomic_install_pte(mm, pmd, vma, addr, page, newly_allocated, wp_copy);
-	srcu_read_unlock(&af_srcu, srcu);
-	return ret;
-}
-
-ssize_t af_hook_mcopy_atomic(struct mm_struct *mm, unsigned long dst, unsigned long src, unsigned long len,
-			     atomic_t *mmap_changing, __u64 mode)
-{
-	int srcu = srcu_read_lock(&af_srcu);
-	ssize_t ret;
-
-	af_sync_mm_unlocked(mm, dst, dst + len, ASYNC_FORK_BY_UFFD);
-	ret = af_orig_mcopy_atomic(mm, dst, src, len, mmap_changing, mode);
-	srcu_read_unlock(&af_srcu, srcu);
-	return ret;
-}
-
-ssize_t af_hook_mfill_zeropage(struct mm_struct *mm, unsigned long start, unsigned long len, atomic_t *mmap_changing)
-{
-	int srcu = srcu_read_lock(&af_srcu);
-	ssize_t ret;
-
-	af_sync_mm_unlocked(mm, start, start + len, ASYNC_FORK_BY_UFFD);
-	ret = af_orig_mfill_zeropage(mm, start, len, mmap_changing);
+	ret = af_orig(get_dump_page)(addr);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
 }

@@ -8,37 +8,41 @@
 #include "hooks.h"
 #include "symbols.h"
 
-typedef bool (*af_rmap_one_t)(struct folio *, struct vm_area_struct *, unsigned long, void *);
-
-static bool af_rmap_one(af_rmap_one_t one, struct folio *folio, struct vm_area_struct *vma, unsigned long addr,
-			void *arg)
+/* A folio mapped by single pages may lie in two tables, if it was moved. */
+static bool af_rmap_refused(struct folio *folio, struct vm_area_struct *vma, unsigned long addr)
 {
-	int srcu = srcu_read_lock(&af_srcu), generation = atomic_read_acquire(&af_generation);
-	bool ret = false;
+	unsigned long last = min(addr + folio_size(folio), vma->vm_end) - 1;
 
-	if (af_table_is_shared_at(vma, addr)) {
-		atomic64_inc(&af_count.rmap_refused);
-		goto out;
-	}
-	ret = one(folio, vma, addr, arg);
+	if (!af_table_is_shared_at(vma, addr) &&
+	    (!((addr ^ last) & PMD_MASK) || !af_table_is_shared_at(vma, last)))
+		return false;
+	atomic64_inc(&af_count.rmap_refused);
+	return true;
+}
+
+/*
+ * A fork began meanwhile. If it was this mm's, the table may have been shared when it was changed, and may by now be the
+ * child's alone: who else runs with what its TLB has loaded cannot be told any more.
+ */
+static void af_rmap_changed(int generation)
+{
 	smp_mb();	/* the change before the generation (invariant 6) */
-	/*
-	 * A fork began meanwhile. If it was this mm's, the table may have been shared when it was changed, and may by
-	 * now be the child's alone: who else runs with what its TLB has loaded cannot be told any more.
-	 */
 	if (unlikely(generation != atomic_read(&af_generation)))
 		af_flush_all();
-out:
-	srcu_read_unlock(&af_srcu, srcu);
-	return ret;
 }
 
-bool af_hook_try_to_unmap_one(struct folio *folio, struct vm_area_struct *vma, unsigned long addr, void *arg)
-{
-	return af_rmap_one(af_orig_try_to_unmap_one, folio, vma, addr, arg);
+#define AF_RMAP_ONE(name)									\
+bool af_hook_##name(struct folio *folio, struct vm_area_struct *vma, unsigned long addr, void *arg) \
+{												\
+	int srcu = srcu_read_lock(&af_srcu), generation = atomic_read_acquire(&af_generation);	\
+	bool ret = false;									\
+												\
+	if (!af_rmap_refused(folio, vma, addr)) {						\
+		ret = af_orig(name)(folio, vma, addr, arg);					\
+		af_rmap_changed(generation);							\
+	}											\
+	srcu_read_unlock(&af_srcu, srcu);							\
+	return ret;										\
 }
-
-bool af_hook_try_to_migrate_one(struct folio *folio, struct vm_area_struct *vma, unsigned long addr, void *arg)
-{
-	return af_rmap_one(af_orig_try_to_migrate_one, folio, vma, addr, arg);
-}
+AF_RMAP_ONE(try_to_unmap_one)
+AF_RMAP_ONE(try_to_migrate_one)

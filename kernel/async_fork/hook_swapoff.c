@@ -2,7 +2,7 @@
 /*
  * swapoff walks the tables of all mms on the mmlist with pmd_none_or_trans_huge_or_clear_bad() inlined, so there is no
  * function to hook further down: everything is completed before it begins, and while it runs forks take the default
- * path.
+ * path. Either a fork sees the counter (af_must_copy()), or we see its role: both have a full barrier in between.
  */
 #include "internal.h"
 #include "hooks.h"
@@ -23,22 +23,18 @@ static void af_complete_all(void)
 	af_odf_unshare_all();
 }
 
-static long af_swapoff(long (*orig)(struct pt_regs *), struct pt_regs *regs)
-{
-	int srcu = srcu_read_lock(&af_srcu);
-	long ret;
-
-	atomic_inc(&af_swapoffs);
-	af_complete_all();
-	ret = orig(regs);
-	atomic_dec(&af_swapoffs);
-	srcu_read_unlock(&af_srcu, srcu);
-	return ret;
-}
-
-#define AF_SWAPOFF(name)			\
-long af_hook_##name(struct pt_regs *regs)	\
-{						\
-	return af_swapoff(af_orig_##name, regs); \
+#define AF_SWAPOFF(name)				\
+long af_hook_##name(struct pt_regs *regs)		\
+{							\
+	int srcu = srcu_read_lock(&af_srcu);		\
+	long ret;					\
+							\
+	atomic_inc(&af_swapoffs);			\
+	smp_mb__after_atomic();				\
+	af_complete_all();				\
+	ret = af_orig(name)(regs);			\
+	atomic_dec(&af_swapoffs);			\
+	srcu_read_unlock(&af_srcu, srcu);		\
+	return ret;					\
 }
 AF_SWAPOFF_HOOKS(AF_SWAPOFF)

@@ -11,11 +11,12 @@
 
 DEFINE_SRCU(af_srcu);
 
-#define AF_HOOK(gate, ret, name, args) ret (*af_orig_##name) args;
+#define AF_HOOK(gate, ret, name, args) DEFINE_STATIC_CALL_NULL(af_orig_##name, af_hook_##name);
 #include "hook_list.h"
 
 #define AF_HOOK(when, ret, hooked, args)			\
-	{ .name = #hooked, .gate = AF_WHEN_##when, .entry = AF_ENTRY(hooked), .orig = &af_orig_##hooked },
+	{ .name = #hooked, .gate = AF_WHEN_##when, .entry = AF_ENTRY(hooked),			\
+	  .key = &STATIC_CALL_KEY(af_orig_##hooked), .call = STATIC_CALL_TRAMP_ADDR(af_orig_##hooked) },
 static struct af_hook af_hooks[] = {
 #include "hook_list.h"
 };
@@ -28,12 +29,12 @@ static int af_hook_find(struct af_hook *hook)
 		pr_err("refused: no function %s in this kernel\n", hook->name);
 		return -ENOENT;
 	}
-	ip = af_sym.ftrace_location(address);
-	if (ip != address + AF_ENTRY_OFFSET) {
+	ip = af_sym(ftrace_location)(address);
+	if (!af_is_entry(address, ip)) {
 		pr_err("refused: %s does not begin with an ftrace call\n", hook->name);
 		return -ENODEV;
 	}
-	*(unsigned long *)hook->orig = ip + MCOUNT_INSN_SIZE;
+	__static_call_update(hook->key, hook->call, (void *)(ip + MCOUNT_INSN_SIZE));
 	if (strcmp(af_skip, hook->name))
 		hook->ip = ip;
 	else
@@ -64,11 +65,11 @@ int af_hooks_attach(void)
 		pr_err("refused: skip=%s is not a hook\n", af_skip);
 		return -EINVAL;
 	}
-	for (i = 0; i < ARRAY_SIZE(af_hooks); i++) {
+	ret = af_version_prepare();
+	for (i = 0; i < ARRAY_SIZE(af_hooks) && !ret; i++)
 		ret = af_hook_find(&af_hooks[i]);
-		if (ret)
-			return ret;
-	}
+	if (ret)
+		return ret;
 	ret = af_arch_attach(af_hooks, ARRAY_SIZE(af_hooks));
 	if (ret)
 		af_hooks_wait();

@@ -195,6 +195,19 @@ static inline bool af_session_failed(struct af_session *s)
 	return test_bit(AF_FAILED, &s->flags);
 }
 
+/* hook_fork.c: a fork that is not a default one, while dup_mmap() runs. */
+struct af_fork {
+	struct af_session *session;	/* NULL: On-Demand-Fork, or there was no memory for it */
+	struct af_odf_mm *sharer;	/* the child; NULL: Async-fork, or there was no memory for it */
+	u64 start_ns;
+};
+
+bool af_fork_is_ours(struct mm_struct *parent, struct af_strategy *how);
+void af_fork_begins(struct af_fork *fork, const struct af_strategy *how, struct mm_struct *child,
+		    struct mm_struct *parent);
+void af_fork_ends(struct af_fork *fork, bool failed);
+void af_refuse(enum async_fork_refusal why);
+
 /* copy.c */
 int af_sync_table(struct af_session *s, unsigned long addr, enum async_fork_reason reason);
 void af_sync_range(struct af_session *s, unsigned long start, unsigned long end, enum async_fork_reason reason);
@@ -241,6 +254,7 @@ struct af_odf_mm {
 	refcount_t ref;
 	struct list_head list;
 	unsigned int pass;	/* the last one that visited it, under the list's lock */
+	bool forking;		/* a child whose fork has not ended: it does not share anything yet */
 	bool is_parent;		/* it has shared its tables, so its faults are the parent's interruptions */
 	struct rcu_head rcu;
 };
@@ -254,7 +268,7 @@ enum af_unshare_how {
 /* odf.c */
 struct af_odf_mm *af_odf_of(struct mm_struct *mm);
 void af_odf_put(struct af_odf_mm *om);
-int af_odf_add(struct mm_struct *mm);
+int af_odf_add(struct mm_struct *mm, bool forking);
 int af_odf_end(struct mm_struct *mm);
 void af_odf_exit(struct mm_struct *mm);
 void af_odf_unshare_all(void);

@@ -38,18 +38,18 @@ static struct af_function af_functions[] = {
 };
 #undef AF_SYMBOL
 
-static int (*af_each_symbol)(int (*)(void *, const char *, struct module *, unsigned long), void *);
-static struct btf *(*af_vmlinux_btf)(void);
-static s32 (*af_btf_find)(const struct btf *, const char *, u8);
-static const struct btf_type *(*af_btf_type)(const struct btf *, u32);
-static const char *(*af_btf_string)(const struct btf *, u32);
+AF_DEFINE_CALL(int, kallsyms_on_each_symbol, (compat_symbol_visitor, void *));
+AF_DEFINE_CALL(struct btf *, bpf_get_btf_vmlinux, (void));
+AF_DEFINE_CALL(s32, btf_find_by_name_kind, (const struct btf *, const char *, u8));
+AF_DEFINE_CALL(const struct btf_type *, btf_type_by_id, (const struct btf *, u32));
+AF_DEFINE_CALL(const char *, btf_name_by_offset, (const struct btf *, u32));
 
 static bool af_is_fragment(const char *suffix)
 {
 	return !strncmp(suffix, ".part.", 6) || !strncmp(suffix, ".isra.", 6) || !strncmp(suffix, ".constprop.", 11);
 }
 
-static int af_count_symbol(void *unused, const char *name, struct module *module, unsigned long address)
+static COMPAT_SYMBOL_VISITOR(af_count_symbol)
 {
 	int i;
 
@@ -71,7 +71,7 @@ static int af_check_symbols(void)
 
 	for (i = 0; i < ARRAY_SIZE(af_functions); i++)
 		af_functions[i].found = 0;
-	ret = af_each_symbol(af_count_symbol, NULL);
+	ret = af_sym(kallsyms_on_each_symbol)(af_count_symbol, NULL);
 	for (i = 0; i < ARRAY_SIZE(af_functions) && !ret; i++) {
 		if (af_functions[i].found == 1)
 			continue;
@@ -91,16 +91,7 @@ static const struct {
 	const char *name;
 	unsigned int at_least;
 } af_calls[] = {
-	{ "internal_get_user_pages_fast", 4 },
-	{ "unmap_page_range", 2 },
-	{ "change_protection", 3 },
-	{ "change_prot_numa", 2 },
-	{ "move_page_tables", 3 },
-	{ "__walk_page_range", 3 },
-	{ "__oom_reap_task_mm", 2 },
-	{ "mfill_atomic_install_pte", 3 },
-	{ "dup_mmap", 1 },
-	{ "pmd_clear_bad", 10 },
+	AF_VERSION_CALLS
 	AF_ARCH_CALLS
 };
 
@@ -109,12 +100,12 @@ static struct af_function *af_function_at(unsigned long address)
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(af_functions); i++)
-		if (af_functions[i].hooked && af_functions[i].address == address)
+		if (af_functions[i].hooked && af_functions[i].address - address <= AF_CALL_PADDING)
 			return &af_functions[i];
 	return NULL;
 }
 
-/* Direct calls and jumps in the kernel's text. */
+/* Direct calls and jumps in the kernel's text. The target may be in the padding before a function. */
 static void af_count_calls(const u8 *start, const u8 *end)
 {
 	unsigned long low = ULONG_MAX, high = 0;
@@ -135,7 +126,7 @@ static void af_count_calls(const u8 *start, const u8 *end)
 		unsigned long target = af_call_target(at);
 		struct af_function *f;
 
-		if (likely(target < low || target > high))
+		if (likely(target < low - AF_CALL_PADDING || target > high))
 			continue;
 		f = af_function_at(target);
 		if (f)
@@ -185,15 +176,15 @@ static bool af_is_struct(const struct btf_type *type)
 /* The type as it is written in C, without qualifiers, as far as the types of our functions go. */
 static void af_type_text(const struct btf *btf, u32 id, char *out, size_t size)
 {
-	const struct btf_type *type = id ? af_btf_type(btf, id) : NULL;
+	const struct btf_type *type = id ? af_sym(btf_type_by_id)(btf, id) : NULL;
 	unsigned int pointers = 0;
 	const char *name;
 
 	while (type && (af_kind(type) == BTF_KIND_PTR || af_is_qualifier(type))) {
 		pointers += af_kind(type) == BTF_KIND_PTR;
-		type = type->type ? af_btf_type(btf, type->type) : NULL;
+		type = type->type ? af_sym(btf_type_by_id)(btf, type->type) : NULL;
 	}
-	name = type ? af_btf_string(btf, type->name_off) : "void";
+	name = type ? af_sym(btf_name_by_offset)(btf, type->name_off) : "void";
 	if (!strcmp(name, "long unsigned int"))
 		name = "unsigned long";
 	else if (!strcmp(name, "long int"))
@@ -204,7 +195,7 @@ static void af_type_text(const struct btf *btf, u32 id, char *out, size_t size)
 
 static int af_check_type(const struct btf *btf, const struct af_function *f)
 {
-	s32 id = af_btf_find(btf, f->name, BTF_KIND_FUNC);
+	s32 id = af_sym(btf_find_by_name_kind)(btf, f->name, BTF_KIND_FUNC);
 	const struct btf_param *parameter;
 	const struct btf_type *prototype;
 	char text[256] = "(", type[64];
@@ -214,7 +205,7 @@ static int af_check_type(const struct btf *btf, const struct af_function *f)
 		pr_err("refused: no type information for %s\n", f->name);
 		return -ENOENT;
 	}
-	prototype = af_btf_type(btf, af_btf_type(btf, id)->type);
+	prototype = af_sym(btf_type_by_id)(btf, af_sym(btf_type_by_id)(btf, id)->type);
 	parameter = (const struct btf_param *)(prototype + 1);
 	for (i = 0; i < BTF_INFO_VLEN(prototype->info); i++) {
 		af_type_text(btf, parameter[i].type, type, sizeof(type));
@@ -229,9 +220,9 @@ static int af_check_type(const struct btf *btf, const struct af_function *f)
 	return -EPROTO;
 }
 
-static int af_check_types(void)
+static int af_check_types(bool has_btf)
 {
-	const struct btf *btf = af_vmlinux_btf ? af_vmlinux_btf() : NULL;
+	const struct btf *btf = has_btf ? af_sym(bpf_get_btf_vmlinux)() : NULL;
 	int i, ret = 0;
 
 	if (IS_ERR_OR_NULL(btf)) {
@@ -245,28 +236,34 @@ static int af_check_types(void)
 	return ret;
 }
 
+/* False: the kernel has no such function. */
+#define af_find(name)						\
+({								\
+	unsigned long address = af_symbol(#name);		\
+								\
+	if (address)						\
+		af_call_set(af_sym_##name, address);		\
+	address;						\
+})
+
 /* After af_symbols_find(). The reason of a refusal is printed. */
 int af_layout_check(void)
 {
 	const char *why = af_arch_refuses();
+	bool has_btf;
 	int ret;
 
 	if (why) {
 		pr_err("refused: %s\n", why);
 		return -EOPNOTSUPP;
 	}
-	af_each_symbol = (void *)af_symbol("kallsyms_on_each_symbol");
-	af_vmlinux_btf = (void *)af_symbol("bpf_get_btf_vmlinux");
-	af_btf_find = (void *)af_symbol("btf_find_by_name_kind");
-	af_btf_type = (void *)af_symbol("btf_type_by_id");
-	af_btf_string = (void *)af_symbol("btf_name_by_offset");
-	if (!af_each_symbol) {
+	if (!af_find(kallsyms_on_each_symbol)) {
 		pr_err("refused: no symbol kallsyms_on_each_symbol in this kernel\n");
 		return -ENOENT;
 	}
-	if (!af_btf_find || !af_btf_type || !af_btf_string)
-		af_vmlinux_btf = NULL;
+	has_btf = af_find(bpf_get_btf_vmlinux) && af_find(btf_find_by_name_kind) && af_find(btf_type_by_id) &&
+		  af_find(btf_name_by_offset);
 	ret = af_check_symbols();
 	ret = ret ?: af_check_calls();
-	return ret ?: af_check_types();
+	return ret ?: af_check_types(has_btf);
 }

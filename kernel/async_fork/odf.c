@@ -32,9 +32,10 @@ void af_odf_put(struct af_odf_mm *om)
 }
 
 /*
- * Under the mm's mmap_lock for writing, or before anybody else knows the mm. Each mm that shares holds the module.
+ * Under the mm's mmap_lock for writing, or, while it is being made by fork (forking), before anybody else knows the mm.
+ * Each mm that shares holds the module.
  */
-int af_odf_add(struct mm_struct *mm)
+int af_odf_add(struct mm_struct *mm, bool forking)
 {
 	struct af_odf_mm *om = af_odf_of(mm);
 
@@ -54,6 +55,7 @@ int af_odf_add(struct mm_struct *mm)
 	mutex_init(&om->lock);
 	refcount_set(&om->ref, 1);
 	om->role.mm = mm;
+	om->forking = forking;
 	spin_lock(&af_odf_lock);
 	list_add(&om->list, &af_odf_mms);
 	spin_unlock(&af_odf_lock);
@@ -75,6 +77,15 @@ static void af_odf_remove(struct af_odf_mm *om)
 	module_put(THIS_MODULE);
 }
 
+/*
+ * Later kernels duplicate the tree of VMAs first; if the fork then fails, an entry marks how far it came, and behind it
+ * are VMAs of the parent.
+ */
+static bool af_is_end_of_fork(struct vm_area_struct *vma)
+{
+	return xa_is_zero(vma);
+}
+
 /* All VMAs' tables, rounded outwards: VMAs may have been split since the fork. Under mmap_lock. */
 static int af_odf_unshare_mm(struct af_odf_mm *om, enum af_unshare_how how, enum async_fork_reason reason)
 {
@@ -83,6 +94,8 @@ static int af_odf_unshare_mm(struct af_odf_mm *om, enum af_unshare_how how, enum
 	VMA_ITERATOR(vmi, om->role.mm, 0);
 
 	for_each_vma(vmi, vma) {
+		if (af_is_end_of_fork(vma))
+			break;
 		if (!vma_is_anonymous(vma))
 			continue;
 		ret = af_unshare_range(om, vma->vm_start & PMD_MASK, ALIGN(vma->vm_end, PMD_SIZE), how, reason);
@@ -184,10 +197,13 @@ static void af_odf_sweep(struct work_struct *work)
 		VMA_ITERATOR(vmi, mm, 0);
 
 		mmap_read_lock(mm);	/* keeps forks out, which would share anew */
-		for_each_vma(vmi, vma)
+		for_each_vma(vmi, vma) {
+			if (af_is_end_of_fork(vma))
+				break;
 			if (om->role.hashed && vma_is_anonymous(vma))
 				shared += af_take_back_range(om, vma->vm_start, vma->vm_end);
-		if (!shared)
+		}
+		if (!shared && !READ_ONCE(om->forking))
 			af_odf_remove(om);
 		mmap_read_unlock(mm);
 		af_odf_put(om);

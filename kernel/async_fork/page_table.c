@@ -35,10 +35,10 @@ pmd_t *af_pmd_alloc(struct mm_struct *mm, unsigned long addr)
 	if (pgd_none(*pgd) && (af_allocation_fails() || af_p4d_alloc(mm, pgd, addr)))
 		return NULL;
 	p4d = p4d_offset(pgd, addr);
-	if (p4d_none(*p4d) && (af_allocation_fails() || af_sym.__pud_alloc(mm, p4d, addr)))
+	if (p4d_none(*p4d) && (af_allocation_fails() || af_sym(__pud_alloc)(mm, p4d, addr)))
 		return NULL;
 	pud = pud_offset(p4d, addr);
-	if (pud_none(*pud) && (af_allocation_fails() || af_sym.__pmd_alloc(mm, pud, addr)))
+	if (pud_none(*pud) && (af_allocation_fails() || af_sym(__pmd_alloc)(mm, pud, addr)))
 		return NULL;
 	return pmd_offset(pud, addr);
 }

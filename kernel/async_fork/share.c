@@ -15,7 +15,7 @@ static int af_share_table(struct mm_struct *src_mm, struct mm_struct *dst_mm, pm
 		return -ENOMEM;
 	if (!af_pmd_is_protected(*src)) {
 		af_pmd_protect(src);
-		table->pt_mm = src_mm;
+		compat_set_table_mm(table, src_mm);
 	}
 	page_ref_inc(table);
 	mm_inc_nr_ptes(dst_mm);

@@ -5,37 +5,51 @@
 #include "internal.h"
 #include "symbols.h"
 
-struct af_symbols af_sym;
+#define AF_SYMBOL(ret, name, args) DEFINE_STATIC_CALL_NULL(af_sym_##name, af_type_##name);
+AF_SYMBOLS
+#undef AF_SYMBOL
 
-static unsigned long (*af_lookup_name)(const char *name);
+AF_DEFINE_CALL(unsigned long, kallsyms_lookup_name, (const char *));
+
+spinlock_t *af_mmlist_lock;
+struct mm_struct *af_init_mm;
 
 /* The address of a symbol, 0 if there is none. */
 unsigned long af_symbol(const char *name)
 {
-	return af_lookup_name(name);
+	return af_sym(kallsyms_lookup_name)(name);
 }
 
-static int af_symbol_find(const char *name, void *pointer)
+static unsigned long af_symbol_needed(const char *name)
 {
 	unsigned long address = af_symbol(name);
 
-	if (!address) {
+	if (!address)
 		pr_err("refused: no symbol %s in this kernel\n", name);
-		return -ENOENT;
-	}
-	*(unsigned long *)pointer = address;
-	return 0;
+	return address;
 }
+
+#define AF_SYMBOL(type, name, args)				\
+static int af_find_##name(void)					\
+{								\
+	unsigned long address = af_symbol_needed(#name);	\
+								\
+	if (address)						\
+		af_call_set(af_sym_##name, address);		\
+	return address ? 0 : -ENOENT;				\
+}
+AF_SYMBOLS
+#undef AF_SYMBOL
 
 /* kallsyms knows variables if it is built with KALLSYMS_ALL. */
 static int af_variables_find(void)
 {
 	int ret = 0;
 
-	af_sym.mmlist_lock = (spinlock_t *)af_symbol("mmlist_lock");
-	af_sym.init_mm = (struct mm_struct *)af_symbol("init_mm");
-	if (!af_sym.mmlist_lock || !af_sym.init_mm)
-		ret = af_arch_find_variables(&af_sym.mmlist_lock, &af_sym.init_mm);
+	af_mmlist_lock = (spinlock_t *)af_symbol("mmlist_lock");
+	af_init_mm = (struct mm_struct *)af_symbol("init_mm");
+	if (!af_mmlist_lock || !af_init_mm)
+		ret = af_arch_find_variables(&af_mmlist_lock, &af_init_mm);
 	if (ret)
 		pr_err("refused: mmlist_lock and init_mm cannot be found in this kernel\n");
 	return ret;
@@ -50,10 +64,10 @@ int af_symbols_find(void)
 		pr_err("refused: kallsyms_lookup_name cannot be found by a kprobe (%d)\n", ret);
 		return ret;
 	}
-	af_lookup_name = (void *)probe.addr;
+	af_call_set(af_sym_kallsyms_lookup_name, probe.addr);
 	unregister_kprobe(&probe);
 #define AF_SYMBOL(type, name, args)				\
-	ret = ret ?: af_symbol_find(#name, &af_sym.name);
+	ret = ret ?: af_find_##name();
 	AF_SYMBOLS
 #undef AF_SYMBOL
 	return ret ?: af_variables_find();

@@ -6,6 +6,7 @@
 #include <linux/swap.h>
 #include <linux/swapops.h>
 #include <linux/cgroup.h>
+#include <linux/static_call.h>
 
 /* Functions of the kernel that are not exported: AF_SYMBOL(return type, name, parameter types). */
 #define AF_SYMBOLS								\
@@ -13,24 +14,38 @@
 	AF_SYMBOL(int, __pmd_alloc, (struct mm_struct *, pud_t *, unsigned long)) \
 	AF_SYMBOL(void, pmd_install, (struct mm_struct *, pmd_t *, pgtable_t *)) \
 	AF_SYMBOL(int, swap_duplicate, (swp_entry_t))				\
-	AF_SYMBOL(void, swap_free, (swp_entry_t))				\
 	AF_SYMBOL(int, add_swap_count_continuation, (swp_entry_t, gfp_t))	\
 	AF_SYMBOL(void, migration_entry_wait, (struct mm_struct *, pmd_t *, unsigned long)) \
+	AF_VERSION_SYMBOLS							\
 	AF_ARCH_SYMBOLS								\
 	AF_SYMBOL(unsigned long, ftrace_location, (unsigned long))		\
 	AF_SYMBOL(int, cgroup_add_dfl_cftypes, (struct cgroup_subsys *, struct cftype *)) \
 	AF_SYMBOL(int, cgroup_add_legacy_cftypes, (struct cgroup_subsys *, struct cftype *)) \
 	AF_SYMBOL(int, cgroup_rm_cftypes, (struct cftype *))
 
-struct af_symbols {
-#define AF_SYMBOL(ret, name, args) ret (*name) args;
-	AF_SYMBOLS
+/*
+ * af_sym(NAME)(...) calls one. A static call, which becomes a direct one on x86: an indirect call of a function that the
+ * kernel itself calls only directly may be a control protection exception (CONFIG_X86_KERNEL_IBT seals such functions).
+ * AF_DEFINE_CALL() is for one file, where the address comes from elsewhere.
+ */
+#define AF_SYMBOL(ret, name, args)				\
+	extern ret af_type_##name args;	/* only its type */	\
+	DECLARE_STATIC_CALL(af_sym_##name, af_type_##name);
+AF_SYMBOLS
 #undef AF_SYMBOL
-	spinlock_t *mmlist_lock;
-	struct mm_struct *init_mm;
-};
 
-extern struct af_symbols af_sym;
+#define af_sym(name) static_call(af_sym_##name)
+
+#define AF_DEFINE_CALL(ret, name, args)				\
+	extern ret af_type_##name args;				\
+	DEFINE_STATIC_CALL_NULL(af_sym_##name, af_type_##name)
+
+/* Points a static call to an address. */
+#define af_call_set(name, address)				\
+	__static_call_update(&STATIC_CALL_KEY(name), STATIC_CALL_TRAMP_ADDR(name), (void *)(address))
+
+extern spinlock_t *af_mmlist_lock;
+extern struct mm_struct *af_init_mm;
 
 unsigned long af_symbol(const char *name);
 int af_symbols_find(void);

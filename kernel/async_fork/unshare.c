@@ -20,14 +20,14 @@ static void af_table_rss(pte_t *table, long *rss)
 			continue;
 		if (pte_present(table[i])) {
 			if (!pte_special(table[i]))
-				rss[mm_counter(pte_page(table[i]))]++;
+				rss[compat_rss_member(pte_page(table[i]))]++;
 			continue;
 		}
 		entry = pte_to_swp_entry(table[i]);
 		if (!non_swap_entry(entry))
 			rss[MM_SWAPENTS]++;
 		else if (is_migration_entry(entry))
-			rss[mm_counter(pfn_swap_entry_to_page(entry))]++;
+			rss[compat_rss_member(pfn_swap_entry_to_page(entry))]++;
 	}
 }
 
@@ -36,11 +36,11 @@ static void af_take_back(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, s
 {
 	long rss[NR_MM_COUNTERS];
 
-	if (table->pt_mm != mm) {
+	if (compat_table_mm(table) != mm) {
 		af_table_rss(af_table_of(table), rss);
 		af_rss_add(mm, rss, 1);
 	}
-	table->pt_mm = NULL;
+	compat_set_table_mm(table, NULL);
 	af_pmd_unprotect(mm, pmd, addr);
 	atomic64_inc(&af_count.tables_last_owner);
 }
@@ -60,10 +60,10 @@ static void af_detach(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, stru
 {
 	long rss[NR_MM_COUNTERS];
 
-	if (table->pt_mm == mm) {
+	if (compat_table_mm(table) == mm) {
 		af_table_rss(af_table_of(table), rss);
 		af_rss_add(mm, rss, -1);
-		table->pt_mm = NULL;
+		compat_set_table_mm(table, NULL);
 	}
 	set_pmd(pmd, __pmd(0));
 	af_let_go(mm, addr, table);
@@ -80,8 +80,8 @@ static int af_copy_shared(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, 
 
 	if (ret)
 		return ret;
-	if (table->pt_mm == mm)
-		table->pt_mm = NULL;	/* what was counted is now the private copy */
+	if (compat_table_mm(table) == mm)
+		compat_set_table_mm(table, NULL);	/* what was counted is now the private copy */
 	else
 		af_rss_add(mm, rss, 1);
 	smp_wmb();	/* the entries before the table; as in pmd_install() */
@@ -137,7 +137,7 @@ static int af_unshare_loop(struct af_odf_mm *om, pmd_t *pmd, unsigned long addr,
 			new = how == AF_MAY_FAIL ? af_table_alloc(mm) : af_table_alloc_nofail(mm);
 			ret = new ? 0 : -ENOMEM;
 		} else if (ret == -EAGAIN) {
-			ret = af_unblock(mm, pmd, addr, &blocker);
+			ret = af_unblock(mm, NULL, addr, &blocker);
 			if (ret && how != AF_MAY_FAIL) {
 				schedule_timeout_uninterruptible(1);
 				ret = 0;

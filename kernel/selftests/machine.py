@@ -2,6 +2,7 @@
 """The virtual machine of the kernel selftests: what it needs, its file system, one boot."""
 
 import collections
+import lzma
 import os
 import re
 import select
@@ -10,14 +11,15 @@ import subprocess
 import time
 from pathlib import Path
 
-from unpacked import UnpackedKernel, UnpackedValkey
+from unpacked import HOST, UnpackedKernel, UnpackedValkey
 
 HERE = Path(__file__).resolve().parent
 KERNEL = HERE.parent
 OUTPUT = Path(os.environ.get("CARGO_TARGET_DIR", KERNEL.parent / "target")) / "kernel"
 CFLAGS = "-std=gnu11 -O2 -g -Wall -Wextra -Werror -static -pthread".split()
 NOT_FAMILIES = {"selftest.c", "family.c", "runner.c"}
-MODULES = ("mm/zsmalloc.ko", "drivers/block/zram/zram.ko", "drivers/block/brd.ko")
+MODULES = ("zram", "brd")  # with what they depend on, in the order of insmod
+DEFAULT_VERSION = "6.1"
 MEMORY_MB = 1536
 BOOT_SECONDS = 120
 
@@ -85,7 +87,9 @@ class Machine:
             if missing:
                 raise CannotRun(f"please install {' '.join(missing)}")
             return
-        missing = [p for p in self.arch.packages if not installed(p)]
+        # Headers of later kernels come with type information, for which modules are given some, too.
+        needed = self.arch.packages + (["pahole"] if self.kernel else [])
+        missing = [p for p in needed if not installed(p)]
         if not missing:
             return
         if os.geteuid() != 0:
@@ -99,31 +103,41 @@ class Machine:
                 raise CannotRun(f"{' '.join(command)} failed: {done.stdout.strip().splitlines()[-1:]}")
 
     def find_kernel(self):
-        """The newest image whose headers are there, or the one that was asked for."""
-        if self.kernel:
+        """The newest image whose headers are there, or the image or version that was asked for."""
+        if self.kernel and not re.fullmatch(r"\d+\.\d+", self.kernel):
+            self.kernel = Path(self.kernel)
             banner = output_of("file", "-bL", str(self.kernel)) if shutil.which("file") else ""
             release = re.search(r"version (\S+)", banner)
             self.release = release.group(1) if release else self.kernel.name.partition("-")[2]
             self.headers = self.headers or Path("/lib/modules") / self.release / "build"
             if not self.headers.exists():
                 raise SystemExit(f"no headers for {self.kernel} in {self.headers}: say --headers")
+            beside = self.kernel.absolute().parent.parent / "lib" / "modules" / self.release / "kernel"
+            self.modules = beside if beside.exists() else None
             return
+        version = self.kernel
         if self.arch.debian:
-            self.unpack_kernel()
+            if version:
+                raise CannotRun(f"no Linux {version} for {self.arch_name}")
+            self.unpack_kernel(self.arch.debian)
             return
-        for image in sorted(Path("/boot").glob("vmlinuz-*"), key=lambda p: p.stat().st_mtime, reverse=True):
+        # What is installed otherwise is not asked for: a machine may run another version than the module is made for.
+        pattern = f"vmlinuz-{version or DEFAULT_VERSION}.*"
+        for image in sorted(Path("/boot").glob(pattern), key=lambda p: p.stat().st_mtime, reverse=True):
             headers = Path("/lib/modules") / image.name.partition("-")[2] / "build"
             if headers.exists():
                 self.kernel, self.headers, self.release = image, headers, image.name.partition("-")[2]
                 return
-        raise CannotRun("no kernel in /boot has headers in /lib/modules")
+        if not version:
+            raise CannotRun("no kernel in /boot has headers in /lib/modules")
+        self.unpack_kernel(HOST[self.arch_name], version)
 
-    def unpack_kernel(self):
-        packages = UnpackedKernel(OUTPUT / f"packages-{self.arch.debian}", self.arch.debian)
+    def unpack_kernel(self, architecture, version=None):
+        packages = UnpackedKernel(OUTPUT / f"packages-{version or architecture}", architecture, version)
         try:
             self.release = packages.fetch()
         except (OSError, subprocess.CalledProcessError) as why:
-            raise CannotRun(f"no kernel for {self.arch.debian}: {why}") from why
+            raise CannotRun(f"no kernel for {version or architecture}: {why}") from why
         self.kernel, self.headers = packages.image(self.release), packages.headers(self.release)
         self.modules, self.busybox = packages.modules(self.release), packages.busybox
 
@@ -177,9 +191,13 @@ class Machine:
 
     def hooks(self):
         """Names of the functions that the module hooks."""
-        lists = (f"hook_list_{'x86' if self.arch_name == 'x86_64' else self.arch_name}.h", "hook_list.h")
-        listing = "".join((KERNEL / "async_fork" / name).read_text() for name in lists)
-        return re.findall(r"^AF_HOOK\(\w+, [^,(]+, (\w+),", listing, re.MULTILINE)
+        lists = (f"async_fork/hook_list_{'x86' if self.arch_name == 'x86_64' else self.arch_name}.h",
+                 f"compat/linux_{self.version().replace('.', '_')}.h", "async_fork/hook_list.h")
+        listing = "".join((KERNEL / name).read_text() for name in lists)
+        return re.findall(r"^\s*AF_HOOK\(\w+, [^,(]+, (\w+),", listing, re.MULTILINE)
+
+    def version(self):
+        return re.match(r"\d+\.\d+", self.release).group(0)
 
     def families(self):
         return sorted(source.stem for source in HERE.glob("*.c") if source.name not in NOT_FAMILIES)
@@ -223,10 +241,7 @@ class Machine:
             for program in (shutil.which("redis-server"), self.valkey(), self.tool()):
                 self.add_program(root, program)
             self.add_livepatch(root)
-        for module in MODULES:
-            path = (self.modules or Path("/lib/modules") / self.release / "kernel") / module
-            if path.exists():
-                shutil.copy(path, root / "lib" / path.name)
+        self.add_modules(root)
         self.initramfs = self.directory / "initramfs.cpio"
         self.archive(root, self.initramfs)
 
@@ -234,6 +249,28 @@ class Machine:
         livepatch = self.build_livepatch()
         if livepatch:
             shutil.copy(livepatch, root / "lib" / livepatch.name)
+
+    def add_modules(self, root):
+        """The kernel's modules that init loads, and their names in the order of /lib/modules."""
+        found = {re.sub(r"[.]ko([.].*)?$", "", path.name).replace("-", "_"): path
+                 for path in (self.modules or Path("/lib/modules") / self.release / "kernel").rglob("*.ko*")}
+        order = []
+
+        def add(name):
+            path = found.get(name.replace("-", "_"))
+            if path is None or path in order:
+                return
+            for needed in output_of("/sbin/modinfo", "-F", "depends", str(path)).strip().split(","):
+                add(needed)
+            order.append(path)
+
+        for name in MODULES:
+            add(name)
+        for path in order:
+            packed = path.read_bytes()
+            plain = lzma.decompress(packed) if path.suffix == ".xz" else packed
+            (root / "lib" / path.name.removesuffix(".xz")).write_bytes(plain)
+        (root / "lib" / "modules").write_text("".join(path.name.removesuffix(".xz") + "\n" for path in order))
 
     @staticmethod
     def add_program(root, program):

@@ -9,6 +9,24 @@
 
 #include "selftest.h"
 
+#ifndef UFFDIO_POISON	/* Linux 6.6 */
+struct uffdio_poison {
+	struct uffdio_range range;
+	__u64 mode;
+	__s64 updated;
+};
+#define UFFDIO_POISON _IOWR(UFFDIO, 0x08, struct uffdio_poison)
+#define UFFD_FEATURE_POISON (1 << 14)
+#endif
+#ifndef UFFDIO_MOVE	/* Linux 6.8 */
+struct uffdio_move {
+	__u64 dst, src, len, mode;
+	__s64 move;
+};
+#define UFFDIO_MOVE _IOWR(UFFDIO, 0x05, struct uffdio_move)
+#define UFFD_FEATURE_MOVE (1 << 16)
+#endif
+
 static struct region region;
 static int uffd = -1;
 static volatile bool stop;
@@ -21,7 +39,7 @@ static void uffd_open(uint64_t features)
 	if (uffd < 0)
 		skip("userfaultfd: %s", strerror(errno));
 	if (ioctl(uffd, UFFDIO_API, &api)) {
-		if (errno == EINVAL && features)	/* arm64 has no write protection by userfaultfd in 6.1 */
+		if (errno == EINVAL && features)	/* some versions and architectures have not all */
 			skip("userfaultfd without the features %#llx", (unsigned long long)features);
 		fail("UFFDIO_API: %s", strerror(errno));
 	}
@@ -89,6 +107,94 @@ static void zero_into_holes(void)
 	uffd_register(UFFDIO_REGISTER_MODE_MISSING);
 	fill_holes(false);
 	expect_synchronised(&child.before, ASYNC_FORK_BY_UFFD);
+	snapshot_end(&child);
+	close(uffd);
+}
+
+static void poison(size_t page)
+{
+	struct uffdio_poison request = {
+		.range = { (uintptr_t)region.base + page * PAGE_BYTES, PAGE_BYTES },
+	};
+
+	must(ioctl(uffd, UFFDIO_POISON, &request));
+}
+
+/* The child must find holes, not what kills it. */
+static void poison_holes(void)
+{
+	begin();
+	struct snapshot child = snapshot_fork(&region, 1);
+
+	uffd_open(UFFD_FEATURE_POISON);
+	uffd_register(UFFDIO_REGISTER_MODE_MISSING);
+	for (size_t page = 5; page < region.pages; page += 64)
+		poison(page);
+	expect_synchronised(&child.before, ASYNC_FORK_BY_UFFD);
+	snapshot_end(&child);
+	close(uffd);
+}
+
+/* Pages that can be read although they were poisoned. */
+static size_t poison_lost(const void *file)
+{
+	size_t lost = 0;
+
+	for (size_t page = 5; page < region.pages; page += 64)
+		lost += write(*(const int *)file, region.base + page * PAGE_BYTES, 1) != -1 || errno != EFAULT;
+	return lost;
+}
+
+static void poison_before_fork(void)
+{
+	int file = must(memfd_create("poison", MFD_CLOEXEC));
+	struct uffdio_range all;
+
+	begin();
+	uffd_open(UFFD_FEATURE_POISON);
+	uffd_register(UFFDIO_REGISTER_MODE_MISSING);
+	for (size_t page = 5; page < region.pages; page += 64)
+		poison(page);
+	all.start = (uintptr_t)region.base;
+	all.len = region.pages * PAGE_BYTES;
+	must(ioctl(uffd, UFFDIO_UNREGISTER, &all));
+	close(uffd);
+	expect(poison_lost(&file) == 0, "poisoned pages of the parent can be read");
+	struct snapshot child = snapshot_fork_check(poison_lost, &file);
+
+	snapshot_end(&child);
+}
+
+/*
+ * UFFDIO_MOVE takes pages out of memory that need not be registered. After a fork it must not: they are not the parent's
+ * alone.
+ */
+static void move_out(void)
+{
+	struct region target = region_map(DEFAULT_TABLES * TABLE_BYTES);
+	struct uffdio_register wish = {
+		.range = { (uintptr_t)target.base, target.pages * PAGE_BYTES }, .mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+
+	begin();
+	region.sparse = false;
+	region_fill(&region, 1);
+	uffd_open(UFFD_FEATURE_MOVE);
+	must(ioctl(uffd, UFFDIO_REGISTER, &wish));
+	struct snapshot child = snapshot_fork(&region, 1);
+
+	for (size_t page = 5; page < region.pages; page += 64) {
+		struct uffdio_move request = {
+			.dst = (uintptr_t)target.base + page * PAGE_BYTES,
+			.src = (uintptr_t)region.base + page * PAGE_BYTES,
+			.len = PAGE_BYTES,
+		};
+
+		expect(ioctl(uffd, UFFDIO_MOVE, &request) == -1 && errno == EBUSY, "page %zu was moved: %s", page,
+		       strerror(errno));
+	}
+	expect_synchronised(&child.before, ASYNC_FORK_BY_UFFD);
+	region_write_randomly(&region, 200, 2);
 	snapshot_end(&child);
 	close(uffd);
 }
@@ -188,6 +294,9 @@ static void protect_before_fork(void)
 const struct scenario scenarios[] = {
 	{ "copy", copy_into_holes, MODES_ALL },
 	{ "zeropage", zero_into_holes, MODES_ALL },
+	{ "poison", poison_holes, MODES_ALL },
+	{ "poison_before_fork", poison_before_fork, MODES_ALL },
+	{ "move", move_out, MODES_ALL },
 	{ "missing_before_fork", missing_before_fork, MODES_ALL },
 	{ "wp_during_copy", protect_during_copy, MODES_ALL },
 	{ "wp_before_fork", protect_before_fork, MODES_ALL },

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Debian packages that are unpacked, not installed: a kernel of another architecture, and Valkey."""
+"""Debian packages that are unpacked, not installed: a kernel of another architecture or version, and Valkey."""
 
 import os
 import platform
@@ -75,6 +75,15 @@ class UnpackedValkey(Unpacked):
 
 
 class UnpackedKernel(Unpacked):
+    """
+    With a version ("6.12") the kernel is from backports, otherwise the one that linux-headers-ARCHITECTURE means, and
+    busybox comes with it.
+    """
+
+    def __init__(self, directory, architecture, version=None):
+        super().__init__(directory, architecture, ("bookworm-backports",) if version else ())
+        self.version = version
+
     def fetch(self):
         """The release of the unpacked kernel, which is fetched if there is none."""
         stamp = self.directory / "release"
@@ -82,18 +91,30 @@ class UnpackedKernel(Unpacked):
             return stamp.read_text()
         self.directory.mkdir(parents=True, exist_ok=True)
         self.apt("apt-get", "update", "-qq")
-        depends = self.apt("apt-cache", "depends", f"linux-headers-{self.architecture}:{self.architecture}")
-        release = re.search(r"Depends: linux-headers-([^:\s]+)", depends).group(1)
-        version = re.match(r"\d+\.\d+", release).group(0)
-        abi = release.removesuffix(f"-{self.architecture}")
+        release = self.newest()
+        depends = self.apt("apt-cache", "depends", f"linux-headers-{release}:{self.architecture}")
+        common = re.search(r"Depends: (linux-headers-[^:\s]+-common)", depends).group(1)
+        kbuild = re.search(r"Depends: (linux-kbuild-[^:\s]+)", depends).group(1)
         print(f"kernel selftests: fetching Linux {release}", flush=True)
         self.unpack(*(f"{package}:{self.architecture}" for package in (
-            f"linux-image-{release}", f"linux-headers-{release}", "busybox-static")),
-            f"linux-headers-{abi}-common", f"linux-kbuild-{version}:{self.host}")
+            f"linux-image-{release}", f"linux-headers-{release}", *([] if self.version else ["busybox-static"]))),
+            common, f"{kbuild}:{self.host}")
         makefile = self.headers(release) / "Makefile"
         makefile.write_text(makefile.read_text().replace("/usr/src/", f"{self.root}/usr/src/"))
         stamp.write_text(release)
         return release
+
+    def newest(self):
+        """The release to fetch."""
+        if not self.version:
+            depends = self.apt("apt-cache", "depends", f"linux-headers-{self.architecture}:{self.architecture}")
+            return re.search(r"Depends: linux-headers-([^:\s]+)", depends).group(1)
+        names = self.apt("apt-cache", "pkgnames", f"linux-image-{self.version}.").split()
+        plain = re.compile(rf"linux-image-({re.escape(self.version)}[^-]*(?:-\d+)?-{self.architecture})")
+        releases = [match.group(1) for match in map(plain.fullmatch, names) if match]
+        if not releases:
+            raise OSError(f"no Linux {self.version} in {self.suites[0]}")
+        return max(releases, key=lambda release: [int(number) for number in re.findall(r"\d+", release)])
 
     def headers(self, release):
         return self.root / "usr" / "src" / f"linux-headers-{release}"
@@ -106,4 +127,4 @@ class UnpackedKernel(Unpacked):
 
     @property
     def busybox(self):
-        return Path(self.root) / "bin" / "busybox"
+        return None if self.version else Path(self.root) / "bin" / "busybox"
