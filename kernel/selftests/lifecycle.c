@@ -242,6 +242,21 @@ static void unload_refused_while_busy(void)
 		missed("the copy was over before delete_module");
 }
 
+/* Turning ftrace off would take the hooks away while tables are protected: the kernel refuses while we are loaded. */
+static void ftrace_stays_on(void)
+{
+	struct region region = filled(DEFAULT_TABLES);
+
+	opt_in();
+	struct snapshot child = snapshot_fork(&region, 1);
+
+	expect(!write_file("/proc/sys/kernel/ftrace_enabled", "0") && errno == EBUSY, "ftrace could be turned off: %s",
+	       strerror(errno));
+	expect(read_number("/proc/sys/kernel/ftrace_enabled") == 1, "ftrace is off");
+	region_write_randomly(&region, 500, 2);
+	snapshot_end(&child);
+}
+
 /* A setting does not outlive its process, and its memory is not found by whoever gets the same mm next. */
 static void setting_ends_with_process(void)
 {
@@ -282,6 +297,7 @@ const struct scenario scenarios[] = {
 	{ "core_of_parent", core_of_parent, MODES_ALL },
 	{ "core_of_child", core_of_child, MODES_ALL },
 	{ "unload_refused", unload_refused_while_busy, MODES_MODULE },
+	{ "ftrace_stays_on", ftrace_stays_on, MODES_MODULE },
 	{ "setting_ends", setting_ends_with_process, MODE_ASYNC1 | MODE_ODF },
 	{ 0 },
 };
