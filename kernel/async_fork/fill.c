@@ -110,8 +110,8 @@ int af_fill_table(struct mm_struct *src_mm, struct mm_struct *dst_mm, unsigned l
 }
 
 /*
- * Waits for what af_fill_table() found. Without locks; the caller guarantees that the table stays, or gives no entry: then
- * the table is not looked at, because another owner may free it meanwhile.
+ * Waits for what af_fill_table() found. Without locks; the caller guarantees that the table stays, or gives no entry:
+ * then the table is not looked at, because another owner may free it meanwhile.
  */
 int af_unblock(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, const struct af_blocker *blocker)
 {

@@ -31,7 +31,8 @@
 	AF_HOOK(LIVE, long, change_protection,					\
 		(struct mmu_gather *, struct vm_area_struct *, unsigned long, unsigned long, unsigned long)) \
 	AF_HOOK(LIVE, unsigned long, move_page_tables,				\
-		(struct vm_area_struct *, unsigned long, struct vm_area_struct *, unsigned long, unsigned long, bool, bool)) \
+		(struct vm_area_struct *, unsigned long, struct vm_area_struct *, unsigned long, unsigned long, bool,	\
+		 bool))								\
 	AF_HOOK(LIVE, struct folio *, folio_walk_start,				\
 		(struct folio_walk *, struct vm_area_struct *, unsigned long, folio_walk_flags_t)) \
 	AF_HOOK(ALWAYS, ssize_t, mfill_atomic_copy,				\
