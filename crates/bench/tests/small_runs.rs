@@ -242,7 +242,7 @@ fn in_process() {
     }
 }
 
-/// Boots four virtual machines under software emulation. The kernel's own tests are `make -C kernel selftest`.
+/// Boots two virtual machines under software emulation. The kernel's own tests are `make -C kernel selftest`.
 #[test]
 #[ignore = "takes some minutes: cargo build --workspace && cargo test --test small_runs -- --ignored"]
 fn fork_in_a_virtual_machine() {
@@ -251,23 +251,15 @@ fn fork_in_a_virtual_machine() {
     }
     let dir = TempDir::new("fork");
     let path = dir.0.to_str().unwrap();
-    let table =
-        bench(&["fork", "--small", "--parts", "costs,fork,threads,aof", "--out", path, "--data", path]);
+    let table = bench(&["fork", "--small", "--parts", "costs,fork", "--out", path, "--data", path]);
     assert!(table.contains("On-Demand-Fork") && table.contains("not measured"), "{table}");
-    assert!(table.contains("(Figure 15a)") && table.contains("(Figure 21)"), "{table}");
-    for figure in ["time", "threads", "aof"] {
-        assert!(std::fs::metadata(dir.0.join(format!("fork.{figure}.svg"))).unwrap().len() > 500, "{figure}");
-    }
+    assert!(std::fs::metadata(dir.0.join("fork.time.svg")).unwrap().len() > 500);
     let raw: Value =
         serde_json::from_str(&std::fs::read_to_string(dir.0.join("fork.json")).unwrap()).unwrap();
     let forks: Vec<_> = raw["results"].as_array().unwrap().iter().filter(|r| r["kind"] == "fork").collect();
     // Two sizes, five strategies.
     assert_eq!(forks.len(), 10);
     assert!(forks.iter().filter(|r| r["strategy"] == "4").all(|r| r["forks_async"] == 1));
-    let rewrites = raw["results"].as_array().unwrap().iter().filter(|r| r["command"] == "BGREWRITEAOF");
-    let strategies: Vec<_> =
-        rewrites.inspect(|r| positive(&r["during"]["count"])).map(|r| &r["strategy"]).collect();
-    assert_eq!(strategies, ["default", "1", "8", "odf"]);
 }
 
 /// Programs of another name that do what a test needs of them, first on the path.
