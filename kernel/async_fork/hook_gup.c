@@ -10,12 +10,14 @@
 
 #define AF_FOLL_CARE (FOLL_WRITE | FOLL_PIN)	/* a plain read gives what it gives after any fork */
 
+/* Also true if mmap_lock is not free: with the caller's locks held it should not be waited for. */
 static bool af_range_is_protected(struct mm_struct *mm, unsigned long start, unsigned long end)
 {
 	unsigned long addr;
 	bool found = false;
 
-	mmap_read_lock(mm);
+	if (!mmap_read_trylock(mm))
+		return true;
 	for (addr = start & PMD_MASK; addr < end && !found; addr += PMD_SIZE) {
 		pmd_t *pmd = af_pmd_find(mm, addr);
 
