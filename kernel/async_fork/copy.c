@@ -160,7 +160,7 @@ void af_sync_mm(struct mm_struct *mm, unsigned long start, unsigned long end, en
 	struct af_session *s;
 
 	if (om) {
-		af_unshare_range(om, start, end, reason == ASYNC_FORK_BY_ZAP ? AF_MAY_DETACH : AF_MUST_COPY, reason);
+		af_unshare_range(om, start, end, AF_MUST_COPY, reason);
 		af_odf_put(om);
 	}
 	s = roles & BIT(AF_PARENT) ? af_session_of_parent(mm) : NULL;

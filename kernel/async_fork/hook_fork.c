@@ -103,7 +103,8 @@ void af_fork_ends(struct af_fork *fork, bool failed)
 	if (s)
 		af_session_put(s);
 	if (fork->sharer) {
-		WRITE_ONCE(fork->sharer->forking, false);
+		/* release: who sees that the fork is over sees which entries it protected; af_table_is_shared_at() */
+		smp_store_release(&fork->sharer->forking, false);
 		af_odf_put(fork->sharer);
 	}
 	af_note_fork(ktime_get_ns() - fork->start_ns);
@@ -166,6 +167,8 @@ static int af_copy_sharing(bool child, struct vm_area_struct *dst, struct vm_are
 	if (om && share) {
 		om->is_parent = true;
 		ret = af_share_vma(om, dst, src);
+		/* again: for reclaim that began after it was raised, but found an entry that was not protected yet */
+		af_generation_raise();
 	} else {
 		if (om)
 			ret = af_unshare_range(om, src->vm_start, src->vm_end, AF_MAY_FAIL, ASYNC_FORK_BY_REFORK);

@@ -55,7 +55,12 @@ void af_hook_unmap_page_range(struct mmu_gather *tlb, struct vm_area_struct *vma
 			      unsigned long end, struct zap_details *details)
 {
 	int srcu = srcu_read_lock(&af_srcu);
+	struct af_odf_mm *om = af_roles_of(vma->vm_mm) & BIT(AF_ODF) ? af_odf_of(vma->vm_mm) : NULL;
 
+	if (om) {
+		af_detach_range(om, vma, start, end, ASYNC_FORK_BY_ZAP);
+		af_odf_put(om);
+	}
 	af_sync_mm(vma->vm_mm, start, end, ASYNC_FORK_BY_ZAP);
 	af_orig(unmap_page_range)(tlb, vma, start, end, details);
 	srcu_read_unlock(&af_srcu, srcu);
@@ -93,7 +98,7 @@ int af_hook___walk_page_range(unsigned long start, unsigned long end, struct mm_
 	return ret;
 }
 
-/* The reaper must not allocate, nor wait for who does; it tries again, and meanwhile the victim exits by itself. */
+/* The reaper must not allocate, nor wait for who does; it tries for a second, while the victim exits by itself. */
 bool af_hook___oom_reap_task_mm(struct mm_struct *mm)
 {
 	int srcu = srcu_read_lock(&af_srcu);

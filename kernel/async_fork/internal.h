@@ -62,8 +62,9 @@ unsigned int af_roles_of(struct mm_struct *mm);
 struct af_role *af_role_any(enum af_kind kind);
 
 /*
- * Raised after the roles of a fork are hashed and before its first table is protected. Who works without mmap_lock
- * (GUP-fast, reclaim) reads it before and after: unequal means that a fork began in between (invariant 6).
+ * Raised after the roles of a fork are hashed and before its first table is protected, and again when tables have been
+ * shared. Who works without mmap_lock (GUP-fast, reclaim) reads it before and after: unequal means that a fork began or
+ * ended in between (invariant 6).
  */
 extern atomic_t af_generation;
 
@@ -235,7 +236,7 @@ int af_defer_vma(struct af_session *s, struct vm_area_struct *dst, struct vm_are
 /* ---- On-Demand-Fork ---- */
 
 /*
- * Owners of a shared table. page_count(table) is the number of mms whose PMD entry points to it, pt_mm the one whose
+ * Owners of a shared table. af_owners(table) is the number of mms whose PMD entry points to it, pt_mm the one whose
  * RSS counters include its pages (NULL: nobody's).
  *
  *	private ─fork shares─▶ shared by 2 ─fork─▶ shared by n
@@ -254,15 +255,26 @@ struct af_odf_mm {
 	refcount_t ref;
 	struct list_head list;
 	unsigned int pass;	/* the last one that visited it, under the list's lock */
-	bool forking;		/* a child whose fork has not ended: it does not share anything yet */
+	bool forking;		/* a child whose fork has not ended: it may come to share a table at any time */
 	bool is_parent;		/* it has shared its tables, so its faults are the parent's interruptions */
 	struct rcu_head rcu;
 };
 
+/*
+ * Not page_count(): anybody may hold a reference to any page for a moment (a lookup in the page cache that comes too
+ * late, compaction, debugfs), and a last owner who took that for another owner would leave the table to whoever puts
+ * the reference. The word is the second of lru, free in a table that is linked; the first must stay even, as in a tail
+ * page it points to the head.
+ */
+static inline atomic_long_t *af_owners(struct page *table)
+{
+	BUILD_BUG_ON(sizeof(atomic_long_t) != sizeof(table->lru.prev));
+	return (atomic_long_t *)&table->lru.prev;
+}
+
 enum af_unshare_how {
 	AF_MAY_FAIL,	/* -ENOMEM is reported by the caller */
 	AF_MUST_COPY,	/* the caller cannot fail: tries until there is memory */
-	AF_MAY_DETACH,	/* the same, and tables that lie wholly in the range are dropped: it is being unmapped */
 };
 
 /* odf.c */
@@ -281,6 +293,8 @@ int af_share_vma(struct af_odf_mm *om, struct vm_area_struct *dst, struct vm_are
 /* unshare.c */
 int af_unshare_table(struct af_odf_mm *om, unsigned long addr, enum af_unshare_how how, enum async_fork_reason reason);
 int af_unshare_range(struct af_odf_mm *om, unsigned long start, unsigned long end, enum af_unshare_how how,
+		     enum async_fork_reason reason);
+void af_detach_range(struct af_odf_mm *om, struct vm_area_struct *vma, unsigned long start, unsigned long end,
 		     enum async_fork_reason reason);
 unsigned long af_take_back_range(struct af_odf_mm *om, unsigned long start, unsigned long end);
 bool af_table_is_shared_at(struct vm_area_struct *vma, unsigned long addr);

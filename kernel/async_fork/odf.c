@@ -109,11 +109,19 @@ static int af_odf_unshare_mm(struct af_odf_mm *om, enum af_unshare_how how, enum
 void af_odf_exit(struct mm_struct *mm)
 {
 	struct af_odf_mm *om = af_odf_of(mm);
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, 0);
 
 	if (!om)
 		return;
 	mmap_read_lock(mm);
-	af_odf_unshare_mm(om, AF_MAY_DETACH, ASYNC_FORK_BY_PARENT_EXIT);
+	for_each_vma(vmi, vma) {
+		if (af_is_end_of_fork(vma))
+			break;
+		if (vma_is_anonymous(vma))
+			af_detach_range(om, vma, vma->vm_start & PMD_MASK, ALIGN(vma->vm_end, PMD_SIZE),
+					ASYNC_FORK_BY_PARENT_EXIT);
+	}
 	mmap_read_unlock(mm);
 	af_odf_remove(om);
 	af_odf_put(om);

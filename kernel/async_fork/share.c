@@ -14,10 +14,11 @@ static int af_share_table(struct mm_struct *src_mm, struct mm_struct *dst_mm, pm
 	if (!dst)
 		return -ENOMEM;
 	if (!af_pmd_is_protected(*src)) {
+		atomic_long_set(af_owners(table), 1);
 		af_pmd_protect(src);
 		compat_set_table_mm(table, src_mm);
 	}
-	page_ref_inc(table);
+	atomic_long_inc(af_owners(table));
 	mm_inc_nr_ptes(dst_mm);
 	set_pmd(dst, af_pmd_of_table(table, true));
 	atomic64_inc(&af_count.tables_shared);

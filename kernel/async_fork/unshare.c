@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* On-Demand-Fork after the fork: a table becomes private again (paper, 3.2: copy, take back, detach). */
 #include <linux/ktime.h>
+#include <linux/rmap.h>
 #include <linux/slab.h>
 #include <asm/pgalloc.h>
 
@@ -46,13 +47,13 @@ static void af_take_back(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, s
 }
 
 /*
- * The entry points elsewhere (or nowhere); nobody who walked through it may still use the table when its owner count
- * drops: paging-structure caches and GUP-fast, whose walk the flush's IPI waits for.
+ * The entry points elsewhere (or nowhere). When the owner count drops no paging-structure cache may still lead to the
+ * table; GUP-fast may still be in it, which keeps it from being freed (invariant 12).
  */
 static void af_let_go(struct mm_struct *mm, unsigned long addr, struct page *table)
 {
 	af_flush_table(mm, addr);
-	page_ref_dec(table);
+	atomic_long_dec(af_owners(table));
 }
 
 /* The caller unmaps all of it: no copy. */
@@ -92,7 +93,7 @@ static int af_copy_shared(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, 
 }
 
 /* One attempt. -EAGAIN: something must be waited for, or a table is needed for a copy (*new is NULL). */
-static int af_try_unshare(struct af_odf_mm *om, pmd_t *pmd, unsigned long addr, bool detach, pgtable_t *new,
+static int af_try_unshare(struct af_odf_mm *om, pmd_t *pmd, unsigned long addr, pgtable_t *new,
 			  struct af_blocker *blocker, enum async_fork_reason reason)
 {
 	struct mm_struct *mm = om->role.mm;
@@ -106,10 +107,8 @@ static int af_try_unshare(struct af_odf_mm *om, pmd_t *pmd, unsigned long addr, 
 	table = pmd_page(*pmd);
 	ptl = pte_lockptr(mm, pmd);
 	spin_lock(ptl);
-	if (page_count(table) == 1) {
+	if (atomic_long_read(af_owners(table)) == 1) {
 		af_take_back(mm, pmd, addr, table);
-	} else if (detach) {
-		af_detach(mm, pmd, addr, table);
 	} else if (!*new) {
 		ret = -ENOBUFS;
 	} else {
@@ -132,7 +131,7 @@ static int af_unshare_loop(struct af_odf_mm *om, pmd_t *pmd, unsigned long addr,
 	int ret;
 
 	for (;;) {
-		ret = af_try_unshare(om, pmd, addr, how == AF_MAY_DETACH, &new, &blocker, reason);
+		ret = af_try_unshare(om, pmd, addr, &new, &blocker, reason);
 		if (ret == -ENOBUFS) {
 			new = how == AF_MAY_FAIL ? af_table_alloc(mm) : af_table_alloc_nofail(mm);
 			ret = new ? 0 : -ENOMEM;
@@ -181,19 +180,70 @@ int af_unshare_range(struct af_odf_mm *om, unsigned long start, unsigned long en
 	int ret = 0;
 
 	while (!ret && addr < end) {
-		enum af_unshare_how this = how;
-
 		if (!af_pmd_find(om->role.mm, addr)) {
 			addr = pud_addr_end(addr, end);
 			continue;
 		}
-		if (how == AF_MAY_DETACH && (addr < start || addr + PMD_SIZE > end))
-			this = AF_MUST_COPY;
-		ret = af_unshare_table(om, addr, this, reason);
+		ret = af_unshare_table(om, addr, how, reason);
 		addr += PMD_SIZE;
 		cond_resched();
 	}
 	return ret;
+}
+
+/*
+ * The caller unmaps all of the table. Under the anon_vma lock, since in 6.1 a reverse map walk (page_vma_mapped_walk())
+ * reads the entry again after it has found a table there, which nobody else makes disappear under that lock. No
+ * allocation happens under it: reclaim would wait for it.
+ */
+static void af_detach_table(struct af_odf_mm *om, struct anon_vma *anon_vma, pmd_t *pmd, unsigned long addr)
+{
+	struct mm_struct *mm = om->role.mm;
+
+	anon_vma_lock_write(anon_vma);
+	mutex_lock(&om->lock);
+	if (af_pmd_is_protected(READ_ONCE(*pmd))) {
+		struct page *table = pmd_page(*pmd);
+		spinlock_t *ptl = pte_lockptr(mm, pmd);
+
+		spin_lock(ptl);
+		if (atomic_long_read(af_owners(table)) == 1)
+			af_take_back(mm, pmd, addr, table);
+		else
+			af_detach(mm, pmd, addr, table);
+		spin_unlock(ptl);
+	}
+	mutex_unlock(&om->lock);
+	anon_vma_unlock_write(anon_vma);
+}
+
+/*
+ * Before [start, end) is unmapped, which lies in the VMA or, at exit, in tables that it has a part of: of the tables
+ * that lie wholly in it nothing is copied. Cannot fail.
+ */
+void af_detach_range(struct af_odf_mm *om, struct vm_area_struct *vma, unsigned long start, unsigned long end,
+		     enum async_fork_reason reason)
+{
+	unsigned long first = ALIGN(start, PMD_SIZE), last = ALIGN_DOWN(end, PMD_SIZE), addr;
+
+	if (!vma->anon_vma)	/* has no anonymous memory */
+		return;
+	for (addr = first; addr < last; addr += PMD_SIZE) {
+		pmd_t *pmd = af_pmd_find(om->role.mm, addr);
+		u64 start_ns;
+
+		if (!pmd)
+			addr = pud_addr_end(addr, last) - PMD_SIZE;
+		if (!pmd || !af_pmd_is_protected(READ_ONCE(*pmd)))
+			continue;
+		start_ns = ktime_get_ns();
+		af_detach_table(om, vma->anon_vma, pmd, addr);
+		if (om->is_parent && reason != ASYNC_FORK_BY_PARENT_EXIT)
+			af_interrupted(addr, reason, ktime_get_ns() - start_ns);
+		cond_resched();
+	}
+	af_unshare_range(om, start, min(first, end), AF_MUST_COPY, reason);
+	af_unshare_range(om, max(last, start), end, AF_MUST_COPY, reason);
 }
 
 /* Tables in [start, end) that the mm alone still owns become writable; returns how many stay shared. */
@@ -215,7 +265,7 @@ unsigned long af_take_back_range(struct af_odf_mm *om, unsigned long start, unsi
 			spinlock_t *ptl = pte_lockptr(mm, pmd);
 
 			spin_lock(ptl);
-			if (page_count(table) == 1)
+			if (atomic_long_read(af_owners(table)) == 1)
 				af_take_back(mm, pmd, addr, table);
 			else
 				shared++;
@@ -228,10 +278,14 @@ unsigned long af_take_back_range(struct af_odf_mm *om, unsigned long start, unsi
 	return shared;
 }
 
-/* Under the anon_vma lock of the VMA, which keeps its page tables (free_pgtables() unlinks first). */
+/*
+ * Under the anon_vma lock of the VMA, which keeps its page tables (free_pgtables() unlinks first). While the mm is
+ * being made by fork an entry may come to point to a shared table at any time, so all are taken for shared.
+ */
 bool af_table_is_shared_at(struct vm_area_struct *vma, unsigned long addr)
 {
 	struct af_odf_mm *om;
+	bool forking;
 	pmd_t *pmd;
 
 	if (!(af_roles_of(vma->vm_mm) & BIT(AF_ODF)))
@@ -239,7 +293,10 @@ bool af_table_is_shared_at(struct vm_area_struct *vma, unsigned long addr)
 	om = af_odf_of(vma->vm_mm);
 	if (!om)
 		return false;
+	forking = smp_load_acquire(&om->forking);
 	af_odf_put(om);
+	if (forking)
+		return true;
 	pmd = af_pmd_find(vma->vm_mm, addr);
 	return pmd && af_pmd_is_protected(READ_ONCE(*pmd));
 }
