@@ -136,6 +136,40 @@ static void late_failure(void)
 	expect_exit(tester, VERDICT_PASS, "the process whose forks fail");
 }
 
+#define VMAS 160
+#define KILLS 30
+
+/* A process that does nothing but fork, with so many VMAs that it is killed in the middle of one. */
+static void killed_while_forking(void)
+{
+	static struct region regions[VMAS];
+
+	for (int i = 0; i < VMAS; i++) {
+		regions[i] = region_map(TABLE_BYTES);
+		for (size_t page = 0; page < 4; page++)
+			page_write(&regions[i], page, 1);
+	}
+	for (int round = 0; round < KILLS; round++) {
+		pid_t forker = must_fork();
+
+		if (!forker) {
+			opt_in();
+			for (;;) {
+				pid_t child = must_fork();
+
+				if (!child)
+					_exit(0);
+				wait_status(child);
+			}
+		}
+		usleep(10000 + random_number() % 20000);
+		must(kill(forker, SIGKILL));
+		expect(WTERMSIG(wait_status(forker)) == SIGKILL, "the process that forks ended by itself");
+	}
+	for (int i = 0; i < VMAS; i++)
+		expect(!range_wrong(&regions[i], 0, 4, 1), "the memory of the test itself changed");
+}
+
 /* ---------- core dumps ---------- */
 
 /* Whether the core file has the region's pages as they were. */
@@ -294,6 +328,7 @@ const struct scenario scenarios[] = {
 	{ "child_killed", child_killed, MODES_ALL },
 	{ "child_execs", child_execs, MODES_ALL },
 	{ "late_failure", late_failure, MODES_ALL },
+	{ "killed_while_forking", killed_while_forking, MODES_ALL },
 	{ "core_of_parent", core_of_parent, MODES_ALL },
 	{ "core_of_child", core_of_child, MODES_ALL },
 	{ "unload_refused", unload_refused_while_busy, MODES_MODULE },

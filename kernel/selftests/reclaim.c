@@ -2,6 +2,8 @@
 /* Swap, memory pressure and the OOM killer while the child's copy is under way. */
 #define _GNU_SOURCE
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/swap.h>
 #include <sys/syscall.h>
@@ -92,6 +94,39 @@ static void reclaim_by_hand(void)
 		region_write_randomly(&region, 300, 2);
 	}
 	finish(&child);
+}
+
+static void slow_us_set(long slow_us)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%ld", slow_us);
+	expect(parameter_set("slow_us", text), "slow_us: %s", strerror(errno));
+}
+
+/* The same, and compaction, while it is certain that nearly all tables wait for the child to copy them. */
+static void reclaimed_while_pending(void)
+{
+	need_swap();
+	const char *group = cgroup_enter("pending");
+	long slow_us = parameter_get("slow_us");
+	char path[256];
+
+	begin(DEFAULT_TABLES);
+	slow_us_set(500 * slow_us);
+	struct snapshot child = snapshot_fork(&region, 1);
+
+	snprintf(path, sizeof(path), "%s/memory.reclaim", group);
+	if (!write_file(path, "16M") && errno != EAGAIN)
+		skip("memory.reclaim: %s", strerror(errno));
+	must_write_file("/proc/sys/vm/compact_memory", "1");
+	uint64_t copied = synchronised(&child.before, ASYNC_FORK_BY_CHILD) +
+			  synchronised(&child.before, ASYNC_FORK_BY_HELPER);
+
+	slow_us_set(slow_us);
+	finish(&child);
+	if (copied > DEFAULT_TABLES / 2)
+		missed("%lu of %d tables were copied before reclaim and compaction ended", copied, DEFAULT_TABLES);
 }
 
 /* Each child unshares or copies tables of swap entries; the parent is swapped in only at the end. */
@@ -224,6 +259,76 @@ static void swapoff_by_32_bit_call(void)
 		swap_goes_child_first(swapoff_compat);
 	else
 		swap_goes(swapoff_compat);
+}
+
+#define SWAPOFF_ROUNDS 6
+#define HELD_BYTES (32UL << 20)
+
+struct peer { pid_t pid; int go, done; };
+
+/* A process that turns swap off and on again each time it is told to, a little later. */
+static struct peer swap_switch(void)
+{
+	int go[2], done[2];
+	struct peer peer;
+	char byte;
+
+	must(pipe2(go, O_CLOEXEC));
+	must(pipe2(done, O_CLOEXEC));
+	peer = (struct peer){ must_fork(), go[1], done[0] };
+	if (peer.pid)
+		return peer;
+	close(go[1]);
+	while (read(go[0], &byte, 1) == 1) {
+		sleep_ms(2);
+		must(swapoff(SWAP));
+		must(swapon(SWAP, 0));
+		must(write(done[1], "d", 1));
+	}
+	_exit(VERDICT_PASS);
+}
+
+static volatile bool held;
+
+/* Holds this process's mmap_lock for as long as it takes. */
+static void *hold_once(void *memory)
+{
+	held = true;
+	madvise(memory, HELD_BYTES, MADV_POPULATE_WRITE);
+	return NULL;
+}
+
+/* swapoff begins while a fork waits for mmap_lock: after it has asked for swapoff, and before it protects anything. */
+static void swapoff_while_fork_waits(void)
+{
+	char byte;
+
+	need_swap();
+	struct peer peer = swap_switch();
+
+	begin(8);
+	for (int round = 0; round < SWAPOFF_ROUNDS; round++) {
+		void *memory = mmap(NULL, HELD_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		pthread_t thread;
+
+		expect(memory != MAP_FAILED, "mmap: %s", strerror(errno));
+		must(madvise(region.base, region.pages * PAGE_BYTES / 2, MADV_PAGEOUT));
+		held = false;
+		expect(!pthread_create(&thread, NULL, hold_once, memory), "no thread");
+		while (!held)
+			sched_yield();
+		sleep_ms(1);
+		must(write(peer.go, "g", 1));
+		struct snapshot child = snapshot_fork(&region, 1);
+
+		must(read(peer.done, &byte, 1));
+		snapshot_end(&child);
+		pthread_join(thread, NULL);
+		munmap(memory, HELD_BYTES);
+	}
+	kill(peer.pid, SIGKILL);
+	wait_status(peer.pid);
+	expect(!region_wrong(&region, 1), "the parent's memory changed");
 }
 
 /* ---------- OOM ---------- */
@@ -417,9 +522,11 @@ const struct scenario scenarios[] = {
 	{ "pressure", pressure, MODES_ALL },
 	{ "memory_reclaim", reclaim_by_hand, MODES_ALL },
 	{ "many_users_of_a_swap_slot", many_users_of_a_swap_slot, MODES_ALL },
+	{ "while_pending", reclaimed_while_pending, MODES_ASYNC },
 	{ "swapoff", swapoff_during_copy, MODES_ALL },
 	{ "swapoff_child_first", swapoff_child_first, MODES_ALL },
 	{ "swapoff_32_bit", swapoff_by_32_bit_call, MODES_ALL },
+	{ "swapoff_while_fork_waits", swapoff_while_fork_waits, MODES_ALL },
 	{ "oom_of_child", oom_of_child, MODES_ALL },
 	{ "oom_of_parent", oom_of_parent, MODES_ALL },
 	{ "mrelease_child", reaped_while_dying, MODES_ALL },

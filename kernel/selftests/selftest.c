@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "selftest.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -186,6 +187,26 @@ uint64_t random_number(void)
 	state ^= state >> 7;
 	state ^= state << 17;
 	return state;
+}
+
+static void *populate(void *bytes)
+{
+	for (;;) {
+		void *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+		if (memory != MAP_FAILED)
+			munmap(memory, (size_t)bytes);
+	}
+	return NULL;
+}
+
+void hold_mmap_lock(size_t bytes)
+{
+	pthread_t thread;
+
+	errno = pthread_create(&thread, NULL, populate, (void *)bytes);
+	expect(!errno, "pthread_create: %s", strerror(errno));
 }
 
 void region_adopt(struct region *region, char *base, size_t bytes)

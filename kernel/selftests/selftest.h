@@ -96,6 +96,8 @@ size_t region_mixed_wrong(const struct region *region, uint64_t one, uint64_t ot
 uint64_t random_number(void);				/* the same sequence in each run */
 uint64_t now_ns(void);
 void sleep_ms(unsigned int ms);
+/* A thread that holds this process's mmap_lock most of the time, for as long as it takes to populate so many bytes. */
+void hold_mmap_lock(size_t bytes);
 
 /* ---------- a child that checks what it was born with ---------- */
 struct snapshot {
