@@ -20,6 +20,10 @@
 #else
 #error "async_fork knows the page table walkers of Linux 6.1 and 6.12 only: docs/kernel-module.md, section Other kernels"
 #endif
+/* Kernels whose spinlocks are debugged have no room for one in struct page. */
+#if USE_SPLIT_PTE_PTLOCKS && ALLOC_SPLIT_PTLOCKS
+#define AF_TABLE_LOCKS_ALLOCATED
+#endif
 #if defined(CONFIG_X86_64)
 #include "async_fork/arch_x86.h"
 #elif defined(CONFIG_ARM64)

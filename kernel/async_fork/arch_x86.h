@@ -69,13 +69,19 @@ static inline const char *af_arch_refuses(void)
 #define AF_ARCH_CALLS
 #define AF_SWAPOFF_HOOKS(define) define(__x64_sys_swapoff) define(__ia32_sys_swapoff)
 
+#ifdef __PAGETABLE_P4D_FOLDED
+#define AF_P4D_SYMBOLS
+#define af_p4d_alloc(mm, pgd, addr) 0	/* a kernel for four levels: pgd_none() is never true */
+#else
+#define AF_P4D_SYMBOLS AF_SYMBOL(int, __p4d_alloc, (struct mm_struct *, pgd_t *, unsigned long))
+#define af_p4d_alloc(mm, pgd, addr) af_sym(__p4d_alloc)(mm, pgd, addr)
+#endif
+
 #define AF_ARCH_SYMBOLS								\
-	AF_SYMBOL(int, __p4d_alloc, (struct mm_struct *, pgd_t *, unsigned long)) \
+	AF_P4D_SYMBOLS								\
 	AF_SYMBOL(void, flush_tlb_mm_range,					\
 		  (struct mm_struct *, unsigned long, unsigned long, unsigned int, bool)) \
 	AF_SYMBOL(void, flush_tlb_all, (void))
-
-#define af_p4d_alloc(mm, pgd, addr) af_sym(__p4d_alloc)(mm, pgd, addr)
 
 /* What a hooked function's ftrace call continues in, and where that call is. */
 #define AF_ENTRY(name) af_trampoline_##name

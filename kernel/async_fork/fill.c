@@ -97,6 +97,7 @@ int af_fill_table(struct mm_struct *src_mm, struct mm_struct *dst_mm, unsigned l
 
 	if (ret)
 		return ret;
+	af_table_lock_class(src, dst);
 	memset(rss, 0, NR_MM_COUNTERS * sizeof(*rss));
 	for (i = 0; i < PTRS_PER_PTE; i++, addr += PAGE_SIZE) {
 		if (pte_none(src[i]))

@@ -110,6 +110,7 @@ pmd_t *af_pmd_alloc(struct mm_struct *mm, unsigned long addr);
 pgtable_t af_table_alloc_for(struct mm_struct *child, struct mem_cgroup *memcg);
 pgtable_t af_table_alloc(struct mm_struct *mm);
 pgtable_t af_table_alloc_nofail(struct mm_struct *mm);
+void af_table_lock_class(pte_t *like, pte_t *new);
 
 static inline pte_t *af_table_of(struct page *table)
 {

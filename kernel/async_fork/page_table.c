@@ -7,6 +7,32 @@
 #include "internal.h"
 #include "symbols.h"
 
+#ifdef AF_TABLE_LOCKS_ALLOCATED
+/* What inline functions of the kernel's headers call to make and free a table, and what the kernel does not export. */
+bool ptlock_alloc(COMPAT_TABLE *table)
+{
+	return af_sym(ptlock_alloc)(table);
+}
+
+void ptlock_free(COMPAT_TABLE *table)
+{
+	af_sym(ptlock_free)(table);
+}
+#endif
+
+/*
+ * Lockdep knows a lock by where it was initialised. For a table that we make this is our text, and the table stays when
+ * the module goes: it takes over what lockdep knows of the table that it is copied from, in the end the kernel's own.
+ */
+void af_table_lock_class(pte_t *like, pte_t *new)
+{
+#ifdef CONFIG_LOCKDEP
+	const struct lockdep_map *map = &ptlock_ptr(compat_table_of(virt_to_page(like)))->dep_map;
+
+	lockdep_set_class_and_name(ptlock_ptr(compat_table_of(virt_to_page(new))), map->key, map->name);
+#endif
+}
+
 /* The PMD entry of an address; NULL if an upper level is missing or maps a huge page. */
 pmd_t *af_pmd_find(struct mm_struct *mm, unsigned long addr)
 {

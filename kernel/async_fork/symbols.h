@@ -8,6 +8,12 @@
 #include <linux/cgroup.h>
 #include <linux/static_call.h>
 
+#ifdef AF_TABLE_LOCKS_ALLOCATED
+#define AF_TABLE_LOCK_SYMBOLS AF_VERSION_TABLE_LOCK_SYMBOLS
+#else
+#define AF_TABLE_LOCK_SYMBOLS
+#endif
+
 /* Functions of the kernel that are not exported: AF_SYMBOL(return type, name, parameter types). */
 #define AF_SYMBOLS								\
 	AF_SYMBOL(int, __pud_alloc, (struct mm_struct *, p4d_t *, unsigned long)) \
@@ -18,6 +24,7 @@
 	AF_SYMBOL(void, migration_entry_wait, (struct mm_struct *, pmd_t *, unsigned long)) \
 	AF_VERSION_SYMBOLS							\
 	AF_ARCH_SYMBOLS								\
+	AF_TABLE_LOCK_SYMBOLS							\
 	AF_SYMBOL(unsigned long, ftrace_location, (unsigned long))		\
 	AF_SYMBOL(int, cgroup_add_dfl_cftypes, (struct cgroup_subsys *, struct cftype *)) \
 	AF_SYMBOL(int, cgroup_add_legacy_cftypes, (struct cgroup_subsys *, struct cftype *)) \

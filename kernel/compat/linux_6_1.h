@@ -43,6 +43,13 @@ struct module;
 	{ "dup_mmap", 1 },							\
 	{ "pmd_clear_bad", 10 },
 
+/* What the lock of a page table is part of. */
+#define COMPAT_TABLE struct page
+#define compat_table_of(page) (page)
+#define AF_VERSION_TABLE_LOCK_SYMBOLS						\
+	AF_SYMBOL(bool, ptlock_alloc, (struct page *))			\
+	AF_SYMBOL(void, ptlock_free, (struct page *))
+
 /* Part of AF_SYMBOLS in async_fork/symbols.h. */
 #define AF_VERSION_SYMBOLS							\
 	AF_SYMBOL(void, swap_free, (swp_entry_t))

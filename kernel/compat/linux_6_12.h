@@ -61,6 +61,13 @@
 	{ "__oom_reap_task_mm", 2 },						\
 	{ "pmd_clear_bad", 5 },
 
+/* What the lock of a page table is part of. */
+#define COMPAT_TABLE struct ptdesc
+#define compat_table_of(page) page_ptdesc(page)
+#define AF_VERSION_TABLE_LOCK_SYMBOLS						\
+	AF_SYMBOL(bool, ptlock_alloc, (struct ptdesc *))			\
+	AF_SYMBOL(void, ptlock_free, (struct ptdesc *))
+
 /* Part of AF_SYMBOLS in async_fork/symbols.h. */
 #define AF_VERSION_SYMBOLS							\
 	AF_SYMBOL(void, swap_free_nr, (swp_entry_t, int))			\

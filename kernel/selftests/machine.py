@@ -308,7 +308,7 @@ class Machine:
                 "-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot", "-kernel", str(self.kernel),
                 "-initrd", str(initramfs), "-serial", f"file:{console}", *self.arch.serial,
                 "-append", f"console={self.arch.console} answers={self.arch.answers} panic=-1 oops=panic "
-                           "softlockup_panic=1 quiet loglevel=5"]
+                           "softlockup_panic=1 kasan_multi_shot quiet loglevel=5"]
 
     def boot(self, plan):
         """Runs the plan in one boot; yields what the runner says: (index, verdict or START, seconds, reason)."""
