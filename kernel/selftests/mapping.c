@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "selftest.h"
 
+#define MAPPED_TABLES 24		/* the scenarios count on it */
 #define AT(table) (region.base + (table) * TABLE_BYTES)
 
 static struct region region;
@@ -17,7 +18,7 @@ static struct snapshot begin(size_t tables)
 
 static void unmap(void)
 {
-	struct snapshot child = begin(DEFAULT_TABLES);
+	struct snapshot child = begin(MAPPED_TABLES);
 
 	must(munmap(AT(2), 3 * TABLE_BYTES));				/* whole tables */
 	must(munmap(AT(8) + 100 * PAGE_BYTES, 5 * PAGE_BYTES));		/* inside one */
@@ -35,7 +36,7 @@ static void unmap(void)
 
 static void unmap_all(void)
 {
-	struct snapshot child = begin(DEFAULT_TABLES);
+	struct snapshot child = begin(MAPPED_TABLES);
 
 	must(munmap(region.base, region.pages * PAGE_BYTES));
 	expect_synchronised(&child.before, ASYNC_FORK_BY_ZAP);
@@ -44,7 +45,7 @@ static void unmap_all(void)
 
 static void map_over(void)
 {
-	struct snapshot child = begin(DEFAULT_TABLES);
+	struct snapshot child = begin(MAPPED_TABLES);
 
 	expect(mmap(AT(0), 8 * TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
 	       AT(0), "mmap: %s", strerror(errno));
@@ -56,7 +57,7 @@ static void map_over(void)
 
 static void remap_move(void)
 {
-	struct snapshot child = begin(DEFAULT_TABLES);
+	struct snapshot child = begin(MAPPED_TABLES);
 	struct region target = region_map(region.pages * PAGE_BYTES), old = region;
 
 	expect(mremap(old.base, 8 * TABLE_BYTES, 8 * TABLE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED,
@@ -79,7 +80,7 @@ static void remap_move(void)
 
 static void remap_grow_shrink(void)
 {
-	struct snapshot child = begin(DEFAULT_TABLES);
+	struct snapshot child = begin(MAPPED_TABLES);
 	char *base = region.base;
 
 	/* Behind the region is PROT_NONE, so it moves to grow. */
@@ -100,7 +101,7 @@ static void remap_grow_shrink(void)
 
 static void remap_dontunmap(void)
 {
-	struct snapshot child = begin(DEFAULT_TABLES);
+	struct snapshot child = begin(MAPPED_TABLES);
 	char *moved = mremap(region.base, 8 * TABLE_BYTES, 8 * TABLE_BYTES, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	struct region there;
 
@@ -115,7 +116,7 @@ static void remap_dontunmap(void)
 
 static void protect(void)
 {
-	struct snapshot child = begin(DEFAULT_TABLES);
+	struct snapshot child = begin(MAPPED_TABLES);
 
 	must(mprotect(region.base, region.pages * PAGE_BYTES, PROT_READ));
 	must(mprotect(region.base, region.pages * PAGE_BYTES, PROT_NONE));
@@ -152,7 +153,7 @@ static size_t protect_and_check(const void *unused)
 /* What the child may read is no matter of the parent's, which has locked its memory away before. */
 static void protect_both(void)
 {
-	region = region_map(DEFAULT_TABLES * TABLE_BYTES);
+	region = region_map(MAPPED_TABLES * TABLE_BYTES);
 	region_fill(&region, 1);
 	opt_in();
 	struct snapshot child = snapshot_fork_idle(protect_and_check, NULL);
@@ -170,7 +171,7 @@ static void protect_both(void)
 /* The child's own mapping calls right after its birth, the parent's writes at the same time. */
 static void child_changes_mappings(void)
 {
-	region = region_map(DEFAULT_TABLES * TABLE_BYTES);
+	region = region_map(MAPPED_TABLES * TABLE_BYTES);
 	region_fill(&region, 1);
 	opt_in();
 	pid_t child = must_fork();
@@ -216,7 +217,7 @@ static void heap(void)
 
 static void lock(void)
 {
-	struct snapshot child = begin(DEFAULT_TABLES);
+	struct snapshot child = begin(MAPPED_TABLES);
 
 	must(mlock(AT(1), 8 * TABLE_BYTES));
 	must(munlock(AT(1), 4 * TABLE_BYTES));
@@ -230,7 +231,7 @@ static void lock(void)
 /* VMAs that fork leaves out or empties; their neighbours are deferred. */
 static void dontfork_wipeonfork(void)
 {
-	region = region_map(DEFAULT_TABLES * TABLE_BYTES);
+	region = region_map(MAPPED_TABLES * TABLE_BYTES);
 	region_fill(&region, 1);
 	must(madvise(AT(4), 2 * TABLE_BYTES, MADV_DONTFORK));
 	must(madvise(AT(8), 2 * TABLE_BYTES, MADV_WIPEONFORK));

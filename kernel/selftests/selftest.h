@@ -23,7 +23,9 @@
 #define PAGE_BYTES 4096UL
 #define TABLE_BYTES (2UL << 20)			/* what one page table of 512 entries maps */
 #define TABLE_PAGES (TABLE_BYTES / PAGE_BYTES)
-#define DEFAULT_TABLES 24			/* size of most regions, in tables */
+#ifndef DEFAULT_TABLES
+#define DEFAULT_TABLES 24			/* size of most regions, in tables; run --tables */
+#endif
 
 enum verdict {
 	VERDICT_PASS = 0,
