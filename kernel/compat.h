@@ -21,7 +21,7 @@
 #error "async_fork knows the page table walkers of Linux 6.1 and 6.12 only: docs/kernel-module.md, section Other kernels"
 #endif
 /* Kernels whose spinlocks are debugged have no room for one in struct page. */
-#if USE_SPLIT_PTE_PTLOCKS && ALLOC_SPLIT_PTLOCKS
+#if COMPAT_SPLIT_TABLE_LOCKS && ALLOC_SPLIT_PTLOCKS
 #define AF_TABLE_LOCKS_ALLOCATED
 #endif
 #if defined(CONFIG_X86_64)

@@ -26,7 +26,7 @@ void ptlock_free(COMPAT_TABLE *table)
  */
 void af_table_lock_class(pte_t *like, pte_t *new)
 {
-#ifdef CONFIG_LOCKDEP
+#if defined(CONFIG_LOCKDEP) && defined(AF_TABLE_LOCKS_ALLOCATED)
 	const struct lockdep_map *map = &ptlock_ptr(compat_table_of(virt_to_page(like)))->dep_map;
 
 	lockdep_set_class_and_name(ptlock_ptr(compat_table_of(virt_to_page(new))), map->key, map->name);

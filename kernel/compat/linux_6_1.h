@@ -44,6 +44,7 @@ struct module;
 	{ "pmd_clear_bad", 10 },
 
 /* What the lock of a page table is part of. */
+#define COMPAT_SPLIT_TABLE_LOCKS USE_SPLIT_PTE_PTLOCKS
 #define COMPAT_TABLE struct page
 #define compat_table_of(page) (page)
 #define AF_VERSION_TABLE_LOCK_SYMBOLS						\

@@ -62,6 +62,7 @@
 	{ "pmd_clear_bad", 5 },
 
 /* What the lock of a page table is part of. */
+#define COMPAT_SPLIT_TABLE_LOCKS IS_ENABLED(CONFIG_SPLIT_PTE_PTLOCKS)
 #define COMPAT_TABLE struct ptdesc
 #define compat_table_of(page) page_ptdesc(page)
 #define AF_VERSION_TABLE_LOCK_SYMBOLS						\
