@@ -308,7 +308,9 @@ fn an_emulator_does_not_outlive_a_killed_benchmark() {
         fake_program(&dir.0, "redis-server", "");
         std::fs::write(dir.0.join("vmlinuz-6.1.0"), "").unwrap();
         let path = format!("{}:{}", dir.0.display(), std::env::var("PATH").unwrap());
-        let mut bench = Command::new(BENCH)
+        // Jobs that a shell starts in the background ignore SIGINT, and so do their children.
+        let mut bench = Command::new("env")
+            .args(["--default-signal=INT", BENCH])
             .args(["fork", "--small", "--parts", "threads", "--module", "/proc/self/exe", "--image"])
             .arg(dir.0.join("vmlinuz-6.1.0"))
             .arg("--kernel-source")
