@@ -45,8 +45,9 @@ pub struct PeerArgs {
     /// The valkey-server binary
     #[arg(long, value_name = "PATH", default_value = "valkey-server")]
     pub valkey: PathBuf,
-    /// Another Stillframe with more flags, e.g. 'spin=--busy-poll 50'; may be given several times
-    #[arg(long, value_name = "NAME=FLAGS")]
+    /// Another Stillframe with more flags, e.g. 'spin=--busy-poll 50', or of another build, whose path comes first:
+    /// 'before=/path/to/stillframe-server'; may be given several times
+    #[arg(long, value_name = "NAME=[PATH ]FLAGS")]
     pub variant: Vec<String>,
     /// A flag for every Stillframe, e.g. --stillframe-flag='--snapshot-memory 64mb'
     #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
@@ -64,13 +65,7 @@ impl PeerArgs {
             None => self.installed(&["redis", "stillframe"]),
         };
         for variant in &self.variant {
-            let (name, flags) = variant
-                .split_once('=')
-                .ok_or_else(|| BenchError::Failed(format!("--variant {variant:?}: give NAME=FLAGS")))?;
-            let mut peer = self.peer("stillframe")?;
-            peer.name = format!("stillframe-{name}");
-            peer.args.extend(flags.split_whitespace().map(str::to_owned));
-            peers.push(peer);
+            peers.push(self.variant(variant)?);
         }
         if peers.is_empty() {
             return Err(BenchError::NoBinary {
@@ -80,6 +75,23 @@ impl PeerArgs {
             });
         }
         Ok(peers)
+    }
+
+    fn variant(&self, variant: &str) -> Result<Peer> {
+        let (name, rest) = variant
+            .split_once('=')
+            .ok_or_else(|| BenchError::Failed(format!("--variant {variant:?}: give NAME=FLAGS")))?;
+        let mut peer = self.peer("stillframe")?;
+        peer.name = format!("stillframe-{name}");
+        let mut words = rest.split_whitespace().peekable();
+        if let Some(path) = words.next_if(|word| !word.starts_with('-')) {
+            peer.binary = in_path(Path::new(path)).ok_or_else(|| BenchError::NoBinary {
+                binary: path.to_owned(),
+                hint: format!("--variant {name} names a program that is not there"),
+            })?;
+        }
+        peer.args.extend(words.map(str::to_owned));
+        Ok(peer)
     }
 
     fn installed(&self, names: &[&str]) -> Vec<Peer> {

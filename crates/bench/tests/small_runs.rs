@@ -128,6 +128,19 @@ fn throughput() {
     results.iter().for_each(|r| positive(&r["per_second"]));
 }
 
+/// A variant may be another program; one that is not there is said before anything is measured.
+#[test]
+fn throughput_of_another_build() {
+    let Some(server) = stillframe_server() else { return skipped("stillframe", "it is not built") };
+    let variant = format!("before={} --busy-poll 0", server.display());
+    let Some((table, _)) = measure("throughput", &["--variant", &variant]) else { return };
+    assert!(table.contains("stillframe-before"), "{table}");
+    let args = ["throughput", "--small", "--variant", "gone=/nowhere/stillframe-server"];
+    let out = Command::new(BENCH).args(args).stdin(Stdio::null()).output().unwrap();
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && stderr.contains("/nowhere/stillframe-server"), "{stderr}");
+}
+
 #[test]
 fn memory() {
     let Some((_, raw)) = measure("memory", &[]) else { return };
