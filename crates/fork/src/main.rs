@@ -17,8 +17,9 @@ use stillframe_fork::load::{self, Finding, Loaded, RunningKernel};
 use stillframe_fork::root::Root;
 use stillframe_fork::{kernel, status};
 
-/// The paper copies with eight threads (section 6.1).
-const THREADS: usize = 8;
+/// The child alone. The paper copies with eight threads (section 6.1), on a machine with cores to spare: where there are
+/// none, threads take the processor from the server whose latency they are to mend (docs/figures.md).
+const COPY_THREADS: u32 = 1;
 
 #[derive(Parser)]
 #[command(name = "stillframe-fork", version, about, max_term_width = 110)]
@@ -54,7 +55,7 @@ enum Command {
         /// async: the child copies the page tables; odf: they are shared until written
         #[arg(long, value_enum, default_value_t = StrategyArg::Async)]
         strategy: StrategyArg,
-        /// Threads that copy page tables in the child [default: 8, at most the number of cores]
+        /// Threads that copy page tables in the child; more than 1 only with cores to spare [default: 1]
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
         threads: Option<u32>,
     },
@@ -169,10 +170,8 @@ fn chosen(strategy: StrategyArg, threads: Option<u32>) -> Result<Strategy> {
         (StrategyArg::Odf, Some(_)) => Err(ForkError::Usage(
             "--threads is for --strategy async: with odf nobody copies ahead".to_owned(),
         )),
-        (StrategyArg::Async, Some(copy_threads)) => Ok(Strategy::Async { copy_threads }),
-        (StrategyArg::Async, None) => {
-            let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            Ok(Strategy::Async { copy_threads: cores.min(THREADS) as u32 })
+        (StrategyArg::Async, threads) => {
+            Ok(Strategy::Async { copy_threads: threads.unwrap_or(COPY_THREADS) })
         }
     }
 }

@@ -103,8 +103,8 @@ fn a_process_is_set_through_the_device() {
     assert_eq!(control(&["enable", "--pid", "77", "--strategy", "odf"]), [24, 1, 77, 3, 0, 0]);
     assert_eq!(control(&["disable", "--pid", "77"]), [24, 1, 77, 1, 0, 0]);
     assert_eq!(control(&["disable", "--pid", "77", "--inherit"]), [24, 1, 77, 0, 0, 0]);
-    let threads = control(&["enable", "--pid", "1"])[4];
-    assert!((1..=8).contains(&threads));
+    // One copy thread whatever the machine: the default is the one that was measured to meet its bar on one CPU.
+    assert_eq!(control(&["enable", "--pid", "1"]), [24, 1, 1, 2, 1, 0]);
 }
 
 #[test]
