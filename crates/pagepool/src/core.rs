@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::epochs::PageEpochs;
 use crate::frames::FramePool;
-use crate::guard::evict_and_wake;
-use crate::latch::{Refused, StateWord};
+use crate::latch::StateWord;
 use crate::memory::{Memory, VirtualArray, ZeroInit};
 use crate::metrics::PoolMetrics;
 use crate::snapshot::{Extent, BATCH_PAGES};
@@ -126,17 +125,6 @@ impl Core {
     /// written since.
     pub fn copy_as_of(&self, page: PageId, cut: Epoch, into: &mut PageBytes) -> bool {
         self.descriptor(page).epochs.copy_as_of(cut, || self.copy_racy(page, into))
-    }
-
-    /// Sees to it that a page that has been freed is evicted. False if a loader still reads into it.
-    pub fn evict_freed(&self, page: PageId) -> bool {
-        let state = &self.descriptor(page).state;
-        match state.try_lock() {
-            Ok(()) => evict_and_wake(state),
-            Err(Refused::Evicted) => {}
-            Err(Refused::Held) => return false,
-        }
-        true
     }
 
     /// Gives the memory of a freed extent back if it belonged to a large object, which reads as zero then.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot_core::{ParkResult, DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN};
 
-use crate::latch::{Refused, StateWord, Version};
+use crate::latch::{Refused, StateWord, Version, Wanted};
 use crate::pool::Pool;
 use crate::{PageBytes, PageId, Restart, PAGE_SIZE};
 
@@ -14,8 +14,11 @@ const SPIN_COUNT: u32 = 64;
 /// 64-bit words of a page, for content that optimistic readers interpret (inner tree nodes).
 type PageWords = [AtomicU64; PAGE_SIZE / 8];
 
-fn acquire(word: &StateWord, exclusive: bool) -> Result<(), Refused> {
-    let attempt = || if exclusive { word.try_lock() } else { word.try_share() };
+fn acquire(
+    word: &StateWord,
+    wanted: Wanted,
+    attempt: impl Fn() -> Result<(), Refused>,
+) -> Result<(), Refused> {
     loop {
         for _ in 0..SPIN_COUNT {
             match attempt() {
@@ -23,20 +26,27 @@ fn acquire(word: &StateWord, exclusive: bool) -> Result<(), Refused> {
                 other => return other,
             }
         }
-        park(word, exclusive);
+        park(word, wanted);
     }
 }
 
+/// Waits until a page is not being read any more. For threads that may wait for the disk.
+pub(crate) fn wait_for_load(word: &StateWord) {
+    while park(word, Wanted::EndOfLoad) {}
+}
+
+/// Parks while the word refuses what is wanted; false if it does not.
 #[cold]
-fn park(word: &StateWord, exclusive: bool) {
-    if !word.announce_waiter(exclusive) {
-        return;
+fn park(word: &StateWord, wanted: Wanted) -> bool {
+    if !word.announce_waiter(wanted) {
+        return false;
     }
     let key = word as *const StateWord as usize;
     // SAFETY: L1: the key is the word's own address, used by nothing else; the callbacks neither panic nor park.
     let _: ParkResult = unsafe {
         parking_lot_core::park(key, || word.still_waiting(), || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None)
     };
+    true
 }
 
 #[cold]
@@ -46,9 +56,17 @@ fn wake(word: &StateWord) {
     unsafe { parking_lot_core::unpark_all(key, DEFAULT_UNPARK_TOKEN) };
 }
 
-/// Gives up a latch that a load or an allocation took.
+/// Gives up a latch that an allocation took.
 pub(crate) fn unlock_and_wake(word: &StateWord) {
     if word.unlock() {
+        wake(word);
+    }
+}
+
+/// Ends a load: the page is in memory now, or could not be read.
+pub(crate) fn end_load_and_wake(word: &StateWord, is_good: bool) {
+    let is_awaited = if is_good { word.loaded() } else { word.load_failed() };
+    if is_awaited {
         wake(word);
     }
 }
@@ -89,7 +107,7 @@ impl<'p> OptimisticGuard<'p> {
         for _ in 0..SPIN_COUNT {
             match word.read_version() {
                 Ok(version) => return Ok(OptimisticGuard { pool, page, version }),
-                Err(Refused::Evicted) => return Err(pool.absent(page)),
+                Err(Refused::Absent) => return Err(pool.absent(page)),
                 Err(Refused::Held) => std::hint::spin_loop(),
             }
         }
@@ -150,7 +168,7 @@ impl<'p> SharedGuard<'p> {
         let word = state(pool, page)?;
         match word.try_share() {
             Ok(()) => Ok(SharedGuard { pool, page }),
-            Err(_) => match acquire(word, false) {
+            Err(_) => match acquire(word, Wanted::Shared, || word.try_share()) {
                 Ok(()) => Ok(SharedGuard { pool, page }),
                 Err(_) => Err(pool.absent(page)),
             },
@@ -201,7 +219,7 @@ impl<'p> ExclusiveGuard<'p> {
         let word = state(pool, page)?;
         match word.try_lock() {
             Ok(()) => Ok(ExclusiveGuard { pool, page }),
-            Err(_) => match acquire(word, true) {
+            Err(_) => match acquire(word, Wanted::Exclusive, || word.try_lock()) {
                 Ok(()) => Ok(ExclusiveGuard { pool, page }),
                 Err(_) => Err(pool.absent(page)),
             },
@@ -213,7 +231,7 @@ impl<'p> ExclusiveGuard<'p> {
         match state(pool, page)?.try_lock() {
             Ok(()) => Ok(ExclusiveGuard { pool, page }),
             Err(Refused::Held) => Err(Restart::Contended),
-            Err(Refused::Evicted) => Err(pool.absent(page)),
+            Err(Refused::Absent) => Err(pool.absent(page)),
         }
     }
 
@@ -304,27 +322,51 @@ impl Drop for ExclusiveGuard<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::latch::{Refused, StateWord};
+    use crate::latch::{Refused, StateWord, Wanted};
 
     #[test]
     fn edges() {
         let word = StateWord::new_evicted();
-        assert_eq!(word.try_lock(), Err(Refused::Evicted));
-        assert_eq!(word.try_share(), Err(Refused::Evicted));
-        assert!(word.begin_load() && !word.begin_load());
+        assert_eq!(word.try_lock(), Err(Refused::Absent));
+        assert_eq!(word.try_share(), Err(Refused::Absent));
+        assert!(word.begin_life() && !word.begin_life());
         assert_eq!(word.try_share(), Err(Refused::Held));
         assert!(!word.unlock());
         let version = word.read_version().unwrap();
         assert!(word.try_share().is_ok() && word.try_share().is_ok());
         assert!(word.validate(version), "a shared latch changes nothing");
         assert_eq!(word.try_lock(), Err(Refused::Held));
-        assert!(word.announce_waiter(true) && !word.announce_waiter(false));
+        assert!(word.announce_waiter(Wanted::Exclusive) && !word.announce_waiter(Wanted::Shared));
         assert!(!word.unshare());
         assert!(word.unshare(), "the last reader wakes the waiting writer");
-        assert!(word.try_lock().is_ok());
+        assert!(word.try_lock().is_ok() && word.is_resident(), "what is merely latched is in memory");
         assert!(!word.validate(version), "a writer is at it");
         assert!(!word.unlock());
         assert!(!word.validate(version), "a writer has been at it");
-        assert!(word.try_lock().is_ok() && !word.is_readable() && !word.evict() && !word.is_readable());
+        assert!(word.try_lock().is_ok() && !word.evict() && !word.is_resident());
+    }
+
+    /// A page that is being read is absent for everybody; only its loader is waited for.
+    #[test]
+    fn edges_of_a_load() {
+        let word = StateWord::new_evicted();
+        assert!(!word.announce_waiter(Wanted::EndOfLoad), "nobody loads");
+        for is_good in [false, true] {
+            assert!(word.begin_load() && !word.begin_load() && !word.begin_life());
+            assert!(!word.is_resident());
+            assert_eq!(word.try_lock(), Err(Refused::Absent));
+            assert_eq!(word.try_share(), Err(Refused::Absent));
+            assert_eq!(word.read_version().err(), Some(Refused::Absent));
+            assert!(!word.announce_waiter(Wanted::Exclusive) && !word.announce_waiter(Wanted::Shared));
+            assert!(word.announce_waiter(Wanted::EndOfLoad) && word.still_waiting());
+            assert!(!word.retire(), "a page that is being read is not used again");
+            assert!(if is_good { word.loaded() } else { word.load_failed() }, "who waits is woken");
+            assert!(!word.still_waiting() && !word.announce_waiter(Wanted::EndOfLoad));
+            assert_eq!(word.is_resident(), is_good);
+        }
+        let version = word.read_version().unwrap();
+        assert!(word.try_share().is_ok() && !word.retire() && !word.unshare());
+        assert!(word.retire() && !word.is_resident() && !word.validate(version));
+        assert!(word.retire(), "what was never read can be retired too");
     }
 }

@@ -1,19 +1,28 @@
 //! The state word of a page: latch, version and residence in 64 bits.
 //!
 //! ```text
-//!                       load / allocate                 begin_unlock
-//!        EVICTED(v) ─────────────────────▶ EXCLUSIVE(v) ───────────▶ UNLOCKED(v+1)
-//!           ▲                                 ▲     │                  │  ▲   │
-//!           │ evict / free                    │     └── evict ─▶ EVICTED  │   │ mark (clock)
-//!           └───────────── EXCLUSIVE ◀────────┴─ lock ─────────────────┘  │   ▼
-//!                                                                unlock   │ MARKED(v) ── lock ─▶ EXCLUSIVE
-//!                                             SHARED(n, v) ───────────────┘    │
-//!                                               ▲   n+1 / n-1                  │ share
-//!                                               └──────────────────────────────┘
+//!                  begin_load             loaded
+//!            ┌─────────────────▶ LOADING(v) ───▶ UNLOCKED(v+1)
+//!            │  ┌─ load_failed ──────┘
+//!            │  ▼
+//!        EVICTED(v) ──────────── begin_life ──────────▶ EXCLUSIVE(v) ── unlock ──▶ UNLOCKED(v+1)
+//!         ▲  │  ▲ │                                       │  ▲                       │  ▲  │
+//!         │  └──┘ retire                                  │  └────────── lock ───────┤  │  │ mark (clock)
+//!         │                                               │                          │  │  ▼
+//!         ├────────────────────────── evict ──────────────┘                          │  │ MARKED(v) ── lock, retire
+//!         └────────────────────────── retire ────────────────────────────────────────┘  │  │
+//!                                                                              unshare  │  │ share
+//!                                                                        SHARED(n, v) ──┘  │
+//!                                                                          ▲  n+1 / n-1 ◀──┘
+//!                                                                          └── share
 //! ```
-//! The version rises when an exclusive latch is given up, so an optimistic reader that sees the same version
-//! before and after has read what no writer touched. A waiter bit sends unlockers to the parking lot; without it
-//! they never look there.
+//! EVICTED and LOADING are *absent*: the page is not in memory for anybody, and whoever wants it faults instead of
+//! waiting for the disk. Only `Pool::load` waits for the end of a load. All other states are *resident*, EXCLUSIVE too:
+//! a latch is short.
+//!
+//! The version rises when an exclusive latch is given up, a load ends or a page is retired, so an optimistic reader that
+//! sees the same version before and after has read what no writer touched. A waiter bit sends unlockers to the parking
+//! lot; without it they never look there.
 
 // `sync` is the standard library's here and loom's in `tests/loom_latch.rs`, which includes this file.
 use super::sync::atomic::{fence, AtomicU64, Ordering};
@@ -24,9 +33,10 @@ const WAITERS: u64 = 1 << 55;
 const VERSION_MASK: u64 = WAITERS - 1;
 
 const EVICTED: u64 = 0;
-const EXCLUSIVE: u64 = 1;
-const MARKED: u64 = 2;
-const UNLOCKED: u64 = 3;
+const LOADING: u64 = 1;
+const EXCLUSIVE: u64 = 2;
+const MARKED: u64 = 3;
+const UNLOCKED: u64 = 4;
 const MAX_SHARED: u64 = 255;
 
 /// Why a latch was not taken at once.
@@ -34,8 +44,17 @@ const MAX_SHARED: u64 = 255;
 pub enum Refused {
     /// Somebody holds it in a way that excludes the request.
     Held,
-    /// The page is not in memory, or not allocated.
-    Evicted,
+    /// The page is not in memory, or not yet, or not allocated.
+    Absent,
+}
+
+/// What a thread that parks waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    Shared,
+    Exclusive,
+    /// That the page is not LOADING any more.
+    EndOfLoad,
 }
 
 /// The word. All zero is evicted (or never allocated), so a restart writes nothing.
@@ -60,20 +79,53 @@ impl StateWord {
         StateWord(AtomicU64::new(0))
     }
 
-    /// Whether the page is in memory and nobody holds it exclusively (which may be to load it).
+    /// Whether the page is in memory, latched or not.
     #[inline(always)]
-    pub fn is_readable(&self) -> bool {
-        !matches!(tag(self.0.load(Ordering::Acquire)), EVICTED | EXCLUSIVE)
+    pub fn is_resident(&self) -> bool {
+        tag(self.0.load(Ordering::Acquire)) > LOADING
     }
 
-    /// EVICTED → EXCLUSIVE: a load or an allocation begins. False if another got there first.
+    /// EVICTED → LOADING. False if the page is not evicted.
     pub fn begin_load(&self) -> bool {
+        self.leave_evicted(LOADING)
+    }
+
+    /// EVICTED → EXCLUSIVE: the page is allocated. False if the page is not evicted.
+    pub fn begin_life(&self) -> bool {
+        self.leave_evicted(EXCLUSIVE)
+    }
+
+    fn leave_evicted(&self, to: u64) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         tag(word) == EVICTED
-            && self
-                .0
-                .compare_exchange(word, with_tag(word, EXCLUSIVE), Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
+            && self.0.compare_exchange(word, with_tag(word, to), Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// LOADING → UNLOCKED, version raised. True if somebody waits for it.
+    #[must_use]
+    pub fn loaded(&self) -> bool {
+        self.leave(LOADING, UNLOCKED)
+    }
+
+    /// LOADING → EVICTED, version raised. True if somebody waits for it.
+    #[must_use]
+    pub fn load_failed(&self) -> bool {
+        self.leave(LOADING, EVICTED)
+    }
+
+    /// EVICTED, UNLOCKED, MARKED → EVICTED, version raised: of a page that has been marked as freed. False while it is
+    /// latched or being read. It writes the word in any case: so a load that begins later sees the mark, and one that
+    /// began earlier is seen here.
+    pub fn retire(&self) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        while matches!(tag(word), EVICTED | UNLOCKED | MARKED) {
+            let next = (EVICTED << TAG_SHIFT) | (word.wrapping_add(1) & VERSION_MASK);
+            match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
     }
 
     /// UNLOCKED, MARKED → EXCLUSIVE.
@@ -83,7 +135,7 @@ impl StateWord {
         loop {
             match tag(word) {
                 UNLOCKED | MARKED => {}
-                EVICTED => return Err(Refused::Evicted),
+                EVICTED | LOADING => return Err(Refused::Absent),
                 _ => return Err(Refused::Held),
             }
             let locked = with_tag(word, EXCLUSIVE);
@@ -104,7 +156,7 @@ impl StateWord {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let shared = match tag(word) {
-                EVICTED => return Err(Refused::Evicted),
+                EVICTED | LOADING => return Err(Refused::Absent),
                 EXCLUSIVE | MAX_SHARED => return Err(Refused::Held),
                 MARKED => with_tag(word, UNLOCKED + 1),
                 _ => word + TAG_ONE,
@@ -120,19 +172,19 @@ impl StateWord {
     #[inline(always)]
     #[must_use]
     pub fn unlock(&self) -> bool {
-        self.leave_exclusive(UNLOCKED)
+        self.leave(EXCLUSIVE, UNLOCKED)
     }
 
     /// EXCLUSIVE → EVICTED, version raised. True if somebody waits.
     #[must_use]
     pub fn evict(&self) -> bool {
-        self.leave_exclusive(EVICTED)
+        self.leave(EXCLUSIVE, EVICTED)
     }
 
     #[inline(always)]
-    fn leave_exclusive(&self, to: u64) -> bool {
+    fn leave(&self, from: u64, to: u64) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
-        debug_assert_eq!(tag(word), EXCLUSIVE);
+        debug_assert_eq!(tag(word), from);
         loop {
             let version = word.wrapping_add(1) & VERSION_MASK;
             let next = (to << TAG_SHIFT) | version;
@@ -156,13 +208,16 @@ impl StateWord {
         true
     }
 
-    /// Announces a waiter for a word that refuses `exclusive` or shared access; false if it would not any more.
-    pub fn announce_waiter(&self, exclusive: bool) -> bool {
-        let mut word = self.0.load(Ordering::Relaxed);
+    /// Announces a waiter for a word that refuses what is wanted; false if it would not any more.
+    pub fn announce_waiter(&self, wanted: Wanted) -> bool {
+        // Whoever waits for the end of a load and finds that it has come sees what the loader has noted.
+        let mut word = self.0.load(Ordering::Acquire);
         loop {
-            let held = match tag(word) {
-                EXCLUSIVE | MAX_SHARED => true,
-                t => exclusive && t > UNLOCKED,
+            let held = match (wanted, tag(word)) {
+                (Wanted::EndOfLoad, tag) => tag == LOADING,
+                (_, EXCLUSIVE | MAX_SHARED) => true,
+                (Wanted::Exclusive, tag) => tag > UNLOCKED,
+                (Wanted::Shared, _) => false,
             };
             if !held {
                 return false;
@@ -170,7 +225,7 @@ impl StateWord {
             if word & WAITERS != 0 {
                 return true;
             }
-            match self.0.compare_exchange_weak(word, word | WAITERS, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(word, word | WAITERS, Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }
@@ -187,7 +242,7 @@ impl StateWord {
     pub fn read_version(&self) -> Result<Version, Refused> {
         let word = self.0.load(Ordering::Acquire);
         match tag(word) {
-            EVICTED => Err(Refused::Evicted),
+            EVICTED | LOADING => Err(Refused::Absent),
             EXCLUSIVE => Err(Refused::Held),
             _ => Ok(Version(word & VERSION_MASK)),
         }
@@ -203,6 +258,6 @@ impl StateWord {
     pub fn validate(&self, version: Version) -> bool {
         fence(Ordering::Acquire);
         let word = self.0.load(Ordering::Relaxed);
-        !matches!(tag(word), EVICTED | EXCLUSIVE) && word & VERSION_MASK == version.0
+        tag(word) > EXCLUSIVE && word & VERSION_MASK == version.0
     }
 }

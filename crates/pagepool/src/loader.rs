@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 
 use crate::core::{Descriptor, Epoch};
-use crate::guard::{evict_and_wake, unlock_and_wake};
+use crate::guard::{end_load_and_wake, wait_for_load};
 use crate::pagefile::{PageError, PageFile};
 use crate::snapshot::Extent;
 use crate::{PageBytes, PageId, Pool, PoolError, Restart, PAGE_SIZE};
@@ -100,17 +100,18 @@ impl<'p> Taken<'p> {
         Taken { pool, buffers: Vec::with_capacity(WARM_UP_PAGES) }
     }
 
-    /// EVICTED → EXCLUSIVE, if the page is as the checkpoint left it: neither resident nor freed since.
+    /// EVICTED → LOADING, if the page is as the checkpoint left it: neither resident nor freed since.
     fn add(&mut self, page: PageId) {
         let Some(descriptor) = self.pool.core().try_descriptor(page) else { return };
         if !descriptor.state.begin_load() {
             return;
         }
         if !is_as_checkpointed(descriptor) {
-            evict_and_wake(&descriptor.state);
+            end_load_and_wake(&descriptor.state, false);
             return;
         }
-        // SAFETY: P2: the page is latched exclusively until `finish`; each is added once, because it stays latched.
+        // SAFETY: P2: nobody but this loader touches the page until `finish`; each is added once, because it stays
+        // LOADING.
         let buffer = unsafe { &mut *self.pool.core().address(page) };
         self.buffers.push((page, buffer));
     }
@@ -128,11 +129,7 @@ impl<'p> Taken<'p> {
         errors.iter().for_each(|error| loading.note_damage(error));
         for (page, _) in self.buffers {
             let state = &self.pool.core().descriptor(page).state;
-            if errors.iter().any(|error| error.pid() == page) {
-                evict_and_wake(state);
-            } else {
-                unlock_and_wake(state);
-            }
+            end_load_and_wake(state, !errors.iter().any(|error| error.pid() == page));
         }
         self.pool.finish_deferred_frees();
     }
@@ -144,11 +141,12 @@ fn is_as_checkpointed(descriptor: &Descriptor) -> bool {
 }
 
 impl Pool {
-    /// Brings pages in, now, on this thread, and waits for those that others are bringing in.
+    /// Brings pages in, now, on this thread, and waits for those that others are bringing in. One that is damaged or not
+    /// mapped says so to whoever asks for it then.
     pub fn load(&self, pages: &[PageId]) {
         self.load_absent(pages);
-        // Parks while a page is being loaded; one that is damaged or not mapped says so to whoever asks for it.
-        pages.iter().for_each(|&page| drop(self.shared(page)));
+        let states = pages.iter().filter_map(|&page| self.core().try_descriptor(page));
+        states.for_each(|descriptor| wait_for_load(&descriptor.state));
     }
 
     fn load_absent(&self, pages: &[PageId]) {
@@ -268,7 +266,9 @@ fn warm_up(pool: &Weak<Pool>) {
         let Some(pool) = pool.upgrade().filter(|pool| !pool.loading().stop.load(Ordering::Acquire)) else {
             return false;
         };
-        pool.load_absent(batch);
+        // Waits for what others are reading: the warm-up ends when every page of the checkpoint is in memory or known
+        // to be damaged.
+        pool.load(batch);
         pool.loading().warm_pages.fetch_add(batch.len() as u64, Ordering::Relaxed);
         batch.clear();
         true

@@ -249,13 +249,12 @@ impl Pool {
         prefetch(self.core.descriptor_address(page).cast());
     }
 
-    /// Whether the page is in memory, as far as can be told without waiting: one that is latched exclusively may
-    /// be on its way in.
+    /// Whether the page is in memory; one that is still being read is not, one that is latched is.
     pub fn is_resident(&self, page: PageId) -> bool {
-        self.core.try_descriptor(page).is_some_and(|descriptor| descriptor.state.is_readable())
+        self.core.try_descriptor(page).is_some_and(|descriptor| descriptor.state.is_resident())
     }
 
-    /// Page `index` of an object whose head is latched: only loading latches the others.
+    /// Page `index` of an object whose head is latched.
     #[inline(always)]
     pub(crate) fn object_page(&self, head: PageId, index: u32) -> Result<PageId, Restart> {
         let page = PageId(head.0.saturating_add(index));
@@ -330,8 +329,8 @@ impl Pool {
         if let Some(freed) = descriptor.epochs.freed() {
             self.snapshotter.before_reuse(&self.core, page, freed);
         }
-        // A warm-up that found the page in the map of the last start may hold it for a moment.
-        while !descriptor.state.begin_load() && descriptor.state.try_lock().is_err() {
+        // A loader that found the page in the map of the last start may have it until it sees that it was freed.
+        while !descriptor.state.begin_life() {
             std::thread::yield_now();
         }
         descriptor.epochs.set_written(self.core.epoch());
@@ -368,9 +367,9 @@ impl Pool {
     /// Lets an extent go that is marked as freed, unless a cut needs it. Its memory is not given back, nor its pages
     /// used again, while a loader reads into one of them (M2): then that is put off.
     pub(crate) fn finish_free(&self, extent: Extent) {
-        // Pages of an object are unlocked under its head's latch; those never loaded are evicted already.
-        let evicted = extent.pages().filter(|&page| self.core.evict_freed(page)).count();
-        if evicted < extent.page_count as usize {
+        // Nobody waits for what is in the way: a loader, or for a moment the latch of a stale hint.
+        let retired = extent.pages().filter(|&page| self.core.descriptor(page).state.retire()).count();
+        if retired < extent.page_count as usize {
             self.loading.defer_free(extent);
         } else if !self.snapshotter.keep_freed(&self.core, extent) {
             self.recycle(extent);

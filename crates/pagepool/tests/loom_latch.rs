@@ -11,7 +11,7 @@ mod sync {
 #[path = "../src/latch.rs"]
 mod latch;
 
-use latch::StateWord;
+use latch::{StateWord, Wanted};
 use sync::atomic::{AtomicU64, Ordering};
 
 /// A page: its state and two words that a writer keeps equal.
@@ -23,7 +23,7 @@ struct Page {
 impl Page {
     fn new() -> Arc<Page> {
         let page = Page { state: StateWord::new_evicted(), words: [AtomicU64::new(0), AtomicU64::new(0)] };
-        assert!(page.state.begin_load());
+        assert!(page.state.begin_life());
         let _ = page.state.unlock();
         Arc::new(page)
     }
@@ -94,7 +94,7 @@ fn no_wake_up_is_lost() {
         let page = Page::new();
         assert!(page.state.try_lock().is_ok());
         let waiter = page.clone();
-        let thread = thread::spawn(move || waiter.state.announce_waiter(true));
+        let thread = thread::spawn(move || waiter.state.announce_waiter(Wanted::Exclusive));
         let woke = page.state.unlock();
         let announced = thread.join().unwrap();
         assert_eq!(woke, announced, "the unlocker wakes exactly those that announced themselves");
@@ -109,7 +109,7 @@ fn the_last_reader_wakes() {
         assert!(page.state.try_share().is_ok() && page.state.try_share().is_ok());
         let (reader, waiter) = (page.clone(), page.clone());
         let reading = thread::spawn(move || reader.state.unshare());
-        let waiting = thread::spawn(move || waiter.state.announce_waiter(true));
+        let waiting = thread::spawn(move || waiter.state.announce_waiter(Wanted::Exclusive));
         let woke_here = page.state.unshare();
         let woke_there = reading.join().unwrap();
         let announced = waiting.join().unwrap();

@@ -9,9 +9,11 @@ pub struct StrRef<'a> {
     pub(crate) raw: bool,
 }
 
-/// Consecutive pages that a value lies in, all of them readable.
+/// Consecutive pages that a value lies in. A page that cannot be read ends the value; the run keeps the reason, and
+/// whoever made it asks for that when the reader is done, and fails: nobody answers with half a value.
 pub(crate) trait PageRun {
-    fn with_page(&self, index: u32, f: &mut dyn FnMut(&Page));
+    /// Whether `f` has been given the page.
+    fn with_page(&self, index: u32, f: &mut dyn FnMut(&Page)) -> bool;
 }
 
 pub(crate) enum Repr<'a> {
@@ -56,7 +58,8 @@ impl StrRef<'_> {
     }
 
     /// Calls `f` with the value's bytes from `start` (inclusive) to `end` (exclusive), chunk by chunk;
-    /// both are clamped to the value's length.
+    /// both are clamped to the value's length. If a page cannot be read the chunks end there, and the operation that gave
+    /// the value returns the error: what was made of them does not count.
     pub fn chunks(&self, start: u64, end: u64, mut f: impl FnMut(&[u8])) {
         let end = end.min(self.len());
         let start = start.min(end);
@@ -68,9 +71,10 @@ impl StrRef<'_> {
                 while at < end {
                     let in_page = (at % PAGE_SIZE as u64) as usize;
                     let len = (PAGE_SIZE - in_page).min((end - at) as usize);
-                    run.with_page((at / PAGE_SIZE as u64) as u32, &mut |page| {
-                        f(&page[in_page..in_page + len])
-                    });
+                    let index = (at / PAGE_SIZE as u64) as u32;
+                    if !run.with_page(index, &mut |page| f(&page[in_page..in_page + len])) {
+                        return;
+                    }
                     at += len as u64;
                 }
             }

@@ -23,7 +23,7 @@ pub(crate) trait PageSource {
     fn read_page(&self, pid: PageId, into: &mut Page) -> Result<(), SaveError>;
 }
 
-/// A blob in a page source. A page that cannot be read ends the value and is reported afterwards.
+/// A blob in a page source.
 struct SourceRun<'a, S> {
     source: &'a S,
     pid: PageId,
@@ -33,17 +33,18 @@ struct SourceRun<'a, S> {
 }
 
 impl<S: PageSource> PageRun for SourceRun<'_, S> {
-    fn with_page(&self, index: u32, f: &mut dyn FnMut(&Page)) {
+    fn with_page(&self, index: u32, f: &mut dyn FnMut(&Page)) -> bool {
         let mut page = self.page.borrow_mut();
         if page.0 != Some(index) {
             page.0 = None;
             if let Err(error) = self.source.read_page(PageId(self.pid.0 + index), &mut page.1) {
                 self.failed.borrow_mut().get_or_insert(error);
-                return;
+                return false;
             }
             page.0 = Some(index);
         }
         f(&page.1);
+        true
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! [`FileDevice`] is a file, [`SimDevice`] an array in memory that fails on request: crashes that lose, tear and
 //! reorder writes, lying syncs, I/O errors, a full disk, flipped bits and misdirected writes, all by seed.
+//! [`HookedDevice`] is one whose reads can be held up.
 
 mod file;
+mod hooked;
 mod lock;
 mod sim;
 
@@ -11,6 +13,7 @@ use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 
 pub use file::{FileDevice, OpenMode};
+pub use hooked::{Gate, HookedDevice, ReadCall, ReadHook};
 pub use lock::{DirLock, LockError};
 pub use sim::{Fault, FaultRates, SimDevice};
 

@@ -1,81 +1,39 @@
 //! Pages that are still being brought in: frees, allocations and views meanwhile.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::sync::Arc;
+use std::sync::{mpsc, Arc};
 use std::thread;
+use std::time::Duration;
 
-use parking_lot::Mutex;
-use stillframe_pagepool::device::{Device, DeviceError, SimDevice};
+use stillframe_pagepool::device::{Device, HookedDevice, SimDevice};
 use stillframe_pagepool::pagefile::USER_HEADER_BYTES;
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{CheckpointError, PageId, Pool, Restart, SnapshotKind, PAGE_SIZE};
 
 use crate::support::*;
 
-/// Holds up reads of chosen places.
-struct GatedDevice {
-    inner: SimDevice,
-    gates: Mutex<Vec<(u64, Arc<Gate>)>>,
+/// Gates before the reads of the first pages with these contents.
+fn gates<const COUNT: usize>(device: &HookedDevice, fills: [u8; COUNT]) -> [Arc<Gate>; COUNT] {
+    let gates = fills.map(|fill| (offset_of(device, fill), Arc::new(Gate::default())));
+    let passed = gates.clone();
+    device.before_read(Arc::new(move |read| {
+        let range = read.offset..read.offset + read.byte_len;
+        let in_the_way = passed.iter().find(|(place, _)| range.contains(place));
+        in_the_way.into_iter().for_each(|(_, gate)| gate.pass());
+    }));
+    gates.map(|(_, gate)| gate)
 }
 
-impl GatedDevice {
-    fn new() -> Arc<GatedDevice> {
-        Arc::new(GatedDevice { inner: SimDevice::new(1), gates: Mutex::default() })
-    }
-
-    /// A gate before the page with this content.
-    fn gate(&self, fill: u8) -> Arc<Gate> {
-        let gate = Arc::new(Gate::default());
-        self.gates.lock().push((self.offset_of(fill), gate.clone()));
-        gate
-    }
-
-    fn offset_of(&self, fill: u8) -> u64 {
-        let image = self.inner.image();
-        let page = filled(fill);
-        (image.chunks(PAGE_SIZE).position(|found| found == page).unwrap() * PAGE_SIZE) as u64
-    }
-}
-
-impl Device for GatedDevice {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
-        let end = offset + bufs.iter().map(|buf| buf.len() as u64).sum::<u64>();
-        let in_the_way = |(place, _): &&(u64, Arc<Gate>)| (offset..end).contains(place);
-        let gate = self.gates.lock().iter().find(in_the_way).map(|(_, gate)| gate.clone());
-        gate.into_iter().for_each(|gate| gate.pass());
-        self.inner.read_at(offset, bufs)
-    }
-
-    fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
-        self.inner.write_at(offset, bufs)
-    }
-
-    fn sync_data(&self) -> Result<(), DeviceError> {
-        self.inner.sync_data()
-    }
-
-    fn len(&self) -> Result<u64, DeviceError> {
-        self.inner.len()
-    }
-
-    fn allocate(&self, len: u64) -> Result<(), DeviceError> {
-        self.inner.allocate(len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DeviceError> {
-        self.inner.truncate(len)
-    }
+fn offset_of(device: &HookedDevice, fill: u8) -> u64 {
+    let image = device.inner().image();
+    let page = filled(fill);
+    (image.chunks(PAGE_SIZE).position(|found| found == page).unwrap() * PAGE_SIZE) as u64
 }
 
 const BUDGET: u64 = 1 << 20;
 /// Content of pages that only fill the page file.
 const SMALL: u8 = 200;
 
-fn open(device: &Arc<GatedDevice>) -> Arc<Pool> {
+fn open(device: &Arc<HookedDevice>) -> Arc<Pool> {
     let device: Arc<dyn Device> = device.clone();
     Pool::open(device, &options(SnapshotKind::Epoch, BUDGET)).unwrap().0
 }
@@ -85,8 +43,8 @@ fn checkpoint(pool: &Arc<Pool>) {
 }
 
 /// A page file with `small_count` small pages before an object of 40 pages with contents 1, 2, …
-fn device_with_object(small_count: u32) -> (Arc<GatedDevice>, PageId) {
-    let device = GatedDevice::new();
+fn device_with_object(small_count: u32) -> (Arc<HookedDevice>, PageId) {
+    let device = HookedDevice::new(SimDevice::new(1));
     let pool = open(&device);
     (0..small_count).for_each(|_| fill_page(&pool, new_object(&pool, 1, 0), SMALL));
     let mut object = pool.allocate_object(40, 40).unwrap();
@@ -102,7 +60,7 @@ fn device_with_object(small_count: u32) -> (Arc<GatedDevice>, PageId) {
 fn an_object_is_freed_while_it_is_read() {
     // The warm-up is held up in its first batch, then in its second, which is the object but for its head.
     let (device, head) = device_with_object(3000);
-    let (first_batch, second_batch) = (device.gate(SMALL), device.gate(6));
+    let [first_batch, second_batch] = gates(&device, [SMALL, 6]);
     let pool = open(&device);
     first_batch.wait_for_visitor();
     pool.load(&[head]);
@@ -122,11 +80,75 @@ fn an_object_is_freed_while_it_is_read() {
     assert_eq!(pool.stats().allocated_pages, 3080);
 }
 
+/// A page that somebody has latched is in memory: an object of which one page is latched, by a stale hint say, is whole.
+#[test]
+fn a_latched_page_is_in_memory() {
+    let pool = Pool::in_memory(&options(SnapshotKind::Epoch, BUDGET)).unwrap();
+    let head = new_object(&pool, 4, 7);
+    let hint = PageId(head.0 + 2);
+    let latch = pool.exclusive(hint).unwrap();
+    assert!(pool.is_resident(hint));
+    let object = pool.shared(head).unwrap();
+    assert!(object.object_page(2).unwrap() == &filled(7));
+    drop((latch, object));
+    let _latch = pool.shared(hint).unwrap();
+    assert!(pool.exclusive(head).unwrap().object_page_mut(2).is_ok());
+}
+
+/// A page that somebody reads is not in memory, for anybody: who wants it faults at once instead of waiting for the disk.
+#[test]
+fn a_page_that_is_read_is_not_in_memory() {
+    let (device, head) = device_with_object(0);
+    let [gate] = gates(&device, [1]);
+    let pool = open(&device);
+    gate.wait_for_visitor();
+    let (asked, answered) = mpsc::channel();
+    let asker = pool.clone();
+    thread::spawn(move || {
+        let fault = Some(Restart::Fault(head));
+        let all_fault = [
+            asker.optimistic(head).err() == fault,
+            asker.shared(head).err() == fault,
+            asker.exclusive(head).err() == fault,
+            asker.try_exclusive(head).err() == fault,
+            !asker.is_resident(head),
+        ];
+        asked.send(all_fault).unwrap();
+    });
+    let all_fault = answered.recv_timeout(Duration::from_secs(10)).expect("nobody waits for the disk");
+    assert_eq!(all_fault, [true; 5]);
+    gate.open();
+    pool.load(&[head]);
+    assert!(pool.shared(head).unwrap().page() == &filled(1), "who loads waits for the page");
+}
+
+/// The warm-up ends when nobody reads any more, not when its own last read has ended.
+#[test]
+fn the_warm_up_waits_for_other_loaders() {
+    let (device, head) = device_with_object(3000);
+    let (warm_up, loader) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
+    let gates = [("sf-warm-up", warm_up.clone()), ("sf-load", loader.clone())];
+    device.before_read(Arc::new(move |read| {
+        let of_thread = gates.iter().filter(|(name, _)| read.thread.starts_with(name));
+        of_thread.for_each(|(_, gate)| gate.pass());
+    }));
+    let pool = open(&device);
+    warm_up.wait_for_visitor();
+    pool.load_in_background(vec![PageId(head.0 + 5)], Box::new(|| ()));
+    loader.wait_for_visitor();
+    warm_up.open();
+    thread::sleep(Duration::from_millis(200));
+    assert!(pool.is_warming_up(), "a page is still being read");
+    loader.open();
+    pool.wait_until_warm();
+    assert!(pool.shared(head).unwrap().object_page(5).unwrap() == &filled(6));
+}
+
 /// A view shows what is in the page file, also when it is asked for while that is still being read.
 #[test]
 fn a_view_waits_for_the_warm_up() {
     let (device, head) = device_with_object(0);
-    let gate = device.gate(6);
+    let [gate] = gates(&device, [6]);
     let pool = open(&device);
     gate.wait_for_visitor();
     let for_viewer = pool.clone();
@@ -136,7 +158,7 @@ fn a_view_waits_for_the_warm_up() {
         view.read_page(PageId(head.0 + 5), &mut bytes).unwrap();
         bytes
     });
-    thread::sleep(std::time::Duration::from_millis(20));
+    thread::sleep(Duration::from_millis(20));
     gate.open();
     assert!(viewer.join().unwrap() == filled(6));
 }
@@ -145,8 +167,8 @@ fn a_view_waits_for_the_warm_up() {
 #[test]
 fn a_view_reports_damage() {
     let (device, head) = device_with_object(0);
-    let offset = device.offset_of(6);
-    device.inner.corrupt(offset + 7, 1, |bytes| bytes[0] ^= 1);
+    let offset = offset_of(&device, 6);
+    device.inner().corrupt(offset + 7, 1, |bytes| bytes[0] ^= 1);
     let pool = open(&device);
     let view = pool.view_after(|| ()).unwrap();
     let damaged = PageId(head.0 + 5);

@@ -2,56 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+pub use stillframe_pagepool::device::Gate;
 use stillframe_pagepool::snapshot::{Progress, Sink};
 use stillframe_pagepool::{
     CheckpointError, Epoch, Layout, PageBytes, PageId, Pool, PoolOptions, SnapshotKind, PAGE_SIZE,
 };
 
-/// Longest that a gate holds anybody: a test that waits for longer has failed.
-const GATE_TIMEOUT: Duration = Duration::from_secs(20);
-
 pub fn options(kind: SnapshotKind, snapshot_memory_bytes: u64) -> PoolOptions {
     PoolOptions { layout: Layout::TINY, snapshot_kind: kind, snapshot_memory_bytes, ..PoolOptions::default() }
-}
-
-/// Holds up whoever passes until it is opened, and tells that somebody came.
-#[derive(Default)]
-pub struct Gate {
-    state: Mutex<GateState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct GateState {
-    arrived: bool,
-    open: bool,
-}
-
-impl Gate {
-    pub fn pass(&self) {
-        let mut state = self.state.lock();
-        state.arrived = true;
-        self.changed.notify_all();
-        let waited = self.changed.wait_while_for(&mut state, |s| !s.open, GATE_TIMEOUT);
-        assert!(!waited.timed_out(), "nobody opened the gate");
-    }
-
-    pub fn open(&self) {
-        self.state.lock().open = true;
-        self.changed.notify_all();
-    }
-
-    pub fn has_visitor(&self) -> bool {
-        self.state.lock().arrived
-    }
-
-    pub fn wait_for_visitor(&self) {
-        let waited = self.changed.wait_while_for(&mut self.state.lock(), |s| !s.arrived, GATE_TIMEOUT);
-        assert!(!waited.timed_out(), "nobody came to the gate");
-    }
 }
 
 /// Runs `test` with a fixed seed and a random one, or with the one in the environment.

@@ -2,7 +2,9 @@
 //!
 //! Latch order: leaf, then the class's mutex, then slabs. Whoever holds a slab without the mutex waits for nothing.
 
-use stillframe_pagepool::{ExclusiveGuard, PageId, PAGE_SIZE};
+use std::cell::RefCell;
+
+use stillframe_pagepool::{ExclusiveGuard, PageId, Restart, SharedGuard, PAGE_SIZE};
 
 use super::{Keyspace, Stop};
 use crate::page::record::{Blob, Place};
@@ -34,11 +36,37 @@ impl Part<'_> {
     }
 }
 
-impl PageRun for stillframe_pagepool::SharedGuard<'_> {
-    fn with_page(&self, index: u32, f: &mut dyn FnMut(&Page)) {
-        // Whoever made the run has checked that its pages are in memory.
-        if let Ok(page) = self.object_page(index) {
-            f(page);
+/// The pages of a latched slab or object.
+pub(super) struct LatchedRun<'p> {
+    pub guard: SharedGuard<'p>,
+    failed: RefCell<Option<Restart>>,
+}
+
+impl<'p> LatchedRun<'p> {
+    pub fn new(guard: SharedGuard<'p>) -> LatchedRun<'p> {
+        LatchedRun { guard, failed: RefCell::new(None) }
+    }
+
+    /// Why a page could not be read, if so.
+    pub fn check(self) -> Result<(), Stop> {
+        match self.failed.into_inner() {
+            Some(restart) => Err(restart.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl PageRun for LatchedRun<'_> {
+    fn with_page(&self, index: u32, f: &mut dyn FnMut(&Page)) -> bool {
+        match self.guard.object_page(index) {
+            Ok(page) => {
+                f(page);
+                true
+            }
+            Err(restart) => {
+                self.failed.borrow_mut().get_or_insert(restart);
+                false
+            }
         }
     }
 }

@@ -171,7 +171,7 @@ impl Keyspace {
         hash: u64,
         hint: Option<PageId>,
     ) -> Result<SharedGuard<'_>, Stop> {
-        if let Some(pid) = hint {
+        if let Some(pid) = hint.filter(|&pid| self.side.is_leaf(pid)) {
             if let Ok(guard) = self.pool.shared(pid) {
                 if self.is_leaf_of(pid, guard.page(), tree, hash) {
                     return Ok(guard);
@@ -194,7 +194,7 @@ impl Keyspace {
         hash: u64,
         hint: Option<PageId>,
     ) -> Result<LeafGuard<'_>, Stop> {
-        if let Some(pid) = hint {
+        if let Some(pid) = hint.filter(|&pid| self.side.is_leaf(pid)) {
             if let Ok(guard) = self.pool.exclusive(pid) {
                 if self.is_leaf_of(pid, guard.page(), tree, hash) {
                     return self.with_chain(guard);
@@ -395,14 +395,22 @@ impl Keyspace {
         (is_it && node.validate().is_ok()).then_some(child)
     }
 
+    /// Latches a page, shared, that a stage before took for a leaf. It may have been freed and be in the middle of
+    /// somebody's value by now: so the side array is asked before the latch, to keep off that value, and under it, for an
+    /// answer that lasts.
+    #[inline(always)]
+    fn hinted_leaf(&self, pid: PageId) -> Option<SharedGuard<'_>> {
+        if !self.side.is_leaf(pid) {
+            return None;
+        }
+        self.pool.shared(pid).ok().filter(|_| self.side.is_leaf(pid))
+    }
+
     /// Fourth stage: starts to bring in the leaf's slots around the expected place of the key's.
     #[inline(always)]
     pub fn prefetch_slots(&self, key: &mut Key<'_>) {
         let Some(pid) = key.leaf_hint.take() else { return };
-        let Ok(guard) = self.pool.shared(pid) else { return };
-        if !self.side.is_leaf(pid) {
-            return;
-        }
+        let Some(guard) = self.hinted_leaf(pid) else { return };
         let Some(leaf) = Leaf::new(guard.page()) else { return };
         let window = leaf.window_bytes(key.hash);
         for line in window.start / LINE_BYTES..=(window.end - 1) / LINE_BYTES {
@@ -415,7 +423,7 @@ impl Keyspace {
     #[inline(always)]
     pub fn prefetch_record(&self, key: &mut Key<'_>) {
         let Some(pid) = key.leaf_hint else { return };
-        let Ok(guard) = self.pool.shared(pid) else { return };
+        let Some(guard) = self.hinted_leaf(pid) else { return };
         let Some(leaf) = Leaf::new(guard.page()) else { return };
         // The first with the fingerprint: it is the right one but for a few in a thousand.
         let Some(slot) = leaf.find_candidate(key.hash, |_| true) else { return };
@@ -433,7 +441,7 @@ impl Keyspace {
     /// Last stage: starts to bring in a value that lies outside its leaf.
     pub fn prefetch_value(&self, key: &Key<'_>) {
         let Some(pid) = key.leaf_hint else { return };
-        let Ok(guard) = self.pool.shared(pid) else { return };
+        let Some(guard) = self.hinted_leaf(pid) else { return };
         let Some(leaf) = Leaf::new(guard.page()) else { return };
         let slot = usize::from(key.slot_hint);
         let record = (slot < leaf.count()).then(|| leaf.record(slot)).flatten();

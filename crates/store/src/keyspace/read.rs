@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use stillframe_pagepool::{PageId, SharedGuard};
 
+use super::blob::LatchedRun;
 use super::descend::{as_leaf, bad_record};
 use super::{Keyspace, Local, Stop};
 use crate::page::leaf::SLOT_BYTES;
@@ -92,7 +93,8 @@ impl Keyspace {
         }
     }
 
-    /// Gives a record's value to `f`, all of whose pages are in memory.
+    /// Gives a record's value to `f`; fails before that if a page is missing, and after it if one could not be read all
+    /// the same.
     #[inline(always)]
     pub(super) fn with_value<R>(
         &self,
@@ -103,10 +105,11 @@ impl Keyspace {
             RecordValue::Int(value) => Repr::Int(value),
             RecordValue::Bytes(bytes) => Repr::Bytes(bytes),
             RecordValue::Blob(blob) => {
-                let guard = self.pool.shared(blob.pid)?;
-                let offset = self.check_blob(&guard, &blob)?;
-                let repr = Repr::Pages { run: &guard, offset, len_bytes: u64::from(blob.len_bytes) };
-                return Ok(f(StrRef { repr, raw: record.raw }));
+                let run = LatchedRun::new(self.pool.shared(blob.pid)?);
+                let offset = self.check_blob(&run.guard, &blob)?;
+                let repr = Repr::Pages { run: &run, offset, len_bytes: u64::from(blob.len_bytes) };
+                let result = f(StrRef { repr, raw: record.raw });
+                return run.check().map(|()| result);
             }
         };
         Ok(f(StrRef { repr, raw: record.raw }))
@@ -237,5 +240,7 @@ impl Keyspace {
 struct NoPages;
 
 impl crate::value::PageRun for NoPages {
-    fn with_page(&self, _index: u32, _f: &mut dyn FnMut(&crate::page::Page)) {}
+    fn with_page(&self, _index: u32, _f: &mut dyn FnMut(&crate::page::Page)) -> bool {
+        false
+    }
 }

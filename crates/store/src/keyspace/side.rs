@@ -55,7 +55,7 @@ impl Side {
         self.chunks.get(pid / CHUNK_PAGES)?.get()?.get(pid % CHUNK_PAGES)
     }
 
-    /// Whether the page, latched by the caller, is known to be a leaf.
+    /// Whether the page is known to be a leaf. It stays one for as long as the caller has it latched.
     #[inline(always)]
     pub fn is_leaf(&self, pid: PageId) -> bool {
         self.entry(pid).is_some_and(|entry| entry.due_s.load(Ordering::Relaxed) != UNKNOWN)

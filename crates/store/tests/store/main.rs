@@ -1,6 +1,7 @@
 //! The store against a model. A failure is replayed with `STILLFRAME_SEED=<seed>`.
 
 mod contract;
+mod loading;
 mod model;
 mod restart;
 mod scan;
