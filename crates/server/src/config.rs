@@ -139,6 +139,14 @@ impl Config {
 }
 
 impl Param {
+    /// A password or a part of one: logs do not show it.
+    pub fn is_secret(&self) -> bool {
+        matches!(
+            self.name,
+            "masterauth" | "masteruser" | "requirepass" | "tls-client-key-file-pass" | "tls-key-file-pass"
+        )
+    }
+
     fn has_several_words(&self) -> bool {
         matches!(self.kind, Kind::SavePoints | Kind::OutputLimits | Kind::Percentiles | Kind::Words { .. })
     }

@@ -11,7 +11,8 @@ use rustix::net::{recv, send, RecvFlags, SendFlags};
 use crate::clients::ClientInfo;
 use crate::command::ArgRange;
 use crate::protocol::{Limits, Parsed, Parser};
-use crate::session::Session;
+use crate::reply::ReplyBuf;
+use crate::session::{Ending, Session};
 
 /// Bytes that a first read has room for. Doubles up to [`READ_MAX_BYTES`] while reads fill it.
 const READ_MIN_BYTES: usize = 1024;
@@ -164,7 +165,7 @@ impl Input {
 /// Replies not yet sent.
 #[derive(Debug, Default)]
 pub struct Output {
-    pub buf: Vec<u8>,
+    pub buf: ReplyBuf,
     sent: usize,
     /// Since when the soft limit is exceeded.
     pub over_soft_limit_since: Option<Instant>,
@@ -179,15 +180,32 @@ pub enum WriteEvent {
     Closed,
 }
 
+/// The first bytes of unsent output, which output limits do not count, as in Redis.
+pub const UNCOUNTED_OUTPUT_BYTES: usize = 16 * 1024;
+
 impl Output {
     pub fn pending_bytes(&self) -> usize {
         self.buf.len() - self.sent
     }
 
+    /// Bounds what commands append; 0 is no bound.
+    pub fn set_hard_limit(&mut self, limit_bytes: u64) {
+        let max_bytes = match usize::try_from(limit_bytes) {
+            Ok(limit @ 1..) => limit.saturating_add(self.sent + UNCOUNTED_OUTPUT_BYTES),
+            _ => usize::MAX,
+        };
+        self.buf.set_max_bytes(max_bytes);
+    }
+
+    /// Unsent output as the limits count it.
+    pub fn counted_bytes(&self) -> u64 {
+        self.pending_bytes().saturating_sub(UNCOUNTED_OUTPUT_BYTES) as u64
+    }
+
     /// Writes as much as the socket takes; `count_bytes` is told how much that was.
     pub fn write(&mut self, fd: &OwnedFd, mut count_bytes: impl FnMut(usize)) -> WriteEvent {
         while self.sent < self.buf.len() {
-            match send(fd, &self.buf[self.sent..], SendFlags::NOSIGNAL) {
+            match send(fd, &self.buf.bytes()[self.sent..], SendFlags::NOSIGNAL) {
                 Ok(count) => {
                     self.sent += count;
                     count_bytes(count);
@@ -200,18 +218,15 @@ impl Output {
                 Err(_) => return WriteEvent::Closed,
             }
         }
-        self.buf.clear();
+        self.buf.clear(KEEP_BYTES);
         self.sent = 0;
-        if self.buf.capacity() > KEEP_BYTES {
-            self.buf = Vec::new();
-        }
         WriteEvent::Drained
     }
 
     /// Moves what is left to the front once that costs no more than what has been sent.
     fn drop_sent(&mut self) {
         if self.sent >= self.buf.len() - self.sent {
-            self.buf.drain(..self.sent);
+            self.buf.drop_front(self.sent);
             self.sent = 0;
         }
     }
@@ -219,7 +234,7 @@ impl Output {
     /// Gives the memory of an idle connection back.
     pub fn shrink(&mut self) {
         if self.buf.is_empty() {
-            self.buf = Vec::new();
+            self.buf.clear(0);
         }
     }
 }
@@ -275,9 +290,23 @@ pub struct Conn {
 }
 
 impl Conn {
+    /// A reply that has not fit the hard limit ends the connection.
+    pub fn end_if_over(&mut self) {
+        if self.output.buf.is_over() {
+            self.session.ending = Ending::AtOnce;
+        }
+    }
+
+    /// Appends bytes that no command of this connection has written just now.
+    pub fn append(&mut self, bytes: &[u8], hard_limit_bytes: u64) {
+        self.output.set_hard_limit(hard_limit_bytes);
+        self.output.buf.extend(bytes);
+        self.end_if_over();
+    }
+
     /// Whether more is to be read now.
     pub fn wants_input(&self) -> bool {
         let is_full = self.hold != Hold::Free && self.input.waiting_bytes() >= INPUT_FULL_BYTES;
-        !is_full && !self.session.close_after_reply
+        !is_full && self.session.ending == Ending::Open
     }
 }

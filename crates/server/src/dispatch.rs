@@ -1,6 +1,7 @@
 //! From arguments to a reply: lookup, checks, locks, the command function.
 
 use std::borrow::Cow;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use stillframe_store::{DbId, Fault, Key, OpError};
@@ -10,9 +11,12 @@ use crate::commands::transaction;
 use crate::config::{Protection, Settings};
 use crate::ctx::Ctx;
 use crate::errors;
+use crate::log;
 use crate::monitor;
 use crate::pause::PauseKind;
-use crate::session::ReplyMode;
+use crate::reply::Mark;
+use crate::server::{unix_ms, Server};
+use crate::session::{Ending, ReplyMode};
 use crate::table::{Found, TABLE};
 
 /// What became of a command.
@@ -77,10 +81,37 @@ fn unknown_subcommand(args: &Args<'_>) -> CmdError {
     text.into()
 }
 
+/// Whether this is how an HTTP request begins, or goes on: a browser can be made to send one whose body is made of
+/// commands.
+fn is_cross_protocol(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+/// At most once in this many milliseconds, as in Redis.
+const ATTACK_WARNING_PERIOD_MS: i64 = 60_000;
+
+fn warn_of_attack(server: &Server) {
+    let (now, last) = (unix_ms(), &server.attack_warned_unix_ms);
+    let then = last.load(Relaxed);
+    let is_due = now.checked_sub(then).is_none_or(|ms| !(0..=ATTACK_WARNING_PERIOD_MS).contains(&ms));
+    if is_due && last.compare_exchange(then, now, Relaxed, Relaxed).is_ok() {
+        log::warning(
+            "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: commands to Redis. This \
+             is likely due to an attacker attempting to use Cross Protocol Scripting to compromise your Redis instance. \
+             Connection aborted.",
+        );
+    }
+}
+
 /// Looks a command up and runs it.
 pub fn dispatch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Outcome {
     match lookup(args) {
         Ok(found) => run(ctx, found, args),
+        Err(_) if is_cross_protocol(args.at(0)) => {
+            warn_of_attack(ctx.server);
+            ctx.client.ending = Ending::AtOnce;
+            Outcome::Done
+        }
         Err(error) => {
             let mark = begin_reply(ctx);
             let known = TABLE.lookup(args.at(0)).filter(|found| !found.command.is_container);
@@ -113,18 +144,18 @@ pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
     outcome
 }
 
-fn begin_reply(ctx: &mut Ctx<'_>) -> usize {
+fn begin_reply(ctx: &mut Ctx<'_>) -> Mark {
     if ctx.client.reply_mode == ReplyMode::SkipNext {
         ctx.client.reply_mode = ReplyMode::Skip;
     }
-    ctx.reply.out.len()
+    ctx.reply.out.mark()
 }
 
-fn end_reply(ctx: &mut Ctx<'_>, mark: usize) {
+fn end_reply(ctx: &mut Ctx<'_>, mark: Mark) {
     if ctx.client.reply_mode == ReplyMode::On {
         return;
     }
-    ctx.reply.out.truncate(mark);
+    ctx.reply.out.back_to(mark);
     if ctx.client.reply_mode == ReplyMode::Skip {
         ctx.client.reply_mode = ReplyMode::On;
     }
@@ -231,10 +262,11 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     let command = found.command;
     let is_measured = command.may_be_slow || ctx.local.time_each || !is_outer || is_large(args);
     let start = is_measured.then(Instant::now);
-    let mark = ctx.reply.out.len();
+    let mark = ctx.reply.out.mark();
+    ctx.client.is_in_exec = !is_outer;
     let result = if is_outer { call_locked(ctx, command, args) } else { (command.run)(ctx, args) };
     if let Err(CmdError::Store(OpError::Fault(fault))) = result {
-        ctx.reply.out.truncate(mark);
+        ctx.reply.out.back_to(mark);
         return Outcome::Fault(fault);
     }
     if ctx.server.monitor_count.load(std::sync::atomic::Ordering::Relaxed) > 0 {
@@ -242,7 +274,7 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     }
     let time = match start {
         Some(start) => Some(start.elapsed()),
-        None if ctx.reply.out.len() > mark + LARGE_BYTES => Some(ctx.local.since_last_reading()),
+        None if ctx.reply.out.len() > mark.len + LARGE_BYTES => Some(ctx.local.since_last_reading()),
         None => None,
     };
     match time {
@@ -253,7 +285,7 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
         None => ctx.local.count(found.id),
     }
     if let Err(error) = result {
-        ctx.reply.out.truncate(mark);
+        ctx.reply.out.back_to(mark);
         let text = error_text(error);
         ctx.stats.command(found.id).failed.add(1);
         ctx.server.count_error(&text);
@@ -271,7 +303,7 @@ fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) 
     if settings.slowlog_threshold.is_some_and(|t| time >= t) && !command.is(flag::SKIP_SLOWLOG) {
         let name = ctx.peer.names.lock().name.clone();
         let mut slowlog = ctx.server.slowlog.lock();
-        slowlog.push(args, time, &ctx.peer.addr, &name, settings.slowlog_max_len);
+        slowlog.push((command, args), time, (&ctx.peer.addr, &name), settings.slowlog_max_len);
     }
     let event = if command.is(flag::FAST) { "fast-command" } else { "command" };
     ctx.server.latency.record(event, time, settings.latency_threshold);

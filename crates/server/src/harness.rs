@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::dispatch::{self, Outcome};
 use crate::local::Local;
-use crate::reply::Reply;
+use crate::reply::{Reply, ReplyBuf};
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::WorkerStats;
@@ -58,7 +58,7 @@ impl Harness {
             buf.extend_from_slice(word);
         }
         let args = Args::new(&buf, &ranges);
-        let mut out = Vec::new();
+        let mut out = ReplyBuf::default();
         let resp3 = self.client.resp3;
         let config = self.server.config();
         let mut ctx = Ctx {
@@ -76,6 +76,6 @@ impl Harness {
             Outcome::Fault(_) => ctx.reply.error(b"ERR pages are not in memory"),
             Outcome::Paused => ctx.reply.error(b"ERR paused"),
         }
-        out
+        out.bytes().to_vec()
     }
 }

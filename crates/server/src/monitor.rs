@@ -5,17 +5,50 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::command::{flag, Args, Command};
+use crate::config::ParamId;
 use crate::ctx::Ctx;
 use crate::mailbox::Message;
 use crate::words::quote;
 
-/// Whether an argument is a secret that logs must not show.
-pub fn is_secret(command: &Command, args: &Args<'_>, index: usize) -> bool {
+/// What is shown in the place of a secret.
+const REDACTED: &[u8] = b"(redacted)";
+
+/// An argument as monitors and the slow log show it.
+pub fn shown<'a>(command: &Command, args: &Args<'a>, index: usize) -> &'a [u8] {
+    if is_secret(command, args, index) {
+        REDACTED
+    } else {
+        args.at(index)
+    }
+}
+
+/// Whether an argument is a secret. Malformed calls show rather less than in Redis.
+fn is_secret(command: &Command, args: &Args<'_>, index: usize) -> bool {
     match command.name {
         "auth" => index > 0,
-        "hello" => index >= 2 && (args.is(index - 1, "auth") || (index >= 3 && args.is(index - 2, "auth"))),
+        "hello" => is_secret_of_hello(args, index),
+        "config|set" => {
+            index >= 3
+                && index % 2 == 1
+                && ParamId::find(args.at(index - 1)).is_some_and(|id| id.param().is_secret())
+        }
         _ => false,
     }
+}
+
+fn is_secret_of_hello(args: &Args<'_>, index: usize) -> bool {
+    let mut at = 2;
+    while at < args.len() {
+        if args.is(at, "auth") {
+            if (at + 1..=at + 2).contains(&index) {
+                return true;
+            }
+            at += 3;
+        } else {
+            at += if args.is(at, "setname") { 2 } else { 1 };
+        }
+    }
+    false
 }
 
 /// Sends a command to all monitors. Administrative commands are not shown.
@@ -31,11 +64,11 @@ pub fn feed(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>) {
     };
     let mut line =
         format!("+{}.{:06} [{} {addr}] ", now.as_secs(), now.subsec_micros(), ctx.db().0).into_bytes();
-    for (index, arg) in args.from(0).enumerate() {
+    for index in 0..args.len() {
         if index > 0 {
             line.push(b' ');
         }
-        quote(if is_secret(command, args, index) { b"(redacted)" } else { arg }, &mut line);
+        quote(shown(command, args, index), &mut line);
     }
     line.extend_from_slice(b"\r\n");
     let line: Arc<[u8]> = line.into();

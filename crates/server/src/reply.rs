@@ -2,28 +2,158 @@
 
 use stillframe_store::StrRef;
 
+/// Bytes on their way to a client, within a bound: what would pass it is not appended, nor is anything after it.
+///
+/// ```text
+///   Open -- an append that would pass the bound --> Over (for good: the client is closed)
+/// ```
+#[derive(Debug)]
+pub struct ReplyBuf {
+    bytes: Vec<u8>,
+    /// Most bytes that there may be; 0 once it is over.
+    max_bytes: usize,
+    is_over: bool,
+}
+
+impl Default for ReplyBuf {
+    fn default() -> Self {
+        ReplyBuf::within(usize::MAX)
+    }
+}
+
+impl ReplyBuf {
+    /// An empty buffer that takes at most so much.
+    pub fn within(max_bytes: usize) -> ReplyBuf {
+        ReplyBuf { bytes: Vec::new(), max_bytes, is_over: false }
+    }
+
+    /// Sets the bound for what is appended from now on.
+    pub fn set_max_bytes(&mut self, max_bytes: usize) {
+        if !self.is_over {
+            self.max_bytes = max_bytes;
+        }
+    }
+
+    pub fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
+    /// Whether something did not fit: what is there is not a reply any more.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether `more` bytes fit. If they do not, nothing fits from then on.
+    #[inline]
+    fn has_room(&mut self, more: usize) -> bool {
+        let has_room = self.bytes.len().saturating_add(more) <= self.max_bytes;
+        if !has_room {
+            self.give_up();
+        }
+        has_room
+    }
+
+    /// Takes nothing more: a part of the reply is too large.
+    pub fn give_up(&mut self) {
+        self.is_over = true;
+        self.max_bytes = 0;
+    }
+
+    #[inline]
+    pub fn extend(&mut self, bytes: &[u8]) {
+        if self.has_room(bytes.len()) {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// The present state, to come [`ReplyBuf::back_to`].
+    pub fn mark(&self) -> Mark {
+        Mark { len: self.bytes.len(), max_bytes: self.max_bytes, is_over: self.is_over }
+    }
+
+    /// Takes back what has been appended since.
+    pub fn back_to(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.len);
+        (self.max_bytes, self.is_over) = (mark.max_bytes, mark.is_over);
+    }
+
+    /// Takes the first `count` bytes out.
+    pub fn drop_front(&mut self, count: usize) {
+        self.bytes.drain(..count);
+    }
+
+    /// Empties the buffer and gives its memory back if it has grown beyond `keep_bytes`.
+    pub fn clear(&mut self, keep_bytes: usize) {
+        self.bytes.clear();
+        if self.bytes.capacity() > keep_bytes {
+            self.bytes = Vec::new();
+        }
+    }
+}
+
+/// How full a [`ReplyBuf`] was.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    pub len: usize,
+    max_bytes: usize,
+    is_over: bool,
+}
+
 /// Appends replies to a buffer that lives as long as its connection.
 pub struct Reply<'a> {
-    pub out: &'a mut Vec<u8>,
+    pub out: &'a mut ReplyBuf,
     /// RESP3 (`HELLO 3`); otherwise RESP2.
     pub resp3: bool,
 }
 
+/// Most bytes of a type, a number and a line break.
+const HEADER_BYTES: usize = 1 + 20 + 2;
+/// What comes with the bytes of a bulk string.
+const BULK_EXTRA_BYTES: usize = HEADER_BYTES + 2;
+
 impl Reply<'_> {
     fn line(&mut self, kind: u8, text: &[u8]) {
-        self.out.push(kind);
-        self.out.extend_from_slice(text);
-        self.out.extend_from_slice(b"\r\n");
+        if self.out.has_room(text.len() + 3) {
+            let bytes = &mut self.out.bytes;
+            bytes.push(kind);
+            bytes.extend_from_slice(text);
+            bytes.extend_from_slice(b"\r\n");
+        }
     }
 
     fn header(&mut self, kind: u8, number: i64) {
-        self.out.push(kind);
-        push_decimal(self.out, number);
-        self.out.extend_from_slice(b"\r\n");
+        if self.out.has_room(HEADER_BYTES) {
+            self.header_within(kind, number);
+        }
+    }
+
+    /// [`HEADER_BYTES`] at most, for which there is room.
+    #[inline]
+    fn header_within(&mut self, kind: u8, number: i64) {
+        let bytes = &mut self.out.bytes;
+        bytes.push(kind);
+        push_decimal(bytes, number);
+        bytes.extend_from_slice(b"\r\n");
     }
 
     pub fn ok(&mut self) {
-        self.out.extend_from_slice(b"+OK\r\n");
+        self.out.extend(b"+OK\r\n");
     }
 
     /// A simple string; `text` has no line break.
@@ -33,23 +163,28 @@ impl Reply<'_> {
 
     /// An error, code first. Line breaks become spaces.
     pub fn error(&mut self, text: &[u8]) {
-        self.out.push(b'-');
-        self.out.extend(text.iter().map(|&b| if b == b'\r' || b == b'\n' { b' ' } else { b }));
-        self.out.extend_from_slice(b"\r\n");
+        if self.out.has_room(text.len() + 3) {
+            let bytes = &mut self.out.bytes;
+            bytes.push(b'-');
+            bytes.extend(text.iter().map(|&b| if b == b'\r' || b == b'\n' { b' ' } else { b }));
+            bytes.extend_from_slice(b"\r\n");
+        }
     }
 
     pub fn int(&mut self, number: i64) {
         match number {
-            0 => self.out.extend_from_slice(b":0\r\n"),
-            1 => self.out.extend_from_slice(b":1\r\n"),
+            0 => self.out.extend(b":0\r\n"),
+            1 => self.out.extend(b":1\r\n"),
             _ => self.header(b':', number),
         }
     }
 
     pub fn bulk(&mut self, bytes: &[u8]) {
-        self.header(b'$', bytes.len() as i64);
-        self.out.extend_from_slice(bytes);
-        self.out.extend_from_slice(b"\r\n");
+        if self.out.has_room(bytes.len() + BULK_EXTRA_BYTES) {
+            self.header_within(b'$', bytes.len() as i64);
+            self.out.bytes.extend_from_slice(bytes);
+            self.out.bytes.extend_from_slice(b"\r\n");
+        }
     }
 
     /// A bulk string that holds a decimal number.
@@ -66,19 +201,23 @@ impl Reply<'_> {
 
     /// Bytes `start..end` of a stored string as a bulk string; the caller has clamped them.
     pub fn bulk_range(&mut self, value: &StrRef<'_>, start: u64, end: u64) {
-        self.header(b'$', (end - start) as i64);
-        value.chunks(start, end, |chunk| self.out.extend_from_slice(chunk));
-        self.out.extend_from_slice(b"\r\n");
+        // All of it or nothing: a length that is announced is followed by as many bytes.
+        if self.out.has_room((end - start) as usize + BULK_EXTRA_BYTES) {
+            self.header_within(b'$', (end - start) as i64);
+            let bytes = &mut self.out.bytes;
+            value.chunks(start, end, |chunk| bytes.extend_from_slice(chunk));
+            bytes.extend_from_slice(b"\r\n");
+        }
     }
 
     /// No such value: `_` in RESP3, a bulk string of length -1 in RESP2.
     pub fn null(&mut self) {
-        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+        self.out.extend(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
     /// As [`Reply::null`], an array of length -1 in RESP2.
     pub fn null_array(&mut self) {
-        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+        self.out.extend(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
     /// Header of an array; its elements follow.
@@ -112,7 +251,7 @@ impl Reply<'_> {
     /// A truth value; 1 or 0 in RESP2.
     pub fn boolean(&mut self, value: bool) {
         if self.resp3 {
-            self.out.extend_from_slice(if value { b"#t\r\n" } else { b"#f\r\n" });
+            self.out.extend(if value { b"#t\r\n" } else { b"#f\r\n" });
         } else {
             self.int(i64::from(value));
         }
@@ -121,10 +260,13 @@ impl Reply<'_> {
     /// Text for people (`txt`); a bulk string in RESP2.
     pub fn verbatim(&mut self, text: &[u8]) {
         if self.resp3 {
-            self.header(b'=', text.len() as i64 + 4);
-            self.out.extend_from_slice(b"txt:");
-            self.out.extend_from_slice(text);
-            self.out.extend_from_slice(b"\r\n");
+            if self.out.has_room(text.len() + 4 + BULK_EXTRA_BYTES) {
+                self.header_within(b'=', text.len() as i64 + 4);
+                let bytes = &mut self.out.bytes;
+                bytes.extend_from_slice(b"txt:");
+                bytes.extend_from_slice(text);
+                bytes.extend_from_slice(b"\r\n");
+            }
         } else {
             self.bulk(text);
         }

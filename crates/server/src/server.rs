@@ -1,7 +1,7 @@
 //! What all workers share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -64,6 +64,8 @@ pub struct Server {
     pub slowlog: Mutex<Slowlog>,
     pub latency: LatencyMonitor,
     pub stats: ServerStats,
+    /// When the log has last told of a request of another protocol; 0 is never.
+    pub attack_warned_unix_ms: AtomicI64,
     /// Error replies by their code (`errorstats`).
     pub errors: Mutex<BTreeMap<String, u64>>,
     pub saver: Saver,
@@ -112,6 +114,7 @@ impl Server {
             slowlog: Mutex::default(),
             latency: LatencyMonitor::default(),
             stats: ServerStats::default(),
+            attack_warned_unix_ms: AtomicI64::new(0),
             errors: Mutex::default(),
             saver: Saver::default(),
             loading: Loading::default(),

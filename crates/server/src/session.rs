@@ -24,6 +24,21 @@ pub enum ReplyMode {
     Skip,
 }
 
+/// Whether a connection goes on. Commands that follow in the input are not executed once it ends.
+///
+/// ```text
+///   Open --- QUIT, CLIENT KILL of itself, protocol error ---> AfterReply
+///   Open, AfterReply --- HTTP, output beyond the hard limit ---> AtOnce
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    Open,
+    /// Close once the replies so far are sent.
+    AfterReply,
+    /// Close without sending anything more.
+    AtOnce,
+}
+
 /// A queued command of a transaction.
 pub struct Queued {
     pub found: Found,
@@ -77,8 +92,9 @@ pub struct Session {
     pub transaction: Option<Box<Transaction>>,
     pub watched: Vec<Watched>,
     pub watch_flag: Arc<WatchFlag>,
-    /// Close the connection once the replies so far are sent.
-    pub close_after_reply: bool,
+    pub ending: Ending,
+    /// `EXEC` runs the command: it must not wait, nor turn the connection into something else.
+    pub is_in_exec: bool,
     /// A command's reply comes later.
     pub is_blocked: bool,
     pub is_monitor: bool,
@@ -100,7 +116,8 @@ impl Session {
             transaction: None,
             watched: Vec::new(),
             watch_flag: Arc::default(),
-            close_after_reply: false,
+            ending: Ending::Open,
+            is_in_exec: false,
             is_blocked: false,
             is_monitor: false,
             no_evict: false,

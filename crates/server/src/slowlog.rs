@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::command::Args;
+use crate::command::{Args, Command};
+use crate::monitor::shown;
 
 /// As in Redis: so many arguments are kept, and so many bytes of each.
 const MAX_ARGS: usize = 32;
@@ -26,13 +27,21 @@ pub struct Slowlog {
 }
 
 impl Slowlog {
-    pub fn push(&mut self, args: &Args<'_>, time: Duration, addr: &str, name: &[u8], max_len: usize) {
+    /// Adds a call, without its secrets.
+    pub fn push(
+        &mut self,
+        call: (&Command, &Args<'_>),
+        time: Duration,
+        client: (&str, &[u8]),
+        max_len: usize,
+    ) {
+        let (addr, name) = client;
         let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.entries.push_front(SlowEntry {
             id: self.next_id,
             unix_seconds,
             time,
-            args: shortened(args),
+            args: shortened(call.0, call.1),
             addr: addr.into(),
             client_name: name.to_vec(),
         });
@@ -41,13 +50,13 @@ impl Slowlog {
     }
 }
 
-fn shortened(args: &Args<'_>) -> Vec<Vec<u8>> {
+fn shortened(command: &Command, args: &Args<'_>) -> Vec<Vec<u8>> {
     let kept = args.len().min(MAX_ARGS);
     let cut = |index: usize| {
         if args.len() > MAX_ARGS && index == MAX_ARGS - 1 {
             return format!("... ({} more arguments)", args.len() - MAX_ARGS + 1).into_bytes();
         }
-        let arg = args.at(index);
+        let arg = shown(command, args, index);
         if arg.len() <= MAX_ARG_BYTES {
             return arg.to_vec();
         }

@@ -9,6 +9,7 @@ use stillframe_store::UnixMillis;
 use crate::clients::{client_flag, ClientInfo};
 use crate::command::{Args, CmdError, CmdResult};
 use crate::commands::connection::set_name;
+use crate::conn::UNCOUNTED_OUTPUT_BYTES;
 use crate::ctx::Ctx;
 use crate::errors;
 use crate::event_loop::publish_session;
@@ -101,19 +102,24 @@ pub fn describe(info: &ClientInfo, now: UnixMillis) -> Vec<u8> {
     let (input, input_free) = (published.input_bytes.load(Relaxed), published.input_free_bytes.load(Relaxed));
     let (output, output_capacity) =
         (published.output_bytes.load(Relaxed), published.output_capacity_bytes.load(Relaxed));
-    let total = input + input_free + output_capacity + size_of::<ClientInfo>();
+    // As Redis has it: the first bytes in a buffer of their own, what is more in a list that the limits count.
+    let first = output.min(UNCOUNTED_OUTPUT_BYTES);
+    let (list_len, list_bytes) =
+        if output > first { (1, output_capacity.saturating_sub(UNCOUNTED_OUTPUT_BYTES)) } else { (0, 0) };
+    let multi_bytes = published.multi_bytes.load(Relaxed);
+    let total = input + input_free + multi_bytes + output_capacity + size_of::<ClientInfo>();
     let mut line =
         format!("id={} addr={} laddr={} fd={} name=", info.id, info.addr, info.laddr, info.fd).into_bytes();
     line.extend_from_slice(&names.name);
     line.extend_from_slice(
         format!(
             " age={age} idle={idle} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={input} qbuf-free={input_free} \
-             argv-mem=0 multi-mem={} rbs={output_capacity} rbp=0 obl={output} oll=0 omem=0 tot-mem={total} events=r \
+             argv-mem=0 multi-mem={multi_bytes} rbs={} rbp={first} obl={first} oll={list_len} omem={list_bytes} tot-mem={total} events=r \
              cmd={command} user=default redir=-1 resp={}",
             flag_letters(info),
             published.db.load(Relaxed),
             published.multi_count.load(Relaxed),
-            published.multi_bytes.load(Relaxed),
+            output_capacity.min(UNCOUNTED_OUTPUT_BYTES),
             if published.resp3.load(Relaxed) { 3 } else { 2 },
         )
         .as_bytes(),

@@ -9,7 +9,7 @@ use crate::ctx::Ctx;
 use crate::errors;
 use crate::monitor;
 use crate::number;
-use crate::session::ReplyMode;
+use crate::session::{Ending, ReplyMode};
 
 /// The release whose replies are given.
 pub const REDIS_VERSION: &str = "7.0.15";
@@ -43,7 +43,7 @@ pub fn select(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn quit(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     ctx.reply.ok();
-    ctx.client.close_after_reply = true;
+    ctx.client.ending = Ending::AfterReply;
     Ok(())
 }
 

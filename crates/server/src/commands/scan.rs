@@ -5,7 +5,7 @@ use crate::ctx::Ctx;
 use crate::errors;
 use crate::glob;
 use crate::number::{integer, parse_cursor};
-use crate::reply::Reply;
+use crate::reply::{Reply, ReplyBuf};
 
 /// Keys that a full walk asks the store for at a time.
 const STEP_KEY_COUNT: usize = 1000;
@@ -14,14 +14,16 @@ const MAX_CURSOR: u64 = 1 << 52;
 
 /// Bulk strings collected until their number is known.
 struct Collected {
-    bytes: Vec<u8>,
+    bytes: ReplyBuf,
     count: usize,
     resp3: bool,
 }
 
 impl Collected {
-    fn new(resp3: bool) -> Collected {
-        Collected { bytes: Vec::new(), count: 0, resp3 }
+    /// As much as the reply has room for.
+    fn new(reply: &Reply<'_>) -> Collected {
+        let max_bytes = reply.out.max_bytes().saturating_sub(reply.out.len());
+        Collected { bytes: ReplyBuf::within(max_bytes), count: 0, resp3: reply.resp3 }
     }
 
     fn push(&mut self, key: &[u8]) {
@@ -30,15 +32,18 @@ impl Collected {
     }
 
     fn reply(&self, reply: &mut Reply<'_>) {
+        if self.bytes.is_over() {
+            return reply.out.give_up();
+        }
         reply.array(self.count);
-        reply.out.extend_from_slice(&self.bytes);
+        reply.out.extend(self.bytes.bytes());
     }
 }
 
 pub fn keys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let pattern = args.at(1);
     let takes_all = pattern == b"*";
-    let mut found = Collected::new(ctx.reply.resp3);
+    let mut found = Collected::new(&ctx.reply);
     let mut cursor = 0;
     loop {
         cursor = ctx.worker.scan(ctx.client.db, cursor, STEP_KEY_COUNT, |key, _| {
@@ -74,7 +79,7 @@ pub fn scan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     }
     let takes_type = only_type.is_none_or(|name| name.eq_ignore_ascii_case(b"string"));
     let takes_all = pattern == b"*";
-    let mut found = Collected::new(ctx.reply.resp3);
+    let mut found = Collected::new(&ctx.reply);
     // Beyond the last cursor there is nothing.
     let next = if cursor > MAX_CURSOR {
         0

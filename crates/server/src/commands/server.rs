@@ -63,6 +63,9 @@ pub fn failover(_ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn monitor(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    if ctx.client.is_in_exec {
+        return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".into());
+    }
     monitors::start(ctx);
     ctx.reply.ok();
     Ok(())

@@ -27,6 +27,9 @@ pub fn mget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     ctx.reply.array(args.len() - 1);
     for index in 1..args.len() {
         reply_value(ctx, args, index)?;
+        if ctx.reply.out.is_over() {
+            break;
+        }
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use crate::event_loop::EventLoop;
 use crate::mailbox::Message;
 use crate::protocol::{Limits, Parsed};
 use crate::reply::Reply;
+use crate::session::Ending;
 use crate::slots::SlotId;
 use crate::table::Found;
 
@@ -111,7 +112,7 @@ impl EventLoop {
         if conn.input.waiting_bytes() > settings.query_buffer_limit_bytes {
             return self.close_for_query_limit(id);
         }
-        if conn.hold != Hold::Free || conn.session.close_after_reply {
+        if conn.hold != Hold::Free || conn.session.ending != Ending::Open {
             return self.update_interest(id);
         }
         let limits = Limits {
@@ -219,10 +220,11 @@ impl EventLoop {
         let item = &batch.items[index];
         let token = slots.token(item.slot);
         let Some(conn) = slots.get(item.slot) else { return };
-        if conn.hold != Hold::Free || conn.session.close_after_reply {
+        if conn.hold != Hold::Free || conn.session.ending != Ending::Open {
             return;
         }
         worker.quiesce();
+        conn.output.set_hard_limit(config.settings.output_limit.hard_bytes);
         let Conn { session, info, input, output, .. } = conn;
         let ranges = &batch.ranges[item.first_range as usize..(item.first_range + item.range_count) as usize];
         let mut args = Args::new(&input.buf, ranges);
@@ -254,6 +256,7 @@ impl EventLoop {
             Outcome::Paused => (Hold::Paused, None),
         };
         conn.hold = hold;
+        conn.end_if_over();
         if hold != Hold::Free {
             conn.input.rewind();
             conn.protocol_error = None;
@@ -271,7 +274,7 @@ impl EventLoop {
             let id = self.batch.touched[index];
             let Some(conn) = self.slots.get(id) else { continue };
             conn.is_touched = false;
-            if conn.session.close_after_reply {
+            if conn.session.ending != Ending::Open {
                 conn.input.discard();
                 conn.protocol_error = None;
             }
@@ -283,7 +286,7 @@ impl EventLoop {
             let Some(conn) = self.slots.get(id) else { continue };
             conn.input.recycle(conn.hold == Hold::Free);
             publish(conn, self.worker.now());
-            let is_plain = conn.output.pending_bytes() == 0 && !conn.session.close_after_reply;
+            let is_plain = conn.output.pending_bytes() == 0 && conn.session.ending == Ending::Open;
             if is_plain && conn.hold == Hold::Free {
                 continue;
             }
@@ -296,7 +299,7 @@ impl EventLoop {
 fn answer_protocol_error(conn: &mut Conn, text: &str) {
     let mut reply = Reply { resp3: conn.session.resp3, out: &mut conn.output.buf };
     reply.error(format!("ERR {text}").as_bytes());
-    conn.session.close_after_reply = true;
+    conn.session.ending = Ending::AfterReply;
     conn.input.discard();
     crate::log::verbose(format!("{text} from client id={} addr={}", conn.info.id, conn.info.addr));
 }

@@ -4,11 +4,13 @@ use rustix::event::epoll;
 use stillframe_store::UnixMillis;
 
 use crate::clients::client_flag;
+use crate::commands::client::describe;
 use crate::commands::transaction;
 use crate::conn::{Conn, Hold, Interest, WriteEvent};
 use crate::event_loop::EventLoop;
 use crate::mailbox::Token;
 use crate::monitor;
+use crate::session::Ending;
 use crate::slots::SlotId;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -42,7 +44,7 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         if conn.hold == Hold::Blocked {
             conn.session.is_blocked = false;
-            conn.output.buf.extend_from_slice(reply);
+            conn.append(reply, self.config.settings.output_limit.hard_bytes);
             self.release(token, Hold::Blocked);
             self.flush(id);
         }
@@ -52,24 +54,32 @@ impl EventLoop {
     pub(super) fn push(&mut self, token: Token, bytes: &[u8]) {
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
-        conn.output.buf.extend_from_slice(bytes);
+        conn.append(bytes, self.config.settings.output_limit.hard_bytes);
         self.flush(id);
     }
 
     /// Writes what there is to write. Closes the connection if that fails, if it was the last thing to do, or if
-    /// the client leaves too much unread.
+    /// the client has asked for or leaves unread too much.
     pub(super) fn flush(&mut self, id: SlotId) {
         let stats = self.stats.clone();
         let Some(conn) = self.slots.get(id) else { return };
+        if conn.session.ending == Ending::AtOnce {
+            if conn.output.buf.is_over() {
+                self.log_output_limit(id);
+            }
+            return self.close(id);
+        }
         let event = conn.output.write(&conn.fd, |count| {
             stats.writes.add(1);
             stats.output_bytes.add(count as u64);
         });
         let pending = conn.output.pending_bytes();
-        let is_over = event == WriteEvent::Closed
-            || (event == WriteEvent::Drained && conn.session.close_after_reply)
-            || self.exceeds_output_limit(id);
-        if is_over {
+        let is_sent = event == WriteEvent::Drained && conn.session.ending == Ending::AfterReply;
+        if event == WriteEvent::Closed || is_sent {
+            return self.close(id);
+        }
+        if self.is_unread_for_too_long(id) {
+            self.log_output_limit(id);
             return self.close(id);
         }
         let Some(conn) = self.slots.get(id) else { return };
@@ -80,28 +90,30 @@ impl EventLoop {
         self.update_interest(id);
     }
 
-    /// Whether `client-output-buffer-limit normal` says that the client must go.
-    fn exceeds_output_limit(&mut self, id: SlotId) -> bool {
+    /// Whether the soft limit of `client-output-buffer-limit normal`, or a hard one that has been lowered, says that
+    /// the client must go.
+    fn is_unread_for_too_long(&mut self, id: SlotId) -> bool {
         let limit = self.config.settings.output_limit;
-        let server = &self.server;
-        let Some(conn) = self.slots.get(id) else { return false };
-        let pending = conn.output.pending_bytes() as u64;
-        let is_over_soft = limit.soft_bytes > 0 && pending > limit.soft_bytes;
-        if !is_over_soft {
-            conn.output.over_soft_limit_since = None;
+        let Some(Conn { output, .. }) = self.slots.get(id) else { return false };
+        let counted = output.counted_bytes();
+        if limit.hard_bytes > 0 && counted > limit.hard_bytes {
+            return true;
         }
-        let is_over_hard = limit.hard_bytes > 0 && pending > limit.hard_bytes;
-        let is_too_long = is_over_soft
-            && conn.output.over_soft_limit_since.get_or_insert_with(std::time::Instant::now).elapsed()
-                > limit.soft_time;
-        if is_over_hard || is_too_long {
-            server.stats.output_limit_closed.fetch_add(1, Relaxed);
-            crate::log::warning(format!(
-                "Client id={} addr={} closed for overcoming of output buffer limits ({pending} bytes unread).",
-                conn.info.id, conn.info.addr
-            ));
+        if limit.soft_bytes == 0 || counted <= limit.soft_bytes {
+            output.over_soft_limit_since = None;
+            return false;
         }
-        is_over_hard || is_too_long
+        output.over_soft_limit_since.get_or_insert_with(std::time::Instant::now).elapsed() > limit.soft_time
+    }
+
+    fn log_output_limit(&mut self, id: SlotId) {
+        let now = self.worker.now();
+        let Some(conn) = self.slots.get(id) else { return };
+        publish(conn, now);
+        let client = describe(&conn.info, now);
+        let client = String::from_utf8_lossy(&client);
+        crate::log::warning(format!("Client {client} closed for overcoming of output buffer limits."));
+        self.server.stats.output_limit_closed.fetch_add(1, Relaxed);
     }
 
     /// Tells epoll what the connection waits for, if that has changed.
@@ -154,7 +166,7 @@ pub fn publish_session(session: &crate::session::Session, info: &crate::clients:
     let mut set = |flag: u32, is_on: bool| flags |= if is_on { flag } else { 0 };
     set(client_flag::MULTI, session.transaction.is_some());
     set(client_flag::WATCH_RAISED, !session.watched.is_empty() && session.watch_flag.is_raised());
-    set(client_flag::CLOSING, session.close_after_reply);
+    set(client_flag::CLOSING, session.ending != Ending::Open);
     set(client_flag::MONITOR, session.is_monitor);
     set(client_flag::BLOCKED, session.is_blocked);
     set(client_flag::NO_EVICT, session.no_evict);

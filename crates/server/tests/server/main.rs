@@ -4,6 +4,7 @@ mod admin;
 mod clients;
 mod dump;
 mod harness;
+mod hostile;
 mod limits;
 mod loading;
 mod persistence;

@@ -161,3 +161,15 @@ fn transactions_are_atomic_across_workers() {
         }
     });
 }
+
+#[test]
+fn a_transaction_does_not_make_a_monitor() {
+    let server = TestServer::start(&[]);
+    let mut c = server.connect();
+    c.ok("MULTI");
+    assert_eq!(c.run("MONITOR").text(), "QUEUED");
+    let replies = c.run("EXEC");
+    assert_eq!(replies.items()[0].text(), "ERR MONITOR isn't allowed for DENY BLOCKING client");
+    assert_eq!(c.run("PING").text(), "PONG");
+    assert!(c.is_silent());
+}

@@ -9,6 +9,7 @@ use crate::ctx::Ctx;
 use crate::errors;
 use crate::mailbox::Message;
 use crate::number;
+use crate::session::Ending;
 
 /// Which clients are meant; all conditions must hold.
 #[derive(Default)]
@@ -71,7 +72,7 @@ fn read_filter<'a>(args: &Args<'a>) -> Result<Filter<'a>, CmdError> {
 /// Closes a client: this one after its reply, others by a message to their worker.
 fn close(ctx: &mut Ctx<'_>, client: &ClientInfo) {
     if client.id == ctx.client.id {
-        ctx.client.close_after_reply = true;
+        ctx.client.ending = Ending::AfterReply;
     } else if !client.is_killed.swap(true, Ordering::AcqRel) {
         ctx.server.send(client, Message::Kill);
     }
