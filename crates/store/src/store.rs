@@ -91,7 +91,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.keyspace.stop();
         if let Some(thread) = self.collector.lock().take() {
-            // It holds no lock, and what it left over is in the garbage list.
+            // It holds no lock, and what it left over is listed.
             let _ = thread.join();
         }
     }
@@ -362,13 +362,7 @@ fn start_collector(keyspace: &Arc<Keyspace>) -> std::io::Result<JoinHandle<()>> 
     let keyspace = keyspace.clone();
     std::thread::Builder::new().name("sf-collect".into()).spawn(move || {
         let member = keyspace.pool.join();
-        while member.idle(|| keyspace.await_garbage()) {
-            while !keyspace.is_stopping() && keyspace.collect_garbage() {
-                member.quiesce();
-            }
-            // What is left waits for its pages.
-            member.idle(|| std::thread::sleep(Duration::from_millis(5)));
-        }
+        keyspace.collect(&member);
     })
 }
 

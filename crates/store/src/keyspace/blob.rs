@@ -313,7 +313,7 @@ impl Keyspace {
     pub(super) fn discard_blob(&self, blob: &Blob) {
         let large = matches!(blob.place, Place::Object { page_count } if page_count > FREE_NOW_PAGES);
         if large || self.free_blob(blob.pid, blob.place).is_err() {
-            self.garbage.push_blob(blob.pid, blob.place);
+            self.garbage.push_blob(&self.pool, blob.pid, blob.place);
         }
     }
 

@@ -1,34 +1,31 @@
-//! The catalog: an object of 16 pages that says where everything else is. Workers keep the same in memory; it is
+//! The catalog: an object of 14 pages that says where everything else is. Workers keep the same in memory; it is
 //! written at cuts only.
 //!
 //! ```text
-//! page 0       0 kind u8 | 8 hash seed 2 x u64 | 24 next_tag u32 | 28 database_count u32 | 32 garbage_count u32
+//! page 0       0 kind u8 | 8 hash seed 2 x u64 | 24 next_tag u32 | 28 database_count u32 | 32 has_garbage u32
 //!              64 heads of the lists of slabs with free slots, u32 for each class
 //! pages 1-11   databases, 32 bytes each: root u32 | tag u32 | key_count u64 | deadline_count u64 | reserved u64
-//! pages 12-15  garbage, 8 bytes each: page u32 | place u32 (0: a tree; bit 31: a slab slot; else a page count)
+//! pages 12-13  the newest of the garbage that has arrived and of what has been put off, see `discards`
 //! ```
 
 use stillframe_pagepool::{PageId, Pool, PoolError, PAGE_SIZE};
 
-use super::garbage::Discarded;
+use super::discards::Discards;
+use super::garbage::GarbageLists;
 use super::Stop;
-use crate::page::record::Place;
 use crate::page::slab::CLASS_COUNT;
 use crate::page::{get_u32, get_u64, put_u32, put_u64, Page, KIND_CATALOG};
 
-pub(crate) const CATALOG_PAGE_COUNT: u32 = 16;
+pub(crate) const CATALOG_PAGE_COUNT: u32 = 14;
 const DB_PAGE: usize = 1;
 const DB_BYTES: usize = 32;
 const DBS_IN_PAGE: usize = PAGE_SIZE / DB_BYTES;
-const GARBAGE_PAGE: usize = 12;
-const GARBAGE_BYTES: usize = 8;
-const GARBAGE_IN_PAGE: usize = PAGE_SIZE / GARBAGE_BYTES;
+const ARRIVED_PAGE: usize = 12;
+const PUT_OFF_PAGE: usize = 13;
 const SLAB_HEADS: usize = 64;
 
 /// Databases that a catalog has room for.
-pub(crate) const CATALOG_DB_MAX: usize = (GARBAGE_PAGE - DB_PAGE) * DBS_IN_PAGE;
-/// Entries of garbage that a catalog has room for.
-pub(crate) const CATALOG_GARBAGE_MAX: usize = (CATALOG_PAGE_COUNT as usize - GARBAGE_PAGE) * GARBAGE_IN_PAGE;
+pub(crate) const CATALOG_DB_MAX: usize = (ARRIVED_PAGE - DB_PAGE) * DBS_IN_PAGE;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Database {
@@ -45,7 +42,7 @@ pub(crate) struct Catalog {
     pub next_tag: u32,
     pub slab_heads: Vec<u32>,
     pub databases: Vec<Database>,
-    pub garbage: Vec<Discarded>,
+    pub garbage: GarbageLists,
 }
 
 /// Allocates the catalog's pages, all zero.
@@ -66,7 +63,7 @@ impl Catalog {
             next_tag: 1,
             slab_heads: vec![0; CLASS_COUNT],
             databases: vec![Database::default(); database_count.clamp(1, CATALOG_DB_MAX)],
-            garbage: Vec::new(),
+            garbage: GarbageLists::default(),
         }
     }
 
@@ -77,8 +74,7 @@ impl Catalog {
     ) -> Result<Catalog, Stop> {
         let head = page_at(0)?;
         let stored_count = get_u32(head, 28) as usize;
-        let garbage_count = get_u32(head, 32) as usize;
-        if head[0] != KIND_CATALOG || stored_count > CATALOG_DB_MAX || garbage_count > CATALOG_GARBAGE_MAX {
+        if head[0] != KIND_CATALOG || stored_count > CATALOG_DB_MAX {
             return Err(Stop::Damaged("the catalog page is not a catalog".into()));
         }
         let mut catalog = Catalog::empty(database_count.max(stored_count));
@@ -97,14 +93,12 @@ impl Catalog {
                 deadline_count: get_u64(page, at + 16),
             };
         }
-        for index in 0..garbage_count {
-            let page = page_at(GARBAGE_PAGE + index / GARBAGE_IN_PAGE)?;
-            let at = index % GARBAGE_IN_PAGE * GARBAGE_BYTES;
-            let (pid, place) = (get_u32(page, at), get_u32(page, at + 4));
-            catalog.garbage.push(match place {
-                0 => Discarded::Tree { root: PageId(pid) },
-                place => Discarded::Blob { pid: PageId(pid), place: Place::from_word(place) },
-            });
+        if get_u32(head, 32) != 0 {
+            let mut list = |index| {
+                let wrong = || Stop::Damaged("the catalog's page of garbage is none".into());
+                Discards::from_page(page_at(index)?).ok_or_else(wrong)
+            };
+            catalog.garbage = GarbageLists { arrived: list(ARRIVED_PAGE)?, put_off: list(PUT_OFF_PAGE)? };
         }
         Ok(catalog)
     }
@@ -116,35 +110,36 @@ impl Catalog {
     }
 
     fn encode_page(&self, index: usize) -> Page {
+        match index {
+            0 => self.encode_head(),
+            ARRIVED_PAGE => self.garbage.arrived.to_page(),
+            PUT_OFF_PAGE => self.garbage.put_off.to_page(),
+            _ => self.encode_databases(index - DB_PAGE),
+        }
+    }
+
+    fn encode_head(&self) -> Page {
         let mut page = [0; PAGE_SIZE];
-        if index == 0 {
-            page[0] = KIND_CATALOG;
-            put_u64(&mut page, 8, self.hash_seed.0);
-            put_u64(&mut page, 16, self.hash_seed.1);
-            put_u32(&mut page, 24, self.next_tag);
-            put_u32(&mut page, 28, self.databases.len() as u32);
-            put_u32(&mut page, 32, self.garbage.len().min(CATALOG_GARBAGE_MAX) as u32);
-            for (class, head) in self.slab_heads.iter().enumerate() {
-                put_u32(&mut page, SLAB_HEADS + 4 * class, *head);
-            }
-        } else if index < GARBAGE_PAGE {
-            let databases = self.databases.iter().skip((index - DB_PAGE) * DBS_IN_PAGE);
-            for (db, at) in databases.zip((0..PAGE_SIZE).step_by(DB_BYTES)) {
-                put_u32(&mut page, at, db.root);
-                put_u32(&mut page, at + 4, db.tag);
-                put_u64(&mut page, at + 8, db.key_count);
-                put_u64(&mut page, at + 16, db.deadline_count);
-            }
-        } else {
-            let garbage = self.garbage.iter().skip((index - GARBAGE_PAGE) * GARBAGE_IN_PAGE);
-            for (discarded, at) in garbage.zip((0..PAGE_SIZE).step_by(GARBAGE_BYTES)) {
-                let (pid, place) = match discarded {
-                    Discarded::Tree { root } => (root, 0),
-                    Discarded::Blob { pid, place } => (pid, place.to_word()),
-                };
-                put_u32(&mut page, at, pid.0);
-                put_u32(&mut page, at + 4, place);
-            }
+        page[0] = KIND_CATALOG;
+        put_u64(&mut page, 8, self.hash_seed.0);
+        put_u64(&mut page, 16, self.hash_seed.1);
+        put_u32(&mut page, 24, self.next_tag);
+        put_u32(&mut page, 28, self.databases.len() as u32);
+        put_u32(&mut page, 32, u32::from(!self.garbage.is_empty()));
+        for (class, head) in self.slab_heads.iter().enumerate() {
+            put_u32(&mut page, SLAB_HEADS + 4 * class, *head);
+        }
+        page
+    }
+
+    fn encode_databases(&self, page_number: usize) -> Page {
+        let mut page = [0; PAGE_SIZE];
+        let databases = self.databases.iter().skip(page_number * DBS_IN_PAGE);
+        for (db, at) in databases.zip((0..PAGE_SIZE).step_by(DB_BYTES)) {
+            put_u32(&mut page, at, db.root);
+            put_u32(&mut page, at + 4, db.tag);
+            put_u64(&mut page, at + 8, db.key_count);
+            put_u64(&mut page, at + 16, db.deadline_count);
         }
         page
     }
@@ -155,9 +150,8 @@ impl Catalog {
         // The catalog is read at start, and no page of the running process is evicted under it.
         let Ok(mut guard) = pool.exclusive(pid) else { return };
         let db_pages = self.databases.len().div_ceil(DBS_IN_PAGE);
-        let garbage_pages = self.garbage.len().min(CATALOG_GARBAGE_MAX).div_ceil(GARBAGE_IN_PAGE);
-        let indices = (0..=db_pages).chain(GARBAGE_PAGE..GARBAGE_PAGE + garbage_pages);
-        for index in indices {
+        let garbage_pages = if self.garbage.is_empty() { 0..0 } else { ARRIVED_PAGE..PUT_OFF_PAGE + 1 };
+        for index in (0..=db_pages).chain(garbage_pages) {
             if let Ok(page) = guard.object_page_mut(index as u32) {
                 *page = self.encode_page(index);
             }
@@ -169,7 +163,9 @@ impl Catalog {
 mod tests {
     use stillframe_pagepool::{Layout, PoolOptions};
 
+    use super::super::discards::{Discarded, PAGE_ENTRIES};
     use super::*;
+    use crate::page::record::Place;
 
     #[test]
     fn a_catalog_comes_back_as_it_was() {
@@ -182,12 +178,13 @@ mod tests {
         for (i, db) in (0u64..).zip(&mut catalog.databases) {
             *db = Database { root: i as u32, tag: 9, key_count: i << 40, deadline_count: i };
         }
-        catalog.garbage = vec![
+        catalog.garbage.arrived.newest = vec![
             Discarded::Tree { root: PageId(3) },
             Discarded::Blob { pid: PageId(4), place: Place::Object { page_count: 100 } },
             Discarded::Blob { pid: PageId(5), place: Place::Slab { class: 3, slot: 200 } },
         ];
-        catalog.garbage.resize(600, Discarded::Tree { root: PageId(8) });
+        catalog.garbage.put_off.newest = vec![Discarded::Tree { root: PageId(8) }; PAGE_ENTRIES];
+        catalog.garbage.put_off.older = 99;
         catalog.write(&pool, pid);
         assert_eq!(Catalog::read(&pool, pid, 16).unwrap(), catalog);
         assert_eq!(Catalog::read(&pool, pid, 400).unwrap().databases.len(), 400);

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use stillframe_pagepool::PageId;
 
 use super::descend::{as_leaf, bad_record, not_inner};
+use super::discards::{not_discards, Discarded, Discards};
+use super::garbage::GarbageLists;
 use super::{Keyspace, Stop, Tree, CATALOG_PAGE_COUNT};
 use crate::page::inner::Words;
 use crate::page::leaf::{Leaf, HEADER_BYTES, SLOT_BYTES};
-use crate::page::record::{Blob, Place, RecordKey, RecordValue};
+use crate::page::record::{Blob, Place, Record, RecordKey, RecordValue};
 use crate::page::slab::{Class, Slab, SLAB_PAGE_COUNT};
-use crate::page::PAGE_SIZE;
+use crate::page::{KIND_INNER, PAGE_SIZE};
 use crate::DbId;
 
 /// What a check counted.
@@ -50,6 +52,17 @@ impl Check {
         Ok(())
     }
 
+    /// Claims what a record refers to.
+    fn claim_record(&mut self, record: &Record<'_>) -> Result<(), Stop> {
+        if let RecordKey::Out { blob, .. } = &record.key {
+            self.claim_blob(blob)?;
+        }
+        if let RecordValue::Blob(blob) = &record.value {
+            self.claim_blob(blob)?;
+        }
+        Ok(())
+    }
+
     fn claim_blob(&mut self, blob: &Blob) -> Result<(), Stop> {
         match blob.place {
             Place::Object { page_count } => {
@@ -73,6 +86,7 @@ impl Check {
 impl Keyspace {
     /// Checks everything, while nobody writes. The text of an error says what is wrong and where.
     pub fn check(&self) -> Result<CheckReport, Stop> {
+        let _held = self.garbage.hold();
         let mut check = Check::default();
         check.claim(self.catalog, CATALOG_PAGE_COUNT)?;
         for db in (0..self.database_count()).map(|db| DbId(db as u32)) {
@@ -88,14 +102,70 @@ impl Keyspace {
                 format!("{db:?} has {keys} keys, {deadlines} deadlines; the counters say {stats:?}")
             })?;
         }
+        self.claim_garbage(&mut check)?;
         self.check_slabs(&mut check)?;
-        if self.garbage.is_empty() {
-            let (reached, allocated) = (check.pages.len() as u64, self.pool.stats().allocated_pages);
-            ensure(reached == allocated, || {
-                format!("{reached} pages can be reached, but {allocated} are allocated")
-            })?;
-        }
+        let (reached, allocated) = (check.pages.len() as u64, self.pool.stats().allocated_pages);
+        ensure(reached == allocated, || {
+            format!("{reached} pages can be reached, but {allocated} are allocated")
+        })?;
         Ok(check.report)
+    }
+
+    /// Garbage is not in the report, but its pages are accounted for.
+    fn claim_garbage(&self, check: &mut Check) -> Result<(), Stop> {
+        let report = check.report.clone();
+        let GarbageLists { arrived, put_off } = self.garbage.to_lists();
+        for mut list in [arrived, put_off] {
+            loop {
+                list.newest.iter().try_for_each(|entry| self.claim_discarded(check, *entry))?;
+                if list.older == 0 {
+                    break;
+                }
+                let pid = PageId(list.older);
+                check.claim(pid, 1)?;
+                list = Discards::from_page(self.pool.shared(pid)?.page()).ok_or_else(|| not_discards(pid))?;
+            }
+        }
+        check.report = report;
+        Ok(())
+    }
+
+    fn claim_discarded(&self, check: &mut Check, entry: Discarded) -> Result<(), Stop> {
+        match entry {
+            Discarded::Blob { pid, place } => check.claim_blob(&Blob { pid, len_bytes: 0, place }),
+            Discarded::Tree { root } => self.claim_tree(check, root),
+        }
+    }
+
+    /// What is left of a tree: some of its right end may be gone.
+    fn claim_tree(&self, check: &mut Check, pid: PageId) -> Result<(), Stop> {
+        check.claim(pid, 1)?;
+        let guard = self.pool.shared(pid)?;
+        let node = guard.page();
+        ensure(node[0] == KIND_INNER, || text(not_inner(pid)))?;
+        for child in (0..node.child_count()).map(|index| PageId(node.child(index))) {
+            match node.level() {
+                1 => self.claim_leaves(check, child)?,
+                _ => self.claim_tree(check, child)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn claim_leaves(&self, check: &mut Check, head: PageId) -> Result<(), Stop> {
+        let mut next = head.0;
+        while next != 0 {
+            let pid = PageId(next);
+            check.claim(pid, 1)?;
+            let guard = self.pool.shared(pid)?;
+            let leaf = as_leaf(pid, guard.page())?;
+            for slot in 0..leaf.count() {
+                let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
+                check.claim_record(&record)?;
+            }
+            next = leaf.chain();
+        }
+        Ok(())
     }
 
     fn check_node(
@@ -176,12 +246,7 @@ impl Keyspace {
                 && leaf.least_hash(slot) <= hash;
             ensure(placed, || format!("leaf {}: a key in slot {slot} belongs elsewhere", pid.0))?;
             ensure(keys.insert((hash, key)), || format!("leaf {}: a key is there twice", pid.0))?;
-            if let RecordKey::Out { blob, .. } = &record.key {
-                check.claim_blob(blob)?;
-            }
-            if let RecordValue::Blob(blob) = &record.value {
-                check.claim_blob(blob)?;
-            }
+            check.claim_record(&record)?;
             deadline_count += usize::from(record.deadline.is_some());
             outside_count += usize::from(record.header().is_outside());
             record_bytes += record.encoded_bytes();

@@ -1,9 +1,25 @@
-//! What nothing refers to any more but is not yet free: trees of flushed databases, large values. A cut writes the
-//! list to the catalog, so that nothing leaks if the process ends before it is worked off.
+//! What nothing refers to any more but is not yet free: trees of flushed databases, large values. It is in two lists
+//! that a cut makes durable, so that nothing leaks if the process ends before they are worked off.
+//!
+//! ```text
+//! entry:  pushed ─▶ ARRIVED ── taken ──▶ being worked off ─┬─ all free ──────────────▶ gone
+//!            ▲        ▲                                    ├─ a part of a tree free ─▶ ARRIVED
+//!            │        └────── pause over (exchange) ───────┤
+//!            │                                             └─ pages missing ─────────▶ PUT OFF
+//!         a write or a flush
+//! ```
+//! A step takes an entry and puts it back, or frees it, between two looks at the barrier: a cut finds it listed or gone.
+//!
+//! Latch order: leaf, then the lists' mutex, then a page of a list. Whoever holds such a page without the mutex waits
+//! for nothing.
 
-use parking_lot::{Condvar, Mutex};
-use stillframe_pagepool::PageId;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use stillframe_pagepool::{Member, PageId, Pool};
+
+use super::discards::{Discarded, Discards};
 use super::{Keyspace, Stop};
 use crate::page::inner::{Words, WordsMut};
 use crate::page::leaf::Leaf;
@@ -13,94 +29,148 @@ use crate::page::KIND_INNER;
 /// Leaves, slots of slabs and objects freed between two looks at the barrier: a few dozen microseconds.
 const STEP_UNITS: usize = 128;
 
-/// One entry.
+/// How long what has been put off waits for its pages; doubled as long as nothing can be freed.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Both lists, as a cut writes them.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct GarbageLists {
+    pub arrived: Discards,
+    /// What could not be freed, because pages were not in memory.
+    pub put_off: Discards,
+}
+
+impl GarbageLists {
+    pub fn is_empty(&self) -> bool {
+        self.arrived.is_empty() && self.put_off.is_empty()
+    }
+}
+
+/// What a step did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Discarded {
-    Tree { root: PageId },
-    Blob { pid: PageId, place: Place },
+pub(crate) enum Collected {
+    /// Something has been freed, or will be by the next step.
+    Freed,
+    PutOff,
+    /// Nothing is left but what has been put off, if anything.
+    Nothing,
 }
 
 pub(crate) struct Garbage {
-    entries: Mutex<Vec<Discarded>>,
-    arrived: Condvar,
+    lists: Mutex<GarbageLists>,
+    /// Something has been pushed, or the store closes.
+    changed: Condvar,
+    /// Held for a step.
+    step: Mutex<()>,
 }
 
 impl Garbage {
-    pub fn new(entries: &[Discarded]) -> Garbage {
-        Garbage { entries: Mutex::new(entries.to_vec()), arrived: Condvar::new() }
+    pub fn new(lists: GarbageLists) -> Garbage {
+        Garbage { lists: Mutex::new(lists), changed: Condvar::new(), step: Mutex::new(()) }
     }
 
-    fn push(&self, entry: Discarded) {
-        self.entries.lock().push(entry);
-        self.arrived.notify_one();
+    fn push(&self, pool: &Pool, entry: Discarded) {
+        self.lists.lock().arrived.push(pool, entry);
+        self.changed.notify_one();
     }
 
-    pub fn push_tree(&self, root: PageId) {
-        self.push(Discarded::Tree { root });
+    pub fn push_tree(&self, pool: &Pool, root: PageId) {
+        self.push(pool, Discarded::Tree { root });
     }
 
-    pub fn push_blob(&self, pid: PageId, place: Place) {
-        self.push(Discarded::Blob { pid, place });
+    pub fn push_blob(&self, pool: &Pool, pid: PageId, place: Place) {
+        self.push(pool, Discarded::Blob { pid, place });
     }
 
-    pub fn to_vec(&self) -> Vec<Discarded> {
-        self.entries.lock().clone()
+    /// What a cut writes: at most a page of each list, however long they are.
+    pub fn to_lists(&self) -> GarbageLists {
+        self.lists.lock().clone()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.entries.lock().is_empty()
+    /// Keeps the lists as they are meanwhile, but for what is pushed.
+    pub fn hold(&self) -> MutexGuard<'_, ()> {
+        self.step.lock()
     }
 }
 
 impl Keyspace {
-    /// Whether there is no garbage.
+    /// Whether there is no garbage, nor any that is being freed.
     pub fn is_tidy(&self) -> bool {
-        self.garbage.is_empty()
+        self.garbage.step.try_lock().is_some_and(|_between_steps| self.garbage.lists.lock().is_empty())
     }
 
-    /// Waits until there is garbage or the store closes; the caller is idle meanwhile. True if there is work.
-    pub fn await_garbage(&self) -> bool {
-        let mut entries = self.garbage.entries.lock();
-        while entries.is_empty() && !self.is_stopping() {
-            self.garbage.arrived.wait(&mut entries);
+    /// Frees garbage until the store closes. For a thread of its own, a member of the barrier.
+    pub fn collect(&self, member: &Member) {
+        let mut pause = PAUSE_MIN;
+        while member.idle(|| self.await_garbage()) {
+            let mut has_freed = false;
+            while !self.is_stopping() {
+                match self.collect_garbage() {
+                    Collected::Nothing => break,
+                    collected => has_freed |= collected == Collected::Freed,
+                }
+                member.quiesce();
+            }
+            pause = if has_freed { PAUSE_MIN } else { (2 * pause).min(PAUSE_MAX) };
+            member.idle(|| self.pause_collecting(pause));
+        }
+    }
+
+    /// Waits until there is garbage or the store closes. True if there is work.
+    fn await_garbage(&self) -> bool {
+        let mut lists = self.garbage.lists.lock();
+        while lists.is_empty() && !self.is_stopping() {
+            self.garbage.changed.wait(&mut lists);
         }
         !self.is_stopping()
     }
 
-    /// Wakes the background thread so that it sees the store close.
-    pub fn stop(&self) {
-        self.stopping.store(true, std::sync::atomic::Ordering::Release);
-        let _entries = self.garbage.entries.lock();
-        self.garbage.arrived.notify_all();
+    /// Waits until there is new garbage or the store closes; or for so long, then it is the turn of what was put off.
+    fn pause_collecting(&self, pause: Duration) {
+        let mut lists = self.garbage.lists.lock();
+        if lists.is_empty() || self.is_stopping() {
+            return;
+        }
+        if self.garbage.changed.wait_for(&mut lists, pause).timed_out() {
+            let lists = &mut *lists;
+            std::mem::swap(&mut lists.arrived, &mut lists.put_off);
+        }
     }
 
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.load(std::sync::atomic::Ordering::Acquire)
+    /// Wakes the background thread so that it sees the store close.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        let _lists = self.garbage.lists.lock();
+        self.garbage.changed.notify_all();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// Frees a bounded part of the garbage. Between two calls the pages that remain are consistent, so that a cut
-    /// may come. False if there is none, or none that is in memory.
-    pub fn collect_garbage(&self) -> bool {
-        let Some(entry) = self.garbage.entries.lock().last().copied() else { return false };
+    /// may come.
+    pub(super) fn collect_garbage(&self) -> Collected {
+        let _step = self.garbage.step.lock();
+        // A page of the list that is not in memory is as good as the list's end.
+        let taken = self.garbage.lists.lock().arrived.pop(&self.pool);
+        let Ok(Some(entry)) = taken else { return Collected::Nothing };
         let step = match entry {
             Discarded::Blob { pid, place } => self.free_blob(pid, place).map(|()| true),
             Discarded::Tree { root } => self.free_part_of_tree(root),
         };
-        let mut entries = self.garbage.entries.lock();
-        let position = entries.iter().rposition(|e| *e == entry);
-        match (step, position) {
-            (Ok(true), Some(position)) => {
-                entries.remove(position);
-                true
+        let mut lists = self.garbage.lists.lock();
+        match step {
+            Ok(true) => Collected::Freed,
+            Ok(false) | Err(Stop::Contended) => {
+                lists.arrived.push(&self.pool, entry);
+                Collected::Freed
             }
-            (Ok(_), _) | (Err(Stop::Contended), _) => true,
-            (Err(_), Some(position)) => {
-                // Its pages are not in memory (yet): others first.
-                entries.remove(position);
-                entries.insert(0, entry);
-                false
+            Err(_) => {
+                lists.put_off.push(&self.pool, entry);
+                Collected::PutOff
             }
-            (Err(_), None) => false,
         }
     }
 

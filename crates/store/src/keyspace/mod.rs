@@ -11,8 +11,11 @@ mod blob;
 mod catalog;
 mod check;
 mod descend;
+mod discards;
 mod expire;
 mod garbage;
+#[cfg(test)]
+mod garbage_tests;
 mod locks;
 mod merge;
 mod read;
@@ -213,7 +216,7 @@ impl Keyspace {
             slab_heads: (0..CLASS_COUNT).map(|c| Mutex::new(content.slab_heads[c])).collect(),
             side: Side::new(),
             locks: StripeLocks::new(options.worker_count),
-            garbage: Garbage::new(&content.garbage),
+            garbage: Garbage::new(content.garbage.clone()),
             expire_at: AtomicU32::new(0),
             unregistered: Mutex::new(None),
             all_resident: AtomicBool::new(true),
@@ -349,7 +352,7 @@ impl Keyspace {
         let index = db.0 as usize;
         let word = self.trees[index].swap(0, Ordering::AcqRel);
         if word != 0 {
-            self.garbage.push_tree(PageId(word as u32));
+            self.garbage.push_tree(&self.pool, PageId(word as u32));
         }
         let removed = self.db_stats(db).key_count;
         let mut totals = self.totals.lock();
@@ -381,7 +384,7 @@ impl Keyspace {
             next_tag: self.next_tag.load(Ordering::Relaxed),
             slab_heads: self.slab_heads.iter().map(|head| *head.lock()).collect(),
             databases,
-            garbage: self.garbage.to_vec(),
+            garbage: self.garbage.to_lists(),
         };
         content.write(&self.pool, self.catalog);
     }

@@ -19,6 +19,7 @@ pub(crate) const KIND_LEAF: u8 = 1;
 pub(crate) const KIND_INNER: u8 = 2;
 pub(crate) const KIND_SLAB: u8 = 3;
 pub(crate) const KIND_CATALOG: u8 = 4;
+pub(crate) const KIND_DISCARDS: u8 = 5;
 
 #[inline(always)]
 pub(crate) fn get_u16(page: &Page, at: usize) -> u16 {
