@@ -5,7 +5,7 @@ use super::table::MAP_HEIGHT;
 use crate::PAGE_SIZE;
 
 /// The version of the page file's format that this code writes and reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Bytes of the superblock that are the caller's.
 pub const USER_HEADER_BYTES: usize = 512;

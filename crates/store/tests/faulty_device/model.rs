@@ -87,6 +87,12 @@ impl Opened {
         })
     }
 
+    /// Whether every page belongs to something, garbage included, and to nothing else.
+    pub fn check(&mut self) {
+        self.wait_until_warm();
+        self.store.check().unwrap_or_else(|text| panic!("{text}"));
+    }
+
     /// All of it, found by scanning.
     pub fn content(&mut self) -> Content {
         let mut content = Content::new();
@@ -123,6 +129,15 @@ impl Opened {
     /// The same for a store that may be damaged.
     pub fn try_change(&mut self, content: &mut Content, rng: &mut fastrand::Rng) -> Result<(), String> {
         let db = if rng.u8(..4) == 0 { DATABASE_COUNT - 1 } else { 0 };
+        match rng.u8(..100) {
+            0 => {
+                self.worker.flush_db(DbId(db)).expect("databases can be emptied always");
+                content.retain(|(of, _), _| *of != db);
+                return Ok(());
+            }
+            1 => return self.exchange_vast(db, content),
+            _ => {}
+        }
         let (name, longest) = match rng.u8(..20) {
             0..=13 => (format!("small-{}", rng.u8(..120)), 60),
             14..=17 => (format!("middle-{}", rng.u8(..12)), 3_000),
@@ -162,6 +177,21 @@ impl Opened {
         Ok(())
     }
 
+    /// Removes a value that is freed in the background, or makes it if it is not there.
+    fn exchange_vast(&mut self, db: u32, content: &mut Content) -> Result<(), String> {
+        const LAST: usize = 1_100_000;
+        let key = b"vast".to_vec();
+        if content.remove(&(db, key.clone())).is_some() {
+            assert!(self.run(|worker| worker.remove(DbId(db), &worker.key(&key)))?);
+            return Ok(());
+        }
+        self.run(|worker| worker.write_range(DbId(db), &worker.key(&key), LAST as u64, b"x"))?;
+        let mut value = vec![0; LAST];
+        value.push(b'x');
+        content.insert((db, key), Entry { value, deadline: None });
+        Ok(())
+    }
+
     /// Adds what takes `len` bytes of room.
     pub fn add(&mut self, content: &mut Content, key: &str, len: usize, rng: &mut fastrand::Rng) {
         let mut value = vec![0; len];
@@ -179,7 +209,8 @@ impl Opened {
     }
 }
 
-/// Opens the store after a crash and fails unless it holds exactly one of the contents. Returns which.
+/// Opens the store after a crash and fails unless it holds exactly one of the contents and no page is lost. Returns
+/// which.
 pub fn reopen(device: &Arc<SimDevice>, contents: &[&Content]) -> (Opened, usize) {
     let mut opened = open(device).unwrap_or_else(|error| panic!("the store does not open: {error}"));
     let found = opened.content();
@@ -191,5 +222,6 @@ pub fn reopen(device: &Arc<SimDevice>, contents: &[&Content]) -> (Opened, usize)
         let counts: Vec<_> = contents.iter().map(|content| (content.len(), differing(content))).collect();
         panic!("{} keys found; allowed are (keys, of which differ) {counts:?}", found.len());
     };
+    opened.check();
     (opened, index)
 }
