@@ -12,7 +12,7 @@ use crate::guard::{evict_and_wake, unlock_and_wake};
 use crate::loader::Loading;
 use crate::memory::{AnonMemory, Memory};
 use crate::metrics::PoolMetrics;
-use crate::pagefile::{NeededPages, PageFile, Recovered};
+use crate::pagefile::{NeededPages, OpenOptions, PageFile, Recovered};
 use crate::snapshot::{EpochSnapshotter, Extent, ForkSnapshotter, NoSpill, SnapshotKind, Snapshotter, Spill};
 use crate::stock::Stock;
 use crate::{
@@ -37,6 +37,8 @@ pub struct PoolOptions {
     pub snapshot_memory_bytes: u64,
     /// Pages without which a checkpoint of the page file counts as damaged.
     pub needed_pages: NeededPages,
+    /// The checkpoint of this generation may be served although a later one was acknowledged.
+    pub accept_loss_after: Option<u64>,
 }
 
 impl Default for PoolOptions {
@@ -47,6 +49,7 @@ impl Default for PoolOptions {
             snapshot_kind: SnapshotKind::Epoch,
             snapshot_memory_bytes: 64 << 20,
             needed_pages: |_| 0..0,
+            accept_loss_after: None,
         }
     }
 }
@@ -101,7 +104,9 @@ impl Pool {
     /// # Errors
     /// [`PoolError::PageFile`] if no checkpoint of the file loads.
     pub fn open(device: Arc<dyn Device>, options: &PoolOptions) -> Result<(Arc<Pool>, Recovered), PoolError> {
-        let (file, recovered) = PageFile::create_or_open_with(device, options.needed_pages)?;
+        let (needed, accept_loss_after) = (options.needed_pages, options.accept_loss_after);
+        let open_options = OpenOptions { needed, accept_loss_after };
+        let (file, recovered) = PageFile::create_or_open_with(device, &open_options)?;
         let mut pool = Pool::new(options, file.clone())?;
         pool.adopt(&file, options.layout)?;
         pool.file = Some(file);

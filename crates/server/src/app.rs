@@ -130,6 +130,7 @@ fn store_options(settings: &Settings) -> Options {
         snapshot_memory_bytes: settings.snapshot_memory_bytes,
         huge_pages: settings.huge_pages,
         worker_count: settings.workers,
+        accept_loss_after_checkpoint: settings.accept_loss_after_checkpoint,
         ..Options::default()
     }
 }

@@ -22,6 +22,8 @@ pub struct Options {
     pub worker_count: usize,
     /// Significant bits of the key hash; 64 but in tests of equal hashes.
     pub hash_bits: u32,
+    /// Serve the checkpoint of this number although a later one, which was saved, cannot be: what came after it is lost.
+    pub accept_loss_after_checkpoint: Option<u64>,
 }
 
 impl Default for Options {
@@ -34,6 +36,7 @@ impl Default for Options {
             huge_pages: true,
             worker_count: 1,
             hash_bits: 64,
+            accept_loss_after_checkpoint: None,
         }
     }
 }

@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use stillframe_pagepool::device::{Device, DirLock, FileDevice, LockError, OpenMode};
-use stillframe_pagepool::pagefile::{PageFileError, UserHeader, USER_HEADER_BYTES};
+use stillframe_pagepool::device::{Device, DirLock, LockError, OpenMode};
+use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{CheckpointError, Layout, PageId, Pool, PoolOptions};
 
@@ -115,7 +115,7 @@ impl Store {
             LockError::Held { dir, .. } => OpenError::Locked(dir),
             LockError::Io { path, source } => OpenError::Io { path, source },
         })?;
-        let device = FileDevice::open(&dir.join(PAGE_FILE), OpenMode::Auto)
+        let device = PageFile::open_or_create_at(&dir.join(PAGE_FILE), OpenMode::Auto)
             .map_err(|error| OpenError::Damaged(error.to_string()))?;
         Store::open_over(Arc::new(device), options, dir.into(), Some(lock))
     }
@@ -314,6 +314,7 @@ fn pool_options(options: &Options) -> PoolOptions {
         snapshot_kind,
         snapshot_memory_bytes: options.snapshot_memory_bytes,
         needed_pages,
+        accept_loss_after: options.accept_loss_after_checkpoint,
     }
 }
 
@@ -336,13 +337,9 @@ fn header_of(catalog: PageId) -> UserHeader {
 }
 
 fn note_of(damage: &PageFileError, fell_back: bool) -> String {
-    let meaning = match damage {
-        _ if fell_back => "The checkpoint before it is served: what was written after that one is lost",
-        PageFileError::SuperblockDamaged { .. } | PageFileError::SuperblockMissing { .. } => {
-            "The checkpoint of the other superblock is served. A crash in the middle of a save leaves this and \
-             loses nothing; without a crash it may be that the last checkpoint is lost"
-        }
-        _ => "The checkpoint that is served comes after it: nothing is lost",
+    let meaning = match fell_back {
+        true => "An older checkpoint is served, as 'accept-loss-after-checkpoint' says: what was saved after it is lost",
+        false => "What was saved last is served: nothing is lost",
     };
     format!("{damage}. {meaning}")
 }

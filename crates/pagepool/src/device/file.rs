@@ -2,9 +2,9 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, CWD};
 use rustix::io::Errno;
 
 use super::{total_len, total_len_mut, Device, DeviceError, DeviceErrorKind, DeviceOp, DEVICE_ALIGN};
@@ -29,18 +29,30 @@ pub enum OpenMode {
 /// which would hold every page a second time.
 pub struct FileDevice {
     fd: OwnedFd,
+    path: PathBuf,
     name: String,
     direct: bool,
 }
 
 impl FileDevice {
-    /// Opens the file at `path` and creates it if it is missing (durably: its directory is synced).
+    /// Opens the file at `path`, which must exist, and locks it against every other `FileDevice`: two that wrote to the
+    /// same file would destroy it. The lock goes with the last descriptor.
     pub fn open(path: &Path, mode: OpenMode) -> Result<FileDevice, DeviceError> {
+        FileDevice::open_with(path, mode, OFlags::empty())
+    }
+
+    /// Creates a file at `path`, or empties one that is there; locked likewise.
+    pub fn create(path: &Path, mode: OpenMode) -> Result<FileDevice, DeviceError> {
+        let device = FileDevice::open_with(path, mode, OFlags::CREATE)?;
+        device.truncate(0)?;
+        Ok(device)
+    }
+
+    fn open_with(path: &Path, mode: OpenMode, more: OFlags) -> Result<FileDevice, DeviceError> {
         let name = path.display().to_string();
         let fail = |errno| os_error(&name, DeviceOp::Open, 0, 0, errno);
-        let base = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let base = OFlags::RDWR | OFlags::CLOEXEC | more;
         let permissions = Mode::RUSR | Mode::WUSR | Mode::RGRP;
-        let missing = !path.exists();
         let opened = match mode {
             OpenMode::Auto => open_direct(path, base, permissions).map_err(fail)?,
             OpenMode::Buffered => None,
@@ -50,10 +62,32 @@ impl FileDevice {
             Some(fd) => fd,
             None => retry(|| rustix::fs::open(path, base, permissions)).map_err(fail)?,
         };
-        if missing {
-            sync_parent(path).map_err(fail)?;
+        match retry(|| rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
+            Err(Errno::WOULDBLOCK) => {
+                return Err(DeviceError { kind: DeviceErrorKind::InUse, ..fail(Errno::WOULDBLOCK) })
+            }
+            result => result.map_err(fail)?,
         }
-        Ok(FileDevice { fd, name, direct })
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let device = FileDevice { fd, path, name, direct };
+        // Between opening and locking it may have lost its name to another.
+        device.check_identity()?;
+        Ok(device)
+    }
+
+    /// Gives the file another name, at which there must not be one, durably.
+    pub fn publish(self, path: &Path) -> Result<FileDevice, DeviceError> {
+        let name = path.display().to_string();
+        let fail = |errno| os_error(&name, DeviceOp::Name, 0, 0, errno);
+        match rustix::fs::renameat_with(CWD, &self.path, CWD, path, RenameFlags::NOREPLACE) {
+            // The file system has no such call: nobody else is at work in a locked directory.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => rustix::fs::rename(&self.path, path),
+            result => result,
+        }
+        .map_err(fail)?;
+        sync_parent(path).map_err(fail)?;
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Ok(FileDevice { path, name, ..self })
     }
 
     /// Whether transfers bypass the page cache.
@@ -171,6 +205,17 @@ impl Device for FileDevice {
         }
         retry(|| rustix::fs::ftruncate(&self.fd, len))
             .map_err(|errno| self.error(DeviceOp::Truncate, len, old_len - len, errno))
+    }
+
+    fn check_identity(&self) -> Result<(), DeviceError> {
+        let fail = |errno| self.error(DeviceOp::Find, 0, 0, errno);
+        let replaced = DeviceError { kind: DeviceErrorKind::Replaced, ..fail(Errno::NOENT) };
+        let open = rustix::fs::fstat(&self.fd).map_err(fail)?;
+        match retry(|| rustix::fs::stat(&self.path)) {
+            Ok(found) if (found.st_dev, found.st_ino) == (open.st_dev, open.st_ino) => Ok(()),
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Err(replaced),
+            Err(errno) => Err(fail(errno)),
+        }
     }
 }
 

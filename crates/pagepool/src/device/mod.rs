@@ -20,6 +20,9 @@ pub use sim::{Fault, FaultRates, SimDevice};
 /// Alignment in bytes of every offset, length and buffer address given to a device: what `O_DIRECT` may ask for.
 pub const DEVICE_ALIGN: usize = 4096;
 
+/// How often a read is tried before it counts as failed, where much depends on it.
+const READ_ATTEMPTS: u32 = 3;
+
 /// A byte-addressed store of changeable length.
 ///
 /// Contract of all transfers: offset, the address and the length of each buffer are multiples of [`DEVICE_ALIGN`].
@@ -60,6 +63,24 @@ pub trait Device: Send + Sync {
 
     /// Shortens the device to `len` bytes and gives the space back. Never extends.
     fn truncate(&self, len: u64) -> Result<(), DeviceError>;
+
+    /// Fails unless whoever looks for the device under its name finds this one: what is written to a file that has been
+    /// removed or replaced is gone with the process.
+    fn check_identity(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+/// Tries a read again that failed: what passes by itself is no reason to believe that something is lost.
+pub(crate) fn read_patiently(mut read: impl FnMut() -> Result<(), DeviceError>) -> Result<(), DeviceError> {
+    let mut result = read();
+    for _ in 1..READ_ATTEMPTS {
+        if result.is_ok() {
+            break;
+        }
+        result = read();
+    }
+    result
 }
 
 /// What was asked of a device.
@@ -79,6 +100,10 @@ pub enum DeviceOp {
     Allocate,
     /// [`Device::truncate`]
     Truncate,
+    /// [`Device::check_identity`]
+    Find,
+    /// Giving a new file its name.
+    Name,
 }
 
 impl fmt::Display for DeviceOp {
@@ -91,6 +116,8 @@ impl fmt::Display for DeviceOp {
             DeviceOp::Len => "take the length of",
             DeviceOp::Allocate => "extend",
             DeviceOp::Truncate => "shorten",
+            DeviceOp::Find => "find",
+            DeviceOp::Name => "name",
         })
     }
 }
@@ -113,6 +140,15 @@ pub enum DeviceErrorKind {
     /// What was written and acknowledged is not there.
     #[error("the disk has acknowledged the write, and something else is there")]
     NotWritten,
+    /// Another process has it open.
+    #[error("another process uses the file: stop that one, or use another directory")]
+    InUse,
+    /// The name leads elsewhere or nowhere.
+    #[error(
+        "the file that is open here has been removed, renamed or replaced. The data is still served: \
+         save it elsewhere (BACKUP TO), see what became of the file, restart"
+    )]
+    Replaced,
     /// A simulated device after its crash.
     #[error("the simulated machine has crashed")]
     Crashed,
@@ -135,6 +171,11 @@ pub struct DeviceError {
 }
 
 impl DeviceError {
+    /// Whether there is no such file.
+    pub fn is_missing(&self) -> bool {
+        self.op == DeviceOp::Open && self.kind == DeviceErrorKind::Os(rustix::io::Errno::NOENT)
+    }
+
     /// Whether it is only space that lacks: nothing is broken, and a later attempt may succeed.
     pub fn is_no_space(&self) -> bool {
         matches!(self.kind, DeviceErrorKind::NoSpace(_))

@@ -9,9 +9,10 @@ use super::bitmap::SlotSet;
 use super::checkpoint::{CheckpointWriter, Phase};
 use super::entry::{is_all_zero, Entry, PageBuf, Slot, SlotRun, FANOUT};
 use super::open::check_pages;
-use super::superblock::{Superblock, UserHeader};
+use super::superblock::{now_unix_ms, Role, Superblock, UserHeader};
+use super::superblocks::Other;
 use super::table::MAP_HEIGHT;
-use super::{Other, PageFile, PageFileError};
+use super::{PageFile, PageFileError};
 use crate::PAGE_SIZE;
 
 /// What a checkpoint did and how long it took.
@@ -72,10 +73,7 @@ impl CheckpointWriter {
 
     fn commit_map(&self, user_header: &UserHeader) -> Result<CommitStats, PageFileError> {
         let file = &self.file;
-        let (current, generation) = {
-            let superblocks = file.superblocks.lock();
-            (superblocks.current.clone(), superblocks.newest_generation + 1)
-        };
+        let current = file.superblocks.lock().current.clone();
         let moved = self.move_pages()?;
         let begin = Instant::now();
         let mut draft = Draft::default();
@@ -84,14 +82,14 @@ impl CheckpointWriter {
         let map_runs = self.place_map(&mut draft, &current, &mut changes)?;
         let map_write = begin.elapsed();
         changes.superblock.user_header = *user_header;
-        changes.superblock.generation = generation;
+        self.name_checkpoint(&mut changes.superblock);
         let (data_sync, superblock_sync) = self.make_durable(&changes.superblock, &draft, &map_runs)?;
 
         publish(file, &draft);
         let live_count = changes.superblock.data_slot_count + changes.superblock.map_slot_count;
         file.space.lock().commit(changes.superseded, live_count);
         self.trim();
-        let written_bytes = self.written_bytes() + PAGE_SIZE as u64;
+        let written_bytes = self.written_bytes() + 3 * PAGE_SIZE as u64;
         file.last_checkpoint_bytes.store(written_bytes, Ordering::Relaxed);
         Ok(CommitStats {
             generation: changes.superblock.generation,
@@ -170,7 +168,17 @@ impl CheckpointWriter {
         Ok(runs)
     }
 
-    /// Syncs pages and map, then writes and syncs the superblock. Returns how long each took.
+    /// Gives the checkpoint its number, which no other has had, and its place.
+    fn name_checkpoint(&self, superblock: &mut Superblock) {
+        let mut superblocks = self.file.superblocks.lock();
+        superblocks.newest_generation += 1;
+        superblock.generation = superblocks.newest_generation;
+        superblock.predecessor = superblocks.current.generation;
+        superblock.taken_unix_ms = now_unix_ms();
+        superblock.place = 1 - superblocks.place;
+    }
+
+    /// Announces the checkpoint, syncs pages and map, then writes and syncs the superblock. Returns how long each took.
     fn make_durable(
         &self,
         superblock: &Superblock,
@@ -179,11 +187,14 @@ impl CheckpointWriter {
     ) -> Result<(Duration, Duration), PageFileError> {
         let file = &self.file;
         let begin = Instant::now();
+        file.device.check_identity().map_err(|error| file.fail(error))?;
+        file.write_witness(superblock, Role::Announced)?;
         file.device.sync_data().map_err(|error| file.fail(error))?;
         let data_sync = begin.elapsed();
         // A disk that loses a page loses that page; one that loses the map, or what the caller needs to begin with,
         // would lose the checkpoint.
         file.read_back(map_runs, &mut kept_pages(draft))?;
+        file.read_back_witness(superblock, Role::Announced)?;
         let entry_of = |pid: u32| match draft[1].get(&(pid / FANOUT as u32)) {
             Some(leaf) => leaf.entry(pid as usize % FANOUT),
             None => file.table.get(0, pid),
@@ -191,19 +202,28 @@ impl CheckpointWriter {
         check_pages(&*file.device, (file.needed)(&superblock.user_header), entry_of)
             .map_err(|error| file.fail(error))?;
         let begin = Instant::now();
-        let place = 1 - file.superblocks.lock().place;
         // Nobody else writes a superblock now: no page is being written, and before the first one was they were
         // protected.
-        if let Err(error) = file.write_superblock(place, superblock) {
+        if let Err(error) = self.write_current(superblock) {
             file.space.lock().keep_in_doubt();
             return Err(error);
         }
         let mut superblocks = file.superblocks.lock();
-        superblocks.newest_generation = superblock.generation;
         superblocks.current = superblock.clone();
-        superblocks.place = place;
+        superblocks.place = superblock.place;
         superblocks.other = Other::Previous;
         Ok((data_sync, begin.elapsed()))
+    }
+
+    /// Makes the superblock durable, in a file that is still the one at its path, and lets the witness say so. That
+    /// becomes durable with the next sync; until then opening takes the superblock's word.
+    fn write_current(&self, superblock: &Superblock) -> Result<(), PageFileError> {
+        let file = &self.file;
+        file.write_superblock(superblock.place, superblock)?;
+        file.device.check_identity().map_err(|error| file.fail(error))?;
+        // The checkpoint is durable whatever becomes of this; what was an error stops the next one.
+        let _ = file.write_witness(superblock, Role::Confirmed);
+        Ok(())
     }
 
     /// Shortens the file if a good part of it is not needed.

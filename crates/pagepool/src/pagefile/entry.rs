@@ -37,8 +37,10 @@ impl PageBuf {
 pub struct Slot(pub u32);
 
 impl Slot {
-    /// The first slot behind the superblocks.
-    pub(super) const FIRST: Slot = Slot(2);
+    /// Where the witness of the superblocks lies.
+    pub(super) const WITNESS: Slot = Slot(2);
+    /// The first slot behind the superblocks and their witness.
+    pub(super) const FIRST: Slot = Slot(3);
 
     /// Its first byte in the file.
     pub fn offset(self) -> u64 {
@@ -88,9 +90,9 @@ impl Entry {
         (self.0 >> 32) as u32
     }
 
-    /// Whether the bits mean anything: a checksum without a slot does not.
+    /// Whether the bits mean anything: a checksum without a slot does not, nor does the slot of the witness.
     pub fn is_well_formed(self) -> bool {
-        self.slot().is_some() || self.crc32c() == 0
+        self.slot().is_some() || self == Entry::NONE || self == Entry::ZEROS
     }
 }
 

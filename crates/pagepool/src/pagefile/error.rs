@@ -16,7 +16,7 @@ pub enum PageFileError {
     /// An earlier write or sync failed, so nobody knows what the disk holds of the writes since.
     #[error(
         "page file '{file}' takes no more checkpoints since an earlier error: {cause}. \
-         Its last checkpoint is intact: copy the data elsewhere if it is still served, check the disk, restart"
+         What is served can still be saved as a dump (BGSAVE RDB, BACKUP TO): do that, find the cause, restart"
     )]
     Failed {
         /// The file.
@@ -33,7 +33,7 @@ pub enum PageFileError {
     /// The file was written by a program with another format.
     #[error(
         "page file '{file}' has format version {found} and this program reads version {FORMAT_VERSION}: \
-         use the program that wrote it"
+         write a dump with the program that wrote the file (BGSAVE RDB), move the file away, and start again"
     )]
     UnknownVersion {
         /// The file.
@@ -46,7 +46,7 @@ pub enum PageFileError {
     SuperblockMissing {
         /// The file.
         file: String,
-        /// Which of the two, 0 or 1.
+        /// Which of the two, 0 or 1; 2 is their witness.
         place: u32,
     },
     /// A superblock does not verify.
@@ -54,7 +54,7 @@ pub enum PageFileError {
     SuperblockDamaged {
         /// The file.
         file: String,
-        /// Which of the two, 0 or 1.
+        /// Which of the two, 0 or 1; 2 is their witness.
         place: u32,
         /// What does not fit.
         why: String,
@@ -78,16 +78,50 @@ pub enum PageFileError {
         /// What does not fit.
         why: String,
     },
-    /// The newer checkpoint does not load and the one before it has no page. Serving that would look like a new store.
-    #[error("the checkpoint before it is empty")]
-    PreviousEmpty,
-    /// Neither of the two checkpoints in the file can be loaded.
-    #[error("no checkpoint can be loaded: {newest}; and {older}. Restore the file from a backup")]
+    /// The file has no byte. A page file never has that few: it is made under another name.
+    #[error(
+        "page file '{file}' is empty (0 bytes), which a page file never is: what it held is lost. Restore it from a \
+         backup, or remove it to start without data"
+    )]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// The copies of the superblock come from different files.
+    #[error(
+        "page file '{file}' is put together from parts of different page files. Restore it from a backup"
+    )]
+    MixedFiles {
+        /// The file.
+        file: String,
+    },
+    /// A checkpoint that was acknowledged is no longer named by any superblock.
+    #[error("page file '{file}': the superblock of checkpoint {generation}, which had been saved, is gone")]
+    CheckpointMissing {
+        /// The file.
+        file: String,
+        /// Generation of the checkpoint.
+        generation: u64,
+    },
+    /// The checkpoint that was acknowledged last cannot be had, or nobody knows whether it can; an older one loads.
+    #[error(
+        "{cause}. So the last checkpoint that was saved cannot be served, only checkpoint {generation} of {taken}: \
+         what was saved after it would be lost. Restore the file from a backup; or keep a copy of it and accept \
+         that loss with 'accept-loss-after-checkpoint {generation}'"
+    )]
+    WouldLose {
+        /// What is wrong with the later one.
+        cause: Box<PageFileError>,
+        /// Generation of the checkpoint that loads.
+        generation: u64,
+        /// When that was taken.
+        taken: String,
+    },
+    /// No checkpoint in the file can be loaded.
+    #[error("no checkpoint can be loaded: {}. Restore the file from a backup", joined(reasons))]
     NothingLoads {
-        /// What is wrong with the newer one.
-        newest: Box<PageFileError>,
-        /// What is wrong with the older one.
-        older: Box<PageFileError>,
+        /// What is wrong with each.
+        reasons: Vec<PageFileError>,
     },
     /// There is no address space for the map.
     #[error("page file: {0}")]
@@ -119,6 +153,26 @@ pub enum PageFileError {
         /// The page.
         pid: PageId,
     },
+}
+
+fn joined(reasons: &[PageFileError]) -> String {
+    reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; and ")
+}
+
+/// A time for messages, in UTC.
+pub(super) fn shown_time(unix_ms: u64) -> String {
+    let (days, seconds) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
+    // The civil calendar from days since 1970, by eras of 400 years that begin in March.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
 impl PageFileError {
@@ -198,4 +252,16 @@ pub enum SpillError {
         /// Checksum of what was read.
         found_crc32c: u32,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown_time;
+
+    #[test]
+    fn times_are_shown_by_the_calendar() {
+        assert_eq!(shown_time(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(shown_time(951_827_696_000), "2000-02-29 12:34:56 UTC");
+        assert_eq!(shown_time(1_767_225_599_999), "2025-12-31 23:59:59 UTC");
+    }
 }

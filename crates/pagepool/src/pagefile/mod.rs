@@ -3,7 +3,9 @@
 //! Its format, and the rules by which slots are reused, are in `docs/format.md`. In short: a page lives in a *slot*
 //! of 4 KB; the *map* says in which, with a checksum of its content; a checkpoint writes the changed pages and the
 //! changed part of the map to free slots, syncs, and then writes the *superblock* that names the new map in place of
-//! the older of two, and syncs again. The previous checkpoint stays loadable until the next one needs its room.
+//! the older of two, and syncs again. The previous checkpoint stays loadable until the next one needs its room. A third
+//! copy of the superblock, the *witness*, is written before and after: by it opening knows which checkpoint was
+//! acknowledged last, and it refuses to serve an older one unless told to.
 //!
 //! It knows pages by number and content. It does not know what is in them, does not cache them, and does not decide
 //! when to write which.
@@ -15,9 +17,11 @@
 
 mod bitmap;
 mod checkpoint;
+mod choice;
 mod commit;
 mod entry;
 mod error;
+mod map;
 mod open;
 mod parallel;
 mod read;
@@ -25,9 +29,11 @@ mod relocate;
 mod space;
 mod spill;
 mod superblock;
+mod superblocks;
 mod table;
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -38,13 +44,13 @@ pub use commit::CommitStats;
 pub use entry::{PageBuf, Slot, SlotRun};
 pub use error::{PageError, PageFileError, SpillError};
 pub use spill::Spilled;
-pub use superblock::{UserHeader, FORMAT_VERSION, USER_HEADER_BYTES};
+pub use superblock::{FileId, UserHeader, FORMAT_VERSION, USER_HEADER_BYTES};
 
-use crate::device::{Device, DeviceError, DeviceErrorKind, DeviceOp};
+use crate::device::{Device, DeviceError, DeviceErrorKind, DeviceOp, FileDevice, OpenMode};
 use crate::PageId;
 use entry::Entry;
 use space::{Room, Space};
-use superblock::Superblock;
+use superblocks::{Other, Superblocks};
 use table::SlotTable;
 
 /// One more than the greatest page number that a page file can hold.
@@ -53,6 +59,22 @@ pub const PAGE_ID_LIMIT: u32 = 1 << 30;
 /// Names, from the caller's header, the pages without which a checkpoint is of no use to it: one that has lost such a
 /// page does not load, and the previous one does.
 pub type NeededPages = fn(&UserHeader) -> Range<u32>;
+
+/// How a page file is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// The pages that the caller cannot do without.
+    pub needed: NeededPages,
+    /// The checkpoint of this generation may be served although a later one was, or may have been, acknowledged. Only
+    /// this one: what is accepted is this loss and no other.
+    pub accept_loss_after: Option<u64>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions { needed: |_| 0..0, accept_loss_after: None }
+    }
+}
 
 /// An open page file. All methods may be called from any thread.
 pub struct PageFile {
@@ -68,27 +90,6 @@ pub struct PageFile {
     needed: NeededPages,
 }
 
-/// The durable superblock and what lies in the place of the other.
-struct Superblocks {
-    current: Superblock,
-    /// Slot of the current one, 0 or 1.
-    place: u32,
-    other: Other,
-    /// The greatest generation seen in this file.
-    newest_generation: u64,
-}
-
-/// What the superblock that is not the current one names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Other {
-    /// The previous checkpoint; its slots are protected.
-    Previous,
-    /// The same as the current one.
-    Mirror,
-    /// Nothing that can be loaded, or slots that are not protected: to be overwritten before any slot is.
-    Unprotected,
-}
-
 /// What opening found.
 #[derive(Debug)]
 pub struct Recovered {
@@ -98,12 +99,12 @@ pub struct Recovered {
     pub user_header: UserHeader,
     /// Pages it has, those of zeros included.
     pub page_count: u64,
-    /// The file was new.
+    /// No checkpoint has ever been taken.
     pub is_new: bool,
-    /// A newer checkpoint is in the file and does not load: this is the previous one. `damage` says why.
+    /// A later checkpoint was, or may have been, acknowledged: the caller has accepted the loss. `damage` says why.
     pub fell_back: bool,
-    /// What is wrong with the checkpoint that is not served, if anything is. A torn superblock is what a crash in
-    /// the middle of a commit leaves, and means no loss.
+    /// What is wrong in the file, if anything. Unless `fell_back`, what is served is what was acknowledged last, or a
+    /// later checkpoint that a crash left complete.
     pub damage: Option<PageFileError>,
 }
 
@@ -131,37 +132,52 @@ pub struct PageFileStats {
 }
 
 impl PageFile {
-    /// Opens the page file on `device`; an empty device becomes an empty page file.
-    ///
-    /// Serves the newest checkpoint that loads, and says in [`Recovered`] if that is not the newest there is.
+    /// Opens the page file on `device`; an empty device becomes an empty page file. For devices that have no name
+    /// under which nothing but a complete page file is ever found; for those see [`PageFile::open_or_create_at`].
     pub fn create_or_open(device: Arc<dyn Device>) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
-        PageFile::create_or_open_with(device, |_| 0..0)
+        PageFile::create_or_open_with(device, &OpenOptions::default())
     }
 
-    /// The same, for a caller that cannot do without some of the pages.
+    /// The same, as the options say.
     pub fn create_or_open_with(
         device: Arc<dyn Device>,
-        needed: NeededPages,
+        options: &OpenOptions,
     ) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
-        let len = device.len()?;
-        if open::is_blank(&*device, len)? {
+        if device.is_empty()? {
             open::create(&*device)?;
-            return PageFile::open(device, true, needed);
         }
-        PageFile::open(device, false, needed)
+        PageFile::open(device, options)
     }
 
-    fn open(
+    /// The device of the page file at `path`. If there is none an empty page file is made under another name, and gets
+    /// its name when it is durable: so a file of that name that is empty or zeroed has lost its data.
+    pub fn open_or_create_at(path: &Path, mode: OpenMode) -> Result<FileDevice, PageFileError> {
+        match FileDevice::open(path, mode) {
+            Err(error) if error.is_missing() => {}
+            Ok(device) if device.is_empty()? => {
+                return Err(PageFileError::Empty { file: device.name().to_owned() });
+            }
+            result => return Ok(result?),
+        }
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(".new");
+        let device = FileDevice::create(Path::new(&unfinished), mode)?;
+        open::create(&device)?;
+        Ok(device.publish(path)?)
+    }
+
+    /// Opens the page file on `device` and serves the checkpoint that was acknowledged last. If that cannot be had it
+    /// says what can ([`PageFileError::WouldLose`]).
+    pub fn open(
         device: Arc<dyn Device>,
-        is_new: bool,
-        needed: NeededPages,
+        options: &OpenOptions,
     ) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
-        let opened = open::open(&*device, needed)?;
+        let opened = open::open(&*device, options)?;
         let recovered = Recovered {
             generation: opened.superblock.generation,
             user_header: opened.superblock.user_header,
             page_count: opened.superblock.page_count,
-            is_new,
+            is_new: opened.newest_generation == 1,
             fell_back: opened.fell_back,
             damage: opened.damage,
         };
@@ -179,8 +195,10 @@ impl PageFile {
             is_checkpoint_running: AtomicBool::new(false),
             failure: OnceLock::new(),
             last_checkpoint_bytes: AtomicU64::new(0),
-            needed,
+            needed: options.needed,
         };
+        // A disk that cannot be written serves: saves say what is the matter.
+        let _ = file.repair(&opened.repairs);
         Ok((Arc::new(file), recovered))
     }
 
@@ -321,36 +339,5 @@ impl PageFile {
             len: 0,
             kind: DeviceErrorKind::NoSpace(rustix::io::Errno::FBIG),
         }
-    }
-
-    /// Writes the current superblock in place of the other one too, durably, so that the slots which only the other
-    /// one names may be reused.
-    fn mirror_superblock(&self) -> Result<(), PageFileError> {
-        let mut superblocks = self.superblocks.lock();
-        if superblocks.other == Other::Mirror {
-            return Ok(());
-        }
-        self.write_superblock(1 - superblocks.place, &superblocks.current)?;
-        superblocks.other = Other::Mirror;
-        Ok(())
-    }
-
-    /// Sees to it that whatever the superblocks on disk name is protected; before any slot is written.
-    fn protect_superblocks(&self) -> Result<(), PageFileError> {
-        match self.superblocks.lock().other {
-            Other::Unprotected => {}
-            Other::Previous | Other::Mirror => return Ok(()),
-        }
-        self.mirror_superblock()
-    }
-
-    /// Writes, syncs and reads back a superblock. Every failure is sticky: nobody knows which superblock is there now.
-    fn write_superblock(&self, place: u32, superblock: &Superblock) -> Result<(), PageFileError> {
-        let page = Box::new(superblock.encode());
-        let bufs = [std::io::IoSlice::new(&page.0)];
-        self.device.write_at(Slot(place).offset(), &bufs).map_err(|error| self.fail(error))?;
-        self.device.sync_data().map_err(|error| self.fail(error))?;
-        let mut pages = [&*page].into_iter();
-        self.read_back(&[SlotRun { first: Slot(place), slot_count: 1 }], &mut pages)
     }
 }

@@ -1,4 +1,5 @@
-//! The superblock: which map is the durable one. Byte by byte in docs/format.md.
+//! The superblock: which map is the durable one, and the witness beside it, which says whether that was acknowledged.
+//! Byte by byte in docs/format.md.
 
 use super::entry::{Entry, PageBuf};
 use super::table::MAP_HEIGHT;
@@ -21,12 +22,43 @@ const PAGE_BYTES: usize = 12;
 const GENERATION: usize = 16;
 const ROOT: usize = 24;
 const HEIGHT: usize = 32;
+const ROLE: usize = 36;
 const PAGE_COUNT: usize = 40;
 const DATA_SLOT_COUNT: usize = 48;
 const MAP_SLOT_COUNT: usize = 56;
 const LOG_POSITION: usize = 64;
+const FILE_ID: usize = 80;
+const PREDECESSOR: usize = 96;
+const TAKEN_UNIX_MS: usize = 104;
+const PLACE: usize = 112;
 const USER_HEADER: usize = 128;
 const CHECKSUM: usize = PAGE_SIZE - 4;
+
+/// A random number that a page file gets when it is created and keeps: another file has another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FileId(pub u128);
+
+impl std::fmt::Display for FileId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// What a copy of a superblock is for.
+///
+/// ```text
+///    commit: pages and map written     both synced, superblock written and synced
+///   (none) -----------------> Announced ----------------------------> Confirmed      (the witness, slot 2)
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Role {
+    /// In slot 0 or 1: names a durable checkpoint.
+    Superblock,
+    /// In the witness: about to be written as a superblock. That has begun only if everything it names is durable.
+    Announced,
+    /// In the witness: durable as a superblock, and acknowledged.
+    Confirmed,
+}
 
 /// What a checkpoint is known by.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +75,14 @@ pub(super) struct Superblock {
     pub map_slot_count: u64,
     /// Position of the log that goes with the checkpoint: file number and byte. Both 0 until there is a log.
     pub log_position: [u64; 2],
+    /// Of the file.
+    pub file_id: FileId,
+    /// Generation of the checkpoint that was current when this one was taken, and had been acknowledged; 0 for none.
+    pub predecessor: u64,
+    /// When it was taken, by the machine's clock, in milliseconds since 1970; for messages only.
+    pub taken_unix_ms: u64,
+    /// The slot that it is written to first, 0 or 1.
+    pub place: u32,
     /// The caller's.
     pub user_header: UserHeader,
 }
@@ -51,7 +91,7 @@ pub(super) struct Superblock {
 #[derive(Debug)]
 pub(super) enum Found {
     /// A superblock of this version.
-    Valid(Box<Superblock>),
+    Valid(Box<Superblock>, Role),
     /// An intact superblock of another version.
     OtherVersion(u32),
     /// A superblock that does not verify, or of a geometry that no program writes.
@@ -61,8 +101,8 @@ pub(super) enum Found {
 }
 
 impl Superblock {
-    /// Of a page file without a page.
-    pub fn empty() -> Superblock {
+    /// Of a new page file, without a page.
+    pub fn empty(file_id: FileId) -> Superblock {
         Superblock {
             generation: 1,
             root: Entry::NONE,
@@ -70,11 +110,15 @@ impl Superblock {
             data_slot_count: 0,
             map_slot_count: 0,
             log_position: [0; 2],
+            file_id,
+            predecessor: 0,
+            taken_unix_ms: now_unix_ms(),
+            place: 0,
             user_header: [0; USER_HEADER_BYTES],
         }
     }
 
-    pub fn encode(&self) -> PageBuf {
+    pub fn encode(&self, role: Role) -> PageBuf {
         let mut page = PageBuf::ZERO;
         let mut put = |at: usize, bytes: &[u8]| page.0[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &MAGIC);
@@ -83,11 +127,16 @@ impl Superblock {
         put(GENERATION, &self.generation.to_le_bytes());
         put(ROOT, &self.root.0.to_le_bytes());
         put(HEIGHT, &MAP_HEIGHT.to_le_bytes());
+        put(ROLE, &role.to_word().to_le_bytes());
         put(PAGE_COUNT, &self.page_count.to_le_bytes());
         put(DATA_SLOT_COUNT, &self.data_slot_count.to_le_bytes());
         put(MAP_SLOT_COUNT, &self.map_slot_count.to_le_bytes());
         put(LOG_POSITION, &self.log_position[0].to_le_bytes());
         put(LOG_POSITION + 8, &self.log_position[1].to_le_bytes());
+        put(FILE_ID, &self.file_id.0.to_le_bytes());
+        put(PREDECESSOR, &self.predecessor.to_le_bytes());
+        put(TAKEN_UNIX_MS, &self.taken_unix_ms.to_le_bytes());
+        put(PLACE, &self.place.to_le_bytes());
         put(USER_HEADER, &self.user_header);
         let crc32c = crc32c::crc32c(&page.0[..CHECKSUM]);
         page.0[CHECKSUM..].copy_from_slice(&crc32c.to_le_bytes());
@@ -114,18 +163,47 @@ impl Superblock {
         if u64_at(page, GENERATION) == u64::MAX {
             return Found::Damaged("no generation can follow".to_owned());
         }
+        let place = u32_at(page, PLACE);
+        let Some(role) = Role::of_word(u32_at(page, ROLE)).filter(|_| place < 2) else {
+            return Found::Damaged("a role or a place that there is not".to_owned());
+        };
         let mut user_header = [0; USER_HEADER_BYTES];
         user_header.copy_from_slice(&page.0[USER_HEADER..USER_HEADER + USER_HEADER_BYTES]);
-        Found::Valid(Box::new(Superblock {
+        let superblock = Superblock {
             generation: u64_at(page, GENERATION),
             root: Entry(u64_at(page, ROOT)),
             page_count: u64_at(page, PAGE_COUNT),
             data_slot_count: u64_at(page, DATA_SLOT_COUNT),
             map_slot_count: u64_at(page, MAP_SLOT_COUNT),
             log_position: [u64_at(page, LOG_POSITION), u64_at(page, LOG_POSITION + 8)],
+            file_id: FileId(u128::from(u64_at(page, FILE_ID)) | u128::from(u64_at(page, FILE_ID + 8)) << 64),
+            predecessor: u64_at(page, PREDECESSOR),
+            taken_unix_ms: u64_at(page, TAKEN_UNIX_MS),
+            place,
             user_header,
-        }))
+        };
+        Found::Valid(Box::new(superblock), role)
     }
+}
+
+impl Role {
+    fn to_word(self) -> u32 {
+        match self {
+            Role::Superblock => 0,
+            Role::Announced => 1,
+            Role::Confirmed => 2,
+        }
+    }
+
+    fn of_word(word: u32) -> Option<Role> {
+        [Role::Superblock, Role::Announced, Role::Confirmed].into_iter().find(|role| role.to_word() == word)
+    }
+}
+
+/// The machine's clock, 0 if it is before 1970.
+pub(super) fn now_unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn u32_at(page: &PageBuf, at: usize) -> u32 {

@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stillframe_pagepool::device::{DirLock, FileDevice, LockError, OpenMode};
-use stillframe_pagepool::pagefile::{PageFile, PageFileError, Recovered};
+use stillframe_pagepool::device::{DirLock, LockError, OpenMode};
+use stillframe_pagepool::pagefile::{OpenOptions, PageFile, PageFileError, Recovered};
 use stillframe_pagepool::PAGE_SIZE;
 
-use crate::model::{check_accounting, check_content, checkpoint, has_content, seed_or, Change, Content};
+use crate::model::{
+    check_accounting, check_content, checkpoint, has_content, header_of, seed_or, write_batch, Change,
+    Content,
+};
 
 /// A directory that is gone after the test.
 struct TempDir(PathBuf);
@@ -31,7 +34,8 @@ impl Drop for TempDir {
 }
 
 fn open(path: &Path, mode: OpenMode) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
-    PageFile::create_or_open(Arc::new(FileDevice::open(path, mode)?))
+    let device = PageFile::open_or_create_at(path, mode)?;
+    PageFile::open(Arc::new(device), &OpenOptions::default())
 }
 
 #[test]
@@ -120,4 +124,75 @@ fn a_directory_is_locked_once() {
     );
     drop(lock);
     DirLock::acquire(&dir.0).unwrap();
+}
+
+#[test]
+fn an_emptied_or_zeroed_file_is_not_a_new_one() {
+    let dir = TempDir::new("emptied");
+    let (file, _) = open(&dir.file(), OpenMode::Auto).unwrap();
+    let mut content = Content::new();
+    checkpoint(&file, &mut content, &[(1, 1)]);
+    let len = file.stats().file_bytes;
+    drop(file);
+    for len in [0, PAGE_SIZE as u64, 2 * PAGE_SIZE as u64, 3 * PAGE_SIZE as u64, len] {
+        std::fs::write(dir.file(), vec![0; len as usize]).unwrap();
+        let error = open(&dir.file(), OpenMode::Auto).err().unwrap().to_string();
+        assert!(error.contains(&dir.file().display().to_string()), "{error}");
+        assert_eq!(std::fs::metadata(dir.file()).unwrap().len(), len, "left alone");
+    }
+    std::fs::remove_file(dir.file()).unwrap();
+    assert!(open(&dir.file(), OpenMode::Auto).unwrap().1.is_new);
+}
+
+/// What a crash leaves of a creation has another name and is begun anew.
+#[test]
+fn a_creation_that_was_cut_short_is_begun_anew() {
+    let dir = TempDir::new("cut-short");
+    for left in [0, 100, PAGE_SIZE, 5 * PAGE_SIZE] {
+        std::fs::write(dir.0.join("pages.db.new"), vec![7; left]).unwrap();
+        let (file, recovered) = open(&dir.file(), OpenMode::Auto).unwrap();
+        assert!(recovered.is_new && !dir.0.join("pages.db.new").exists());
+        check_content(&file, &Content::new());
+        drop(file);
+        std::fs::remove_file(dir.file()).unwrap();
+    }
+}
+
+#[test]
+fn a_file_is_open_once() {
+    let dir = TempDir::new("once");
+    let (file, _) = open(&dir.file(), OpenMode::Auto).unwrap();
+    let error = open(&dir.file(), OpenMode::Auto).err().unwrap().to_string();
+    assert!(error.contains("another process uses the file"), "{error}");
+    drop(file);
+    open(&dir.file(), OpenMode::Auto).unwrap();
+}
+
+/// A checkpoint that nobody will find is not one: whatever became of the file's name, also in the middle.
+#[test]
+fn a_file_that_has_lost_its_name_takes_no_checkpoint() {
+    for round in 0..6 {
+        let dir = TempDir::new(&format!("gone-{round}"));
+        let (file, _) = open(&dir.file(), OpenMode::Auto).unwrap();
+        let mut content = Content::new();
+        checkpoint(&file, &mut content, &[(1, 1)]);
+        let begun = (round % 2 == 1).then(|| file.begin_checkpoint().unwrap());
+        match round / 2 {
+            0 => std::fs::remove_file(dir.file()).unwrap(),
+            1 => std::fs::rename(dir.file(), dir.0.join("moved")).unwrap(),
+            _ => {
+                std::fs::copy(dir.file(), dir.0.join("copy")).unwrap();
+                std::fs::rename(dir.0.join("copy"), dir.file()).unwrap();
+            }
+        }
+        let result = begun.map_or_else(|| file.begin_checkpoint(), Ok).and_then(|writer| {
+            write_batch(&writer, &[(2, 2)])?;
+            writer.commit(&header_of(&content))
+        });
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("removed, renamed or replaced"), "round {round}: {error}");
+        let again = file.begin_checkpoint().err().unwrap();
+        assert!(matches!(again, PageFileError::Failed { .. }), "{again}");
+        check_content(&file, &content);
+    }
 }

@@ -54,7 +54,7 @@ impl MapEditor {
         let mut path = vec![self.root_at()];
         for shift in [27, 18, 9, 0] {
             let slot = u64_at(&self.image, path[path.len() - 1]) as u32 as usize;
-            if slot < 2 || (slot + 1) * PAGE_SIZE > self.image.len() {
+            if slot < 3 || (slot + 1) * PAGE_SIZE > self.image.len() {
                 break;
             }
             path.push(slot * PAGE_SIZE + (pid >> shift) as usize % 512 * 8);

@@ -6,3 +6,4 @@ mod files;
 mod fuzz;
 mod model;
 mod space;
+mod witness;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use stillframe_pagepool::device::SimDevice;
 use stillframe_pagepool::pagefile::{
-    CheckpointWriter, CommitStats, PageBuf, PageFile, PageFileError, Recovered, UserHeader, USER_HEADER_BYTES,
+    CheckpointWriter, CommitStats, OpenOptions, PageBuf, PageFile, PageFileError, Recovered, UserHeader,
+    USER_HEADER_BYTES,
 };
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
@@ -127,6 +128,15 @@ pub fn open(device: &Arc<SimDevice>) -> Result<(Arc<PageFile>, Recovered), PageF
     PageFile::create_or_open(device.clone())
 }
 
+/// The same, with the loss accepted of what came after a checkpoint.
+pub fn open_accepting(
+    device: &Arc<SimDevice>,
+    accept_loss_after: u64,
+) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
+    let options = OpenOptions { accept_loss_after: Some(accept_loss_after), ..OpenOptions::default() };
+    PageFile::open(device.clone(), &options)
+}
+
 /// The mapped pages.
 pub fn mapped(file: &PageFile) -> Vec<u32> {
     let mut pids = Vec::new();
@@ -170,7 +180,7 @@ pub fn has_content(file: &PageFile, recovered: &Recovered, content: &Content) ->
 /// Fails unless every slot of the file is accounted for exactly once.
 pub fn check_accounting(file: &PageFile) {
     let stats = file.stats();
-    let sum = 2
+    let sum = 3
         + stats.live_slots
         + stats.previous_slots
         + stats.pending_slots

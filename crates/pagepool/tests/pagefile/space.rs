@@ -11,6 +11,9 @@ use crate::model::{
     Change, Content,
 };
 
+/// Pages that a checkpoint writes in any case: the superblock, and the witness before and after it.
+const COPIES: u64 = 3;
+
 /// Length of the file over that of the live slots; 1 MB is free of charge.
 fn size_ratio(file: &PageFile) -> f64 {
     let stats = file.stats();
@@ -51,7 +54,7 @@ fn small_changes_keep_the_file_small_and_the_previous_checkpoint_protected() {
         pids.sort_unstable();
         pids.dedup();
         let stats = checkpoint(&file, &mut content, &versions(pids.iter().copied(), version));
-        assert!(stats.written_bytes <= (pids.len() as u64 + 12) * PAGE_SIZE as u64, "{stats:?}");
+        assert!(stats.written_bytes <= (pids.len() as u64 + 14) * PAGE_SIZE as u64, "{stats:?}");
         assert!(file.stats().previous_slots >= pids.len() as u64);
         assert!(size_ratio(&file) <= 1.7, "{:?}", file.stats());
     }
@@ -136,8 +139,8 @@ fn slots_of_a_checkpoint_in_doubt_are_not_given_to_others() {
     let writer = file.begin_checkpoint().unwrap();
     write_batch(&writer, &versions(1..100, 2)).unwrap();
     let free_slots = file.stats().free_slots;
-    // Map, sync, map read back, superblock, sync: the last one fails, and the disk may hold either checkpoint.
-    device.schedule(device.call_count() + 4, Fault::Error);
+    // Map, witness, sync, both read back, superblock, sync: the last one fails, and the disk may hold either checkpoint.
+    device.schedule(device.call_count() + 6, Fault::Error);
     let error = writer.commit(&header_of(&content)).unwrap_err();
     assert!(matches!(error, PageFileError::Failed { .. }), "{error}");
     drop(writer);
@@ -192,7 +195,7 @@ fn pages_of_zeros_take_neither_slot_nor_write() {
     let mut content = Content::new();
     let stats = checkpoint(&file, &mut content, &versions(1..513, 0));
     assert_eq!((stats.page_count, stats.zero_page_count), (512, 512));
-    assert_eq!(stats.written_bytes, (stats.map_page_count + 1) * PAGE_SIZE as u64);
+    assert_eq!(stats.written_bytes, (stats.map_page_count + COPIES) * PAGE_SIZE as u64);
     assert_eq!(file.stats().live_slots, stats.map_page_count);
     check_content(&file, &content);
     drop(file);
@@ -208,11 +211,15 @@ fn an_unchanged_page_is_not_written_again() {
     let mut content = Content::new();
     checkpoint(&file, &mut content, &versions(1..2000, 1));
     let stats = checkpoint(&file, &mut content, &[]);
-    assert_eq!(stats.written_bytes, PAGE_SIZE as u64, "a superblock and nothing else");
+    assert_eq!(
+        stats.written_bytes,
+        COPIES * PAGE_SIZE as u64,
+        "a superblock, its witness twice, and nothing else"
+    );
     let writer = file.begin_checkpoint().unwrap();
     writer.free_pages(PageId(1 << 20), 1 << 20).unwrap();
     let stats = writer.commit(&header_of(&content)).unwrap();
-    assert_eq!(stats.written_bytes, PAGE_SIZE as u64, "freeing what is not there changes nothing");
+    assert_eq!(stats.written_bytes, COPIES * PAGE_SIZE as u64, "freeing what is not there changes nothing");
     check_content(&file, &content);
 }
 
@@ -247,9 +254,9 @@ fn a_damaged_spill_is_not_served() {
     let device = Arc::new(SimDevice::new(9));
     let (file, _) = open(&device).unwrap();
     let spilled = file.spill(&page_of(1, 1).0).unwrap();
-    device.corrupt(2 * PAGE_SIZE as u64, PAGE_SIZE, |bytes| bytes[77] ^= 4);
+    device.corrupt(3 * PAGE_SIZE as u64, PAGE_SIZE, |bytes| bytes[77] ^= 4);
     let error = file.read_spill(&spilled, &mut page_of(1, 0).0).unwrap_err().to_string();
-    assert!(error.contains("slot 2 (byte 8192)") && error.contains("checksum"), "{error}");
+    assert!(error.contains("slot 3 (byte 12288)") && error.contains("checksum"), "{error}");
     file.release_spill(spilled);
 }
 

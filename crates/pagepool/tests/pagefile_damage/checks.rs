@@ -95,7 +95,7 @@ pub fn damaged(script: &[u8]) {
         image
     };
     if is_sealed {
-        (0..2).for_each(|place| seal_superblock(&mut image, place));
+        (0..3).for_each(|place| seal_superblock(&mut image, place));
     }
     let Some((device, file, generation)) = open(image) else { return };
     // What is read must be true unless somebody forged the checksums.
@@ -137,14 +137,16 @@ fn apply(image: &mut Vec<u8>, edit: &[u8]) {
 
 /// Where the entries lie that name pages or map pages, from the superblocks on.
 fn entry_places(image: &[u8]) -> Vec<usize> {
-    let mut places: Vec<usize> =
-        [ROOT, PAGE_SIZE + ROOT].into_iter().filter(|at| at + 8 <= image.len()).collect();
+    let mut places: Vec<usize> = [ROOT, PAGE_SIZE + ROOT, 2 * PAGE_SIZE + ROOT]
+        .into_iter()
+        .filter(|at| at + 8 <= image.len())
+        .collect();
     let mut level_begin = 0;
     for _ in 0..MAP_HEIGHT {
         let level_end = places.len();
         for index in level_begin..level_end.min(SEAL_LIMIT as usize) {
             let slot = u64_at(image, places[index]) as u32 as usize;
-            if slot >= 2 && (slot + 1) * PAGE_SIZE <= image.len() {
+            if slot >= 3 && (slot + 1) * PAGE_SIZE <= image.len() {
                 let entries = (slot * PAGE_SIZE..(slot + 1) * PAGE_SIZE).step_by(8);
                 places.extend(entries.filter(|at| u64_at(image, *at) != 0));
             }
@@ -172,7 +174,7 @@ fn seal_superblock(image: &mut [u8], place: usize) {
 /// Makes the entry at byte `at`, which is of `level`, fit what it names.
 fn seal_entry(image: &mut [u8], at: usize, level: u32, seal_count: &mut u32) {
     let slot = u64_at(image, at) as u32 as usize;
-    if slot < 2 || (slot + 1) * PAGE_SIZE > image.len() || *seal_count >= SEAL_LIMIT {
+    if slot < 3 || (slot + 1) * PAGE_SIZE > image.len() || *seal_count >= SEAL_LIMIT {
         return;
     }
     *seal_count += 1;
@@ -219,7 +221,7 @@ fn go_on(device: &SimDevice, file: Arc<PageFile>, generation: u64, mut found: BT
         found.extend(pages.iter().map(|(pid, page)| (*pid, crc32c::crc32c(&page.0))));
     }
     let stats = file.stats();
-    let accounted = 2 + stats.live_slots + stats.previous_slots + stats.free_slots;
+    let accounted = 3 + stats.live_slots + stats.previous_slots + stats.free_slots;
     assert_eq!(accounted, stats.file_bytes / PAGE_SIZE as u64, "{stats:?}");
     drop(file);
     let (_, file, newer_generation) = open(device.image()).expect("the new checkpoint");

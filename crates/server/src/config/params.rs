@@ -99,6 +99,7 @@ const NO_NOTIFICATIONS: &str = "keyspace notifications are not available";
 #[rustfmt::skip]
 pub static PARAMS: &[Param] = &[
     // What this server acts on.
+    p("accept-loss-after-checkpoint", LONG, "0", AtStart),
     p("acllog-max-len", NATURAL, "128", Ignored),
     p("bind", Words { min: 0, max: 16 }, "* -::*", AtStart),
     p("busy-poll", Int { min: 0, max: 10_000 }, "0", Live),

@@ -46,6 +46,8 @@ pub enum OnSignal {
 /// where Redis has it so.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The one checkpoint that may be served although a later one was saved.
+    pub accept_loss_after_checkpoint: Option<u64>,
     pub bind: Vec<String>,
     pub busy_poll: Duration,
     pub databases: u32,
@@ -156,6 +158,8 @@ impl Texts<'_> {
         let levels = ["debug", "verbose", "notice", "warning"];
         let loglevel = self.text("loglevel");
         Settings {
+            accept_loss_after_checkpoint: Some(self.number("accept-loss-after-checkpoint"))
+                .filter(|number| *number != 0),
             bind: self.text("bind").split_whitespace().map(Into::into).collect(),
             busy_poll: Duration::from_micros(self.number("busy-poll")),
             databases: self.number("databases"),

@@ -262,6 +262,55 @@ fn a_directory_that_cannot_be_written() {
     check(&mut server.conn(), 5);
 }
 
+/// Removed, renamed away, replaced: a save into a file that nobody will find is none, and says so; what is served can
+/// be saved elsewhere.
+#[test]
+fn a_page_file_that_is_gone_fails_saves() {
+    for round in 0..3 {
+        let dir = TempDir::new("gone");
+        let setup = Setup::new(dir.path(), dir.path());
+        let (server, _) = setup.start();
+        let mut conn = connect(&server);
+        store(&mut conn, 1);
+        assert!(conn.save_in_background("BGSAVE"));
+        let path = dir.join("stillframe.pages");
+        match round {
+            0 => fs::remove_file(&path).expect("the page file"),
+            1 => fs::rename(&path, dir.join("moved")).expect("the page file"),
+            _ => {
+                fs::copy(&path, dir.join("copy")).expect("a copy");
+                fs::rename(dir.join("copy"), &path).expect("the copy");
+            }
+        }
+        let log = failed_save(&server, &mut conn, "BGSAVE");
+        assert_says(&log, &["removed, renamed or replaced", "stillframe.pages"]);
+        let reply = conn.ask("SAVE");
+        assert!(reply.is_error(), "SAVE into a file that is gone: {reply:?}");
+        check(&mut conn, 1);
+        assert!(!conn.call(&[b"BACKUP", b"TO", b"dump.rdb"]).is_error());
+        server.kill();
+        if round < 2 {
+            let (server, _) = setup.start();
+            check(&mut server.conn(), 1);
+        }
+    }
+}
+
+/// The page file is locked too: without the lock file a second server does not get at it either.
+#[test]
+fn a_second_server_is_refused_without_the_lock_file() {
+    let dir = TempDir::new("lock-file");
+    let setup = Setup::new(dir.path(), dir.path());
+    let (server, _) = setup.start();
+    fs::remove_file(dir.join("LOCK")).expect("the lock file");
+    let mut second = Setup::new(dir.path(), dir.path());
+    second.run_dir = dir.join("second");
+    fs::create_dir(&second.run_dir).expect("a directory");
+    assert_says(&second.refused(), &["another process uses the file", "stillframe.pages"]);
+    store(&mut server.conn(), 1);
+    assert!(server.conn().save_in_background("BGSAVE"));
+}
+
 #[test]
 fn a_directory_that_is_missing_or_in_use() {
     let dir = TempDir::new("in-use");

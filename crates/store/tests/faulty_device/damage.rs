@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stillframe_pagepool::device::{Fault, FaultRates, SimDevice};
 use stillframe_pagepool::PAGE_SIZE;
 
-use crate::model::{open, seed_or, Content, Entry, Opened};
+use crate::model::{open, open_accepting, seed_or, Content, Entry, Opened};
 
 const CHANGE_COUNT: u32 = 120;
 
@@ -116,12 +116,74 @@ fn a_damaged_slot_is_never_served() {
         *seen.entry(outcome(&device, &[&sample.newest, &sample.previous])).or_insert(0) += 1;
     }
     println!("{seen:?}");
-    for expected in [Outcome::Previous, Outcome::Errors, Outcome::Newest] {
+    for expected in [Outcome::Refused, Outcome::Errors, Outcome::Newest] {
         assert!(seen.contains_key(&expected), "{seen:?}");
     }
+    assert!(!seen.contains_key(&Outcome::Previous), "an older one was served unasked: {seen:?}");
     assert!(!seen.contains_key(&Outcome::PreviousErrors), "{seen:?}");
-    // Pages of the map that both checkpoints share: without them neither loads.
-    assert!(seen.get(&Outcome::Refused).is_none_or(|count| *count <= 3), "{seen:?}");
+}
+
+/// Where the newest checkpoint does not load, the one before it is served to who accepts that loss and no other.
+#[test]
+fn an_older_checkpoint_is_served_only_if_the_loss_is_accepted() {
+    let seed = seed_or(35);
+    let sample = Sample::new(seed);
+    let mut counts = [0; 2];
+    for slot in 0..sample.image.len() / PAGE_SIZE {
+        let device = sample.device(seed);
+        device.corrupt((slot * PAGE_SIZE) as u64 + 20, 1, |bytes| bytes[0] ^= 1);
+        let Err(error) = open(&device) else { continue };
+        let text = error.to_string();
+        let Some((_, rest)) = text.split_once("'accept-loss-after-checkpoint ") else {
+            // Pages of the map that both checkpoints share: without them neither loads.
+            assert!(text.contains("no checkpoint can be loaded"), "{text}");
+            counts[0] += 1;
+            continue;
+        };
+        let digits = rest.split('\'').next().unwrap_or_default();
+        let accepted: u64 = digits.parse().expect("a number");
+        assert!(open_accepting(&device, Some(accepted + 1)).is_err());
+        let mut opened = open_accepting(&device, Some(accepted)).expect("the loss is accepted");
+        assert!(opened.store.recovery_note().is_some_and(|note| note.contains("is lost")));
+        assert_eq!(outcome_of(&mut opened, &[&sample.newest, &sample.previous]), Outcome::Previous);
+        opened.wait_until_warm();
+        opened.checkpoint().expect("it is whole");
+        drop(opened);
+        // From then on it is the last one that was saved.
+        assert_eq!(outcome(&device, &[&sample.newest, &sample.previous]), Outcome::Previous);
+        counts[1] += 1;
+    }
+    assert!(counts[0] <= 3 && counts[1] > 3, "{counts:?}");
+}
+
+/// The first checkpoint of all: in place of it there is nothing but the empty store, which nobody takes for the data.
+#[test]
+fn damage_to_the_first_checkpoint_never_opens_an_empty_store() {
+    let seed = seed_or(36);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let device = Arc::new(SimDevice::new(seed));
+    let mut opened = open(&device).expect("a new store");
+    let mut content = Content::new();
+    save_changes(&mut opened, &mut content, &mut rng);
+    drop(opened);
+    let image = device.image();
+    for slot in 0..image.len() / PAGE_SIZE {
+        for call in [None, Some(slot as u64)] {
+            let device = Arc::new(SimDevice::from_image(seed, image.clone()));
+            match call {
+                None => {
+                    let at = slot * PAGE_SIZE + rng.usize(..PAGE_SIZE);
+                    device.corrupt(at as u64, 1, |bytes| bytes[0] ^= 2);
+                }
+                Some(call) => (call..call + 3).for_each(|call| device.schedule(call, Fault::Error)),
+            }
+            let outcome = outcome(&device, &[&content, &Content::new()]);
+            assert!(
+                outcome != Outcome::Previous && outcome != Outcome::PreviousErrors,
+                "{slot}: {outcome:?}"
+            );
+        }
+    }
 }
 
 /// A write that the disk damages and acknowledges, in every call of a checkpoint.

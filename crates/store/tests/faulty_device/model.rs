@@ -34,8 +34,17 @@ pub fn seed_or(default: u64) -> u64 {
 }
 
 pub fn open(device: &Arc<SimDevice>) -> Result<Opened, OpenError> {
-    let options =
-        Options { database_count: DATABASE_COUNT, snapshot_memory_bytes: 1 << 20, ..Options::default() };
+    open_accepting(device, None)
+}
+
+/// The same, with the loss accepted of what came after a checkpoint.
+pub fn open_accepting(device: &Arc<SimDevice>, accepted: Option<u64>) -> Result<Opened, OpenError> {
+    let options = Options {
+        database_count: DATABASE_COUNT,
+        snapshot_memory_bytes: 1 << 20,
+        accept_loss_after_checkpoint: accepted,
+        ..Options::default()
+    };
     let store = Store::open_on(device.clone(), options)?;
     let mut worker = store.worker();
     worker.set_now(NOW);
