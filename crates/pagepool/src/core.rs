@@ -1,10 +1,10 @@
 //! What the pool and its snapshot algorithms share: page memory, descriptors, the epoch, spare frames.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::epochs::PageEpochs;
-use crate::frames::FramePool;
+use crate::frames::{Frame, FramePool};
 use crate::latch::StateWord;
 use crate::memory::{Memory, VirtualArray, ZeroInit};
 use crate::metrics::PoolMetrics;
@@ -31,6 +31,8 @@ pub struct Core {
     /// Pages from here on belong to large objects, which give their memory back when they are freed.
     small_end: PageId,
     epoch: AtomicU32,
+    /// Whether the barrier's action runs, and with it nobody else.
+    is_cutting: AtomicBool,
     pub frames: FramePool,
     /// Frames of the sweep, apart from the writers' (invariant F2: it always finds its batch).
     pub staging: FramePool,
@@ -54,6 +56,7 @@ impl Core {
             descriptors: VirtualArray::new(page_count)?,
             small_end: PageId(layout.small_end),
             epoch: AtomicU32::new(1),
+            is_cutting: AtomicBool::new(false),
             frames: FramePool::new(snapshot_bytes)?,
             staging: FramePool::new(((BATCH_PAGES + 1) * PAGE_SIZE) as u64)?,
             metrics: PoolMetrics::default(),
@@ -88,6 +91,22 @@ impl Core {
         let next = cut.0.checked_add(1).filter(|&next| next < u32::MAX)?;
         self.epoch.store(next, Ordering::SeqCst);
         Some(cut)
+    }
+
+    /// Runs the barrier's action.
+    pub fn cutting<R>(&self, action: impl FnOnce() -> R) -> R {
+        self.is_cutting.store(true, Ordering::Relaxed);
+        let result = action();
+        self.is_cutting.store(false, Ordering::Relaxed);
+        result
+    }
+
+    /// Takes a frame for a before-image; `None` when the budget is used up. In the barrier nobody waits for the disk:
+    /// what is written there finds a frame beyond the budget.
+    pub fn take_frame(&self) -> Option<Frame<'_>> {
+        let beyond =
+            || self.is_cutting.load(Ordering::Relaxed).then(|| self.frames.take_reserved()).flatten();
+        self.frames.take().or_else(beyond)
     }
 
     #[inline(always)]

@@ -10,20 +10,24 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::memory::{AnonMemory, Memory, VirtualArray, HUGE_PAGE_SIZE};
+use crate::snapshot::Budget;
 use crate::{PageBytes, PoolError, PAGE_SIZE};
 
 /// Populated frames that should be left while a stream runs (2 MB).
 const LOW_WATER_FRAMES: u32 = 512;
+/// Frames beyond the budget, for what a cut itself writes.
+const RESERVE_FRAMES: u32 = 64;
 
-/// A stock of frames. Its size is the budget for before-images.
+/// A stock of frames. Frames that are held count against its budget, as does what else is held instead of copies.
 pub struct FramePool {
     memory: AnonMemory,
+    budget: Budget,
     frame_count: u32,
     /// References a frame; zero is free.
     references: VirtualArray<AtomicU32>,
     free: Mutex<FreeList>,
-    /// Frames that somebody holds; changed with `free` locked.
-    held_count: AtomicU64,
+    /// Frames that take memory, as of the last change of `free`.
+    resident_count: AtomicU64,
 }
 
 #[derive(Default)]
@@ -33,6 +37,16 @@ struct FreeList {
     fresh: u32,
     /// Frames below are populated.
     populated: u32,
+}
+
+impl FreeList {
+    fn held_count(&self) -> u32 {
+        self.fresh - self.recycled.len() as u32
+    }
+
+    fn resident_count(&self) -> u32 {
+        self.populated.max(self.fresh)
+    }
 }
 
 /// A frame that is being filled or read; released when the last reference goes.
@@ -47,34 +61,51 @@ pub struct Frame<'a> {
 pub struct FrameId(u32);
 
 impl FramePool {
-    /// A stock of `byte_len / 4096` frames (at least 64); takes no memory until it is used.
+    /// A stock of `byte_len / 4096` frames (at least 64) and a small reserve; takes no memory until it is used.
     ///
     /// # Errors
     /// [`PoolError::Map`].
     pub fn new(byte_len: u64) -> Result<FramePool, PoolError> {
-        let frame_count = (byte_len / PAGE_SIZE as u64).clamp(64, u64::from(u32::MAX / 2)) as u32;
+        let budget_frames = (byte_len / PAGE_SIZE as u64).clamp(64, u64::from(u32::MAX / 2)) as u32;
+        let frame_count = budget_frames + RESERVE_FRAMES;
         let byte_len = (frame_count as usize * PAGE_SIZE).next_multiple_of(HUGE_PAGE_SIZE);
         Ok(FramePool {
             memory: AnonMemory::new(byte_len)?,
+            budget: Budget::new(u64::from(budget_frames)),
             frame_count,
             references: VirtualArray::new(frame_count as usize)?,
             free: Mutex::default(),
-            held_count: AtomicU64::new(0),
+            resident_count: AtomicU64::new(0),
         })
     }
 
     /// Takes a free frame; `None` when the budget is used up.
     pub fn take(&self) -> Option<Frame<'_>> {
+        self.budget.try_take().then(|| self.take_paid()).flatten()
+    }
+
+    /// Takes a free frame, beyond the budget if need be; `None` when the reserve is used up, too.
+    pub fn take_reserved(&self) -> Option<Frame<'_>> {
+        self.budget.take(1);
+        self.budget.note_peak();
+        self.take_paid()
+    }
+
+    /// A frame that the budget has been charged for.
+    fn take_paid(&self) -> Option<Frame<'_>> {
         let mut free = self.free.lock();
         let index = match free.recycled.pop() {
             Some(index) => index,
             None if free.fresh < self.frame_count => {
                 free.fresh += 1;
+                self.note_resident(&free);
                 free.fresh - 1
             }
-            None => return None,
+            None => {
+                self.budget.give(1);
+                return None;
+            }
         };
-        self.held_count.fetch_add(1, Ordering::Relaxed);
         drop(free);
         self.references.get(index as usize).store(1, Ordering::Relaxed);
         Some(Frame { pool: self, index })
@@ -86,7 +117,9 @@ impl FramePool {
         let start = self.free.lock().populated;
         for at in (start..wanted.max(start)).step_by(HUGE_PAGE_SIZE / PAGE_SIZE) {
             self.memory.populate(at as usize * PAGE_SIZE, HUGE_PAGE_SIZE);
-            self.free.lock().populated = at + (HUGE_PAGE_SIZE / PAGE_SIZE) as u32;
+            let mut free = self.free.lock();
+            free.populated = at + (HUGE_PAGE_SIZE / PAGE_SIZE) as u32;
+            self.note_resident(&free);
         }
     }
 
@@ -105,17 +138,18 @@ impl FramePool {
     pub fn discard_if_idle(&self) -> bool {
         let touched = {
             let mut free = self.free.lock();
-            if self.held_count() != 0 {
+            if free.held_count() != 0 {
                 return false;
             }
-            let touched = free.populated.max(free.fresh) as usize * PAGE_SIZE;
+            let touched = free.resident_count() as usize * PAGE_SIZE;
             *free = FreeList::default();
+            self.note_resident(&free);
             touched
         };
         // From the end and with the lock held for one step at a time: a writer may want frames again.
         for at in (0..touched).step_by(HUGE_PAGE_SIZE).rev() {
             let free = self.free.lock();
-            if (free.populated.max(free.fresh) as usize) * PAGE_SIZE <= at {
+            if free.resident_count() as usize * PAGE_SIZE <= at {
                 self.memory.discard(at, HUGE_PAGE_SIZE);
             }
         }
@@ -153,18 +187,17 @@ impl FramePool {
         unsafe { self.memory.base().as_ptr().add(index as usize * PAGE_SIZE).cast() }
     }
 
-    pub fn held_count(&self) -> u64 {
-        self.held_count.load(Ordering::Relaxed)
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    fn note_resident(&self, free: &FreeList) {
+        self.resident_count.store(u64::from(free.resident_count()), Ordering::Relaxed);
     }
 
     /// Frames that take memory now: held ones and spare ones.
     pub fn resident_count(&self) -> u64 {
-        let free = self.free.lock();
-        u64::from(free.populated.max(free.fresh))
-    }
-
-    pub fn frame_count(&self) -> u64 {
-        u64::from(self.frame_count)
+        self.resident_count.load(Ordering::Relaxed)
     }
 }
 
@@ -194,7 +227,8 @@ impl Drop for Frame<'_> {
         if self.pool.references.get(self.index as usize).fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut free = self.pool.free.lock();
             free.recycled.push(self.index);
-            self.pool.held_count.fetch_sub(1, Ordering::Relaxed);
+            drop(free);
+            self.pool.budget.give(1);
         }
     }
 }

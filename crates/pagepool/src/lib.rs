@@ -25,9 +25,10 @@ pub mod snapshot;
 mod stock;
 mod view;
 
-/// Atomics of the state word and the epochs; the model checker puts its own in their place.
+/// What protocols between threads are made of; the model checker puts its own in the place of these.
 mod sync {
-    pub use std::sync::atomic;
+    pub use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+    pub use std::sync::{atomic, Arc};
 }
 
 pub use crate::alloc::Layout;

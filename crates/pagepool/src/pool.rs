@@ -405,11 +405,17 @@ impl Pool {
         &self.core.metrics
     }
 
+    /// Pages in use.
+    #[inline]
+    pub fn allocated_pages(&self) -> u64 {
+        self.allocated_pages.load(Ordering::Relaxed)
+    }
+
     pub fn stats(&self) -> PoolStats {
         PoolStats {
-            allocated_pages: self.allocated_pages.load(Ordering::Relaxed),
+            allocated_pages: self.allocated_pages(),
             snapshot_held_bytes: self.snapshotter.held_bytes(&self.core),
-            snapshot_peak_held_bytes: self.snapshotter.peak_held_bytes(),
+            snapshot_peak_held_bytes: self.snapshotter.peak_held_bytes(&self.core),
             snapshot_resident_bytes: self.core.frames.resident_count() * PAGE_SIZE as u64,
         }
     }
@@ -440,7 +446,7 @@ impl Pool {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let pool = self.clone();
         let times = self.barrier.run(move || {
-            let _ = sender.send(action(&pool));
+            let _ = sender.send(pool.core.cutting(|| action(&pool)));
         });
         let result = receiver.recv().expect("the barrier has run the action");
         (result, times)

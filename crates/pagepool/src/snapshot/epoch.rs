@@ -18,10 +18,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use super::images::{release, Held, Images};
 use super::quarantine::{Kept, Quarantine};
+use super::running::{Look, Running};
 use super::views::Views;
 use super::{Extent, Progress, Sink, Snapshotter, Spill, StreamPlan};
 use crate::core::{Core, Descriptor, Epoch};
@@ -73,7 +74,7 @@ impl Stream {
 
 /// See the module.
 pub struct EpochSnapshotter {
-    stream: RwLock<Option<Arc<Stream>>>,
+    stream: Running<Stream>,
     /// From the begin of a stream until everything of it has been cleared away.
     streaming: AtomicBool,
     /// A bit a page: its emission to the running stream is claimed.
@@ -82,8 +83,6 @@ pub struct EpochSnapshotter {
     images: Images,
     spill: Arc<dyn Spill>,
     quarantine: Quarantine,
-    /// The most pages held since the last stream or view began.
-    peak_held_pages: AtomicU64,
 }
 
 impl EpochSnapshotter {
@@ -93,14 +92,13 @@ impl EpochSnapshotter {
     /// [`PoolError::Map`].
     pub fn new(page_count: u32, spill: Arc<dyn Spill>) -> Result<EpochSnapshotter, PoolError> {
         Ok(EpochSnapshotter {
-            stream: RwLock::new(None),
+            stream: Running::default(),
             streaming: AtomicBool::new(false),
             claimed: VirtualArray::new(page_count as usize / 64 + 1)?,
             views: Views::default(),
             images: Images::new(),
             spill,
             quarantine: Quarantine::default(),
-            peak_held_pages: AtomicU64::new(0),
         })
     }
 
@@ -112,40 +110,19 @@ impl EpochSnapshotter {
         is_claimed(self.claimed.get(page.0 as usize / 64), page.0 % 64)
     }
 
-    fn held_pages(&self, core: &Core) -> u64 {
-        core.frames.held_count() + self.quarantine.page_count()
-    }
-
-    /// Whether the budget has room for `page_count` more pages.
-    fn has_room(&self, core: &Core, page_count: u64) -> bool {
-        self.held_pages(core) + page_count <= core.frames.frame_count()
-    }
-
-    fn note_peak(&self, core: &Core) {
-        self.peak_held_pages.fetch_max(self.held_pages(core), Ordering::Relaxed);
-    }
-
-    fn restart_peak(&self, core: &Core) {
-        self.peak_held_pages.store(self.held_pages(core), Ordering::Relaxed);
-    }
-
-    fn take_frame<'c>(&self, core: &'c Core) -> Option<Frame<'c>> {
-        if !self.has_room(core, 1) {
-            return None;
-        }
-        let frame = core.frames.take();
-        self.note_peak(core);
-        frame
-    }
-
-    /// Saves the content of a page that its writer is about to change.
-    fn capture(&self, core: &Core, page: PageId, stream: Option<&Stream>, for_view: bool) {
+    /// Saves the content of a page that its writer is about to change: for the stream if the writer has claimed it, and
+    /// for views.
+    fn capture(&self, core: &Core, page: PageId, look: Look<'_, Stream>, claimed: bool, for_view: bool) {
         let since = Instant::now();
         // SAFETY: P2: called under the page's exclusive latch.
         let content = unsafe { core.stable_bytes(page) };
         let interval = (core.descriptor(page).epochs.written(), core.epoch());
-        let Some(mut frame) = self.take_frame(core) else {
-            self.help(page, content, stream);
+        let Some(mut frame) = core.take_frame() else {
+            let joined = if claimed { look.join() } else { None };
+            drop(look);
+            if let Some(stream) = joined {
+                stream.note(stream.sink.write_pages(&[(page, content)]));
+            }
             if for_view {
                 let held = self.spill(content).unwrap_or_else(|error| Held::Lost(Box::new(error)));
                 self.keep_image(core, page, interval, held);
@@ -154,7 +131,7 @@ impl EpochSnapshotter {
         };
         frame.bytes_mut().copy_from_slice(content);
         let id = frame.into_id();
-        match (stream, for_view) {
+        match (look.stream().filter(|_| claimed), for_view) {
             (Some(stream), true) => {
                 stream.captured.lock().push((page, core.frames.share(&id)));
                 self.keep_image(core, page, interval, Held::Frame(id));
@@ -172,14 +149,7 @@ impl EpochSnapshotter {
     }
 
     fn spill(&self, content: &PageBytes) -> Result<Held, CheckpointError> {
-        self.spill.spill(content).map(Held::Spilled)
-    }
-
-    /// The budget is used up: the writer hands its page to the sink itself.
-    fn help(&self, page: PageId, content: &PageBytes, stream: Option<&Stream>) {
-        if let Some(stream) = stream {
-            stream.note(stream.sink.write_pages(&[(page, content)]));
-        }
+        self.spill.spill(content).map(|spilled| Held::Spilled(Arc::new(spilled)))
     }
 
     /// Writes the before-images that wait, releasing their frames. Returns how many.
@@ -271,15 +241,12 @@ impl EpochSnapshotter {
         true
     }
 
-    /// Where the budget is used up, deals with up to `page_count` freed pages (and a few more if that is little).
+    /// The budget is exceeded: deals with up to `page_count` freed pages (and a few more if that is little).
     fn pay(&self, core: &Core, stream: Option<&Stream>, page_count: u32) {
-        if self.has_room(core, 0) {
-            return;
-        }
         let since = Instant::now();
         let wanted = page_count.max(MIN_RELIEF_PAGES);
         let mut left = wanted;
-        while left > 0 && !self.has_room(core, 0) {
+        while left > 0 && core.frames.budget().is_exceeded() {
             let limit = left.min(BATCH_PAGES as u32);
             let streamed = stream.map_or(0, |s| self.write_kept(core, s, limit, &Progress::default()));
             let done = if streamed == 0 { self.spill_kept(core, limit) } else { streamed };
@@ -344,8 +311,8 @@ impl Snapshotter for EpochSnapshotter {
             self.streaming.store(false, Ordering::Release);
             return Err(CheckpointError::EpochsExhausted);
         };
-        self.restart_peak(core);
-        *self.stream.write() = Some(Arc::new(Stream {
+        core.frames.budget().restart_peak();
+        self.stream.begin(Stream {
             cut,
             durable: plan.durable,
             ranges: plan.ranges,
@@ -354,12 +321,12 @@ impl Snapshotter for EpochSnapshotter {
             reused: Mutex::default(),
             failure: Mutex::default(),
             failed: AtomicBool::new(false),
-        }));
+        });
         Ok(cut)
     }
 
     fn run_stream(&self, core: &Core, progress: &Progress) -> Result<(), CheckpointError> {
-        let Some(stream) = self.stream.read().clone() else { return Ok(()) };
+        let Some(stream) = self.stream.current() else { return Ok(()) };
         for &(start, end) in &stream.ranges {
             let mut at = start;
             while at < end && !stream.failed.load(Ordering::Acquire) {
@@ -370,9 +337,8 @@ impl Snapshotter for EpochSnapshotter {
                 at = next;
             }
         }
-        // Every needed page is claimed now. Whoever else claims holds the read lock until the page is queued or
-        // emitted: taking the write lock once waits for the last of them.
-        drop(self.stream.write());
+        // Every needed page is claimed now; whoever else has claimed one is about to queue or to write it.
+        self.stream.close();
         self.write_waiting(core, &stream, progress);
         self.write_reused(&stream);
         let failure = stream.failure.lock().clone();
@@ -380,7 +346,7 @@ impl Snapshotter for EpochSnapshotter {
     }
 
     fn end_stream(&self, core: &Core) {
-        let Some(stream) = self.stream.write().take() else { return };
+        let Some(stream) = self.stream.end() else { return };
         stream.captured.lock().drain(..).for_each(|(_, frame)| core.frames.release(frame));
         for &(start, end) in &stream.ranges {
             self.claimed.zero_range(start as usize / 64, end as usize / 64 + 1);
@@ -392,7 +358,7 @@ impl Snapshotter for EpochSnapshotter {
     fn begin_view(&self, core: &Core) -> Result<Epoch, CheckpointError> {
         let cut = core.cut().ok_or(CheckpointError::EpochsExhausted)?;
         if self.views.is_empty() && !self.streaming.load(Ordering::Acquire) {
-            self.restart_peak(core);
+            core.frames.budget().restart_peak();
         }
         self.views.begin(cut);
         Ok(cut)
@@ -428,32 +394,32 @@ impl Snapshotter for EpochSnapshotter {
 
     fn before_first_write(&self, core: &Core, page: PageId) {
         let descriptor = core.descriptor(page);
-        let current = self.stream.read();
-        let stream = current.as_deref().filter(|s| s.needs(descriptor.epochs.written()) && self.claim(page));
+        let look = self.stream.look();
+        let claimed = look.stream().is_some_and(|s| s.needs(descriptor.epochs.written()) && self.claim(page));
         let for_view = self.views.see_in_place([descriptor].into_iter());
-        if stream.is_some() || for_view {
-            self.capture(core, page, stream, for_view);
+        if claimed || for_view {
+            self.capture(core, page, look, claimed, for_view);
         }
     }
 
     fn keep_freed(&self, core: &Core, extent: Extent) -> bool {
-        // Held until the extent is in its list: the end of the stream goes through the list after that.
-        let current = self.stream.read();
+        // Until the extent is in its list: the end of the stream goes through the list after that.
+        let look = self.stream.look();
         let unclaimed =
             |stream: &Stream, page| stream.needs_content(core.descriptor(page)) && !self.is_claimed(page);
-        let stream = current.as_deref();
-        if stream.is_some_and(|stream| extent.pages().any(|page| unclaimed(stream, page))) {
-            self.quarantine.keep_for_stream(extent);
+        if look.stream().is_some_and(|stream| extent.pages().any(|page| unclaimed(stream, page))) {
+            self.quarantine.keep_for_stream(core, extent);
         } else if !self.quarantine.keep_for_views(core, &self.views, extent) {
             return false;
         }
-        self.pay(core, stream, extent.page_count.min(MAX_FREE_RELIEF_PAGES));
-        self.note_peak(core);
+        drop(look);
+        self.relieve(core, extent.page_count.min(MAX_FREE_RELIEF_PAGES));
+        core.frames.budget().note_peak();
         true
     }
 
     fn before_reuse(&self, _core: &Core, page: PageId, freed: Epoch) {
-        if let Some(stream) = self.stream.read().as_deref() {
+        if let Some(stream) = self.stream.look().stream() {
             if stream.durable < freed && freed <= stream.cut && self.claim(page) {
                 stream.reused.lock().push(page);
             }
@@ -465,16 +431,17 @@ impl Snapshotter for EpochSnapshotter {
     }
 
     fn held_bytes(&self, core: &Core) -> u64 {
-        self.held_pages(core) * PAGE_SIZE as u64
+        core.frames.budget().held_pages() * PAGE_SIZE as u64
     }
 
-    fn peak_held_bytes(&self) -> u64 {
-        self.peak_held_pages.load(Ordering::Relaxed) * PAGE_SIZE as u64
+    fn peak_held_bytes(&self, core: &Core) -> u64 {
+        core.frames.budget().peak_pages() * PAGE_SIZE as u64
     }
 
     fn relieve(&self, core: &Core, page_count: u32) {
-        if !self.has_room(core, 0) {
-            self.pay(core, self.stream.read().as_deref(), page_count);
+        if core.frames.budget().is_exceeded() {
+            let joined = self.stream.look().join();
+            self.pay(core, joined.as_deref(), page_count);
         }
     }
 }

@@ -288,8 +288,8 @@ impl Snapshotter for ForkSnapshotter {
         self.views.held_bytes(core)
     }
 
-    fn peak_held_bytes(&self) -> u64 {
-        self.views.peak_held_bytes()
+    fn peak_held_bytes(&self, core: &Core) -> u64 {
+        self.views.peak_held_bytes(core)
     }
 
     fn relieve(&self, core: &Core, page_count: u32) {

@@ -1,6 +1,7 @@
 //! Before-images that views read: one image serves every cut in its interval.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -16,7 +17,7 @@ const SHARD_COUNT: usize = 64;
 /// Where an image's bytes are.
 pub enum Held {
     Frame(FrameId),
-    Spilled(Spilled),
+    Spilled(Arc<Spilled>),
     /// It could not be spilled: views that see it fail with this.
     Lost(Box<CheckpointError>),
 }
@@ -61,7 +62,8 @@ impl Images {
         Ok(())
     }
 
-    /// Copies the version that cut `cut` sees; false if there is no image of it.
+    /// Copies the version that cut `cut` sees; false if there is no image of it. The cut is that of a view that stays
+    /// open meanwhile, so the image does, too.
     pub fn read(
         &self,
         core: &Core,
@@ -75,15 +77,21 @@ impl Images {
         let Some((_, image)) = later.next().filter(|(_, image)| image.written <= cut) else {
             return Ok(false);
         };
-        match &image.held {
-            Held::Frame(frame) => into.copy_from_slice(core.frames.read(frame)),
-            Held::Spilled(spilled) => {
-                let mut aligned = PageBuf([0; PAGE_SIZE]);
-                spill.read_spill(spilled, &mut aligned.0)?;
-                *into = aligned.0;
+        let spilled = match &image.held {
+            Held::Frame(frame) => {
+                into.copy_from_slice(core.frames.read(frame));
+                return Ok(true);
             }
+            Held::Spilled(spilled) => spilled.clone(),
             Held::Lost(error) => return Err((**error).clone()),
-        }
+        };
+        // Writers whose images belong into this shard do not wait for the disk.
+        drop(shard);
+        let mut aligned = PageBuf([0; PAGE_SIZE]);
+        let result = spill.read_spill(&spilled, &mut aligned.0);
+        give_back(spill, spilled);
+        result?;
+        *into = aligned.0;
         Ok(true)
     }
 
@@ -107,7 +115,14 @@ impl Images {
 pub fn release(core: &Core, spill: &dyn Spill, held: Held) {
     match held {
         Held::Frame(frame) => core.frames.release(frame),
-        Held::Spilled(spilled) => spill.release_spill(spilled),
+        Held::Spilled(spilled) => give_back(spill, spilled),
         Held::Lost(_) => {}
+    }
+}
+
+/// Gives up a reference to a spilled page; the last one gives its slot back.
+fn give_back(spill: &dyn Spill, spilled: Arc<Spilled>) {
+    if let Some(spilled) = Arc::into_inner(spilled) {
+        spill.release_spill(spilled);
     }
 }

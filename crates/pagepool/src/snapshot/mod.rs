@@ -4,10 +4,12 @@
 //! by the *sweep* in the background or by a writer that got there first; a *view* is a read-only picture at a cut;
 //! a *stream* hands each page that changed since the last durable checkpoint to a [`Sink`], once.
 
+mod budget;
 mod epoch;
 mod fork;
 mod images;
 mod quarantine;
+mod running;
 mod views;
 
 use std::sync::atomic::AtomicU64;
@@ -17,6 +19,7 @@ use crate::core::{Core, Epoch};
 use crate::pagefile::Spilled;
 use crate::{CheckpointError, PageBytes, PageId};
 
+pub(crate) use budget::Budget;
 pub use epoch::EpochSnapshotter;
 pub(crate) use epoch::BATCH_PAGES;
 pub use fork::ForkSnapshotter;
@@ -141,7 +144,7 @@ pub trait Snapshotter: Send + Sync {
     fn held_bytes(&self, core: &Core) -> u64;
 
     /// The most of them since the last stream or view began.
-    fn peak_held_bytes(&self) -> u64;
+    fn peak_held_bytes(&self, core: &Core) -> u64;
 
     /// Called before `page_count` pages are allocated: if snapshots hold more than the budget, pays off as much by
     /// writing.

@@ -9,13 +9,11 @@
 //! Whoever works on an extent takes it out of its list, so that nobody else lets it go (invariant P3).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::Mutex;
 
 use super::views::Views;
 use super::Extent;
 use crate::core::Core;
+use crate::sync::Mutex;
 
 /// An extent in one of the lists.
 pub struct Kept {
@@ -38,18 +36,12 @@ struct Lists {
 #[derive(Default)]
 pub struct Quarantine {
     lists: Mutex<Lists>,
-    page_count: AtomicU64,
 }
 
 impl Quarantine {
-    /// Pages in all extents that are not released.
-    pub fn page_count(&self) -> u64 {
-        self.page_count.load(Ordering::Relaxed)
-    }
-
     /// Keeps a freed extent for the running stream; the caller sees to it that the stream does not end meanwhile.
-    pub fn keep_for_stream(&self, extent: Extent) {
-        self.page_count.fetch_add(u64::from(extent.page_count), Ordering::Relaxed);
+    pub fn keep_for_stream(&self, core: &Core, extent: Extent) {
+        core.frames.budget().take(u64::from(extent.page_count));
         self.lists.lock().unswept.push_back(Kept { extent, next: 0 });
     }
 
@@ -62,7 +54,7 @@ impl Quarantine {
         let mut lists = self.lists.lock();
         let is_seen = sees_any(core, views, extent);
         if is_seen {
-            self.page_count.fetch_add(u64::from(extent.page_count), Ordering::Relaxed);
+            core.frames.budget().take(u64::from(extent.page_count));
             lists.viewed.push_back(Kept { extent, next: 0 });
         }
         is_seen
@@ -91,7 +83,7 @@ impl Quarantine {
             return lists.viewed.push_back(kept);
         }
         // Nobody needs it, and no view that begins later will.
-        self.page_count.fetch_sub(u64::from(kept.extent.page_count), Ordering::Relaxed);
+        core.frames.budget().give(u64::from(kept.extent.page_count));
         lists.released.push(kept.extent);
     }
 

@@ -1,10 +1,8 @@
 //! Which views are open.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use parking_lot::RwLock;
-
 use crate::core::{Descriptor, Epoch};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::RwLock;
 
 /// Cuts of the open views.
 ///

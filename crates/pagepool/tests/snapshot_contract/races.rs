@@ -1,8 +1,9 @@
 //! Races between the parts of a snapshot, each arranged on purpose.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{mpsc, Arc};
 use std::thread;
+use std::time::Duration;
 
 use stillframe_pagepool::device::SimDevice;
 use stillframe_pagepool::pagefile::{PageFile, Spilled};
@@ -50,24 +51,42 @@ fn a_stream_is_complete_when_a_view_ends_beside_it() {
     assert_eq!(pool.stats().snapshot_held_bytes, 0);
 }
 
-/// Spills to a page file; `release` can be held up.
+/// Spills to a page file; releases and reads can be held up.
 struct GatedSpill {
     file: Arc<PageFile>,
-    gate: Arc<Gate>,
-    armed: AtomicBool,
+    gate: Gate,
+    release_armed: AtomicBool,
+    read_armed: AtomicBool,
+    spilled_count: AtomicU64,
+}
+
+impl GatedSpill {
+    fn new(file: Arc<PageFile>) -> GatedSpill {
+        GatedSpill {
+            file,
+            gate: Gate::default(),
+            release_armed: AtomicBool::new(false),
+            read_armed: AtomicBool::new(false),
+            spilled_count: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Spill for GatedSpill {
     fn spill(&self, bytes: &PageBytes) -> Result<Spilled, CheckpointError> {
+        self.spilled_count.fetch_add(1, Ordering::Relaxed);
         Spill::spill(&*self.file, bytes)
     }
 
     fn read_spill(&self, spilled: &Spilled, into: &mut PageBytes) -> Result<(), CheckpointError> {
+        if self.read_armed.load(Ordering::Relaxed) {
+            self.gate.pass();
+        }
         Spill::read_spill(&*self.file, spilled, into)
     }
 
     fn release_spill(&self, spilled: Spilled) {
-        if self.armed.load(Ordering::Relaxed) {
+        if self.release_armed.load(Ordering::Relaxed) {
             self.gate.pass();
         }
         Spill::release_spill(&*self.file, spilled);
@@ -78,22 +97,21 @@ impl Spill for GatedSpill {
 #[test]
 fn a_view_keeps_its_images_when_another_ends() {
     let (file, _) = PageFile::create_or_open(Arc::new(SimDevice::new(1))).unwrap();
-    let gate = Arc::new(Gate::default());
-    let spill = Arc::new(GatedSpill { file, gate: gate.clone(), armed: AtomicBool::new(false) });
+    let spill = Arc::new(GatedSpill::new(file));
     let pool = Arc::new(Pool::new(&options(SnapshotKind::Epoch, 0), spill.clone()).unwrap());
     let pages: Vec<PageId> = (0..200).map(|_| new_object(&pool, 1, 1)).collect();
     let first = pool.view_after(|| ()).unwrap();
     pages.iter().for_each(|&page| fill_page(&pool, page, 2));
-    spill.armed.store(true, Ordering::Relaxed);
+    spill.release_armed.store(true, Ordering::Relaxed);
     let ender = thread::spawn(move || drop(first));
-    gate.wait_for_visitor();
+    spill.gate.wait_for_visitor();
     let second = pool.view_after(|| ()).unwrap();
     // Those whose images the first view's end is at just now have to wait for it.
     let pages: Vec<PageId> = pages[64..].iter().copied().filter(|page| page.0 % 64 > 48).collect();
     let (writer_pool, written) = (pool.clone(), pages.clone());
     let writer = thread::spawn(move || written.iter().for_each(|&page| fill_page(&writer_pool, page, 3)));
     writer.join().unwrap();
-    gate.open();
+    spill.gate.open();
     ender.join().unwrap();
     for &page in &pages {
         let mut bytes = filled(0);
@@ -243,4 +261,110 @@ fn a_fork_outlives_the_thread_that_forked() {
     gate.open();
     saver.join().unwrap().unwrap();
     assert_eq!(image.emitted().len(), 3000);
+}
+
+/// At the end of a stream only the saver waits for a writer that hands over its page itself: others go on writing.
+#[test]
+fn writers_do_not_wait_for_one_that_helps() {
+    let pool = Pool::in_memory(&options(SnapshotKind::Epoch, 0)).unwrap();
+    let pages = fill_pool(&pool, 400);
+    let (saver_gate, writer_gate) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
+    let image = Arc::new(Image::default());
+    let hook = {
+        let (saver_gate, writer_gate) = (saver_gate.clone(), writer_gate.clone());
+        move |_: &[PageId]| match thread::current().name() {
+            Some("writer") => writer_gate.pass(),
+            _ => saver_gate.pass(),
+        }
+    };
+    let (saver_pool, sink) = (pool.clone(), Arc::new(Hooked { inner: image.clone(), hook }));
+    let saver = thread::spawn(move || stream(&saver_pool, Epoch(0), sink).unwrap());
+    saver_gate.wait_for_visitor();
+    pages[256..320].iter().for_each(|&page| fill_page(&pool, page, 2));
+    let (writer_pool, last) = (pool.clone(), pages[399]);
+    let writer = thread::Builder::new().name("writer".into());
+    let writer = writer.spawn(move || fill_page(&writer_pool, last, 2)).unwrap();
+    writer_gate.wait_for_visitor();
+    saver_gate.open();
+    thread::sleep(Duration::from_millis(50));
+    assert!(!saver.is_finished(), "the saver has come to the end and waits for the writer");
+    let (wrote, has_written) = mpsc::channel();
+    let (other_pool, freed) = (pool.clone(), pages[1]);
+    let swept = pages[0];
+    let other = thread::spawn(move || {
+        fill_page(&other_pool, swept, 2);
+        free_object(&other_pool, freed, 1);
+        wrote.send(()).unwrap();
+    });
+    let result = has_written.recv_timeout(Duration::from_secs(10));
+    writer_gate.open();
+    assert!(result.is_ok(), "a first write waits for another's");
+    [other, writer].into_iter().for_each(|thread| thread.join().unwrap());
+    saver.join().unwrap();
+    assert_eq!(image.emitted().len(), 400);
+}
+
+/// While a view reads a before-image from the page file others keep theirs.
+#[test]
+fn writers_do_not_wait_for_a_view_that_reads() {
+    let (file, _) = PageFile::create_or_open(Arc::new(SimDevice::new(1))).unwrap();
+    let spill = Arc::new(GatedSpill::new(file));
+    let pool = Arc::new(Pool::new(&options(SnapshotKind::Epoch, 0), spill.clone()).unwrap());
+    let pages: Vec<PageId> = (0..200).map(|_| new_object(&pool, 1, 1)).collect();
+    let view = pool.view_after(|| ()).unwrap();
+    // There are 64 frames; the images of the others are spilled.
+    pages[..100].iter().for_each(|&page| fill_page(&pool, page, 2));
+    spill.read_armed.store(true, Ordering::Relaxed);
+    let spilled = pages[99];
+    let reader = thread::spawn(move || {
+        let mut bytes = filled(0);
+        view.read_page(spilled, &mut bytes).unwrap();
+        bytes
+    });
+    spill.gate.wait_for_visitor();
+    let (wrote, has_written) = mpsc::channel();
+    let (writer_pool, rest) = (pool.clone(), pages[100..].to_vec());
+    let writer = thread::spawn(move || {
+        rest.iter().for_each(|&page| fill_page(&writer_pool, page, 2));
+        wrote.send(()).unwrap();
+    });
+    let result = has_written.recv_timeout(Duration::from_secs(10));
+    spill.gate.open();
+    assert!(result.is_ok(), "a writer waits for a view's disk");
+    writer.join().unwrap();
+    assert!(reader.join().unwrap() == filled(1));
+}
+
+/// What a cut itself writes finds a frame, however much snapshots hold: nobody waits for the disk in the barrier.
+#[test]
+fn a_cut_does_not_wait_for_the_disk() {
+    let (file, _) = PageFile::create_or_open(Arc::new(SimDevice::new(1))).unwrap();
+    let spill = Arc::new(GatedSpill::new(file));
+    let pool = Arc::new(Pool::new(&options(SnapshotKind::Epoch, 0), spill.clone()).unwrap());
+    let pages: Vec<PageId> = (0..100).map(|_| new_object(&pool, 1, 1)).collect();
+    let catalog = pages[0];
+    let first = pool.view_after(|| ()).unwrap();
+    pages[1..].iter().for_each(|&page| fill_page(&pool, page, 2));
+    let spilled_count = spill.spilled_count.load(Ordering::Relaxed);
+    assert!(spilled_count > 0, "the budget is used up");
+    let mut views = vec![first];
+    for round in 2..6 {
+        let (at_cut, counted) = (pool.clone(), spill.clone());
+        let view = pool.view_after(move || {
+            fill_page(&at_cut, catalog, round);
+            assert_eq!(
+                counted.spilled_count.load(Ordering::Relaxed),
+                spilled_count,
+                "no spill in the barrier"
+            );
+        });
+        views.push(view.unwrap());
+    }
+    for (fill, view) in (1..).zip(&views) {
+        let mut bytes = filled(0);
+        view.read_page(catalog, &mut bytes).unwrap();
+        assert!(bytes == filled(fill), "view {fill} found {}", bytes[0]);
+    }
+    drop(views);
+    assert_eq!(pool.stats().snapshot_held_bytes, 0);
 }

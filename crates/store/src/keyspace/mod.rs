@@ -305,8 +305,7 @@ impl Keyspace {
     }
 
     pub fn used_memory_bytes(&self) -> u64 {
-        let pool = self.pool.stats();
-        pool.allocated_pages * (PAGE_SIZE as u64 + DESCRIPTOR_BYTES) + self.side.memory_bytes()
+        self.pool.allocated_pages() * (PAGE_SIZE as u64 + DESCRIPTOR_BYTES) + self.side.memory_bytes()
     }
 
     pub fn set_maxmemory_bytes(&self, bytes: u64) {
