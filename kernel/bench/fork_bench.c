@@ -8,6 +8,9 @@
  *   fork_bench fault LABEL PAGES ROUNDS [other]   first touch of anonymous pages by a process that did not opt in;
  *       with "other" while another process shares its page tables with a child
  *   fork_bench small LABEL ROUNDS        fork of this small process, and its whole life
+ *   fork_bench path LABEL ROUNDS [other]   ways through hooks that have no gate, by a process that did not opt in: GUP-fast
+ *       (a shared futex takes a page for writing, vmsplice takes 16 for reading) and the reverse map (a page of
+ *       MADV_FREE is reclaimed, a page moves to another node: boot with two)
  *
  * Each round is one line of JSON on standard output. Times are of CLOCK_MONOTONIC in ns: with QEMU's -icount shift=0
  * and one CPU that is the number of instructions.
@@ -15,6 +18,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/mempolicy.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,6 +27,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,6 +37,11 @@
 
 #define PAGE 4096ul
 #define COPY_WAIT_MS 60000
+#define OTHER_PAGES (16ul * 256)
+#define FUTEX_CALLS 10000
+#define SPLICE_CALLS 1000
+#define SPLICE_PAGES 16ul	/* what a pipe holds */
+#define RMAP_PAGES 2048ul
 
 static uint64_t now_ns(void)
 {
@@ -226,33 +238,45 @@ static void measure_fork(const struct request *request, int rounds)
 	munmap(memory, pages * PAGE);
 }
 
-static void measure_fault(const char *label, size_t pages, int rounds, bool with_other)
+/* Another process that shares its page tables with a child: hooks are live then. */
+static pid_t start_other(void)
 {
-	pid_t other = 0;
+	int ready[2];
+	char byte;
 
-	if (with_other) {
-		int ready[2];
-		char byte;
+	check(!pipe(ready), "pipe");
+	pid_t other = fork();
 
-		check(!pipe(ready), "pipe");
-		other = fork();
-		check(other >= 0, "fork");
-		if (!other) {
-			char *memory = map_pages(16 * 256);
+	check(other >= 0, "fork");
+	if (!other) {
+		char *memory = map_pages(OTHER_PAGES);
 
-			setpgid(0, 0);	/* both end with one signal */
-			touch_all(memory, 16 * 256);
-			set_strategy("odf");
-			pid_t sharer = fork();
+		setpgid(0, 0);	/* both end with one signal */
+		touch_all(memory, OTHER_PAGES);
+		set_strategy("odf");
+		pid_t sharer = fork();
 
-			check(sharer >= 0, "fork");
-			if (sharer)
-				check(write(ready[1], "r", 1) == 1, "write");
-			for (;;)
-				pause();
-		}
-		check(read(ready[0], &byte, 1) == 1, "read");
+		check(sharer >= 0, "fork");
+		if (sharer)
+			check(write(ready[1], "r", 1) == 1, "write");
+		for (;;)
+			pause();
 	}
+	check(read(ready[0], &byte, 1) == 1, "read");
+	close(ready[0]);
+	close(ready[1]);
+	return other;
+}
+
+static void stop_other(pid_t other)
+{
+	fflush(stdout);
+	kill(-other, SIGKILL);
+	waitpid(other, NULL, 0);
+}
+
+static void measure_fault(const char *label, size_t pages, int rounds)
+{
 	for (int round = 0; round < rounds; round++) {
 		char *memory = map_pages(pages);
 		uint64_t begin_ns = now_ns();
@@ -265,10 +289,103 @@ static void measure_fault(const char *label, size_t pages, int rounds, bool with
 		       (double)fault_ns / pages);
 	}
 	fflush(stdout);
-	if (with_other) {
-		kill(-other, SIGKILL);
-		waitpid(other, NULL, 0);
+}
+
+static void print_path(const char *path, const char *label, int round, uint64_t begin_ns, size_t count)
+{
+	printf("{\"kind\": \"path\", \"path\": \"%s\", \"label\": \"%s\", \"round\": %d, \"ns_each\": %.2f}\n", path, label,
+	       round, (double)(now_ns() - begin_ns) / count);
+}
+
+/* Waking a futex that is not private takes its page by GUP-fast, for writing: little else happens in the call. */
+static void measure_futex(const char *label, int round, char *memory)
+{
+	uint64_t begin_ns = now_ns();
+
+	for (int i = 0; i < FUTEX_CALLS; i++)
+		check(!syscall(SYS_futex, memory, FUTEX_WAKE, 1, NULL, NULL, 0), "futex");
+	print_path("futex", label, round, begin_ns, FUTEX_CALLS);
+}
+
+static void measure_splice(const char *label, int round, char *memory)
+{
+	struct iovec pages = { memory, SPLICE_PAGES * PAGE };
+	int ends[2], nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+	check(nowhere >= 0 && !pipe(ends), "pipe to /dev/null");
+	uint64_t begin_ns = now_ns();
+
+	for (int i = 0; i < SPLICE_CALLS; i++) {
+		check(vmsplice(ends[1], &pages, 1, 0) == (ssize_t)pages.iov_len, "vmsplice");
+		check(splice(ends[0], NULL, nowhere, NULL, pages.iov_len, 0) == (ssize_t)pages.iov_len, "splice");
 	}
+	print_path("vmsplice", label, round, begin_ns, SPLICE_CALLS);
+	close(nowhere);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* Pages of MADV_FREE are reclaimed without swap. */
+static void measure_reclaim(const char *label, int round, char *memory)
+{
+	static unsigned char resident[RMAP_PAGES];
+	size_t left = 0;
+
+	touch_all(memory, RMAP_PAGES);
+	check(!madvise(memory, RMAP_PAGES * PAGE, MADV_FREE), "MADV_FREE");
+	uint64_t begin_ns = now_ns();
+
+	check(!madvise(memory, RMAP_PAGES * PAGE, MADV_PAGEOUT), "MADV_PAGEOUT");
+	print_path("reclaim", label, round, begin_ns, RMAP_PAGES);
+	check(!mincore(memory, RMAP_PAGES * PAGE, resident), "mincore");
+	for (size_t i = 0; i < RMAP_PAGES; i++)
+		left += resident[i] & 1;
+	errno = EBUSY;
+	check(left < RMAP_PAGES / 50, "reclaim of pages of MADV_FREE");
+}
+
+static void move_all(char *memory, int node)
+{
+	static void *pages[RMAP_PAGES];
+	static int nodes[RMAP_PAGES], status[RMAP_PAGES];
+	size_t moved = 0;
+
+	for (size_t i = 0; i < RMAP_PAGES; i++) {
+		pages[i] = memory + i * PAGE;
+		nodes[i] = node;
+	}
+	check(syscall(SYS_move_pages, 0, RMAP_PAGES, pages, nodes, status, MPOL_MF_MOVE) >= 0, "move_pages");
+	for (size_t i = 0; i < RMAP_PAGES; i++)
+		moved += status[i] == node;
+	errno = EBUSY;
+	check(moved > RMAP_PAGES - RMAP_PAGES / 50, "move_pages");
+}
+
+static void measure_migration(const char *label, int round, char *memory)
+{
+	touch_all(memory, RMAP_PAGES);
+	move_all(memory, 0);
+	uint64_t begin_ns = now_ns();
+
+	move_all(memory, 1);
+	print_path("migrate", label, round, begin_ns, RMAP_PAGES);
+}
+
+static void measure_paths(const char *label, int rounds)
+{
+	static void (*const paths[])(const char *label, int round, char *memory) = {
+		measure_futex, measure_splice, measure_reclaim, measure_migration,
+	};
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+		char *memory = map_pages(RMAP_PAGES);
+
+		touch_all(memory, RMAP_PAGES);
+		for (int round = 0; round < rounds; round++)
+			paths[i](label, round, memory);
+		munmap(memory, RMAP_PAGES * PAGE);
+	}
+	fflush(stdout);
 }
 
 static void measure_small(const char *label, int rounds)
@@ -292,18 +409,27 @@ static void measure_small(const char *label, int rounds)
 
 int main(int count, char **arguments)
 {
-	if (count == 7 && !strcmp(arguments[1], "fork")) {
+	const char *what = count > 1 ? arguments[1] : "";
+	bool with_other = count > 2 && !strcmp(arguments[count - 1], "other");
+	pid_t other = with_other ? start_other() : 0;
+
+	count -= with_other;
+	if (count == 7 && !strcmp(what, "fork")) {
 		struct request request = { .megabytes = atol(arguments[2]), .strategy = arguments[3],
 					   .writes = atoi(arguments[5]), .period_ns = atol(arguments[6]) };
 
 		measure_fork(&request, atoi(arguments[4]));
-	} else if (count >= 5 && !strcmp(arguments[1], "fault")) {
-		measure_fault(arguments[2], atol(arguments[3]), atoi(arguments[4]), count > 5);
-	} else if (count == 4 && !strcmp(arguments[1], "small")) {
+	} else if (count == 5 && !strcmp(what, "fault")) {
+		measure_fault(arguments[2], atol(arguments[3]), atoi(arguments[4]));
+	} else if (count == 4 && !strcmp(what, "small")) {
 		measure_small(arguments[2], atoi(arguments[3]));
+	} else if (count == 4 && !strcmp(what, "path")) {
+		measure_paths(arguments[2], atoi(arguments[3]));
 	} else {
-		fprintf(stderr, "fork_bench: see the comment at its beginning\n");
+		printf("{\"error\": \"fork_bench: see the comment at its beginning\"}\n");
 		return 2;
 	}
+	if (with_other)
+		stop_other(other);
 	return 0;
 }

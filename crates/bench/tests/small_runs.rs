@@ -269,7 +269,13 @@ fn fork_in_a_virtual_machine() {
     assert!(std::fs::metadata(dir.0.join("fork.time.svg")).unwrap().len() > 500);
     let raw: Value =
         serde_json::from_str(&std::fs::read_to_string(dir.0.join("fork.json")).unwrap()).unwrap();
-    let forks: Vec<_> = raw["results"].as_array().unwrap().iter().filter(|r| r["kind"] == "fork").collect();
+    let results = raw["results"].as_array().unwrap();
+    for path in ["futex", "vmsplice", "reclaim", "migrate"] {
+        let of = |label| results.iter().filter(move |r| r["path"] == path && r["label"] == label).count();
+        // In turn, twice; then beside a process that shares tables.
+        assert_eq!((of("unloaded"), of("loaded"), of("shared")), (6, 6, 3), "{path}");
+    }
+    let forks: Vec<_> = results.iter().filter(|r| r["kind"] == "fork").collect();
     // Two sizes, five strategies.
     assert_eq!(forks.len(), 10);
     assert!(forks.iter().filter(|r| r["strategy"] == "4").all(|r| r["forks_async"] == 1));

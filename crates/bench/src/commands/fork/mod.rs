@@ -81,6 +81,8 @@ const SPARE_MB: u64 = 700;
 /// values, what is overwritten during a save, and files, which are in memory as well.
 const REDIS_CPUS: usize = 4;
 const FAULTS: usize = 20_000;
+/// Memory as of two nodes, so that pages can be moved from one to the other.
+const TWO_NODES: &str = "numa=fake=2";
 const LOAD: &str =
     "stillframe-fork load --path /lib/async_fork.ko >&2 || echo '{\"error\": \"the module was not loaded\"}'";
 
@@ -157,15 +159,17 @@ impl Args {
     fn plan(&self, part: Part) -> (&'static str, Shape, String) {
         let data_mb = largest(&self.sizes);
         let host_cpus = std::thread::available_parallelism().map_or(1, usize::from).max(2);
-        let counting = |memory_mb: u64| Shape { clock: Clock::Instructions, cpu_count: 1, memory_mb };
-        let timed = |cpu_count, memory_mb: u64| Shape { clock: Clock::Host, cpu_count, memory_mb };
+        let counting =
+            |memory_mb: u64| Shape { clock: Clock::Instructions, cpu_count: 1, memory_mb, parameters: "" };
+        let timed =
+            |cpu_count, memory_mb: u64| Shape { clock: Clock::Host, cpu_count, memory_mb, parameters: "" };
         let redis_mb = 5 * largest(&self.redis_sizes) + SPARE_MB;
         let redis = match self.redis_clock {
             Clock::Instructions => counting(redis_mb),
             Clock::Host => timed(REDIS_CPUS, redis_mb),
         };
         match part {
-            Part::Costs => ("costs", counting(SPARE_MB), self.costs()),
+            Part::Costs => ("costs", Shape { parameters: TWO_NODES, ..counting(SPARE_MB) }, self.costs()),
             Part::Fork => ("fork", counting(data_mb + SPARE_MB), self.fork_times()),
             Part::Writes => ("writes", timed(host_cpus, data_mb + SPARE_MB), self.writes(data_mb)),
             Part::Threads => ("threads", timed(host_cpus, data_mb + SPARE_MB), self.threads(data_mb)),
@@ -177,12 +181,16 @@ impl Args {
     fn costs(&self) -> String {
         let rounds = self.rounds.max(3);
         let both = |label: &str| {
-            format!("fork_bench small {label} {}\nfork_bench fault {label} {FAULTS} {rounds}", 10 * rounds)
+            format!(
+                "fork_bench small {label} {}\nfork_bench fault {label} {FAULTS} {rounds}\nfork_bench path {label} {rounds}",
+                10 * rounds
+            )
         };
         // The first round warms up the kernel's allocators; then without and with the module in turn.
         let warm_up = both("warm-up");
         let turn = format!("{}\n{LOAD}\n{}", both("unloaded"), both("loaded"));
-        let shared = format!("fork_bench fault shared {FAULTS} {rounds} other");
+        let shared =
+            format!("fork_bench fault shared {FAULTS} {rounds} other\nfork_bench path shared {rounds} other");
         format!("busybox sleep 2\n{warm_up}\n{turn}\n{UNLOAD}\n{turn}\n{shared}")
     }
 

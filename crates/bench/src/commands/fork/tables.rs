@@ -169,22 +169,29 @@ fn threads(records: &Records) -> String {
 }
 
 fn costs(records: &Records) -> String {
-    let of = |kind: &str, label: &str, field: &str| {
-        records.median(&[("run", json!("costs")), ("kind", json!(kind)), ("label", json!(label))], field)
-    };
-    let row = |what: &str, kind: &str, field: &str| {
-        let (unloaded, loaded, shared) =
-            (of(kind, "unloaded", field), of(kind, "loaded", field), of(kind, "shared", field));
+    let row = |what: &str, wanted: &[(&str, Value)], field: &str| {
+        let of = |label: &str| {
+            let wanted = [&[("run", json!("costs")), ("label", json!(label))], wanted].concat();
+            records.median(&wanted, field)
+        };
+        let (unloaded, loaded, shared) = (of("unloaded"), of("loaded"), of("shared"));
         let more = loaded.zip(unloaded).map(|(l, u)| l - u);
         let percent = more.zip(unloaded).map(|(m, u)| 100.0 * m / u);
         vec![what.to_owned(), number(unloaded), number(loaded), number(more), number(percent), number(shared)]
     };
-    let rows = match of("fault", "unloaded", "/ns_per_fault") {
+    let (fault, small) = ([("kind", json!("fault"))], [("kind", json!("small"))]);
+    let path =
+        |what: &str, path: &str| row(what, &[("kind", json!("path")), ("path", json!(path))], "/ns_each");
+    let rows = match records.select(&[("run", json!("costs"))]).next() {
         None => Vec::new(),
         Some(_) => vec![
-            row("first touch of a page", "fault", "/ns_per_fault"),
-            row("fork() of a small process", "small", "/fork_ns"),
-            row("its fork, exit and wait", "small", "/life_ns"),
+            row("first touch of a page", &fault, "/ns_per_fault"),
+            row("fork() of a small process", &small, "/fork_ns"),
+            row("its fork, exit and wait", &small, "/life_ns"),
+            path("wake a shared futex: GUP-fast of a page for writing", "futex"),
+            path("vmsplice of 16 pages to /dev/null: GUP-fast for reading", "vmsplice"),
+            path("reclaim of a page: try_to_unmap_one", "reclaim"),
+            path("migration of a page: try_to_migrate_one", "migrate"),
         ],
     };
     let header =

@@ -27,6 +27,8 @@ pub struct Shape {
     pub clock: Clock,
     pub memory_mb: u64,
     pub cpu_count: usize,
+    /// More of the kernel's command line.
+    pub parameters: &'static str,
 }
 
 /// Everything a boot needs, prepared once.
@@ -139,7 +141,7 @@ impl Machine {
         command.arg("-kernel").arg(&self.image).arg("-initrd").arg(initramfs);
         command.arg("-serial").arg(format!("file:{}", console.display()));
         command.arg("-serial").arg(format!("file:{}", answers.display()));
-        command.args(["-append", "console=ttyS0 panic=-1 oops=panic quiet"]);
+        command.args(["-append", &format!("console=ttyS0 panic=-1 oops=panic quiet {}", shape.parameters)]);
         command.stdin(Stdio::null());
         command
     }
