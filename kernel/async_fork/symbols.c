@@ -57,7 +57,8 @@ static int af_variables_find(void)
 
 int af_symbols_find(void)
 {
-	struct kprobe probe = { .symbol_name = "kallsyms_lookup_name" };
+	/* Never armed, only its address is wanted: with ftrace off, arming would leave something behind in its records. */
+	struct kprobe probe = { .symbol_name = "kallsyms_lookup_name", .flags = KPROBE_FLAG_DISABLED };
 	int ret = register_kprobe(&probe);
 
 	if (ret) {

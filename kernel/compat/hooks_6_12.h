@@ -362,13 +362,18 @@ ssize_t af_hook_move_pages(struct userfaultfd_ctx *ctx, unsigned long dst, unsig
 
 /*
  * One ftrace_ops for each trampoline. register_ftrace_direct() sets the flags, so PERMANENT (ftrace_enabled=0 is
- * refused) comes after it; and as ftrace may have been off before, it is asked after that.
+ * refused) comes after it; and as ftrace may have been off before, it is asked after that. It is asked before as well:
+ * what is registered and taken back while ftrace is off stays half in its records, and it turns itself off for good when
+ * it notices.
  */
 int compat_attach(struct compat_direct *direct, unsigned long ip, void *trampoline)
 {
 	const int *enabled = (const int *)af_symbol("ftrace_enabled");
-	int ret = ftrace_set_filter_ip(&direct->ops, ip, 0, 1);
+	int ret;
 
+	if (!enabled || !READ_ONCE(*enabled))
+		return -EBUSY;
+	ret = ftrace_set_filter_ip(&direct->ops, ip, 0, 1);
 	ret = ret ?: register_ftrace_direct(&direct->ops, (unsigned long)trampoline);
 	if (ret) {
 		ftrace_free_filter(&direct->ops);
@@ -376,7 +381,7 @@ int compat_attach(struct compat_direct *direct, unsigned long ip, void *trampoli
 	}
 	direct->ops.flags |= FTRACE_OPS_FL_PERMANENT;
 	smp_mb();	/* the flag before the switch; who turns it off asks for the flag afterwards */
-	if (enabled && READ_ONCE(*enabled))
+	if (READ_ONCE(*enabled))
 		return 0;
 	compat_detach(direct, ip, trampoline);
 	return -EBUSY;

@@ -256,7 +256,8 @@ static void refused(void)
 	     altered_module(NULL, "copy_page_range", "copy_page_rangE"));
 	also("not one that the module knows");
 	if (!*unchecked) {
-		says(FAILED, "dup_mmap is int (struct mm_struct *, struct mm_struct *) in this kernel",
+		/* dup_mmap, or in 6.12 uprobe_dup_mmap */
+		says(FAILED, "(struct mm_struct *, struct mm_struct *) in this kernel, expected is ",
 		     "load --path %s", altered_module(NULL, "(struct mm_struct *, struct mm_struct *)",
 						      "(struct mm_struct *, struct nn_struct *)"));
 		also("not one that the module knows");
@@ -267,6 +268,11 @@ static void refused(void)
 	tool("load --path " MODULE);
 	must_write_file("/proc/sys/kernel/ftrace_enabled", "1");
 	also("ftrace_enabled is 0");
+	/* Whoever uses ftrace next finds it as it was: the kernel looks for what was left when its last user goes. */
+	must_write_file("/sys/kernel/tracing/set_ftrace_filter", "vfs_fsync");
+	must_write_file("/sys/kernel/tracing/current_tracer", "function");
+	must_write_file("/sys/kernel/tracing/current_tracer", "nop");
+	must_write_file("/sys/kernel/tracing/set_ftrace_filter", "");
 	says(DONE, "no parameter slow", "load --path " MODULE "%s slow=1", unchecked);
 }
 
