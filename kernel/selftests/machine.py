@@ -11,6 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from suite import SUITES, Suite
 from unpacked import HOST, UnpackedKernel, UnpackedValkey
 
 HERE = Path(__file__).resolve().parent
@@ -63,6 +64,7 @@ class Machine:
         self.arch = ARCHITECTURES[arch]
         self.busybox = None
         self.modules = None
+        self.suite = None
         self.kernel = kernel
         self.headers = headers
         self.slowness = slowness
@@ -91,6 +93,7 @@ class Machine:
             return
         # Headers of later kernels come with type information, for which modules are given some, too.
         needed = self.arch.packages + (["pahole"] if self.kernel else [])
+        needed += ["debootstrap"] if self.kernel in SUITES else []
         missing = [p for p in needed if not installed(p)]
         if not missing:
             return
@@ -105,7 +108,10 @@ class Machine:
                 raise CannotRun(f"{' '.join(command)} failed: {done.stdout.strip().splitlines()[-1:]}")
 
     def find_kernel(self):
-        """The newest image whose headers are there, or the image or version that was asked for."""
+        """The newest image whose headers are there, or the image, version or suite that was asked for."""
+        if self.kernel in SUITES:
+            self.fetch_suite()
+            return
         if self.kernel and not re.fullmatch(r"\d+\.\d+", self.kernel):
             self.kernel = Path(self.kernel)
             banner = output_of("file", "-bL", str(self.kernel)) if shutil.which("file") else ""
@@ -133,6 +139,17 @@ class Machine:
         if not version:
             raise CannotRun("no kernel in /boot has headers in /lib/modules")
         self.unpack_kernel(HOST[self.arch_name], version)
+
+    def fetch_suite(self):
+        if self.arch_name != "x86_64":
+            raise CannotRun(f"no kernel of {self.kernel} for {self.arch_name}")
+        self.suite = Suite(OUTPUT / f"suite-{self.kernel}", self.kernel)
+        try:
+            self.release = self.suite.fetch()
+        except (OSError, subprocess.CalledProcessError) as why:
+            raise CannotRun(f"no kernel of {self.kernel}: {why}") from why
+        self.kernel, self.headers = self.suite.image(self.release), self.suite.headers(self.release)
+        self.modules = self.suite.modules(self.release)
 
     def unpack_kernel(self, architecture, version=None):
         packages = UnpackedKernel(OUTPUT / f"packages-{version or architecture}", architecture, version)
@@ -163,19 +180,33 @@ class Machine:
 
     # ---------- building ----------
 
+    def build_directory(self, name):
+        """Where it can be built with the compiler that the kernel's modules need."""
+        return (self.suite.chroot / "build" if self.suite else self.directory) / name
+
+    def inside(self, path):
+        """The path as make sees it."""
+        return self.suite.inside(path) if self.suite else path
+
+    def make(self, what, *arguments):
+        words = ["make", *map(str, arguments)]
+        if self.suite:
+            done = self.suite.run(*words)
+        else:
+            done = subprocess.run(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if done.returncode:
+            raise SystemExit(f"{done.stdout}\nkernel selftests: {what} does not build")
+
     def build_module(self):
         """In a copy: the source directory stays clean, and each kernel has its own objects."""
-        build = self.directory / "module"
+        build = self.build_directory("module")
         for old in build.rglob("*.[chS]"):
             if not (KERNEL / old.relative_to(build)).exists() and not old.name.endswith(".mod.c"):
                 old.unlink()
         shutil.copytree(KERNEL, build, dirs_exist_ok=True,
                         ignore=shutil.ignore_patterns("selftests", "*.ko", "*.o", "*.mod*", ".*.cmd"))
         cross = [f"ARCH={self.arch.debian}", f"CROSS_COMPILE={self.arch.cross}"] if self.arch.cross else []
-        done = subprocess.run(["make", "-C", build, f"KDIR={self.headers}", *cross], text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if done.returncode:
-            raise SystemExit(f"{done.stdout}\nkernel selftests: the module does not build")
+        self.make("the module", "-C", self.inside(build), f"KDIR={self.inside(self.headers)}", *cross)
         self.module = build / "async_fork" / "async_fork.ko"
 
     def build_livepatch(self):
@@ -183,12 +214,9 @@ class Machine:
         config = self.headers / "include" / "config" / "LIVEPATCH"
         if not config.exists():
             return None
-        build = self.directory / "livepatch"
+        build = self.build_directory("livepatch")
         shutil.copytree(HERE / "livepatch", build, dirs_exist_ok=True)
-        done = subprocess.run(["make", "-C", self.headers, f"M={build}", "modules"], text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
-        if done.returncode:
-            raise SystemExit(f"{done.stdout}\nkernel selftests: the live patch does not build")
+        self.make("the live patch", "-C", self.inside(self.headers), f"M={self.inside(build)}", "modules")
         return build / "livepatch.ko"
 
     def hooks(self):
