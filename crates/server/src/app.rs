@@ -1,7 +1,6 @@
 //! Starting and ending a server.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -11,7 +10,7 @@ use stillframe_store::{DbId, OpenError, Options, SnapshotKind, Store, Worker};
 use crate::config::{Config, Settings, SnapshotFormat};
 use crate::descriptors;
 use crate::event_loop::EventLoop;
-use crate::listen::{self, ListenError, Listener};
+use crate::listen::{self, ListenError, Listeners};
 use crate::log;
 use crate::persistence::{self, LoadError, Loaded};
 use crate::server::Server;
@@ -66,15 +65,13 @@ impl Running {
             log::warning(note);
         }
         let dump = dump_to_load(&store, &dir, settings)?;
-        let port = listeners.iter().find_map(Listener::tcp_port);
         let files = config.settings.unixsocket.iter().cloned().collect();
-        let server = Server::new(store, config)?;
-        server.tcp_port.store(port.map_or(0, usize::from), Ordering::Relaxed);
+        let server = Server::new(store, config, Listeners::new(listeners)?)?;
         if dump.is_some() {
             server.loading.begin();
             server.apply_maxmemory();
         }
-        let threads = start_threads(&server, listeners)?;
+        let threads = start_threads(&server)?;
         Ok(Running { server, dump, failure: Arc::default(), threads, files })
     }
 
@@ -179,12 +176,10 @@ fn flush_all(worker: &mut Worker, settings: &Settings) -> Result<(), stillframe_
     (0..settings.databases).try_for_each(|db| worker.flush_db(DbId(db)))
 }
 
-fn start_threads(server: &Arc<Server>, listeners: Vec<Listener>) -> std::io::Result<Vec<JoinHandle<()>>> {
+fn start_threads(server: &Arc<Server>) -> std::io::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
-    let mut listeners = Some(listeners);
     for index in 0..server.worker_count {
-        let listeners = listeners.take().unwrap_or_default();
-        match start_worker(server.clone(), index, listeners) {
+        match start_worker(server.clone(), index) {
             Ok(thread) => threads.push(thread),
             Err(error) => {
                 server.stop();
@@ -201,13 +196,9 @@ fn start_threads(server: &Arc<Server>, listeners: Vec<Listener>) -> std::io::Res
 }
 
 /// Starts a worker's thread and waits until its loop is set up.
-fn start_worker(
-    server: Arc<Server>,
-    index: usize,
-    listeners: Vec<Listener>,
-) -> std::io::Result<JoinHandle<()>> {
+fn start_worker(server: Arc<Server>, index: usize) -> std::io::Result<JoinHandle<()>> {
     let (tell, told) = std::sync::mpsc::channel();
-    let run = move || match EventLoop::new(server, index, listeners) {
+    let run = move || match EventLoop::new(server, index) {
         Ok(event_loop) => {
             drop(tell.send(Ok(())));
             event_loop.run();

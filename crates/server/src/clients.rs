@@ -71,6 +71,10 @@ pub struct Published {
     pub input_free_bytes: AtomicUsize,
     pub output_bytes: AtomicUsize,
     pub output_capacity_bytes: AtomicUsize,
+    /// Arguments of the command that runs.
+    pub argv_bytes: AtomicUsize,
+    /// Everything that the client holds, as it is counted in [`Clients::memory_bytes`].
+    pub total_bytes: AtomicUsize,
 }
 
 impl ClientInfo {
@@ -113,6 +117,8 @@ pub struct Clients {
     by_id: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,
     next_id: AtomicU64,
     count: AtomicUsize,
+    /// What all clients hold together.
+    memory_bytes: AtomicUsize,
 }
 
 impl Clients {
@@ -128,9 +134,47 @@ impl Clients {
     }
 
     pub fn remove(&self, id: u64) {
-        if self.by_id.lock().remove(&id).is_some() {
+        if let Some(info) = self.by_id.lock().remove(&id) {
             self.count.fetch_sub(1, Ordering::Relaxed);
+            self.set_memory(&info, 0);
         }
+    }
+
+    /// Says what a client holds; called by its worker.
+    pub fn set_memory(&self, info: &ClientInfo, bytes: usize) {
+        let before = info.published.total_bytes.load(Ordering::Relaxed);
+        if before != bytes {
+            info.published.total_bytes.store(bytes, Ordering::Relaxed);
+            self.memory_bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        }
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Ordering::Relaxed) as u64
+    }
+
+    /// The clients to close so that the others hold no more than `limit_bytes`: the largest ones first, but those of
+    /// `CLIENT NO-EVICT`. They are marked, and counted as gone from then on.
+    pub fn to_evict(&self, limit_bytes: u64) -> Vec<Arc<ClientInfo>> {
+        let size = |info: &ClientInfo| info.published.total_bytes.load(Ordering::Relaxed) as u64;
+        let mut clients = self.all();
+        clients.retain(|info| !info.is_killed.load(Ordering::Acquire));
+        let mut total: u64 = clients.iter().map(|info| size(info)).sum();
+        let is_spared =
+            |info: &ClientInfo| info.published.flags.load(Ordering::Relaxed) & client_flag::NO_EVICT != 0;
+        clients.retain(|info| !is_spared(info));
+        clients.sort_by_key(|info| std::cmp::Reverse(size(info)));
+        let mut evicted = Vec::new();
+        for info in clients {
+            if total <= limit_bytes {
+                break;
+            }
+            total = total.saturating_sub(size(&info));
+            if !info.is_killed.swap(true, Ordering::AcqRel) {
+                evicted.push(info);
+            }
+        }
+        evicted
     }
 
     pub fn count(&self) -> usize {

@@ -198,6 +198,9 @@ pub type Handler = fn(&mut Ctx<'_>, &Args<'_>) -> CmdResult;
 /// cannot tell (`SORT ... STORE`).
 pub type KeysFn = fn(&Args<'_>, &mut dyn FnMut(usize, u32));
 
+/// Gives the [`key_flag`]s of a command's key where they depend on the arguments (`SET ... GET`).
+pub type FlagsFn = fn(&Args<'_>) -> u32;
+
 /// Gives the keys that a command touches outside the selected database (`MOVE`, `COPY ... DB`), so that they
 /// are locked with the others: `(selected, args, give)`.
 pub type OtherKeysFn = fn(DbId, &Args<'_>, &mut dyn FnMut(DbId, usize));
@@ -218,6 +221,7 @@ pub struct Command {
     pub complexity: &'static str,
     pub key_specs: &'static [KeySpec],
     pub keys_fn: Option<KeysFn>,
+    pub flags_fn: Option<FlagsFn>,
     pub other_keys: Option<OtherKeysFn>,
     pub tips: &'static [&'static str],
     /// Its rows follow it in the table.
@@ -240,6 +244,7 @@ impl Command {
             complexity: "",
             key_specs: &[],
             keys_fn: None,
+            flags_fn: None,
             other_keys: None,
             tips: &[],
             is_container: false,
@@ -287,6 +292,11 @@ impl Command {
 
     pub const fn keys_fn(mut self, keys_fn: KeysFn) -> Command {
         self.keys_fn = Some(keys_fn);
+        self
+    }
+
+    pub const fn flags_fn(mut self, flags_fn: FlagsFn) -> Command {
+        self.flags_fn = Some(flags_fn);
         self
     }
 

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 
 pub use file::{from_args, ConfigError, Start};
 pub use params::{Effect, Kind, Param, ParamId, PARAMS};
-pub use settings::{OnSignal, OutputLimit, Protection, SavePoint, Settings, SnapshotFormat};
+pub use settings::{
+    ClientMemory, OnSignal, OutputLimit, Protection, SavePoint, Settings, ShutdownFlags, SnapshotFormat,
+};
 
 /// Values of all parameters, as text and in types. Changed by making another one.
 #[derive(Clone, Debug)]
@@ -103,9 +105,10 @@ impl Config {
             Effect::Protected if !self.settings.protected_configs.allows(is_local) => {
                 return Err("can't set protected config".into())
             }
-            _ if matches!(param.kind, Kind::Dir) => {
+            _ if matches!(param.kind, Kind::Dir) && !is_same_dir(value, self.value(id)) => {
                 return Err("the directory of the data cannot change while the server runs".into())
             }
+            _ if matches!(param.kind, Kind::Dir) => return Ok(()),
             _ => {}
         }
         let words: Vec<&[u8]> = if param.has_several_words() && !value.is_empty() {
@@ -115,6 +118,21 @@ impl Config {
         };
         let value = self.read(id, &words)?;
         self.store(id, value);
+        Ok(())
+    }
+
+    /// Takes a directive without a value. Redis lets `save` pass, which then is the end of the default.
+    ///
+    /// # Errors
+    /// Any other needs a value.
+    pub fn set_empty_at_start(&mut self, id: ParamId) -> Result<(), String> {
+        if !matches!(id.param().kind, Kind::SavePoints) {
+            return Err("wrong number of arguments".into());
+        }
+        if !self.has_save {
+            self.has_save = true;
+            self.store(id, Vec::new());
+        }
         Ok(())
     }
 
@@ -130,12 +148,23 @@ impl Config {
         }
     }
 
-    /// Directives given a value other than the default that have no effect here.
-    pub fn ignored(&self) -> impl Iterator<Item = &'static str> + '_ {
-        let is_ignored =
-            |(p, v): &(&Param, &Vec<u8>)| matches!(p.effect, Effect::Ignored) && !p.is_default(v);
-        PARAMS.iter().zip(&self.values).filter(is_ignored).map(|(p, _)| p.name)
+    /// What is to be said of directives given a value other than the default that have no effect here.
+    pub fn ignored(&self) -> impl Iterator<Item = String> + '_ {
+        (0..PARAMS.len()).map(ParamId).filter_map(|id| self.ignored_note(id))
     }
+
+    /// What is to be said of a directive if it has a value other than the default and no effect.
+    pub fn ignored_note(&self, id: ParamId) -> Option<String> {
+        let param = id.param();
+        let is_ignored = matches!(param.effect, Effect::Ignored) && !param.is_default(self.value(id));
+        is_ignored.then(|| format!("The directive '{}' has no effect in this server.", param.name))
+    }
+}
+
+fn is_same_dir(given: &[u8], present: &[u8]) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let whole = |path: &[u8]| std::fs::canonicalize(std::ffi::OsStr::from_bytes(path)).ok();
+    whole(given).is_some_and(|given| Some(given) == whole(present))
 }
 
 impl Param {
@@ -148,7 +177,10 @@ impl Param {
     }
 
     fn has_several_words(&self) -> bool {
-        matches!(self.kind, Kind::SavePoints | Kind::OutputLimits | Kind::Percentiles | Kind::Words { .. })
+        matches!(
+            self.kind,
+            Kind::SavePoints | Kind::OutputLimits | Kind::Percentiles | Kind::Words { .. } | Kind::Flags(_)
+        )
     }
 
     fn is_default(&self, value: &[u8]) -> bool {

@@ -37,13 +37,19 @@ const LARGE_BYTES: usize = 16 * 1024;
 /// # Errors
 /// Redis's texts for unknown commands, unknown subcommands and wrong arity.
 pub fn lookup(args: &Args<'_>) -> Result<Found, CmdError> {
+    let found = row_of(args)?;
+    if !found.command.arity_fits(args.len()) {
+        return Err(format!("ERR wrong number of arguments for '{}' command", found.command.name).into());
+    }
+    Ok(found)
+}
+
+/// The row of a call; of a container, that of the subcommand if one is named.
+fn row_of(args: &Args<'_>) -> Result<Found, CmdError> {
     let Some(mut found) = TABLE.lookup(args.at(0)) else { return Err(unknown_command(args)) };
     if found.command.is_container && args.len() > 1 {
         let Some(sub) = TABLE.subcommand(found, args.at(1)) else { return Err(unknown_subcommand(args)) };
         found = sub;
-    }
-    if !found.command.arity_fits(args.len()) {
-        return Err(format!("ERR wrong number of arguments for '{}' command", found.command.name).into());
     }
     Ok(found)
 }
@@ -114,8 +120,7 @@ pub fn dispatch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Outcome {
         }
         Err(error) => {
             let mark = begin_reply(ctx);
-            let known = TABLE.lookup(args.at(0)).filter(|found| !found.command.is_container);
-            reject(ctx, known, error);
+            reject(ctx, row_of(args).ok(), error);
             end_reply(ctx, mark);
             Outcome::Done
         }

@@ -25,7 +25,6 @@ use stillframe_store::Worker;
 use crate::clients::ClientInfo;
 use crate::config::Config;
 use crate::conn::{Conn, Hold, Input, Interest, Output};
-use crate::listen::{Listener, Listeners};
 use crate::local::Local;
 use crate::mailbox::{Message, Token};
 use crate::server::{unix_ms, Server};
@@ -43,7 +42,7 @@ pub use flow::publish_session;
 const EVENT_COUNT: usize = 1024;
 /// Tokens beyond those of connections, whose top bit is clear.
 const WAKE_TOKEN: u64 = u64::MAX;
-const LISTENER_TOKENS: u64 = 1 << 63;
+const LISTEN_TOKEN: u64 = u64::MAX - 1;
 
 pub struct EventLoop {
     server: Arc<Server>,
@@ -54,7 +53,6 @@ pub struct EventLoop {
     config_version: u64,
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
-    listeners: Listeners,
     slots: Slots,
     /// Connections to be served in the next round, and whether their socket is to be read.
     ready: Vec<(SlotId, bool)>,
@@ -102,13 +100,13 @@ impl Spin {
 impl EventLoop {
     /// # Errors
     /// epoll could not be set up.
-    pub fn new(server: Arc<Server>, index: usize, listeners: Vec<Listener>) -> std::io::Result<EventLoop> {
+    pub fn new(server: Arc<Server>, index: usize) -> std::io::Result<EventLoop> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = server.workers[index].mailbox.wake_fd();
         epoll::add(&epoll, wake, epoll::EventData::new_u64(WAKE_TOKEN), epoll::EventFlags::IN)?;
-        for (number, listener) in listeners.iter().enumerate() {
-            let data = epoll::EventData::new_u64(LISTENER_TOKENS + number as u64);
-            epoll::add(&epoll, listener.fd(), data, epoll::EventFlags::IN)?;
+        if index == 0 {
+            let data = epoll::EventData::new_u64(LISTEN_TOKEN);
+            epoll::add(&epoll, server.listeners.fd(), data, epoll::EventFlags::IN)?;
         }
         let stats = server.workers[index].stats.clone();
         let worker = server.store.worker();
@@ -120,7 +118,6 @@ impl EventLoop {
             config,
             epoll,
             events: Vec::with_capacity(EVENT_COUNT),
-            listeners: Listeners::new(listeners),
             slots: Slots::default(),
             ready: Vec::new(),
             batch: Batch::default(),
@@ -145,6 +142,7 @@ impl EventLoop {
             self.refresh_config();
             self.take_events();
             self.serve_ready();
+            self.evict_clients();
             self.take_messages();
             self.run_cron();
         }
@@ -214,8 +212,8 @@ impl EventLoop {
                 self.has_messages = true;
                 continue;
             }
-            if data >= LISTENER_TOKENS {
-                self.accept((data - LISTENER_TOKENS) as usize);
+            if data == LISTEN_TOKEN {
+                self.accept();
                 continue;
             }
             let Some(id) = self.slots.find(Token(data)) else { continue };
@@ -247,8 +245,8 @@ impl EventLoop {
         }
     }
 
-    fn accept(&mut self, listener: usize) {
-        for accepted in self.listeners.accept(listener, &self.server, &self.config) {
+    fn accept(&mut self) {
+        for accepted in self.server.listeners.accept(&self.server, &self.config) {
             let (fd, info) = accepted;
             if info.worker == self.index {
                 self.add(fd, info);

@@ -10,6 +10,7 @@ use crate::command::{ArgRange, Args};
 use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::dispatch::{self, Outcome};
+use crate::listen::Listeners;
 use crate::local::Local;
 use crate::reply::{Reply, ReplyBuf};
 use crate::server::Server;
@@ -34,7 +35,7 @@ impl Harness {
         let mut config = Config::default();
         config.allow_debug();
         let worker = store.worker();
-        let server = Server::new(store, config)?;
+        let server = Server::new(store, config, Listeners::new(Vec::new())?)?;
         let stats = server.workers[0].stats.clone();
         let id = server.clients.new_id();
         let info = Arc::new(ClientInfo::new(id, "127.0.0.1:1".into(), "127.0.0.1:6379".into(), -1, 0));

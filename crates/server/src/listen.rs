@@ -3,10 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{self, sockopt, AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -49,12 +51,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-
     /// The TCP port that it listens on.
-    pub fn tcp_port(&self) -> Option<u16> {
+    fn tcp_port(&self) -> Option<u16> {
         let addr = net::getsockname(&self.fd).ok()?;
         SocketAddr::try_from(addr).ok().map(|a| a.port())
     }
@@ -65,30 +63,7 @@ impl Listener {
 /// # Errors
 /// The first address that cannot be listened on; those marked with `-` may be missing.
 pub fn open(settings: &Settings) -> Result<Vec<Listener>, ListenError> {
-    let mut listeners = Vec::new();
-    let mut port = settings.port;
-    if has_tcp(settings) {
-        for bind in &settings.bind {
-            let (is_optional, text) =
-                bind.strip_prefix('-').map_or((false, bind.as_str()), |rest| (true, rest));
-            let ip = match text {
-                "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                "::*" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-                _ => text.parse().map_err(|_| ListenError::NotAnAddress(text.into()))?,
-            };
-            match open_tcp(SocketAddr::new(ip, port), settings.tcp_backlog) {
-                Ok(listener) => {
-                    // With the port chosen by the system, further addresses take the same one.
-                    port = listener.tcp_port().unwrap_or(port);
-                    listeners.push(listener);
-                }
-                Err(_) if is_optional => {}
-                Err(reason) => {
-                    return Err(ListenError::Tcp { addr: format!("{text}:{port}"), reason: reason.into() })
-                }
-            }
-        }
-    }
+    let mut listeners = open_all_tcp(settings)?;
     if let Some(path) = &settings.unixsocket {
         let listener =
             open_unix(path, settings).map_err(|reason| ListenError::Unix { path: path.clone(), reason })?;
@@ -96,6 +71,35 @@ pub fn open(settings: &Settings) -> Result<Vec<Listener>, ListenError> {
     }
     if listeners.is_empty() {
         return Err(ListenError::Nowhere);
+    }
+    Ok(listeners)
+}
+
+/// The sockets of `bind` and `port`.
+fn open_all_tcp(settings: &Settings) -> Result<Vec<Listener>, ListenError> {
+    let mut listeners = Vec::new();
+    let mut port = settings.port;
+    if !has_tcp(settings) {
+        return Ok(listeners);
+    }
+    for bind in &settings.bind {
+        let (is_optional, text) = bind.strip_prefix('-').map_or((false, bind.as_str()), |rest| (true, rest));
+        let ip = match text {
+            "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            "::*" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            _ => text.parse().map_err(|_| ListenError::NotAnAddress(text.into()))?,
+        };
+        match open_tcp(SocketAddr::new(ip, port), settings.tcp_backlog) {
+            Ok(listener) => {
+                // With the port chosen by the system, further addresses take the same one.
+                port = listener.tcp_port().unwrap_or(port);
+                listeners.push(listener);
+            }
+            Err(_) if is_optional => {}
+            Err(reason) => {
+                return Err(ListenError::Tcp { addr: format!("{text}:{port}"), reason: reason.into() })
+            }
+        }
     }
     Ok(listeners)
 }
@@ -134,33 +138,56 @@ fn open_unix(path: &Path, settings: &Settings) -> std::io::Result<Listener> {
     Ok(Listener { fd, unix_path: Some(path.display().to_string()) })
 }
 
-/// The listeners of one worker; connections go to the workers in turn.
+/// All sockets that are listened on, behind one descriptor: any thread may exchange them while the first worker waits
+/// for connections. These go to the workers in turn.
 pub struct Listeners {
-    listeners: Vec<Listener>,
-    next_worker: usize,
+    epoll: OwnedFd,
+    sockets: Mutex<Vec<Listener>>,
+    next_worker: AtomicUsize,
 }
 
 impl Listeners {
-    pub fn new(listeners: Vec<Listener>) -> Listeners {
-        Listeners { listeners, next_worker: 0 }
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn new(sockets: Vec<Listener>) -> std::io::Result<Listeners> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        sockets.iter().try_for_each(|socket| watch(&epoll, socket))?;
+        Ok(Listeners { epoll, sockets: Mutex::new(sockets), next_worker: AtomicUsize::new(0) })
     }
 
-    /// Accepts what is waiting. Those that may not connect are told so and closed.
-    pub fn accept(
-        &mut self,
-        number: usize,
+    /// Readable when somebody wants to connect.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// The TCP port in use; 0 without TCP.
+    pub fn tcp_port(&self) -> u16 {
+        self.sockets.lock().iter().find_map(Listener::tcp_port).unwrap_or(0)
+    }
+
+    /// Accepts who is waiting. Those that may not connect are told so and closed.
+    pub fn accept(&self, server: &Arc<Server>, config: &Config) -> Vec<(OwnedFd, Arc<ClientInfo>)> {
+        let mut accepted = Vec::new();
+        for socket in self.sockets.lock().iter() {
+            self.accept_from(socket, server, config, &mut accepted);
+        }
+        accepted
+    }
+
+    fn accept_from(
+        &self,
+        listener: &Listener,
         server: &Arc<Server>,
         config: &Config,
-    ) -> Vec<(OwnedFd, Arc<ClientInfo>)> {
-        let mut accepted = Vec::new();
-        let Some(listener) = self.listeners.get(number) else { return accepted };
+        accepted: &mut Vec<(OwnedFd, Arc<ClientInfo>)>,
+    ) {
         while accepted.len() < ACCEPTS_AT_ONCE {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             match net::acceptfrom_with(&listener.fd, flags) {
                 Ok((fd, peer)) => {
-                    let worker = self.next_worker;
+                    let worker = self.next_worker.load(Relaxed);
                     if let Some(info) = admit(listener, &fd, peer, server, config, worker) {
-                        self.next_worker = (worker + 1) % server.worker_count;
+                        self.next_worker.store((worker + 1) % server.worker_count, Relaxed);
                         accepted.push((fd, info));
                     }
                 }
@@ -174,8 +201,34 @@ impl Listeners {
                 }
             }
         }
-        accepted
     }
+
+    /// Listens where `new` says instead of where `old` said; connections stay. The old sockets are closed first, since
+    /// the new ones may overlap with them, and opened again if that fails.
+    ///
+    /// # Errors
+    /// The first address that cannot be listened on.
+    pub fn rebind(&self, old: &Settings, new: &Settings) -> Result<(), ListenError> {
+        let mut sockets = self.sockets.lock();
+        // A closed socket is out of epoll.
+        sockets.retain(|socket| socket.unix_path.is_some());
+        let opened = open_all_tcp(new);
+        let (opened, result) = match opened {
+            Ok(opened) => (opened, Ok(())),
+            Err(error) => (open_all_tcp(old).unwrap_or_default(), Err(error)),
+        };
+        for socket in opened {
+            match watch(&self.epoll, &socket) {
+                Ok(()) => sockets.push(socket),
+                Err(error) => crate::log::warning(format!("Can't wait for connections: {error}")),
+            }
+        }
+        result
+    }
+}
+
+fn watch(epoll: &OwnedFd, socket: &Listener) -> std::io::Result<()> {
+    Ok(epoll::add(epoll, &socket.fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
 }
 
 fn admit(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use stillframe_server::app::Running;
-use stillframe_server::config::{from_args, Config, OnSignal, Start};
+use stillframe_server::config::{from_args, Config, Start};
 use stillframe_server::log;
 use stillframe_server::server::Server;
 
@@ -36,8 +36,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match from_args(&args) {
         Ok(Start::Serve(config)) => serve(*config),
-        Ok(Start::Checked) => {
+        Ok(Start::Checked(config)) => {
             println!("The configuration is valid.");
+            config.ignored().for_each(|note| println!("{note}"));
             ExitCode::SUCCESS
         }
         Ok(Start::Version) => {
@@ -67,9 +68,7 @@ fn serve(mut config: Config) -> ExitCode {
         eprintln!("{error}");
         return ExitCode::FAILURE;
     }
-    for name in config.ignored() {
-        log::warning(format!("The directive '{name}' has no effect in this server."));
-    }
+    config.ignored().for_each(log::warning);
     let pidfile = config.settings.pidfile.clone();
     let is_supervised = config.settings.supervised;
     log::notice(format!("Stillframe {} is starting, pid={}", env!("CARGO_PKG_VERSION"), std::process::id()));
@@ -182,8 +181,8 @@ fn handle_signals(server: &Arc<Server>, mut signals: Signals) {
         }
         let config = server.config();
         let settings = &config.settings;
-        let how: OnSignal = if signal == SIGINT { settings.on_sigint } else { settings.on_sigterm };
-        server.shut_down(how, false, None);
+        let flags = if signal == SIGINT { settings.on_sigint } else { settings.on_sigterm };
+        server.shut_down(flags.how, flags.even_if_failed, None);
     }
 }
 

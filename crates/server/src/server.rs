@@ -11,6 +11,7 @@ use stillframe_store::{Store, UnixMillis};
 use crate::clients::{ClientInfo, Clients};
 use crate::config::{Config, OnSignal};
 use crate::latency::LatencyMonitor;
+use crate::listen::Listeners;
 use crate::loading::Loading;
 use crate::log;
 use crate::mailbox::{Mailbox, Message, Token};
@@ -32,6 +33,7 @@ pub struct ServerStats {
     pub connections_received: AtomicU64,
     pub connections_rejected: AtomicU64,
     pub output_limit_closed: AtomicU64,
+    pub clients_evicted: AtomicU64,
     pub query_limit_closed: AtomicU64,
     pub protocol_errors: AtomicU64,
     pub used_memory_peak_bytes: AtomicU64,
@@ -51,8 +53,7 @@ pub struct Server {
     pub started_unix_ms: UnixMillis,
     /// 40 random hexadecimal digits.
     pub run_id: String,
-    /// The TCP port in use; 0 without TCP.
-    pub tcp_port: AtomicUsize,
+    pub listeners: Listeners,
     config: Mutex<Arc<Config>>,
     config_version: AtomicU64,
     pub watches: WatchTable,
@@ -66,6 +67,8 @@ pub struct Server {
     pub stats: ServerStats,
     /// When the log has last told of a request of another protocol; 0 is never.
     pub attack_warned_unix_ms: AtomicI64,
+    /// By database: how long keys with a deadline live on average, estimated from samples.
+    pub average_ttl_ms: Vec<AtomicI64>,
     /// Error replies by their code (`errorstats`).
     pub errors: Mutex<BTreeMap<String, u64>>,
     pub saver: Saver,
@@ -91,9 +94,10 @@ fn new_run_id() -> String {
 impl Server {
     /// # Errors
     /// The process has no descriptor left for the workers' mailboxes.
-    pub fn new(store: Store, config: Config) -> std::io::Result<Arc<Server>> {
+    pub fn new(store: Store, config: Config, listeners: Listeners) -> std::io::Result<Arc<Server>> {
         let settings = &config.settings;
         let handle = |_| Ok(WorkerHandle { mailbox: Mailbox::new()?, stats: Arc::default() });
+        let average_ttl_ms = (0..settings.databases).map(|_| AtomicI64::new(0)).collect();
         let workers = (0..settings.workers).map(handle).collect::<std::io::Result<Vec<_>>>()?;
         Ok(Arc::new(Server {
             store,
@@ -103,7 +107,7 @@ impl Server {
             started_at: Instant::now(),
             started_unix_ms: unix_ms(),
             run_id: new_run_id(),
-            tcp_port: AtomicUsize::new(0),
+            listeners,
             config: Mutex::new(Arc::new(config)),
             config_version: AtomicU64::new(1),
             watches: WatchTable::default(),
@@ -114,6 +118,7 @@ impl Server {
             slowlog: Mutex::default(),
             latency: LatencyMonitor::default(),
             stats: ServerStats::default(),
+            average_ttl_ms,
             attack_warned_unix_ms: AtomicI64::new(0),
             errors: Mutex::default(),
             saver: Saver::default(),

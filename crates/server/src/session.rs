@@ -1,5 +1,7 @@
 //! What the server remembers of a client between two commands.
 
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -72,13 +74,27 @@ impl WatchFlag {
     }
 }
 
-/// A key named in `WATCH`.
+/// A key named in `WATCH`; the same one as any other of its name in its database.
 pub struct Watched {
     pub db: DbId,
     pub key: Vec<u8>,
     pub hash: u64,
     /// Its deadline at that time: expiry between `WATCH` and `EXEC` counts as a change.
     pub deadline: Option<UnixMillis>,
+}
+
+impl PartialEq for Watched {
+    fn eq(&self, other: &Watched) -> bool {
+        (self.db, &self.key) == (other.db, &other.key)
+    }
+}
+
+impl Eq for Watched {}
+
+impl Hash for Watched {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
 }
 
 /// State of a client that its commands change.
@@ -90,7 +106,7 @@ pub struct Session {
     pub is_authenticated: bool,
     pub reply_mode: ReplyMode,
     pub transaction: Option<Box<Transaction>>,
-    pub watched: Vec<Watched>,
+    pub watched: HashSet<Watched>,
     pub watch_flag: Arc<WatchFlag>,
     pub ending: Ending,
     /// `EXEC` runs the command: it must not wait, nor turn the connection into something else.
@@ -114,7 +130,7 @@ impl Session {
             is_authenticated,
             reply_mode: ReplyMode::On,
             transaction: None,
-            watched: Vec::new(),
+            watched: HashSet::new(),
             watch_flag: Arc::default(),
             ending: Ending::Open,
             is_in_exec: false,

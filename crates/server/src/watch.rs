@@ -1,6 +1,6 @@
 //! Keys watched for `EXEC`, across workers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl WatchTable {
         self.watch_count.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub fn unwatch(&self, client: u64, watched: &[Watched]) {
+    pub fn unwatch(&self, client: u64, watched: &HashSet<Watched>) {
         let mut entries = self.entries.lock();
         for key in watched {
             let Some(list) = entries.get_mut(&(key.db, key.hash)) else { continue };

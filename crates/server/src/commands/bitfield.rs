@@ -3,13 +3,30 @@
 use stillframe_store::{DbId, Key};
 
 use super::bitmap::{bit_offset, make_room};
-use crate::command::{Args, CmdError, CmdResult};
+use crate::command::{key_flag, Args, CmdError, CmdResult};
 use crate::ctx::Ctx;
 use crate::errors;
 use crate::number::{integer, parse_i64};
 
 const INVALID_TYPE: &str =
     "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.";
+
+/// What a call of `BITFIELD` does with its key, as `COMMAND GETKEYSANDFLAGS` tells it. What cannot be read counts as a
+/// write.
+pub fn key_flags(args: &Args<'_>) -> u32 {
+    let mut at = 2;
+    while at < args.len() {
+        let more = args.len() - at - 1;
+        if args.is(at, "GET") && more >= 2 {
+            at += 3;
+        } else if args.is(at, "OVERFLOW") && more >= 1 {
+            at += 2;
+        } else {
+            return key_flag::RW | key_flag::ACCESS | key_flag::UPDATE;
+        }
+    }
+    key_flag::RO | key_flag::ACCESS
+}
 
 /// An integer of 1 to 64 bits (63 if unsigned), at an offset in bits.
 #[derive(Clone, Copy)]

@@ -107,14 +107,15 @@ pub fn describe(info: &ClientInfo, now: UnixMillis) -> Vec<u8> {
     let (list_len, list_bytes) =
         if output > first { (1, output_capacity.saturating_sub(UNCOUNTED_OUTPUT_BYTES)) } else { (0, 0) };
     let multi_bytes = published.multi_bytes.load(Relaxed);
-    let total = input + input_free + multi_bytes + output_capacity + size_of::<ClientInfo>();
+    let argv_bytes = published.argv_bytes.load(Relaxed);
+    let total = published.total_bytes.load(Relaxed);
     let mut line =
         format!("id={} addr={} laddr={} fd={} name=", info.id, info.addr, info.laddr, info.fd).into_bytes();
     line.extend_from_slice(&names.name);
     line.extend_from_slice(
         format!(
             " age={age} idle={idle} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={input} qbuf-free={input_free} \
-             argv-mem=0 multi-mem={multi_bytes} rbs={} rbp={first} obl={first} oll={list_len} omem={list_bytes} tot-mem={total} events=r \
+             argv-mem={argv_bytes} multi-mem={multi_bytes} rbs={} rbp={first} obl={first} oll={list_len} omem={list_bytes} tot-mem={total} events=r \
              cmd={command} user=default redir=-1 resp={}",
             flag_letters(info),
             published.db.load(Relaxed),
@@ -132,13 +133,14 @@ pub fn describe(info: &ClientInfo, now: UnixMillis) -> Vec<u8> {
 }
 
 /// Makes this client's own line say what it does now.
-fn publish_self(ctx: &Ctx<'_>) {
+fn publish_self(ctx: &Ctx<'_>, args: &Args<'_>) {
     publish_session(ctx.client, ctx.peer);
+    ctx.peer.published.argv_bytes.store(args.from(0).map(<[u8]>::len).sum(), Relaxed);
     ctx.peer.published.last_active_unix_ms.store(ctx.worker.now(), Relaxed);
 }
 
-pub fn info(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    publish_self(ctx);
+pub fn info(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    publish_self(ctx, args);
     let mut line = describe(ctx.peer, ctx.worker.now());
     line.push(b'\n');
     ctx.reply.verbatim(&line);
@@ -168,7 +170,7 @@ pub fn list(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     } else if args.len() != 2 {
         return Err(errors::SYNTAX.into());
     }
-    publish_self(ctx);
+    publish_self(ctx, args);
     let clients = match ids {
         _ if is_none => Vec::new(),
         Some(ids) => ids.into_iter().filter_map(|id| ctx.server.clients.get(id)).collect(),

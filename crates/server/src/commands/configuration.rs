@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::command::{Args, CmdError, CmdResult};
-use crate::config::{Config, ParamId, PARAMS};
+use crate::config::{Config, ParamId, Settings, PARAMS};
 use crate::ctx::Ctx;
 use crate::descriptors;
 use crate::errors;
@@ -34,7 +34,7 @@ type Pair<'a> = (&'a [u8], ParamId, &'a [u8]);
 fn read_pairs<'a>(args: &Args<'a>) -> Result<Vec<Pair<'a>>, CmdError> {
     let mut pairs: Vec<Pair<'a>> = Vec::new();
     if args.len() % 2 != 0 {
-        return Err("ERR wrong number of arguments for 'config|set' command".into());
+        return Err(errors::SYNTAX.into());
     }
     for at in (2..args.len()).step_by(2) {
         let name = args.at(at);
@@ -57,20 +57,44 @@ pub fn set(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let pairs = read_pairs(args)?;
     let is_local = ctx.peer.is_local;
     ctx.server.update_config(|config: &mut Config| {
+        let old = config.settings.clone();
         for (index, (name, id, value)) in pairs.iter().enumerate() {
             if pairs[..index].iter().any(|(_, earlier, _)| earlier == id) {
                 return Err(failed(name, "duplicate parameter"));
             }
             config.set_live(*id, value, is_local).map_err(|reason| failed(name, &reason))?;
         }
-        match pairs.iter().find(|(_, id, _)| id.param().name == "maxclients") {
-            Some((name, ..)) => check_maxclients(ctx, config).map_err(|reason| failed(name, &reason)),
-            None => Ok(()),
+        if let Some((name, ..)) = pairs.iter().find(|(_, id, _)| id.param().name == "maxclients") {
+            check_maxclients(ctx, config).map_err(|reason| failed(name, &reason))?;
         }
+        listen(ctx, &old, &config.settings).map_err(|(name, reason)| failed(name.as_bytes(), reason))
     })?;
     apply(ctx);
+    let config = ctx.server.config();
+    pairs.iter().filter_map(|(_, id, _)| config.ignored_note(*id)).for_each(log::warning);
     ctx.reply.ok();
     Ok(())
+}
+
+/// Listens where `bind` and `port` say, if they have changed. The last thing that can fail: it has effects.
+///
+/// # Errors
+/// The parameter that is to blame, and Redis's text.
+fn listen(ctx: &Ctx<'_>, old: &Settings, new: &Settings) -> Result<(), (&'static str, &'static str)> {
+    if old.port == new.port && old.bind == new.bind {
+        return Ok(());
+    }
+    ctx.server.listeners.rebind(old, new).map_err(|error| {
+        let name = if old.port == new.port { "bind" } else { "port" };
+        log::warning(format!("Warning: {error}"));
+        log::warning(format!(
+            "Failed applying new configuration. Possibly related to new {name} setting. Restoring previous settings."
+        ));
+        match name {
+            "bind" => (name, "Failed to bind to specified addresses."),
+            _ => (name, "Unable to listen on this port. Check server logs."),
+        }
+    })
 }
 
 /// Makes room for as many clients, or says why there is none.
@@ -119,6 +143,7 @@ pub fn resetstat(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
         &stats.connections_received,
         &stats.connections_rejected,
         &stats.output_limit_closed,
+        &stats.clients_evicted,
         &stats.query_limit_closed,
         &stats.protocol_errors,
     ] {

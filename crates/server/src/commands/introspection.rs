@@ -129,7 +129,7 @@ fn is_listed(row: &Command, filter: &[u8], value: &[u8]) -> Result<bool, CmdErro
 pub fn list(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut names = Vec::new();
     match args.len() {
-        2 => names.extend(top_level().map(|found| found.command.name)),
+        2 => names.extend(TABLE.rows().iter().map(|row| row.name)),
         5 if args.is(2, "filterby") => {
             for row in TABLE.rows() {
                 if is_listed(row, args.at(3), args.at(4))? {
@@ -194,7 +194,9 @@ fn keys_of<'a>(args: &Args<'a>) -> Result<Vec<(&'a [u8], u32)>, CmdError> {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
     let mut keys = Vec::new();
-    command.for_each_key(&call, &mut |index, flags| keys.push((call.at(index), flags)));
+    command.for_each_key(&call, &mut |index, flags| {
+        keys.push((call.at(index), command.flags_fn.map_or(flags, |flags_of| flags_of(&call))));
+    });
     if keys.is_empty() {
         return Err("ERR The command has no key arguments".into());
     }

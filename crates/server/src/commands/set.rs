@@ -3,7 +3,7 @@
 use stillframe_store::{Deadline, UnixMillis};
 
 use super::string::reply_value;
-use crate::command::{Args, CmdError, CmdResult};
+use crate::command::{key_flag, Args, CmdError, CmdResult};
 use crate::ctx::Ctx;
 use crate::errors;
 use crate::number::{encode, integer};
@@ -112,6 +112,15 @@ fn time_argument<'a>(
     match args.get(index + 1) {
         Some(text) if earlier.is_none_or(|(other, _)| other == format) => Ok((format, text)),
         _ => Err(errors::SYNTAX.into()),
+    }
+}
+
+/// What a call of `SET` does with its key, as `COMMAND GETKEYSANDFLAGS` tells it.
+pub fn key_flags(args: &Args<'_>) -> u32 {
+    if (3..args.len()).any(|index| args.is(index, "GET")) {
+        key_flag::RW | key_flag::ACCESS | key_flag::UPDATE
+    } else {
+        key_flag::OW | key_flag::UPDATE
     }
 }
 

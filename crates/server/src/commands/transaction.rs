@@ -1,5 +1,7 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`.
 
+use std::collections::HashSet;
+
 use stillframe_store::{DbId, Fault, Key};
 
 use crate::command::{flag, ArgRange, Args, CmdError, CmdResult, Command};
@@ -81,9 +83,9 @@ pub fn watch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         found.push(Watched { db, key: key.bytes.to_vec(), hash: key.hash, deadline });
     }
     for watched in found {
-        if !ctx.client.watched.iter().any(|w| w.db == db && w.key == watched.key) {
+        if !ctx.client.watched.contains(&watched) {
             ctx.server.watches.watch(ctx.client.id, &ctx.client.watch_flag, &watched);
-            ctx.client.watched.push(watched);
+            ctx.client.watched.insert(watched);
         }
     }
     ctx.reply.ok();
@@ -152,7 +154,11 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &Transaction) -> CmdResult {
 }
 
 /// All keys of a transaction, following its `SELECT`s.
-fn all_keys<'k>(ctx: &Ctx<'_>, transaction: &'k Transaction, watched: &'k [Watched]) -> Vec<(DbId, Key<'k>)> {
+fn all_keys<'k>(
+    ctx: &Ctx<'_>,
+    transaction: &'k Transaction,
+    watched: &'k HashSet<Watched>,
+) -> Vec<(DbId, Key<'k>)> {
     let mut keys: Vec<_> = watched.iter().map(|w| (w.db, ctx.worker.key(&w.key))).collect();
     let mut db = ctx.db();
     for queued in &transaction.queued {

@@ -69,8 +69,7 @@ pub fn cat(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     else {
         return Err([b"ERR Unknown category '", errors::printed(name), b"'"].concat().into());
     };
-    let rows: Vec<_> =
-        TABLE.rows().iter().filter(|row| !row.is_container && row.acl_categories() & category != 0).collect();
+    let rows: Vec<_> = TABLE.rows().iter().filter(|row| row.acl_categories() & category != 0).collect();
     ctx.reply.array(rows.len());
     rows.iter().for_each(|row| ctx.reply.bulk(row.name.as_bytes()));
     Ok(())

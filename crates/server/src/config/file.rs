@@ -1,10 +1,12 @@
 //! Reading the configuration at start: command line, files, included files.
 
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::config::params::REFUSED;
 use crate::config::{Config, ParamId};
+use crate::glob;
 use crate::words::words;
 
 /// How deep `include` may nest.
@@ -28,7 +30,7 @@ pub struct ConfigError {
 pub enum Start {
     Serve(Box<Config>),
     /// `--check-config`: the configuration is fine.
-    Checked,
+    Checked(Box<Config>),
     Version,
     Help,
 }
@@ -57,19 +59,30 @@ pub fn from_args(args: &[String]) -> Result<Start, ConfigError> {
             config.load_stdin()?;
             continue;
         }
-        let Some(name) = flag.strip_prefix("--") else {
+        let Some(text) = flag.strip_prefix("--") else {
             return Err(on_command_line(flag, "Bad directive or wrong number of arguments"));
         };
-        if name == "check-config" {
+        if text == "check-config" {
             is_check = true;
             continue;
         }
-        let value_count = rest.iter().take_while(|word| !word.starts_with("--") && *word != "-").count();
+        let value_count = value_count(text, rest);
         let (values, others) = rest.split_at(value_count);
         rest = others;
-        config.load_flag(name, values)?;
+        config.load_flag(text, values)?;
     }
-    Ok(if is_check { Start::Checked } else { Start::Serve(Box::new(config)) })
+    let config = Box::new(config);
+    Ok(if is_check { Start::Checked(config) } else { Start::Serve(config) })
+}
+
+/// How many of the words that follow a flag are its values. As in Redis the first one is, whatever it looks like, unless
+/// it came with the name (`"--port 7777"`); only `--save` may be without.
+fn value_count(text: &str, rest: &[String]) -> usize {
+    let is_flag = |word: &String| word.starts_with("--") || word == "-";
+    let has_value = text.trim_ascii().contains(' ');
+    let must_have_one = !has_value && !text.eq_ignore_ascii_case("save");
+    let first = usize::from(must_have_one && rest.first().is_some_and(|word| word != "-"));
+    first + rest[first..].iter().take_while(|word| !is_flag(word)).count()
 }
 
 fn on_command_line(line: &str, reason: &str) -> ConfigError {
@@ -77,22 +90,18 @@ fn on_command_line(line: &str, reason: &str) -> ConfigError {
 }
 
 impl Config {
-    fn load_flag(&mut self, name: &str, values: &[String]) -> Result<(), ConfigError> {
-        let mut words: Vec<&[u8]> = vec![name.as_bytes()];
+    /// Takes a flag without its dashes, which is a line of a file, with further words.
+    fn load_flag(&mut self, text: &str, values: &[String]) -> Result<(), ConfigError> {
+        let line = || format!("{text} {}", values.join(" "));
+        let refuse = |reason: &str| on_command_line(line().trim_end(), reason);
+        let first = words(text.as_bytes()).map_err(|_| refuse("Unbalanced quotes in configuration line"))?;
+        let mut words: Vec<&[u8]> = first.iter().map(Vec::as_slice).collect();
         words.extend(values.iter().map(String::as_bytes));
-        if name == "save" && values.is_empty() {
+        if text.eq_ignore_ascii_case("save") && values.is_empty() {
             words.push(b"");
         }
-        let line = || format!("{name} {}", values.join(" "));
-        // `--save "60 1000"` in one argument.
-        let split: Vec<&[u8]> = match words[..] {
-            [name, value] if value.contains(&b' ') && is_of_several_words(name) => {
-                std::iter::once(name).chain(value.split(|&b| b == b' ').filter(|w| !w.is_empty())).collect()
-            }
-            _ => words,
-        };
-        self.directive(&split, 0).map_err(|error| match error {
-            Failure::Reason(reason) => on_command_line(line().trim_end(), &reason),
+        self.directive(&words, 0).map_err(|error| match error {
+            Failure::Reason(reason) => refuse(&reason),
             Failure::InFile(error) => error,
         })
     }
@@ -143,22 +152,63 @@ impl Config {
         let Some((name, values)) = words.split_first() else { return Ok(()) };
         if name.eq_ignore_ascii_case(b"include") {
             let [path] = values else { return Err(bad_directive()) };
-            let path = String::from_utf8_lossy(path).into_owned();
-            return self.load_file(Path::new(&path), depth + 1).map_err(Failure::InFile);
+            return self.include(path, depth + 1).map_err(Failure::InFile);
         }
         if let Some((_, reason)) = REFUSED.iter().find(|(n, _)| n.as_bytes().eq_ignore_ascii_case(name)) {
             return Err(Failure::Reason((*reason).into()));
         }
         let Some(id) = ParamId::find(name) else { return Err(bad_directive()) };
-        if values.is_empty() || (values.len() > 1 && !id.param().has_several_words()) {
-            return Err(bad_directive());
+        let set = match values {
+            [] => self.set_empty_at_start(id),
+            // Several words in one: `save "60 1000"`.
+            [value] if id.param().has_several_words() && !value.is_empty() => {
+                let split: Vec<&[u8]> = value.split(|&b| b == b' ').filter(|w| !w.is_empty()).collect();
+                self.set_at_start(id, &split)
+            }
+            _ => self.set_at_start(id, values),
+        };
+        set.map_err(Failure::Reason)
+    }
+
+    /// Reads the file of an `include`, or those that its pattern names, in their order; there may be none.
+    fn include(&mut self, path: &[u8], depth: u32) -> Result<(), ConfigError> {
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        if !is_pattern(path.as_os_str().as_bytes()) {
+            return self.load_file(path, depth);
         }
-        self.set_at_start(id, values).map_err(Failure::Reason)
+        expand(path).iter().try_for_each(|path| self.load_file(path, depth))
     }
 }
 
-fn is_of_several_words(name: &[u8]) -> bool {
-    ParamId::find(name).is_some_and(|id| id.param().has_several_words())
+fn is_pattern(text: &[u8]) -> bool {
+    text.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
+}
+
+/// The paths that a pattern names, sorted. Names that begin with a dot are found only by such patterns.
+fn expand(pattern: &Path) -> Vec<PathBuf> {
+    let mut found = vec![PathBuf::new()];
+    for component in pattern.components() {
+        let name = component.as_os_str().as_bytes();
+        if !is_pattern(name) {
+            found.iter_mut().for_each(|path| path.push(component));
+            continue;
+        }
+        // A set is negated by either of the two.
+        let name = String::from_utf8_lossy(name).replace("[!", "[^");
+        found = found.iter().flat_map(|dir| names_in(dir, name.as_bytes())).collect();
+    }
+    found.retain(|path| path.exists());
+    found.sort();
+    found
+}
+
+fn names_in(dir: &Path, pattern: &[u8]) -> Vec<PathBuf> {
+    let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let is_named = |name: &[u8]| {
+        glob::matches(pattern, name, false) && (name.first() != Some(&b'.') || pattern.first() == Some(&b'.'))
+    };
+    let entries = std::fs::read_dir(here).into_iter().flatten().flatten();
+    entries.map(|e| e.file_name()).filter(|n| is_named(n.as_bytes())).map(|n| dir.join(n)).collect()
 }
 
 enum Failure {

@@ -13,8 +13,16 @@ pub enum Kind {
         min: u64,
         max: u64,
     },
+    /// As `Memory`, or a percentage of `maxmemory`.
+    MemoryOrPercent,
+    /// Rounds a second; what is out of bounds is moved to them.
+    Hertz,
     Octal,
     Choice(&'static [&'static str]),
+    /// Any of these names together; the first one stands for none of the others.
+    Flags(&'static [&'static str]),
+    /// The title of the process, with variables in braces.
+    Title,
     Text,
     /// A file name without a path.
     FileName,
@@ -69,7 +77,8 @@ const fn a(
 
 use Effect::{AtStart, Ignored, Live, Only, Protected};
 use Kind::{
-    Bool, Choice, Dir, FileName, Int, Memory, Octal, OutputLimits, Percentiles, SavePoints, Text, Words,
+    Bool, Choice, Dir, FileName, Flags, Hertz, Int, Memory, MemoryOrPercent, Octal, OutputLimits,
+    Percentiles, SavePoints, Text, Title, Words,
 };
 
 const I32: i64 = i32::MAX as i64;
@@ -77,7 +86,7 @@ const SIZE: Kind = Kind::Memory { min: 0, max: u64::MAX };
 const NATURAL: Kind = Kind::Int { min: 0, max: I32 };
 const LONG: Kind = Kind::Int { min: 0, max: i64::MAX };
 const PROTECTION: Kind = Choice(&["no", "yes", "local"]);
-const SHUTDOWN: Kind = Choice(&["default", "save", "nosave", "now", "force"]);
+const SHUTDOWN: Kind = Flags(&["default", "save", "nosave", "now", "force"]);
 const POLICIES: Kind = Choice(&[
     "volatile-lru",
     "volatile-lfu",
@@ -101,7 +110,7 @@ pub static PARAMS: &[Param] = &[
     // What this server acts on.
     p("accept-loss-after-checkpoint", LONG, "0", AtStart),
     p("acllog-max-len", NATURAL, "128", Ignored),
-    p("bind", Words { min: 0, max: 16 }, "* -::*", AtStart),
+    p("bind", Words { min: 0, max: 16 }, "* -::*", Live),
     p("busy-poll", Int { min: 0, max: 10_000 }, "0", Live),
     p("client-output-buffer-limit", OutputLimits,
       "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Live),
@@ -114,7 +123,7 @@ pub static PARAMS: &[Param] = &[
     p("enable-module-command", PROTECTION, "no", AtStart),
     p("enable-protected-configs", PROTECTION, "no", AtStart),
     p("huge-pages", Bool, "yes", AtStart),
-    p("hz", Int { min: 0, max: I32 }, "10", Live),
+    p("hz", Hertz, "10", Live),
     a("io-threads", "workers", Int { min: 1, max: 128 }, "1", AtStart),
     p("latency-monitor-threshold", LONG, "0", Live),
     p("latency-tracking", Bool, "yes", Live),
@@ -123,8 +132,9 @@ pub static PARAMS: &[Param] = &[
     p("loglevel", Choice(&["debug", "verbose", "notice", "warning"]), "notice", Live),
     p("maxclients", Int { min: 1, max: u32::MAX as i64 }, "10000", Live),
     p("maxmemory", SIZE, "0", Live),
+    p("maxmemory-clients", MemoryOrPercent, "0", Live),
     p("pidfile", Text, "", AtStart),
-    p("port", Int { min: 0, max: 65535 }, "6379", AtStart),
+    p("port", Int { min: 0, max: 65535 }, "6379", Live),
     p("protected-mode", Bool, "yes", Live),
     p("proto-max-bulk-len", Memory { min: 1 << 20, max: i64::MAX as u64 }, "536870912", Live),
     p("rdb-skip-unsupported", Bool, "no", AtStart),
@@ -152,6 +162,7 @@ pub static PARAMS: &[Param] = &[
     p("appendonly", Bool, "no", Only(NO_AOF)),
     p("cluster-enabled", Bool, "no", Only(NO_CLUSTER)),
     p("maxmemory-policy", POLICIES, "noeviction", Only(NO_EVICTION)),
+    a("min-replicas-to-write", "min-slaves-to-write", NATURAL, "0", Only(NO_REPLICATION)),
     p("notify-keyspace-events", Text, "", Only(NO_NOTIFICATIONS)),
     a("replicaof", "slaveof", Words { min: 0, max: 2 }, "", Only(NO_REPLICATION)),
     p("tls-cluster", Bool, "no", Only(NO_TLS)),
@@ -223,15 +234,13 @@ pub static PARAMS: &[Param] = &[
     p("locale-collate", Text, "", Ignored),
     p("masterauth", Text, "", Ignored),
     p("masteruser", Text, "", Ignored),
-    p("maxmemory-clients", Text, "0", Ignored),
     p("maxmemory-eviction-tenacity", Int { min: 0, max: 100 }, "10", Ignored),
     p("maxmemory-samples", Int { min: 1, max: 64 }, "5", Ignored),
     a("min-replicas-max-lag", "min-slaves-max-lag", NATURAL, "10", Ignored),
-    a("min-replicas-to-write", "min-slaves-to-write", NATURAL, "0", Ignored),
     p("no-appendfsync-on-rewrite", Bool, "no", Ignored),
     p("oom-score-adj", Choice(&["no", "yes", "relative", "absolute"]), "no", Ignored),
     p("oom-score-adj-values", Words { min: 3, max: 3 }, "0 200 800", Ignored),
-    p("proc-title-template", Text, "{title} {listen-addr} {server-mode}", Ignored),
+    p("proc-title-template", Title, "{title} {listen-addr} {server-mode}", Ignored),
     p("propagation-error-behavior", Choice(&["ignore", "panic", "panic-on-replicas"]), "ignore", Ignored),
     p("rdb-del-sync-files", Bool, "no", Ignored),
     p("rdb-save-incremental-fsync", Bool, "yes", Ignored),

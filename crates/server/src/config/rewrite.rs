@@ -52,7 +52,9 @@ impl Config {
         match param.kind {
             Kind::SavePoints if !value.is_empty() => words.chunks(2).map(|w| line(param, w)).collect(),
             Kind::OutputLimits => words.chunks(4).map(|w| line(param, w)).collect(),
-            Kind::Words { .. } | Kind::Percentiles if !value.is_empty() => vec![line(param, &words)],
+            Kind::Words { .. } | Kind::Flags(_) | Kind::Percentiles if !value.is_empty() => {
+                vec![line(param, &words)]
+            }
             Kind::Words { .. } => Vec::new(),
             _ => vec![line(param, &[value])],
         }

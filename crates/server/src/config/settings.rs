@@ -42,6 +42,23 @@ pub enum OnSignal {
     NoSave,
 }
 
+/// `shutdown-on-sigint`, `shutdown-on-sigterm`. There is nothing that `now` would not wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShutdownFlags {
+    pub how: OnSignal,
+    /// `force`: end even if the save fails.
+    pub even_if_failed: bool,
+}
+
+/// `maxmemory-clients`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientMemory {
+    Unlimited,
+    Bytes(u64),
+    /// Of `maxmemory`; without that one there is no limit either.
+    Percent(u64),
+}
+
 /// Typed values of those parameters that do something. `0` in `*_limit` and durations of zero mean "none"
 /// where Redis has it so.
 #[derive(Clone, Debug)]
@@ -66,6 +83,7 @@ pub struct Settings {
     pub loglevel: u8,
     pub maxclients: usize,
     pub maxmemory_bytes: u64,
+    pub client_memory: ClientMemory,
     pub output_limit: OutputLimit,
     pub pidfile: Option<PathBuf>,
     pub port: u16,
@@ -77,8 +95,8 @@ pub struct Settings {
     pub rdb_compression: bool,
     pub requirepass: Vec<u8>,
     pub save_points: Vec<SavePoint>,
-    pub on_sigint: OnSignal,
-    pub on_sigterm: OnSignal,
+    pub on_sigint: ShutdownFlags,
+    pub on_sigterm: ShutdownFlags,
     /// `None`: no slow log.
     pub slowlog_threshold: Option<Duration>,
     pub slowlog_max_len: usize,
@@ -96,6 +114,19 @@ pub struct Settings {
 
 /// Gives the text of a parameter by name.
 pub(super) struct Texts<'a>(pub &'a dyn Fn(&str) -> String);
+
+impl Settings {
+    /// The most that all clients together may hold; 0 is no limit.
+    pub fn max_client_bytes(&self) -> u64 {
+        match self.client_memory {
+            ClientMemory::Unlimited => 0,
+            ClientMemory::Bytes(bytes) => bytes,
+            ClientMemory::Percent(percent) => {
+                (u128::from(self.maxmemory_bytes) * u128::from(percent) / 100) as u64
+            }
+        }
+    }
+}
 
 impl Texts<'_> {
     fn text(&self, name: &str) -> String {
@@ -132,11 +163,24 @@ impl Texts<'_> {
         }
     }
 
-    fn on_signal(&self, name: &str) -> OnSignal {
-        match self.text(name).as_str() {
-            "save" => OnSignal::Save,
-            "nosave" => OnSignal::NoSave,
+    fn shutdown_flags(&self, name: &str) -> ShutdownFlags {
+        let text = self.text(name);
+        let has = |flag: &str| text.split(' ').any(|word| word == flag);
+        let how = match (has("save"), has("nosave")) {
+            (true, _) => OnSignal::Save,
+            (_, true) => OnSignal::NoSave,
             _ => OnSignal::Default,
+        };
+        ShutdownFlags { how, even_if_failed: has("force") }
+    }
+
+    fn client_memory(&self) -> ClientMemory {
+        let text = self.text("maxmemory-clients");
+        let number = |digits: &str| digits.parse().unwrap_or(0);
+        match text.strip_suffix('%') {
+            Some(percent) => ClientMemory::Percent(number(percent)),
+            None if text == "0" => ClientMemory::Unlimited,
+            None => ClientMemory::Bytes(number(&text)),
         }
     }
 
@@ -169,7 +213,7 @@ impl Texts<'_> {
             debug_command: self.protection("enable-debug-command"),
             protected_configs: self.protection("enable-protected-configs"),
             huge_pages: self.yes("huge-pages"),
-            hz: self.number::<u32>("hz").clamp(1, 500),
+            hz: self.number::<u32>("hz").max(1),
             workers: self.number("io-threads"),
             latency_threshold: (latency_ms > 0).then(|| Duration::from_millis(latency_ms)),
             latency_tracking: self.yes("latency-tracking"),
@@ -182,6 +226,7 @@ impl Texts<'_> {
             loglevel: levels.iter().position(|l| *l == loglevel).unwrap_or(2) as u8,
             maxclients: self.number("maxclients"),
             maxmemory_bytes: self.number("maxmemory"),
+            client_memory: self.client_memory(),
             output_limit: self.output_limit(),
             pidfile: self.path("pidfile"),
             port: self.number("port"),
@@ -195,8 +240,8 @@ impl Texts<'_> {
             rdb_compression: self.yes("rdbcompression"),
             requirepass: self.text("requirepass").into_bytes(),
             save_points: self.save_points(),
-            on_sigint: self.on_signal("shutdown-on-sigint"),
-            on_sigterm: self.on_signal("shutdown-on-sigterm"),
+            on_sigint: self.shutdown_flags("shutdown-on-sigint"),
+            on_sigterm: self.shutdown_flags("shutdown-on-sigterm"),
             slowlog_threshold: u64::try_from(threshold).ok().map(Duration::from_micros),
             slowlog_max_len: self.number("slowlog-max-len"),
             snapshot_format: match self.text("snapshot-format").as_str() {

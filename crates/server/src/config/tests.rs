@@ -67,7 +67,7 @@ fn errors_name_file_line_and_text() {
     assert!(text.contains(&format!("Reading the configuration file {file}, at line 3\n>>> 'nosuch thing'\n")));
     assert!(text.ends_with("Bad directive or wrong number of arguments"));
     assert!(error(&["--port", "70000"]).ends_with("argument must be between 0 and 65535 inclusive"));
-    assert!(error(&["--port", "1", "2"]).ends_with("Bad directive or wrong number of arguments"));
+    assert!(error(&["--port", "1", "2"]).ends_with("1 2'\nwrong number of arguments"));
     assert!(error(&["--appendonly", "yes"]).contains("there is no append-only file"));
     assert!(error(&["--maxmemory-policy", "allkeys-lru"]).contains("only 'noeviction' is available"));
     assert!(error(&["--rename-command", "FLUSHALL", "x"]).ends_with("commands cannot be renamed"));
@@ -77,7 +77,7 @@ fn errors_name_file_line_and_text() {
     assert_eq!(config(&["--replicaof", "no", "one"]).ignored().count(), 0);
     assert_eq!(
         config(&["--hll-sparse-max-bytes", "1kb"]).ignored().collect::<Vec<_>>(),
-        ["hll-sparse-max-bytes"]
+        ["The directive 'hll-sparse-max-bytes' has no effect in this server."]
     );
 }
 
@@ -120,4 +120,108 @@ fn live_changes_are_checked() {
         "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]"
     );
     assert_eq!(c.settings.save_points.len(), 2);
+}
+
+/// The text of a parameter as `CONFIG GET` shows it.
+fn shown(config: &Config, name: &str) -> String {
+    String::from_utf8_lossy(config.value(ParamId::find(name.as_bytes()).unwrap())).into_owned()
+}
+
+#[test]
+fn a_flag_may_carry_its_value_or_look_like_one() {
+    let c = config(&["--maxmemory 700mb", "--maxclients 77", "--bind 127.0.0.1", "::1"]);
+    assert_eq!((shown(&c, "maxmemory"), shown(&c, "maxclients")), ("734003200".into(), "77".into()));
+    assert_eq!(c.settings.bind, ["127.0.0.1", "::1"]);
+    let c = config(&["--proc-title-template", "--x {title}", "--requirepass", "--secret", "--save"]);
+    assert_eq!(shown(&c, "proc-title-template"), "--x {title}");
+    assert_eq!(c.settings.requirepass, b"--secret");
+    assert!(c.settings.save_points.is_empty());
+    assert!(error(&["--maxmemory 700mb --maxclients 66"]).ends_with("wrong number of arguments"));
+    assert!(error(&["--timeout", "--port"]).ends_with("argument couldn't be parsed into an integer"));
+    assert!(error(&["--timeout", "--port", "5"]).ends_with("wrong number of arguments"));
+    assert!(
+        error(&["--proc-title-template", "{bogus}"]).ends_with("is invalid or contains unknown variables")
+    );
+    assert!(error(&["--proc-title-template", ""]).ends_with("is invalid or contains unknown variables"));
+}
+
+#[test]
+fn save_without_arguments_ends_the_default() {
+    let saves = |text: &str| shown(&config(&[&temp_file("save.conf", text)]), "save");
+    assert_eq!(saves("save\n"), "");
+    assert_eq!(saves("save 10 2\nsave\n"), "10 2");
+    assert_eq!(saves("save 10 2\nsave \"\"\nsave 6 6\n"), "6 6");
+    assert_eq!(saves("save \"60 1000\"\n"), "60 1000");
+    assert!(
+        error(&[&temp_file("empty.conf", "timeout\n")]).ends_with(">>> 'timeout'\nwrong number of arguments")
+    );
+}
+
+#[test]
+fn includes_may_be_patterns() {
+    let dir = std::env::temp_dir().join(format!("stillframe-config-{}-inc", std::process::id()));
+    std::fs::create_dir_all(dir.join("sub")).unwrap();
+    for (name, text) in
+        [("b.inc", "timeout 2\n"), ("a.inc", "timeout 1\nmaxclients 5\n"), (".c.inc", "timeout 3\n")]
+    {
+        std::fs::write(dir.join("sub").join(name), text).unwrap();
+    }
+    let included = |pattern: &str| {
+        let file = temp_file("include.conf", &format!("include {}/{pattern}\n", dir.display()));
+        let c = config(&[&file]);
+        (shown(&c, "timeout"), shown(&c, "maxclients"))
+    };
+    let values = |timeout: &str, maxclients: &str| (timeout.to_owned(), maxclients.to_owned());
+    assert_eq!(included("sub/*.inc"), values("2", "5"));
+    assert_eq!(included("*/?.inc"), values("2", "5"));
+    assert_eq!(included("sub/[!b].inc"), values("1", "5"));
+    assert_eq!(included("sub/.*.inc"), values("3", "10000"));
+    assert_eq!(included("sub/*.none"), values("0", "10000"));
+    assert!(error(&[&temp_file("none.conf", "include /nonexistent/x\n")]).contains("can't open config file"));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn shutdown_flags_are_several() {
+    let c = config(&["--shutdown-on-sigterm", "force now", "--shutdown-on-sigint", "nosave", "now"]);
+    assert_eq!(
+        (shown(&c, "shutdown-on-sigterm"), shown(&c, "shutdown-on-sigint")),
+        ("now force".into(), "nosave now".into())
+    );
+    assert_eq!(c.settings.on_sigterm, ShutdownFlags { how: OnSignal::Default, even_if_failed: true });
+    assert_eq!(c.settings.on_sigint, ShutdownFlags { how: OnSignal::NoSave, even_if_failed: false });
+    assert_eq!(shown(&config(&["--shutdown-on-sigterm", "default now"]), "shutdown-on-sigterm"), "now");
+    let refused = |value: &str| error(&["--shutdown-on-sigterm", value]);
+    assert!(refused("save nosave").ends_with("shutdown options SAVE and NOSAVE can't be used simultaneously"));
+    for value in ["", "bogus"] {
+        let expected = "argument(s) must be one of the following: default, save, nosave, now, force";
+        assert!(refused(value).ends_with(expected), "{}", refused(value));
+    }
+}
+
+#[test]
+fn what_would_promise_too_much_is_refused() {
+    assert!(error(&["--min-replicas-to-write", "1"]).ends_with("replication is not available"));
+    let mut c = Config::default();
+    let id = |name: &str| ParamId::find(name.as_bytes()).unwrap();
+    assert_eq!(
+        c.set_live(id("min-slaves-to-write"), b"2", true).unwrap_err(),
+        "replication is not available"
+    );
+    assert_eq!(c.set_live(id("min-replicas-to-write"), b"0", true), Ok(()));
+    let mut set = |value: &str| {
+        c.set_live(id("maxmemory-clients"), value.as_bytes(), true).map(|()| shown(&c, "maxmemory-clients"))
+    };
+    assert_eq!(set("10%").unwrap(), "10%");
+    assert_eq!(set("0%").unwrap(), "0");
+    assert_eq!(set("1gb").unwrap(), "1073741824");
+    assert_eq!(set("101%").unwrap_err(), "percentage argument must be less or equal to 100");
+    for value in ["abc", "-1", "%", "-1%"] {
+        assert_eq!(set(value).unwrap_err(), "argument must be a memory or percent value", "{value}");
+    }
+    let c = config(&["--maxmemory", "1000", "--maxmemory-clients", "15%"]);
+    assert_eq!(c.settings.max_client_bytes(), 150);
+    for (given, shown_as) in [("0", "1"), ("1000", "500"), ("42", "42")] {
+        assert_eq!(shown(&config(&["--hz", given]), "hz"), shown_as);
+    }
 }

@@ -15,6 +15,7 @@ pub fn read(param: &Param, words: &[&[u8]]) -> Result<Vec<u8>, Refusal> {
         Kind::SavePoints => return save_points(words),
         Kind::OutputLimits => return Err("Wrong number of arguments in buffer limit configuration.".into()),
         Kind::Percentiles => return percentiles(words),
+        Kind::Flags(names) => return flags(words, names),
         Kind::Words { min, max } => {
             if !(min..=max).contains(&words.len()) {
                 return Err("wrong number of arguments".into());
@@ -28,6 +29,9 @@ pub fn read(param: &Param, words: &[&[u8]]) -> Result<Vec<u8>, Refusal> {
         Kind::Bool => boolean(word),
         Kind::Int { min, max } => integer(word, min, max),
         Kind::Memory { min, max } => memory(word, min, max),
+        Kind::MemoryOrPercent => memory_or_percent(word),
+        Kind::Hertz => hertz(word),
+        Kind::Title => title(word),
         Kind::Octal => octal(word),
         Kind::Choice(names) => choice(word, names),
         Kind::FileName if word.contains(&b'/') => {
@@ -63,6 +67,48 @@ fn memory(word: &[u8], min: u64, max: u64) -> Result<Vec<u8>, Refusal> {
     Ok(bytes.to_string().into_bytes())
 }
 
+fn memory_or_percent(word: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let unreadable = || Refusal::from("argument must be a memory or percent value");
+    let Some(percent) = word.strip_suffix(b"%") else {
+        let bytes = parse_memory(word).ok_or_else(unreadable)?;
+        return Ok(bytes.to_string().into_bytes());
+    };
+    match parse_i64(percent) {
+        Some(0) => Ok(b"0".to_vec()),
+        Some(1..=100) => Ok(word.to_vec()),
+        Some(101..) => Err("percentage argument must be less or equal to 100".into()),
+        _ => Err(unreadable()),
+    }
+}
+
+/// The least and the most rounds a second that there are.
+const HERTZ: (i64, i64) = (1, 500);
+
+fn hertz(word: &[u8]) -> Result<Vec<u8>, Refusal> {
+    integer(word, 0, i64::from(i32::MAX))?;
+    let rounds = parse_i64(word).unwrap_or(HERTZ.0).clamp(HERTZ.0, HERTZ.1);
+    Ok(rounds.to_string().into_bytes())
+}
+
+/// What may stand in the braces of a process title.
+const TITLE_VARIABLES: [&str; 7] =
+    ["title", "listen-addr", "server-mode", "port", "tls-port", "config-file", "unixsocket"];
+
+fn title(word: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let mut rest = word;
+    let mut is_valid = !word.is_empty();
+    while let Some(open) = rest.iter().position(|&b| b == b'{').filter(|_| is_valid) {
+        let inner = &rest[open + 1..];
+        let close = inner.iter().position(|&b| b == b'}');
+        is_valid = close.is_some_and(|end| TITLE_VARIABLES.iter().any(|v| v.as_bytes() == &inner[..end]));
+        rest = close.map_or(&[][..], |end| &inner[end + 1..]);
+    }
+    if !is_valid {
+        return Err("template format is invalid or contains unknown variables".into());
+    }
+    Ok(word.to_vec())
+}
+
 /// A number of bytes with one of Redis's units: `k` is 1000, `kb` is 1024, and so on.
 pub fn parse_memory(word: &[u8]) -> Option<u64> {
     let digits = word.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -90,10 +136,27 @@ fn octal(word: &[u8]) -> Result<Vec<u8>, Refusal> {
 }
 
 fn choice(word: &[u8], names: &[&str]) -> Result<Vec<u8>, Refusal> {
-    match names.iter().find(|n| n.as_bytes().eq_ignore_ascii_case(word)) {
-        Some(name) => Ok(name.as_bytes().to_vec()),
-        None => Err(format!("argument(s) must be one of the following: {}", names.join(", "))),
+    let name = names.iter().find(|n| n.as_bytes().eq_ignore_ascii_case(word));
+    name.map(|name| name.as_bytes().to_vec()).ok_or_else(|| not_one_of(names))
+}
+
+fn not_one_of(names: &[&str]) -> Refusal {
+    format!("argument(s) must be one of the following: {}", names.join(", "))
+}
+
+/// Names in the order of `names`; the first one only if there is no other.
+fn flags(words: &[&[u8]], names: &[&str]) -> Result<Vec<u8>, Refusal> {
+    let given: Vec<Vec<u8>> = words.iter().map(|word| choice(word, names)).collect::<Result<_, _>>()?;
+    let (none, others) = names.split_first().ok_or_else(|| not_one_of(names))?;
+    let set: Vec<&str> =
+        others.iter().copied().filter(|name| given.iter().any(|g| g == name.as_bytes())).collect();
+    if given.is_empty() {
+        return Err(not_one_of(names));
     }
+    if set.contains(&"save") && set.contains(&"nosave") {
+        return Err("shutdown options SAVE and NOSAVE can't be used simultaneously".into());
+    }
+    Ok(if set.is_empty() { none.as_bytes().to_vec() } else { set.join(" ").into_bytes() })
 }
 
 fn save_points(words: &[&[u8]]) -> Result<Vec<u8>, Refusal> {

@@ -8,7 +8,7 @@ use crate::command::{ArgRange, Args};
 use crate::conn::{Conn, Hold, ReadEvent};
 use crate::ctx::Ctx;
 use crate::dispatch::{self, Outcome};
-use crate::event_loop::flow::{publish, OUTPUT_FULL_BYTES};
+use crate::event_loop::flow::{publish, publish_input, OUTPUT_FULL_BYTES};
 use crate::event_loop::EventLoop;
 use crate::mailbox::Message;
 use crate::protocol::{Limits, Parsed};
@@ -112,6 +112,7 @@ impl EventLoop {
         if conn.input.waiting_bytes() > settings.query_buffer_limit_bytes {
             return self.close_for_query_limit(id);
         }
+        publish_input(&self.server.clients, conn);
         if conn.hold != Hold::Free || conn.session.ending != Ending::Open {
             return self.update_interest(id);
         }
@@ -285,7 +286,7 @@ impl EventLoop {
             }
             let Some(conn) = self.slots.get(id) else { continue };
             conn.input.recycle(conn.hold == Hold::Free);
-            publish(conn, self.worker.now());
+            publish(&self.server.clients, conn, self.worker.now());
             let is_plain = conn.output.pending_bytes() == 0 && conn.session.ending == Ending::Open;
             if is_plain && conn.hold == Hold::Free {
                 continue;

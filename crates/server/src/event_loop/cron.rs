@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use stillframe_store::DbId;
+
 use crate::conn::Hold;
 use crate::event_loop::EventLoop;
 use crate::pause::PauseKind;
@@ -10,6 +12,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Buffers of connections that have been quiet for so long are given back.
 const IDLE_BUFFERS: Duration = Duration::from_secs(2);
+
+/// Keys of a database that are looked at in one second for `avg_ttl`.
+const SAMPLED_KEYS: usize = 100;
 
 pub struct Cron {
     next: Instant,
@@ -61,6 +66,9 @@ impl EventLoop {
         }
         if self.cron.rounds % u64::from(self.config.settings.hz) == 0 {
             self.visit_clients();
+            if self.cron.is_first && !self.server.loading.is_on() {
+                self.sample_deadlines();
+            }
         }
     }
 
@@ -69,6 +77,32 @@ impl EventLoop {
         if self.server.active_expire.load(Relaxed) {
             // A fault or damaged page is met again by the command that needs the page.
             let _ = self.worker.expire_cycle(period / 4, |_, _| {});
+        }
+    }
+
+    /// Once a second: estimates `avg_ttl` from some keys of each database, those of former seconds weighing more.
+    fn sample_deadlines(&mut self) {
+        let now = self.worker.now();
+        for (number, average) in self.server.average_ttl_ms.iter().enumerate() {
+            let db = DbId(number as u32);
+            let stats = self.server.store.db_stats(db);
+            if stats.deadline_count == 0 {
+                average.store(0, Relaxed);
+                continue;
+            }
+            let (mut sum_ms, mut count) = (0, 0);
+            let start = if stats.key_count <= SAMPLED_KEYS as u64 { 0 } else { fastrand::u64(1..1 << 52) };
+            let sampled = self.worker.scan(db, start, SAMPLED_KEYS, |_, entry| {
+                if let Some(deadline) = entry.deadline {
+                    sum_ms += deadline.saturating_sub(now).max(0);
+                    count += 1;
+                }
+            });
+            // Pages that are not in memory yet are not worth waiting for.
+            if sampled.is_ok() && count > 0 {
+                let (old, new) = (average.load(Relaxed), sum_ms / count);
+                average.store(if old == 0 { new } else { old / 50 * 49 + new / 50 }, Relaxed);
+            }
         }
     }
 

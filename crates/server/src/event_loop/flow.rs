@@ -3,12 +3,12 @@
 use rustix::event::epoll;
 use stillframe_store::UnixMillis;
 
-use crate::clients::client_flag;
+use crate::clients::{client_flag, ClientInfo, Clients};
 use crate::commands::client::describe;
 use crate::commands::transaction;
 use crate::conn::{Conn, Hold, Interest, WriteEvent};
 use crate::event_loop::EventLoop;
-use crate::mailbox::Token;
+use crate::mailbox::{Message, Token};
 use crate::monitor;
 use crate::session::Ending;
 use crate::slots::SlotId;
@@ -109,11 +109,26 @@ impl EventLoop {
     fn log_output_limit(&mut self, id: SlotId) {
         let now = self.worker.now();
         let Some(conn) = self.slots.get(id) else { return };
-        publish(conn, now);
+        publish(&self.server.clients, conn, now);
         let client = describe(&conn.info, now);
         let client = String::from_utf8_lossy(&client);
         crate::log::warning(format!("Client {client} closed for overcoming of output buffer limits."));
         self.server.stats.output_limit_closed.fetch_add(1, Relaxed);
+    }
+
+    /// Closes the largest clients while all together hold more than `maxmemory-clients`.
+    pub(super) fn evict_clients(&self) {
+        let limit_bytes = self.config.settings.max_client_bytes();
+        let clients = &self.server.clients;
+        if limit_bytes == 0 || clients.memory_bytes() <= limit_bytes {
+            return;
+        }
+        for info in clients.to_evict(limit_bytes) {
+            let client = describe(&info, self.worker.now());
+            crate::log::notice(format!("Evicting client: {}", String::from_utf8_lossy(&client)));
+            self.server.stats.clients_evicted.fetch_add(1, Relaxed);
+            self.server.send(&info, Message::Kill);
+        }
     }
 
     /// Tells epoll what the connection waits for, if that has changed.
@@ -148,15 +163,27 @@ pub(super) fn event_flags(interest: Interest) -> epoll::EventFlags {
 }
 
 /// Lets others see what has become of a client.
-pub fn publish(conn: &Conn, now: UnixMillis) {
-    let session = &conn.session;
+pub fn publish(clients: &Clients, conn: &Conn, now: UnixMillis) {
     let to = &conn.info.published;
-    publish_session(session, &conn.info);
+    publish_session(&conn.session, &conn.info);
+    publish_input(clients, conn);
     to.last_active_unix_ms.store(now, Relaxed);
-    to.input_bytes.store(conn.input.waiting_bytes(), Relaxed);
-    to.input_free_bytes.store(conn.input.buf.capacity() - conn.input.buf.len(), Relaxed);
     to.output_bytes.store(conn.output.pending_bytes(), Relaxed);
-    to.output_capacity_bytes.store(conn.output.buf.capacity(), Relaxed);
+    to.argv_bytes.store(0, Relaxed);
+}
+
+/// The part of [`publish`] that reading changes.
+pub(super) fn publish_input(clients: &Clients, conn: &Conn) {
+    let to = &conn.info.published;
+    let (capacity, output_capacity) = (conn.input.buf.capacity(), conn.output.buf.capacity());
+    to.input_bytes.store(conn.input.waiting_bytes(), Relaxed);
+    to.input_free_bytes.store(capacity - conn.input.buf.len(), Relaxed);
+    to.output_capacity_bytes.store(output_capacity, Relaxed);
+    let queued = conn.session.transaction.as_ref().map_or(0, |transaction| transaction.bytes as usize);
+    clients.set_memory(
+        &conn.info,
+        capacity + output_capacity + queued + size_of::<Conn>() + size_of::<ClientInfo>(),
+    );
 }
 
 /// The part of [`publish`] that a command may ask for (`CLIENT LIST` shows its own client as it is).

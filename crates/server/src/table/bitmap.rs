@@ -10,7 +10,8 @@ pub const COMMANDS: &[Command] = &[
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("bitfield", -2, flag::WRITE | flag::DENYOOM, bitfield::bitfield).acl(acl::BITMAP)
         .doc(Group::Bitmap, "3.2.0", "Perform arbitrary bitfield integer operations on strings", "O(1) for each subcommand specified")
-        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("This command allows both access and modification of the key")]),
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("This command allows both access and modification of the key")])
+        .flags_fn(bitfield::key_flags),
     Command::new("bitfield_ro", -2, flag::READONLY | flag::FAST, bitfield::bitfield_ro).acl(acl::BITMAP)
         .doc(Group::Bitmap, "6.0.0", "Perform arbitrary bitfield integer operations on strings. Read-only variant of BITFIELD", "O(1) for each subcommand specified")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),

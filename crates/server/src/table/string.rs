@@ -62,6 +62,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("set", -3, flag::WRITE | flag::DENYOOM, set::set).acl(acl::STRING)
         .doc(Group::String, "1.0.0", "Set the string value of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("RW and ACCESS due to the optional `GET` argument")])
+        .flags_fn(set::key_flags)
         .quick(),
     Command::new("setex", 4, flag::WRITE | flag::DENYOOM, set::setex).acl(acl::STRING)
         .doc(Group::String, "2.0.0", "Set the value and expiration of a key", "O(1)")

@@ -5,6 +5,7 @@
 //! | command | compared |
 //! |---|---|
 //! | `KEYS` | as sets |
+//! | `ACL CAT category`, `COMMAND LIST` with a filter | as sets |
 //! | `SCAN` | a single call: the shape; a whole iteration: as sets, and no key twice |
 //! | `RANDOMKEY` | both null, or the subject's key is one that the oracle has |
 //! | `TTL PTTL EXPIRETIME PEXPIRETIME` | within the time that the sequence may have taken |
@@ -37,6 +38,8 @@ pub fn mode_of(args: &[Vec<u8>]) -> Mode {
     let word = |i: usize| args.get(i).map(|a| a.to_ascii_uppercase()).unwrap_or_default();
     match word(0).as_slice() {
         b"KEYS" => Mode::Unordered,
+        b"ACL" if word(1) == b"CAT" && args.len() == 3 => Mode::Unordered,
+        b"COMMAND" if word(1) == b"LIST" && args.len() == 5 => Mode::Unordered,
         b"SCAN" => Mode::ScanStep,
         b"RANDOMKEY" => Mode::RandomKey,
         b"TTL" | b"EXPIRETIME" => Mode::Within(3),

@@ -104,6 +104,35 @@ fn commands_are_described_as_the_oracle_describes_them() {
     }
 }
 
+#[test]
+fn settings_and_refusals_are_those_of_the_oracle() {
+    each_step(special::administration());
+}
+
+#[test]
+fn all_commands_are_listed_as_the_oracle_lists_them() {
+    let (oracle, subject) = (server::Server::start(Kind::Oracle), server::Server::start(STILLFRAME));
+    let names = |server: &server::Server, line: &str| -> std::collections::BTreeSet<String> {
+        let reply = server.connect().expect("a connection").text(line).expect("a reply");
+        let text = |name: &Reply| String::from_utf8_lossy(name.bytes().unwrap_or_default()).into_owned();
+        reply.items().expect("an array").iter().map(text).collect()
+    };
+    // Of this server, or of Redis 7.2.
+    let own = ["backup", "client|no-touch", "client|setinfo"];
+    let known = names(&subject, "COMMAND LIST");
+    let theirs = names(&oracle, "COMMAND LIST");
+    let more: Vec<_> = known.difference(&theirs).filter(|name| !own.contains(&name.as_str())).collect();
+    assert!(more.is_empty(), "{more:?}");
+    for category in names(&oracle, "ACL CAT") {
+        let line = format!("ACL CAT {category}");
+        let mut expected = names(&oracle, &line);
+        expected.retain(|name| known.contains(name));
+        let mut given = names(&subject, &line);
+        given.retain(|name| !own.contains(&name.as_str()));
+        assert_eq!(given, expected, "{category}");
+    }
+}
+
 fn each_step(sequence: Sequence) {
     let mut pair = Pair::start(STILLFRAME, None);
     if let Some(divergence) = pair.run(&sequence) {

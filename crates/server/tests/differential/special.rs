@@ -144,8 +144,79 @@ pub fn descriptions() -> Sequence {
         "EXISTS a b a",
         "DEBUG OBJECT a",
         "LCS a b IDX",
+        "SET a 1 GET",
+        "SET a 1 EX 5 get",
+        "SET a get",
+        "SET a 1 NX XX",
+        "BITFIELD a",
+        "BITFIELD a GET u8 0",
+        "BITFIELD a OVERFLOW SAT GET u8 0 GET u4 4",
+        "BITFIELD a GET u8 0 SET u8 0 1",
+        "BITFIELD a INCRBY u8 0 1",
+        "BITFIELD a GET u8",
+        "BITFIELD a NOSUCH",
     ];
     lines.extend(calls.iter().map(|call| format!("COMMAND GETKEYS {call}")));
     lines.extend(calls.iter().map(|call| format!("COMMAND GETKEYSANDFLAGS {call}")));
     sequence(0, lines.iter().map(|line| split(line)).collect())
+}
+
+/// Settings and calls whose replies do not depend on what has been stored.
+pub fn administration() -> Sequence {
+    let lines = [
+        "CONFIG SET a b c",
+        "CONFIG SET timeout",
+        "CONFIG SET hz 0",
+        "CONFIG GET hz",
+        "CONFIG SET hz 1000",
+        "CONFIG GET hz",
+        "CONFIG SET hz -5",
+        "CONFIG SET hz 10",
+        "CONFIG SET maxmemory-clients 10%",
+        "CONFIG GET maxmemory-clients",
+        "CONFIG SET maxmemory-clients 101%",
+        "CONFIG SET maxmemory-clients foo",
+        "CONFIG SET maxmemory-clients 1gb",
+        "CONFIG GET maxmemory-clients",
+        "CONFIG SET maxmemory-clients 0%",
+        "CONFIG GET maxmemory-clients",
+        "CONFIG SET shutdown-on-sigterm now",
+        "CONFIG GET shutdown-on-sigterm",
+        "CONFIG SET shutdown-on-sigterm bogus",
+        "CONFIG SET shutdown-on-sigterm default",
+        "CONFIG SET proc-title-template {bogus}",
+        "CONFIG SET proc-title-template {title",
+        "CONFIG SET port x",
+        "CONFIG SET port 70000",
+        "CONFIG SET dir /",
+        "CONFIG SET databases 3",
+        "COMMAND LIST FILTERBY ACLCAT nosuch",
+        "COMMAND LIST FILTERBY MODULE x",
+        "COMMAND LIST FILTERBY PATTERN",
+        "COMMAND LIST FOO bar baz",
+        "COMMAND LIST FILTERBY PATTERN ping",
+        "COMMAND LIST FILTERBY PATTERN config|s*",
+        "ACL CAT",
+        "ACL CAT transaction",
+        "ACL CAT nosuch",
+        "ACL WHOAMI",
+        "MULTI",
+        "MONITOR",
+        "EXEC",
+        "AUTH a b c",
+        "AUTH x",
+        "HELLO 3 AUTH x",
+        "CLIENT SETNAME",
+        "CLIENT",
+        "CLIENT NOSUCH",
+    ];
+    let mut commands: Vec<_> = lines.iter().map(|line| split(line)).collect();
+    for value in ["nosave now", "now force", "save nosave", "default now", ""] {
+        commands.push(words!["CONFIG", "SET", "shutdown-on-sigterm", value]);
+        commands.push(words!["CONFIG", "GET", "shutdown-on-sigterm"]);
+    }
+    for value in ["--x {title}", "", "{title} {nosuch}"] {
+        commands.push(words!["CONFIG", "SET", "proc-title-template", value]);
+    }
+    sequence(0, commands)
 }

@@ -146,7 +146,12 @@ fn the_command_table_is_told() {
     let mut c = server.connect();
     let count = c.run("COMMAND COUNT");
     assert_eq!(Reply::Int(c.run("COMMAND").items().len() as i64), count);
-    assert_eq!(Reply::Int(c.run("COMMAND LIST").items().len() as i64), count);
+    let names: Vec<String> = c.run("COMMAND LIST").items().iter().map(Reply::text).collect();
+    assert_eq!(Reply::Int(names.iter().filter(|name| !name.contains('|')).count() as i64), count);
+    assert!(names.contains(&"config|set".to_owned()));
+    let docs =
+        c.run("COMMAND DOCS backup").items()[1].items().iter().map(Reply::text).collect::<Vec<_>>().concat();
+    assert!(docs.contains("arguments") && docs.contains("TO"), "{docs}");
     assert_eq!(Reply::Int(c.run("COMMAND DOCS").items().len() as i64 / 2), count);
     assert_eq!(c.run("COMMAND GETKEYS MSET a 1 b 2").items().len(), 2);
     assert_eq!(c.run("COMMAND GETKEYS FOO a").text(), "ERR Invalid command specified");
@@ -168,4 +173,100 @@ fn debug_needs_permission() {
     assert!(text.starts_with(
         "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\""
     ));
+}
+
+#[test]
+fn refused_calls_of_subcommands_are_counted() {
+    let server = TestServer::start(&[]);
+    let mut c = server.connect();
+    for line in ["CLIENT SETNAME", "CLIENT", "CLIENT NOSUCH", "COMMAND GETKEYS GET", "GET"] {
+        assert!(matches!(c.run(line), Reply::Error(_)));
+    }
+    for name in ["client|setname", "client", "command|getkeys", "get"] {
+        let line = c.info(&format!("cmdstat_{name}"));
+        assert_eq!(line, "calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0", "{name}");
+    }
+    // As in Redis the name of a container is its own row: what is not known is nobody's.
+    assert_eq!(c.info("errorstat_ERR"), "count=5");
+}
+
+#[test]
+fn the_average_time_to_live_is_estimated() {
+    let server = TestServer::start(&[]);
+    let mut c = server.connect();
+    c.ok("SET a 1 EX 1000");
+    c.ok("SET b 1 EX 2000");
+    c.ok("SET c 1");
+    let average = |c: &mut Client| -> u64 {
+        c.info("db0").rsplit_once("avg_ttl=").map_or(0, |(_, number)| number.parse().unwrap())
+    };
+    eventually("it has looked", || average(&mut c) > 0);
+    assert!((1_400_000..=1_500_000).contains(&average(&mut c)), "{}", average(&mut c));
+    c.run("DEL a b");
+    eventually("there is nothing left to look at", || average(&mut c) == 0);
+}
+
+#[test]
+fn the_port_and_the_addresses_change_while_it_runs() {
+    for workers in ["1", "2"] {
+        let server = TestServer::start(&["--workers", workers]);
+        let mut c = server.connect();
+        let other = free_port();
+        let can_connect = |host: &str, port: u16| std::net::TcpStream::connect((host, port)).is_ok();
+        c.ok(&format!("CONFIG SET port {other}"));
+        assert!(can_connect("127.0.0.1", other) && !can_connect("127.0.0.1", server.port));
+        assert_eq!(c.info("tcp_port"), other.to_string());
+        // Overlapping addresses, and one that is not there.
+        let set = |c: &mut Client, name: &str, value: &str| {
+            c.run_bytes(&[b"CONFIG", b"SET", name.as_bytes(), value.as_bytes()]).text()
+        };
+        assert_eq!(set(&mut c, "bind", "* -192.0.2.9"), "OK");
+        assert!(can_connect("127.0.0.2", other));
+        let error =
+            "ERR CONFIG SET failed (possibly related to argument 'bind') - Failed to bind to specified \
+                     addresses.";
+        assert_eq!(set(&mut c, "bind", "127.0.0.1 192.0.2.9"), error);
+        assert_eq!(set(&mut c, "bind", "nohost"), error);
+        assert_eq!(c.run("CONFIG GET bind").items()[1].text(), "* -192.0.2.9");
+        assert!(can_connect("127.0.0.2", other));
+        assert_eq!(set(&mut c, "bind", "127.0.0.1"), "OK");
+        assert!(can_connect("127.0.0.1", other) && !can_connect("127.0.0.2", other));
+        // A port in use.
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port().to_string();
+        assert_eq!(
+            set(&mut c, "port", &port),
+            "ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port. Check \
+             server logs."
+        );
+        assert!(can_connect("127.0.0.1", other));
+        assert!(server.log().contains("Possibly related to new port setting. Restoring previous settings."));
+        // Connections stay, and new ones are served.
+        let mut d = Client::new(std::net::TcpStream::connect(("127.0.0.1", other)).unwrap());
+        assert_eq!(d.run("PING").text(), "PONG");
+        c.ok("CONFIG SET port 0");
+        assert!(!can_connect("127.0.0.1", other));
+        assert_eq!(d.run("PING").text(), "PONG");
+    }
+}
+
+#[test]
+fn settings_say_what_they_do_not_do() {
+    let server = TestServer::start(&["--enable-protected-configs", "yes"]);
+    let mut c = server.connect();
+    let failed = |name: &str, reason: &str| {
+        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+    };
+    assert_eq!(
+        c.run("CONFIG SET min-replicas-to-write 1").text(),
+        failed("min-replicas-to-write", "replication is not available")
+    );
+    c.ok("CONFIG SET activedefrag yes");
+    assert!(server.log().contains("The directive 'activedefrag' has no effect in this server."));
+    assert_eq!(c.run("CONFIG SET a b c").text(), "ERR syntax error");
+    let dir = server.dir.to_str().unwrap();
+    c.ok(&format!("CONFIG SET dir {dir}"));
+    assert!(c.run("CONFIG SET dir /").text().contains("cannot change while the server runs"));
+    c.ok("CONFIG SET hz 1000");
+    assert_eq!(c.run("CONFIG GET hz").items()[1].text(), "500");
 }

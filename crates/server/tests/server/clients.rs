@@ -111,3 +111,15 @@ fn quit_and_reset() {
     assert_eq!(c.read_to_end(), b"+OK\r\n");
     assert_eq!(server.connect().run("EXISTS after"), Reply::Int(0));
 }
+
+#[test]
+fn a_client_sees_its_own_command_in_its_buffers() {
+    let server = TestServer::start(&[]);
+    let mut c = server.connect();
+    for line in ["CLIENT LIST", "CLIENT INFO"] {
+        let text = c.run(line).text();
+        let expected = format!(" qbuf={} ", encode(&[b"CLIENT", &line.as_bytes()[7..]]).len());
+        assert!(text.contains(&expected) && text.contains(" argv-mem=10 "), "{text}");
+        assert!(!text.contains(" qbuf-free=0 "), "{text}");
+    }
+}

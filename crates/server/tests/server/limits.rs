@@ -174,3 +174,27 @@ fn a_limit_without_room_for_a_client_is_an_error() {
     assert!(text.contains(expected), "{text}");
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn the_largest_clients_go_when_all_together_hold_too_much() {
+    for workers in ["1", "2"] {
+        let server = TestServer::start(&["--workers", workers, "--maxmemory-clients", "8mb"]);
+        let mut c = server.connect();
+        let mut greedy: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+        assert_eq!(greedy[3].run("CLIENT NO-EVICT ON"), Reply::ok());
+        let mut input = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$9000000\r\n".to_vec();
+        input.resize(3 << 20, b'x');
+        for client in &mut greedy {
+            let _ = client.stream.write_all(&input);
+        }
+        eventually("enough are gone", || {
+            c.info("evicted_clients") == "2" && c.info("connected_clients") == "3"
+        });
+        assert!(c.info("mem_clients_normal").parse::<u64>().unwrap() < 8 << 20);
+        assert!(server.log().contains("Evicting client: id="), "{}", server.log());
+        // The one that must not go is still there.
+        greedy[3].send_raw(&vec![b'x'; 9_000_000 - (3 << 20)]);
+        greedy[3].send_raw(b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\n");
+        assert!(c.run("PING").text() == "PONG");
+    }
+}

@@ -112,3 +112,19 @@ fn redis_conf_files_are_read() {
     assert!(!dir.join("server.pid").exists());
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn a_check_names_what_has_no_effect() {
+    let output = binary()
+        .args(["--activedefrag", "yes", "--lfu-log-factor", "5", "--maxmemory", "1gb", "--check-config"])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "The configuration is valid.\nThe directive 'activedefrag' has no effect in this server.\n\
+         The directive 'lfu-log-factor' has no effect in this server.\n"
+    );
+    assert!(failed_start(&["--min-replicas-to-write", "1", "--check-config"])
+        .contains("replication is not available"));
+}

@@ -173,3 +173,20 @@ fn a_transaction_does_not_make_a_monitor() {
     assert_eq!(c.run("PING").text(), "PONG");
     assert!(c.is_silent());
 }
+
+#[test]
+fn many_keys_are_watched() {
+    let server = TestServer::start(&[]);
+    let mut c = server.connect();
+    let keys: Vec<String> = (0..200_000).map(|i| format!("k{i}")).collect();
+    let mut words: Vec<&[u8]> = vec![b"WATCH"];
+    words.extend(keys.iter().map(String::as_bytes));
+    assert_eq!(c.run_bytes(&words), Reply::ok());
+    for key in &keys[..1000] {
+        c.ok(&format!("WATCH {key}"));
+    }
+    assert_eq!(server.connect().run("SET k199999 1"), Reply::ok());
+    c.ok("MULTI");
+    c.run("PING");
+    assert_eq!(c.run("EXEC"), Reply::Null);
+}

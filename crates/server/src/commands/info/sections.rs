@@ -53,7 +53,7 @@ pub fn server(ctx: &Ctx<'_>, out: &mut String) {
         "process_id": std::process::id(),
         "process_supervised": if settings.supervised { "systemd" } else { "no" },
         "run_id": server.run_id,
-        "tcp_port": server.tcp_port.load(Relaxed),
+        "tcp_port": server.listeners.tcp_port(),
         "server_time_usec": now_us,
         "uptime_in_seconds": uptime,
         "uptime_in_days": uptime / 86_400,
@@ -113,6 +113,7 @@ pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
         "mem_not_counted_for_evict": 0,
         "mem_replication_backlog": 0,
         "mem_clients_slaves": 0,
+        "mem_clients_normal": ctx.server.clients.memory_bytes(),
         "mem_aof_buffer": 0,
         "mem_allocator": "pages",
         "active_defrag_running": 0,
@@ -198,7 +199,7 @@ pub fn stats(ctx: &Ctx<'_>, out: &mut String) {
         "sync_partial_err": 0,
         "expired_keys": sum(|s| s.expired.get()),
         "evicted_keys": 0,
-        "evicted_clients": 0,
+        "evicted_clients": load(&totals.clients_evicted),
         "keyspace_hits": sum(|s| s.keyspace_hits.get()),
         "keyspace_misses": sum(|s| s.keyspace_misses.get()),
         "pubsub_channels": 0,
@@ -301,8 +302,12 @@ pub fn keyspace(ctx: &Ctx<'_>, out: &mut String) {
     for db in 0..ctx.server.database_count {
         let stats = ctx.server.store.db_stats(DbId(db));
         if stats.key_count > 0 {
-            let _ =
-                write!(out, "db{db}:keys={},expires={},avg_ttl=0\r\n", stats.key_count, stats.deadline_count);
+            let average = ctx.server.average_ttl_ms[db as usize].load(Relaxed);
+            let _ = write!(
+                out,
+                "db{db}:keys={},expires={},avg_ttl={average}\r\n",
+                stats.key_count, stats.deadline_count
+            );
         }
     }
 }
