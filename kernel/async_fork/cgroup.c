@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * memory.async_fork, a file in every memory cgroup but the root (paper, 5.2, Flexibility). Not inherited by cgroups
- * below, like memory.oom.group.
+ * below, like memory.oom.group. Who owns the directory may open it for writing, which alone gives no right to change
+ * it.
  */
 #include <linux/cgroup.h>
 #include <linux/memcontrol.h>
@@ -62,12 +63,16 @@ static ssize_t af_cgroup_write(struct kernfs_open_file *of, char *buffer, size_t
 {
 	struct cgroup_subsys_state *css = of_css(of);
 	unsigned int value;
+	int ret;
 
 	buffer = strstrip(buffer);
 	if (!strcmp(buffer, "odf"))
 		value = AF_CGROUP_ODF;
 	else if (kstrtouint(buffer, 10, &value) || value > ASYNC_FORK_THREADS_MAX)
 		return -EINVAL;
+	ret = af_strategy_may_be_set(of->file, value == AF_CGROUP_ODF ? ASYNC_FORK_ODF : ASYNC_FORK_ASYNC);
+	if (ret)
+		return ret;
 	if (xa_err(xa_store(&af_cgroups, css->id, xa_mk_value(css->serial_nr << AF_CGROUP_BITS | value), GFP_KERNEL)))
 		return -ENOMEM;
 	atomic_set(&af_cgroups_set, 1);

@@ -19,7 +19,8 @@ struct af_helper {
 
 int af_child_init(void)
 {
-	af_workqueue = alloc_workqueue("async_fork", WQ_UNBOUND, 0);
+	/* of all children together no more than the machine has CPUs, whatever was asked for */
+	af_workqueue = alloc_workqueue("async_fork", WQ_UNBOUND, af_copy_threads_most());
 	return af_workqueue ? 0 : -ENOMEM;
 }
 
@@ -123,7 +124,7 @@ static void af_helpers_finish(struct af_helper *helpers, unsigned int count)
 noinline void af_child_copies(struct callback_head *work)
 {
 	struct af_session *s = container_of(work, struct af_session, work);
-	unsigned int helpers_count = s->copy_threads - 1;
+	unsigned int helpers_count = min_t(unsigned int, s->copy_threads, af_copy_threads_most()) - 1;
 	u64 start_ns = ktime_get_ns();
 	struct af_helper *helpers = af_helpers_start(s, helpers_count);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 /* /dev/async_fork and /proc/async_fork: include/uapi/async_fork.h says what they do. */
-#include <linux/capability.h>
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
 #include <linux/proc_fs.h>
@@ -45,16 +44,19 @@ static ssize_t af_control_write(struct file *file, const char __user *buffer, si
 	struct async_fork_control control;
 	struct af_strategy strategy;
 	struct mm_struct *mm;
-	int ret;
+	int ret = af_strategy_may_be_set(file, ASYNC_FORK_INHERIT);
 
-	if (!capable(CAP_SYS_ADMIN))
-		return -EPERM;
+	if (ret)
+		return ret;
 	if (length != sizeof(control))
 		return -EINVAL;
 	if (copy_from_user(&control, buffer, sizeof(control)))
 		return -EFAULT;
 	if (!af_control_is_valid(&control))
 		return -EINVAL;
+	ret = af_strategy_may_be_set(file, control.strategy);
+	if (ret)
+		return ret;
 	mm = af_mm_of_pid(control.pid);
 	if (!mm)
 		return -ESRCH;

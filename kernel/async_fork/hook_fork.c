@@ -32,6 +32,17 @@ void af_refuse(enum async_fork_refusal why)
 	atomic64_inc(&af_count.forks_refused[why]);
 }
 
+/*
+ * ksmd takes a page under mmap_lock, looks it up without, and merges it if the VMA is mergeable then, whatever happened
+ * in between: the VMA may have been unmergeable for the time of a fork (invariant 18). The flag comes with the first
+ * MADV_MERGEABLE (or PR_SET_MEMORY_MERGE), under mmap_lock for writing, and goes when ksmd has found, under mmap_lock,
+ * that nothing of the mm is mergeable: then it holds none of its pages.
+ */
+static bool af_is_mergeable(struct mm_struct *mm)
+{
+	return test_bit(MMF_VM_MERGEABLE, &mm->flags) && !af_is_skipped("check:mergeable");
+}
+
 static bool af_fork_refused(struct mm_struct *parent)
 {
 	if (!READ_ONCE(enabled))
@@ -42,6 +53,8 @@ static bool af_fork_refused(struct mm_struct *parent)
 		af_refuse(ASYNC_FORK_REFUSED_PINNED);
 	else if (mm_has_notifiers(parent))
 		af_refuse(ASYNC_FORK_REFUSED_NOTIFIER);
+	else if (af_is_mergeable(parent))
+		af_refuse(ASYNC_FORK_REFUSED_MERGEABLE);
 	else
 		return false;
 	return true;
@@ -103,6 +116,7 @@ void af_fork_ends(struct af_fork *fork, bool failed)
 	if (s)
 		af_session_put(s);
 	if (fork->sharer) {
+		af_step(AF_STEP_FORK_ENDS);
 		/* release: who sees that the fork is over sees which entries it protected; af_table_is_shared_at() */
 		smp_store_release(&fork->sharer->forking, false);
 		af_odf_put(fork->sharer);
@@ -128,14 +142,15 @@ static void af_complete_older(struct mm_struct *parent, struct mm_struct *child)
 }
 
 /*
- * A page may have been pinned, a notifier registered, or swapoff begun, since dup_mmap was entered; from here on
- * mmap_lock and the generation keep the first two out (invariant 8), and swapoff waits for us.
+ * A page may have been pinned, a notifier registered, memory made mergeable, or swapoff begun, since dup_mmap was
+ * entered; from here on mmap_lock and the generation keep the first three out (invariants 8 and 18), and swapoff waits
+ * for us.
  */
 static bool af_must_copy(struct mm_struct *mm)
 {
 	smp_mb();	/* generation before flag; pairs with set_bit() in mm_set_has_pinned_flag() */
 	return test_bit(MMF_HAS_PINNED, &mm->flags) || mm_has_notifiers(mm) || atomic_read(&af_swapoffs) ||
-	       af_uffd_is_filling(mm);
+	       af_is_mergeable(mm) || af_uffd_is_filling(mm);
 }
 
 static int af_copy_deferring(struct af_session *s, struct vm_area_struct *dst, struct vm_area_struct *src)
@@ -148,8 +163,8 @@ static int af_copy_deferring(struct af_session *s, struct vm_area_struct *dst, s
 	return af_defer_vma(s, dst, src);
 }
 
-/* child: whether this fork shares. If not, what the parent has shared before is made private. */
-static int af_copy_sharing(bool child, struct vm_area_struct *dst, struct vm_area_struct *src)
+/* child: NULL if this fork does not share. Then what the parent has shared before is made private. */
+static int af_copy_sharing(struct af_odf_mm *child, struct vm_area_struct *dst, struct vm_area_struct *src)
 {
 	bool share = child && af_vma_can_defer(src);
 	struct af_odf_mm *om;
@@ -166,7 +181,8 @@ static int af_copy_sharing(bool child, struct vm_area_struct *dst, struct vm_are
 	om = af_odf_of(src->vm_mm);
 	if (om && share) {
 		om->is_parent = true;
-		ret = af_share_vma(om, dst, src);
+		ret = af_share_vma(om, child, dst, src);
+		af_step(AF_STEP_SHARED);
 		/* again: for reclaim that began after it was raised, but found an entry that was not protected yet */
 		af_generation_raise();
 	} else {

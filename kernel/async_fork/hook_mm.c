@@ -55,8 +55,10 @@ void af_hook_unmap_page_range(struct mmu_gather *tlb, struct vm_area_struct *vma
 			      unsigned long end, struct zap_details *details)
 {
 	int srcu = srcu_read_lock(&af_srcu);
-	struct af_odf_mm *om = af_roles_of(vma->vm_mm) & BIT(AF_ODF) ? af_odf_of(vma->vm_mm) : NULL;
+	struct af_odf_mm *om;
 
+	af_step(AF_STEP_UNMAP);
+	om = af_roles_of(vma->vm_mm) & BIT(AF_ODF) ? af_odf_of(vma->vm_mm) : NULL;
 	if (om) {
 		af_detach_range(om, vma, start, end, ASYNC_FORK_BY_ZAP);
 		af_odf_put(om);

@@ -38,6 +38,7 @@ bool af_hook_##name(struct folio *folio, struct vm_area_struct *vma, unsigned lo
 	bool ret = false;									\
 												\
 	if (!af_rmap_refused(folio, vma, addr)) {						\
+		af_step_atomic(AF_STEP_RMAP);							\
 		ret = af_orig(name)(folio, vma, addr, arg);					\
 		af_rmap_changed(generation);							\
 	}											\

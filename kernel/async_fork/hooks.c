@@ -35,7 +35,7 @@ static int af_hook_find(struct af_hook *hook)
 		return -ENODEV;
 	}
 	__static_call_update(hook->key, hook->call, (void *)(ip + MCOUNT_INSN_SIZE));
-	if (strcmp(af_skip, hook->name))
+	if (!af_is_skipped(hook->name))
 		hook->ip = ip;
 	else
 		pr_warn("test: %s is not hooked\n", hook->name);
@@ -58,11 +58,11 @@ int af_hooks_attach(void)
 {
 	int i, ret;
 
-	for (i = 0; i < ARRAY_SIZE(af_hooks) && *af_skip; i++)
-		if (!strcmp(af_hooks[i].name, af_skip))
+	for (i = 0; i < ARRAY_SIZE(af_hooks) && af_skip_is_no_check(); i++)
+		if (af_is_skipped(af_hooks[i].name))
 			break;
 	if (i == ARRAY_SIZE(af_hooks)) {
-		pr_err("refused: skip=%s is not a hook\n", af_skip);
+		pr_err("refused: skip=%s is not a hook, nor a check\n", af_skipped());
 		return -EINVAL;
 	}
 	ret = af_version_prepare();

@@ -84,6 +84,7 @@ struct af_strategy {
 	unsigned int copy_threads;	/* with ASYNC_FORK_ASYNC only */
 };
 
+int af_strategy_may_be_set(struct file *file, enum async_fork_strategy strategy);
 int af_setting_set(struct mm_struct *mm, const struct af_strategy *strategy);
 void af_setting_forget(struct mm_struct *mm);
 void af_settings_drop(void);
@@ -95,11 +96,43 @@ bool af_cgroup_strategy(struct af_strategy *strategy);
 int af_control_add(void);
 void af_control_remove(void);
 
-/* ---- test_aids.c ---- */
+/* ---- test_aids.c: in a module that is built for tests (make AF_TEST=1) only ---- */
 
+/* Where a test build can be made to wait: bits of its parameter delay_at, each the name of what comes next. */
+enum af_step {
+	AF_STEP_SHARE,		/* the parent's entry is protected, the child has none yet (atomic) */
+	AF_STEP_SHARED,		/* a VMA's tables are shared, the generation is not raised again */
+	AF_STEP_FORK_ENDS,	/* dup_mmap() has ended, the child still counts as being made */
+	AF_STEP_UNMAP,		/* munmap: in 6.1 and later the VMA is in no tree any more, mmap_lock only held for reading */
+	AF_STEP_UNSHARE,	/* a protected entry was seen, no lock is held yet */
+	AF_STEP_LET_GO,		/* flushed, the number of owners is still what it was (atomic) */
+	AF_STEP_TAKE_BACK,	/* one owner is left, the entry is still protected (atomic) */
+	AF_STEP_DETACH,		/* the entry is still there (atomic) */
+	AF_STEP_SWEEP,		/* all tables that were found are taken back, the role is still hashed */
+	AF_STEP_EXIT,		/* all tables are let go, the role is still hashed */
+	AF_STEP_RMAP,		/* reclaim: the table was found not to be shared */
+};
+
+/* More copy threads than CPUs help nobody; the tests have few CPUs. */
+#ifdef AF_TEST
+#define af_copy_threads_most() ASYNC_FORK_THREADS_MAX
 extern unsigned int af_slow_us;
-extern char *af_skip;
 bool af_allocation_fails(void);
+bool af_is_skipped(const char *what);
+bool af_skip_is_no_check(void);
+const char *af_skipped(void);
+void af_step(enum af_step step);
+void af_step_atomic(enum af_step step);
+#else
+#define af_copy_threads_most() num_online_cpus()
+#define af_slow_us 0
+static inline bool af_allocation_fails(void) { return false; }
+static inline bool af_is_skipped(const char *what) { return false; }
+static inline bool af_skip_is_no_check(void) { return false; }
+static inline const char *af_skipped(void) { return ""; }
+static inline void af_step(enum af_step step) { }
+static inline void af_step_atomic(enum af_step step) { }
+#endif
 
 struct seq_file;
 
@@ -248,11 +281,13 @@ int af_defer_vma(struct af_session *s, struct vm_area_struct *dst, struct vm_are
  *	     last, or swept
  *
  * Changes of one mm's entries for shared tables are made under om->lock; changes of the number of owners under the
- * table's ptl, or at fork, when the forking mm is an owner and its mmap_lock is held for writing (invariant 12).
+ * table's ptl, or at fork, when the forking mm is an owner and its mmap_lock is held for writing (invariant 12). The
+ * role stays until no entry is protected (invariant 17).
  */
 struct af_odf_mm {
 	struct af_role role;
 	struct mutex lock;
+	atomic_long_t entries;	/* protected, in this mm's page tables */
 	refcount_t ref;
 	struct list_head list;
 	unsigned int pass;	/* the last one that visited it, under the list's lock */
@@ -289,7 +324,7 @@ void af_odf_sweep_later(void);
 void af_odf_stop(void);
 
 /* share.c */
-int af_share_vma(struct af_odf_mm *om, struct vm_area_struct *dst, struct vm_area_struct *src);
+int af_share_vma(struct af_odf_mm *om, struct af_odf_mm *child, struct vm_area_struct *dst, struct vm_area_struct *src);
 
 /* unshare.c */
 int af_unshare_table(struct af_odf_mm *om, unsigned long addr, enum af_unshare_how how, enum async_fork_reason reason);

@@ -5,6 +5,8 @@
 
 #include "internal.h"
 
+#define AF_SWEEP_AGAIN_JIFFIES 2
+
 static LIST_HEAD(af_odf_mms);
 static DEFINE_SPINLOCK(af_odf_lock);
 
@@ -64,11 +66,13 @@ int af_odf_add(struct mm_struct *mm, bool forking)
 	return 0;
 }
 
-/* The mm shares nothing any more, and mmap_lock for writing, or exit, keeps it so. */
+/* The mm shares nothing any more, and mmap_lock, or exit, keeps it so. */
 static void af_odf_remove(struct af_odf_mm *om)
 {
 	if (!af_role_remove(&om->role))
 		return;
+	WARN_ONCE(atomic_long_read(&om->entries) && !af_is_skipped("check:entries"),
+		  "async_fork: an mm that has protected entries is forgotten\n");
 	spin_lock(&af_odf_lock);
 	list_del(&om->list);
 	spin_unlock(&af_odf_lock);
@@ -123,6 +127,7 @@ void af_odf_exit(struct mm_struct *mm)
 					ASYNC_FORK_BY_PARENT_EXIT);
 	}
 	mmap_read_unlock(mm);
+	af_step(AF_STEP_EXIT);
 	af_odf_remove(om);
 	af_odf_put(om);
 	af_odf_sweep_later();
@@ -189,6 +194,36 @@ void af_odf_unshare_all(void)
 	}
 }
 
+static void af_odf_sweep(struct work_struct *work);
+static DECLARE_DELAYED_WORK(af_sweep_work, af_odf_sweep);
+
+/*
+ * The tables of one mm. False: it has protected entries that no VMA in its tree covers. munmap takes the VMA out first,
+ * keeps mmap_lock for reading only, and then comes to the hook of unmap_page_range(), which must find the role
+ * (invariant 17).
+ */
+static bool af_odf_sweep_mm(struct af_odf_mm *om)
+{
+	struct mm_struct *mm = om->role.mm;
+	unsigned long shared = 0, entries;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, 0);
+
+	mmap_read_lock(mm);	/* keeps forks out, which would share anew */
+	for_each_vma(vmi, vma) {
+		if (af_is_end_of_fork(vma))
+			break;
+		if (om->role.hashed && vma_is_anonymous(vma))
+			shared += af_take_back_range(om, vma->vm_start, vma->vm_end);
+	}
+	af_step(AF_STEP_SWEEP);
+	entries = af_is_skipped("check:entries") ? shared : atomic_long_read(&om->entries);
+	if (!entries && !READ_ONCE(om->forking))
+		af_odf_remove(om);
+	mmap_read_unlock(mm);
+	return entries <= shared;
+}
+
 /*
  * After a sharer has gone, tables that it shared with one other mm are that mm's alone, but still protected, and would
  * keep the hooks of the whole machine busy until it touches them. The sweep takes them back.
@@ -196,37 +231,26 @@ void af_odf_unshare_all(void)
 static void af_odf_sweep(struct work_struct *work)
 {
 	unsigned int pass = atomic_inc_return(&af_odf_pass);
-	struct vm_area_struct *vma;
 	struct af_odf_mm *om;
+	bool complete = true;
 
 	while ((om = af_odf_next(pass))) {
 		struct mm_struct *mm = om->role.mm;
-		unsigned long shared = 0;
-		VMA_ITERATOR(vmi, mm, 0);
 
-		mmap_read_lock(mm);	/* keeps forks out, which would share anew */
-		for_each_vma(vmi, vma) {
-			if (af_is_end_of_fork(vma))
-				break;
-			if (om->role.hashed && vma_is_anonymous(vma))
-				shared += af_take_back_range(om, vma->vm_start, vma->vm_end);
-		}
-		if (!shared && !READ_ONCE(om->forking))
-			af_odf_remove(om);
-		mmap_read_unlock(mm);
+		complete = af_odf_sweep_mm(om) && complete;
 		af_odf_put(om);
 		mmput(mm);
 	}
+	if (!complete)
+		queue_delayed_work(system_unbound_wq, &af_sweep_work, AF_SWEEP_AGAIN_JIFFIES);
 }
-
-static DECLARE_WORK(af_sweep_work, af_odf_sweep);
 
 void af_odf_sweep_later(void)
 {
-	queue_work(system_unbound_wq, &af_sweep_work);
+	mod_delayed_work(system_unbound_wq, &af_sweep_work, 0);
 }
 
 void af_odf_stop(void)
 {
-	cancel_work_sync(&af_sweep_work);
+	cancel_delayed_work_sync(&af_sweep_work);
 }

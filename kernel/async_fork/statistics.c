@@ -104,6 +104,7 @@ static const char *const af_refusals[] = {
 	[ASYNC_FORK_REFUSED_SWAPOFF] = "swapoff",
 	[ASYNC_FORK_REFUSED_NO_MEMORY] = "no_memory",
 	[ASYNC_FORK_REFUSED_UNLOADING] = "unloading",
+	[ASYNC_FORK_REFUSED_MERGEABLE] = "mergeable",
 };
 
 static void af_show_named(struct seq_file *m, const char *prefix, const u64 *values, const char *const *names,

@@ -33,8 +33,9 @@ static void af_table_rss(pte_t *table, long *rss)
 }
 
 /* The other owners are gone. */
-static void af_take_back(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, struct page *table)
+static void af_take_back(struct af_odf_mm *om, pmd_t *pmd, unsigned long addr, struct page *table)
 {
+	struct mm_struct *mm = om->role.mm;
 	long rss[NR_MM_COUNTERS];
 
 	if (compat_table_mm(table) != mm) {
@@ -42,7 +43,9 @@ static void af_take_back(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, s
 		af_rss_add(mm, rss, 1);
 	}
 	compat_set_table_mm(table, NULL);
+	af_step_atomic(AF_STEP_TAKE_BACK);
 	af_pmd_unprotect(mm, pmd, addr);
+	atomic_long_dec(&om->entries);
 	atomic64_inc(&af_count.tables_last_owner);
 }
 
@@ -50,15 +53,18 @@ static void af_take_back(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, s
  * The entry points elsewhere (or nowhere). When the owner count drops no paging-structure cache may still lead to the
  * table; GUP-fast may still be in it, which keeps it from being freed (invariant 12).
  */
-static void af_let_go(struct mm_struct *mm, unsigned long addr, struct page *table)
+static void af_let_go(struct af_odf_mm *om, unsigned long addr, struct page *table)
 {
-	af_flush_table(mm, addr);
+	af_flush_table(om->role.mm, addr);
+	af_step_atomic(AF_STEP_LET_GO);
 	atomic_long_dec(af_owners(table));
+	atomic_long_dec(&om->entries);
 }
 
 /* The caller unmaps all of it: no copy. */
-static void af_detach(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, struct page *table)
+static void af_detach(struct af_odf_mm *om, pmd_t *pmd, unsigned long addr, struct page *table)
 {
+	struct mm_struct *mm = om->role.mm;
 	long rss[NR_MM_COUNTERS];
 
 	if (compat_table_mm(table) == mm) {
@@ -66,16 +72,18 @@ static void af_detach(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, stru
 		af_rss_add(mm, rss, -1);
 		compat_set_table_mm(table, NULL);
 	}
+	af_step_atomic(AF_STEP_DETACH);
 	set_pmd(pmd, __pmd(0));
-	af_let_go(mm, addr, table);
+	af_let_go(om, addr, table);
 	mm_dec_nr_ptes(mm);
 	atomic64_inc(&af_count.tables_detached);
 }
 
 /* Takes *new, unless there is an error. */
-static int af_copy_shared(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, struct page *table, pgtable_t *new,
+static int af_copy_shared(struct af_odf_mm *om, pmd_t *pmd, unsigned long addr, struct page *table, pgtable_t *new,
 			  struct af_blocker *blocker)
 {
+	struct mm_struct *mm = om->role.mm;
 	long rss[NR_MM_COUNTERS];
 	int ret = af_fill_table(mm, mm, addr, af_table_of(table), af_table_of(*new), rss, blocker);
 
@@ -88,7 +96,7 @@ static int af_copy_shared(struct mm_struct *mm, pmd_t *pmd, unsigned long addr, 
 	smp_wmb();	/* the entries before the table; as in pmd_install() */
 	set_pmd(pmd, af_pmd_of_table(*new, false));
 	*new = NULL;
-	af_let_go(mm, addr, table);
+	af_let_go(om, addr, table);
 	return 0;
 }
 
@@ -108,11 +116,11 @@ static int af_try_unshare(struct af_odf_mm *om, pmd_t *pmd, unsigned long addr, 
 	ptl = pte_lockptr(mm, pmd);
 	spin_lock(ptl);
 	if (atomic_long_read(af_owners(table)) == 1) {
-		af_take_back(mm, pmd, addr, table);
+		af_take_back(om, pmd, addr, table);
 	} else if (!*new) {
 		ret = -ENOBUFS;
 	} else {
-		ret = af_copy_shared(mm, pmd, addr, table, new, blocker);
+		ret = af_copy_shared(om, pmd, addr, table, new, blocker);
 		if (!ret)
 			atomic64_inc(&af_count.tables_unshared[reason]);
 	}
@@ -166,6 +174,7 @@ noinline int af_unshare_table(struct af_odf_mm *om, unsigned long addr, enum af_
 	if (!pmd || !af_pmd_is_protected(READ_ONCE(*pmd)))
 		return 0;
 	start_ns = ktime_get_ns();
+	af_step(AF_STEP_UNSHARE);
 	ret = af_unshare_loop(om, pmd, addr & PMD_MASK, how, reason);
 	if (om->is_parent && reason != ASYNC_FORK_BY_PARENT_EXIT)
 		af_interrupted(addr & PMD_MASK, reason, ktime_get_ns() - start_ns);
@@ -208,9 +217,9 @@ static void af_detach_table(struct af_odf_mm *om, struct anon_vma *anon_vma, pmd
 
 		spin_lock(ptl);
 		if (atomic_long_read(af_owners(table)) == 1)
-			af_take_back(mm, pmd, addr, table);
+			af_take_back(om, pmd, addr, table);
 		else
-			af_detach(mm, pmd, addr, table);
+			af_detach(om, pmd, addr, table);
 		spin_unlock(ptl);
 	}
 	mutex_unlock(&om->lock);
@@ -266,7 +275,7 @@ unsigned long af_take_back_range(struct af_odf_mm *om, unsigned long start, unsi
 
 			spin_lock(ptl);
 			if (atomic_long_read(af_owners(table)) == 1)
-				af_take_back(mm, pmd, addr, table);
+				af_take_back(om, pmd, addr, table);
 			else
 				shared++;
 			spin_unlock(ptl);

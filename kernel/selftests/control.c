@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The module's interface: device, statistics, /proc file, memory.async_fork, and which setting wins. */
 #define _GNU_SOURCE
+#include <sched.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/swap.h>
 
 #include "selftest.h"
 
@@ -229,12 +232,106 @@ static void charges(void)
 	expect_exit(child, 0, "the child");
 }
 
+/* ---------- users without rights ---------- */
+
+#define NOBODY 65534
+#define SWAP "/dev/zram0"
+#define SWAPOFF_CALLERS 2
+#define VICTIM_FORKS 20
+
+static void refused_to_me(const char *path, const char *who)
+{
+	static const char *const values[] = { "64", "1", "odf", "0" };
+
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+		expect(!write_file(path, values[i]) && errno == EPERM, "%s wrote %s to memory.async_fork: %s", who,
+		       values[i], strerror(errno));
+}
+
+/* A cgroup that is given to a user: he may do much there, but not choose how its processes fork. */
+static void delegated_cgroup(void)
+{
+	const char *group = cgroup_enter("delegated");
+	char path[256];
+	int fd;
+
+	region = region_map(8 * TABLE_BYTES);
+	region_fill(&region, 1);
+	snprintf(path, sizeof(path), "%s/memory.async_fork", group);
+	must(chown(group, NOBODY, NOBODY));
+	must(chown(path, NOBODY, NOBODY));
+	pid_t child = must_fork();
+
+	if (!child) {
+		must(setgid(NOBODY));
+		must(setuid(NOBODY));
+		refused_to_me(path, "the owner");
+		if (!unshare(CLONE_NEWUSER))	/* has all capabilities there */
+			refused_to_me(path, "root of a user namespace");
+		_exit(VERDICT_PASS);
+	}
+	expect_exit(child, VERDICT_PASS, "the owner of the cgroup");
+	/* nor by a file that he opened and somebody with the right writes to */
+	must(seteuid(NOBODY));
+	fd = must(open(path, O_WRONLY | O_CLOEXEC));
+	must(seteuid(0));
+	expect(write(fd, "1", 1) < 0 && errno == EPERM, "a borrowed right was enough");
+	close(fd);
+	expect_kind('d', "nothing was set");
+	must_write_file(path, "1");
+	expect_kind('a', "root set it");
+}
+
+/* Anybody may call swapoff(). It fails, but the hook comes before it does. */
+static void swapoff_by_nobody(void)
+{
+	pid_t callers[SWAPOFF_CALLERS];
+	struct async_fork_statistics before, after;
+
+	region = region_map(DEFAULT_TABLES * TABLE_BYTES);
+	region_fill(&region, 1);
+	for (int i = 0; i < SWAPOFF_CALLERS; i++) {
+		callers[i] = must_fork();
+		if (callers[i])
+			continue;
+		must(setuid(NOBODY));
+		for (;;)
+			expect(swapoff(i ? SWAP : "/nothing") < 0 && errno == EPERM, "swapoff: %s", strerror(errno));
+	}
+	opt_in();
+	before = statistics();
+	for (int i = 0; i < VICTIM_FORKS; i++) {
+		struct snapshot child = snapshot_fork(&region, 1);
+
+		region_write_randomly(&region, 20, 1);
+		snapshot_end(&child);
+	}
+	after = statistics();
+	for (int i = 0; i < SWAPOFF_CALLERS; i++) {
+		expect(kill(callers[i], 0) == 0, "a caller is gone");
+		must(kill(callers[i], SIGKILL));
+		expect(WTERMSIG(wait_status(callers[i])) == SIGKILL, "a caller of swapoff failed");
+	}
+	if (mode == MODE_DEFAULT)
+		return;
+	expect(after.forks_refused[ASYNC_FORK_REFUSED_SWAPOFF] == before.forks_refused[ASYNC_FORK_REFUSED_SWAPOFF],
+	       "%llu of %d forks were refused", after.forks_refused[ASYNC_FORK_REFUSED_SWAPOFF] -
+	       before.forks_refused[ASYNC_FORK_REFUSED_SWAPOFF], VICTIM_FORKS);
+	expect(after.forks_async + after.forks_odf - before.forks_async - before.forks_odf == VICTIM_FORKS,
+	       "a fork was not what was asked for");
+	expect(after.tables_copied[ASYNC_FORK_BY_SWAPOFF] == before.tables_copied[ASYNC_FORK_BY_SWAPOFF] &&
+	       after.tables_unshared[ASYNC_FORK_BY_SWAPOFF] == before.tables_unshared[ASYNC_FORK_BY_SWAPOFF],
+	       "swapoff copied or unshared tables");
+}
+
 const struct scenario scenarios[] = {
 	{ "bad_requests", bad_requests, MODE_ASYNC1 },
 	{ "permission", permission, MODE_ASYNC1 },
 	{ "statistics", statistics_read, MODE_ASYNC1 },
 	{ "cgroup", cgroup_setting, MODE_ASYNC1 },
 	{ "pid", set_by_pid, MODES_MODULE },
+	{ "delegated_cgroup", delegated_cgroup, MODE_ASYNC1 },
+	{ "swapoff_by_nobody", swapoff_by_nobody, MODES_ALL },
 	{ "changed_while_busy", changed_while_busy, MODES_MODULE },
 	{ "charges", charges, MODE_DEFAULT | MODES_ASYNC },
 	{ 0 },

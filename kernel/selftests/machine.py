@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from suite import SUITES, Suite
-from unpacked import HOST, UnpackedKernel, UnpackedValkey
+from unpacked import HOST, UnpackedKernel, UnpackedValkey, newest_stock
 
 HERE = Path(__file__).resolve().parent
 KERNEL = HERE.parent
@@ -81,7 +81,8 @@ class Machine:
         self.log_directory = self.directory / "log"
         shutil.rmtree(self.log_directory, ignore_errors=True)
         self.log_directory.mkdir(parents=True)
-        self.build_module()
+        self.production = self.build_module(test=False)
+        self.module = self.build_module(test=True)
         self.build_programs()
         self.build_initramfs()
 
@@ -108,7 +109,7 @@ class Machine:
                 raise CannotRun(f"{' '.join(command)} failed: {done.stdout.strip().splitlines()[-1:]}")
 
     def find_kernel(self):
-        """The newest image whose headers are there, or the image, version or suite that was asked for."""
+        """The newest stock image whose headers are there, or the image, version or suite that was asked for."""
         if self.kernel in SUITES:
             self.fetch_suite()
             return
@@ -130,14 +131,16 @@ class Machine:
             self.unpack_kernel(self.arch.debian)
             return
         # What is installed otherwise is not asked for: a machine may run another version than the module is made for.
-        pattern = f"vmlinuz-{version or DEFAULT_VERSION}.*"
-        for image in sorted(Path("/boot").glob(pattern), key=lambda p: p.stat().st_mtime, reverse=True):
-            headers = Path("/lib/modules") / image.name.partition("-")[2] / "build"
-            if headers.exists():
-                self.kernel, self.headers, self.release = image, headers, image.name.partition("-")[2]
-                return
+        modules = Path("/lib/modules")
+        there = [image.name.partition("-")[2] for image in Path("/boot").glob("vmlinuz-*")]
+        release = newest_stock([r for r in there if (modules / r / "build").exists()], version or DEFAULT_VERSION,
+                               HOST.get(self.arch_name, self.arch_name))
+        if release:
+            self.kernel, self.headers = Path("/boot") / f"vmlinuz-{release}", modules / release / "build"
+            self.release = release
+            return
         if not version:
-            raise CannotRun("no kernel in /boot has headers in /lib/modules")
+            raise CannotRun("no stock kernel in /boot has headers in /lib/modules")
         self.unpack_kernel(HOST[self.arch_name], version)
 
     def fetch_suite(self):
@@ -197,17 +200,18 @@ class Machine:
         if done.returncode:
             raise SystemExit(f"{done.stdout}\nkernel selftests: {what} does not build")
 
-    def build_module(self):
-        """In a copy: the source directory stays clean, and each kernel has its own objects."""
-        build = self.build_directory("module")
+    def build_module(self, test):
+        """In a copy: the source directory stays clean, and each kernel has its own objects. test: with test_aids.c."""
+        build = self.build_directory("module-test" if test else "module")
         for old in build.rglob("*.[chS]"):
             if not (KERNEL / old.relative_to(build)).exists() and not old.name.endswith(".mod.c"):
                 old.unlink()
         shutil.copytree(KERNEL, build, dirs_exist_ok=True,
                         ignore=shutil.ignore_patterns("selftests", "*.ko", "*.o", "*.mod*", ".*.cmd"))
         cross = [f"ARCH={self.arch.debian}", f"CROSS_COMPILE={self.arch.cross}"] if self.arch.cross else []
-        self.make("the module", "-C", self.inside(build), f"KDIR={self.inside(self.headers)}", *cross)
-        self.module = build / "async_fork" / "async_fork.ko"
+        options = cross + (["AF_TEST=1"] if test else [])
+        self.make("the module", "-C", self.inside(build), f"KDIR={self.inside(self.headers)}", *options)
+        return build / "async_fork" / "async_fork.ko"
 
     def build_livepatch(self):
         """For tool/livepatch; kernels without live patches do not build it."""
@@ -220,11 +224,16 @@ class Machine:
         return build / "livepatch.ko"
 
     def hooks(self):
-        """Names of the functions that the module hooks."""
+        """Names of the functions that the module hooks, and of its checks: what skip= takes."""
         lists = (f"async_fork/hook_list_{'x86' if self.arch_name == 'x86_64' else self.arch_name}.h",
                  f"compat/linux_{self.version().replace('.', '_')}.h", "async_fork/hook_list.h")
         listing = "".join((KERNEL / name).read_text() for name in lists)
-        return re.findall(r"^\s*AF_HOOK\(\w+, [^,(]+, (\w+),", listing, re.MULTILINE)
+        return re.findall(r"^\s*AF_HOOK\(\w+, [^,(]+, (\w+),", listing, re.MULTILINE) + self.checks()
+
+    @staticmethod
+    def checks():
+        """What else can be left out of the module."""
+        return re.findall(r'^\t"(check:\w+)",', (KERNEL / "async_fork" / "test_aids.c").read_text(), re.MULTILINE)
 
     def version(self):
         return re.match(r"\d+\.\d+", self.release).group(0)
@@ -266,8 +275,8 @@ class Machine:
         shutil.copy(self.busybox or shutil.which("busybox"), root / "bin" / "busybox")
         for program in self.programs.iterdir():
             subprocess.run([f"{self.arch.cross}strip", "-o", root / "bin" / program.name, program], check=True)
-        subprocess.run([f"{self.arch.cross}strip", "--strip-debug", "-o", root / "lib" / "async_fork.ko", self.module],
-                       check=True)
+        for module, name in ((self.module, "async_fork.ko"), (self.production, "async_fork-production.ko")):
+            subprocess.run([f"{self.arch.cross}strip", "--strip-debug", "-o", root / "lib" / name, module], check=True)
         if not self.arch.cross:
             for program in (shutil.which("redis-server"), self.valkey(), self.tool()):
                 self.add_program(root, program)

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Advice about the parent's or the child's memory while the child's copy is under way, and KSM. */
 #define _GNU_SOURCE
+#include <ctype.h>
+#include <dirent.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -217,6 +221,165 @@ static void ksm_before_fork(void)
 	ksm_stop();
 }
 
+/*
+ * ksmd takes a page under mmap_lock, lets go of it, looks the contents up, takes it again and merges if the VMA is
+ * mergeable then. The gap: in between the VMA stops to be mergeable, the process forks, and the VMA is mergeable again.
+ * The parent shares a CPU with ksmd and goes before it, so that ksmd stands still somewhere in its work, mostly there.
+ * The child reads on the other CPU, through translations that it loaded before ksmd goes on; the parent writes over
+ * whatever pages were freed.
+ */
+#define GAP_TABLES 2
+#define GAP_ROUNDS 60
+#define GAP_ROUNDS_LONG 1000
+#define GAP_KINDS 200		/* different contents */
+#define GAP_JUNK_PAGES 128
+#define GAP_BIRTH_NS 1000000	/* the child reads by then, unless it has to copy first */
+#define GAP_READ_US 4000
+
+struct gap { volatile bool reads, stop; volatile uint64_t wrong, passes; };
+
+static pid_t ksmd_pid(void)
+{
+	DIR *processes = opendir("/proc");
+	struct dirent *entry;
+	pid_t found = 0;
+
+	while (!found && processes && (entry = readdir(processes))) {
+		char path[300], name[32] = "";
+		FILE *file;
+
+		if (!isdigit(*entry->d_name))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
+		file = fopen(path, "re");
+		if (file && fgets(name, sizeof(name), file) && !strcmp(name, "ksmd\n"))
+			found = atoi(entry->d_name);
+		if (file)
+			fclose(file);
+	}
+	closedir(processes);
+	return found;
+}
+
+static void run_on(pid_t pid, unsigned long cpus)
+{
+	must(syscall(SYS_sched_setaffinity, pid, sizeof(cpus), &cpus));
+}
+
+static unsigned char gap_kind(size_t page)
+{
+	return 1 + page % GAP_KINDS;
+}
+
+static void fill_with_kinds(char *base, size_t pages)
+{
+	for (size_t page = 0; page < pages; page++)
+		memset(base + page * PAGE_BYTES, gap_kind(page), PAGE_BYTES);
+}
+
+/* Another process has each content twice, merged: ksmd finds what it looks for at the first look. */
+static pid_t gap_anchor(void)
+{
+	pid_t pid = must_fork();
+	char *base;
+
+	if (pid)
+		return pid;
+	base = region_map(TABLE_BYTES).base;
+	fill_with_kinds(base, 2 * GAP_KINDS);
+	must(madvise(base, TABLE_BYTES, MADV_MERGEABLE));
+	for (;;)
+		pause();
+}
+
+static void gap_child(struct gap *gap)
+{
+	while (!gap->stop) {
+		for (size_t page = 0; page < region.pages; page++) {
+			volatile unsigned char *bytes = (unsigned char *)region.base + page * PAGE_BYTES;
+
+			gap->wrong += bytes[0] != gap_kind(page) || bytes[PAGE_BYTES - 1] != gap_kind(page);
+		}
+		gap->passes++;
+		gap->reads = true;
+	}
+	_exit(VERDICT_PASS);
+}
+
+static void gap_junk(void)
+{
+	char *junk = mmap(NULL, GAP_JUNK_PAGES * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	expect(junk != MAP_FAILED, "mmap: %s", strerror(errno));
+	memset(junk, 0xEE, GAP_JUNK_PAGES * PAGE_BYTES);
+	usleep(GAP_READ_US);
+	munmap(junk, GAP_JUNK_PAGES * PAGE_BYTES);
+}
+
+static void gap_round(struct gap *gap)
+{
+	uint64_t began;
+	pid_t child;
+
+	gap->reads = gap->stop = false;
+	usleep(100 + random_number() % 1500);
+	run_on(0, 3);	/* the child goes to the other CPU; this process stays, it does not sleep */
+	advise_all(MADV_UNMERGEABLE);
+	child = must_fork();
+	if (!child)
+		gap_child(gap);
+	for (began = now_ns(); !gap->reads && now_ns() < began + GAP_BIRTH_NS;)
+		;
+	advise_all(MADV_MERGEABLE);
+	run_on(0, 1);
+	usleep(GAP_READ_US);
+	gap_junk();
+	gap->stop = true;
+	expect_exit(child, VERDICT_PASS, "the child");
+}
+
+static void ksm_gap_rounds(int rounds)
+{
+	struct gap *gap = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct sched_param first = { .sched_priority = 1 };
+	pid_t anchor, ksmd;
+
+	expect(gap != MAP_FAILED, "mmap: %s", strerror(errno));
+	ksm_start();
+	ksmd = ksmd_pid();
+	expect(ksmd, "no ksmd");
+	anchor = gap_anchor();
+	region = region_map(GAP_TABLES * TABLE_BYTES);
+	fill_with_kinds(region.base, region.pages);
+	advise_all(MADV_MERGEABLE);
+	ksm_scan();
+	expect(read_number(KSM "pages_sharing") > 0, "KSM merged nothing");
+	run_on(ksmd, 1);
+	run_on(0, 1);
+	must(sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first));
+	opt_in();
+	for (int round = 0; round < rounds; round++)
+		gap_round(gap);
+	run_on(ksmd, 3);
+	must(kill(anchor, SIGKILL));
+	wait_status(anchor);
+	ksm_stop();
+	dprintf(STDOUT_FILENO, "%d rounds, %lu passes of the children, %lu wrong reads\n", rounds, gap->passes,
+		gap->wrong);
+	expect(gap->passes >= (uint64_t)rounds, "the children did not read");
+	expect(!gap->wrong, "the children read what is not theirs");
+}
+
+static void ksm_gap(void)
+{
+	ksm_gap_rounds(GAP_ROUNDS);
+}
+
+static void ksm_gap_long(void)
+{
+	ksm_gap_rounds(GAP_ROUNDS_LONG);
+}
+
 const struct scenario scenarios[] = {
 	{ "dontneed", dontneed, MODES_ALL },
 	{ "dontneed_all", dontneed_all, MODES_ALL },
@@ -227,5 +390,7 @@ const struct scenario scenarios[] = {
 	{ "process_madvise", from_outside, MODES_ALL },
 	{ "ksm_during_copy", ksm_during_copy, MODES_ALL },
 	{ "ksm_before_fork", ksm_before_fork, MODES_ALL },
+	{ "ksm_gap", ksm_gap, MODES_ALL },
+	{ "ksm_gap_long", ksm_gap_long, MODES_ALL },
 	{ 0 },
 };

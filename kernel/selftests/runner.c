@@ -6,6 +6,7 @@
  *   run FAMILY SCENARIO MODE SECONDS      one scenario, killed after that time; the module is loaded again if need be
  *   hook NAME                             the runs that follow are a negative control: skip them once one has failed
  *   unload                                the module must go without a complaint
+ *   production                            the module as it is installed loads, has no parameters for tests, and goes
  *
  * and each gets one answer on the second serial port: "@ LINE VERDICT MILLISECONDS REASON". A scenario also fails if
  * the kernel complained, page tables or anonymous memory leaked, its cgroup kept a charge, or the module's statistics
@@ -22,6 +23,8 @@
 #include "selftest.h"
 
 #define CGROUP "/sys/fs/cgroup/run"
+#define TEST_MODULE "/lib/async_fork.ko"
+#define PRODUCTION_MODULE "/lib/async_fork-production.ko"
 #define SETTLE_MS 10000			/* helpers, RCU and the page allocator may take this long to come to rest */
 #define PAGE_TABLES_SLACK_KB 8
 #define ANONYMOUS_SLACK_KB 512
@@ -124,7 +127,7 @@ static struct usage usage_now(void)
 	return usage;
 }
 
-static bool at_rest(const struct usage *before)
+static bool at_rest(const struct usage *before, const struct async_fork_statistics *start)
 {
 	struct usage now = usage_now();
 	bool quiet = now.page_tables_kb <= before->page_tables_kb + PAGE_TABLES_SLACK_KB &&
@@ -133,17 +136,18 @@ static bool at_rest(const struct usage *before)
 	if (module_loaded()) {
 		struct async_fork_statistics counters = statistics();
 
-		quiet = quiet && !counters.sessions_live && !counters.odf_mms_live;
+		quiet = quiet && counters.sessions_live <= start->sessions_live &&
+			counters.odf_mms_live <= start->odf_mms_live;
 	}
 	return quiet;
 }
 
-static bool nothing_left(const struct usage *before)
+static bool nothing_left(const struct usage *before, const struct async_fork_statistics *start)
 {
 	struct usage now;
 	bool clean = true;
 
-	for (int waited = 0; waited < SETTLE_MS && !at_rest(before); waited += 20)
+	for (int waited = 0; waited < SETTLE_MS && !at_rest(before, start); waited += 20)
 		sleep_ms(20);
 	now = usage_now();
 	if (now.page_tables_kb > before->page_tables_kb + PAGE_TABLES_SLACK_KB) {
@@ -173,35 +177,50 @@ static uint64_t total(const __u64 *counters, size_t count)
 	return sum;
 }
 
-/* Each table that was put off or shared is accounted for once. */
-static bool statistics_add_up(void)
+static uint64_t tables_unshared(const struct async_fork_statistics *s)
 {
-	struct async_fork_statistics now;
-	uint64_t copied, unshared;
+	return total(s->tables_unshared, ASYNC_FORK_REASONS) + s->tables_last_owner + s->tables_detached;
+}
+
+/* The counters at the start of a scenario: what an earlier one has done wrong is not held against it. */
+static struct async_fork_statistics statistics_before(void)
+{
+	return module_loaded() ? statistics() : (struct async_fork_statistics){ 0 };
+}
+
+/* Each table that was put off or shared is accounted for once. */
+static bool statistics_add_up(const struct async_fork_statistics *start)
+{
+	struct async_fork_statistics now, before = *start;
+	uint64_t deferred, copied, rolled_back, shared, unshared;
 	bool clean = true;
 
 	if (!module_loaded())
 		return true;
 	now = statistics();
-	copied = total(now.tables_copied, ASYNC_FORK_REASONS);
-	unshared = total(now.tables_unshared, ASYNC_FORK_REASONS) + now.tables_last_owner + now.tables_detached;
-	if (now.sessions_live || now.odf_mms_live) {
+	if (now.forks_seen < before.forks_seen || now.bad_pmd_caught < before.bad_pmd_caught)
+		memset(&before, 0, sizeof(before));	/* it was loaded anew */
+	deferred = now.tables_deferred - before.tables_deferred;
+	copied = total(now.tables_copied, ASYNC_FORK_REASONS) - total(before.tables_copied, ASYNC_FORK_REASONS);
+	rolled_back = now.tables_rolled_back - before.tables_rolled_back;
+	shared = now.tables_shared - before.tables_shared;
+	unshared = tables_unshared(&now) - tables_unshared(&before);
+	if (now.sessions_live > before.sessions_live || now.odf_mms_live > before.odf_mms_live) {
 		reason_add("%llu sessions and %llu sharing processes live on", now.sessions_live, now.odf_mms_live);
 		clean = false;
 	}
-	if (now.tables_deferred != copied + now.tables_rolled_back) {
-		reason_add("statistics: %llu tables deferred, but %lu copied and %llu rolled back", now.tables_deferred,
-			   copied, now.tables_rolled_back);
+	if (deferred != copied + rolled_back) {
+		reason_add("statistics: %lu tables deferred, but %lu copied and %lu rolled back", deferred, copied,
+			   rolled_back);
 		clean = false;
 	}
 	/* A table that k forks shared has k + 1 owners; the last may still be the first. */
-	if (unshared < now.tables_shared || unshared > 2 * now.tables_shared) {
-		reason_add("statistics: %llu tables shared, but %lu taken back or dropped", now.tables_shared,
-			   unshared);
+	if (unshared < shared || unshared > 2 * shared) {
+		reason_add("statistics: %lu tables shared, but %lu taken back or dropped", shared, unshared);
 		clean = false;
 	}
-	if (now.bad_pmd_caught) {
-		reason_add("the safety net caught %llu tables", now.bad_pmd_caught);
+	if (now.bad_pmd_caught > before.bad_pmd_caught) {
+		reason_add("the safety net caught %llu tables", now.bad_pmd_caught - before.bad_pmd_caught);
 		clean = false;
 	}
 	return clean;
@@ -339,6 +358,7 @@ static int watch(pid_t pid, int output, unsigned int seconds)
 
 static const char *run_once(const char *family, const char *scenario, const char *mode_name, unsigned int seconds)
 {
+	struct async_fork_statistics start_counters = statistics_before();
 	struct usage before = usage_now();
 	int output[2], status;
 	bool clean;
@@ -352,8 +372,8 @@ static const char *run_once(const char *family, const char *scenario, const char
 	status = watch(pid, output[0], seconds);
 	close(output[0]);
 	cgroup_kill();
-	clean = nothing_left(&before);
-	clean = statistics_add_up() && clean;
+	clean = nothing_left(&before, &start_counters);
+	clean = statistics_add_up(&start_counters) && clean;
 	clean = cgroups_empty() && clean;
 	clean = kernel_log_clean() && clean;
 	if (WIFSIGNALED(status)) {
@@ -415,16 +435,16 @@ static bool unload(void)
 	return false;
 }
 
-static bool load(const char *parameters)
+static bool load(const char *file, const char *parameters)
 {
 	int fd;
 
 	write_file("/sys/kernel/debug/clear_warn_once", "1");
 	if (!unload())
 		return false;
-	fd = open("/lib/async_fork.ko", O_RDONLY | O_CLOEXEC);
+	fd = open(file, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || syscall(SYS_finit_module, fd, parameters, 0)) {
-		reason_add("insmod async_fork.ko %s: %s", parameters, strerror(errno));
+		reason_add("insmod %s %s: %s", file, parameters, strerror(errno));
 		kernel_log_clean();
 		if (fd >= 0)
 			close(fd);
@@ -432,6 +452,31 @@ static bool load(const char *parameters)
 	}
 	close(fd);
 	return kernel_log_clean();
+}
+
+/* What is installed can neither be told to leave hooks out, nor to fail, nor to wait. */
+static bool production_is_clean(void)
+{
+	static const char *const known[] = { "enabled", "unchecked", "allow_odf" };
+	DIR *directory = opendir("/sys/module/async_fork/parameters");
+	struct dirent *entry;
+	bool clean = directory;
+
+	if (!directory)
+		reason_add("it has no parameters");
+	while (directory && (entry = readdir(directory))) {
+		size_t i = 0;
+
+		while (i < sizeof(known) / sizeof(known[0]) && strcmp(entry->d_name, known[i]))
+			i++;
+		if (*entry->d_name == '.' || i < sizeof(known) / sizeof(known[0]))
+			continue;
+		reason_add("it has the parameter %s", entry->d_name);
+		clean = false;
+	}
+	if (directory)
+		closedir(directory);
+	return clean;
 }
 
 static const char *run_line(const char *text)
@@ -445,7 +490,7 @@ static const char *run_line(const char *text)
 		hook = caught = false;
 		unsetenv("NEGATIVE_CONTROL");
 		snprintf(parameters, sizeof(parameters), "%s", text[6] ? text + 7 : "");
-		return load(parameters) ? "PASS" : "FAIL";
+		return load(TEST_MODULE, parameters) ? "PASS" : "FAIL";
 	}
 	if (!strncmp(text, "hook ", 5)) {
 		hook = true;
@@ -455,11 +500,17 @@ static const char *run_line(const char *text)
 	}
 	if (!strcmp(text, "unload"))
 		return unload() && lockdep_works() ? "PASS" : "FAIL";
+	if (!strncmp(text, "production", 10)) {
+		bool loaded = load(PRODUCTION_MODULE, text[10] ? text + 11 : "");
+		bool clean = loaded && production_is_clean();
+
+		return unload() && clean ? "PASS" : "FAIL";
+	}
 	if (sscanf(text, "run %63s %63s %31s %u", family, scenario, mode_name, &seconds) == 4) {
 		const char *verdict = "SKIP";
 
 		/* a scenario that unloads it may have failed half way */
-		if (!module_loaded() && !load(parameters))
+		if (!module_loaded() && !load(TEST_MODULE, parameters))
 			return "FAIL";
 		if (!(hook && caught))
 			verdict = run_scenario(family, scenario, mode_name, seconds);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* On-Demand-Fork's tables when others come and go: processes that share, and references that are not owners'. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <signal.h>
 
 #include "selftest.h"
@@ -56,6 +57,122 @@ static void forks_beside_sharers(void)
 		wait_status(sharers[i]);
 	}
 	expect(!region_wrong(&region, 1), "the parent's memory changed");
+}
+
+/* ---------- steps that wait: only the module's test build has them ---------- */
+
+#define STEPS 11		/* of enum af_step in the module */
+#define STEP_UNMAP (1U << 3)
+#define SWEPT_ROUNDS 8
+#define STEP_ROUNDS 3
+
+static void delay(unsigned int steps, unsigned int us)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", us);
+	expect(parameter_set("delay_us", text), "the module has no parameter delay_us");
+	snprintf(text, sizeof(text), "%u", steps);
+	must_write_file("/sys/module/async_fork/parameters/delay_at", text);
+}
+
+static void *unmap(void *memory)
+{
+	must(munmap(memory, HELD_BYTES));
+	return NULL;
+}
+
+/*
+ * munmap takes the VMA out of the tree, keeps mmap_lock for reading only, and then looks at its tables; meanwhile the
+ * child exits, and the sweep finds nothing shared in the parent's tree.
+ */
+static void unmapped_beside_sweep(void)
+{
+	opt_in();
+	for (int round = 0; round < SWEPT_ROUNDS; round++) {
+		struct region region = region_map(HELD_BYTES);	/* not next to the stack: there munmap does not */
+		pthread_t thread;
+		int ends[2];
+		char byte;
+
+		region_fill(&region, 1);
+		must(pipe(ends));
+		uint64_t before = statistics().tables_shared;
+		pid_t child = must_fork();
+
+		if (!child) {
+			close(ends[1]);
+			_exit(read(ends[0], &byte, 1));	/* until the parent closes it */
+		}
+		close(ends[0]);
+		expect(statistics().tables_shared > before, "nothing was shared");
+		delay(STEP_UNMAP, 300000);
+		expect(!pthread_create(&thread, NULL, unmap, region.base), "no thread");
+		sleep_ms(50);
+		delay(0, 0);	/* the child's exit unmaps as well */
+		close(ends[1]);
+		expect_exit(child, 0, "the child");
+		pthread_join(thread, NULL);
+	}
+}
+
+struct beside { struct region region; volatile bool stop; };
+
+/* Unmaps, changes and reads what is shared, and forks itself, until it is told to stop. */
+static void *change_beside(void *argument)
+{
+	struct beside *beside = argument;
+
+	while (!beside->stop) {
+		char *memory = mmap(NULL, HELD_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
+				    -1, 0);
+
+		if (memory == MAP_FAILED)
+			continue;
+		sleep_ms(1);
+		madvise(memory, TABLE_BYTES, MADV_DONTNEED);
+		mprotect(memory + TABLE_BYTES, 2 * TABLE_BYTES, PROT_READ);
+		madvise(memory, HELD_BYTES, MADV_PAGEOUT);
+		munmap(memory, HELD_BYTES);
+	}
+	return NULL;
+}
+
+static void forks_at_step(unsigned int step)
+{
+	struct beside beside = { .region = region_map(4 * TABLE_BYTES) };
+	pthread_t thread;
+
+	region_fill(&beside.region, 1);
+	expect(!pthread_create(&thread, NULL, change_beside, &beside), "no thread");
+	delay(1U << step, 3000);
+	for (int round = 0; round < STEP_ROUNDS; round++) {
+		pid_t children[2];
+
+		for (int i = 0; i < 2; i++) {
+			children[i] = must_fork();
+			if (!children[i]) {
+				page_write(&beside.region, i * TABLE_PAGES, 2);	/* one table of its own */
+				_exit(range_wrong(&beside.region, 1, TABLE_PAGES - 1, 1) ? VERDICT_FAIL : VERDICT_PASS);
+			}
+			page_write(&beside.region, (2 + i) * TABLE_PAGES, 1);
+		}
+		for (int i = 0; i < 2; i++)
+			expect_exit(children[i], VERDICT_PASS, "a child");
+	}
+	delay(0, 0);
+	beside.stop = true;
+	pthread_join(thread, NULL);
+	expect(!region_wrong(&beside.region, 1), "the parent's memory changed at step %u", step);
+	munmap(beside.region.base, beside.region.pages * PAGE_BYTES);
+}
+
+/* Each step of sharing and unsharing takes long, one after the other, while the rest goes on. */
+static void each_step_delayed(void)
+{
+	opt_in();
+	for (unsigned int step = 0; step < STEPS; step++)
+		forks_at_step(step);
 }
 
 /* ---------- references ---------- */
@@ -118,6 +235,8 @@ static void foreign_references(void)
 
 const struct scenario scenarios[] = {
 	{ "forks_beside_sharers", forks_beside_sharers, MODE_ODF },
+	{ "unmapped_beside_sweep", unmapped_beside_sweep, MODE_ODF },
+	{ "each_step_delayed", each_step_delayed, MODE_ODF },
 	{ "foreign_references", foreign_references, MODE_DEFAULT | MODE_ODF },
 	{ 0 },
 };

@@ -21,7 +21,8 @@ enum exit_code { DONE = 0, FAILED = 1, NOT_LOADED = 3, NOT_PERMITTED = 4, NOT_US
 
 static char said[32768];		/* by the last run: standard output and standard error */
 static uid_t as_user;
-static const char *unchecked = "";	/* what the module needs to be loaded on a kernel without type information */
+static bool has_types = true;		/* the kernel has information on them, for the module to check */
+static const char *parameters = " allow_odf=1";
 
 /* Runs it; returns its exit code. Everything is on the console as well. */
 static int tool(const char *arguments)
@@ -85,7 +86,7 @@ static void prepare(void)
 		skip("stillframe-fork was not built before the machine was: cargo build -p stillframe-fork");
 	must(parameter ? 0 : -1);
 	if (fgetc(parameter) == 'Y')
-		unchecked = " unchecked=1";
+		has_types = false, parameters = " allow_odf=1 unchecked=1";
 	fclose(parameter);
 }
 
@@ -113,10 +114,10 @@ static void load(void)
 	says(NOT_LOADED, "stillframe-fork load", "status");
 	says(NOT_LOADED, "stillframe-fork load", "enable --pid %d", getpid());
 	says(NOT_USED, "the module is not loaded", "doctor --pid %d", getpid());
-	says(DONE, "async_fork is loaded (" MODULE ")", "load --path " MODULE "%s slow_us=1234", unchecked);
+	says(DONE, "async_fork is loaded (" MODULE ")", "load --path " MODULE "%s slow_us=1234", parameters);
 	expect(parameter_get("slow_us") == 1234, "the parameter was not passed on");
-	says(DONE, "loaded already", "load --path " MODULE "%s", unchecked);
-	says(DONE, "unload it first", "load --path " MODULE "%s slow_us=1", unchecked);
+	says(DONE, "loaded already", "load --path " MODULE "%s", parameters);
+	says(DONE, "unload it first", "load --path " MODULE "%s slow_us=1", parameters);
 	says(DONE, "with Async-fork", "status");
 	says(DONE, "\"forks_async\":0", "status --json");
 	as_user = 65534;
@@ -140,6 +141,23 @@ static void process(void)
 	says(FAILED, "there is no process 4000000", "enable --pid 4000000");
 	says(FAILED, "there is no process 4000000", "doctor --pid 4000000");
 	says(DONE, "copies under way now", "status");
+}
+
+/* On-Demand-Fork must be allowed when the module is loaded. */
+static void odf_not_allowed(void)
+{
+	prepare();
+	cgroup_enter("not_allowed");
+	says(DONE, "unloaded", "unload");
+	says(DONE, "is loaded", "load --path " MODULE "%s", has_types ? "" : " unchecked=1");
+	says(FAILED, "stillframe-fork load allow_odf=1", "enable --pid %d --strategy odf", getpid());
+	says(FAILED, "stillframe-fork load allow_odf=1", "enable --cgroup test.not_allowed --strategy odf");
+	expect_forks(0, 0);
+	says(DONE, "Async-fork, 1 copy thread", "enable --pid %d", getpid());
+	expect_forks(1, 0);
+	says(DONE, "default fork", "disable --pid %d", getpid());
+	says(DONE, "unloaded", "unload");
+	says(DONE, "is loaded", "load --path " MODULE "%s", parameters);
 }
 
 /* ---------- cgroups and units ---------- */
@@ -197,7 +215,7 @@ static void doctor(void)
 
 	prepare();
 	says(DONE, "unloaded", "unload");	/* counters begin at 0 */
-	says(DONE, "is loaded", "load --path " MODULE "%s", unchecked);
+	says(DONE, "is loaded", "load --path " MODULE "%s", parameters);
 	region_fill(&region, 1);
 	says(DONE, "no fork was deferred", "doctor --pid %d", getpid());
 	says(DONE, "copy threads", "enable --pid %d --threads 4", getpid());
@@ -255,15 +273,15 @@ static void refused(void)
 	says(FAILED, "refused: copy_page_rangE", "load --path %s",
 	     altered_module(NULL, "copy_page_range", "copy_page_rangE"));
 	also("not one that the module knows");
-	if (!*unchecked) {
+	if (has_types) {
 		/* dup_mmap, or in 6.12 uprobe_dup_mmap */
 		says(FAILED, "(struct mm_struct *, struct mm_struct *) in this kernel, expected is ",
 		     "load --path %s", altered_module(NULL, "(struct mm_struct *, struct mm_struct *)",
 						      "(struct mm_struct *, struct nn_struct *)"));
 		also("not one that the module knows");
 	}
-	says(FAILED, "skip=nothing is not a hook", "load --path " MODULE "%s skip=nothing", unchecked);
-	says(FAILED, "slow_us", "load --path " MODULE "%s slow_us=many", unchecked);
+	says(FAILED, "skip=nothing is not a hook", "load --path " MODULE "%s skip=nothing", parameters);
+	says(FAILED, "slow_us", "load --path " MODULE "%s slow_us=many", parameters);
 	must_write_file("/proc/sys/kernel/ftrace_enabled", "0");
 	tool("load --path " MODULE);
 	must_write_file("/proc/sys/kernel/ftrace_enabled", "1");
@@ -273,7 +291,7 @@ static void refused(void)
 	must_write_file("/sys/kernel/tracing/current_tracer", "function");
 	must_write_file("/sys/kernel/tracing/current_tracer", "nop");
 	must_write_file("/sys/kernel/tracing/set_ftrace_filter", "");
-	says(DONE, "no parameter slow", "load --path " MODULE "%s slow=1", unchecked);
+	says(DONE, "no parameter slow", "load --path " MODULE "%s slow=1", parameters);
 }
 
 /* Somebody else forks: this process forks to run the tool, which would complete a copy of its own. */
@@ -317,7 +335,7 @@ static void unload_while_busy(void)
 	int code = tool("unload");
 
 	if (code == DONE) {
-		says(DONE, "is loaded", "load --path " MODULE "%s", unchecked);
+		says(DONE, "is loaded", "load --path " MODULE "%s", parameters);
 		missed("the copy was over before the tool unloaded the module");
 	}
 	expect(code == FAILED, "exit code %d", code);
@@ -365,14 +383,14 @@ static void livepatch(void)
 	expect(insert(LIVE_PATCH) && errno == EBUSY, "a live patch was loaded above the module: %s", strerror(errno));
 	says(DONE, "unloaded", "unload");
 	must(insert(LIVE_PATCH));
-	says(FAILED, "live patches are active: livepatch", "load --path " MODULE "%s", unchecked);
+	says(FAILED, "live patches are active: livepatch", "load --path " MODULE "%s", parameters);
 	also("get_dump_page");
 	must_write_file("/sys/kernel/livepatch/livepatch/enabled", "0");
 	for (int waited = 0; syscall(SYS_delete_module, "livepatch", O_NONBLOCK); waited += 100) {
 		expect(waited < 30000, "the live patch does not go: %s", strerror(errno));
 		sleep_ms(100);
 	}
-	says(DONE, "is loaded", "load --path " MODULE "%s", unchecked);
+	says(DONE, "is loaded", "load --path " MODULE "%s", parameters);
 }
 
 /* None of this can be taken back before the next boot: the runner's script puts this scenario at the end. */
@@ -383,12 +401,12 @@ static void lockdown(void)
 	if (mount("securityfs", "/sys/kernel/security", "securityfs", 0, NULL) ||
 	    !write_file("/sys/kernel/security/lockdown", "integrity"))
 		skip("this kernel has no lockdown: %s", strerror(errno));
-	says(FAILED, "locked down: integrity", "load --path " MODULE "%s", unchecked);
+	says(FAILED, "locked down: integrity", "load --path " MODULE "%s", parameters);
 	also("sign async_fork.ko");
 	must_write_file("/sys/kernel/security/lockdown", "confidentiality");
-	says(FAILED, "confidentiality forbids kprobes", "load --path " MODULE "%s", unchecked);
+	says(FAILED, "confidentiality forbids kprobes", "load --path " MODULE "%s", parameters);
 	must_write_file("/proc/sys/kernel/modules_disabled", "1");
-	says(FAILED, "modules_disabled is 1", "load --path " MODULE "%s", unchecked);
+	says(FAILED, "modules_disabled is 1", "load --path " MODULE "%s", parameters);
 	must(umount("/sys/kernel/security"));
 }
 
@@ -399,6 +417,7 @@ const struct scenario scenarios[] = {
 	{ "unit", unit, MODE_ASYNC1 },
 	{ "doctor", doctor, MODE_ASYNC1 },
 	{ "refused", refused, MODE_ASYNC1 },
+	{ "odf_not_allowed", odf_not_allowed, MODE_ASYNC1 },
 	{ "unload_while_busy", unload_while_busy, MODE_ASYNC1 | MODE_ODF },
 	{ "other_version", other_version, MODE_ASYNC1 },
 	{ "livepatch", livepatch, MODE_ASYNC1 },

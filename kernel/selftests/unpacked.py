@@ -12,6 +12,13 @@ HOST = {"x86_64": "amd64", "aarch64": "arm64"}
 ARCHIVE = "http://deb.debian.org/debian"
 
 
+def newest_stock(releases, version, architecture):
+    """Debian's stock kernel of that version: no real-time or cloud flavour. None: it is not among them."""
+    stock = re.compile(rf"{re.escape(version)}[.][^-]*(-\d+)?-{architecture}")
+    return max(filter(stock.fullmatch, releases), default=None,
+               key=lambda release: [int(number) for number in re.findall(r"\d+", release)])
+
+
 class Unpacked:
     """
     Packages in a directory. apt keeps its lists there as well, so the machine's own configuration stays as it is, and
@@ -110,11 +117,10 @@ class UnpackedKernel(Unpacked):
             depends = self.apt("apt-cache", "depends", f"linux-headers-{self.architecture}:{self.architecture}")
             return re.search(r"Depends: linux-headers-([^:\s]+)", depends).group(1)
         names = self.apt("apt-cache", "pkgnames", f"linux-image-{self.version}.").split()
-        plain = re.compile(rf"linux-image-({re.escape(self.version)}[^-]*(?:-\d+)?-{self.architecture})")
-        releases = [match.group(1) for match in map(plain.fullmatch, names) if match]
-        if not releases:
+        release = newest_stock([name.removeprefix("linux-image-") for name in names], self.version, self.architecture)
+        if not release:
             raise OSError(f"no Linux {self.version} in {self.suites[0]}")
-        return max(releases, key=lambda release: [int(number) for number in re.findall(r"\d+", release)])
+        return release
 
     def headers(self, release):
         return self.root / "usr" / "src" / f"linux-headers-{release}"

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 use crate::load::Finding;
 
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +38,12 @@ pub enum ForkError {
     NoHierarchy,
     #[error("{}: {why}", path.display())]
     NoCgroupFile { path: PathBuf, why: String },
+    #[error(
+        "{what}: the module was loaded without allow_odf=1, which On-Demand-Fork needs: memory below its shared \
+         tables cannot be reclaimed, and Async-fork with one copy thread measured no worse. To have it all the same: \
+         `stillframe-fork unload`, then `stillframe-fork load allow_odf=1`"
+    )]
+    OdfNotAllowed { what: String },
     #[error("{0}")]
     Usage(String),
     #[error("no {}.ko found; looked at {}; build it with `make -C kernel`, or say --path FILE", crate::abi::MODULE, looked.join(", "))]
@@ -68,11 +76,12 @@ impl ForkError {
         }
     }
 
-    /// An I/O error with what was being done; a refusal for lack of rights is told apart.
+    /// An I/O error with what was being done; refusals for lack of rights, or of the module, are told apart.
     pub fn io(what: impl Into<String>, source: io::Error) -> Self {
         let what = what.into();
-        match source.kind() {
-            io::ErrorKind::PermissionDenied => Self::NotPermitted { what },
+        match source.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::PERM | Errno::ACCESS) => Self::NotPermitted { what },
+            Some(Errno::OPNOTSUPP) => Self::OdfNotAllowed { what },
             _ => Self::Io { what, source },
         }
     }

@@ -44,7 +44,7 @@ pub struct Refusal {
 }
 
 /// By `enum async_fork_refusal`.
-pub const REFUSALS: [Refusal; 5] = [
+pub const REFUSALS: [Refusal; 6] = [
     Refusal {
         name: "pinned",
         meaning: "the process once pinned pages (direct I/O, io_uring buffers, process_vm_writev, RDMA): a device may \
@@ -70,6 +70,11 @@ pub const REFUSALS: [Refusal; 5] = [
         name: "unloading",
         meaning: "the module was being unloaded",
         advice: "nothing",
+    },
+    Refusal {
+        name: "mergeable",
+        meaning: "same-page merging (KSM) may hold one of the process's pages: it once used MADV_MERGEABLE",
+        advice: "turn KSM off for this process (or for the machine: /sys/kernel/mm/ksm/run), then restart the process",
     },
 ];
 

@@ -52,7 +52,7 @@ enum Command {
     Enable {
         #[command(flatten)]
         subject: SubjectArgs,
-        /// async: the child copies the page tables; odf: they are shared until written
+        /// async: the child copies the page tables; odf: they are shared until written (`load allow_odf=1`)
         #[arg(long, value_enum, default_value_t = StrategyArg::Async)]
         strategy: StrategyArg,
         /// Threads that copy page tables in the child; more than 1 only with cores to spare [default: 1]

@@ -5,10 +5,12 @@
  *
  * /dev/async_fork, mode 0600:
  *   write(2) one struct async_fork_control  sets the fork strategy of one process (its mm); the caller needs CAP_SYS_ADMIN
+ *     in the first user namespace, else EPERM; ASYNC_FORK_ODF unless the module was loaded with allow_odf=1: EOPNOTSUPP
  *   read(2)  one struct async_fork_statistics  a snapshot of the counters; each read at offset 0 takes a new one
  * /proc/async_fork, mode 0444: the same statistics as "name value" lines, for people and scripts.
  * memory.async_fork in every memory cgroup but the root: "0" default fork, "1".."64" Async-fork with that many copy
- *   threads, "odf" On-Demand-Fork. A process's own setting wins over its cgroup's.
+ *   threads, "odf" On-Demand-Fork. A process's own setting wins over its cgroup's. The same right, the same errors:
+ *   owning the cgroup is not enough. No more threads work than there are CPUs online.
  */
 #ifndef _UAPI_ASYNC_FORK_H
 #define _UAPI_ASYNC_FORK_H
@@ -63,6 +65,7 @@ enum async_fork_refusal {
 	ASYNC_FORK_REFUSED_SWAPOFF,	/* swapoff under way */
 	ASYNC_FORK_REFUSED_NO_MEMORY,
 	ASYNC_FORK_REFUSED_UNLOADING,
+	ASYNC_FORK_REFUSED_MERGEABLE,	/* KSM may hold one of its pages (MADV_MERGEABLE) */
 	ASYNC_FORK_REFUSALS = 8,
 };
 
