@@ -60,7 +60,8 @@ impl Running {
             None => std::env::current_dir()?,
         };
         let listeners = listen::open(settings)?;
-        let store = Store::open(&dir, store_options(settings))?;
+        let store = Store::open(&dir, store_options(settings))
+            .map_err(|error| explain_refusal(error, &dir.join(&settings.dbfilename)))?;
         if let Some(note) = store.recovery_note() {
             log::warning(note);
         }
@@ -132,34 +133,52 @@ fn store_options(settings: &Settings) -> Options {
     }
 }
 
-/// The dump, where it is the data: with `snapshot-format rdb`, or as long as there is no checkpoint. Says which of the
-/// two is served where both are there.
+/// Adds what else there is to start from.
+fn explain_refusal(error: OpenError, dump: &Path) -> OpenError {
+    match error {
+        OpenError::Damaged(text) if dump.is_file() => OpenError::Damaged(format!(
+            "{text}. There is also {}: to start from that instead, move the page file away",
+            dump.display()
+        )),
+        other => other,
+    }
+}
+
+/// The dump, where it is the data: where it is known to be newer than the page file's checkpoint, as long as there is no
+/// checkpoint, and with `snapshot-format rdb` unless it is known to be older. Says which of the two is served where both
+/// are there.
 fn dump_to_load(store: &Store, dir: &Path, settings: &Settings) -> Result<Option<PathBuf>, LoadError> {
     let path = dir.join(&settings.dbfilename);
-    let is_there = match std::fs::metadata(&path) {
-        Ok(_) => true,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-        Err(source) => return Err(LoadError::Io { path, source }),
-    };
-    let shown = path.display();
-    match (!store.is_new(), is_there, settings.snapshot_format) {
-        (true, true, SnapshotFormat::Pages) => {
-            log::notice(format!(
-                "Serving the last checkpoint of the page file; {shown} is not loaded (see 'snapshot-format')"
-            ));
+    let file = match std::fs::metadata(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            if !store.is_new() && settings.snapshot_format == SnapshotFormat::Rdb {
+                let shown = path.display();
+                log::notice(format!("Serving the last checkpoint of the page file; there is no {shown}"));
+            }
             return Ok(None);
         }
-        (true, true, SnapshotFormat::Rdb) => {
-            log::notice(format!(
-                "Serving {shown}; the page file's checkpoint is not used (see 'snapshot-format')"
-            ));
-        }
-        (true, false, SnapshotFormat::Rdb) => {
-            log::notice(format!("Serving the last checkpoint of the page file; there is no {shown}"));
-        }
-        (true, false, SnapshotFormat::Pages) | (false, ..) => {}
+        Err(source) => return Err(LoadError::Io { path, source }),
+    };
+    if store.is_new() {
+        return Ok(Some(path));
     }
-    Ok(is_there.then_some(path))
+    let is_wanted = settings.snapshot_format == SnapshotFormat::Rdb;
+    // A dump that cannot be read is an error if it is loaded.
+    let cut = if file.is_file() { persistence::cut_of(&path).ok().flatten() } else { None };
+    let (is_served, why) = match cut.and_then(|cut| store.is_older_than(cut)) {
+        Some(true) => (true, "the dump was saved after it"),
+        Some(false) if cut.is_some_and(|cut| cut.change_count > 0) => (false, "it was saved after the dump"),
+        _ => (is_wanted, "see 'snapshot-format'"),
+    };
+    let shown = path.display();
+    match is_served {
+        true => log::notice(format!("Serving {shown}; the page file's checkpoint is not used ({why})")),
+        false => log::notice(format!(
+            "Serving the last checkpoint of the page file; {shown} is not loaded ({why})"
+        )),
+    }
+    Ok(is_served.then_some(path))
 }
 
 fn load_into(server: &Server, path: &Path) -> Result<Loaded, StartError> {

@@ -16,7 +16,7 @@ use crate::log;
 use crate::mailbox::Message;
 use crate::server::{unix_ms, Server};
 
-pub use dump::{load_dump, temporary_path, write_dump, LoadError, Loaded};
+pub use dump::{cut_of, load_dump, temporary_path, write_dump, LoadError, Loaded};
 
 /// After a failed automatic save the next one waits so long, as in Redis.
 const RETRY_DELAY: Duration = Duration::from_secs(5);

@@ -13,6 +13,7 @@ use stillframe_pagepool::{CheckpointError, Layout, PageId, Pool, PoolOptions};
 
 use crate::keyspace::{CheckReport, Keyspace, Stop, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 use crate::page::Page;
+use crate::rdb::Cut;
 use crate::walk::{PageSource, Walk};
 use crate::{DbId, DbStats, Fault, Options, SnapshotKind, StrRef, UnixMillis, Worker};
 
@@ -78,6 +79,8 @@ pub(crate) struct Shared {
     pub keyspace: Arc<Keyspace>,
     dir: PathBuf,
     is_new: bool,
+    /// The checkpoint that was opened, without a change since.
+    opened: Option<Cut>,
     recovery_note: Option<String>,
     progress: Progress,
     saving: AtomicBool,
@@ -140,6 +143,8 @@ impl Store {
         let (pool, recovered) =
             Pool::open(device, &pool_options(&options)).map_err(|error| damaged(&error))?;
         let is_new = recovered.page_count == 0;
+        let checkpoint = recovered.generation;
+        let opened = pool.file().map(|file| Cut { file_id: file.id().0, checkpoint, change_count: 0 });
         let keyspace = match is_new {
             true => Keyspace::create(pool, options).map_err(|error| damaged(&error))?,
             false => attach(pool, options, &recovered.user_header)?,
@@ -152,6 +157,7 @@ impl Store {
             keyspace,
             dir,
             is_new,
+            opened,
             recovery_note,
             progress: Progress::default(),
             saving: AtomicBool::new(false),
@@ -224,13 +230,35 @@ impl Store {
         let catalog = keyspace.catalog;
         let (pool, since) = (keyspace.pool.clone(), std::time::Instant::now());
         let waited = Arc::new(AtomicU64::new(0));
-        let waited_at_cut = waited.clone();
+        let changes = Arc::new(AtomicU64::new(0));
+        let (waited_at_cut, changes_at_cut) = (waited.clone(), changes.clone());
         let picture = pool.view_after(move || {
             waited_at_cut.store(since.elapsed().as_nanos() as u64, Ordering::Relaxed);
             keyspace.fold();
+            changes_at_cut.store(keyspace.change_count(), Ordering::Relaxed);
         })?;
+        let cut = self.cut_at(changes.load(Ordering::Relaxed));
         let barrier_wait = Duration::from_nanos(waited.load(Ordering::Relaxed));
-        Ok(View { picture: Picture(picture), catalog, barrier_wait })
+        Ok(View { picture: Picture(picture), catalog, barrier_wait, cut })
+    }
+
+    /// Names the state of the store after so many changes.
+    fn cut_at(&self, change_count: u64) -> Option<Cut> {
+        let file = self.keyspace().pool.file()?;
+        let saved = self.shared.saved_change_count.load(Ordering::Relaxed);
+        Some(Cut {
+            file_id: file.id().0,
+            checkpoint: file.newest_generation(),
+            change_count: change_count.saturating_sub(saved),
+        })
+    }
+
+    /// Whether a dump that was cut there holds later data than the checkpoint that was opened; `None` if it comes from
+    /// another page file, so that nobody can tell.
+    pub fn is_older_than(&self, dump: Cut) -> Option<bool> {
+        let opened = self.shared.opened.filter(|opened| opened.file_id == dump.file_id)?;
+        // Whatever checkpoint had been begun when the dump was cut has older data.
+        Some(dump.checkpoint >= opened.checkpoint && dump.change_count > 0)
     }
 
     pub fn save_progress(&self) -> SaveProgress {
@@ -376,9 +404,15 @@ pub struct View {
     picture: Picture,
     catalog: PageId,
     barrier_wait: Duration,
+    cut: Option<Cut>,
 }
 
 impl View {
+    /// Which state of the store it shows.
+    pub fn cut(&self) -> Option<Cut> {
+        self.cut
+    }
+
     /// Calls `f` for each entry, database by database. Expired entries are included (their deadline says so).
     /// Values over a page come in several chunks ([`StrRef::chunks`]).
     ///

@@ -207,6 +207,17 @@ impl PageFile {
         self.device.name()
     }
 
+    /// The number of the file.
+    pub fn id(&self) -> FileId {
+        self.superblocks.lock().current.file_id
+    }
+
+    /// The greatest generation that a checkpoint of this file has, or was to have: one whose commit failed may be on the
+    /// disk nevertheless.
+    pub fn newest_generation(&self) -> u64 {
+        self.superblocks.lock().newest_generation
+    }
+
     /// Calls `visit(first_pid, page_count)` for each run of mapped pages of the durable checkpoint, ascending.
     pub fn for_each_mapped(&self, mut visit: impl FnMut(PageId, u32)) {
         let mut run: Option<(u32, u32)> = None;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use stillframe_store::rdb::{
-    Header, KeyMeta, OnUnsupported, RdbString, RdbValue, ReadError, Reader, ReaderOptions, StringRef,
+    Cut, Header, KeyMeta, OnUnsupported, RdbString, RdbValue, ReadError, Reader, ReaderOptions, StringRef,
     WriteError, Writer, WriterOptions,
 };
 use stillframe_store::{
@@ -57,6 +57,7 @@ pub fn write_dump(store: &Store, path: &Path, settings: &Settings) -> Result<u64
             ctime_unix_s: (unix_ms() / 1000) as u64,
             used_memory_bytes: store.used_memory_bytes(),
             aof_base: false,
+            cut: view.cut(),
         };
         let file = write_entries(&view, Writer::new(file, header, options)?, settings.databases)?;
         drop(view);
@@ -115,6 +116,16 @@ fn write_value(
         }
     });
     result
+}
+
+/// Which state of a store a dump holds, if it says so.
+///
+/// # Errors
+/// It cannot be read, or is none.
+pub fn cut_of(path: &Path) -> Result<Option<Cut>, LoadError> {
+    let file = File::open(path).map_err(|source| LoadError::Io { path: path.into(), source })?;
+    let options = ReaderOptions { file_name: path.display().to_string(), ..ReaderOptions::default() };
+    Ok(Reader::new(file, options).into_cut()?)
 }
 
 /// Why a dump could not be loaded.

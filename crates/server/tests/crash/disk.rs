@@ -287,12 +287,13 @@ fn a_page_file_that_is_gone_fails_saves() {
         let reply = conn.ask("SAVE");
         assert!(reply.is_error(), "SAVE into a file that is gone: {reply:?}");
         check(&mut conn, 1);
-        assert!(!conn.call(&[b"BACKUP", b"TO", b"dump.rdb"]).is_error());
+        // What the message advises: a dump, which the restart finds, also beside a page file that has older data.
+        assert!(!conn.ask("CONFIG SET stop-writes-on-bgsave-error no").is_error());
+        store(&mut conn, 2);
+        assert!(conn.save_in_background("BGSAVE RDB"), "{}", server.log());
         server.kill();
-        if round < 2 {
-            let (server, _) = setup.start();
-            check(&mut server.conn(), 1);
-        }
+        let (server, _) = setup.start();
+        check(&mut server.conn(), 2);
     }
 }
 

@@ -9,7 +9,8 @@ use stillframe_store::rdb::{Header, KeyMeta, StringRef, Writer, WriterOptions};
 
 /// A dump of the keys `key:0`, `key:1` and so on with values of `value_bytes`.
 pub fn dump_of(key_count: u64, value_bytes: usize) -> Vec<u8> {
-    let header = Header { ctime_unix_s: 1_700_000_000, used_memory_bytes: 4_720_976, aof_base: false };
+    let header =
+        Header { ctime_unix_s: 1_700_000_000, used_memory_bytes: 4_720_976, aof_base: false, cut: None };
     let options = WriterOptions { compress: false, checksum: true };
     let mut writer = Writer::new(Vec::new(), header, options).unwrap();
     writer.select_db(0, key_count, 0).unwrap();

@@ -64,6 +64,32 @@ pub enum RdbValue {
     String(RdbString),
 }
 
+/// Which state of a store a dump holds: by this it is known whether a page file beside it is older or newer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// The number of the page file that the store has.
+    pub file_id: u128,
+    /// The last checkpoint that had been taken, or begun, when the dump was cut.
+    pub checkpoint: u64,
+    /// Changes that had been made since the last complete one.
+    pub change_count: u64,
+}
+
+impl Cut {
+    const FIELD: &'static str = "stillframe-cut";
+
+    fn to_text(self) -> String {
+        format!("{:032x} {} {}", self.file_id, self.checkpoint, self.change_count)
+    }
+
+    fn from_text(text: &[u8]) -> Option<Cut> {
+        let mut words = std::str::from_utf8(text).ok()?.split(' ');
+        let file_id = u128::from_str_radix(words.next()?, 16).ok()?;
+        let (checkpoint, change_count) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        words.next().is_none().then_some(Cut { file_id, checkpoint, change_count })
+    }
+}
+
 /// A borrowed [`RdbString`], as the writer takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StringRef<'a> {

@@ -3,17 +3,18 @@
 use super::error::{ReadError, ReadErrorKind};
 use super::skip::{module_name, skip_module_aux, OtherType};
 use super::source::Source;
-use super::{opcode, Entry, KeyMeta, RdbValue, MAX_READ_VERSION, TYPE_STRING};
+use super::{opcode, Cut, Entry, KeyMeta, RdbValue, MAX_READ_VERSION, TYPE_STRING};
 use std::collections::BTreeMap;
 use std::io::Read;
 
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Auxiliary fields that are kept; others may be large (Redis 5 and 6 put scripts there).
-const KEPT_AUX: [&str; 8] = [
+const KEPT_AUX: [&str; 9] = [
     "redis-ver",
     "valkey-ver",
     "stillframe-ver",
+    Cut::FIELD,
     "redis-bits",
     "ctime",
     "used-mem",
@@ -127,6 +128,23 @@ impl<R: Read> Reader<R> {
             offset_bytes: self.source.offset_bytes(),
             kind,
         })
+    }
+
+    /// Reads a dump up to the first thing that is not an auxiliary field, and says which state of which store it holds;
+    /// `None` if it is of another program. There is nothing else to be done with the reader then.
+    pub fn into_cut(mut self) -> Result<Option<Cut>, ReadError> {
+        let result = self.read_fields();
+        let offset_bytes = self.source.offset_bytes();
+        result.map_err(|kind| ReadError { file: self.options.file_name, offset_bytes, kind })?;
+        Ok(self.aux.get(Cut::FIELD).and_then(|text| Cut::from_text(text)))
+    }
+
+    fn read_fields(&mut self) -> Step<()> {
+        self.read_header()?;
+        while self.source.byte()? == opcode::AUX {
+            self.read_aux()?;
+        }
+        Ok(())
     }
 
     /// Version of the format; 0 before the first entry.

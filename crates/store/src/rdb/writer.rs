@@ -2,7 +2,7 @@
 
 use super::encode::{put_length, put_string_head, Body};
 use super::error::WriteError;
-use super::{opcode, Compressor, KeyMeta, StringRef, CRC64, TYPE_STRING, WRITE_VERSION};
+use super::{opcode, Compressor, Cut, KeyMeta, StringRef, CRC64, TYPE_STRING, WRITE_VERSION};
 use crc::{Digest, Table};
 use std::io::Write;
 
@@ -33,6 +33,8 @@ pub struct Header {
     pub used_memory_bytes: u64,
     /// Whether the dump is the base of an append-only file.
     pub aof_base: bool,
+    /// Of dumps that a store writes.
+    pub cut: Option<Cut>,
 }
 
 type Result<T> = std::result::Result<T, WriteError>;
@@ -80,6 +82,9 @@ impl<W: Write> Writer<W> {
         writer.aux("used-mem", &header.used_memory_bytes.to_string())?;
         writer.aux("aof-base", if header.aof_base { "1" } else { "0" })?;
         writer.aux("stillframe-ver", env!("CARGO_PKG_VERSION"))?;
+        if let Some(cut) = header.cut {
+            writer.aux(Cut::FIELD, &cut.to_text())?;
+        }
         Ok(writer)
     }
 

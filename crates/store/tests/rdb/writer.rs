@@ -33,7 +33,8 @@ fn write(
     random: &mut fastrand::Rng,
     options: WriterOptions,
 ) -> Result<Vec<u8>, WriteError> {
-    let header = Header { ctime_unix_s: 1_700_000_000, used_memory_bytes: 1 << 20, aof_base: false };
+    let header =
+        Header { ctime_unix_s: 1_700_000_000, used_memory_bytes: 1 << 20, aof_base: false, cut: None };
     let mut writer = Writer::new(Vec::new(), header, options)?;
     for db in [0, 11] {
         let expiring_count = strings.values().filter(|(_, deadline)| deadline.is_some()).count();
@@ -142,7 +143,7 @@ fn access_data_is_written() {
 
 #[test]
 fn the_header_is_what_redis_writes() {
-    let header = Header { ctime_unix_s: 1_700_000_000, used_memory_bytes: 70_000, aof_base: true };
+    let header = Header { ctime_unix_s: 1_700_000_000, used_memory_bytes: 70_000, aof_base: true, cut: None };
     let writer = Writer::new(Vec::new(), header, WriterOptions::default()).expect("a header");
     let bytes = writer.finish().expect("the end");
     let expected = [
