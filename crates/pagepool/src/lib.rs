@@ -37,6 +37,7 @@ pub use crate::checkpoint::CheckpointStats;
 pub use crate::core::Epoch;
 pub use crate::error::{CheckpointError, PoolError, Restart};
 pub use crate::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
+pub use crate::loader::DamagedPages;
 pub use crate::pool::{prefetch_value, Pool, PoolOptions, PoolStats};
 pub use crate::snapshot::SnapshotKind;
 pub use crate::view::View;

@@ -1,10 +1,11 @@
 //! Bringing pages in from the page file: on demand for commands, and all of them in the background (warm-up).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -18,6 +19,35 @@ use crate::{PageBytes, PageId, Pool, PoolError, Restart, PAGE_SIZE};
 const LOADER_COUNT: usize = 2;
 /// Pages that the warm-up brings in at once (8 MB): large batches read through the gaps of a fragmented file.
 const WARM_UP_PAGES: usize = 2048;
+
+/// How often a read that fails is tried before its page counts as unreadable.
+const READ_ATTEMPTS: u32 = 3;
+/// After so long a page that could not be read is read again when somebody asks for it.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
+/// Why a page is not in memory although it was to be brought in.
+struct Damage {
+    reason: Arc<str>,
+    /// Nothing is known about the page but that the device failed: that may pass.
+    failed_at: Option<Instant>,
+}
+
+impl Damage {
+    fn may_have_passed(&self) -> bool {
+        self.failed_at.is_some_and(|at| at.elapsed() > READ_AGAIN)
+    }
+}
+
+/// Pages of the last checkpoint that are neither in memory nor can be brought in.
+#[derive(Clone, Default, Debug)]
+pub struct DamagedPages {
+    pub page_count: usize,
+    /// What is wrong with some of them.
+    pub examples: Vec<Arc<str>>,
+}
+
+/// Reasons that [`Pool::damaged_pages`] gives.
+const EXAMPLE_COUNT: usize = 8;
 
 struct Request {
     pages: Vec<PageId>,
@@ -33,8 +63,8 @@ pub struct Loading {
     stop: AtomicBool,
     warm_pages: AtomicU64,
     total_pages: AtomicU64,
-    /// Pages that could not be read, with the reason; sticky.
-    damaged: Mutex<HashMap<PageId, Arc<str>>>,
+    /// Pages that could not be read.
+    damaged: Mutex<HashMap<PageId, Damage>>,
     any_damaged: AtomicBool,
     /// Objects that were freed while a loader read into one of their pages.
     deferred_frees: Mutex<Vec<Extent>>,
@@ -44,16 +74,26 @@ pub struct Loading {
 
 impl Loading {
     fn note_damage(&self, error: &PageError) {
-        self.damaged.lock().insert(error.pid(), error.to_string().into());
+        let failed_at = matches!(error, PageError::Device { .. }).then(Instant::now);
+        let damage = Damage { reason: error.to_string().into(), failed_at };
+        self.damaged.lock().insert(error.pid(), damage);
         self.any_damaged.store(true, Ordering::Release);
     }
 
-    /// Why a page could not be brought in, if it was tried.
-    fn damage(&self, page: PageId) -> Option<Arc<str>> {
+    /// These pages have been read.
+    fn forget_damage(&self, pages: impl Iterator<Item = PageId>) {
+        if self.any_damaged.load(Ordering::Acquire) {
+            let mut damaged = self.damaged.lock();
+            pages.for_each(|page| drop(damaged.remove(&page)));
+        }
+    }
+
+    /// What `look` makes of the damage of a page, if that could not be brought in.
+    fn damage<T>(&self, page: PageId, look: impl FnOnce(&Damage) -> T) -> Option<T> {
         if !self.any_damaged.load(Ordering::Acquire) {
             return None;
         }
-        self.damaged.lock().get(&page).cloned()
+        self.damaged.lock().get(&page).map(look)
     }
 
     /// Puts off the rest of a free until loaders have let go of the extent.
@@ -124,14 +164,34 @@ impl<'p> Taken<'p> {
                 self.pool.core().memory().populate(range.start, range.len());
             }
         }
-        let errors = file.read_pages(&mut self.buffers);
+        let errors = self.read_patiently(file);
         let loading = self.pool.loading();
         errors.iter().for_each(|error| loading.note_damage(error));
-        for (page, _) in self.buffers {
-            let state = &self.pool.core().descriptor(page).state;
-            end_load_and_wake(state, !errors.iter().any(|error| error.pid() == page));
+        let is_bad = |page: PageId| errors.iter().any(|error| error.pid() == page);
+        loading.forget_damage(self.buffers.iter().map(|(page, _)| *page).filter(|page| !is_bad(*page)));
+        for (page, _) in &self.buffers {
+            end_load_and_wake(&self.pool.core().descriptor(*page).state, !is_bad(*page));
         }
         self.pool.finish_deferred_frees();
+    }
+}
+
+impl Taken<'_> {
+    /// Reads the pages, those that the device could not read once more. Returns what is wrong with those that failed.
+    fn read_patiently(&mut self, file: &PageFile) -> Vec<PageError> {
+        let mut errors = file.read_pages(&mut self.buffers);
+        for _ in 1..READ_ATTEMPTS {
+            let (failed, others): (Vec<_>, Vec<_>) =
+                errors.into_iter().partition(|error| matches!(error, PageError::Device { .. }));
+            errors = others;
+            if failed.is_empty() {
+                break;
+            }
+            let failed: HashSet<PageId> = failed.iter().map(PageError::pid).collect();
+            let again = self.buffers.iter_mut().filter(|(page, _)| failed.contains(page));
+            errors.extend(again.filter_map(|(page, buffer)| file.read_page(*page, buffer).err()));
+        }
+        errors
     }
 }
 
@@ -186,7 +246,7 @@ impl Pool {
         self.loading().is_warming_up()
     }
 
-    /// Whether any page was found damaged or unreadable.
+    /// Whether any page has ever been found damaged or unreadable.
     pub fn has_damage(&self) -> bool {
         self.loading().any_damaged.load(Ordering::Acquire)
     }
@@ -206,18 +266,48 @@ impl Pool {
     #[cold]
     pub(crate) fn absent(&self, page: PageId) -> Restart {
         match self.damage_in_place(page) {
+            Some(_) if self.may_have_passed(page) => Restart::Fault(page),
             Some(reason) => Restart::Damaged(reason),
             None => Restart::Fault(page),
         }
     }
 
-    /// Why a page in use is not and will not be in memory, if so.
+    /// Whether a page that could not be read is worth another try.
+    fn may_have_passed(&self, page: PageId) -> bool {
+        self.loading().damage(page, Damage::may_have_passed).unwrap_or(false)
+    }
+
+    /// Why a page in use is not in memory although it was tried, if so.
     pub(crate) fn damage_in_place(&self, page: PageId) -> Option<Arc<str>> {
         let Some(descriptor) = self.core().try_descriptor(page) else {
             return Some(format!("there is no page {}: what refers to it is damaged", page.0).into());
         };
         // The page may have been freed, and used again, since it was found damaged.
-        self.loading().damage(page).filter(|_| is_as_checkpointed(descriptor))
+        let reason = self.loading().damage(page, |damage| damage.reason.clone());
+        reason.filter(|_| is_as_checkpointed(descriptor))
+    }
+
+    /// The same, after another try if that is worth it. Waits for the disk.
+    pub(crate) fn lasting_damage(&self, page: PageId) -> Option<Arc<str>> {
+        self.damage_in_place(page)?;
+        if self.may_have_passed(page) {
+            self.load(&[page]);
+        }
+        self.damage_in_place(page)
+    }
+
+    /// What is in use and cannot be read. Pages that have been written or freed since are not among them: the next
+    /// checkpoint has them whole, or not at all.
+    pub fn damaged_pages(&self) -> DamagedPages {
+        let mut found = DamagedPages::default();
+        if !self.has_damage() {
+            return found;
+        }
+        let mut damaged = self.loading().damaged.lock();
+        damaged.retain(|page, _| self.core().try_descriptor(*page).is_some_and(is_as_checkpointed));
+        found.page_count = damaged.len();
+        found.examples = damaged.values().take(EXAMPLE_COUNT).map(|damage| damage.reason.clone()).collect();
+        found
     }
 
     /// Starts loaders and the warm-up for what the page file holds.

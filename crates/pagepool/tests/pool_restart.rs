@@ -1,9 +1,11 @@
 //! The pool over a page file: checkpoints, restarts, crashes. Replay a failure with `STILLFRAME_SEED=<seed>`.
 
 use std::collections::BTreeMap;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use stillframe_pagepool::device::{Device, SimDevice};
+use stillframe_pagepool::device::{Device, DeviceError, DeviceErrorKind, DeviceOp, Fault, SimDevice};
 use stillframe_pagepool::pagefile::{UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{Layout, PageId, Pool, PoolOptions, Restart, SnapshotKind, PAGE_SIZE};
@@ -154,5 +156,96 @@ fn damage_is_reported_and_not_served() {
             }
             Err(other) => panic!("{page:?}: {other:?}"),
         }
+    }
+}
+
+/// A device that fails for a while: its pages are tried again, and what has passed is forgotten. What is damaged for good
+/// is counted until it is written anew.
+#[test]
+fn what_cannot_be_read_for_a_while_is_read_later() {
+    let device = Arc::new(SimDevice::new(1));
+    let as_device: Arc<dyn Device> = device.clone();
+    let (pool, _) = Pool::open(as_device.clone(), &options(SnapshotKind::Epoch)).unwrap();
+    let pages: Vec<PageId> = (0..5)
+        .map(|number| {
+            let mut guard = pool.allocate().unwrap();
+            guard.page_mut().fill(number + 1);
+            guard.id()
+        })
+        .collect();
+    pool.checkpoint(|| header(0), &Progress::default()).unwrap();
+    drop(pool);
+    // One failed read is not even noticed.
+    let call_count = device.call_count();
+    let (pool, _) = Pool::open(as_device.clone(), &options(SnapshotKind::Epoch)).unwrap();
+    pool.wait_until_warm();
+    let reads = call_count..device.call_count();
+    drop(pool);
+    for call in 0..reads.count() as u64 {
+        device.schedule(device.call_count() + call, Fault::Error);
+        let (pool, _) = Pool::open(as_device.clone(), &options(SnapshotKind::Epoch)).unwrap();
+        pool.wait_until_warm();
+        assert_eq!(pool.damaged_pages().page_count, 0, "call {call}");
+    }
+    let (pool, _) = Pool::open(as_device, &options(SnapshotKind::Epoch)).unwrap();
+    pool.wait_until_warm();
+    drop(pool);
+    let failing = Arc::new(FailingReads { device, fails: AtomicBool::new(true) });
+    let (pool, _) = Pool::open(failing.clone(), &options(SnapshotKind::Epoch)).unwrap();
+    pool.wait_until_warm();
+    failing.fails.store(false, Ordering::SeqCst);
+    assert_eq!(pool.damaged_pages().page_count, pages.len());
+    assert!(pool.damaged_pages().examples[0].contains("Input/output error"));
+    let is_readable = |page: &&PageId| match pool.shared(**page) {
+        Err(Restart::Fault(missing)) => {
+            pool.load(&[missing]);
+            pool.shared(**page).is_ok()
+        }
+        result => result.is_ok(),
+    };
+    assert_eq!(pages.iter().filter(is_readable).count(), 0, "not at once");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    assert_eq!(pages.iter().filter(is_readable).count(), pages.len());
+    assert_eq!(pool.damaged_pages().page_count, 0);
+}
+
+/// A device that does not read what the warm-up asks for.
+struct FailingReads {
+    device: Arc<SimDevice>,
+    fails: AtomicBool,
+}
+
+impl Device for FailingReads {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
+        let is_warm_up = std::thread::current().name() == Some("sf-warm-up");
+        if is_warm_up && self.fails.load(Ordering::SeqCst) {
+            let kind = DeviceErrorKind::Os(rustix::io::Errno::IO);
+            return Err(DeviceError { device: "failing".into(), op: DeviceOp::Read, offset, len: 0, kind });
+        }
+        self.device.read_at(offset, bufs)
+    }
+
+    fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        self.device.write_at(offset, bufs)
+    }
+
+    fn sync_data(&self) -> Result<(), DeviceError> {
+        self.device.sync_data()
+    }
+
+    fn len(&self) -> Result<u64, DeviceError> {
+        self.device.len()
+    }
+
+    fn allocate(&self, len: u64) -> Result<(), DeviceError> {
+        self.device.allocate(len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DeviceError> {
+        self.device.truncate(len)
     }
 }

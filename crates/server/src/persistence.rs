@@ -287,6 +287,12 @@ fn finish(server: &Arc<Server>, result: Result<Outcome, String>, changes: u64) {
     }
     drop(state);
     log_outcome(&job.target, &result);
+    let damaged_page_count = server.store.damaged_pages().page_count;
+    if job.target == Target::Pages && result.is_ok() && damaged_page_count > 0 {
+        log::warning(format!(
+            "The checkpoint is complete but for {damaged_page_count} pages that cannot be read, as before"
+        ));
+    }
     if let (Target::Pages, Ok(outcome)) = (&job.target, &result) {
         let threshold = server.config().settings.latency_threshold;
         server.latency.record("checkpoint", outcome.duration, threshold);

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use stillframe_pagepool::device::{Device, DirLock, LockError, OpenMode};
 use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
-use stillframe_pagepool::{CheckpointError, Layout, PageId, Pool, PoolOptions};
+use stillframe_pagepool::{CheckpointError, DamagedPages, Layout, PageId, Pool, PoolOptions};
 
 use crate::keyspace::{CheckReport, Keyspace, Stop, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 use crate::page::Page;
@@ -273,6 +273,16 @@ impl Store {
     /// Whether pages are still to be read from the page file after a restart.
     pub fn is_warming_up(&self) -> bool {
         self.keyspace().pool.is_warming_up()
+    }
+
+    /// What of the last checkpoint cannot be read, as far as it is known.
+    pub fn damaged_pages(&self) -> DamagedPages {
+        self.keyspace().pool.damaged_pages()
+    }
+
+    /// The error after which the page file takes no more checkpoints, if there was one.
+    pub fn page_file_failure(&self) -> Option<&str> {
+        self.keyspace().pool.file().and_then(|file| file.failure())
     }
 
     /// Loads the pages of a fault in the background and calls `done` from another thread.

@@ -22,6 +22,8 @@ pub struct Cron {
     is_first: bool,
     rounds: u64,
     rates: Rates,
+    /// Damaged pages that the log tells of.
+    logged_damage: usize,
 }
 
 /// Totals at the last measurement, for the `instantaneous_` figures.
@@ -35,7 +37,13 @@ struct Rates {
 
 impl Cron {
     pub fn new(worker: usize) -> Cron {
-        Cron { next: Instant::now(), is_first: worker == 0, rounds: 0, rates: Rates::default() }
+        Cron {
+            next: Instant::now(),
+            is_first: worker == 0,
+            rounds: 0,
+            rates: Rates::default(),
+            logged_damage: 0,
+        }
     }
 
     /// Time to the next round.
@@ -69,7 +77,25 @@ impl EventLoop {
             if self.cron.is_first && !self.server.loading.is_on() {
                 self.sample_deadlines();
             }
+            self.report_damage();
         }
+    }
+
+    /// Tells the log of pages that the warm-up or a command could not read.
+    fn report_damage(&mut self) {
+        if !self.cron.is_first || !self.server.store.pool().has_damage() {
+            return;
+        }
+        let damaged = self.server.store.damaged_pages();
+        if damaged.page_count > self.cron.logged_damage {
+            damaged.examples.iter().for_each(crate::log::warning);
+            crate::log::warning(format!(
+                "{} pages of the page file cannot be read: their keys answer with an error. See 'page_file_damaged_pages' \
+                 in INFO, and 'stillframe-server --salvage'",
+                damaged.page_count
+            ));
+        }
+        self.cron.logged_damage = damaged.page_count;
     }
 
     /// Removes expired keys for at most a quarter of the time.

@@ -252,8 +252,22 @@ fn a_damaged_page_is_an_error_for_its_keys_only() {
         let is_named = slots.iter().any(|slot| error.contains(&format!("(byte {}", slot * PAGE_BYTES)));
         assert!(is_named && error.contains(&sample.path.display().to_string()), "{slots:?}: {error}");
         assert!(errors.len() < 150, "{} keys are in the damaged pages of {key}", errors.len());
+        assert_is_known(&server, &sample.path);
         assert_stays(&sample, server, &errors);
     }
+}
+
+/// Nobody has to read the keys to learn of the damage: the log and `INFO` tell.
+fn assert_is_known(server: &Server, path: &Path) {
+    let mut conn = server.conn();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !server.log().contains("pages of the page file cannot be read") {
+        assert!(std::time::Instant::now() < deadline, "{}", server.log());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(server.warnings().iter().any(|line| line.contains(&path.display().to_string())));
+    assert_eq!(conn.info("persistence", "page_file_status").expect("INFO"), "damaged");
+    assert_ne!(conn.info("persistence", "page_file_damaged_pages").expect("INFO"), "0");
 }
 
 /// What is damaged stays so over writes elsewhere, a save and a restart.

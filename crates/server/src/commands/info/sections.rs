@@ -135,6 +135,7 @@ pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
     let progress = server.store.save_progress();
     let percent = 100.0 * progress.pages_done as f64 / progress.pages_total.max(1) as f64;
     let load = server.loading.status();
+    let damaged_page_count = server.store.damaged_pages().page_count;
     fields!(out,
         "loading": yes(server.loading.is_on()),
         "async_loading": 0,
@@ -148,6 +149,12 @@ pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
         "rdb_bgsave_in_progress": yes(status.running.is_some()),
         "rdb_last_save_time": status.last_save_unix_seconds,
         "rdb_last_bgsave_status": if status.last_error.is_none() { "ok" } else { "err" },
+        "page_file_status": match (server.store.page_file_failure(), damaged_page_count) {
+            (Some(_), _) => "failed",
+            (None, 0) => "ok",
+            (None, _) => "damaged",
+        },
+        "page_file_damaged_pages": damaged_page_count,
         "rdb_last_bgsave_time_sec": status.last_duration.map_or(-1, |d| d.as_secs() as i64),
         "rdb_current_bgsave_time_sec": running_seconds(&status),
         "rdb_saves": status.save_count,
