@@ -1,7 +1,9 @@
 //! Lengths that a damaged file claims do not become allocations. A process of its own, for the count of its memory.
 
 use crc::{Crc, CRC_64_REDIS};
-use stillframe_store::rdb::{parse_payload, OnUnsupported, PayloadError, Reader, ReaderOptions};
+use stillframe_store::rdb::{
+    parse_payload, Header, KeyMeta, OnUnsupported, PayloadError, Reader, ReaderOptions, Writer, WriterOptions,
+};
 
 /// The most that this process has ever mapped, in KB.
 fn peak_mapped_kb() -> u64 {
@@ -36,4 +38,33 @@ fn claimed_lengths_are_not_allocated() {
     }
     let grown_kb = peak_mapped_kb() - before_kb;
     assert!(grown_kb < 16 << 10, "{grown_kb} KB for files of 100 bytes");
+}
+
+/// Counts what is written.
+struct Count(u64);
+
+impl std::io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn long_values_are_compressed_without_being_held() {
+    let page = [0; 4096];
+    let page_count = (80 << 20) / page.len();
+    let before_kb = peak_mapped_kb();
+    let mut writer = Writer::new(Count(0), Header::default(), WriterOptions::default()).expect("a header");
+    let zeros = |give: &mut dyn FnMut(&[u8])| (0..page_count).for_each(|_| give(&page));
+    writer
+        .long_string(b"zeros", (page_count * page.len()) as u64, KeyMeta::default(), zeros)
+        .expect("a value");
+    let written = writer.finish().expect("the end").0;
+    assert!(written < 1 << 20, "{written} bytes for 80 MB of zeros");
+    let grown_kb = peak_mapped_kb() - before_kb;
+    assert!(grown_kb < 16 << 10, "{grown_kb} KB");
 }

@@ -108,14 +108,7 @@ fn write_value(
         value.append_to(gathered);
         return writer.string(key, StringRef::Bytes(gathered), meta);
     }
-    writer.begin_string(key, value.len(), meta)?;
-    let mut result = Ok(());
-    value.chunks(0, value.len(), |chunk| {
-        if result.is_ok() {
-            result = writer.string_chunk(chunk);
-        }
-    });
-    result
+    writer.long_string(key, value.len(), meta, |give| value.chunks(0, value.len(), give))
 }
 
 /// Which state of a store a dump holds, if it says so.
@@ -208,6 +201,12 @@ pub fn load_dump(
             let percent = progress.status().percent();
             log::notice(format!("Loading {}: {key_count} keys, {percent:.0} %", path.display()));
         }
+    }
+    if reader.has_trailing_data() {
+        log::warning(format!(
+            "{} goes on after the end of the dump; what is there was left alone",
+            path.display()
+        ));
     }
     log_skipped(&reader);
     log::notice(format!("Done loading RDB, keys loaded: {key_count}, keys expired: {expired_count}."));

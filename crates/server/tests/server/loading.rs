@@ -297,3 +297,25 @@ fn maxmemory_does_not_stop_a_load() {
     c.ok("CONFIG SET maxmemory 100mb");
     c.ok("SET a 1");
 }
+
+#[test]
+fn a_dump_with_bytes_after_its_end_is_served() {
+    let dir = temp_dir();
+    std::fs::write(dir.join("dump.rdb"), [dump_of(10, 100).as_slice(), b"garbage"].concat()).unwrap();
+    let server = TestServer::start_in(&dir, &[]);
+    let mut c = server.connect();
+    c.wait_until_loaded();
+    assert_eq!(c.run("DBSIZE"), Reply::Int(10));
+    assert!(server.log().contains("goes on after the end of the dump"), "{}", server.log());
+}
+
+#[test]
+fn long_values_are_dumped_compressed() {
+    let server = TestServer::start(&[]);
+    let mut c = server.connect();
+    c.run(&format!("SETRANGE zeros {} x", (80 << 20) - 1));
+    c.ok("CONFIG SET snapshot-format rdb");
+    c.ok("SAVE");
+    let len = std::fs::metadata(server.dir.join("dump.rdb")).unwrap().len();
+    assert!(len < 1 << 20, "{len} bytes for 80 MB of zeros");
+}

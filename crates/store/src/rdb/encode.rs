@@ -9,7 +9,7 @@ const MAX_INTEGER_TEXT_BYTES: usize = 11;
 const MIN_COMPRESSED_STRING_BYTES: usize = 21;
 
 /// Bytes that compression must save.
-const MIN_SAVED_BYTES: usize = 4;
+pub(super) const MIN_SAVED_BYTES: usize = 4;
 
 pub(super) fn put_length(out: &mut Vec<u8>, length: u64) {
     if length < 1 << 6 {
@@ -23,6 +23,13 @@ pub(super) fn put_length(out: &mut Vec<u8>, length: u64) {
         out.push(0x81);
         out.extend_from_slice(&length.to_be_bytes());
     }
+}
+
+/// Appends what precedes an LZF stream of `packed_bytes` that stands for `length_bytes`.
+pub(super) fn put_packed_head(out: &mut Vec<u8>, packed_bytes: u64, length_bytes: u64) {
+    out.push(0xc0 | string_encoding::LZF);
+    put_length(out, packed_bytes);
+    put_length(out, length_bytes);
 }
 
 /// What to append for a string: all that precedes its bytes, and the bytes to append verbatim.
@@ -64,9 +71,7 @@ pub(super) fn put_string_head<'a>(
     };
     match packed {
         Some(packed) => {
-            out.push(0xc0 | string_encoding::LZF);
-            put_length(out, packed.len() as u64);
-            put_length(out, bytes.len() as u64);
+            put_packed_head(out, packed.len() as u64, bytes.len() as u64);
             Body::Packed(packed)
         }
         None => {

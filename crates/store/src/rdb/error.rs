@@ -62,8 +62,6 @@ pub enum ReadErrorKind {
     BadDatabase { db: u64, db_count: u32 },
     #[error("checksum mismatch: the file says {stored:016x}, its content gives {computed:016x}")]
     Checksum { stored: u64, computed: u64 },
-    #[error("data after the end of the dump")]
-    TrailingData,
     #[error(
         "unsupported type {family} (RDB type {code}, {encoding}) at key \"{}\" in db {db}",
         shown(.key)
@@ -99,7 +97,7 @@ impl ReadErrorKind {
             UnsupportedFunction | UnsupportedModuleAux(_) => Some(
                 "this version stores strings only; start with `--rdb-skip-unsupported yes` to leave it out",
             ),
-            UnsupportedVersion(_) => Some("versions 1 to 11 are read (Redis up to 7.2, Valkey 8)"),
+            UnsupportedVersion(_) => Some("versions 1 to 12 are read (Redis up to 8.2, Valkey 8)"),
             BadDatabase { .. } => Some("raise `databases` in the configuration"),
             Truncated(_) | Checksum { .. } => Some("restore the file from a backup, or write it again at its source"),
             _ => None,

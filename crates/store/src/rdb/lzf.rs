@@ -56,6 +56,16 @@ impl Compressor {
         output
     }
 
+    /// Appends `input` to a stream: compressed, or as literals if that is shorter. What earlier calls have appended is
+    /// not referred to, so a long string may be compressed piece by piece.
+    pub(super) fn append(&mut self, input: &[u8], output: &mut Vec<u8>) {
+        let literal_bytes = input.len() + input.len().div_ceil(MAX_LITERALS);
+        match self.compress(input, literal_bytes) {
+            Some(packed) => output.extend_from_slice(&packed),
+            None => put_literals(output, input),
+        }
+    }
+
     fn run(&mut self, input: &[u8], max_output_bytes: usize) -> Option<Vec<u8>> {
         let mut output = Vec::with_capacity(max_output_bytes.min(input.len()));
         let scan_end = input.len() - 2;
@@ -231,6 +241,22 @@ mod tests {
                 let packed = round_trip(&mut compressor, &input);
                 assert!(alphabet != 1 || len < 30 || packed.is_some_and(|packed| packed * 2 < len), "{len}");
             }
+        }
+    }
+
+    #[test]
+    fn pieces_make_one_stream() {
+        let mut compressor = Compressor::new();
+        let mut random = fastrand::Rng::with_seed(9);
+        for _ in 0..200 {
+            let (mut input, mut packed) = (Vec::new(), Vec::new());
+            for _ in 0..random.usize(1..6) {
+                let alphabet = [1, 3, 255][random.usize(..3)];
+                let piece: Vec<u8> = (0..random.usize(1..3000)).map(|_| random.u8(0..alphabet)).collect();
+                compressor.append(&piece, &mut packed);
+                input.extend_from_slice(&piece);
+            }
+            assert_eq!(decompress(&packed, input.len()), Some(input));
         }
     }
 

@@ -1,7 +1,7 @@
 //! The RDB format: streaming reader and writer of `dump.rdb`, and the payloads of `DUMP` and `RESTORE`.
 //!
 //! It knows bytes, not the store: the reader yields [`Entry`] after [`Entry`], the writer takes them, and neither
-//! holds more than one value in memory. Read are versions 1 to 11 (Redis up to 7.2, Valkey 8), written is version 10
+//! holds more than one value in memory. Read are versions 1 to 12 (Redis up to 8.2, Valkey 8), written is version 10
 //! (Redis 7.0). Values other than strings are named in an error, or passed over on request.
 //!
 //! Layout of a dump, after `rdb.c` and `rdb.h` of Redis 7.0:
@@ -36,7 +36,7 @@ pub use writer::{Header, Writer, WriterOptions};
 use crc::{Crc, Table, CRC_64_REDIS};
 
 /// Highest version of the format that [`Reader`] and [`parse_payload`] take.
-pub const MAX_READ_VERSION: u32 = 11;
+pub const MAX_READ_VERSION: u32 = 12;
 
 /// Version of the format that [`Writer`] and [`dump_payload`] produce: what Redis 7.0 loads.
 pub const WRITE_VERSION: u32 = 10;

@@ -34,26 +34,27 @@ pub fn dump_string(string: StringRef<'_>, compressor: Option<&mut Compressor>) -
     out
 }
 
-/// The value in a payload that `DUMP` returned, here or in a Redis up to 7.2. Bytes between the value and the footer
+/// The value in a payload that `DUMP` returned, here or in a Redis up to 8.2. Bytes between the value and the footer
 /// are ignored, as Redis ignores them.
 pub fn parse_payload(payload: &[u8]) -> Result<RdbValue, PayloadError> {
-    let body = checked_body(payload).ok_or(PayloadError::VersionOrChecksum)?;
+    let (body, version) = checked_body(payload).ok_or(PayloadError::VersionOrChecksum)?;
     let mut source = Source::new(body, body.len().clamp(1, BUFFER_BYTES), false);
     let code = source.byte().map_err(bad_data)?;
     if code == TYPE_STRING {
         return source.string().map(RdbValue::String).map_err(bad_data);
     }
-    let OtherType { code, family, encoding, .. } = OtherType::from_code(code).ok_or(PayloadError::BadData)?;
+    let OtherType { code, family, encoding, .. } =
+        OtherType::from_code(code, version).ok_or(PayloadError::BadData)?;
     Err(PayloadError::UnsupportedType { family, encoding, code })
 }
 
-/// The payload without its footer, if that is right.
-fn checked_body(payload: &[u8]) -> Option<&[u8]> {
+/// The payload without its footer, if that is right, and the version it names.
+fn checked_body(payload: &[u8]) -> Option<(&[u8], u32)> {
     let (checked, checksum) = payload.split_last_chunk::<CHECKSUM_BYTES>()?;
     let (body, version) = checked.split_last_chunk::<2>()?;
-    let right = u32::from(u16::from_le_bytes(*version)) <= MAX_READ_VERSION
-        && u64::from_le_bytes(*checksum) == CRC64.checksum(checked);
-    right.then_some(body)
+    let version = u32::from(u16::from_le_bytes(*version));
+    let right = version <= MAX_READ_VERSION && u64::from_le_bytes(*checksum) == CRC64.checksum(checked);
+    right.then_some((body, version))
 }
 
 fn bad_data(_: ReadErrorKind) -> PayloadError {

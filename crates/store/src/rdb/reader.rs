@@ -67,12 +67,12 @@ pub struct SkippedKeys {
 
 /// A streaming reader of a dump: an iterator over its entries, in the order of the file.
 ///
-/// After the last entry the checksum has been compared and the end of the input seen. An error ends the iteration.
+/// After the last entry the checksum has been compared. An error ends the iteration.
 ///
 /// ```text
 ///         header          opcode or key
 /// Start ----------> Body -----------------> Body
-///   |                |\-- EOF, checksum, end of input --> Done
+///   |                |\-- EOF, checksum --> Done
 ///   \----------------+--------- error ------------------> Failed
 /// ```
 pub struct Reader<R> {
@@ -87,6 +87,7 @@ pub struct Reader<R> {
     skipped: BTreeMap<&'static str, SkippedKeys>,
     skipped_function_count: u64,
     skipped_module_aux_count: u64,
+    has_trailing_data: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -114,6 +115,7 @@ impl<R: Read> Reader<R> {
             skipped: BTreeMap::new(),
             skipped_function_count: 0,
             skipped_module_aux_count: 0,
+            has_trailing_data: false,
         }
     }
 
@@ -182,6 +184,11 @@ impl<R: Read> Reader<R> {
         self.skipped_module_aux_count
     }
 
+    /// Whether the file goes on after the end of the dump. As Redis does, the reader leaves that alone.
+    pub fn has_trailing_data(&self) -> bool {
+        self.has_trailing_data
+    }
+
     fn advance(&mut self) -> Step<Option<Entry>> {
         if self.state == State::Start {
             self.read_header()?;
@@ -233,9 +240,7 @@ impl<R: Read> Reader<R> {
                 _ => (),
             }
         }
-        if !self.source.at_end()? {
-            return Err(ReadErrorKind::TrailingData);
-        }
+        self.has_trailing_data = !self.source.at_end()?;
         Ok(())
     }
 
@@ -321,7 +326,7 @@ impl<R: Read> Reader<R> {
         let other = if code == TYPE_STRING {
             None
         } else {
-            Some(OtherType::from_code(code).ok_or(ReadErrorKind::UnknownOpcode(code))?)
+            Some(OtherType::from_code(code, self.version).ok_or(ReadErrorKind::UnknownOpcode(code))?)
         };
         self.source.part = "a key";
         let key = self.source.string()?.into_bytes();

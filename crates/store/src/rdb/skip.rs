@@ -18,6 +18,9 @@ mod module_opcode {
     pub const STRING: u64 = 5;
 }
 
+/// First RDB version with deadlines of a hash's fields.
+const FIELD_DEADLINE_VERSION: u32 = 12;
+
 /// How a type is laid out behind its key.
 #[derive(Clone, Copy)]
 enum Layout {
@@ -33,6 +36,13 @@ enum Layout {
     BinaryScores,
     /// A count, then a container kind and a string each.
     Quicklist2,
+    /// Eight bytes, the least deadline of a field, then a string.
+    DeadlineBlob,
+    /// A hash whose fields may expire: the least deadline first, if it `has_least`; then a count and, for each field, its
+    /// deadline as a length, and two strings.
+    ExpiringPairs {
+        has_least: bool,
+    },
     /// A stream, of revision 1 (Redis 5), 2 (7.0) or 3 (7.2).
     Stream(u8),
     Module2,
@@ -49,8 +59,8 @@ pub(super) struct OtherType {
 }
 
 impl OtherType {
-    /// The type with this code; `None` if there is none up to version 11.
-    pub fn from_code(code: u8) -> Option<OtherType> {
+    /// The type with this code; `None` if there is none up to this version.
+    pub fn from_code(code: u8, version: u32) -> Option<OtherType> {
         use Layout::*;
         let (family, encoding, layout) = match code {
             1 => ("list", "linked list", Strings),
@@ -73,6 +83,11 @@ impl OtherType {
             19 => ("stream", "listpacks 2", Stream(2)),
             20 => ("set", "listpack", Blob),
             21 => ("stream", "listpacks 3", Stream(3)),
+            22..=25 if version < FIELD_DEADLINE_VERSION => return None,
+            22 => ("hash", "hash table with field deadlines, 7.4 RC", ExpiringPairs { has_least: false }),
+            23 => ("hash", "listpack with field deadlines, 7.4 RC", Blob),
+            24 => ("hash", "hash table with field deadlines", ExpiringPairs { has_least: true }),
+            25 => ("hash", "listpack with field deadlines", DeadlineBlob),
             _ => return None,
         };
         Some(OtherType { code, family, encoding, layout })
@@ -104,6 +119,18 @@ impl OtherType {
                 source.count()?;
                 source.skip_string()
             }),
+            Layout::DeadlineBlob => {
+                source.skip(8)?;
+                source.skip_string()
+            }
+            Layout::ExpiringPairs { has_least } => {
+                source.skip(if has_least { 8 } else { 0 })?;
+                repeat(source, |source| {
+                    source.count()?;
+                    source.skip_string()?;
+                    source.skip_string()
+                })
+            }
             Layout::Stream(revision) => skip_stream(source, revision),
             Layout::Module2 => {
                 source.count()?;

@@ -1,12 +1,15 @@
 //! Writing a dump, entry by entry.
 
-use super::encode::{put_length, put_string_head, Body};
+use super::encode::{put_length, put_packed_head, put_string_head, Body, MIN_SAVED_BYTES};
 use super::error::WriteError;
 use super::{opcode, Compressor, Cut, KeyMeta, StringRef, CRC64, TYPE_STRING, WRITE_VERSION};
 use crc::{Digest, Table};
 use std::io::Write;
 
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// Bytes of a long string that are compressed at a time.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// The release whose format is written; other stores read it in the field `redis-ver`.
 const COMPATIBLE_VERSION: &str = "7.0.15";
@@ -57,6 +60,31 @@ pub struct Writer<W> {
     written_bytes: u64,
 }
 
+/// Compresses what `chunks` gives piece by piece and hands the results to `sink`.
+fn pack(compressor: &mut Compressor, chunks: &impl Fn(&mut dyn FnMut(&[u8])), mut sink: impl FnMut(&[u8])) {
+    let mut piece: Vec<u8> = Vec::with_capacity(PIECE_BYTES);
+    let mut packed = Vec::new();
+    let mut flush = |piece: &mut Vec<u8>| {
+        packed.clear();
+        compressor.append(piece, &mut packed);
+        sink(&packed);
+        piece.clear();
+    };
+    chunks(&mut |mut chunk| {
+        while !chunk.is_empty() {
+            let (head, tail) = chunk.split_at(chunk.len().min(PIECE_BYTES - piece.len()));
+            piece.extend_from_slice(head);
+            chunk = tail;
+            if piece.len() == PIECE_BYTES {
+                flush(&mut piece);
+            }
+        }
+    });
+    if !piece.is_empty() {
+        flush(&mut piece);
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Between,
@@ -104,6 +132,61 @@ impl<W: Write> Writer<W> {
         self.between()?;
         self.key_head(key, meta)?;
         self.put_string(value)
+    }
+
+    /// Writes a key with a string that is too long to be held: `chunks` gives all of its bytes to what it is called with,
+    /// in order, each time it is called. A string that is compressed takes two rounds, the first for the length of the
+    /// result, which is announced before it.
+    pub fn long_string(
+        &mut self,
+        key: &[u8],
+        length_bytes: u64,
+        meta: KeyMeta,
+        chunks: impl Fn(&mut dyn FnMut(&[u8])),
+    ) -> Result<()> {
+        self.between()?;
+        if let Some(mut compressor) = self.compressor.take() {
+            let mut packed_bytes = 0;
+            pack(&mut compressor, &chunks, |packed| packed_bytes += packed.len() as u64);
+            let is_worth_it = packed_bytes + MIN_SAVED_BYTES as u64 <= length_bytes;
+            let result = if is_worth_it {
+                self.packed_string(key, (packed_bytes, length_bytes), meta, &mut compressor, &chunks)
+            } else {
+                Ok(())
+            };
+            self.compressor = Some(compressor);
+            if is_worth_it {
+                return result;
+            }
+        }
+        self.begin_string(key, length_bytes, meta)?;
+        let mut result = Ok(());
+        chunks(&mut |chunk| {
+            if result.is_ok() {
+                result = self.string_chunk(chunk);
+            }
+        });
+        result
+    }
+
+    fn packed_string(
+        &mut self,
+        key: &[u8],
+        (packed_bytes, length_bytes): (u64, u64),
+        meta: KeyMeta,
+        compressor: &mut Compressor,
+        chunks: &impl Fn(&mut dyn FnMut(&[u8])),
+    ) -> Result<()> {
+        self.key_head(key, meta)?;
+        put_packed_head(&mut self.buffer, packed_bytes, length_bytes);
+        self.state = State::InValue { announced_bytes: packed_bytes, missing_bytes: packed_bytes };
+        let mut result = Ok(());
+        pack(compressor, chunks, |packed| {
+            if result.is_ok() {
+                result = self.string_chunk(packed);
+            }
+        });
+        result
     }
 
     /// Starts a key with a string of `length_bytes` that comes in chunks and is not compressed.

@@ -7,7 +7,8 @@ use crate::types::{all_types_dump, REDIS_6, VALKEY_8};
 use crate::{read_all, skipping};
 use std::time::{Duration, Instant};
 use stillframe_store::rdb::{
-    dump_string, Compressor, Header, KeyMeta, ReadErrorKind, ReaderOptions, StringRef, Writer, WriterOptions,
+    dump_string, Compressor, Header, KeyMeta, ReadErrorKind, Reader, ReaderOptions, StringRef, Writer,
+    WriterOptions,
 };
 
 /// A dump of our own with every form of string, deadlines and access data.
@@ -54,12 +55,16 @@ fn a_file_cut_at_any_length_is_seen() {
 }
 
 #[test]
-fn bytes_after_the_end_are_seen() {
-    let mut bytes = small_dump();
-    let length = bytes.len() as u64;
-    bytes.push(0);
-    let error = read_all(&bytes, skipping()).expect_err("a byte too many");
-    assert!(matches!(error.kind, ReadErrorKind::TrailingData) && error.offset_bytes == length, "{error}");
+fn bytes_after_the_end_are_seen_and_left_alone() {
+    let whole = small_dump();
+    for trailing in [&b""[..], b"\0", b"garbage"] {
+        let bytes = [whole.as_slice(), trailing].concat();
+        let mut reader = Reader::new(bytes.as_slice(), skipping());
+        let entries: Vec<_> = reader.by_ref().map(|entry| entry.expect("an entry")).collect();
+        assert_eq!(entries, read_all(&whole, skipping()).expect("the dump"));
+        assert_eq!(reader.offset_bytes(), whole.len() as u64);
+        assert_eq!(reader.has_trailing_data(), !trailing.is_empty());
+    }
 }
 
 #[test]

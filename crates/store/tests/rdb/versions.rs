@@ -13,14 +13,14 @@ fn kind_of_error(bytes: &[u8]) -> ReadErrorKind {
 }
 
 #[test]
-fn every_version_up_to_11_is_read_and_no_other() {
-    for version in 1..=11 {
+fn every_version_up_to_12_is_read_and_no_other() {
+    for version in 1..=12 {
         let entries = read(version, &[&b"\xfe\0"[..], &entry(0, "k", &string("v"))].concat());
         let expected =
             Entry { db: 0, key: b"k".to_vec(), meta: KeyMeta::default(), value: bytes_value(b"v") };
         assert_eq!(entries, [expected], "{version}");
     }
-    for version in [0, 12, 80, 9999] {
+    for version in [0, 13, 80, 9999] {
         let kind = kind_of_error(&dump(version, b""));
         assert!(matches!(kind, ReadErrorKind::UnsupportedVersion(found) if found == version), "{kind}");
     }
@@ -118,6 +118,38 @@ fn opcodes_that_carry_no_key_are_read_past() {
         matches!(&error.kind, ReadErrorKind::UnsupportedModuleAux(name) if name == "ReJSON-RL (version 3)"),
         "{error}"
     );
+}
+
+/// Hashes with deadlines of their fields, as Redis 7.4 and 8 write them, and the slots of a cluster.
+#[test]
+fn what_version_12_has_added_is_read_past() {
+    let pairs =
+        [&b"\x02\x00"[..], &string("f"), &string("v"), b"\x41\x00", &string("g"), &string("w")].concat();
+    let least = 4_102_444_800_123_u64.to_le_bytes();
+    let hashes = [
+        (22, pairs.clone()),
+        (23, string("a listpack")),
+        (24, [&least[..], &pairs].concat()),
+        (25, [&least[..], &string("a listpack")].concat()),
+    ];
+    for (code, value) in hashes {
+        let hash = entry(code, "h", &value);
+        let body = [&b"\xf4\x7f\xff\x02\x01"[..], &hash, &entry(0, "k", &string("v"))].concat();
+        let bytes = dump(12, &body);
+        let mut reader = Reader::new(bytes.as_slice(), skipping());
+        let keys: Vec<Vec<u8>> = reader.by_ref().map(|entry| entry.expect("an entry").key).collect();
+        assert_eq!(keys, [b"k"], "{code}");
+        assert_eq!(reader.skipped_keys()["hash"].key_count, 1);
+        let error =
+            read_all(&bytes, ReaderOptions::default()).expect_err("hashes are not stored").to_string();
+        assert!(
+            error.contains("unsupported type hash (RDB type ") && error.contains("field deadlines"),
+            "{error}"
+        );
+        // Before version 12 nothing has these codes.
+        let kind = kind_of_error(&dump(11, &body));
+        assert!(matches!(kind, ReadErrorKind::UnknownOpcode(found) if found == code), "{kind}");
+    }
 }
 
 #[test]

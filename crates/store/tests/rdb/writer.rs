@@ -85,6 +85,45 @@ fn check_redis_holds(redis: &mut Redis, strings: &Strings) {
     }
 }
 
+/// Long values of all kinds, written in chunks and compressed where that saves something, as Redis reads them.
+#[test]
+fn long_strings_are_compressed_and_read_back() {
+    let mut random = fastrand::Rng::with_seed(77);
+    let random_bytes =
+        |random: &mut fastrand::Rng, len: usize| -> Vec<u8> { (0..len).map(|_| random.u8(..)).collect() };
+    let noise = random_bytes(&mut random, 3 << 20);
+    let text: Vec<u8> = (0..2_500_001).map(|i| b"compressible text "[i % 18]).collect();
+    let mixed = [&noise[..1_500_000], &vec![0; 3 << 20], &noise[..700_000]].concat();
+    let values =
+        [(vec![0; 80 << 20], 1 << 20), (text, 100 << 10), (mixed, 2_400_000), (noise, (3 << 20) + 1000)];
+    for compress in [true, false] {
+        let options = WriterOptions { compress, ..WriterOptions::default() };
+        let mut writer = Writer::new(Vec::new(), Header::default(), options).expect("a header");
+        writer.select_db(0, values.len() as u64, 0).expect("a database");
+        for (index, (value, most_bytes)) in values.iter().enumerate() {
+            let before = writer.written_bytes();
+            let chunks = |give: &mut dyn FnMut(&[u8])| value.chunks(4096).for_each(give);
+            let key = index.to_string();
+            writer
+                .long_string(key.as_bytes(), value.len() as u64, KeyMeta::default(), chunks)
+                .expect("a value");
+            let taken = writer.written_bytes() - before;
+            assert!(!compress || taken < *most_bytes as u64, "value {index} takes {taken} bytes");
+        }
+        let bytes = writer.finish().expect("the end");
+        let entries = read_all(&bytes, ReaderOptions::default()).expect("what was written");
+        for (entry, (value, _)) in entries.iter().zip(&values) {
+            assert!(entry.value == crate::bytes_value(value), "{}", entry.key.escape_ascii());
+        }
+        let dir = TempDir::new();
+        std::fs::write(dir.join("dump.rdb"), &bytes).expect("a dump");
+        let mut redis = Redis::start(dir, &[]);
+        for (index, (value, _)) in values.iter().enumerate() {
+            assert!(redis.run(&format!("GET {index}")) == Reply::Bulk(Some(value.clone())), "{index}");
+        }
+    }
+}
+
 #[test]
 fn redis_loads_what_is_written() {
     let mut random = fastrand::Rng::with_seed(seed());
