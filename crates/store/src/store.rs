@@ -199,6 +199,7 @@ impl Store {
             return Err(SaveError::InProgress);
         }
         let result = self.checkpoint_alone();
+        self.shared.progress.reset();
         self.shared.saving.store(false, Ordering::Release);
         result
     }

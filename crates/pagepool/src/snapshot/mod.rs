@@ -12,7 +12,7 @@ mod quarantine;
 mod running;
 mod views;
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use crate::core::{Core, Epoch};
@@ -72,6 +72,14 @@ pub struct Progress {
     pub pages_scanned: AtomicU64,
     pub pages_total: AtomicU64,
     pub pages_written: AtomicU64,
+}
+
+impl Progress {
+    /// Nothing is under way.
+    pub fn reset(&self) {
+        let counts = [&self.pages_scanned, &self.pages_total, &self.pages_written];
+        counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+    }
 }
 
 /// A run of freed pages whose content a cut may still need.

@@ -39,6 +39,25 @@ fn dumps_are_written_and_read_back() {
     assert!(second.log().contains("DB loaded from disk"));
 }
 
+/// Redis shows zeros when no save runs, and counts the next one from the start.
+#[test]
+fn the_progress_of_a_save_is_gone_with_it() {
+    let server = TestServer::start(&["--save", ""]);
+    let mut c = server.connect();
+    for number in 0..500 {
+        c.ok(&format!("SET key:{number} {number}"));
+    }
+    for _ in 0..2 {
+        c.ok("SAVE");
+        for field in
+            ["current_save_keys_processed", "current_save_keys_total", "save_pages_done", "save_pages_total"]
+        {
+            assert_eq!(c.info(field), "0", "{field}");
+        }
+        assert_eq!(c.info("current_fork_perc"), "0.00");
+    }
+}
+
 #[test]
 fn signals_save_and_end() {
     for (args, is_saved) in [(&["--save", "3600", "1"][..], true), (&[], false)] {

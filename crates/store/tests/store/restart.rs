@@ -41,7 +41,7 @@ fn a_store_comes_back_as_of_its_last_checkpoint() {
     run.compare(&store, &mut worker);
 }
 
-fn wait_until_warm(store: &Store, worker: &mut Worker) {
+pub fn wait_until_warm(store: &Store, worker: &mut Worker) {
     while store.is_warming_up() {
         worker.idle(|| std::thread::sleep(std::time::Duration::from_millis(1)));
     }
@@ -162,6 +162,23 @@ fn expiry_goes_on_after_a_restart() {
     assert_eq!(store.db_stats(db).key_count, 1_000);
     assert_eq!(store.db_stats(db).deadline_count, 0);
     store.check().unwrap();
+}
+
+/// Counts of a save say nothing once it has ended, and the next one does not add to them.
+#[test]
+fn the_progress_of_a_save_ends_with_it() {
+    let dir = TempDir::new();
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    for round in 0..3 {
+        for i in 0..2_000 {
+            let name = format!("key:{i}");
+            worker.set(DbId(0), &worker.key(name.as_bytes()), NewValue::Int(round), Deadline::Clear).unwrap();
+        }
+        worker.idle(|| store.checkpoint()).unwrap();
+        let progress = store.save_progress();
+        assert!(!progress.running && (progress.pages_done, progress.pages_total) == (0, 0), "{progress:?}");
+    }
 }
 
 /// A flushed database whose pages are not freed yet when the process ends does not leak them.

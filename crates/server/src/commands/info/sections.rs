@@ -133,7 +133,13 @@ pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
     let server = ctx.server;
     let status = server.saver.status();
     let progress = server.store.save_progress();
-    let percent = 100.0 * progress.pages_done as f64 / progress.pages_total.max(1) as f64;
+    // Nothing of a save is left to tell once it has ended. Keys are done in proportion to pages.
+    let part = (progress.pages_done as f64 / progress.pages_total.max(1) as f64).min(1.0);
+    let databases = (0..server.database_count).map(DbId);
+    let saving_keys = match progress.running {
+        true => databases.map(|db| server.store.db_stats(db).key_count).sum(),
+        false => 0,
+    };
     let load = server.loading.status();
     let damaged_page_count = server.store.damaged_pages().page_count;
     fields!(out,
@@ -142,9 +148,9 @@ pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
         "current_cow_peak": 0,
         "current_cow_size": 0,
         "current_cow_size_age": 0,
-        "current_fork_perc": format!("{:.2}", if progress.running { percent } else { 0.0 }),
-        "current_save_keys_processed": 0,
-        "current_save_keys_total": 0,
+        "current_fork_perc": format!("{:.2}", 100.0 * part),
+        "current_save_keys_processed": (part * saving_keys as f64) as u64,
+        "current_save_keys_total": saving_keys,
         "rdb_changes_since_last_save": server.saver.unsaved_changes(server),
         "rdb_bgsave_in_progress": yes(status.running.is_some()),
         "rdb_last_save_time": status.last_save_unix_seconds,
