@@ -14,6 +14,11 @@ mod value;
 mod walk;
 mod worker;
 
+/// Atomics: those of the standard library, or of the model checker in its tests.
+mod sync {
+    pub use std::sync::atomic;
+}
+
 pub use keyspace::{CheckReport, Locks};
 pub use options::{Options, SnapshotKind};
 pub use store::{CheckpointReport, OpenError, SaveError, SaveProgress, Store, View, ViewEntry};

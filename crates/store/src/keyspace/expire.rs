@@ -27,7 +27,7 @@ impl Keyspace {
         }
         let started = Instant::now();
         self.register_leaves(started + limit / 2);
-        let mut removed = 0;
+        let (mut removed, mut failure) = (0, None);
         let mut at = PageId(self.expire_at.load(Ordering::Relaxed));
         // Joining leaves may move due keys behind the sweep: it ends after a whole pass that removes nothing.
         let mut useful = at.0 != 0;
@@ -39,7 +39,11 @@ impl Keyspace {
                 }
                 continue;
             };
-            let removed_here = self.expire_leaf(local, pid, &mut f)?;
+            // A leaf that cannot be read does not keep the others.
+            let removed_here = self.expire_leaf(local, pid, &mut f).unwrap_or_else(|error| {
+                failure = Some(error);
+                0
+            });
             removed += removed_here;
             useful |= removed_here > 0;
             at = PageId(pid.0 + 1);
@@ -48,7 +52,7 @@ impl Keyspace {
             }
         }
         self.expire_at.store(at.0, Ordering::Relaxed);
-        Ok(removed)
+        failure.map_or(Ok(removed), Err)
     }
 
     /// Removes the entries that were found expired under a shared lock set, which the worker has released since: other

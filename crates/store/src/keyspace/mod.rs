@@ -8,6 +8,7 @@
 //! waited for downwards only; neighbours are tried. Errors come before the first change of an operation.
 
 mod blob;
+mod bounds;
 mod catalog;
 mod check;
 mod descend;
