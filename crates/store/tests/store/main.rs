@@ -1,10 +1,12 @@
 //! The store against a model. A failure is replayed with `STILLFRAME_SEED=<seed>`.
 
 mod contract;
+mod expiry;
 mod loading;
 mod model;
 mod restart;
 mod scan;
+mod soak;
 mod threads;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,98 @@
+//! Everything that makes garbage, from several threads, over restarts: no page is lost.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use stillframe_store::{DbId, Deadline, NewValue, Options, Store, Worker};
+
+use crate::contract::wait_for_garbage;
+use crate::restart::wait_until_warm;
+use crate::{open, test_seed, TempDir};
+
+const WORKERS: u64 = 3;
+const DATABASES: u32 = 3;
+const ROUNDS: u64 = 4;
+
+fn change(worker: &mut Worker, random: &mut fastrand::Rng) {
+    let db = DbId(random.u32(..DATABASES));
+    let name = format!("key:{}", random.u32(..600)).into_bytes();
+    let key = worker.key(&name);
+    match random.u32(..400) {
+        0 => worker.flush_db(db).unwrap(),
+        1 => worker.swap_db(DbId(0), db).unwrap(),
+        2 => drop(worker.expire_cycle(Duration::from_millis(1), |_, _| ()).unwrap()),
+        // Freed in the background.
+        3..=6 => drop(worker.write_range(db, &key, random.u64(1_100_000..1_300_000), b"x").unwrap()),
+        7..=40 => drop(worker.remove(db, &key).unwrap()),
+        41..=60 => drop(worker.write_range(db, &key, random.u64(..30_000), &[3; 300]).unwrap()),
+        _ => {
+            let len = if random.u32(..20) == 0 { 20_000 } else { 600 };
+            let value = vec![random.u8(..); random.usize(..len)];
+            let deadline = worker.now() + random.i64(1..3_000);
+            let deadline = if random.bool() { Deadline::At(deadline) } else { Deadline::Clear };
+            worker.set(db, &key, NewValue::Bytes { bytes: &value, raw: false }, deadline).unwrap();
+        }
+    }
+}
+
+/// Changes from several workers, with saves in between; the last save is somewhere in the middle.
+fn churn(store: &Store, seed: u64, now: &AtomicU64) -> u64 {
+    let stop = AtomicBool::new(false);
+    let mut save_count = 0;
+    std::thread::scope(|scope| {
+        for thread in 0..WORKERS {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut worker = store.worker();
+                let mut random = fastrand::Rng::with_seed(seed.wrapping_add(thread));
+                while !stop.load(Ordering::Relaxed) {
+                    worker.set_now(now.fetch_add(1, Ordering::Relaxed) as i64);
+                    change(&mut worker, &mut random);
+                    worker.quiesce();
+                }
+            });
+        }
+        for _ in 0..12 {
+            std::thread::sleep(Duration::from_millis(40));
+            store.checkpoint().unwrap();
+            save_count += 1;
+        }
+        std::thread::sleep(Duration::from_millis(40));
+        stop.store(true, Ordering::Relaxed);
+    });
+    save_count
+}
+
+/// Empties everything and returns how many pages are left.
+fn pages_of_nothing(store: &Store) -> u64 {
+    let mut worker = store.worker();
+    (0..DATABASES).for_each(|db| worker.flush_db(DbId(db)).unwrap());
+    wait_for_garbage(store, &mut worker);
+    store.check().unwrap();
+    store.pool().stats().allocated_pages
+}
+
+#[test]
+fn no_page_is_lost_over_restarts() {
+    let seed = test_seed();
+    let options = Options { worker_count: WORKERS as usize, database_count: DATABASES, ..Options::default() };
+    let dir = TempDir::new();
+    let (empty_dir, now) = (TempDir::new(), AtomicU64::new(1_000_000));
+    let pages_of_a_new_store = pages_of_nothing(&open(&empty_dir, options.clone()));
+    for round in 0..ROUNDS {
+        let store = open(&dir, options.clone());
+        let mut worker = store.worker();
+        wait_until_warm(&store, &mut worker);
+        // With what of the garbage was not worked off, and of the collector's work is not saved.
+        store.check().unwrap();
+        worker.idle(|| assert!(churn(&store, seed + 10 * round, &now) > 0));
+        store.check().unwrap();
+        wait_for_garbage(&store, &mut worker);
+        store.check().unwrap();
+    }
+    let store = open(&dir, options);
+    let mut worker = store.worker();
+    wait_until_warm(&store, &mut worker);
+    drop(worker);
+    assert_eq!(pages_of_nothing(&store), pages_of_a_new_store);
+}
