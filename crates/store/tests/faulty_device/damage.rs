@@ -259,7 +259,7 @@ fn random_read_errors_lose_nothing_that_is_saved() {
         let mut rng = fastrand::Rng::with_seed(seed + round);
         let device = sample.device(seed + round);
         let mut opened = open(&device).expect("an undamaged store");
-        device.set_rates(FaultRates { read_error: 0.3, ..FaultRates::default() });
+        device.set_rates(FaultRates { read_error: 0.6, ..FaultRates::default() });
         let mut content = sample.newest.clone();
         for _ in 0..CHANGE_COUNT {
             error_count += usize::from(opened.try_change(&mut content, &mut rng).is_err());
