@@ -310,7 +310,7 @@ class Machine:
             packed = path.read_bytes()
             plain = lzma.decompress(packed) if path.suffix == ".xz" else packed
             (root / "lib" / path.name.removesuffix(".xz")).write_bytes(plain)
-        (root / "lib" / "modules").write_text("".join(path.name.removesuffix(".xz") + "\n" for path in order))
+        (root / "lib" / "module-list").write_text("".join(path.name.removesuffix(".xz") + "\n" for path in order))
 
     @staticmethod
     def add_program(root, program):

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/utsname.h>
 
 #include "selftest.h"
 
@@ -184,8 +185,13 @@ static void cgroup(void)
 static void unit(void)
 {
 	static const char script[] = "#!/bin/busybox sh\n"
-		"[ \"$*\" = 'show -p ControlGroup -- redis-server.service' ] && echo ControlGroup=/test.unit\n";
+		"[ \"$1\" = daemon-reload ] && exit\n"
+		"[ \"$*\" = 'show -p Id,LoadState,ControlGroup -- redis-server.service' ] || exit\n"
+		"echo Id=redis-server.service; echo LoadState=loaded; echo ControlGroup=/test.unit\n";
+	static const char drop_in[] = "/etc/systemd/system/redis-server.service.d/50-stillframe-fork.conf";
+	static const char modules_load[] = "/etc/modules-load.d/stillframe-async-fork.conf";
 	const char *directory = scratch_file("bin");
+	struct utsname kernel;
 	char path[256];
 
 	prepare();
@@ -197,11 +203,27 @@ static void unit(void)
 	close(must(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755)));
 	must_write_file(path, script);
 	setenv("PATH", directory, 1);
-	says(DONE, "ExecStartPost=-+" TOOL " enable --unit %n --threads 4", "enable --unit redis-server.service --threads 4");
+	says(DONE, "until redis-server.service stops", "enable --unit redis-server.service --threads 4");
 	expect_forks(1, 0);
 	says(FAILED, "does not run", "enable --unit nothing.service");
 	says(DONE, "default fork", "disable --unit redis-server.service");
 	expect_forks(0, 0);
+	/* for good */
+	says(FAILED, "not installed", "enable --unit redis-server.service --persistent");
+	expect(access(drop_in, F_OK), "it was written all the same");
+	must(uname(&kernel));
+	mkdir("/lib/modules", 0755);
+	snprintf(path, sizeof(path), "/lib/modules/%s", kernel.release);
+	mkdir(path, 0755);
+	mkdir(strcat(path, "/updates"), 0755);
+	must(symlink(MODULE, strcat(path, "/async_fork.ko")));
+	says(DONE, drop_in, "enable --unit redis-server.service --persistent");
+	expect_forks(1, 0);
+	expect(!access(drop_in, R_OK) && !access(modules_load, R_OK), "the files are not there");
+	says(DONE, modules_load, "disable --unit redis-server.service");
+	expect_forks(0, 0);
+	expect(access(drop_in, F_OK) && access(modules_load, F_OK), "the files are still there");
+	must(unlink(path));
 }
 
 /* ---------- doctor ---------- */

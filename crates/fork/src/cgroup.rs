@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::abi::{CGROUP_FILE, THREADS_MAX};
 use crate::error::{ForkError, Result};
@@ -101,23 +100,6 @@ impl Hierarchy {
             is_ours.then(|| path.to_owned())
         })?;
         Some(self.directory(Path::new(&line)))
-    }
-}
-
-/// The control group of a systemd unit, from `systemctl show`.
-///
-/// # Errors
-/// There is no systemctl, or the unit does not run.
-pub fn of_unit(unit: &str) -> Result<PathBuf> {
-    let output = Command::new("systemctl")
-        .args(["show", "-p", "ControlGroup", "--", unit])
-        .output()
-        .map_err(ForkError::NoSystemctl)?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let group = text.lines().find_map(|l| l.strip_prefix("ControlGroup=")).unwrap_or("").trim();
-    match group {
-        "" | "/" => Err(ForkError::UnitNotRunning { unit: unit.to_owned() }),
-        group => Ok(PathBuf::from(group)),
     }
 }
 

@@ -1,11 +1,12 @@
-//! `enable` and `disable`: one process through the device, or a cgroup through its file.
+//! `enable` and `disable`: one process through the device, or a cgroup through its file; a unit also for good.
 
 use std::path::PathBuf;
 
 use crate::abi::{Control, StrategyCode};
 use crate::cgroup::{self, Hierarchy, Strategy};
-use crate::error::Result;
+use crate::error::{ForkError, Result};
 use crate::root::Root;
+use crate::unit::{self, Unit};
 
 /// Whose forks are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,31 +23,50 @@ pub enum Subject {
 pub fn set(root: &Root, subject: &Subject, strategy: Option<Strategy>) -> Result<String> {
     match subject {
         Subject::Process(pid) => set_process(root, *pid, strategy),
-        Subject::Unit(unit) => {
-            let said = set_cgroup(root, cgroup::of_unit(unit)?, strategy)?;
-            Ok(format!("{said}\n{}", for_good(unit, strategy.unwrap_or(Strategy::Default))))
-        }
+        Subject::Unit(name) => match strategy.unwrap_or(Strategy::Default) {
+            Strategy::Default => disable_unit(root, name),
+            strategy => {
+                let said = set_cgroup(root, Unit::find(name)?.control_group(name)?, Some(strategy))?;
+                Ok(format!("{said}\nThis holds until {name} stops; for good: the same with --persistent"))
+            }
+        },
         Subject::Cgroup(path) => set_cgroup(root, path.clone(), strategy),
     }
 }
 
-/// How a setting outlives the service's restart. The service starts also where the command fails ("-").
-fn for_good(unit: &str, strategy: Strategy) -> String {
-    let how = match strategy {
-        Strategy::Default => {
-            return format!(
-                "If `systemctl cat {unit}` shows `stillframe-fork enable`, it comes back when {unit} starts"
-            );
-        }
-        Strategy::Async { copy_threads } => format!("--threads {copy_threads}"),
-        Strategy::Odf => "--strategy odf".to_owned(),
-    };
-    let own =
-        std::env::current_exe().map_or_else(|_| "stillframe-fork".to_owned(), |p| p.display().to_string());
-    format!(
-        "This holds until {unit} stops; for good, `systemctl edit {unit}`:\n  [Service]\n  \
-         ExecStartPost=-+{own} enable --unit %n {how}"
-    )
+/// Now, if the unit runs and the module is loaded, and from every later start on.
+///
+/// # Errors
+/// As [`set`] and [`unit::keep`].
+pub fn set_for_good(root: &Root, name: &str, strategy: Strategy) -> Result<String> {
+    let unit = Unit::find(name)?;
+    let kept = unit::keep(root, name, &unit, strategy)?;
+    let now = unit.control_group(name).and_then(|group| set_cgroup(root, group, Some(strategy)));
+    Ok(format!("{kept}\n{}", now_or_later(now, "from its next start on")?))
+}
+
+fn disable_unit(root: &Root, name: &str) -> Result<String> {
+    let unit = Unit::find(name)?;
+    let forgotten = unit::forget(root, &unit)?;
+    let now = unit.control_group(name).and_then(|group| set_cgroup(root, group, None));
+    match forgotten {
+        Some(removed) => Ok(format!("{removed}\n{}", now_or_later(now, "nothing else to do")?)),
+        None => Ok(format!(
+            "{}\nIf `systemctl cat {name}` shows `stillframe-fork enable`, it comes back when {name} starts",
+            now?
+        )),
+    }
+}
+
+/// What has been written for later holds, whether there is something to change now or not.
+fn now_or_later(now: Result<String>, otherwise: &str) -> Result<String> {
+    match now {
+        Err(ForkError::UnitNotRunning { unit }) => Ok(format!("{unit} does not run now: {otherwise}")),
+        Err(ForkError::NotLoaded { .. }) => Ok(format!(
+            "the module is not loaded now: {otherwise} (`stillframe-fork load` loads it without a reboot)"
+        )),
+        now => now,
+    }
 }
 
 fn set_process(root: &Root, pid: i32, strategy: Option<Strategy>) -> Result<String> {

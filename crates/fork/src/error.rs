@@ -34,6 +34,10 @@ pub enum ForkError {
     UnitNotRunning { unit: String },
     #[error("systemctl does not run ({0}); without systemd use --cgroup or --pid")]
     NoSystemctl(io::Error),
+    #[error("{what} cannot be enabled for good: {why}")]
+    NotPersistent { what: String, why: String },
+    #[error("the files are written, but systemd has not read them: `systemctl daemon-reload` says: {0}")]
+    NoReload(String),
     #[error("no memory cgroup hierarchy is mounted; use --pid, or mount cgroup2 at /sys/fs/cgroup")]
     NoHierarchy,
     #[error("{}: {why}", path.display())]

@@ -12,4 +12,5 @@ pub mod kernel;
 pub mod load;
 pub mod root;
 pub mod status;
+pub mod unit;
 pub mod units;

@@ -138,7 +138,8 @@ fn in_use(live: Option<(u64, u64)>) -> String {
     }
 }
 
-fn is_installed(root: &Root) -> bool {
+/// Whether `modprobe` would find it.
+pub fn is_installed(root: &Root) -> bool {
     let base = format!("/lib/modules/{}", root.kernel_release());
     let is_ours = |name: &String| name.strip_prefix(MODULE).is_some_and(|rest| rest.starts_with(".ko"));
     ["extra", "updates", "updates/dkms"]

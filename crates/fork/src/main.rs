@@ -58,8 +58,11 @@ enum Command {
         /// Threads that copy page tables in the child; more than 1 only with cores to spare [default: 1]
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
         threads: Option<u32>,
+        /// With --unit: after each restart of the service and of the machine as well
+        #[arg(long, conflicts_with_all = ["pid", "cgroup"])]
+        persistent: bool,
     },
-    /// Back to the kernel's own fork
+    /// Back to the kernel's own fork; of a unit also for good
     Disable {
         #[command(flatten)]
         subject: SubjectArgs,
@@ -150,9 +153,12 @@ fn run(root: &Root, command: Command) -> Result<u8> {
             load::unload(root, &RunningKernel)?;
             say("async_fork is unloaded");
         }
-        Command::Enable { subject, strategy, threads } => {
+        Command::Enable { subject, strategy, threads, persistent } => {
             let strategy = chosen(strategy, threads)?;
-            say(&set(root, &subject, Some(strategy))?);
+            say(&match &subject.unit {
+                Some(unit) if persistent => control::set_for_good(root, unit, strategy)?,
+                _ => set(root, &subject, Some(strategy))?,
+            });
         }
         Command::Disable { subject, inherit } => {
             let strategy = (!inherit).then_some(Strategy::Default);

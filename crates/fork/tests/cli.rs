@@ -187,17 +187,122 @@ fn a_cgroup_without_the_file_is_explained() {
     assert!(failed(&machine.run(&["enable", "--cgroup", "/"]), 1).contains("root cgroup"));
 }
 
+/// A systemd that knows redis-server.service, also as "redis", which runs while `sys/running` is there.
+fn systemd(machine: &Machine) {
+    machine.systemctl(&format!(
+        "cd {0}; echo \"$*\" >> calls\n\
+         [ \"$1\" = daemon-reload ] && exit $(cat reload-status 2>/dev/null)\n\
+         [ \"$1 $2 $3 $4\" = 'show -p Id,LoadState,ControlGroup --' ] || exit 1\n\
+         case \"$5\" in\n\
+         redis|redis-server.service) echo Id=redis-server.service; echo LoadState=loaded\n\
+         [ -e sys/running ] && echo ControlGroup=/system.slice/r || echo ControlGroup= ;;\n\
+         other.service|some.slice) echo Id=$5; echo LoadState=loaded ;;\n\
+         *) echo Id=$5; echo LoadState=not-found ;;\n\
+         esac",
+        machine.0.display()
+    ));
+    machine.file("sys/fs/cgroup/system.slice/r/memory.async_fork", "0");
+    machine.file("sys/running", "");
+}
+
+const DROP_IN: &str = "etc/systemd/system/redis-server.service.d/50-stillframe-fork.conf";
+const MODULES_LOAD: &str = "etc/modules-load.d/stillframe-async-fork.conf";
+const SETTING: &str = "sys/fs/cgroup/system.slice/r/memory.async_fork";
+
+fn installed(machine: &Machine) {
+    machine.file("proc/sys/kernel/osrelease", "6.1.0\n");
+    machine.file("lib/modules/6.1.0/updates/dkms/async_fork.ko.xz", "");
+}
+
 #[test]
 fn a_unit_is_found_through_systemctl() {
     let machine = Machine::with_module();
-    machine.systemctl(
-        "[ \"$*\" = 'show -p ControlGroup -- redis-server.service' ] && echo ControlGroup=/system.slice/r || echo ControlGroup=",
-    );
-    machine.file("sys/fs/cgroup/system.slice/r/memory.async_fork", "0");
+    systemd(&machine);
     let said = succeeded(&machine.run(&["enable", "--unit", "redis-server.service", "--threads", "2"]));
-    assert!(said.contains("ExecStartPost=-+"), "{said}");
-    assert_eq!(machine.read("sys/fs/cgroup/system.slice/r/memory.async_fork"), b"2");
+    assert!(said.contains("--persistent"), "{said}");
+    assert_eq!(machine.read(SETTING), b"2");
     assert!(failed(&machine.run(&["enable", "--unit", "other"]), 1).contains("does not run"));
+    let said = succeeded(&machine.run(&["disable", "--unit", "redis"]));
+    assert!(said.contains("it comes back"), "{said}");
+    assert_eq!(machine.read(SETTING), b"0");
+    assert!(!machine.0.join("etc").exists());
+}
+
+#[test]
+fn a_unit_is_enabled_for_good_and_disabled_again() {
+    let machine = Machine::with_module();
+    systemd(&machine);
+    installed(&machine);
+    let said = succeeded(&machine.run(&["enable", "--unit", "redis", "--persistent"]));
+    assert!(said.contains(DROP_IN) && said.contains("disable --unit redis-server.service"), "{said}");
+    assert_eq!(machine.read(SETTING), b"1");
+    let text = String::from_utf8(machine.read(DROP_IN)).unwrap();
+    let command = format!(
+        "\n[Service]\nMemoryAccounting=yes\nExecStartPost=-+{PROGRAM} enable --unit %n --threads 1\n"
+    );
+    assert!(text.ends_with(&command), "{text}");
+    let modules = String::from_utf8(machine.read(MODULES_LOAD)).unwrap();
+    assert_eq!(modules.lines().filter(|l| !l.starts_with('#')).collect::<Vec<_>>(), ["async_fork"]);
+    assert!(String::from_utf8(machine.read("calls")).unwrap().ends_with("daemon-reload\n"));
+
+    // What systemd would call at the service's start.
+    machine.file(SETTING, "0");
+    let line = text.lines().find_map(|l| l.strip_prefix(&format!("ExecStartPost=-+{PROGRAM} "))).unwrap();
+    let words: Vec<_> = line.split(' ').map(|w| if w == "%n" { "redis-server.service" } else { w }).collect();
+    succeeded(&machine.run(&words));
+    assert_eq!(machine.read(SETTING), b"1");
+
+    // Another number of threads replaces the first.
+    succeeded(&machine.run(&["enable", "--unit", "redis", "--persistent", "--threads", "3"]));
+    assert!(String::from_utf8(machine.read(DROP_IN)).unwrap().ends_with("%n --threads 3\n"));
+
+    let said = succeeded(&machine.run(&["disable", "--unit", "redis"]));
+    assert!(said.contains("removed") && said.contains(MODULES_LOAD), "{said}");
+    assert_eq!(machine.read(SETTING), b"0");
+    assert!(!machine.0.join(DROP_IN).parent().unwrap().exists() && !machine.0.join(MODULES_LOAD).exists());
+}
+
+#[test]
+fn for_good_needs_neither_a_running_unit_nor_a_loaded_module() {
+    let machine = Machine::new();
+    systemd(&machine);
+    installed(&machine);
+    fs::remove_file(machine.0.join(SETTING)).unwrap();
+    let said = succeeded(&machine.run(&["enable", "--unit", "redis", "--persistent"]));
+    assert!(said.contains("not loaded now") && said.contains("stillframe-fork load"), "{said}");
+    fs::remove_file(machine.0.join("sys/running")).unwrap();
+    let said = succeeded(&machine.run(&["enable", "--unit", "redis", "--persistent", "--strategy", "odf"]));
+    assert!(said.contains("does not run now"), "{said}");
+    // Somebody else's drop-in and another unit that needs the module stay.
+    machine.file("etc/systemd/system/redis-server.service.d/override.conf", "[Service]\n");
+    succeeded(&machine.run(&["enable", "--unit", "other.service", "--persistent"]));
+    let said = succeeded(&machine.run(&["disable", "--unit", "redis-server.service"]));
+    assert!(said.contains("nothing else to do") && !said.contains(MODULES_LOAD), "{said}");
+    assert!(!machine.0.join(DROP_IN).exists() && machine.0.join(MODULES_LOAD).exists());
+    assert!(machine.0.join("etc/systemd/system/redis-server.service.d/override.conf").exists());
+    succeeded(&machine.run(&["disable", "--unit", "other.service"]));
+    assert!(!machine.0.join(MODULES_LOAD).exists());
+}
+
+#[test]
+fn what_cannot_be_for_good_is_refused_before_anything_is_written() {
+    let machine = Machine::with_module();
+    systemd(&machine);
+    machine.file("proc/sys/kernel/osrelease", "6.1.0\n");
+    let said = failed(&machine.run(&["enable", "--unit", "redis", "--persistent"]), 1);
+    assert!(said.contains("not installed for kernel 6.1.0") && said.contains("make -C kernel deb"), "{said}");
+    installed(&machine);
+    let said = failed(&machine.run(&["enable", "--unit", "nowhere", "--persistent"]), 1);
+    assert!(said.contains("not-found") && said.contains("systemctl status nowhere"), "{said}");
+    let said = failed(&machine.run(&["enable", "--unit", "some.slice", "--persistent"]), 1);
+    assert!(said.contains("only a service"), "{said}");
+    failed(&machine.run(&["enable", "--pid", "1", "--persistent"]), 2);
+    failed(&machine.run(&["enable", "--cgroup", "/a", "--persistent"]), 2);
+    assert!(!machine.0.join("etc").exists());
+    assert_eq!(machine.read(SETTING), b"0");
+    machine.file("reload-status", "1");
+    let said = failed(&machine.run(&["enable", "--unit", "redis", "--persistent"]), 1);
+    assert!(said.contains("systemctl daemon-reload"), "{said}");
 }
 
 #[test]
