@@ -1,43 +1,80 @@
 #!/bin/sh
-# Installs what is missing to build (`setup.sh build`) or to test (`setup.sh test`). Debian and its kin; elsewhere it
-# says what to install.
+# Installs what is missing to build (`setup.sh build`), to test (`setup.sh test`), or to build, package and test the
+# kernel module (`setup.sh kernel`). Debian and its kin; elsewhere it says what to install.
 set -eu
 
+here=$(dirname "$0")
 missing=""
 need() { # command, package
     command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
 }
+need_package() {
+    dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed || missing="$missing $1"
+}
 
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+is_known() {
+    apt-cache show "$1" >/dev/null 2>&1
+}
+
+# The running kernel's headers, or, where it is none of the distribution's, those of the distribution's newest.
+need_headers() {
+    release=$(uname -r)
+    [ -f "/lib/modules/$release/build/Makefile" ] && return
+    is_known "linux-headers-$release" || as_root apt-get update -qq || true
+    if is_known "linux-headers-$release"; then
+        need_package "linux-headers-$release"
+        return
+    fi
+    echo "setup.sh: there is no package linux-headers-$release: the module is built for another kernel than the running one" >&2
+    case "$(uname -m)" in
+        x86_64) need_package linux-headers-amd64 ;;
+        aarch64) need_package linux-headers-arm64 ;;
+    esac
+}
+
+rust="" again=""
 for goal in "$@"; do
     case "$goal" in
-        build) need cc build-essential ;;
-        test) need redis-server redis-server; need redis-cli redis-tools ;;
+        build) rust=yes; need cc build-essential ;;
+        test) rust=yes; need redis-server redis-server; need redis-cli redis-tools ;;
+        kernel)
+            need cc build-essential; need depmod kmod; need pahole pahole; need debootstrap debootstrap; need_headers
+            if command -v python3 >/dev/null 2>&1; then
+                for package in $("$here/../kernel/selftests/run" --packages); do need_package "$package"; done
+            else # the list is in a script of Python
+                missing="$missing python3" again=yes
+            fi ;;
         *) echo "setup.sh: unknown goal '$goal'" >&2; exit 2 ;;
     esac
 done
 
-needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
-if ! command -v cargo >/dev/null 2>&1; then
-    echo "setup.sh: there is no Rust toolchain: install one from https://rustup.rs ($needed or later)" >&2
-    [ -e "${HOME:-}/.cargo/env" ] && echo "setup.sh: or is it that this shell has not read it yet? . ~/.cargo/env" >&2
-    exit 1
-fi
-found=$(cargo --version | cut -d ' ' -f 2)
-if [ "$(printf '%s\n' "$needed" "$found" | sort -V | head -n 1)" != "$needed" ]; then
-    echo "setup.sh: cargo $found is too old: install $needed or later from https://rustup.rs" >&2
-    exit 1
-fi
+check_rust() {
+    needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/../Cargo.toml")
+    if ! command -v cargo >/dev/null 2>&1; then
+        echo "setup.sh: there is no Rust toolchain: install one from https://rustup.rs ($needed or later)" >&2
+        [ -e "${HOME:-}/.cargo/env" ] && echo "setup.sh: or is it that this shell has not read it yet? . ~/.cargo/env" >&2
+        exit 1
+    fi
+    found=$(cargo --version | cut -d ' ' -f 2)
+    if [ "$(printf '%s\n' "$needed" "$found" | sort -V | head -n 1)" != "$needed" ]; then
+        echo "setup.sh: cargo $found is too old: install $needed or later from https://rustup.rs" >&2
+        exit 1
+    fi
+}
+[ -z "$rust" ] || check_rust
 [ -z "$missing" ] && exit 0
 
-as_root=""
-if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null 2>&1 || { echo "setup.sh: as root, install:$missing" >&2; exit 1; }
-    as_root="sudo"
+if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null 2>&1; then
+    echo "setup.sh: as root, install:$missing" >&2
+    exit 1
 fi
 command -v apt-get >/dev/null 2>&1 || { echo "setup.sh: please install:$missing" >&2; exit 1; }
 echo "setup.sh: installing$missing"
+as_root apt-get update -qq
 # The packages' own services are not wanted: tests start the servers that they need.
-export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
-$as_root apt-get update -qq
 # shellcheck disable=SC2086 # a list of packages
-$as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $missing >/dev/null
+as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $missing >/dev/null
+[ -z "$again" ] || exec "$0" "$@"

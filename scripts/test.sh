@@ -23,5 +23,6 @@ part "real clients"
 crates/server/tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/stillframe-server"
 
 part "kernel module"
+kernel/selftests/package
 # In a virtual machine; says SKIP where none can run.
 kernel/selftests/run

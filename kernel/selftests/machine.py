@@ -86,16 +86,18 @@ class Machine:
         self.build_programs()
         self.build_initramfs()
 
+    def packages(self):
+        # Headers of later kernels come with type information, for which modules are given some, too.
+        more = ["pahole"] if self.kernel else []
+        return self.arch.packages + more + (["debootstrap"] if self.kernel in SUITES else [])
+
     def install(self):
         if shutil.which("dpkg-query") is None:
             missing = [] if shutil.which(self.arch.qemu) else [self.arch.qemu]
             if missing:
                 raise CannotRun(f"please install {' '.join(missing)}")
             return
-        # Headers of later kernels come with type information, for which modules are given some, too.
-        needed = self.arch.packages + (["pahole"] if self.kernel else [])
-        needed += ["debootstrap"] if self.kernel in SUITES else []
-        missing = [p for p in needed if not installed(p)]
+        missing = [p for p in self.packages() if not installed(p)]
         if not missing:
             return
         if os.geteuid() != 0:
@@ -291,7 +293,7 @@ class Machine:
             shutil.copy(livepatch, root / "lib" / livepatch.name)
 
     def add_modules(self, root):
-        """The kernel's modules that init loads, and their names in the order of /lib/modules."""
+        """The kernel's modules that init loads, and their names in the order of loading."""
         found = {re.sub(r"[.]ko([.].*)?$", "", path.name).replace("-", "_"): path
                  for path in (self.modules or Path("/lib/modules") / self.release / "kernel").rglob("*.ko*")}
         order = []
