@@ -77,6 +77,14 @@ impl Unit {
 /// The unit is no service, the module is not installed, or the caller may not write below `/etc`.
 pub fn keep(root: &Root, asked: &str, unit: &Unit, strategy: Strategy) -> Result<String> {
     unit.check_service(asked)?;
+    let Strategy::Async { copy_threads } = strategy else {
+        return Err(ForkError::NotPersistent {
+            what: asked.to_owned(),
+            why: format!(
+                "{strategy} is for comparisons; nothing that was measured favours it over Async-fork with one thread"
+            ),
+        });
+    };
     if !load::is_installed(root) {
         return Err(ForkError::NotPersistent {
             what: asked.to_owned(),
@@ -88,21 +96,11 @@ pub fn keep(root: &Root, asked: &str, unit: &Unit, strategy: Strategy) -> Result
         });
     }
     let own = own_path(asked)?;
-    let how = match strategy {
-        Strategy::Default => {
-            return Err(ForkError::NotPersistent {
-                what: asked.to_owned(),
-                why: "the default fork needs no setting: see disable".to_owned(),
-            })
-        }
-        Strategy::Async { copy_threads } => format!("--threads {copy_threads}"),
-        Strategy::Odf => "--strategy odf".to_owned(),
-    };
     let undo = format!("stillframe-fork disable --unit {}", unit.id);
     // The service starts also where the command fails ("-"); it runs as root whatever the service runs as ("+").
     let text = format!(
         "# By `stillframe-fork enable --persistent`; `{undo}` takes it back.\n[Service]\nMemoryAccounting=yes\n\
-         ExecStartPost=-+{own} enable --unit %n {how}\n"
+         ExecStartPost=-+{own} enable --unit %n --threads {copy_threads}\n"
     );
     let drop_in = unit.drop_in();
     write(

@@ -271,7 +271,7 @@ fn for_good_needs_neither_a_running_unit_nor_a_loaded_module() {
     let said = succeeded(&machine.run(&["enable", "--unit", "redis", "--persistent"]));
     assert!(said.contains("not loaded now") && said.contains("stillframe-fork load"), "{said}");
     fs::remove_file(machine.0.join("sys/running")).unwrap();
-    let said = succeeded(&machine.run(&["enable", "--unit", "redis", "--persistent", "--strategy", "odf"]));
+    let said = succeeded(&machine.run(&["enable", "--unit", "redis", "--persistent"]));
     assert!(said.contains("does not run now"), "{said}");
     // Somebody else's drop-in and another unit that needs the module stay.
     machine.file("etc/systemd/system/redis-server.service.d/override.conf", "[Service]\n");
@@ -296,6 +296,8 @@ fn what_cannot_be_for_good_is_refused_before_anything_is_written() {
     assert!(said.contains("not-found") && said.contains("systemctl status nowhere"), "{said}");
     let said = failed(&machine.run(&["enable", "--unit", "some.slice", "--persistent"]), 1);
     assert!(said.contains("only a service"), "{said}");
+    let said = failed(&machine.run(&["enable", "--unit", "redis", "--persistent", "--strategy", "odf"]), 1);
+    assert!(said.contains("On-Demand-Fork is for comparisons"), "{said}");
     failed(&machine.run(&["enable", "--pid", "1", "--persistent"]), 2);
     failed(&machine.run(&["enable", "--cgroup", "/a", "--persistent"]), 2);
     assert!(!machine.0.join("etc").exists());
