@@ -101,7 +101,9 @@ impl Config {
     pub fn set_live(&mut self, id: ParamId, value: &[u8], is_local: bool) -> Result<(), String> {
         let param = id.param();
         match param.effect {
-            Effect::AtStart => return Err("can't set immutable config".into()),
+            Effect::AtStart | Effect::IgnoredAtStart | Effect::OnlyAtStart(_) => {
+                return Err("can't set immutable config".into())
+            }
             Effect::Protected if !self.settings.protected_configs.allows(is_local) => {
                 return Err("can't set protected config".into())
             }
@@ -112,7 +114,7 @@ impl Config {
             _ => {}
         }
         let words: Vec<&[u8]> = if param.has_several_words() && !value.is_empty() {
-            value.split(|&b| b == b' ').filter(|w| !w.is_empty()).collect()
+            value.split(|&b| b == b' ').collect()
         } else {
             vec![value]
         };
@@ -143,7 +145,9 @@ impl Config {
             _ => value::read(param, words)?,
         };
         match param.effect {
-            Effect::Only(reason) if !param.is_default(&value) => Err(reason.into()),
+            Effect::Only(reason) | Effect::OnlyAtStart(reason) if !param.is_default(&value) => {
+                Err(reason.into())
+            }
             _ => Ok(value),
         }
     }
@@ -156,7 +160,8 @@ impl Config {
     /// What is to be said of a directive if it has a value other than the default and no effect.
     pub fn ignored_note(&self, id: ParamId) -> Option<String> {
         let param = id.param();
-        let is_ignored = matches!(param.effect, Effect::Ignored) && !param.is_default(self.value(id));
+        let is_ignored = matches!(param.effect, Effect::Ignored | Effect::IgnoredAtStart)
+            && !param.is_default(self.value(id));
         is_ignored.then(|| format!("The directive '{}' has no effect in this server.", param.name))
     }
 }

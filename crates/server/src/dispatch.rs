@@ -129,11 +129,11 @@ pub fn dispatch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Outcome {
 
 /// Runs a command whose row is known: checks, queueing, locks, resolve, call.
 pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
+    ctx.client.last_command = Some(found.id);
     if is_paused(ctx, found.command) {
         return Outcome::Paused;
     }
     let mark = begin_reply(ctx);
-    ctx.client.last_command = Some(found.id);
     let outcome = match admit(ctx, found.command) {
         Err(error) => {
             reject(ctx, Some(found), error);

@@ -1,7 +1,7 @@
 //! Saving by command, and the end of the server.
 
 use std::io::Read;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::command::{Args, CmdError, CmdResult};
 use crate::config::OnSignal;
@@ -75,9 +75,8 @@ fn backup_path(ctx: &Ctx<'_>, given: &[u8]) -> Result<PathBuf, CmdError> {
     let Ok(given) = std::str::from_utf8(given) else { return Err("ERR the path is not valid UTF-8".into()) };
     let dir = ctx.server.store.dir();
     let path = dir.join(given);
-    let is_plain = Path::new(given).components().all(|c| matches!(c, Component::Normal(_)));
-    let is_inside =
-        is_plain && path.parent().is_some_and(|p| p.canonicalize().ok() == dir.canonicalize().ok());
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    let is_inside = parent.is_some_and(|parent| dir.canonicalize().is_ok_and(|dir| parent.starts_with(dir)));
     if !is_inside && !ctx.config.settings.protected_configs.allows(ctx.peer.is_local) {
         return Err("ERR BACKUP TO a path outside of the data directory is a protected action. Set \
                     'enable-protected-configs' to \"yes\" or \"local\" in the configuration file and restart the \

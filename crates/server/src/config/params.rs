@@ -21,6 +21,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Any of these names together; the first one stands for none of the others.
     Flags(&'static [&'static str]),
+    /// Letters that stand for classes of events.
+    Events,
     /// The title of the process, with variables in braces.
     Title,
     Text,
@@ -48,8 +50,12 @@ pub enum Effect {
     Protected,
     /// Redis has it and this server needs no such thing: any valid value is accepted, with a warning at start.
     Ignored,
+    /// As `Ignored`, and not taken by `CONFIG SET`.
+    IgnoredAtStart,
     /// Only the default is supported; the text says why.
     Only(&'static str),
+    /// As `Only`, and not taken by `CONFIG SET`.
+    OnlyAtStart(&'static str),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,14 +81,15 @@ const fn a(
     Param { name, alias: Some(alias), kind, default, effect }
 }
 
-use Effect::{AtStart, Ignored, Live, Only, Protected};
+use Effect::{AtStart, Ignored, IgnoredAtStart, Live, Only, OnlyAtStart, Protected};
 use Kind::{
-    Bool, Choice, Dir, FileName, Flags, Hertz, Int, Memory, MemoryOrPercent, Octal, OutputLimits,
+    Bool, Choice, Dir, Events, FileName, Flags, Hertz, Int, Memory, MemoryOrPercent, Octal, OutputLimits,
     Percentiles, SavePoints, Text, Title, Words,
 };
 
 const I32: i64 = i32::MAX as i64;
-const SIZE: Kind = Kind::Memory { min: 0, max: u64::MAX };
+const SIZE: Kind = Kind::Memory { min: 0, max: i64::MAX as u64 };
+const LARGE: Kind = Kind::Memory { min: 0, max: u64::MAX };
 const NATURAL: Kind = Kind::Int { min: 0, max: I32 };
 const LONG: Kind = Kind::Int { min: 0, max: i64::MAX };
 const PROTECTION: Kind = Choice(&["no", "yes", "local"]);
@@ -103,13 +110,16 @@ const NO_REPLICATION: &str = "replication is not available";
 const NO_TLS: &str = "TLS is not available";
 const NO_CLUSTER: &str = "cluster mode is not available";
 const NO_ACL: &str = "there is only the default user; use 'requirepass'";
+const NO_DEFRAGMENTATION: &str =
+    "Active defragmentation cannot be enabled: it requires a Redis server compiled with a \
+    modified Jemalloc like the one shipped by default with the Redis source distribution";
 const NO_NOTIFICATIONS: &str = "keyspace notifications are not available";
 
 #[rustfmt::skip]
 pub static PARAMS: &[Param] = &[
     // What this server acts on.
     p("accept-loss-after-checkpoint", LONG, "0", AtStart),
-    p("acllog-max-len", NATURAL, "128", Ignored),
+    p("acllog-max-len", LONG, "128", Ignored),
     p("bind", Words { min: 0, max: 16 }, "* -::*", Live),
     p("busy-poll", Int { min: 0, max: 10_000 }, "0", Live),
     p("client-output-buffer-limit", OutputLimits,
@@ -131,7 +141,7 @@ pub static PARAMS: &[Param] = &[
     p("logfile", Text, "", AtStart),
     p("loglevel", Choice(&["debug", "verbose", "notice", "warning"]), "notice", Live),
     p("maxclients", Int { min: 1, max: u32::MAX as i64 }, "10000", Live),
-    p("maxmemory", SIZE, "0", Live),
+    p("maxmemory", LARGE, "0", Live),
     p("maxmemory-clients", MemoryOrPercent, "0", Live),
     p("pidfile", Text, "", AtStart),
     p("port", Int { min: 0, max: 65535 }, "6379", Live),
@@ -158,13 +168,14 @@ pub static PARAMS: &[Param] = &[
     p("unixsocket", Text, "", AtStart),
     p("unixsocketperm", Octal, "0", AtStart),
     // What would promise something that is not there.
-    p("aclfile", Text, "", Only(NO_ACL)),
+    p("aclfile", Text, "", OnlyAtStart(NO_ACL)),
+    p("activedefrag", Bool, "no", Only(NO_DEFRAGMENTATION)),
     p("appendonly", Bool, "no", Only(NO_AOF)),
-    p("cluster-enabled", Bool, "no", Only(NO_CLUSTER)),
+    p("cluster-enabled", Bool, "no", OnlyAtStart(NO_CLUSTER)),
     p("maxmemory-policy", POLICIES, "noeviction", Only(NO_EVICTION)),
     a("min-replicas-to-write", "min-slaves-to-write", NATURAL, "0", Only(NO_REPLICATION)),
-    p("notify-keyspace-events", Text, "", Only(NO_NOTIFICATIONS)),
-    a("replicaof", "slaveof", Words { min: 0, max: 2 }, "", Only(NO_REPLICATION)),
+    p("notify-keyspace-events", Events, "", Only(NO_NOTIFICATIONS)),
+    a("replicaof", "slaveof", Words { min: 0, max: 2 }, "", OnlyAtStart(NO_REPLICATION)),
     p("tls-cluster", Bool, "no", Only(NO_TLS)),
     p("tls-port", Int { min: 0, max: 65535 }, "0", Only(NO_TLS)),
     p("tls-replication", Bool, "no", Only(NO_TLS)),
@@ -173,27 +184,26 @@ pub static PARAMS: &[Param] = &[
     p("activerehashing", Bool, "yes", Ignored),
     p("active-defrag-cycle-max", Int { min: 1, max: 99 }, "25", Ignored),
     p("active-defrag-cycle-min", Int { min: 1, max: 99 }, "1", Ignored),
-    p("active-defrag-ignore-bytes", SIZE, "104857600", Ignored),
-    p("active-defrag-max-scan-fields", LONG, "1000", Ignored),
+    p("active-defrag-ignore-bytes", Memory { min: 1, max: i64::MAX as u64 }, "104857600", Ignored),
+    p("active-defrag-max-scan-fields", Int { min: 1, max: i64::MAX }, "1000", Ignored),
     p("active-defrag-threshold-lower", Int { min: 0, max: 1000 }, "10", Ignored),
     p("active-defrag-threshold-upper", Int { min: 0, max: 1000 }, "100", Ignored),
     p("active-expire-effort", Int { min: 1, max: 10 }, "1", Ignored),
-    p("activedefrag", Bool, "no", Ignored),
-    p("always-show-logo", Bool, "no", Ignored),
+    p("always-show-logo", Bool, "no", IgnoredAtStart),
     p("aof-disable-auto-gc", Bool, "no", Ignored),
     p("aof-load-truncated", Bool, "yes", Ignored),
     p("aof-rewrite-incremental-fsync", Bool, "yes", Ignored),
     p("aof-timestamp-enabled", Bool, "no", Ignored),
     p("aof-use-rdb-preamble", Bool, "yes", Ignored),
-    p("aof_rewrite_cpulist", Text, "", Ignored),
-    p("appenddirname", FileName, "appendonlydir", Ignored),
-    p("appendfilename", FileName, "appendonly.aof", Ignored),
+    p("aof_rewrite_cpulist", Text, "", IgnoredAtStart),
+    p("appenddirname", FileName, "appendonlydir", IgnoredAtStart),
+    p("appendfilename", FileName, "appendonly.aof", IgnoredAtStart),
     p("appendfsync", Choice(&["everysec", "always", "no"]), "everysec", Ignored),
     p("auto-aof-rewrite-min-size", SIZE, "67108864", Ignored),
     p("auto-aof-rewrite-percentage", NATURAL, "100", Ignored),
-    p("bgsave_cpulist", Text, "", Ignored),
+    p("bgsave_cpulist", Text, "", IgnoredAtStart),
     p("bind-source-addr", Text, "", Ignored),
-    p("bio_cpulist", Text, "", Ignored),
+    p("bio_cpulist", Text, "", IgnoredAtStart),
     a("busy-reply-threshold", "lua-time-limit", LONG, "5000", Ignored),
     p("cluster-allow-pubsubshard-when-down", Bool, "yes", Ignored),
     p("cluster-allow-reads-when-down", Bool, "no", Ignored),
@@ -203,24 +213,24 @@ pub static PARAMS: &[Param] = &[
     p("cluster-announce-ip", Text, "", Ignored),
     p("cluster-announce-port", Int { min: 0, max: 65535 }, "0", Ignored),
     p("cluster-announce-tls-port", Int { min: 0, max: 65535 }, "0", Ignored),
-    p("cluster-config-file", Text, "nodes.conf", Ignored),
-    p("cluster-link-sendbuf-limit", SIZE, "0", Ignored),
+    p("cluster-config-file", Text, "nodes.conf", IgnoredAtStart),
+    p("cluster-link-sendbuf-limit", LARGE, "0", Ignored),
     p("cluster-migration-barrier", NATURAL, "1", Ignored),
     p("cluster-node-timeout", LONG, "15000", Ignored),
-    p("cluster-port", Int { min: 0, max: 65535 }, "0", Ignored),
+    p("cluster-port", Int { min: 0, max: 65535 }, "0", IgnoredAtStart),
     p("cluster-preferred-endpoint-type", Choice(&["ip", "hostname", "unknown-endpoint"]), "ip", Ignored),
     a("cluster-replica-no-failover", "cluster-slave-no-failover", Bool, "no", Ignored),
     a("cluster-replica-validity-factor", "cluster-slave-validity-factor", NATURAL, "10", Ignored),
     p("cluster-require-full-coverage", Bool, "yes", Ignored),
     p("crash-log-enabled", Bool, "yes", Ignored),
     p("crash-memcheck-enabled", Bool, "yes", Ignored),
-    p("disable-thp", Bool, "yes", Ignored),
+    p("disable-thp", Bool, "yes", IgnoredAtStart),
     p("dynamic-hz", Bool, "yes", Ignored),
     a("hash-max-listpack-entries", "hash-max-ziplist-entries", LONG, "512", Ignored),
     a("hash-max-listpack-value", "hash-max-ziplist-value", SIZE, "64", Ignored),
     p("hll-sparse-max-bytes", SIZE, "3000", Ignored),
     p("ignore-warnings", Text, "", Ignored),
-    p("io-threads-do-reads", Bool, "no", Ignored),
+    p("io-threads-do-reads", Bool, "no", IgnoredAtStart),
     p("jemalloc-bg-thread", Bool, "yes", Ignored),
     p("lazyfree-lazy-eviction", Bool, "no", Ignored),
     p("lazyfree-lazy-expire", Bool, "no", Ignored),
@@ -235,7 +245,7 @@ pub static PARAMS: &[Param] = &[
     p("masterauth", Text, "", Ignored),
     p("masteruser", Text, "", Ignored),
     p("maxmemory-eviction-tenacity", Int { min: 0, max: 100 }, "10", Ignored),
-    p("maxmemory-samples", Int { min: 1, max: 64 }, "5", Ignored),
+    p("maxmemory-samples", Int { min: 1, max: I32 }, "5", Ignored),
     a("min-replicas-max-lag", "min-slaves-max-lag", NATURAL, "10", Ignored),
     p("no-appendfsync-on-rewrite", Bool, "no", Ignored),
     p("oom-score-adj", Choice(&["no", "yes", "relative", "absolute"]), "no", Ignored),
@@ -263,17 +273,17 @@ pub static PARAMS: &[Param] = &[
     a("repl-ping-replica-period", "repl-ping-slave-period", Int { min: 1, max: I32 }, "10", Ignored),
     p("repl-timeout", Int { min: 1, max: I32 }, "60", Ignored),
     p("sanitize-dump-payload", Choice(&["no", "yes", "clients"]), "no", Ignored),
-    p("server_cpulist", Text, "", Ignored),
+    p("server_cpulist", Text, "", IgnoredAtStart),
     p("set-max-intset-entries", LONG, "512", Ignored),
     p("set-max-listpack-entries", LONG, "128", Ignored),
     p("set-max-listpack-value", LONG, "64", Ignored),
-    p("set-proc-title", Bool, "yes", Ignored),
-    p("socket-mark-id", LONG, "0", Ignored),
+    p("set-proc-title", Bool, "yes", IgnoredAtStart),
+    p("socket-mark-id", LONG, "0", IgnoredAtStart),
     p("stream-node-max-bytes", SIZE, "4096", Ignored),
     p("stream-node-max-entries", LONG, "100", Ignored),
-    p("syslog-enabled", Bool, "no", Ignored),
-    p("syslog-facility", Text, "local0", Ignored),
-    p("syslog-ident", Text, "redis", Ignored),
+    p("syslog-enabled", Bool, "no", IgnoredAtStart),
+    p("syslog-facility", Text, "local0", IgnoredAtStart),
+    p("syslog-ident", Text, "redis", IgnoredAtStart),
     p("tls-auth-clients", Choice(&["no", "yes", "optional"]), "yes", Ignored),
     p("tls-ca-cert-dir", Text, "", Ignored),
     p("tls-ca-cert-file", Text, "", Ignored),

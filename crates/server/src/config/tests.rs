@@ -225,3 +225,16 @@ fn what_would_promise_too_much_is_refused() {
         assert_eq!(shown(&config(&["--hz", given]), "hz"), shown_as);
     }
 }
+
+#[test]
+fn memory_is_read_as_redis_reads_it() {
+    for (word, bytes) in [("", 0), ("kb", 0), ("1", 1), ("2KB", 2048), ("3m", 3_000_000), ("1gb", 1 << 30)] {
+        assert_eq!(value::parse_memory(word.as_bytes()), Some(bytes), "{word}");
+    }
+    for word in ["99999999999999999999", "99999999999999gb"] {
+        assert_eq!(value::parse_memory(word.as_bytes()), Some(u64::MAX), "{word}");
+    }
+    for word in ["-1", "1tb", "1 kb", "x"] {
+        assert_eq!(value::parse_memory(word.as_bytes()), None, "{word}");
+    }
+}

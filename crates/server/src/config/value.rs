@@ -32,6 +32,9 @@ pub fn read(param: &Param, words: &[&[u8]]) -> Result<Vec<u8>, Refusal> {
         Kind::MemoryOrPercent => memory_or_percent(word),
         Kind::Hertz => hertz(word),
         Kind::Title => title(word),
+        Kind::Events if word.iter().any(|b| !EVENTS.as_bytes().contains(b)) => {
+            Err(format!("Invalid event class character. Use '{EVENTS}'."))
+        }
         Kind::Octal => octal(word),
         Kind::Choice(names) => choice(word, names),
         Kind::FileName if word.contains(&b'/') => {
@@ -41,6 +44,9 @@ pub fn read(param: &Param, words: &[&[u8]]) -> Result<Vec<u8>, Refusal> {
         _ => Ok(word.to_vec()),
     }
 }
+
+/// The letters of `notify-keyspace-events`.
+const EVENTS: &str = "Ag$lshzxeKEtmdn";
 
 fn boolean(word: &[u8]) -> Result<Vec<u8>, Refusal> {
     match word.to_ascii_lowercase().as_slice() {
@@ -109,10 +115,12 @@ fn title(word: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(word.to_vec())
 }
 
-/// A number of bytes with one of Redis's units: `k` is 1000, `kb` is 1024, and so on.
+/// A number of bytes with one of Redis's units: `k` is 1000, `kb` is 1024, and so on. As in Redis no digits are zero; what
+/// is too large is the largest number.
 pub fn parse_memory(word: &[u8]) -> Option<u64> {
     let digits = word.iter().take_while(|b| b.is_ascii_digit()).count();
-    let number: u64 = std::str::from_utf8(&word[..digits]).ok()?.parse().ok()?;
+    let add = |number: u64, digit: &u8| number.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
+    let number = word[..digits].iter().fold(0, add);
     let unit: u64 = match word[digits..].to_ascii_lowercase().as_slice() {
         b"" | b"b" => 1,
         b"k" => 1000,
@@ -123,7 +131,7 @@ pub fn parse_memory(word: &[u8]) -> Option<u64> {
         b"gb" => 1 << 30,
         _ => return None,
     };
-    number.checked_mul(unit)
+    Some(number.saturating_mul(unit))
 }
 
 fn octal(word: &[u8]) -> Result<Vec<u8>, Refusal> {
@@ -202,6 +210,9 @@ const CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
 /// # Errors
 /// Redis's texts.
 pub fn merge_output_limits(present: &[u8], words: &[&[u8]]) -> Result<Vec<u8>, Refusal> {
+    if words == [b""] {
+        return Ok(present.to_vec());
+    }
     if words.is_empty() || words.len() % 4 != 0 {
         return Err("Wrong number of arguments in buffer limit configuration.".into());
     }

@@ -24,6 +24,7 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         if conn.hold == hold {
             conn.hold = Hold::Free;
+            publish_session(&conn.session, &conn.info);
             // What has arrived meanwhile may have been left in the socket.
             self.make_ready(id, true);
             self.update_interest(id);
@@ -167,6 +168,9 @@ pub fn publish(clients: &Clients, conn: &Conn, now: UnixMillis) {
     let to = &conn.info.published;
     publish_session(&conn.session, &conn.info);
     publish_input(clients, conn);
+    if conn.hold == Hold::Paused {
+        to.flags.fetch_or(client_flag::BLOCKED, Relaxed);
+    }
     to.last_active_unix_ms.store(now, Relaxed);
     to.output_bytes.store(conn.output.pending_bytes(), Relaxed);
     to.argv_bytes.store(0, Relaxed);

@@ -17,6 +17,7 @@ mod resp;
 mod runner;
 mod sequence;
 mod server;
+mod settings;
 mod shrink;
 mod special;
 

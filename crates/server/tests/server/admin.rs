@@ -261,8 +261,8 @@ fn settings_say_what_they_do_not_do() {
         c.run("CONFIG SET min-replicas-to-write 1").text(),
         failed("min-replicas-to-write", "replication is not available")
     );
-    c.ok("CONFIG SET activedefrag yes");
-    assert!(server.log().contains("The directive 'activedefrag' has no effect in this server."));
+    c.ok("CONFIG SET lazyfree-lazy-expire yes");
+    assert!(server.log().contains("The directive 'lazyfree-lazy-expire' has no effect in this server."));
     assert_eq!(c.run("CONFIG SET a b c").text(), "ERR syntax error");
     let dir = server.dir.to_str().unwrap();
     c.ok(&format!("CONFIG SET dir {dir}"));

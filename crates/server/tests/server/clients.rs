@@ -46,7 +46,11 @@ fn pauses_hold_commands_back() {
         b.send("GET k");
         assert!(b.is_silent());
         assert_eq!(a.run("GET k"), Reply::Null);
+        assert_eq!(a.info("blocked_clients"), "1");
+        let list = a.run("CLIENT LIST").text();
+        assert!(list.lines().any(|line| line.contains(" flags=b ") && line.contains(" cmd=set ")), "{list}");
         a.ok("CLIENT UNPAUSE");
+        eventually("nobody waits", || a.info("blocked_clients") == "0");
         assert_eq!(b.read(), Reply::ok());
         assert_eq!(b.read().text(), "1");
         a.ok("CLIENT PAUSE 100 ALL");

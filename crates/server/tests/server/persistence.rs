@@ -132,6 +132,14 @@ fn backups_go_where_they_may() {
     c.ok("SET a 1");
     c.ok("BACKUP TO monday.rdb");
     c.ok("BACKUP TO monday.rdb");
+    // However a place inside of it is named.
+    std::fs::create_dir(server.dir.join("sub")).unwrap();
+    for path in
+        ["./tuesday.rdb", "sub/../tuesday.rdb", "sub/tuesday.rdb", &format!("{}/x.rdb", server.dir.display())]
+    {
+        c.ok(&format!("BACKUP TO {path}"));
+        assert!(server.dir.join(path).exists(), "{path}");
+    }
     let bytes = std::fs::read(server.dir.join("monday.rdb")).unwrap();
     assert!(bytes.starts_with(b"REDIS0010"));
     for path in ["/tmp/x.rdb", "../x.rdb", "a/../../x.rdb"] {

@@ -116,13 +116,21 @@ fn redis_conf_files_are_read() {
 #[test]
 fn a_check_names_what_has_no_effect() {
     let output = binary()
-        .args(["--activedefrag", "yes", "--lfu-log-factor", "5", "--maxmemory", "1gb", "--check-config"])
+        .args([
+            "--lazyfree-lazy-expire",
+            "yes",
+            "--lfu-log-factor",
+            "5",
+            "--maxmemory",
+            "1gb",
+            "--check-config",
+        ])
         .output()
         .unwrap();
     assert!(output.status.success());
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        "The configuration is valid.\nThe directive 'activedefrag' has no effect in this server.\n\
+        "The configuration is valid.\nThe directive 'lazyfree-lazy-expire' has no effect in this server.\n\
          The directive 'lfu-log-factor' has no effect in this server.\n"
     );
     assert!(failed_start(&["--min-replicas-to-write", "1", "--check-config"])
