@@ -39,9 +39,12 @@ static noinline int af_copy_table(struct af_session *s, unsigned long addr, pgta
 		af_pmd_unprotect(parent, src, addr);
 		return ret;
 	}
-	af_rss_add(child, rss, 1);
 	af_sym(pmd_install)(child, dst, table);
 	af_pmd_unprotect_copied(parent, src, addr);
+	/* It takes the table unless there is one: nobody else makes tables of this child. The pages of ours would stay. */
+	if (WARN_ON_ONCE(*table))
+		return -EEXIST;
+	af_rss_add(child, rss, 1);
 	return 0;
 }
 

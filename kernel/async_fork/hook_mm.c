@@ -4,6 +4,7 @@
 
 #include "internal.h"
 #include "hooks.h"
+#include "symbols.h"
 
 /*
  * All faults, the parent's as well as the child's own before its copy is complete. A parent whose copy failed has been
@@ -88,14 +89,39 @@ unsigned long af_hook_change_prot_numa(struct vm_area_struct *vma, unsigned long
  * which are not part of a fork, so a session does not mind. But it uses a table that it read from an entry earlier,
  * which mmap_lock does not keep if the table is shared: another owner may free it (invariant 12). So it is skipped.
  */
-int af_hook___walk_page_range(unsigned long start, unsigned long end, struct mm_walk *walk)
+static int af_walk(unsigned long start, unsigned long end, struct mm_walk *walk)
 {
-	int srcu = srcu_read_lock(&af_srcu), ret = 0;
-
 	if (!walk->ops->p4d_entry)
 		af_sync_mm(walk->mm, start, end, ASYNC_FORK_BY_WALK);
-	if (!walk->ops->p4d_entry || !(af_roles_of(walk->mm) & BIT(AF_ODF)))
-		ret = af_orig(__walk_page_range)(start, end, walk);
+	else if (af_roles_of(walk->mm) & BIT(AF_ODF))
+		return 0;
+	return af_orig(__walk_page_range)(start, end, walk);
+}
+
+/*
+ * ksmd asks for the rest of the VMA and stops at the first page, so it is given one table after the other: what it does
+ * not look at need not be copied. Its walk has nothing that is called once for each range.
+ */
+static int af_walk_by_tables(unsigned long start, unsigned long end, struct mm_walk *walk)
+{
+	unsigned long next;
+	int ret = 0;
+
+	for (; start < end && !ret; start = next) {
+		next = pmd_addr_end(start, end);
+		ret = af_walk(start, next, walk);
+	}
+	return ret;
+}
+
+int af_hook___walk_page_range(unsigned long start, unsigned long end, struct mm_walk *walk)
+{
+	int srcu = srcu_read_lock(&af_srcu), ret;
+
+	if (walk->ops == af_ksm_walk && af_roles_of(walk->mm) & AF_LIVE_ROLES)
+		ret = af_walk_by_tables(start, end, walk);
+	else
+		ret = af_walk(start, end, walk);
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
 }

@@ -2,7 +2,8 @@
 /*
  * Reclaim and migration reach tables through the reverse map, under the table's lock, and do not ask pmd_bad().
  * Async-fork: harmless, each table has one owner and the copy takes what it finds (invariant 7). On-Demand-Fork: one
- * change would be seen by all owners, while the TLB flush goes to one; pages below shared tables stay where they are.
+ * change would be seen by all owners, while the TLB flush goes to one; pages below shared tables stay where they are,
+ * but for those that must go: then each owner gets a table of its own first.
  */
 #include "internal.h"
 #include "hooks.h"
@@ -15,6 +16,9 @@ static bool af_rmap_refused(struct folio *folio, struct vm_area_struct *vma, uns
 
 	if (!af_table_is_shared_at(vma, addr) &&
 	    (!((addr ^ last) & PMD_MASK) || !af_table_is_shared_at(vma, last)))
+		return false;
+	/* a page whose memory is broken does not stay, or its users would go on with what it holds */
+	if (folio_test_hwpoison(folio) && af_unshare_for_rmap(vma, addr, last, ASYNC_FORK_BY_POISON))
 		return false;
 	atomic64_inc(&af_count.rmap_refused);
 	return true;

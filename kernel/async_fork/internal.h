@@ -311,6 +311,7 @@ static inline atomic_long_t *af_owners(struct page *table)
 enum af_unshare_how {
 	AF_MAY_FAIL,	/* -ENOMEM is reported by the caller */
 	AF_MUST_COPY,	/* the caller cannot fail: tries until there is memory */
+	AF_MAY_NOT_WAIT,	/* under locks that reclaim takes: -ENOMEM or -EAGAIN */
 };
 
 /* odf.c */
@@ -333,6 +334,8 @@ int af_unshare_range(struct af_odf_mm *om, unsigned long start, unsigned long en
 void af_detach_range(struct af_odf_mm *om, struct vm_area_struct *vma, unsigned long start, unsigned long end,
 		     enum async_fork_reason reason);
 unsigned long af_take_back_range(struct af_odf_mm *om, unsigned long start, unsigned long end);
+bool af_unshare_for_rmap(struct vm_area_struct *vma, unsigned long first, unsigned long last,
+			 enum async_fork_reason reason);
 bool af_table_is_shared_at(struct vm_area_struct *vma, unsigned long addr);
 
 /* ---- statistics.c ---- */

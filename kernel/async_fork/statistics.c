@@ -96,6 +96,7 @@ static const char *const af_reasons[] = {
 	[ASYNC_FORK_BY_COREDUMP] = "coredump",
 	[ASYNC_FORK_BY_KSM] = "ksm",
 	[ASYNC_FORK_BY_COLLAPSE] = "collapse",
+	[ASYNC_FORK_BY_POISON] = "poison",
 };
 
 static const char *const af_refusals[] = {

@@ -13,6 +13,7 @@ AF_DEFINE_CALL(unsigned long, kallsyms_lookup_name, (const char *));
 
 spinlock_t *af_mmlist_lock;
 struct mm_struct *af_init_mm;
+const void *af_ksm_walk;
 
 /* The address of a symbol, 0 if there is none. */
 unsigned long af_symbol(const char *name)
@@ -48,6 +49,7 @@ static int af_variables_find(void)
 
 	af_mmlist_lock = (spinlock_t *)af_symbol("mmlist_lock");
 	af_init_mm = (struct mm_struct *)af_symbol("init_mm");
+	af_ksm_walk = (const void *)af_symbol("ksm_next_page_ops");
 	if (!af_mmlist_lock || !af_init_mm)
 		ret = af_arch_find_variables(&af_mmlist_lock, &af_init_mm);
 	if (ret)

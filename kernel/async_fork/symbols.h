@@ -53,6 +53,7 @@ AF_SYMBOLS
 
 extern spinlock_t *af_mmlist_lock;
 extern struct mm_struct *af_init_mm;
+extern const void *af_ksm_walk;		/* a struct mm_walk_ops; NULL: this kernel's KSM has none, or it is not known */
 
 unsigned long af_symbol(const char *name);
 int af_symbols_find(void);

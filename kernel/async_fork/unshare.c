@@ -2,6 +2,7 @@
 /* On-Demand-Fork after the fork: a table becomes private again (paper, 3.2: copy, take back, detach). */
 #include <linux/ktime.h>
 #include <linux/rmap.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <asm/pgalloc.h>
 
@@ -141,11 +142,11 @@ static int af_unshare_loop(struct af_odf_mm *om, pmd_t *pmd, unsigned long addr,
 	for (;;) {
 		ret = af_try_unshare(om, pmd, addr, &new, &blocker, reason);
 		if (ret == -ENOBUFS) {
-			new = how == AF_MAY_FAIL ? af_table_alloc(mm) : af_table_alloc_nofail(mm);
+			new = how == AF_MUST_COPY ? af_table_alloc_nofail(mm) : af_table_alloc(mm);
 			ret = new ? 0 : -ENOMEM;
-		} else if (ret == -EAGAIN) {
+		} else if (ret == -EAGAIN && how != AF_MAY_NOT_WAIT) {
 			ret = af_unblock(mm, NULL, addr, &blocker);
-			if (ret && how != AF_MAY_FAIL) {
+			if (ret && how == AF_MUST_COPY) {
 				schedule_timeout_uninterruptible(1);
 				ret = 0;
 			}
@@ -285,6 +286,32 @@ unsigned long af_take_back_range(struct af_odf_mm *om, unsigned long start, unsi
 		cond_resched();
 	}
 	return shared;
+}
+
+/*
+ * For a change that must be made, in a reverse map walk: under the anon_vma lock, which keeps the upper levels and an
+ * owner that exits. mmap_lock, which keeps forks out, comes before that lock, so it is only tried; and reclaim, which
+ * might want either, is not entered. False: the tables stay shared.
+ */
+bool af_unshare_for_rmap(struct vm_area_struct *vma, unsigned long first, unsigned long last,
+			 enum async_fork_reason reason)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	struct af_odf_mm *om;
+	unsigned int flags;
+	int ret = -ESRCH;
+
+	if (!mmap_read_trylock(mm))
+		return false;
+	om = af_odf_of(mm);
+	if (om) {
+		flags = memalloc_noreclaim_save();
+		ret = af_unshare_range(om, first, last + 1, AF_MAY_NOT_WAIT, reason);
+		memalloc_noreclaim_restore(flags);
+		af_odf_put(om);
+	}
+	mmap_read_unlock(mm);
+	return !ret;
 }
 
 /*

@@ -203,6 +203,45 @@ static void ksm_during_copy(void)
 	ksm_stop();
 }
 
+/* Of the tables that were shared, only those that ksmd has looked at become the parent's own. */
+#define KSM_FEW_PAGES 8
+#define KSM_FEW_TABLES 4
+
+static void ksm_looks_at_few(void)
+{
+	char pages[16];
+	uint64_t began, unshared;
+
+	ksm_start();
+	must_write_file(KSM "run", "0");
+	region = region_map(DEFAULT_TABLES * TABLE_BYTES);
+	fill_with_twins();
+	opt_in();
+	struct snapshot child = snapshot_fork_idle(check_twins, NULL);
+
+	advise_all(MADV_MERGEABLE);
+	snprintf(pages, sizeof(pages), "%d", KSM_FEW_PAGES);
+	must_write_file(KSM "pages_to_scan", pages);
+	must_write_file(KSM "sleep_millisecs", "1000000");
+	struct async_fork_statistics before = statistics(), after;
+
+	must_write_file(KSM "run", "1");
+	began = now_ns();
+	do {	/* ksmd has slept since it looked at so many */
+		sleep_ms(300);
+		after = statistics();
+		unshared = after.tables_unshared[ASYNC_FORK_BY_WALK] - before.tables_unshared[ASYNC_FORK_BY_WALK] +
+			   after.tables_unshared[ASYNC_FORK_BY_KSM] - before.tables_unshared[ASYNC_FORK_BY_KSM];
+	} while (!unshared && now_ns() < began + KSM_PATIENCE_MS * 1000000ULL);
+	must_write_file(KSM "run", "0");
+	snapshot_end(&child);
+	must_write_file(KSM "sleep_millisecs", "0");
+	ksm_stop();
+	expect(unshared > 0, "ksmd looked at nothing");
+	expect(unshared <= KSM_FEW_TABLES, "ksmd looked at %d pages, and %lu tables were unshared", KSM_FEW_PAGES,
+	       unshared);
+}
+
 static void ksm_before_fork(void)
 {
 	ksm_start();
@@ -390,6 +429,7 @@ const struct scenario scenarios[] = {
 	{ "process_madvise", from_outside, MODES_ALL },
 	{ "ksm_during_copy", ksm_during_copy, MODES_ALL },
 	{ "ksm_before_fork", ksm_before_fork, MODES_ALL },
+	{ "ksm_looks_at_few", ksm_looks_at_few, MODE_ODF },
 	{ "ksm_gap", ksm_gap, MODES_ALL },
 	{ "ksm_gap_long", ksm_gap_long, MODES_ALL },
 	{ 0 },

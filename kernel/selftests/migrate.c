@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <linux/mempolicy.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/syscall.h>
 
@@ -10,6 +11,9 @@
 
 #ifndef MADV_SOFT_OFFLINE
 #define MADV_SOFT_OFFLINE 101
+#endif
+#ifndef MADV_HWPOISON
+#define MADV_HWPOISON 100
 #endif
 
 static struct region region;
@@ -320,12 +324,65 @@ static void stale_after_reclaim(void)
 	watched_while(reclaim);
 }
 
+/* ---------- memory failure ---------- */
+
+#define POISONED_PAGE (3 * TABLE_PAGES + 77)
+
+static sigjmp_buf after_bus_error;
+
+static void on_bus_error(int signal)
+{
+	(void)signal;
+	siglongjmp(after_bus_error, 1);
+}
+
+static bool can_be_read(size_t page)
+{
+	if (sigsetjmp(after_bus_error, 1))
+		return false;
+	page_shows(&region, page, 1);
+	return true;
+}
+
+/* The page is gone, every other is there. Returns the number of pages of which that is not true. */
+static size_t check_all_but_poisoned(const void *unused)
+{
+	size_t wrong;
+
+	(void)unused;
+	signal(SIGBUS, on_bus_error);
+	wrong = can_be_read(POISONED_PAGE);
+	signal(SIGBUS, SIG_DFL);
+	if (wrong)
+		dprintf(STDOUT_FILENO, "pid %d: the broken page can still be read\n", getpid());
+	wrong += range_wrong(&region, 0, POISONED_PAGE, 1);
+	return wrong + range_wrong(&region, POISONED_PAGE + 1, region.pages - POISONED_PAGE - 1, 1);
+}
+
+/* Memory breaks while parent and child both map it: both lose the page, and only that. */
+static void poisoned(void)
+{
+	region = region_map(6 * TABLE_BYTES);
+	region_fill(&region, 1);
+	opt_in();
+	struct snapshot child = snapshot_fork_idle(check_all_but_poisoned, NULL);
+
+	if (madvise(region.base + POISONED_PAGE * PAGE_BYTES, PAGE_BYTES, MADV_HWPOISON)) {
+		if (errno == EINVAL)
+			skip("the kernel does not handle memory failure");
+		fail("MADV_HWPOISON: %s", strerror(errno));
+	}
+	expect(!check_all_but_poisoned(NULL), "the parent");
+	snapshot_end(&child);
+}
+
 const struct scenario scenarios[] = {
 	{ "move_parent", move_parent, MODES_ALL },
 	{ "move_child", move_child, MODES_ALL },
 	{ "mbind", bind_and_migrate, MODES_ALL },
 	{ "compaction", compaction, MODES_ALL },
 	{ "soft_offline", soft_offline, MODES_ALL },
+	{ "poisoned", poisoned, MODES_ALL },
 	{ "numa_balancing", numa_balancing, MODES_ALL },
 	{ "stale_after_migration", stale_after_migration, MODE_DEFAULT | MODE_ODF },
 	{ "stale_after_reclaim", stale_after_reclaim, MODE_DEFAULT | MODE_ODF },

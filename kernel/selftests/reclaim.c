@@ -440,6 +440,8 @@ static void reaped_while_dying(void)
 /* The same for a parent whose child has not copied everything. */
 static void reaped_parent(void)
 {
+	struct async_fork_statistics before = statistics(), after;
+
 	region = region_map(DEFAULT_TABLES * TABLE_BYTES);
 	region_fill(&region, 1);
 	for (int round = 0; round < 6; round++) {
@@ -479,6 +481,12 @@ static void reaped_parent(void)
 		close(ends[0]);
 		expect(seen == 'r', "round %d: the child saw something else or died", round);
 	}
+	/* what is copied when the parent exits is counted as that, so nobody else zaps anything here */
+	after = statistics();
+	if (mode & MODES_ASYNC)
+		expect(after.tables_copied[ASYNC_FORK_BY_ZAP] == before.tables_copied[ASYNC_FORK_BY_ZAP],
+		       "the reaper, which must not allocate, copied %llu tables",
+		       after.tables_copied[ASYNC_FORK_BY_ZAP] - before.tables_copied[ASYNC_FORK_BY_ZAP]);
 }
 
 /* No room for the child's tables: it dies, the parent does not notice. */

@@ -18,7 +18,7 @@ const fn reason(name: &'static str, copier: Copier, meaning: &'static str) -> Re
 }
 
 /// By `enum async_fork_reason`.
-pub const REASONS: [Reason; 16] = [
+pub const REASONS: [Reason; 17] = [
     reason("child", Copier::Child, "before the child returns to user mode"),
     reason("helper", Copier::Helper, "copy threads of the child"),
     reason("fault", Copier::Parent, "page fault of the parent"),
@@ -35,6 +35,7 @@ pub const REASONS: [Reason; 16] = [
     reason("coredump", Copier::Parent, "core dump"),
     reason("ksm", Copier::Parent, "same-page merging"),
     reason("collapse", Copier::Parent, "khugepaged, split of a huge page"),
+    reason("poison", Copier::Parent, "memory failure: a broken page had to go"),
 ];
 
 pub struct Refusal {
@@ -47,8 +48,8 @@ pub struct Refusal {
 pub const REFUSALS: [Refusal; 6] = [
     Refusal {
         name: "pinned",
-        meaning: "the process once pinned pages (direct I/O, io_uring buffers, process_vm_writev, RDMA): a device may \
-                  be writing to them",
+        meaning: "the process's pages were once pinned (direct I/O, io_uring buffers, RDMA, process_vm_readv or \
+                  process_vm_writev by a tracer such as strace): a device may be writing to them",
         advice: "the mark stays for the life of the process: remove the cause, then restart the process",
     },
     Refusal {

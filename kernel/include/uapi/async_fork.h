@@ -55,6 +55,7 @@ enum async_fork_reason {
 	ASYNC_FORK_BY_COREDUMP,
 	ASYNC_FORK_BY_KSM,
 	ASYNC_FORK_BY_COLLAPSE,		/* khugepaged, huge page split */
+	ASYNC_FORK_BY_POISON,		/* memory failure: the page must go */
 	ASYNC_FORK_REASONS = 20,	/* room for more without a new version */
 };
 
