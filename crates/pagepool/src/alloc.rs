@@ -7,15 +7,16 @@
 //! [0, small_end)                  extents of 1 to 16 pages (tree nodes, slabs), exact, buddy-allocated
 //! [small_end + k * region_len..)  objects that own a block of 2^(k+5) pages, k = 0, 1, …
 //! ```
+//! When a size's region is used up the small zone takes its objects, exact: they grow by moving.
+//!
 //! A large object owns its whole power-of-two block, so it grows in place up to it; pages that are never written
 //! take no memory. The id alone tells the block's size. Lowest ids go first, which keeps side arrays dense.
 
 use std::collections::BTreeSet;
 
+use crate::small_zone::{SmallZone, BLOCK_ORDER as SMALL_ORDER};
 use crate::PageId;
 
-/// Extents up to this order (16 pages) live in the small zone.
-const SMALL_ORDER: u32 = 4;
 const FIRST_LARGE_ORDER: u32 = SMALL_ORDER + 1;
 
 /// Layout of the id space, in pages.
@@ -49,52 +50,6 @@ impl Layout {
     }
 }
 
-/// Buddy allocator of the small zone.
-struct Small {
-    /// Free blocks by order, lowest first.
-    free: [BTreeSet<u32>; SMALL_ORDER as usize + 1],
-    /// Pages from here to `end` have never been used.
-    fresh: u32,
-    end: u32,
-}
-
-impl Small {
-    fn take(&mut self, order: u32) -> Option<u32> {
-        let found = (order..=SMALL_ORDER).find(|&o| !self.free[o as usize].is_empty());
-        let (start, mut have) = match found {
-            Some(have) => (self.free[have as usize].pop_first()?, have),
-            None => {
-                let start = self.fresh;
-                self.fresh = start.checked_add(1 << SMALL_ORDER).filter(|&end| end <= self.end)?;
-                (start, SMALL_ORDER)
-            }
-        };
-        while have > order {
-            have -= 1;
-            self.free[have as usize].insert(start + (1 << have));
-        }
-        Some(start)
-    }
-
-    fn give_block(&mut self, mut start: u32, mut order: u32) {
-        while order < SMALL_ORDER && self.free[order as usize].remove(&(start ^ (1 << order))) {
-            start &= !(1 << order);
-            order += 1;
-        }
-        let new = self.free[order as usize].insert(start);
-        assert!(new, "page {start} freed twice");
-    }
-
-    /// Frees any range by cutting it into aligned blocks.
-    fn give(&mut self, mut start: u32, end: u32) {
-        while start < end {
-            let order = start.trailing_zeros().min((end - start).ilog2()).min(SMALL_ORDER);
-            self.give_block(start, order);
-            start += 1 << order;
-        }
-    }
-}
-
 /// Blocks of one order.
 struct Region {
     free: BTreeSet<u32>,
@@ -114,7 +69,7 @@ impl Region {
 /// The allocator; the pool wraps it in a lock.
 pub struct Allocator {
     layout: Layout,
-    small: Small,
+    small: SmallZone,
     /// Indexed by order - [`FIRST_LARGE_ORDER`].
     regions: Vec<Region>,
 }
@@ -129,7 +84,7 @@ impl Allocator {
         let block = 1 << layout.max_order;
         assert!(layout.small_end % block == 0 && layout.region_len % block == 0, "blocks are aligned");
         // Block 0 stays unused, so that id 0 means none.
-        let small = Small { free: Default::default(), fresh: 1 << SMALL_ORDER, end: layout.small_end };
+        let small = SmallZone::new(1, layout.small_end);
         let regions = (FIRST_LARGE_ORDER..=layout.max_order)
             .map(|order| {
                 let start = layout.region_start(order);
@@ -139,25 +94,26 @@ impl Allocator {
         Allocator { layout, small, regions }
     }
 
-    /// Takes `page_count` consecutive pages with room to grow to `reserve_count` in place, aligned to the next
-    /// power of two. `None` if the id space is exhausted.
+    /// Takes `page_count` consecutive pages, aligned to the next power of two, with room to grow to `reserve_count` in
+    /// place as far as there is any. `None` if the id space is exhausted.
     pub fn allocate(&mut self, page_count: u32, reserve_count: u32) -> Option<PageId> {
         let order = order_of(page_count.max(1));
         if order <= SMALL_ORDER && reserve_count <= page_count {
-            let start = self.small.take(order)?;
-            self.small.give(start + page_count, start + (1 << order));
-            return Some(PageId(start));
+            return self.small.take(page_count).map(PageId);
         }
         let lowest = order.max(FIRST_LARGE_ORDER);
         let wanted = order_of(reserve_count.max(page_count)).clamp(lowest, self.layout.max_order.max(lowest));
-        (lowest..=wanted).rev().find_map(|order| {
+        let in_region = (lowest..=wanted).rev().find_map(|order| {
             let region = self.regions.get_mut((order - FIRST_LARGE_ORDER) as usize)?;
-            region.free.pop_first().map(PageId).or_else(|| {
+            region.free.pop_first().or_else(|| {
                 let start = region.fresh;
                 region.fresh = start.checked_add(1 << order).filter(|&end| end <= region.end)?;
-                Some(PageId(start))
+                Some(start)
             })
-        })
+        });
+        let small = &mut self.small;
+        let exact = || if order <= SMALL_ORDER { small.take(page_count) } else { small.take_run(page_count) };
+        in_region.or_else(exact).map(PageId)
     }
 
     /// Pages that an extent at `start` may grow to in place; for small extents that is what it has.
@@ -172,8 +128,7 @@ impl Allocator {
     /// Gives a whole extent back.
     pub fn free(&mut self, start: PageId, page_count: u32) {
         if start.0 < self.layout.small_end {
-            self.small.give(start.0, start.0 + page_count);
-            return;
+            return self.small.give(start.0..start.0 + page_count);
         }
         let order = self.layout.order_at(start.0);
         assert_eq!(start.0 % (1 << order), 0, "large objects are freed whole");
@@ -181,14 +136,14 @@ impl Allocator {
         assert!(new, "block {} freed twice", start.0);
     }
 
-    /// End of the small zone's ids that have ever been in use.
-    pub fn small_used_end(&self) -> u32 {
-        self.small.fresh
+    /// The small zone.
+    pub fn small(&mut self) -> &mut SmallZone {
+        &mut self.small
     }
 
     /// The id ranges that have ever been in use, `[start, end)`.
     pub fn used_ranges(&self) -> Vec<(u32, u32)> {
-        let mut ranges = vec![(1 << SMALL_ORDER, self.small.fresh)];
+        let mut ranges = vec![(1 << SMALL_ORDER, self.small.fresh())];
         for (i, region) in self.regions.iter().enumerate() {
             ranges.push((self.layout.region_start(i as u32 + FIRST_LARGE_ORDER), region.fresh));
         }
@@ -198,12 +153,13 @@ impl Allocator {
 
     /// Rebuilds free space from the runs of pages in use, ascending and disjoint, into an empty allocator.
     pub fn adopt(&mut self, runs: impl Iterator<Item = (PageId, u32)>) {
-        let mut small_at = self.small.fresh;
+        let mut small_at = self.small.fresh();
         for (PageId(mut start), count) in runs {
             let end = start + count;
             // Neighbours may belong to different zones.
             if start < self.layout.small_end {
-                self.small.give(small_at, start);
+                // Free, and of no memory yet.
+                self.small.give_trimmed(small_at..start);
                 small_at = end.min(self.layout.small_end);
                 start = small_at;
             }
@@ -214,9 +170,7 @@ impl Allocator {
                 start = zone_end;
             }
         }
-        let fresh = small_at.next_multiple_of(1 << SMALL_ORDER);
-        self.small.give(small_at, fresh);
-        self.small.fresh = fresh;
+        self.small.begin_fresh_at(small_at);
     }
 }
 
@@ -277,6 +231,39 @@ mod tests {
         for count in [1, 16, 32, 64, 128] {
             let reused = after.allocate(count, count);
             assert!(reused.is_none_or(|page| page.0 >= Layout::TINY.region_start(8)), "{reused:?} is in use");
+        }
+    }
+
+    /// No size has the small zone's ids for itself, nor is one refused while they last.
+    #[test]
+    fn growing_objects_find_ids_elsewhere() {
+        let layout = Layout { small_end: 1 << 18, region_len: 1 << 12, max_order: 8 };
+        for (count, reserve) in [(3, 6), (16, 32), (17, 17), (17, 34), (200, 400)] {
+            let mut allocator = Allocator::new(layout);
+            let mut objects = Vec::new();
+            while let Some(object) = allocator.allocate(count, reserve) {
+                assert!(allocator.capacity(object, count) >= count);
+                objects.push((object, count));
+            }
+            let pages = objects.len() as u32 * count;
+            assert!(
+                pages > layout.small_end / 2,
+                "objects of {count} with room for {reserve}: {pages} pages fit"
+            );
+            objects.sort_unstable();
+            let overlap = objects.windows(2).find(|pair| pair[0].0 .0 + count > pair[1].0 .0);
+            assert_eq!(overlap, None);
+            // They survive a restart, and everything can be freed.
+            let mut adopted = Allocator::new(layout);
+            adopted.adopt(objects.iter().copied());
+            let more = adopted.allocate(count, reserve);
+            assert_eq!(more, None, "objects of {count} with room for {reserve}: two in one place");
+            for &(object, count) in &objects {
+                adopted.free(object, count);
+                allocator.free(object, count);
+            }
+            let in_region = adopted.allocate(count, reserve).expect("everything is free");
+            assert!(in_region.0 >= layout.small_end);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the pool and its snapshot algorithms share: page memory, descriptors, the epoch, spare frames.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::epochs::PageEpochs;
 use crate::frames::{Frame, FramePool};
@@ -33,6 +33,7 @@ pub struct Core {
     epoch: AtomicU32,
     /// Whether the barrier's action runs, and with it nobody else.
     is_cutting: AtomicBool,
+    standstill_count: AtomicU64,
     pub frames: FramePool,
     /// Frames of the sweep, apart from the writers' (invariant F2: it always finds its batch).
     pub staging: FramePool,
@@ -57,6 +58,7 @@ impl Core {
             small_end: PageId(layout.small_end),
             epoch: AtomicU32::new(1),
             is_cutting: AtomicBool::new(false),
+            standstill_count: AtomicU64::new(0),
             frames: FramePool::new(snapshot_bytes)?,
             staging: FramePool::new(((BATCH_PAGES + 1) * PAGE_SIZE) as u64)?,
             metrics: PoolMetrics::default(),
@@ -98,7 +100,14 @@ impl Core {
         self.is_cutting.store(true, Ordering::Relaxed);
         let result = action();
         self.is_cutting.store(false, Ordering::Relaxed);
+        self.standstill_count.fetch_add(1, Ordering::Release);
         result
+    }
+
+    /// How often the barrier's action has run. Whoever runs as a member and reads the number knows that the members have
+    /// all been between two commands since, once it is higher.
+    pub fn standstill_count(&self) -> u64 {
+        self.standstill_count.load(Ordering::Acquire)
     }
 
     /// Takes a frame for a before-image; `None` when the budget is used up. In the barrier nobody waits for the disk:
@@ -146,13 +155,15 @@ impl Core {
         self.descriptor(page).epochs.copy_as_of(cut, || self.copy_racy(page, into))
     }
 
-    /// Gives the memory of a freed extent back if it belonged to a large object, which reads as zero then.
-    /// The caller owns the extent (M2).
+    /// Whether a page lies in the small zone, where freed pages keep their content until they are trimmed.
+    pub fn is_small(&self, page: PageId) -> bool {
+        page < self.small_end
+    }
+
+    /// Gives the memory of a freed extent back, which reads as zero then. The caller owns the extent (M2).
     pub fn give_back(&self, extent: Extent) {
-        if extent.start >= self.small_end {
-            let (start, count) = (extent.start.0 as usize, extent.page_count as usize);
-            self.memory.discard(start * PAGE_SIZE, count * PAGE_SIZE);
-        }
+        let (start, count) = (extent.start.0 as usize, extent.page_count as usize);
+        self.memory.discard(start * PAGE_SIZE, count * PAGE_SIZE);
     }
 
     /// Bytes of a page that nobody can modify: latched by the caller, or freed and in quarantine (P3).

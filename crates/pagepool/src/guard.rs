@@ -302,6 +302,14 @@ impl<'p> ExclusiveGuard<'p> {
         words(self.pool, self.page)
     }
 
+    /// Fills all pages of a new object with zeros.
+    pub(crate) fn zero(&mut self, page_count: u32) {
+        for index in 0..page_count {
+            let page = self.object_page_mut(index).expect("pages of a new object are in memory");
+            page.fill(0);
+        }
+    }
+
     /// Gives up the latch without unlocking: the caller frees the page.
     pub(crate) fn into_id(self) -> PageId {
         let page = self.page;

@@ -21,6 +21,7 @@ pub mod memory;
 pub mod metrics;
 pub mod pagefile;
 mod pool;
+mod small_zone;
 pub mod snapshot;
 mod stock;
 mod view;

@@ -1,6 +1,7 @@
 //! The pool: page memory, who may touch it, and where pages come from.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -14,7 +15,7 @@ use crate::memory::{AnonMemory, Memory};
 use crate::metrics::PoolMetrics;
 use crate::pagefile::{NeededPages, OpenOptions, PageFile, Recovered};
 use crate::snapshot::{EpochSnapshotter, Extent, ForkSnapshotter, NoSpill, SnapshotKind, Snapshotter, Spill};
-use crate::stock::Stock;
+use crate::stock::{Stock, HUGE_EXTENT_PAGES};
 use crate::{
     Barrier, BarrierTimes, CheckpointError, Epoch, ExclusiveGuard, Layout, Member, OptimisticGuard, PageId,
     PoolError, Restart, SharedGuard, View, PAGE_SIZE,
@@ -23,8 +24,8 @@ use crate::{
 /// Extents let go by snapshots that an allocation takes back at once, so that it does not pay for all of them.
 const TAKE_BACK_EXTENTS: usize = 64;
 
-/// The memory of extents from this size on (2 MB) is given back in the background.
-const HUGE_EXTENT_PAGES: u32 = 512;
+/// Objects of up to so many pages are handed out with whatever content their pages had.
+const SMALL_PAGES_MAX: u32 = 16;
 
 /// How a pool is made.
 #[derive(Clone, Debug)]
@@ -71,9 +72,13 @@ pub struct Pool {
     core: Arc<Core>,
     snapshotter: Arc<dyn Snapshotter>,
     barrier: Arc<Barrier>,
-    allocator: Mutex<Allocator>,
+    allocator: Arc<Mutex<Allocator>>,
     allocated_pages: AtomicU64,
     stock: Stock,
+    /// Freed pages that somebody may still be reading optimistically, and how often the barrier had run when each was
+    /// freed, in that order.
+    lingering: Mutex<VecDeque<(PageId, u64)>>,
+    any_lingering: AtomicBool,
     file: Option<Arc<PageFile>>,
     loading: Loading,
     /// The cut of the last durable checkpoint; held while one is taken.
@@ -167,7 +172,8 @@ impl Pool {
     ) -> Result<Pool, PoolError> {
         let page_count = options.layout.page_count();
         let core = Arc::new(Core::new(memory, options.layout, options.snapshot_memory_bytes)?);
-        if options.huge_pages && options.snapshot_kind == SnapshotKind::Epoch {
+        let is_huge = options.huge_pages && options.snapshot_kind == SnapshotKind::Epoch;
+        if is_huge {
             core.prefer_huge(options.layout.small_end);
         }
         let epoch = EpochSnapshotter::new(page_count, spill)?;
@@ -175,14 +181,17 @@ impl Pool {
             SnapshotKind::Epoch => Arc::new(epoch),
             SnapshotKind::Fork => Arc::new(ForkSnapshotter::new(epoch)?),
         };
-        let stock = Stock::start(core.clone())?;
+        let allocator = Arc::new(Mutex::new(Allocator::new(options.layout)));
+        let stock = Stock::start(core.clone(), allocator.clone(), is_huge)?;
         Ok(Pool {
             core,
             snapshotter,
             barrier: Arc::default(),
-            allocator: Mutex::new(Allocator::new(options.layout)),
+            allocator,
             allocated_pages: AtomicU64::new(0),
             stock,
+            lingering: Mutex::default(),
+            any_lingering: AtomicBool::new(false),
             file: None,
             loading: Loading::default(),
             durable: Mutex::new(Epoch(0)),
@@ -308,8 +317,8 @@ impl Pool {
         self.take_back();
         let start = self.take_ids(page_count, reserve_count).or_else(|| {
             // Perhaps there are some whose memory is still to be given back.
-            self.stock.discard_all(&self.core);
-            self.take_back();
+            self.take_back_released();
+            self.stock.discard_all();
             self.take_ids(page_count, reserve_count)
         });
         let start = start.ok_or(PoolError::Exhausted { page_count })?;
@@ -318,13 +327,18 @@ impl Pool {
         for index in 1..page_count {
             self.bring_to_life(PageId(start.0 + index), false);
         }
-        Ok(ExclusiveGuard::allocated(self, start))
+        let mut object = ExclusiveGuard::allocated(self, start);
+        // Large objects start in memory that reads as zero, but for those that found no place of their own.
+        if self.core.is_small(start) && (page_count > SMALL_PAGES_MAX || reserve_count > page_count) {
+            object.zero(page_count);
+        }
+        Ok(object)
     }
 
     fn take_ids(&self, page_count: u32, reserve_count: u32) -> Option<PageId> {
         let mut allocator = self.allocator.lock();
         let start = allocator.allocate(page_count, reserve_count);
-        self.stock.note_used(allocator.small_used_end());
+        self.stock.note_used(&mut allocator);
         start
     }
 
@@ -377,24 +391,62 @@ impl Pool {
         if retired < extent.page_count as usize {
             self.loading.defer_free(extent);
         } else if !self.snapshotter.keep_freed(&self.core, extent) {
+            if !self.core.is_small(extent.start) && extent.page_count < HUGE_EXTENT_PAGES {
+                self.core.give_back(extent);
+                return self.allocator.lock().free(extent.start, extent.page_count);
+            }
             self.recycle(extent);
         }
     }
 
-    /// Makes an extent that nobody needs available again.
-    fn recycle(&self, extent: Extent) {
-        if extent.page_count >= HUGE_EXTENT_PAGES {
-            return self.stock.discard_later(extent);
-        }
-        self.core.give_back(extent);
-        self.allocator.lock().free(extent.start, extent.page_count);
+    /// Frees a page that others may be reading optimistically: it is not used again before each member of the barrier
+    /// has been between two commands (P5). Content of other kinds is written in other ways.
+    pub fn free_node(&self, node: ExclusiveGuard<'_>) {
+        let page = node.into_id();
+        let descriptor = self.core.descriptor(page);
+        descriptor.epochs.set_freed(Some(self.core.epoch()));
+        evict_and_wake(&descriptor.state);
+        self.allocated_pages.fetch_sub(1, Ordering::Relaxed);
+        let mut lingering = self.lingering.lock();
+        lingering.push_back((page, self.core.standstill_count()));
+        self.any_lingering.store(true, Ordering::Relaxed);
     }
 
-    /// Returns to the allocator some of what snapshots have let go, how many extents, and what was given back in the
-    /// background.
+    /// Goes on with the frees of nodes that nobody reads any more.
+    #[cold]
+    fn finish_lingering(&self) {
+        let mut lingering = self.lingering.lock();
+        let still_read = |&(_, freed_at): &(PageId, u64)| freed_at >= self.core.standstill_count();
+        let count = lingering.iter().position(still_read).unwrap_or(lingering.len());
+        let finished: Vec<_> = lingering.drain(..count).collect();
+        self.any_lingering.store(!lingering.is_empty(), Ordering::Relaxed);
+        drop(lingering);
+        finished.into_iter().for_each(|(start, _)| self.finish_free(Extent { start, page_count: 1 }));
+    }
+
+    /// Makes an extent that nobody needs available again; a large one once its memory has been given back.
+    fn recycle(&self, extent: Extent) {
+        if !self.core.is_small(extent.start) {
+            return self.stock.discard_later(extent);
+        }
+        let mut allocator = self.allocator.lock();
+        allocator.free(extent.start, extent.page_count);
+        self.stock.note_freed(&mut allocator);
+    }
+
+    /// Gives all free memory back to the system, that of free pages and of idle spare frames, in the background but at
+    /// once. Without this a reserve is kept, and the rest given back after a while.
+    pub fn purge(&self) {
+        self.take_back_released();
+        self.stock.purge();
+    }
+
+    /// Returns to the allocator some of what snapshots have let go; how many extents.
     fn take_back(&self) -> usize {
-        let discarded = self.stock.take_discarded();
-        discarded.iter().for_each(|extent| self.allocator.lock().free(extent.start, extent.page_count));
+        if self.any_lingering.load(Ordering::Relaxed) {
+            self.finish_lingering();
+        }
+        self.stock.help();
         let released = self.snapshotter.take_released(&self.core, TAKE_BACK_EXTENTS);
         released.iter().for_each(|&extent| self.recycle(extent));
         released.len()

@@ -7,5 +7,6 @@ mod checkpoints;
 mod contract;
 mod loading;
 mod races;
+mod reuse;
 mod support;
 mod writers;

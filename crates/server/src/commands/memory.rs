@@ -62,8 +62,9 @@ pub fn doctor(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-/// The pool gives memory back by itself.
+/// The pool gives memory back by itself, but for a reserve and after a while.
 pub fn purge(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
+    ctx.server.store.pool().purge();
     ctx.reply.ok();
     Ok(())
 }

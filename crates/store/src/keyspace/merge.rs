@@ -84,7 +84,7 @@ impl Keyspace {
         if parent.child_count() == 1 {
             if parent.id() == tree.root {
                 parent.copy_from(&node);
-                self.pool.free(node, 1);
+                self.pool.free_node(node);
                 return Ok(());
             }
         } else if node.child_count() < SPARSE_CHILDREN {
@@ -98,7 +98,7 @@ impl Keyspace {
             if left.child_count() + right.child_count() <= JOINED_MAX_CHILDREN {
                 left.absorb(&right);
                 parent.remove_child(right_index);
-                self.pool.free(right, 1);
+                self.pool.free_node(right);
             }
         }
         if parent.child_count() < SPARSE_CHILDREN {
