@@ -122,6 +122,19 @@ fn all_commands_are_listed_as_the_oracle_lists_them() {
     let own = ["backup", "client|no-touch", "client|setinfo"];
     let known = names(&subject, "COMMAND LIST");
     let theirs = names(&oracle, "COMMAND LIST");
+    let describe = |server: &server::Server, line: &str| {
+        server.connect().expect("a connection").text(line).expect("a reply")
+    };
+    // Not of containers, which have other subcommands there.
+    let is_container = |name: &str| theirs.iter().any(|other| other.starts_with(&format!("{name}|")));
+    for name in known.intersection(&theirs).filter(|name| !is_container(name)) {
+        for line in [format!("COMMAND INFO {name}"), format!("COMMAND DOCS {name}")] {
+            // Its formats are of this server.
+            if line != "COMMAND DOCS bgsave" {
+                assert_eq!(describe(&subject, &line), describe(&oracle, &line), "{line}");
+            }
+        }
+    }
     let more: Vec<_> = known.difference(&theirs).filter(|name| !own.contains(&name.as_str())).collect();
     assert!(more.is_empty(), "{more:?}");
     for category in names(&oracle, "ACL CAT") {
