@@ -3,17 +3,20 @@
 //! ```text
 //!   member:  RUNNING ── request seen, or idle ──▶ QUIESCENT ── released ──▶ RUNNING
 //!   barrier: OPEN ── run ──▶ REQUESTED ── last member arrives: action runs there ──▶ OPEN
+//!            OPEN ── stop_others ──▶ REQUESTED ── last member arrives ──▶ HELD ── Standstill dropped ──▶ OPEN
 //! ```
 //! The *last arriver* runs the action, so a cut does not wait for the scheduler to wake the initiator. No guard
 //! lives across `quiesce` (invariant B1), and an initiator holds no latch or lock that a member may want (B2).
+//! While a member holds the barrier nobody else runs and no other action is let in (B3).
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{ArcMutexGuard, Condvar, Mutex, RawMutex};
 
 use crate::metrics::Histogram;
 
@@ -23,7 +26,12 @@ const RUNNING: u32 = 1;
 /// Arrived members spin this long before they sleep: the usual cut is over by then.
 const SPIN_BEFORE_SLEEP: Duration = Duration::from_micros(20);
 
-type Action = Box<dyn FnOnce() + Send>;
+/// What an initiator wants once every member is quiescent.
+enum Action {
+    Run(Box<dyn FnOnce() + Send>),
+    /// The barrier stays closed until that thread, a member, opens it.
+    Hold(ThreadId),
+}
 
 #[repr(align(128))]
 struct MemberState(AtomicU32);
@@ -41,6 +49,8 @@ struct Pending {
     action: Option<Action>,
     requested_at: Instant,
     times: Option<BarrierTimes>,
+    /// The thread that holds the barrier closed.
+    holder: Option<ThreadId>,
 }
 
 /// The barrier; shared by all workers of a pool.
@@ -50,7 +60,7 @@ pub struct Barrier {
     pending: Mutex<Pending>,
     released: Condvar,
     /// Serialises initiators.
-    initiator: Mutex<()>,
+    initiator: Arc<Mutex<()>>,
     /// From a request until the last member had arrived.
     pub wait: Histogram,
     /// How long running members stood at the barrier.
@@ -59,13 +69,13 @@ pub struct Barrier {
 
 impl Default for Barrier {
     fn default() -> Self {
-        let pending = Pending { action: None, requested_at: Instant::now(), times: None };
+        let pending = Pending { action: None, requested_at: Instant::now(), times: None, holder: None };
         Barrier {
             requested: AtomicBool::new(false),
             members: Mutex::new(Vec::new()),
             pending: Mutex::new(pending),
             released: Condvar::new(),
-            initiator: Mutex::new(()),
+            initiator: Arc::default(),
             wait: Histogram::default(),
             worker_wait: Histogram::default(),
         }
@@ -74,17 +84,16 @@ impl Default for Barrier {
 
 impl Barrier {
     /// Runs `action` while every member is quiescent, and returns what it cost. Must not be called by a running
-    /// member (it would wait for itself): a worker calls it inside [`Member::idle`].
+    /// member (it would wait for itself): a worker calls it inside [`Member::idle`]. For whoever holds the barrier
+    /// closed it runs at once.
     pub fn run(&self, action: impl FnOnce() + Send + 'static) -> BarrierTimes {
-        let _one_at_a_time = self.initiator.lock();
-        {
-            let mut pending = self.pending.lock();
-            pending.action = Some(Box::new(action));
-            pending.requested_at = Instant::now();
-            pending.times = None;
-            self.requested.store(true, Ordering::SeqCst);
+        if self.is_held_here() {
+            let begun_at = Instant::now();
+            action();
+            return BarrierTimes { wait: Duration::ZERO, action: begun_at.elapsed() };
         }
-        self.complete_if_last();
+        let _one_at_a_time = self.initiator.lock();
+        self.request(Action::Run(Box::new(action)));
         let mut pending = self.pending.lock();
         while pending.times.is_none() {
             self.released.wait(&mut pending);
@@ -92,7 +101,18 @@ impl Barrier {
         pending.times.take().expect("the loop above ends when it is there")
     }
 
-    /// REQUESTED → OPEN, by whoever finds every member quiescent.
+    /// OPEN → REQUESTED; the caller is the only initiator.
+    fn request(&self, action: Action) {
+        let mut pending = self.pending.lock();
+        pending.action = Some(action);
+        pending.requested_at = Instant::now();
+        pending.times = None;
+        self.requested.store(true, Ordering::SeqCst);
+        drop(pending);
+        self.complete_if_last();
+    }
+
+    /// REQUESTED → OPEN or HELD, by whoever finds every member quiescent.
     fn complete_if_last(&self) {
         let mut pending = self.pending.lock();
         if pending.action.is_none() || !self.all_quiescent() {
@@ -101,10 +121,44 @@ impl Barrier {
         let Some(action) = pending.action.take() else { return };
         let arrived_at = Instant::now();
         // A member that wakes up now sees `requested` and steps back before it runs anything.
-        action();
+        match action {
+            Action::Run(action) => {
+                action();
+                self.requested.store(false, Ordering::SeqCst);
+            }
+            Action::Hold(holder) => pending.holder = Some(holder),
+        }
         let wait = arrived_at - pending.requested_at;
         self.wait.record(wait);
         pending.times = Some(BarrierTimes { wait, action: arrived_at.elapsed() });
+        self.released.notify_all();
+    }
+
+    /// Whether this thread holds the barrier closed.
+    fn is_held_here(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
+            && self.pending.lock().holder == Some(std::thread::current().id())
+    }
+
+    /// Waits until the hold that was requested begins: others stand by then, so it spins first.
+    fn wait_for_hold(&self) {
+        let since = Instant::now();
+        while since.elapsed() < SPIN_BEFORE_SLEEP {
+            if self.pending.lock().times.take().is_some() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut pending = self.pending.lock();
+        while pending.times.take().is_none() {
+            self.released.wait(&mut pending);
+        }
+    }
+
+    /// HELD → OPEN.
+    fn release(&self) {
+        let mut pending = self.pending.lock();
+        pending.holder = None;
         self.requested.store(false, Ordering::SeqCst);
         self.released.notify_all();
     }
@@ -141,14 +195,32 @@ impl Member {
 
     #[cold]
     fn stand_by(&self) {
+        if self.barrier.is_held_here() {
+            return;
+        }
         let since = Instant::now();
         self.leave();
         self.enter();
         self.barrier.worker_wait.record(since.elapsed());
     }
 
+    /// Waits until no other member runs, and keeps it so until the result is dropped: cuts and the actions of others
+    /// wait, too. Meanwhile `idle`, `quiesce` and `Barrier::run` of this thread let nobody in. To be called between
+    /// two commands: what has been asked for before happens first.
+    pub fn stop_others(&self) -> Standstill {
+        assert!(!self.barrier.is_held_here(), "a member stops the others once");
+        self.leave();
+        let turn = self.barrier.initiator.lock_arc();
+        self.barrier.request(Action::Hold(std::thread::current().id()));
+        self.barrier.wait_for_hold();
+        Standstill { barrier: self.barrier.clone(), state: self.state.clone(), _turn: turn }
+    }
+
     /// Runs `f` as quiescent (a sleep in poll, a wait for another thread).
     pub fn idle<R>(&self, f: impl FnOnce() -> R) -> R {
+        if self.barrier.is_held_here() {
+            return f();
+        }
         self.leave();
         let result = f();
         self.enter();
@@ -187,6 +259,22 @@ impl Member {
                 self.barrier.released.wait(&mut pending);
             }
         }
+    }
+}
+
+/// While it lives, its member is the only one that runs. It stays in its thread.
+#[must_use]
+pub struct Standstill {
+    barrier: Arc<Barrier>,
+    state: Arc<MemberState>,
+    /// Other initiators wait until the barrier is open again and the member counts as running.
+    _turn: ArcMutexGuard<RawMutex, ()>,
+}
+
+impl Drop for Standstill {
+    fn drop(&mut self) {
+        self.state.0.store(RUNNING, Ordering::SeqCst);
+        self.barrier.release();
     }
 }
 
@@ -246,5 +334,57 @@ mod tests {
         stop.store(true, Ordering::Relaxed);
         workers.into_iter().for_each(|w| w.join().unwrap());
         assert_eq!(actions.load(Ordering::SeqCst), 300);
+    }
+
+    /// Members that stop the others, actions, and members that come and go: whoever is alone is alone from the first of
+    /// its steps to the last, whatever it calls in between.
+    #[test]
+    fn nobody_comes_between_two_steps_of_one_who_has_stopped_the_others() {
+        let barrier = Arc::new(Barrier::default());
+        let (running, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let alone_count = Arc::new(AtomicU64::new(0));
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                let (barrier, running, stop) = (barrier.clone(), running.clone(), stop.clone());
+                let alone_count = alone_count.clone();
+                std::thread::spawn(move || {
+                    let member = barrier.join();
+                    for command in 0u64.. {
+                        if stop.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        member.quiesce();
+                        if command % 16 > 0 {
+                            running.fetch_add(1, Ordering::SeqCst);
+                            running.fetch_sub(1, Ordering::SeqCst);
+                            member.idle(std::hint::spin_loop);
+                            continue;
+                        }
+                        let standstill = member.stop_others();
+                        let nobody = || assert_eq!(running.swap(1, Ordering::SeqCst), 0);
+                        let check = || assert_eq!(running.load(Ordering::SeqCst), 1);
+                        nobody();
+                        member.quiesce();
+                        check();
+                        member.idle(std::thread::yield_now);
+                        check();
+                        let (seen, barrier) = (running.clone(), barrier.clone());
+                        member.idle(|| barrier.run(move || assert_eq!(seen.swap(7, Ordering::SeqCst), 1)));
+                        assert_eq!(running.swap(0, Ordering::SeqCst), 7);
+                        drop(standstill);
+                        alone_count.fetch_add(1, Ordering::SeqCst);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..300 {
+            let running = running.clone();
+            barrier.run(move || assert_eq!(running.load(Ordering::SeqCst), 0));
+        }
+        while alone_count.load(Ordering::SeqCst) < 300 {
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        workers.into_iter().for_each(|w| w.join().unwrap());
     }
 }

@@ -33,7 +33,7 @@ mod sync {
 }
 
 pub use crate::alloc::Layout;
-pub use crate::barrier::{Barrier, BarrierTimes, Member};
+pub use crate::barrier::{Barrier, BarrierTimes, Member, Standstill};
 pub use crate::checkpoint::CheckpointStats;
 pub use crate::core::Epoch;
 pub use crate::error::{CheckpointError, PoolError, Restart};

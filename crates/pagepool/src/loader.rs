@@ -70,9 +70,17 @@ pub struct Loading {
     deferred_frees: Mutex<Vec<Extent>>,
     any_deferred: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// To be told of the end of the warm-up.
+    awaiting_warmth: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Loading {
+    /// Called after the end of the warm-up.
+    fn tell_of_warmth(&self) {
+        let waiting = std::mem::take(&mut *self.awaiting_warmth.lock());
+        waiting.into_iter().for_each(|done| done());
+    }
+
     fn note_damage(&self, error: &PageError) {
         let failed_at = matches!(error, PageError::Device { .. }).then(Instant::now);
         let damage = Damage { reason: error.to_string().into(), failed_at };
@@ -256,6 +264,14 @@ impl Pool {
         self.loading().progress()
     }
 
+    /// Calls `done` once the warm-up has ended, at once if it has; not at all if the pool closes before.
+    pub fn when_warm(&self, done: Box<dyn FnOnce() + Send>) {
+        self.loading().awaiting_warmth.lock().push(done);
+        if !self.is_warming_up() {
+            self.loading().tell_of_warmth();
+        }
+    }
+
     /// Waits until the warm-up has ended.
     pub fn wait_until_warm(&self) {
         while self.is_warming_up() {
@@ -270,6 +286,11 @@ impl Pool {
             Some(reason) => Restart::Damaged(reason),
             None => Restart::Fault(page),
         }
+    }
+
+    /// Whether a page in use is not in memory and is worth loading: it is not known to be damaged, or is to be tried again.
+    pub fn is_missing(&self, page: PageId) -> bool {
+        !self.is_resident(page) && matches!(self.absent(page), Restart::Fault(_))
     }
 
     /// Whether a page that could not be read is worth another try.
@@ -373,6 +394,7 @@ fn warm_up(pool: &Weak<Pool>) {
         if let Some(pool) = pool.upgrade() {
             pool.loading().warming_up.store(false, Ordering::Release);
             *pool.loading().requests.lock() = None;
+            pool.loading().tell_of_warmth();
         }
     }
 }

@@ -24,7 +24,7 @@ pub use options::{Options, SnapshotKind};
 pub use store::{CheckpointReport, OpenError, SaveError, SaveProgress, Store, View, ViewEntry};
 pub use types::*;
 pub use value::StrRef;
-pub use worker::Worker;
+pub use worker::{Alone, Worker};
 
 pub mod rdb;
 

@@ -14,6 +14,7 @@ use stillframe_pagepool::{CheckpointError, DamagedPages, Layout, PageId, Pool, P
 use crate::keyspace::{CheckReport, Keyspace, Stop, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 use crate::page::Page;
 use crate::rdb::Cut;
+use crate::types::Missing;
 use crate::walk::{PageSource, Walk};
 use crate::{DbId, DbStats, Fault, Options, SnapshotKind, StrRef, UnixMillis, Worker};
 
@@ -286,9 +287,18 @@ impl Store {
         self.keyspace().pool.file().and_then(|file| file.failure())
     }
 
+    /// Whether an operation may meet a page that is not in memory: while the store warms up, and as long as a page could
+    /// not be read. One load.
+    pub fn may_miss_pages(&self) -> bool {
+        !self.keyspace().all_resident.load(Ordering::Relaxed)
+    }
+
     /// Loads the pages of a fault in the background and calls `done` from another thread.
     pub fn load(&self, fault: Fault, done: Box<dyn FnOnce() + Send>) {
-        self.keyspace().pool.load_in_background(fault.pages, done);
+        match fault.missing {
+            Missing::Pages(pages) => self.keyspace().pool.load_in_background(pages, done),
+            Missing::All => self.keyspace().pool.when_warm(done),
+        }
     }
 
     pub fn db_stats(&self, db: DbId) -> DbStats {

@@ -93,7 +93,31 @@ pub struct DbStats {
 /// nothing; hand the fault to [`crate::Store::load`] and run it again.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    pub(crate) pages: Vec<PageId>,
+    pub(crate) missing: Missing,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Missing {
+    Pages(Vec<PageId>),
+    /// Whatever is not in memory.
+    All,
+}
+
+impl Fault {
+    pub(crate) fn of(pages: Vec<PageId>) -> Fault {
+        Fault { missing: Missing::Pages(pages) }
+    }
+
+    pub(crate) fn add_to(self, pages: &mut Vec<PageId>) {
+        if let Missing::Pages(more) = self.missing {
+            pages.extend(more);
+        }
+    }
+
+    /// For a command that may touch any page: it waits for the end of the warm-up.
+    pub fn all() -> Fault {
+        Fault { missing: Missing::All }
+    }
 }
 
 /// Why an operation did not happen. None of them leaves a partial change.

@@ -1,8 +1,19 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use stillframe_pagepool::Standstill;
+
 use crate::keyspace::{Keyspace, Local, Locks};
 use crate::*;
+
+/// While it lives, its worker is the only thread that works on the store: what the worker does meanwhile is one step to
+/// all others and to every cut.
+#[must_use]
+pub struct Alone {
+    // Dropped in this order.
+    _locks: Locks,
+    _standstill: Standstill,
+}
 
 /// A thread's access to the store. Every mutation goes through one; it takes part in the barrier that a cut
 /// needs, so its thread must call [`Worker::quiesce`] between commands and [`Worker::idle`] when it sleeps.
@@ -142,7 +153,24 @@ impl Worker {
     /// # Errors
     /// [`Fault`]: pass it to [`Store::load`], serve others, and run the command again.
     pub fn resolve(&mut self, keys: &[(DbId, Key<'_>)]) -> Result<(), Fault> {
-        self.keyspace().resolve(keys)
+        self.keyspace().resolve(keys, 0)
+    }
+
+    /// The same for operations that are to be one step and change things `change_count` times at most (store a value or
+    /// a long key, replace or remove one): after it none of them meets a page that is missing, as long as the worker is
+    /// [`Alone`].
+    ///
+    /// # Errors
+    /// As of [`Worker::resolve`].
+    pub fn resolve_changes(&mut self, keys: &[(DbId, Key<'_>)], change_count: usize) -> Result<(), Fault> {
+        self.keyspace().resolve(keys, change_count)
+    }
+
+    /// Waits until every other worker stands between two commands, and the background work, too. To be called between
+    /// two commands, and without locks.
+    pub fn stop_others(&mut self) -> Alone {
+        let standstill = self.local.member.stop_others();
+        Alone { _locks: self.keyspace().need_no_locks(&self.local), _standstill: standstill }
     }
 
     /// Reads a value in place. `f` runs under the latch: it may copy, not block. An expired entry is removed
@@ -266,7 +294,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Runs `action` between two commands of every worker.
+    /// Runs `action` between two commands of every worker; at once if this one is [`Alone`].
     fn stop_the_world(&mut self, action: impl FnOnce(&Keyspace) + Send + 'static) {
         let keyspace = self.store.shared.keyspace.clone();
         let pool = keyspace.pool.clone();

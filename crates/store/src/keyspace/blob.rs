@@ -109,7 +109,7 @@ fn check_resident(guard: &ExclusiveGuard<'_>, start: u64, end: u64) -> Result<()
     Ok(())
 }
 
-fn damaged_slab(pid: PageId) -> Stop {
+pub(super) fn damaged_slab(pid: PageId) -> Stop {
     Stop::Damaged(format!("page {}: a slab was expected", pid.0))
 }
 

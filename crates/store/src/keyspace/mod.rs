@@ -20,6 +20,7 @@ mod garbage_tests;
 mod locks;
 mod merge;
 mod read;
+mod resolve;
 mod room;
 mod scan;
 mod side;
@@ -432,7 +433,7 @@ impl From<Stop> for OpError {
     fn from(stop: Stop) -> OpError {
         match stop {
             Stop::Contended => OpError::Damaged("an operation was not retried".into()),
-            Stop::Fault(pid) => OpError::Fault(Fault { pages: vec![pid] }),
+            Stop::Fault(pid) => OpError::Fault(Fault::of(vec![pid])),
             Stop::Damaged(text) => OpError::Damaged(text),
             Stop::OutOfMemory { limit_bytes } => OpError::OutOfMemory { limit_bytes },
             Stop::TooLarge => OpError::TooLarge,

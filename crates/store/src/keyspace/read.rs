@@ -8,9 +8,9 @@ use super::blob::LatchedRun;
 use super::descend::{as_leaf, bad_record};
 use super::{Keyspace, Local, Stop};
 use crate::page::leaf::SLOT_BYTES;
-use crate::page::record::{Blob, Place, Record, RecordKey, RecordValue};
+use crate::page::record::{Blob, Record, RecordKey, RecordValue};
 use crate::value::Repr;
-use crate::{DbId, EntryInfo, Fault, Key, OpError, StrRef};
+use crate::{DbId, EntryInfo, Key, OpError, StrRef};
 
 /// What a look at a key came to.
 pub(super) enum Looked<R> {
@@ -193,46 +193,6 @@ impl Keyspace {
             memory_bytes,
             idle_ms: self.side.idle_ms(leaf, local.tick),
         }
-    }
-
-    /// Whether every page that operations on these keys may touch is in memory.
-    ///
-    /// # Errors
-    /// [`Fault`] with the pages that are missing, as far as they are known.
-    pub fn resolve(&self, keys: &[(DbId, Key<'_>)]) -> Result<(), Fault> {
-        if self.all_resident.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let mut pages = Vec::new();
-        for (db, key) in keys {
-            let resolved = self.retry(|| self.resolve_key(*db, key, &mut pages));
-            if let Err(OpError::Fault(fault)) = resolved {
-                pages.extend(fault.pages);
-            }
-        }
-        pages.sort_unstable();
-        pages.dedup();
-        if pages.is_empty() {
-            Ok(())
-        } else {
-            Err(Fault { pages })
-        }
-    }
-
-    fn resolve_key(&self, db: DbId, key: &Key<'_>, missing: &mut Vec<PageId>) -> Result<(), Stop> {
-        let Some(tree) = self.tree(db) else { return Ok(()) };
-        let Some((_, guard, slot)) = self.find_shared(tree, key)? else { return Ok(()) };
-        let record = as_leaf(guard.id(), guard.page())?.record(slot).ok_or_else(|| bad_record(guard.id()))?;
-        let RecordValue::Blob(blob) = record.value else { return Ok(()) };
-        let start = Self::blob_offset(&blob);
-        let pages = start / 4096..(start + u64::from(blob.len_bytes)).div_ceil(4096);
-        let head = match blob.place {
-            Place::Slab { .. } => Some(blob.pid),
-            Place::Object { .. } => None,
-        };
-        let pages = head.into_iter().chain(pages.map(|index| PageId(blob.pid.0 + index as u32)));
-        missing.extend(pages.filter(|pid| !self.pool.is_resident(*pid)));
-        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ mod contract;
 mod expiry;
 mod loading;
 mod model;
+mod resolve;
 mod restart;
 mod scan;
 mod soak;

@@ -1,0 +1,131 @@
+//! Before a command is applied, while pages are missing: which of them it may need (invariant C1).
+//!
+//! An operation on a key needs the nodes above its leaf, the leaf with its chain, and the whole places of the key and the
+//! value that are there. What it stores anew goes to leaves that have room, to new pages, and to slabs with free slots:
+//! of the list of its class it takes the first, and looks at the one behind it when the first becomes full. Neighbours
+//! that are not in memory take no part when leaves are divided or joined, and what cannot be freed at once is left to the
+//! background. So this is all.
+
+use std::sync::atomic::Ordering;
+
+use stillframe_pagepool::{PageId, Restart, PAGE_SIZE};
+
+use super::blob::damaged_slab;
+use super::descend::{as_leaf, bad_record};
+use super::{Keyspace, Stop};
+use crate::page::leaf::Leaf;
+use crate::page::record::{Blob, RecordKey, RecordValue};
+use crate::page::slab::{Slab, SLAB_PAGE_COUNT};
+use crate::{DbId, Fault, Key, OpError};
+
+impl Keyspace {
+    /// Whether every page that operations on these keys may touch is in memory. With `change_count` values or keys that
+    /// are stored or discarded, the slabs that these may take are looked at, too: as long as nobody else runs, no
+    /// operation of a command then meets a page that is missing.
+    ///
+    /// # Errors
+    /// [`Fault`] with the pages that are missing, as far as they are known. A damaged page is left to the operation.
+    pub fn resolve(&self, keys: &[(DbId, Key<'_>)], change_count: usize) -> Result<(), Fault> {
+        if self.all_resident.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut pages = Vec::new();
+        for (db, key) in keys {
+            let resolved = self.retry(|| self.resolve_key(*db, key, &mut pages));
+            if let Err(OpError::Fault(fault)) = resolved {
+                fault.add_to(&mut pages);
+            }
+        }
+        if change_count > 0 {
+            self.resolve_slabs(change_count, &mut pages);
+        }
+        pages.sort_unstable();
+        pages.dedup();
+        if pages.is_empty() {
+            Ok(())
+        } else {
+            Err(Fault::of(pages))
+        }
+    }
+
+    fn resolve_key(&self, db: DbId, key: &Key<'_>, missing: &mut Vec<PageId>) -> Result<(), Stop> {
+        let Some(tree) = self.tree(db) else { return Ok(()) };
+        let mut guard = self.leaf_shared(tree, key.hash, key.leaf_hint)?;
+        loop {
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            self.resolve_in(guard.id(), leaf, key, missing)?;
+            match leaf.chain() {
+                0 => return Ok(()),
+                next => guard = self.pool.shared(PageId(next))?,
+            }
+        }
+    }
+
+    fn resolve_in(
+        &self,
+        pid: PageId,
+        leaf: Leaf<'_>,
+        key: &Key<'_>,
+        missing: &mut Vec<PageId>,
+    ) -> Result<(), Stop> {
+        let Some(slot) = self.find_slot(leaf, key)? else { return Ok(()) };
+        let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
+        if let RecordKey::Out { blob, .. } = record.key {
+            self.resolve_blob(&blob, missing);
+        }
+        if let RecordValue::Blob(blob) = record.value {
+            self.resolve_blob(&blob, missing);
+        }
+        Ok(())
+    }
+
+    /// The head page and all of the place that the blob may grow into or leave to others.
+    fn resolve_blob(&self, blob: &Blob, missing: &mut Vec<PageId>) {
+        let start = Self::blob_offset(blob);
+        let end = start + Self::blob_memory_bytes(blob);
+        let indices = start / PAGE_SIZE as u64..end.div_ceil(PAGE_SIZE as u64);
+        let pages = indices.map(|index| PageId(blob.pid.0.saturating_add(index as u32)));
+        self.add_missing([blob.pid].into_iter().chain(pages), missing);
+    }
+
+    fn add_missing(&self, pages: impl Iterator<Item = PageId>, missing: &mut Vec<PageId>) {
+        missing.extend(pages.filter(|pid| self.pool.is_missing(*pid)));
+    }
+
+    /// The slabs at the front of each class's list: each change fills one at most, or empties one.
+    fn resolve_slabs(&self, change_count: usize, missing: &mut Vec<PageId>) {
+        for head in &self.slab_heads {
+            let mut next = *head.lock();
+            for _ in 0..=change_count {
+                if next == 0 {
+                    break;
+                }
+                match self.resolve_slab(PageId(next), missing) {
+                    Ok(following) => next = following,
+                    Err(Stop::Fault(pid)) => {
+                        missing.push(pid);
+                        break;
+                    }
+                    // Whoever takes a slot of it is told.
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+
+    /// Returns the slab behind it; 0 is none.
+    fn resolve_slab(&self, pid: PageId, missing: &mut Vec<PageId>) -> Result<u32, Stop> {
+        let guard = match self.pool.shared(pid) {
+            Err(Restart::Fault(pid)) => {
+                // With its pages, so as not to come back for them.
+                missing.extend((0..SLAB_PAGE_COUNT).map(|index| PageId(pid.0.saturating_add(index))));
+                return Err(Stop::Fault(pid));
+            }
+            guard => guard?,
+        };
+        let next = Slab::new(guard.page()).ok_or_else(|| damaged_slab(pid))?.next();
+        let pages = (1..SLAB_PAGE_COUNT).map(|index| PageId(pid.0.saturating_add(index)));
+        self.add_missing(pages, missing);
+        Ok(next)
+    }
+}
