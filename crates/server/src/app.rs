@@ -70,7 +70,6 @@ impl Running {
         let server = Server::new(store, config, Listeners::new(listeners)?)?;
         if dump.is_some() {
             server.loading.begin();
-            server.apply_maxmemory();
         }
         let threads = start_threads(&server)?;
         Ok(Running { server, dump, failure: Arc::default(), threads, files })
@@ -89,7 +88,7 @@ impl Running {
         let (server, failure) = (self.server.clone(), self.failure.clone());
         let run = move || match load_into(&server, &path) {
             Ok(Loaded::Whole | Loaded::Missing) => {
-                server.end_loading();
+                server.loading.end();
                 on_ready();
             }
             Ok(Loaded::Stopped) => {}
@@ -120,10 +119,10 @@ impl Running {
     }
 }
 
+/// `maxmemory` is not among them: it is decided once, before a command, and not by the store in the middle of one.
 fn store_options(settings: &Settings) -> Options {
     Options {
         database_count: settings.databases,
-        maxmemory_bytes: settings.maxmemory_bytes,
         snapshot_kind: if settings.is_fork_snapshotter { SnapshotKind::Fork } else { SnapshotKind::Epoch },
         snapshot_memory_bytes: settings.snapshot_memory_bytes,
         huge_pages: settings.huge_pages,

@@ -205,6 +205,25 @@ pub type FlagsFn = fn(&Args<'_>) -> u32;
 /// are locked with the others: `(selected, args, give)`.
 pub type OtherKeysFn = fn(DbId, &Args<'_>, &mut dyn FnMut(DbId, usize));
 
+/// What a command touches beside the keys that it names: what has to hold before it may begin (invariant C3).
+#[derive(Clone, Copy, Debug)]
+pub enum Scope {
+    /// Nothing.
+    Keys,
+    /// Counters of databases.
+    Counters,
+    /// Keys that it does not name. Alone it asks for their pages as it meets them; in a transaction all must be there.
+    Walk,
+    /// Databases, which it empties.
+    Flush,
+    /// Databases, which it exchanges: what else a transaction names is then on other pages.
+    Swap,
+    /// Any page.
+    Data,
+    /// As the arguments say.
+    Of(fn(&Args<'_>) -> Scope),
+}
+
 /// A row of the command table.
 pub struct Command {
     /// Lower case; a subcommand is `container|name`.
@@ -223,6 +242,9 @@ pub struct Command {
     pub keys_fn: Option<KeysFn>,
     pub flags_fn: Option<FlagsFn>,
     pub other_keys: Option<OtherKeysFn>,
+    pub scope: Scope,
+    /// It may change its one key in several steps.
+    pub changes_in_steps: bool,
     pub tips: &'static [&'static str],
     /// Its rows follow it in the table.
     pub is_container: bool,
@@ -246,6 +268,8 @@ impl Command {
             keys_fn: None,
             flags_fn: None,
             other_keys: None,
+            scope: Scope::Keys,
+            changes_in_steps: false,
             tips: &[],
             is_container: false,
             may_be_slow: flags & flag::FAST == 0,
@@ -305,6 +329,16 @@ impl Command {
         self
     }
 
+    pub const fn scope(mut self, scope: Scope) -> Command {
+        self.scope = scope;
+        self
+    }
+
+    pub const fn changes_in_steps(mut self) -> Command {
+        self.changes_in_steps = true;
+        self
+    }
+
     pub const fn tips(mut self, tips: &'static [&'static str]) -> Command {
         self.tips = tips;
         self
@@ -314,6 +348,14 @@ impl Command {
     pub const fn quick(mut self) -> Command {
         self.may_be_slow = false;
         self
+    }
+
+    /// What this call touches beside its keys; never [`Scope::Of`].
+    pub fn scope_of(&self, args: &Args<'_>) -> Scope {
+        match self.scope {
+            Scope::Of(of) => of(args),
+            scope => scope,
+        }
     }
 
     pub fn is(&self, flag: u32) -> bool {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stillframe_store::{DbId, Key, OpError, Worker};
+use stillframe_store::{DbId, Key, Worker};
 
 use crate::clients::ClientInfo;
 use crate::command::Args;
@@ -21,9 +21,9 @@ use crate::stats::WorkerStats;
 /// worker.get(client.db, &key, |value| reply.bulk_value(&value))
 /// ```
 ///
-/// A command that returns [`OpError::Fault`] runs again from its start later: it must not have changed
-/// anything before (what it wrote to `reply` is taken back). Its keys are resolved before it runs, so that
-/// only commands that touch other keys can see a fault at all.
+/// A command that returns [`stillframe_store::OpError::Fault`] runs again from its start later: it must not have
+/// changed anything before (what it wrote to `reply` is taken back). What it needs is there before it runs
+/// ([`crate::prepare`]), so that only commands of one change, and those that change nothing, can see a fault at all.
 pub struct Ctx<'a> {
     pub worker: &'a mut Worker,
     pub client: &'a mut Session,
@@ -78,27 +78,16 @@ impl Ctx<'_> {
     }
 
     /// To be called before `db` is emptied, or replaced by what is in `replaced_by` (`SWAPDB`: once for each of
-    /// the two): watched keys that are in either count as changed.
-    ///
-    /// # Errors
-    /// Those of looking at the watched keys.
-    pub fn before_flush(&mut self, db: DbId, replaced_by: Option<DbId>) -> Result<(), OpError> {
+    /// the two): watched keys that are in either count as changed, and so do those that cannot be looked at.
+    pub fn before_flush(&mut self, db: DbId, replaced_by: Option<DbId>) {
         if self.server.watches.is_empty() {
-            return Ok(());
+            return;
         }
-        let mut failed = None;
         let worker = &mut *self.worker;
         self.server.watches.changed_all(db, |bytes| {
             let key = worker.key(bytes);
-            let mut is_in = |db| match worker.entry(db, &key) {
-                Ok(entry) => entry.is_some(),
-                Err(error) => {
-                    failed = Some(error);
-                    false
-                }
-            };
-            is_in(db) || replaced_by.is_some_and(&mut is_in)
+            let mut may_be_in = |db| !matches!(worker.entry(db, &key), Ok(None));
+            may_be_in(db) || replaced_by.is_some_and(&mut may_be_in)
         });
-        failed.map_or(Ok(()), Err)
     }
 }

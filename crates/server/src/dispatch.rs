@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use stillframe_store::{DbId, Fault, Key, OpError};
+use stillframe_store::{Fault, OpError};
 
-use crate::command::{flag, Args, CmdError, CmdResult, Command};
+use crate::command::{flag, Args, CmdError, CmdResult, Command, Scope};
 use crate::commands::transaction;
 use crate::config::{Protection, Settings};
 use crate::ctx::Ctx;
@@ -14,6 +14,7 @@ use crate::errors;
 use crate::log;
 use crate::monitor;
 use crate::pause::PauseKind;
+use crate::prepare::{prepare, Needs};
 use crate::reply::Mark;
 use crate::server::{unix_ms, Server};
 use crate::session::{Ending, ReplyMode};
@@ -269,7 +270,7 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     let start = is_measured.then(Instant::now);
     let mark = ctx.reply.out.mark();
     ctx.client.is_in_exec = !is_outer;
-    let result = if is_outer { call_locked(ctx, command, args) } else { (command.run)(ctx, args) };
+    let result = if is_outer { call_prepared(ctx, command, args) } else { (command.run)(ctx, args) };
     if let Err(CmdError::Store(OpError::Fault(fault))) = result {
         ctx.reply.out.back_to(mark);
         return Outcome::Fault(fault);
@@ -314,38 +315,23 @@ fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) 
     ctx.server.latency.record(event, time, settings.latency_threshold);
 }
 
-fn call_locked(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) -> CmdResult {
-    let is_warming_up = ctx.server.store.is_warming_up();
-    if (ctx.server.worker_count == 1 && !is_warming_up) || command.key_specs.is_empty() {
-        return (command.run)(ctx, args);
+/// Calls the command function once everything that may have to be waited for is there (C3).
+fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) -> CmdResult {
+    if let Scope::Keys = command.scope {
+        let needs_nothing = ctx.server.worker_count == 1 && !ctx.server.store.is_warming_up();
+        if needs_nothing || command.key_specs.is_empty() {
+            return (command.run)(ctx, args);
+        }
     }
-    let mut keys = Vec::with_capacity(1);
-    add_keys(ctx, ctx.db(), command, args, &mut keys);
-    // A command that only reads one key is one operation of the store, which locks for itself.
-    let needs_locks = ctx.server.worker_count > 1 && (command.is(flag::WRITE) || keys.len() > 1);
-    let locks = needs_locks.then(|| ctx.worker.lock(&keys, command.is(flag::WRITE)));
-    if is_warming_up {
-        ctx.worker.resolve(&keys)?;
-    }
+    let held = {
+        let needs = Needs::of_call(ctx, command, args);
+        prepare(ctx, &needs)?
+    };
     let result = (command.run)(ctx, args);
-    drop(locks);
+    drop(held);
     // The reply is written: what cannot be removed now is left to the active expiry.
     let _ = ctx.worker.remove_left_expired();
     result
-}
-
-/// Appends all keys of a call with their databases.
-pub fn add_keys<'k>(
-    ctx: &Ctx<'_>,
-    db: DbId,
-    command: &Command,
-    args: &Args<'k>,
-    keys: &mut Vec<(DbId, Key<'k>)>,
-) {
-    command.for_each_key(args, &mut |index, _| keys.push((db, ctx.key(args, index))));
-    if let Some(other_keys) = command.other_keys {
-        other_keys(db, args, &mut |other, index| keys.push((other, ctx.key(args, index))));
-    }
 }
 
 /// The text of an error reply. A fault never gets here.

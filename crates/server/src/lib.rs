@@ -29,6 +29,7 @@ pub mod monitor;
 pub mod number;
 pub mod pause;
 pub mod persistence;
+pub mod prepare;
 pub mod protocol;
 pub mod reply;
 pub mod server;

@@ -153,20 +153,6 @@ impl Server {
         Ok(())
     }
 
-    /// Bounds the store's memory as configured; a dump that is being read is not bounded, as in Redis.
-    pub fn apply_maxmemory(&self) {
-        // Under the lock, so that the last of several changes is the one that stays.
-        let config = self.config.lock();
-        let is_bounded = !self.loading.is_on();
-        self.store.set_maxmemory_bytes(if is_bounded { config.settings.maxmemory_bytes } else { 0 });
-    }
-
-    /// All data is there: clients are served.
-    pub fn end_loading(&self) {
-        self.loading.end();
-        self.apply_maxmemory();
-    }
-
     /// Sends a message to the worker that has the client.
     pub fn send(&self, client: &ClientInfo, message: impl FnOnce(Token) -> Message) {
         self.workers[client.worker].mailbox.send(message(client.token()));

@@ -114,7 +114,6 @@ fn apply(ctx: &Ctx<'_>) {
     let config = ctx.server.config();
     let settings = &config.settings;
     log::set_level(settings.loglevel);
-    ctx.server.apply_maxmemory();
     let used = ctx.server.store.used_memory_bytes();
     if settings.maxmemory_bytes > 0 && used > settings.maxmemory_bytes {
         log::warning(format!(

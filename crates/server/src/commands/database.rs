@@ -56,7 +56,7 @@ fn check_flush_mode(args: &Args<'_>) -> CmdResult {
 fn flush(ctx: &mut Ctx<'_>, db: DbId) -> CmdResult {
     let key_count = ctx.server.store.db_stats(db).key_count;
     if key_count > 0 {
-        ctx.before_flush(db, None)?;
+        ctx.before_flush(db, None);
         ctx.worker.flush_db(db)?;
         ctx.count_changes(key_count);
     }
@@ -68,8 +68,8 @@ pub fn swapdb(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let second = int(args.at(2)).map_err(|_| CmdError::from("ERR invalid second DB index"))?;
     let (first, second) = (checked_db(ctx, first)?, checked_db(ctx, second)?);
     if first != second {
-        ctx.before_flush(first, Some(second))?;
-        ctx.before_flush(second, Some(first))?;
+        ctx.before_flush(first, Some(second));
+        ctx.before_flush(second, Some(first));
         ctx.worker.swap_db(first, second)?;
     }
     ctx.count_changes(1);

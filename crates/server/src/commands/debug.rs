@@ -7,7 +7,7 @@ use stillframe_store::rdb::{dump_string, StringRef};
 use stillframe_store::{DbId, Deadline, NewValue};
 
 use super::object::{encoding_name, ref_count};
-use crate::command::{Args, CmdError, CmdResult};
+use crate::command::{Args, CmdError, CmdResult, Scope};
 use crate::ctx::Ctx;
 use crate::errors;
 use crate::glob;
@@ -21,6 +21,15 @@ const DUMP_FRAME_BYTES: usize = 11;
 const MAX_SLEEP_SECONDS: f64 = 3600.0;
 /// Longest key that `DEBUG POPULATE` makes, as in Redis.
 const MAX_POPULATED_KEY_BYTES: usize = 127;
+
+/// What a subcommand touches.
+pub fn scope(args: &Args<'_>) -> Scope {
+    match args.at(1).to_ascii_lowercase().as_slice() {
+        b"populate" | b"reload" => Scope::Data,
+        b"object" => Scope::Walk,
+        _ => Scope::Keys,
+    }
+}
 
 pub fn debug(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let sub = args.at(1).to_ascii_lowercase();
@@ -80,7 +89,7 @@ fn sleep(ctx: &mut Ctx<'_>, text: &[u8]) -> CmdResult {
 }
 
 /// Creates `count` keys `prefix:n` with the values `value:n`, cut or padded with zero bytes to `size`. Keys
-/// that are there stay, so that it can be run again after a fault.
+/// that are there stay.
 fn populate(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let count = positive(args.at(2))?;
     let size = args.get(4).map(positive).transpose()?.unwrap_or(0) as usize;
@@ -111,25 +120,21 @@ fn populate(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-/// Writes a dump, empties all databases and loads the dump.
+/// Writes a dump, empties all databases and loads the dump, while all others stand still.
 fn reload(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let saves = match args.len() {
         2 => true,
         3 if args.is(2, "NOSAVE") => false,
         _ => return Err("ERR DEBUG RELOAD only supports the NOSAVE option.".into()),
     };
-    if ctx.server.worker_count > 1 {
-        return Err("ERR DEBUG RELOAD needs a server with one worker (io-threads 1)".into());
-    }
     let settings = &ctx.config.settings;
     let path = ctx.server.store.dir().join(&settings.dbfilename);
     if saves {
-        let store = &ctx.server.store;
-        let written = ctx.worker.idle(|| write_dump(store, &path, settings));
+        let written = write_dump(&ctx.server.store, &path, settings);
         written.map_err(|error| format!("ERR Error saving the dump: {error}"))?;
     }
     for db in (0..ctx.server.database_count).map(DbId) {
-        ctx.before_flush(db, None)?;
+        ctx.before_flush(db, None);
         ctx.worker.flush_db(db)?;
     }
     // Whoever wants to stop the server waits for the end of this command.

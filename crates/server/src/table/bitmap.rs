@@ -8,7 +8,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("bitcount", -2, flag::READONLY, bitmap::bitcount).acl(acl::BITMAP)
         .doc(Group::Bitmap, "2.6.0", "Count set bits in a string", "O(N)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("bitfield", -2, flag::WRITE | flag::DENYOOM, bitfield::bitfield).acl(acl::BITMAP)
+    Command::new("bitfield", -2, flag::WRITE | flag::DENYOOM, bitfield::bitfield).changes_in_steps().acl(acl::BITMAP)
         .doc(Group::Bitmap, "3.2.0", "Perform arbitrary bitfield integer operations on strings", "O(1) for each subcommand specified")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("This command allows both access and modification of the key")])
         .flags_fn(bitfield::key_flags),

@@ -1,6 +1,6 @@
 //! Rows of the commands on keys and databases.
 
-use crate::command::{acl, flag, key_flag, Begin, Command, Find, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, Begin, Command, Find, Group, KeySpec, Scope};
 use crate::commands::{database, debug, dump, expire, keys, memory, object, scan, sort};
 
 #[rustfmt::skip]
@@ -31,16 +31,16 @@ pub const COMMANDS: &[Command] = &[
     Command::new("expiretime", 2, flag::READONLY | flag::FAST, expire::expiretime).acl(acl::KEYSPACE)
         .doc(Group::Generic, "7.0.0", "Get the expiration Unix timestamp for a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("flushall", -1, flag::WRITE, database::flushall).acl(acl::KEYSPACE | acl::DANGEROUS)
+    Command::new("flushall", -1, flag::WRITE, database::flushall).scope(Scope::Flush).acl(acl::KEYSPACE | acl::DANGEROUS)
         .doc(Group::Server, "1.0.0", "Remove all keys from all databases", "O(N) where N is the total number of keys in all databases")
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
-    Command::new("flushdb", -1, flag::WRITE, database::flushdb).acl(acl::KEYSPACE | acl::DANGEROUS)
+    Command::new("flushdb", -1, flag::WRITE, database::flushdb).scope(Scope::Flush).acl(acl::KEYSPACE | acl::DANGEROUS)
         .doc(Group::Server, "1.0.0", "Remove all keys from the current database", "O(N) where N is the number of keys in the selected database")
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
-    Command::new("dbsize", 1, flag::READONLY | flag::FAST, database::dbsize).acl(acl::KEYSPACE)
+    Command::new("dbsize", 1, flag::READONLY | flag::FAST, database::dbsize).scope(Scope::Counters).acl(acl::KEYSPACE)
         .doc(Group::Server, "1.0.0", "Return the number of keys in the selected database", "O(1)")
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"]),
-    Command::new("keys", 2, flag::READONLY, scan::keys).acl(acl::KEYSPACE | acl::DANGEROUS)
+    Command::new("keys", 2, flag::READONLY, scan::keys).scope(Scope::Data).acl(acl::KEYSPACE | acl::DANGEROUS)
         .doc(Group::Generic, "1.0.0", "Find all keys matching the given pattern", "O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.")
         .tips(&["request_policy:all_shards", "nondeterministic_output_order"]),
     Command::container("memory", -2, 0)
@@ -62,7 +62,7 @@ pub const COMMANDS: &[Command] = &[
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
     Command::new("memory|help", 2, flag::LOADING | flag::STALE, memory::help)
         .doc(Group::Server, "4.0.0", "Show helpful text about the different subcommands", "O(1)"),
-    Command::new("debug", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, debug::debug)
+    Command::new("debug", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, debug::debug).scope(Scope::Of(debug::scope))
         .doc(Group::Server, "1.0.0", "A container for debugging commands", "Depends on subcommand."),
     Command::new("move", 3, flag::WRITE | flag::FAST, keys::move_key).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.0.0", "Move a key to another database", "O(1)")
@@ -104,7 +104,7 @@ pub const COMMANDS: &[Command] = &[
         .doc(Group::Generic, "2.6.0", "Get the time to live for a key in milliseconds", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("randomkey", 1, flag::READONLY, scan::randomkey).acl(acl::KEYSPACE)
+    Command::new("randomkey", 1, flag::READONLY, scan::randomkey).scope(Scope::Walk).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.0.0", "Return a random key from the keyspace", "O(1)")
         .tips(&["request_policy:all_shards", "nondeterministic_output"]),
     Command::new("rename", 3, flag::WRITE, keys::rename).acl(acl::KEYSPACE)
@@ -116,7 +116,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("restore", -4, flag::WRITE | flag::DENYOOM, dump::restore).acl(acl::KEYSPACE | acl::DANGEROUS)
         .doc(Group::Generic, "2.6.0", "Create a key using the provided serialized value, previously obtained using DUMP.", "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)]),
-    Command::new("scan", -2, flag::READONLY, scan::scan).acl(acl::KEYSPACE)
+    Command::new("scan", -2, flag::READONLY, scan::scan).scope(Scope::Walk).acl(acl::KEYSPACE)
         .doc(Group::Generic, "2.8.0", "Incrementally iterate the keys space", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.")
         .tips(&["nondeterministic_output", "request_policy:special"]),
     Command::new("sort", -2, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, sort::sort).acl(acl::SET | acl::SORTEDSET | acl::LIST | acl::DANGEROUS)
@@ -127,7 +127,7 @@ pub const COMMANDS: &[Command] = &[
         .doc(Group::Generic, "7.0.0", "Sort the elements in a list, set or sorted set. Read-only variant of SORT.", "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec { notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort", flags: key_flag::RO | key_flag::ACCESS, begin: Begin::Unknown, find: Find::Unknown }])
         .keys_fn(sort::sort_keys),
-    Command::new("swapdb", 3, flag::WRITE | flag::FAST, database::swapdb).acl(acl::KEYSPACE | acl::DANGEROUS)
+    Command::new("swapdb", 3, flag::WRITE | flag::FAST, database::swapdb).scope(Scope::Swap).acl(acl::KEYSPACE | acl::DANGEROUS)
         .doc(Group::Server, "4.0.0", "Swaps two Redis databases", "O(N) where N is the count of clients watching or blocking on keys from both databases."),
     Command::new("touch", -2, flag::READONLY | flag::FAST, keys::touch).acl(acl::KEYSPACE)
         .doc(Group::Generic, "3.2.1", "Alters the last access time of a key(s). Returns the number of existing keys specified.", "O(N) where N is the number of keys that will be touched.")
