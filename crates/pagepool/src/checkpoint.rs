@@ -76,6 +76,19 @@ impl Pool {
         at_cut: impl FnOnce() -> UserHeader + Send + 'static,
         progress: &Progress,
     ) -> Result<CheckpointStats, CheckpointError> {
+        self.checkpoint_telling(at_cut, || (), progress)
+    }
+
+    /// The same; calls `after_cut` as soon as the cut has been taken, outside of the barrier.
+    ///
+    /// # Errors
+    /// As of [`Pool::checkpoint`]; before the cut, `after_cut` is not called.
+    pub fn checkpoint_telling(
+        self: &Arc<Self>,
+        at_cut: impl FnOnce() -> UserHeader + Send + 'static,
+        after_cut: impl FnOnce(),
+        progress: &Progress,
+    ) -> Result<CheckpointStats, CheckpointError> {
         let since = Instant::now();
         let file = self.file().ok_or_else(|| CheckpointError::Io("the pool has no page file".into()))?;
         let writer = Arc::new(file.begin_checkpoint()?);
@@ -91,6 +104,7 @@ impl Pool {
         });
         let (cut, header) = begun?;
         let cut_at = Instant::now();
+        after_cut();
         let streamed = self.run_stream(progress);
         let sweep = cut_at.elapsed();
         let committed = streamed.and_then(|()| Ok(writer.commit(&header)?));

@@ -243,8 +243,8 @@ pub struct Command {
     pub flags_fn: Option<FlagsFn>,
     pub other_keys: Option<OtherKeysFn>,
     pub scope: Scope,
-    /// It may change its one key in several steps.
-    pub changes_in_steps: bool,
+    /// It looks at its one key, or changes it, in several operations of the store.
+    pub has_steps: bool,
     pub tips: &'static [&'static str],
     /// Its rows follow it in the table.
     pub is_container: bool,
@@ -269,7 +269,7 @@ impl Command {
             flags_fn: None,
             other_keys: None,
             scope: Scope::Keys,
-            changes_in_steps: false,
+            has_steps: false,
             tips: &[],
             is_container: false,
             may_be_slow: flags & flag::FAST == 0,
@@ -334,8 +334,8 @@ impl Command {
         self
     }
 
-    pub const fn changes_in_steps(mut self) -> Command {
-        self.changes_in_steps = true;
+    pub const fn in_steps(mut self) -> Command {
+        self.has_steps = true;
         self
     }
 

@@ -8,9 +8,10 @@ use crate::clients::ClientInfo;
 use crate::command::Args;
 use crate::config::Config;
 use crate::local::Local;
+use crate::persistence::{Waiter, When};
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{LateReply, Session};
 use crate::stats::WorkerStats;
 
 /// The surroundings of one command. The fields are disjoint borrows, so that a value can be copied from its
@@ -45,8 +46,13 @@ impl Ctx<'_> {
 
     /// The command's reply comes later, as a [`crate::mailbox::Message::Reply`]; until then the client's further
     /// commands wait. The command returns `Ok` and has written nothing.
-    pub fn block(&mut self) {
-        self.client.is_blocked = true;
+    pub fn reply_later(&mut self) -> LateReply {
+        self.client.late.expect(self.reply.out.len())
+    }
+
+    /// The same for a reply that the saver gives.
+    pub fn wait_for_save(&mut self, when: When) -> Waiter {
+        Waiter { client: self.peer.clone(), reply: self.reply_later(), when }
     }
 
     /// The selected database.

@@ -14,7 +14,7 @@ use crate::errors;
 use crate::log;
 use crate::monitor;
 use crate::pause::PauseKind;
-use crate::prepare::{prepare, Needs};
+use crate::prepare::{prepare, Needs, TOO_LATE};
 use crate::reply::Mark;
 use crate::server::{unix_ms, Server};
 use crate::session::{Ending, ReplyMode};
@@ -146,7 +146,12 @@ pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
         }
         Ok(()) => call(ctx, found, args, true),
     };
-    end_reply(ctx, mark);
+    match outcome {
+        Outcome::Done => end_reply(ctx, mark),
+        // It begins anew.
+        _ if ctx.client.reply_mode == ReplyMode::Skip => ctx.client.reply_mode = ReplyMode::SkipNext,
+        _ => {}
+    }
     outcome
 }
 
@@ -162,6 +167,7 @@ fn end_reply(ctx: &mut Ctx<'_>, mark: Mark) {
         return;
     }
     ctx.reply.out.back_to(mark);
+    ctx.client.late.drop_all();
     if ctx.client.reply_mode == ReplyMode::Skip {
         ctx.client.reply_mode = ReplyMode::On;
     }
@@ -318,16 +324,17 @@ fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) 
 /// Calls the command function once everything that may have to be waited for is there (C3).
 fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) -> CmdResult {
     if let Scope::Keys = command.scope {
-        let needs_nothing = ctx.server.worker_count == 1 && !ctx.server.store.is_warming_up();
+        let needs_nothing = ctx.server.worker_count == 1 && !ctx.server.store.may_miss_pages();
         if needs_nothing || command.key_specs.is_empty() {
             return (command.run)(ctx, args);
         }
     }
-    let held = {
-        let needs = Needs::of_call(ctx, command, args);
-        prepare(ctx, &needs)?
-    };
-    let result = (command.run)(ctx, args);
+    let needs = Needs::of_call(ctx, command, args);
+    let held = prepare(ctx, &needs)?;
+    let mut result = (command.run)(ctx, args);
+    if needs.runs_once() && matches!(result, Err(CmdError::Store(OpError::Fault(_)))) {
+        result = Err(CmdError::Reply(TOO_LATE.into()));
+    }
     drop(held);
     // The reply is written: what cannot be removed now is left to the active expiry.
     let _ = ctx.worker.remove_left_expired();

@@ -298,7 +298,7 @@ impl EventLoop {
         match message {
             Message::Accepted(fd, info) => self.add(fd, info),
             Message::PagesLoaded(token) => self.release(token, Hold::Fault),
-            Message::Reply(token, bytes) => self.unblock(token, &bytes),
+            Message::Reply(token, which, bytes) => self.unblock(token, which, bytes),
             Message::Push(token, bytes) => self.push(token, &bytes),
             Message::Kill(token) => {
                 if let Some(id) = self.slots.find(token) {

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use rustix::event::{eventfd, EventfdFlags};
 
 use crate::clients::ClientInfo;
+use crate::session::LateReply;
 
 /// A connection within its worker: slot and generation, so that a message that comes late finds nobody.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -17,8 +18,8 @@ pub enum Message {
     Accepted(OwnedFd, Arc<ClientInfo>),
     /// The pages that a command waited for are in memory.
     PagesLoaded(Token),
-    /// The reply of a blocked command.
-    Reply(Token, Vec<u8>),
+    /// A reply that came later than its command.
+    Reply(Token, LateReply, Vec<u8>),
     /// Bytes that the client has not asked for just now (`MONITOR`).
     Push(Token, Arc<[u8]>),
     /// Close the connection.

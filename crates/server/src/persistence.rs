@@ -2,8 +2,9 @@
 
 mod dump;
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,9 @@ use crate::config::{Settings, SnapshotFormat};
 use crate::log;
 use crate::mailbox::Message;
 use crate::server::{unix_ms, Server};
+use crate::session::LateReply;
 
+use dump::write_dump_telling;
 pub use dump::{cut_of, load_dump, temporary_path, write_dump, LoadError, Loaded};
 
 /// After a failed automatic save the next one waits so long, as in Redis.
@@ -42,11 +45,35 @@ enum Then {
     },
 }
 
+/// When a client that waits is told, and what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At the cut, that saving has begun: what the client asks for after the reply is not in the save.
+    Cut,
+    /// At the end, the outcome.
+    End,
+    /// At the end, OK: the save is not what the client asked for (`FLUSHALL`).
+    EndInAnyCase,
+}
+
+/// A client that is answered later.
+pub struct Waiter {
+    pub client: Arc<ClientInfo>,
+    /// Which of its replies.
+    pub reply: LateReply,
+    pub when: When,
+}
+
 struct Job {
     target: Target,
-    /// Who waits for the outcome.
-    waiter: Option<Arc<ClientInfo>>,
+    waiters: Vec<Waiter>,
     then: Then,
+}
+
+impl Job {
+    fn new(target: Target, waiter: Option<Waiter>) -> Job {
+        Job { target, waiters: waiter.into_iter().collect(), then: Then::Go }
+    }
 }
 
 /// A save that has completed.
@@ -74,15 +101,14 @@ pub struct Status {
     saved_changes: u64,
     kept_unix_seconds: i64,
     last_attempt: Option<Instant>,
-    is_scheduled: bool,
 }
 
 struct State {
     status: Status,
     /// The job that runs, or is about to.
     job: Option<Job>,
-    /// To be done after it.
-    next: Option<Job>,
+    /// To be done after it, no two of one target.
+    next: VecDeque<Job>,
     is_ended: bool,
 }
 
@@ -118,9 +144,8 @@ impl Default for Saver {
             saved_changes: 0,
             kept_unix_seconds: unix_ms() / 1000,
             last_attempt: None,
-            is_scheduled: false,
         };
-        let state = State { status, job: None, next: None, is_ended: false };
+        let state = State { status, job: None, next: VecDeque::new(), is_ended: false };
         Saver { state: Mutex::new(state), wake: Condvar::new(), has_failed: AtomicBool::new(false) }
     }
 }
@@ -135,40 +160,48 @@ impl Saver {
         self.state.lock().status.clone()
     }
 
-    /// Starts a save in the background; the waiter is told the outcome.
+    /// Starts a save in the background. The waiter is asked for once that is certain.
     ///
     /// # Errors
     /// One is in progress.
-    pub fn start(&self, target: Target, waiter: Option<Arc<ClientInfo>>) -> Result<(), Busy> {
+    pub fn start(&self, target: Target, waiter: impl FnOnce() -> Waiter) -> Result<(), Busy> {
         let mut state = self.state.lock();
         if state.job.is_some() {
             return Err(Busy);
         }
-        begin(&mut state, Job { target, waiter, then: Then::Go });
+        begin(&mut state, Job::new(target, Some(waiter())));
         self.wake.notify_one();
         Ok(())
     }
 
-    /// Saves once the present save is done; returns whether there is one.
-    pub fn start_or_schedule(&self, target: Target) -> bool {
-        let mut state = self.state.lock();
-        let job = Job { target, waiter: None, then: Then::Go };
-        if state.job.is_some() {
-            state.status.is_scheduled = true;
-            state.next.get_or_insert(job);
-            return true;
-        }
-        begin(&mut state, job);
-        self.wake.notify_one();
-        false
+    /// Saves once the present save is done.
+    pub fn schedule(&self, target: Target) {
+        self.add(Job::new(target, None));
     }
 
-    /// Saves and then ends the process; an ongoing save is waited for.
-    pub fn save_and_stop(&self, target: Target, waiter: Option<Arc<ClientInfo>>, even_if_failed: bool) {
+    /// Saves the data as it is from now on. A save that has begun may have taken its cut: it is not joined.
+    pub fn save_from_now_on(&self, target: Target, waiter: Waiter) {
+        self.add(Job::new(target, Some(waiter)));
+    }
+
+    fn add(&self, job: Job) {
         let mut state = self.state.lock();
-        let job = Job { target, waiter, then: Then::Stop { even_if_failed } };
+        if state.job.is_none() {
+            begin(&mut state, job);
+            self.wake.notify_one();
+        } else if let Some(same) = state.next.iter_mut().find(|next| next.target == job.target) {
+            same.waiters.extend(job.waiters);
+        } else {
+            state.next.push_back(job);
+        }
+    }
+
+    /// Saves and then ends the process; an ongoing save is waited for, those after it are not.
+    pub fn save_and_stop(&self, target: Target, waiter: Option<Waiter>, even_if_failed: bool) {
+        let mut state = self.state.lock();
+        let job = Job { then: Then::Stop { even_if_failed }, ..Job::new(target, waiter) };
         if state.job.is_some() {
-            state.next = Some(job);
+            state.next.push_front(job);
         } else {
             begin(&mut state, job);
             self.wake.notify_one();
@@ -200,7 +233,7 @@ impl Saver {
             point.change_count,
             point.after.as_secs()
         ));
-        begin(&mut state, Job { target: default_target(settings), waiter: None, then: Then::Go });
+        begin(&mut state, Job::new(default_target(settings), None));
         self.wake.notify_one();
     }
 
@@ -241,29 +274,49 @@ pub fn run(server: &Arc<Server>) {
                 server.saver.wake.wait(&mut state);
             }
         };
-        let changes = server.change_count();
         let start = Instant::now();
-        let result = save(server, &target).map(|outcome| Outcome { duration: start.elapsed(), ..outcome });
-        finish(server, result, changes);
+        let changes = Arc::new(AtomicU64::new(0));
+        let result = save(server, &target, &changes);
+        let result = result.map(|outcome| Outcome { duration: start.elapsed(), ..outcome });
+        finish(server, result, changes.load(Ordering::Acquire));
     }
 }
 
-fn save(server: &Server, target: &Target) -> Result<Outcome, String> {
+/// `changes` is set to the changes of the data set before the cut.
+fn save(server: &Arc<Server>, target: &Target, changes: &Arc<AtomicU64>) -> Result<Outcome, String> {
     let config = server.config();
     let settings = &config.settings;
     let dir = server.store.dir();
-    let dump = |path: PathBuf| {
-        let dump_bytes = write_dump(&server.store, &path, settings)?;
-        Ok(Outcome { dump_bytes, ..Outcome::default() })
-    };
-    match target {
+    let (at_server, changes) = (server.clone(), changes.clone());
+    let at_cut = move || changes.store(at_server.change_count(), Ordering::Release);
+    let after_cut = || tell_of_cut(server);
+    let path = match target {
         Target::Pages => {
-            let report = server.store.checkpoint().map_err(|error| error.to_string())?;
-            Ok(Outcome { report, ..Outcome::default() })
+            let report = server.store.checkpoint_telling(at_cut, after_cut);
+            let report = report.map_err(|error| error.to_string())?;
+            return Ok(Outcome { report, ..Outcome::default() });
         }
-        Target::Rdb => dump(dir.join(&settings.dbfilename)),
-        Target::Backup(path) => dump(path.clone()),
-    }
+        Target::Rdb => dir.join(&settings.dbfilename),
+        Target::Backup(path) => path.clone(),
+    };
+    let dump_bytes = write_dump_telling(&server.store, &path, settings, at_cut, after_cut)?;
+    Ok(Outcome { dump_bytes, ..Outcome::default() })
+}
+
+/// Answers those who wait for the cut that has just been taken.
+fn tell_of_cut(server: &Server) {
+    let mut state = server.saver.state.lock();
+    let Some(job) = &mut state.job else { return };
+    job.waiters.retain(|waiter| {
+        if waiter.when == When::Cut {
+            send(server, waiter, b"+Background saving started\r\n".to_vec());
+        }
+        waiter.when != When::Cut
+    });
+}
+
+fn send(server: &Server, waiter: &Waiter, reply: Vec<u8>) {
+    server.send(&waiter.client, |token| Message::Reply(token, waiter.reply, reply));
 }
 
 /// Records the outcome, tells those who wait, and goes on to the next job or the end.
@@ -281,8 +334,7 @@ fn finish(server: &Arc<Server>, result: Result<Outcome, String>, changes: u64) {
         }
     }
     state.status.running = None;
-    if let Some(next) = state.next.take() {
-        state.status.is_scheduled = false;
+    if let Some(next) = state.next.pop_front() {
         begin(&mut state, next);
     }
     drop(state);
@@ -304,9 +356,8 @@ fn finish(server: &Arc<Server>, result: Result<Outcome, String>, changes: u64) {
         Then::Stop { .. } => {
             log::warning("Error trying to save the DB, can't exit.");
             server.stay();
-            if let Some(client) = &job.waiter {
-                let text = b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n".to_vec();
-                server.send(client, |token| Message::Reply(token, text));
+            for waiter in &job.waiters {
+                send(server, waiter, b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n".to_vec());
             }
         }
     }
@@ -331,15 +382,16 @@ fn record(status: &mut Status, target: &Target, result: &Result<Outcome, String>
 }
 
 fn answer(server: &Server, job: &Job, result: &Result<Outcome, String>) {
-    let Some(client) = &job.waiter else { return };
-    let reply = match result {
-        Ok(_) => b"+OK\r\n".to_vec(),
-        Err(error) => {
-            server.count_error(b"ERR");
-            format!("-ERR {}\r\n", error.replace(['\r', '\n'], " ")).into_bytes()
-        }
-    };
-    server.send(client, |token| Message::Reply(token, reply));
+    for waiter in &job.waiters {
+        let reply = match (result, waiter.when) {
+            (Ok(_), _) | (_, When::EndInAnyCase) => b"+OK\r\n".to_vec(),
+            (Err(error), _) => {
+                server.count_error(b"ERR");
+                format!("-ERR {}\r\n", error.replace(['\r', '\n'], " ")).into_bytes()
+            }
+        };
+        send(server, waiter, reply);
+    }
 }
 
 fn log_outcome(target: &Target, result: &Result<Outcome, String>) {

@@ -30,9 +30,14 @@ pub struct Needs<'k> {
     writes: bool,
     /// It may be seen half done if somebody looked in between.
     changes_in_steps: bool,
+    /// Something is locked for longer than an operation of the store.
+    locks: bool,
     stops_others: bool,
     needs_all_data: bool,
 }
+
+/// A page that could not be read was to be tried again just now: others, or a cut, would see what was done before it.
+pub const TOO_LATE: &[u8] = b"ERR a page could not be read, and is to be tried again; send the command again";
 
 /// What keeps the others away while a command is applied; let go of when dropped.
 pub enum Held {
@@ -46,7 +51,9 @@ impl<'k> Needs<'k> {
     pub fn of_call(ctx: &Ctx<'_>, command: &Command, args: &Args<'k>) -> Needs<'k> {
         let mut needs = Needs { keys: Vec::with_capacity(1), ..Needs::default() };
         needs.add(ctx, ctx.db(), command, args);
-        needs.changes_in_steps = needs.writes && (needs.keys.len() > 1 || command.changes_in_steps);
+        needs.changes_in_steps = needs.writes && (needs.keys.len() > 1 || command.has_steps);
+        // A command that only looks once at one key is one operation of the store, which locks for itself.
+        needs.locks = needs.writes || needs.keys.len() > 1 || command.has_steps;
         needs.needs_all_data = matches!(command.scope_of(args), Scope::Data);
         needs
     }
@@ -55,6 +62,7 @@ impl<'k> Needs<'k> {
     pub fn add_queued(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>) {
         self.add(ctx, db, command, args);
         self.changes_in_steps = self.writes;
+        self.locks = true;
         self.needs_all_data |= matches!(command.scope_of(args), Scope::Walk | Scope::Swap | Scope::Data);
     }
 
@@ -81,16 +89,21 @@ impl<'k> Needs<'k> {
         }
     }
 
+    /// Whether it must not begin anew once it has begun.
+    pub fn runs_once(&self) -> bool {
+        self.changes_in_steps
+    }
+
     /// # Errors
     /// Pages that are missing; nothing is held then.
     fn resolve(&self, ctx: &mut Ctx<'_>) -> Result<(), Fault> {
-        if !ctx.server.store.is_warming_up() {
+        if !ctx.server.store.may_miss_pages() {
             return Ok(());
         }
         if !self.changes_in_steps {
             return ctx.worker.resolve(&self.keys);
         }
-        if self.word_count > RESOLVED_WORDS_MAX {
+        if self.word_count > RESOLVED_WORDS_MAX && ctx.server.store.is_warming_up() {
             return Err(Fault::all());
         }
         ctx.worker.resolve_changes(&self.keys, CHANGES_PER_WORD * self.word_count)
@@ -103,19 +116,18 @@ impl<'k> Needs<'k> {
 /// # Errors
 /// Pages that are missing: nothing has been done.
 pub fn prepare(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Result<Held, Fault> {
-    let is_warming_up = ctx.server.store.is_warming_up();
-    if is_warming_up && needs.needs_all_data {
+    if needs.needs_all_data && ctx.server.store.is_warming_up() {
         return Err(Fault::all());
     }
+    let may_miss_pages = ctx.server.store.may_miss_pages();
     needs.resolve(ctx)?;
-    if needs.stops_others || (is_warming_up && needs.changes_in_steps) {
+    if needs.stops_others || (may_miss_pages && needs.changes_in_steps) {
         let alone = ctx.worker.stop_others();
         // Until they stopped, others may have changed what is needed.
         needs.resolve(ctx)?;
         return Ok(Held::Alone { _alone: alone });
     }
-    // A command that only reads one key is one operation of the store, which locks for itself.
-    if ctx.server.worker_count > 1 && (needs.writes || needs.keys.len() > 1) {
+    if ctx.server.worker_count > 1 && needs.locks {
         let locks = ctx.worker.lock(&needs.keys, needs.writes);
         needs.resolve(ctx)?;
         return Ok(Held::Locks { _locks: locks });

@@ -93,6 +93,11 @@ impl ReplyBuf {
         (self.max_bytes, self.is_over) = (mark.max_bytes, mark.is_over);
     }
 
+    /// Takes everything from byte `at` on out.
+    pub fn split_off(&mut self, at: usize) -> Vec<u8> {
+        self.bytes.split_off(at.min(self.bytes.len()))
+    }
+
     /// Takes the first `count` bytes out.
     pub fn drop_front(&mut self, count: usize) {
         self.bytes.drain(..count);

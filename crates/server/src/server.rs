@@ -16,7 +16,7 @@ use crate::loading::Loading;
 use crate::log;
 use crate::mailbox::{Mailbox, Message, Token};
 use crate::pause::Pause;
-use crate::persistence::{self, Saver};
+use crate::persistence::{self, Saver, Waiter};
 use crate::slowlog::Slowlog;
 use crate::stats::WorkerStats;
 use crate::watch::WatchTable;
@@ -184,7 +184,7 @@ impl Server {
 
     /// Ends the server as `SHUTDOWN` or a signal asks: commands wait from now on, so that none is answered whose
     /// effect the last save does not hold.
-    pub fn shut_down(&self, how: OnSignal, even_if_failed: bool, waiter: Option<Arc<ClientInfo>>) {
+    pub fn shut_down(&self, how: OnSignal, even_if_failed: bool, waiter: Option<Waiter>) {
         let config = self.config();
         let settings = &config.settings;
         self.is_stopping.store(true, Ordering::Release);

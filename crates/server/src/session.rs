@@ -97,6 +97,74 @@ impl Hash for Watched {
     }
 }
 
+/// Which of the replies of a command that come later: of the queued commands of an `EXEC` there can be several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LateReply(usize);
+
+/// Replies that come later, in their places among those that are there.
+///
+/// ```text
+///   None --- a command says that its reply comes later --> Running --- the command ends --> Awaited --- all there --> None
+/// ```
+#[derive(Default, Debug)]
+pub struct LateReplies {
+    /// Where each belongs, in bytes of output, and the reply once it is there.
+    replies: Vec<(usize, Option<Vec<u8>>)>,
+    /// Output of the command from the first of these places on.
+    held: Vec<u8>,
+    /// The client does not want to be answered (`CLIENT REPLY`).
+    is_unwanted: bool,
+}
+
+impl LateReplies {
+    pub fn is_awaited(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
+    /// A reply that belongs at byte `at` of the output comes later.
+    pub fn expect(&mut self, at: usize) -> LateReply {
+        self.replies.push((at, None));
+        LateReply(self.replies.len() - 1)
+    }
+
+    /// The command's output is not wanted.
+    pub fn drop_all(&mut self) {
+        self.is_unwanted = self.is_awaited();
+    }
+
+    /// Where the output has to be cut off until the first reply is there.
+    pub fn first_place(&self) -> Option<usize> {
+        self.replies.first().map(|(at, _)| *at)
+    }
+
+    /// The command has ended; `held` is its output from [`LateReplies::first_place`] on.
+    pub fn hold(&mut self, held: Vec<u8>) {
+        self.held = held;
+    }
+
+    /// A reply is there. Returns all output that was held if it was the last.
+    pub fn take(&mut self, which: LateReply, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        self.replies.get_mut(which.0)?.1 = Some(bytes);
+        if self.replies.iter().any(|(_, reply)| reply.is_none()) {
+            return None;
+        }
+        let all = std::mem::take(self);
+        if all.is_unwanted {
+            return Some(Vec::new());
+        }
+        let first = all.first_place().unwrap_or(0);
+        let (mut out, mut done) = (Vec::new(), 0);
+        for (at, reply) in all.replies {
+            let at = (at - first).min(all.held.len());
+            out.extend_from_slice(&all.held[done..at]);
+            out.extend(reply.unwrap_or_default());
+            done = at;
+        }
+        out.extend_from_slice(&all.held[done..]);
+        Some(out)
+    }
+}
+
 /// State of a client that its commands change.
 pub struct Session {
     pub id: u64,
@@ -111,8 +179,7 @@ pub struct Session {
     pub ending: Ending,
     /// `EXEC` runs the command: it must not wait, nor turn the connection into something else.
     pub is_in_exec: bool,
-    /// A command's reply comes later.
-    pub is_blocked: bool,
+    pub late: LateReplies,
     pub is_monitor: bool,
     pub no_evict: bool,
     /// `CLIENT NO-TOUCH`: reads do not count as accesses.
@@ -134,7 +201,7 @@ impl Session {
             watch_flag: Arc::default(),
             ending: Ending::Open,
             is_in_exec: false,
-            is_blocked: false,
+            late: LateReplies::default(),
             is_monitor: false,
             no_evict: false,
             no_touch: false,

@@ -196,25 +196,43 @@ impl Store {
     /// Takes a checkpoint into the page file and waits until it is durable. Call it from a thread that
     /// holds no [`Worker`] busy: the cut waits for every worker to come between two commands.
     pub fn checkpoint(&self) -> Result<CheckpointReport, SaveError> {
+        self.checkpoint_telling(|| (), || ())
+    }
+
+    /// The same. `at_cut` runs at the cut, while every worker stands between two commands, and `after_cut` right after
+    /// it: what is written from then on is not in the checkpoint.
+    ///
+    /// # Errors
+    /// As of [`Store::checkpoint`]; if there was no cut, `after_cut` is not called.
+    pub fn checkpoint_telling(
+        &self,
+        at_cut: impl FnOnce() + Send + 'static,
+        after_cut: impl FnOnce(),
+    ) -> Result<CheckpointReport, SaveError> {
         if self.shared.saving.swap(true, Ordering::AcqRel) {
             return Err(SaveError::InProgress);
         }
-        let result = self.checkpoint_alone();
+        let result = self.checkpoint_alone(at_cut, after_cut);
         self.shared.progress.reset();
         self.shared.saving.store(false, Ordering::Release);
         result
     }
 
-    fn checkpoint_alone(&self) -> Result<CheckpointReport, SaveError> {
+    fn checkpoint_alone(
+        &self,
+        at_cut: impl FnOnce() + Send + 'static,
+        after_cut: impl FnOnce(),
+    ) -> Result<CheckpointReport, SaveError> {
         let keyspace = self.keyspace().clone();
         let changes = Arc::new(AtomicU64::new(0));
         let changes_at_cut = changes.clone();
-        let at_cut = move || {
+        let in_barrier = move || {
+            at_cut();
             keyspace.fold();
             changes_at_cut.store(keyspace.change_count(), Ordering::Relaxed);
             header_of(keyspace.catalog)
         };
-        let stats = self.keyspace().pool.checkpoint(at_cut, &self.shared.progress)?;
+        let stats = self.keyspace().pool.checkpoint_telling(in_barrier, after_cut, &self.shared.progress)?;
         self.shared.saved_change_count.store(changes.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(CheckpointReport {
             pages_changed: stats.commit.page_count,
@@ -227,6 +245,14 @@ impl Store {
     /// A read-only picture of all databases as of now; it stays as it is while the store goes on. After a restart
     /// it waits until all pages are in memory.
     pub fn view(&self) -> Result<View, SaveError> {
+        self.view_telling(|| ())
+    }
+
+    /// The same; `at_cut` runs at the cut, while every worker stands between two commands.
+    ///
+    /// # Errors
+    /// As of [`Store::view`].
+    pub fn view_telling(&self, at_cut: impl FnOnce() + Send + 'static) -> Result<View, SaveError> {
         let keyspace = self.keyspace().clone();
         keyspace.pool.wait_until_warm();
         let catalog = keyspace.catalog;
@@ -238,6 +264,7 @@ impl Store {
             waited_at_cut.store(since.elapsed().as_nanos() as u64, Ordering::Relaxed);
             keyspace.fold();
             changes_at_cut.store(keyspace.change_count(), Ordering::Relaxed);
+            at_cut();
         })?;
         let cut = self.cut_at(changes.load(Ordering::Relaxed));
         let barrier_wait = Duration::from_nanos(waited.load(Ordering::Relaxed));

@@ -7,7 +7,7 @@ use crate::command::{Args, CmdError, CmdResult};
 use crate::config::OnSignal;
 use crate::ctx::Ctx;
 use crate::errors;
-use crate::persistence::{default_target, Busy, Target};
+use crate::persistence::{default_target, Busy, Target, When};
 
 const BUSY: &str = "ERR Background save already in progress";
 
@@ -17,16 +17,17 @@ pub fn save(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
 }
 
 fn start_and_wait(ctx: &mut Ctx<'_>, target: Target) -> CmdResult {
-    match ctx.server.saver.start(target, Some(ctx.peer.clone())) {
-        Ok(()) => {
-            ctx.block();
-            Ok(())
-        }
-        Err(Busy) => Err(BUSY.into()),
-    }
+    start(ctx, target, When::End)
 }
 
-/// `BGSAVE [SCHEDULE] [RDB|PAGES]`
+fn start(ctx: &mut Ctx<'_>, target: Target, when: When) -> CmdResult {
+    let server = ctx.server;
+    let started = server.saver.start(target, || ctx.wait_for_save(when));
+    started.map_err(|Busy| BUSY.into())
+}
+
+/// `BGSAVE [SCHEDULE] [RDB|PAGES]`: answered as soon as the cut is taken. In a transaction the cut comes after the
+/// transaction, and before the answer to it.
 pub fn bgsave(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut target = default_target(&ctx.config.settings);
     let mut may_wait = false;
@@ -38,17 +39,13 @@ pub fn bgsave(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             () => return Err(errors::SYNTAX.into()),
         }
     }
-    if may_wait {
-        let is_scheduled = ctx.server.saver.start_or_schedule(target);
-        let text = if is_scheduled { "Background saving scheduled" } else { "Background saving started" };
-        ctx.reply.simple(text);
+    let started = start(ctx, target.clone(), When::Cut);
+    if started.is_err() && may_wait {
+        ctx.server.saver.schedule(target);
+        ctx.reply.simple("Background saving scheduled");
         return Ok(());
     }
-    match ctx.server.saver.start(target, None) {
-        Ok(()) => ctx.reply.simple("Background saving started"),
-        Err(Busy) => return Err(BUSY.into()),
-    }
-    Ok(())
+    started
 }
 
 pub fn lastsave(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
@@ -124,7 +121,7 @@ pub fn shutdown(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         (_, true) => OnSignal::Save,
         _ => OnSignal::Default,
     };
-    ctx.block();
-    ctx.server.shut_down(how, force, Some(ctx.peer.clone()));
+    let waiter = ctx.wait_for_save(When::End);
+    ctx.server.shut_down(how, force, Some(waiter));
     Ok(())
 }

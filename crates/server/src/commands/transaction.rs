@@ -8,7 +8,7 @@ use crate::command::{ArgRange, Args, CmdError, CmdResult, Command};
 use crate::ctx::Ctx;
 use crate::dispatch::{self, Outcome};
 use crate::number::parse_i64;
-use crate::prepare::{prepare, Needs};
+use crate::prepare::{prepare, Needs, TOO_LATE};
 use crate::session::{Queued, Session, Transaction, Watched};
 use crate::table::Found;
 
@@ -142,10 +142,8 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &Transaction) -> CmdResult {
     ctx.reply.array(transaction.queued.len());
     for queued in &transaction.queued {
         let args = Args::new(&queued.buf, &queued.ranges);
-        if let Outcome::Fault(fault) = dispatch::call(ctx, queued.found, &args, false) {
-            // To wait now would let others, and a cut, see the first half.
-            debug_assert!(false, "{} needs {fault:?}, which was not prepared", queued.found.command.name);
-            ctx.reply.error(b"ERR pages are not in memory yet");
+        if let Outcome::Fault(_) = dispatch::call(ctx, queued.found, &args, false) {
+            ctx.reply.error(TOO_LATE);
         }
     }
     Ok(())

@@ -251,7 +251,12 @@ impl EventLoop {
                 input.done = item.end;
                 let is_full = output.pending_bytes() > OUTPUT_FULL_BYTES;
                 let hold = if is_full { Hold::Full } else { Hold::Free };
-                (if session.is_blocked { Hold::Blocked } else { hold }, None)
+                if let Some(at) = session.late.first_place() {
+                    session.late.hold(output.buf.split_off(at));
+                    (Hold::Blocked, None)
+                } else {
+                    (hold, None)
+                }
             }
             Outcome::Fault(fault) => (Hold::Fault, Some(fault)),
             Outcome::Paused => (Hold::Paused, None),

@@ -10,7 +10,7 @@ use crate::conn::{Conn, Hold, Interest, WriteEvent};
 use crate::event_loop::EventLoop;
 use crate::mailbox::{Message, Token};
 use crate::monitor;
-use crate::session::Ending;
+use crate::session::{Ending, LateReply};
 use crate::slots::SlotId;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -39,13 +39,13 @@ impl EventLoop {
         }
     }
 
-    /// Delivers the reply of a blocked command.
-    pub(super) fn unblock(&mut self, token: Token, reply: &[u8]) {
+    /// Delivers a reply of a blocked command, and lets the client go on if it was the last.
+    pub(super) fn unblock(&mut self, token: Token, which: LateReply, reply: Vec<u8>) {
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
-        if conn.hold == Hold::Blocked {
-            conn.session.is_blocked = false;
-            conn.append(reply, self.config.settings.output_limit.hard_bytes);
+        if let Some(bytes) = conn.session.late.take(which, reply) {
+            conn.append(&bytes, self.config.settings.output_limit.hard_bytes);
+            publish_session(&conn.session, &conn.info);
             self.release(token, Hold::Blocked);
             self.flush(id);
         }
@@ -199,7 +199,7 @@ pub fn publish_session(session: &crate::session::Session, info: &crate::clients:
     set(client_flag::WATCH_RAISED, !session.watched.is_empty() && session.watch_flag.is_raised());
     set(client_flag::CLOSING, session.ending != Ending::Open);
     set(client_flag::MONITOR, session.is_monitor);
-    set(client_flag::BLOCKED, session.is_blocked);
+    set(client_flag::BLOCKED, session.late.is_awaited());
     set(client_flag::NO_EVICT, session.no_evict);
     set(client_flag::NO_TOUCH, session.no_touch);
     to.flags.store(flags, Relaxed);

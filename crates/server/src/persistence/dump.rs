@@ -43,6 +43,20 @@ pub fn temporary_path(dir: &Path) -> PathBuf {
 /// # Errors
 /// What failed, with the path; the old file is then as it was.
 pub fn write_dump(store: &Store, path: &Path, settings: &Settings) -> Result<u64, String> {
+    write_dump_telling(store, path, settings, || (), || ())
+}
+
+/// The same. `at_cut` runs at the cut, while every worker stands between two commands, and `after_cut` right after it.
+///
+/// # Errors
+/// As of [`write_dump`]; if there was no cut, `after_cut` is not called.
+pub(super) fn write_dump_telling(
+    store: &Store,
+    path: &Path,
+    settings: &Settings,
+    at_cut: impl FnOnce() + Send + 'static,
+    after_cut: impl FnOnce(),
+) -> Result<u64, String> {
     let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let temporary = temporary_path(dir);
     let at = |path: &Path| {
@@ -50,8 +64,10 @@ pub fn write_dump(store: &Store, path: &Path, settings: &Settings) -> Result<u64
         move |source| DumpError::Io { path, source }
     };
     let write = || -> Result<u64, DumpError> {
-        let view = store.view()?;
+        // What is in the way of the file is said before anybody is told that saving has begun.
         let file = File::create(&temporary).map_err(at(&temporary))?;
+        let view = store.view_telling(at_cut)?;
+        after_cut();
         let options = WriterOptions { compress: settings.rdb_compression, checksum: settings.rdb_checksum };
         let header = Header {
             ctime_unix_s: (unix_ms() / 1000) as u64,

@@ -80,7 +80,7 @@ pub const COMMANDS: &[Command] = &[
         .tips(&["nondeterministic_output"]),
     Command::new("object|help", 2, flag::LOADING | flag::STALE, object::help).acl(acl::KEYSPACE)
         .doc(Group::Generic, "6.2.0", "Show helpful text about the different subcommands", "O(1)"),
-    Command::new("object|refcount", 3, flag::READONLY, object::refcount).acl(acl::KEYSPACE)
+    Command::new("object|refcount", 3, flag::READONLY, object::refcount).in_steps().acl(acl::KEYSPACE)
         .doc(Group::Generic, "2.2.3", "Get the number of references to the value of the key", "O(1)")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::RO)])
         .tips(&["nondeterministic_output"]),

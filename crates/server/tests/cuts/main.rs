@@ -1,0 +1,62 @@
+//! Every checkpoint and every dump is the data between two commands or transactions: random transactions that empty and
+//! exchange databases, walk over keys and read and change big values, with 1 to 4 workers, before and while pages come
+//! back after a kill. What each save has written is read and held against the model.
+//!
+//! `STILLFRAME_CUTS=<count>` sets how many saves are compared, `STILLFRAME_SEED=<seed>` replays the decisions,
+//! `STILLFRAME_SERVER=<path>` takes another build of the server.
+
+mod lane;
+#[allow(dead_code)]
+#[path = "../crash/process.rs"]
+mod process;
+#[allow(dead_code)]
+#[path = "../differential/resp.rs"]
+mod resp;
+mod runner;
+mod saved;
+
+use runner::{Config, Runner};
+
+/// Saves that are compared unless the environment says how many.
+const SAVE_COUNT: u32 = 320;
+/// A server is killed and started again after so many.
+const SAVES_A_START: u32 = 10;
+
+fn number_of(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// One after the other for each number of workers and each snapshotter; both tests together make the count.
+fn run_half(has_one_lane: bool) {
+    let seed = number_of("STILLFRAME_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("STILLFRAME_SEED={seed}");
+    let save_count = number_of("STILLFRAME_CUTS").map_or(SAVE_COUNT, |count| count as u32);
+    let mut compared_count = 0;
+    for snapshotter in ["epoch", "fork"] {
+        for worker_count in 1..=4 {
+            let config = Config { worker_count, snapshotter, has_one_lane };
+            let mut runner = Runner::new(seed ^ u64::from(worker_count) << 32, config);
+            let mut left = save_count.div_ceil(16);
+            while left > 0 {
+                let count = left.min(SAVES_A_START);
+                runner.run(count);
+                left -= count;
+            }
+            compared_count += runner.compared_count();
+            println!("{config:?}: {:?}", runner.tally());
+        }
+    }
+    println!("{compared_count} saves compared, none torn");
+}
+
+/// Several clients, each with databases of its own.
+#[test]
+fn saves_are_between_transactions_of_several_clients() {
+    run_half(false);
+}
+
+/// One client, which also empties all databases.
+#[test]
+fn saves_are_between_commands_that_concern_all_databases() {
+    run_half(true);
+}
