@@ -376,11 +376,29 @@ impl Pool {
     /// A cut that needs the content keeps it; otherwise the pages can be allocated again at once.
     pub fn free(&self, object: ExclusiveGuard<'_>, page_count: u32) {
         let start = object.into_id();
+        let extent = self.mark_freed(start, page_count);
+        evict_and_wake(&self.core.descriptor(start).state);
+        self.finish_free(extent);
+    }
+
+    /// Frees an object without its head's latch, because the head is not in memory or cannot be read. Only for what
+    /// nothing refers to any more. False if there are no such pages.
+    #[must_use]
+    pub fn free_unread(&self, head: PageId, page_count: u32) -> bool {
+        let last = page_count.checked_sub(1).and_then(|more| head.0.checked_add(more));
+        let exists = last.is_some_and(|last| self.core.try_descriptor(PageId(last)).is_some());
+        if exists {
+            let extent = self.mark_freed(head, page_count);
+            self.finish_free(extent);
+        }
+        exists
+    }
+
+    fn mark_freed(&self, start: PageId, page_count: u32) -> Extent {
         let (extent, epoch) = (Extent { start, page_count }, self.core.epoch());
         extent.pages().for_each(|page| self.core.descriptor(page).epochs.set_freed(Some(epoch)));
-        evict_and_wake(&self.core.descriptor(start).state);
         self.allocated_pages.fetch_sub(u64::from(page_count), Ordering::Relaxed);
-        self.finish_free(extent);
+        extent
     }
 
     /// Lets an extent go that is marked as freed, unless a cut needs it. Its memory is not given back, nor its pages

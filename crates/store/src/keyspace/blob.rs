@@ -320,11 +320,15 @@ impl Keyspace {
     /// Frees a blob that nothing refers to any more.
     pub(super) fn free_blob(&self, pid: PageId, place: Place) -> Result<(), Stop> {
         match place {
-            Place::Object { page_count } => {
-                let guard = self.pool.exclusive(pid)?;
-                self.pool.free(guard, page_count);
-                Ok(())
-            }
+            Place::Object { page_count } => match self.pool.exclusive(pid) {
+                Ok(guard) => {
+                    self.pool.free(guard, page_count);
+                    Ok(())
+                }
+                // Nobody needs to know what was in it.
+                Err(_) if self.pool.free_unread(pid, page_count) => Ok(()),
+                Err(restart) => Err(restart.into()),
+            },
             Place::Slab { class, slot } => loop {
                 match self.free_slot(pid, Class(class), slot) {
                     Err(Stop::Contended) => std::thread::yield_now(),

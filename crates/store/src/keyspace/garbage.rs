@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use stillframe_pagepool::{Member, PageId, Pool};
+use stillframe_pagepool::{ExclusiveGuard, Member, PageId, Pool, Restart};
 
 use super::discards::{Discarded, Discards};
 use super::{Keyspace, Stop};
@@ -175,8 +175,11 @@ impl Keyspace {
     }
 
     /// Frees some leaves at the right end of a tree that nobody can reach. True when the tree is gone.
+    ///
+    /// A page that is damaged is freed as it is. What it referred to outside the tree's other pages is lost.
     fn free_part_of_tree(&self, root: PageId) -> Result<bool, Stop> {
-        let mut path = vec![self.pool.exclusive(root)?];
+        let Some(root) = self.latch_or_free(root)? else { return Ok(true) };
+        let mut path = vec![root];
         let mut freed = 0;
         loop {
             let Some(node) = path.last_mut() else { return Ok(true) };
@@ -184,12 +187,15 @@ impl Keyspace {
                 return Err(super::descend::not_inner(node.id()));
             }
             let last = node.child_count() - 1;
-            let child = PageId(node.child(last));
-            if node.level() > 1 {
-                path.push(self.pool.exclusive(child)?);
-                continue;
+            let is_above_leaves = node.level() == 1;
+            match self.latch_or_free(PageId(node.child(last)))? {
+                Some(leaf) if is_above_leaves => freed += self.free_leaf(leaf)?,
+                Some(inner) => {
+                    path.push(inner);
+                    continue;
+                }
+                None => freed += 1,
             }
-            freed += self.free_leaf(child)?;
             // Take the freed child out of the node, and empty nodes out of theirs.
             while let Some(mut node) = path.pop() {
                 if node.child_count() > 1 {
@@ -205,16 +211,25 @@ impl Keyspace {
         }
     }
 
-    /// Frees a leaf with its chain and everything that its records refer to; returns how many things.
-    fn free_leaf(&self, pid: PageId) -> Result<usize, Stop> {
-        let head = self.pool.exclusive(pid)?;
-        let leaf = self.with_chain(head)?;
-        let mut freed = 0;
-        for page in 0..leaf.page_count() {
-            let page = leaf.leaf(page)?;
-            freed += 1 + page.outside_count();
-            self.discard_blobs(page);
+    /// A page of the tree, latched; or freed, if it cannot be read.
+    fn latch_or_free(&self, pid: PageId) -> Result<Option<ExclusiveGuard<'_>>, Stop> {
+        match self.pool.exclusive(pid) {
+            Err(Restart::Damaged(_)) if self.pool.free_unread(pid, 1) => {
+                self.side.forget(pid);
+                Ok(None)
+            }
+            other => Ok(Some(other?)),
         }
+    }
+
+    /// Frees a leaf with its chain and everything that its records refer to; returns how many things.
+    fn free_leaf(&self, head: ExclusiveGuard<'_>) -> Result<usize, Stop> {
+        let pid = head.id();
+        let leaf = self.with_chain(head)?;
+        // Errors come before the first change.
+        let pages = (0..leaf.page_count()).map(|page| leaf.leaf(page)).collect::<Result<Vec<_>, _>>()?;
+        let freed = pages.iter().map(|page| 1 + page.outside_count()).sum();
+        pages.into_iter().for_each(|page| self.discard_blobs(page));
         self.side.forget(pid);
         for guard in leaf.chain {
             self.pool.free(guard, 1);

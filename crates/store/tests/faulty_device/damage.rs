@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stillframe_pagepool::device::{Fault, FaultRates, SimDevice};
 use stillframe_pagepool::PAGE_SIZE;
+use stillframe_store::DbId;
 
 use crate::model::{open, open_accepting, seed_or, Content, Entry, Opened};
 
@@ -276,4 +277,36 @@ fn random_read_errors_lose_nothing_that_is_saved() {
         );
     }
     assert!(error_count > 0);
+}
+
+/// A database with a damaged leaf is emptied: all its pages are free again, those that cannot be read too.
+#[test]
+fn a_damaged_leaf_does_not_keep_a_flushed_tree() {
+    let device = Arc::new(SimDevice::new(1));
+    let mut opened = open(&device).expect("a new store");
+    let empty_page_count = opened.store.pool().stats().allocated_pages;
+    for number in 0..6_000 {
+        opened.add(&mut Content::new(), &format!("of-a-leaf-{number}"), 60, &mut fastrand::Rng::new());
+    }
+    opened.add(&mut Content::new(), "large", 300_000, &mut fastrand::Rng::new());
+    opened.checkpoint().expect("a checkpoint");
+    drop(opened);
+    let image = device.image();
+    let is_leaf = |page: &[u8]| page[0] == 1 && page.windows(10).any(|bytes| bytes == b"of-a-leaf-");
+    let leaves: Vec<_> = (0..).zip(image.chunks(PAGE_SIZE)).filter(|(_, page)| is_leaf(page)).collect();
+    assert!(leaves.len() > 100);
+    let damaged = leaves[leaves.len() / 2].0 * PAGE_SIZE as u64;
+    device.corrupt(damaged + 2_000, 1, |bytes| bytes[0] ^= 1);
+    let mut opened = open(&device).expect("all but a leaf is whole");
+    opened.wait_until_warm();
+    opened.worker.flush_db(DbId(0)).expect("databases can be emptied always");
+    opened.wait_until_tidy();
+    assert_eq!(opened.store.pool().stats().allocated_pages, empty_page_count);
+    opened.check();
+    opened.checkpoint().expect("a checkpoint");
+    drop(opened);
+    device.crash();
+    let mut opened = open(&device).expect("an undamaged store");
+    opened.check();
+    assert!(opened.content().is_empty());
 }

@@ -102,6 +102,17 @@ impl Opened {
         self.store.check().unwrap_or_else(|text| panic!("{text}"));
     }
 
+    /// Waits until what was removed is free; in vain after a while.
+    pub fn wait_until_tidy(&mut self) {
+        for _ in 0..3_000 {
+            if self.store.is_tidy() {
+                return;
+            }
+            self.worker.idle(|| std::thread::sleep(std::time::Duration::from_millis(1)));
+        }
+        panic!("the garbage is never collected");
+    }
+
     /// All of it, found by scanning.
     pub fn content(&mut self) -> Content {
         let mut content = Content::new();
