@@ -308,8 +308,15 @@ impl Pool {
         reason.filter(|_| is_as_checkpointed(descriptor))
     }
 
-    /// The same, after another try if that is worth it. Waits for the disk.
-    pub(crate) fn lasting_damage(&self, page: PageId) -> Option<Arc<str>> {
+    /// Why a page cannot be read as of a view's cut, after another try if that is worth it. Waits for the disk. The
+    /// page may have been freed since the cut, but not used again.
+    pub(crate) fn damage_at_cut(&self, page: PageId) -> Option<Arc<str>> {
+        let descriptor =
+            self.core().try_descriptor(page).filter(|descriptor| descriptor.epochs.freed().is_some());
+        if let Some(freed) = descriptor {
+            let reason = self.loading().damage(page, |damage| damage.reason.clone());
+            return reason.filter(|_| freed.epochs.written() == Epoch(0));
+        }
         self.damage_in_place(page)?;
         if self.may_have_passed(page) {
             self.load(&[page]);
@@ -325,9 +332,12 @@ impl Pool {
             return found;
         }
         let mut damaged = self.loading().damaged.lock();
-        damaged.retain(|page, _| self.core().try_descriptor(*page).is_some_and(is_as_checkpointed));
-        found.page_count = damaged.len();
-        found.examples = damaged.values().take(EXAMPLE_COUNT).map(|damage| damage.reason.clone()).collect();
+        // A view may still ask for one that has been freed.
+        let descriptor = |page: &PageId| self.core().try_descriptor(*page);
+        damaged.retain(|page, _| descriptor(page).is_some_and(|page| page.epochs.written() == Epoch(0)));
+        let in_use = damaged.iter().filter(|(page, _)| descriptor(page).is_some_and(is_as_checkpointed));
+        found.page_count = in_use.clone().count();
+        found.examples = in_use.take(EXAMPLE_COUNT).map(|(_, damage)| damage.reason.clone()).collect();
         found
     }
 

@@ -27,7 +27,7 @@ impl View {
     /// # Errors
     /// If the page is damaged, or its before-image could not be spilled to the page file or cannot be read back.
     pub fn read_page(&self, page: PageId, into: &mut PageBytes) -> Result<(), CheckpointError> {
-        if let Some(reason) = self.pool.lasting_damage(page) {
+        if let Some(reason) = self.pool.damage_at_cut(page) {
             return Err(CheckpointError::Io(reason));
         }
         self.pool.snapshotter().read_view(self.pool.core(), self.cut, page, into)

@@ -182,8 +182,14 @@ fn a_view_reports_damage() {
             Err(other) => panic!("{other:?}"),
         }
     }
-    drop(view);
     free_object(&pool, head, 40);
+    assert_eq!(pool.damaged_pages().page_count, 0, "it is in use no more");
+    let read = view.read_page(damaged, &mut filled(0));
+    assert!(
+        matches!(read, Err(CheckpointError::Io(_))),
+        "freed after the cut, and damaged all the same: {read:?}"
+    );
+    drop(view);
     assert_eq!(new_object(&pool, 40, 9), head);
     let view = pool.view_after(|| ()).unwrap();
     let mut bytes = filled(0);
