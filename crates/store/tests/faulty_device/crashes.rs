@@ -164,8 +164,8 @@ fn a_full_device_fails_saves_until_there_is_room() {
         let text = error.expect("the device fills up").to_string();
         assert!(text.contains("no space left"), "{text}");
         assert!(opened.content() == content);
-        // Again, and the same.
-        opened.change_some(&mut content, &mut rng, CHANGE_COUNT);
+        // Again, and the same: with more, for what random changes remove may make room.
+        opened.add(&mut content, &format!("more-{round}"), 200_000, &mut rng);
         let again = opened.checkpoint().expect_err("still full").to_string();
         assert!(again.contains("no space left"), "{again}");
         device.set_capacity(u64::MAX);
