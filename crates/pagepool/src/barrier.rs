@@ -11,14 +11,14 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
-use std::thread::ThreadId;
-use std::time::{Duration, Instant};
-
-use parking_lot::{ArcMutexGuard, Condvar, Mutex, RawMutex};
+use std::time::Duration;
 
 use crate::metrics::Histogram;
+// The standard library's and `parking_lot`'s here, and loom's in `tests/loom_barrier.rs`, which includes this file.
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::thread::{self, ThreadId};
+use crate::sync::{ArcMutexGuard, Condvar, Instant, Mutex, RawMutex};
 
 const QUIESCENT: u32 = 0;
 const RUNNING: u32 = 1;
@@ -136,8 +136,7 @@ impl Barrier {
 
     /// Whether this thread holds the barrier closed.
     fn is_held_here(&self) -> bool {
-        self.requested.load(Ordering::Relaxed)
-            && self.pending.lock().holder == Some(std::thread::current().id())
+        self.requested.load(Ordering::Relaxed) && self.pending.lock().holder == Some(thread::current().id())
     }
 
     /// Waits until the hold that was requested begins: others stand by then, so it spins first.
@@ -211,7 +210,7 @@ impl Member {
         assert!(!self.barrier.is_held_here(), "a member stops the others once");
         self.leave();
         let turn = self.barrier.initiator.lock_arc();
-        self.barrier.request(Action::Hold(std::thread::current().id()));
+        self.barrier.request(Action::Hold(thread::current().id()));
         self.barrier.wait_for_hold();
         Standstill { barrier: self.barrier.clone(), state: self.state.clone(), _turn: turn }
     }
@@ -285,106 +284,5 @@ impl Drop for Member {
         if self.barrier.requested.load(Ordering::SeqCst) {
             self.barrier.complete_if_last();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::AtomicU64;
-
-    #[test]
-    fn nobody_runs_during_an_action() {
-        let barrier = Arc::new(Barrier::default());
-        let running = Arc::new(AtomicU64::new(0));
-        let stop = Arc::new(AtomicBool::new(false));
-        let workers: Vec<_> = (0..3)
-            .map(|i| {
-                let (barrier, running, stop) = (barrier.clone(), running.clone(), stop.clone());
-                std::thread::spawn(move || {
-                    let mut member = barrier.join();
-                    let mut commands = 0u64;
-                    while !stop.load(Ordering::Relaxed) {
-                        running.fetch_add(1, Ordering::SeqCst);
-                        running.fetch_sub(1, Ordering::SeqCst);
-                        commands += 1;
-                        member.quiesce();
-                        match commands % 64 {
-                            n if n == i => member.idle(std::thread::yield_now),
-                            63 => {
-                                drop(member);
-                                member = barrier.join();
-                            }
-                            _ => {}
-                        }
-                    }
-                })
-            })
-            .collect();
-        let actions = Arc::new(AtomicU64::new(0));
-        for _ in 0..300 {
-            let (running, actions) = (running.clone(), actions.clone());
-            barrier.run(move || {
-                assert_eq!(running.load(Ordering::SeqCst), 0);
-                std::thread::yield_now();
-                assert_eq!(running.load(Ordering::SeqCst), 0);
-                actions.fetch_add(1, Ordering::SeqCst);
-            });
-        }
-        stop.store(true, Ordering::Relaxed);
-        workers.into_iter().for_each(|w| w.join().unwrap());
-        assert_eq!(actions.load(Ordering::SeqCst), 300);
-    }
-
-    /// Members that stop the others, actions, and members that come and go: whoever is alone is alone from the first of
-    /// its steps to the last, whatever it calls in between.
-    #[test]
-    fn nobody_comes_between_two_steps_of_one_who_has_stopped_the_others() {
-        let barrier = Arc::new(Barrier::default());
-        let (running, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let alone_count = Arc::new(AtomicU64::new(0));
-        let workers: Vec<_> = (0..3)
-            .map(|_| {
-                let (barrier, running, stop) = (barrier.clone(), running.clone(), stop.clone());
-                let alone_count = alone_count.clone();
-                std::thread::spawn(move || {
-                    let member = barrier.join();
-                    for command in 0u64.. {
-                        if stop.load(Ordering::Relaxed) {
-                            return;
-                        }
-                        member.quiesce();
-                        if command % 16 > 0 {
-                            running.fetch_add(1, Ordering::SeqCst);
-                            running.fetch_sub(1, Ordering::SeqCst);
-                            member.idle(std::hint::spin_loop);
-                            continue;
-                        }
-                        let standstill = member.stop_others();
-                        let nobody = || assert_eq!(running.swap(1, Ordering::SeqCst), 0);
-                        let check = || assert_eq!(running.load(Ordering::SeqCst), 1);
-                        nobody();
-                        member.quiesce();
-                        check();
-                        member.idle(std::thread::yield_now);
-                        check();
-                        let (seen, barrier) = (running.clone(), barrier.clone());
-                        member.idle(|| barrier.run(move || assert_eq!(seen.swap(7, Ordering::SeqCst), 1)));
-                        assert_eq!(running.swap(0, Ordering::SeqCst), 7);
-                        drop(standstill);
-                        alone_count.fetch_add(1, Ordering::SeqCst);
-                    }
-                })
-            })
-            .collect();
-        for _ in 0..300 {
-            let running = running.clone();
-            barrier.run(move || assert_eq!(running.load(Ordering::SeqCst), 0));
-        }
-        while alone_count.load(Ordering::SeqCst) < 300 {
-            std::thread::yield_now();
-        }
-        stop.store(true, Ordering::Relaxed);
-        workers.into_iter().for_each(|w| w.join().unwrap());
     }
 }

@@ -28,8 +28,10 @@ mod view;
 
 /// What protocols between threads are made of; the model checker puts its own in the place of these.
 mod sync {
-    pub use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+    pub use parking_lot::{ArcMutexGuard, Condvar, Mutex, RawMutex, RwLock, RwLockReadGuard};
     pub use std::sync::{atomic, Arc};
+    pub use std::thread;
+    pub use std::time::Instant;
 }
 
 pub use crate::alloc::Layout;

@@ -1,12 +1,36 @@
 //! Loom's locks with the faces of those that the pool uses, for sources that the models include.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 pub use loom::sync::{atomic, Arc, RwLockReadGuard, RwLockWriteGuard};
 
 #[derive(Default)]
 pub struct Mutex<T>(loom::sync::Mutex<T>);
+
+pub struct RawMutex;
+
+/// A guard that keeps its mutex.
+pub struct ArcMutexGuard<R, T: 'static> {
+    /// First, so that it goes before the mutex.
+    _guard: loom::sync::MutexGuard<'static, T>,
+    _mutex: std::sync::Arc<Mutex<T>>,
+    _raw: PhantomData<R>,
+}
+
+impl<T: 'static> Mutex<T> {
+    pub fn lock_arc(self: &std::sync::Arc<Self>) -> ArcMutexGuard<RawMutex, T> {
+        let mutex = self.clone();
+        let guard = mutex.0.lock().expect("no holder panics");
+        // SAFETY: M1, in the small: the guard borrows from the mutex that is kept beside it, at a fixed place, and goes
+        // before it.
+        let guard = unsafe {
+            std::mem::transmute::<loom::sync::MutexGuard<'_, T>, loom::sync::MutexGuard<'static, T>>(guard)
+        };
+        ArcMutexGuard { _guard: guard, _mutex: mutex, _raw: PhantomData }
+    }
+}
 
 pub struct MutexGuard<'m, T>(Option<loom::sync::MutexGuard<'m, T>>);
 

@@ -1,0 +1,302 @@
+//! The barrier under the model checker: the real `src/barrier.rs` over loom's atomics and locks. A command is a look at a
+//! cell, the barrier's action a change of it, and the checker complains where they meet. What the barrier is made of can
+//! be spoilt, and then the checker must find that.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+
+#[path = "loom_sync/mod.rs"]
+mod locks;
+
+/// What `barrier.rs` is made of.
+mod sync {
+    pub use crate::locks::{ArcMutexGuard, Mutex, RawMutex};
+    pub use loom::thread;
+    use std::ops::Sub;
+    use std::time::Duration;
+
+    use crate::{is_spoilt, locks, Mistake};
+
+    /// Loom takes sequentially consistent accesses for acquiring and releasing ones; fences make up for it.
+    pub mod atomic {
+        pub use loom::sync::atomic::Ordering;
+        use loom::sync::atomic::{fence, AtomicU32 as Inner};
+
+        use crate::{is_spoilt, Mistake};
+
+        fn ordered<R>(ordering: Ordering, access: impl FnOnce(Ordering) -> R) -> R {
+            if is_spoilt(Mistake::RelaxedAccesses) {
+                return access(Ordering::Relaxed);
+            }
+            let is_total = ordering == Ordering::SeqCst && !is_spoilt(Mistake::NoTotalOrder);
+            is_total.then(|| fence(Ordering::SeqCst));
+            let result = access(ordering);
+            is_total.then(|| fence(Ordering::SeqCst));
+            result
+        }
+
+        fn for_load(ordering: Ordering) -> Ordering {
+            if ordering == Ordering::SeqCst {
+                Ordering::Acquire
+            } else {
+                ordering
+            }
+        }
+
+        fn for_store(ordering: Ordering) -> Ordering {
+            if ordering == Ordering::SeqCst {
+                Ordering::Release
+            } else {
+                ordering
+            }
+        }
+
+        pub struct AtomicU32(Inner);
+
+        impl AtomicU32 {
+            pub fn new(value: u32) -> AtomicU32 {
+                AtomicU32(Inner::new(value))
+            }
+
+            pub fn load(&self, ordering: Ordering) -> u32 {
+                ordered(ordering, |ordering| self.0.load(for_load(ordering)))
+            }
+
+            pub fn store(&self, value: u32, ordering: Ordering) {
+                ordered(ordering, |ordering| self.0.store(value, for_store(ordering)));
+            }
+        }
+
+        pub struct AtomicBool(AtomicU32);
+
+        impl AtomicBool {
+            pub fn new(value: bool) -> AtomicBool {
+                AtomicBool(AtomicU32::new(u32::from(value)))
+            }
+
+            pub fn load(&self, ordering: Ordering) -> bool {
+                self.0.load(ordering) != 0
+            }
+
+            pub fn store(&self, value: bool, ordering: Ordering) {
+                self.0.store(u32::from(value), ordering);
+            }
+        }
+    }
+
+    pub struct Condvar(locks::Condvar);
+
+    impl Condvar {
+        pub fn new() -> Condvar {
+            Condvar(locks::Condvar::new())
+        }
+
+        pub fn wait<T>(&self, guard: &mut locks::MutexGuard<'_, T>) {
+            self.0.wait(guard);
+        }
+
+        pub fn notify_all(&self) {
+            if !is_spoilt(Mistake::LostWakeUp) {
+                self.0.notify_all();
+            }
+        }
+    }
+
+    /// A clock by which whoever looks has always spun for long enough.
+    #[derive(Clone, Copy)]
+    pub struct Instant;
+
+    impl Instant {
+        pub fn now() -> Instant {
+            Instant
+        }
+
+        pub fn elapsed(&self) -> Duration {
+            Duration::from_secs(1)
+        }
+    }
+
+    impl Sub for Instant {
+        type Output = Duration;
+
+        fn sub(self, _earlier: Instant) -> Duration {
+            Duration::ZERO
+        }
+    }
+}
+
+/// What the barrier measures is of no interest here.
+mod metrics {
+    #[derive(Default)]
+    pub struct Histogram {}
+
+    impl Histogram {
+        pub fn record(&self, _took: std::time::Duration) {}
+    }
+}
+
+#[allow(dead_code)]
+#[path = "../src/barrier.rs"]
+mod barrier;
+
+use barrier::{Barrier, Member};
+
+/// What is spoilt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mistake {
+    None,
+    /// Accesses of the members' states and of the request have no order among all threads.
+    NoTotalOrder,
+    /// They order nothing at all.
+    RelaxedAccesses,
+    /// Whoever sleeps is not woken.
+    LostWakeUp,
+    /// A member works on while it counts as idle.
+    WorksWhileIdle,
+}
+
+thread_local! {
+    /// Loom runs all threads of a model on the thread of the test.
+    static MISTAKE: Cell<Mistake> = const { Cell::new(Mistake::None) };
+}
+
+fn is_spoilt(mistake: Mistake) -> bool {
+    MISTAKE.with(Cell::get) == mistake
+}
+
+/// What commands look at and actions change.
+struct World {
+    barrier: Arc<Barrier>,
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: B1: that commands and actions do not meet at the cell is what the model checks.
+unsafe impl Sync for World {}
+
+impl World {
+    fn command(&self) {
+        // SAFETY: B1: that nobody changes it meanwhile is what the model checks.
+        self.data.with(|place| unsafe { *place });
+    }
+
+    fn change(&self) {
+        // SAFETY: B1: that nobody else runs is what the model checks.
+        self.data.with_mut(|place| unsafe { *place += 1 });
+    }
+
+    fn cut(world: &Arc<World>) {
+        let at_cut = world.clone();
+        world.barrier.run(move || at_cut.change());
+    }
+
+    fn idle(&self, member: &Member) {
+        member.idle(|| {
+            if is_spoilt(Mistake::WorksWhileIdle) {
+                self.command();
+                thread::yield_now();
+                self.command();
+            }
+        });
+    }
+}
+
+type Step = fn(&Arc<World>);
+
+/// Every interleaving of `steps`, each a thread; `changes` are made in all.
+fn explore(mistake: Mistake, steps: &[Step], changes: u32) {
+    MISTAKE.with(|spoilt| spoilt.set(mistake));
+    let steps = steps.to_vec();
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(move || {
+        let world = Arc::new(World { barrier: Arc::default(), data: UnsafeCell::new(0) });
+        let spawn = |&step: &Step| {
+            let world = world.clone();
+            thread::spawn(move || step(&world))
+        };
+        let threads: Vec<_> = steps.iter().map(spawn).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        // SAFETY: B1: everybody is gone.
+        world.data.with(|place| assert_eq!(unsafe { *place }, changes, "no action is lost"));
+    });
+}
+
+/// A worker: a command, a look at the barrier, a command, and it is gone.
+fn work(world: &Arc<World>) {
+    let member = world.barrier.join();
+    world.command();
+    member.quiesce();
+    world.command();
+}
+
+/// A worker that has nothing to do for a while.
+fn rest(world: &Arc<World>) {
+    let member = world.barrier.join();
+    world.idle(&member);
+    world.command();
+}
+
+/// A worker whose command is several steps, which nobody comes between.
+fn stop_others(world: &Arc<World>) {
+    let member = world.barrier.join();
+    world.command();
+    let standstill = member.stop_others();
+    world.change();
+    member.quiesce();
+    world.idle(&member);
+    World::cut(world);
+    drop(standstill);
+    world.command();
+}
+
+fn cut_beside_workers(mistake: Mistake) {
+    explore(mistake, &[World::cut, work], 1);
+    explore(mistake, &[World::cut, rest], 1);
+    explore(mistake, &[World::cut, work, rest], 1);
+}
+
+fn two_cuts(mistake: Mistake) {
+    explore(mistake, &[World::cut, World::cut, work], 2);
+}
+
+fn standstill_beside_worker(mistake: Mistake) {
+    explore(mistake, &[stop_others, work], 2);
+}
+
+fn standstill_beside_cut(mistake: Mistake) {
+    explore(mistake, &[stop_others, World::cut], 3);
+}
+
+fn two_standstills(mistake: Mistake) {
+    explore(mistake, &[stop_others, stop_others], 4);
+}
+
+const MODELS: [fn(Mistake); 5] =
+    [cut_beside_workers, two_cuts, standstill_beside_worker, standstill_beside_cut, two_standstills];
+
+#[test]
+fn nobody_runs_beside_an_action() {
+    MODELS.iter().for_each(|model| model(Mistake::None));
+}
+
+/// The checker finds what goes wrong: each model can fail.
+#[test]
+fn every_mistake_is_found() {
+    let cases: [(Mistake, fn(Mistake)); 8] = [
+        (Mistake::NoTotalOrder, cut_beside_workers),
+        (Mistake::RelaxedAccesses, cut_beside_workers),
+        (Mistake::LostWakeUp, cut_beside_workers),
+        (Mistake::WorksWhileIdle, cut_beside_workers),
+        (Mistake::LostWakeUp, two_cuts),
+        (Mistake::NoTotalOrder, standstill_beside_worker),
+        (Mistake::LostWakeUp, standstill_beside_cut),
+        (Mistake::LostWakeUp, two_standstills),
+    ];
+    for (mistake, model) in cases {
+        let found = std::panic::catch_unwind(|| model(mistake)).is_err();
+        assert!(found, "{mistake:?} goes unnoticed");
+    }
+}
