@@ -126,8 +126,14 @@ noinline void af_child_copies(struct callback_head *work)
 	struct af_session *s = container_of(work, struct af_session, work);
 	unsigned int helpers_count = min_t(unsigned int, s->copy_threads, af_copy_threads_most()) - 1;
 	u64 start_ns = ktime_get_ns();
-	struct af_helper *helpers = af_helpers_start(s, helpers_count);
+	struct af_helper *helpers;
 
+	/*
+	 * Where one CPU has both, 6.12's scheduler lets a new child run first: the parent's fork() would wait for the copy, or
+	 * for a slice of it. With a CPU of its own the child goes on at once.
+	 */
+	yield();
+	helpers = af_helpers_start(s, helpers_count);
 	af_copy_shares(s, ASYNC_FORK_BY_CHILD);
 	af_helpers_finish(helpers, helpers_count);
 	/* Tables that the parent, or a hook, is still busy with. */
