@@ -198,10 +198,12 @@ pub fn load_dump(
         if deadline.is_some_and(|d| d <= worker.now()) {
             expired_count += 1;
         } else {
-            store_entry(worker, DbId(entry.db), &entry.key, &entry.value, deadline).map_err(|source| {
-                let key = String::from_utf8_lossy(&entry.key).into_owned();
-                LoadError::Store { path: path.into(), db: entry.db, key, source }
-            })?;
+            store_when_there(worker, DbId(entry.db), &entry.key, &entry.value, deadline).map_err(
+                |source| {
+                    let key = String::from_utf8_lossy(&entry.key).into_owned();
+                    LoadError::Store { path: path.into(), db: entry.db, key, source }
+                },
+            )?;
             key_count += 1;
         }
         if key_count + expired_count == 1 {
@@ -243,6 +245,28 @@ fn log_skipped(reader: &Reader<File>) {
             String::from_utf8_lossy(&skipped.first_key),
             skipped.first_key_db
         ));
+    }
+}
+
+/// Stores an entry. Where there was a page file, slabs with free slots may still have to be read; nobody is served
+/// before the load has ended, so it waits for them here.
+fn store_when_there(
+    worker: &mut Worker,
+    db: DbId,
+    key: &[u8],
+    value: &RdbValue,
+    deadline: Option<i64>,
+) -> Result<(), OpError> {
+    loop {
+        let fault = match store_entry(worker, db, key, value, deadline) {
+            Err(OpError::Fault(fault)) => fault,
+            stored => return stored,
+        };
+        let (done, is_done) = std::sync::mpsc::channel();
+        let store = worker.store().clone();
+        // The receiver is here until it has been told.
+        store.load(fault, Box::new(move || drop(done.send(()))));
+        let _ = worker.idle(|| is_done.recv());
     }
 }
 
