@@ -173,7 +173,7 @@ fn end_reply(ctx: &mut Ctx<'_>, mark: Mark) {
     }
 }
 
-fn is_paused(ctx: &Ctx<'_>, command: &Command) -> bool {
+fn is_paused(ctx: &mut Ctx<'_>, command: &Command) -> bool {
     if ctx.server.is_stopping.load(std::sync::atomic::Ordering::Acquire) {
         return true;
     }
@@ -181,7 +181,10 @@ fn is_paused(ctx: &Ctx<'_>, command: &Command) -> bool {
         // It is refused, now and not after the pause.
         return false;
     }
-    match ctx.server.pause.kind(ctx.worker.now()) {
+    let kind = ctx.server.pause.kind(ctx.worker.now());
+    // The data stays as it is, also for commands that only look at it.
+    ctx.worker.keep_expired(kind != PauseKind::None);
+    match kind {
         PauseKind::None => false,
         PauseKind::All => true,
         PauseKind::Writes => {

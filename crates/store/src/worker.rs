@@ -124,6 +124,11 @@ impl Worker {
         self.local.now
     }
 
+    /// Whether expired entries stay where they are met, counting as absent, for as long as the data is not to change.
+    pub fn keep_expired(&mut self, keeps: bool) {
+        self.local.keeps_expired = keeps;
+    }
+
     /// Keys that this worker found expired (lazily or actively) and removed.
     pub fn expired_count(&self) -> u64 {
         self.local.expired_count

@@ -6,6 +6,7 @@ use crate::command::{Args, CmdError, CmdResult};
 use crate::ctx::Ctx;
 use crate::errors;
 use crate::number::int;
+use crate::persistence::{default_target, When};
 
 /// The database that an argument names.
 pub(super) fn db_argument(ctx: &Ctx<'_>, text: &[u8]) -> Result<DbId, CmdError> {
@@ -40,7 +41,15 @@ pub fn flushall(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         flush(ctx, DbId(db))?;
     }
     ctx.count_changes(1);
-    ctx.reply.ok();
+    let settings = &ctx.config.settings;
+    if settings.save_points.is_empty() {
+        ctx.reply.ok();
+        return Ok(());
+    }
+    // Saved at once, as in Redis: a crash does not bring the old keys back.
+    let target = default_target(settings);
+    let waiter = ctx.wait_for_save(When::EndInAnyCase);
+    ctx.server.saver.save_from_now_on(target, waiter);
     Ok(())
 }
 

@@ -100,7 +100,8 @@ impl EventLoop {
 
     /// Removes expired keys for at most a quarter of the time.
     fn expire(&mut self, period: Duration) {
-        if self.server.active_expire.load(Relaxed) {
+        let is_paused = self.server.pause.kind(self.worker.now()) != PauseKind::None;
+        if self.server.active_expire.load(Relaxed) && !is_paused {
             // A fault or damaged page is met again by the command that needs the page.
             let _ = self.worker.expire_cycle(period / 4, |_, _| {});
         }

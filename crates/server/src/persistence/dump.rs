@@ -264,8 +264,11 @@ fn store_when_there(
         };
         let (done, is_done) = std::sync::mpsc::channel();
         let store = worker.store().clone();
-        // The receiver is here until it has been told.
-        store.load(fault, Box::new(move || drop(done.send(()))));
+        let tell = move || {
+            // The receiver is here until it has been told.
+            let _ = done.send(());
+        };
+        store.load(fault, Box::new(tell));
         let _ = worker.idle(|| is_done.recv());
     }
 }

@@ -1,6 +1,7 @@
 //! The server from outside: a process, sockets, replies byte for byte.
 
 mod admin;
+mod atomic;
 mod clients;
 mod dump;
 mod harness;

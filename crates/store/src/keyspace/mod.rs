@@ -113,6 +113,8 @@ pub(crate) struct Local {
     /// `now` in the unit of access times.
     tick: u32,
     pub expired_count: u64,
+    /// Expired entries count as absent and stay.
+    pub keeps_expired: bool,
     /// Expired entries that were met under a shared lock set, to be removed after it.
     left_expired: Vec<(DbId, Vec<u8>)>,
     /// Copies of the leaves that are being divided anew.
@@ -238,6 +240,7 @@ impl Keyspace {
             now: 0,
             tick: 0,
             expired_count: 0,
+            keeps_expired: false,
             left_expired: Vec::new(),
             copies: Box::new([[0; PAGE_SIZE]; TARGETS_MAX]),
             bytes: Vec::new(),

@@ -81,6 +81,7 @@ impl Keyspace {
         match looked {
             Looked::Found(result) => Ok(Some(result)),
             Looked::Absent => Ok(None),
+            Looked::Expired if local.keeps_expired => Ok(None),
             Looked::Expired => {
                 if self.may_remove(local) {
                     let _lock = self.lock_key(local, db, key.hash, true);
