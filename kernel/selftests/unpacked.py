@@ -100,8 +100,9 @@ class UnpackedKernel(Unpacked):
         self.apt("apt-get", "update", "-qq")
         release = self.newest()
         depends = self.apt("apt-cache", "depends", f"linux-headers-{release}:{self.architecture}")
-        common = re.search(r"Depends: (linux-headers-[^:\s]+-common)", depends).group(1)
-        kbuild = re.search(r"Depends: (linux-kbuild-[^:\s]+)", depends).group(1)
+        # A package for all architectures may be shown in brackets, as one of this architecture that there is not.
+        common = re.search(r"Depends: <?(linux-headers-[^:\s]+-common)", depends).group(1)
+        kbuild = re.search(r"Depends: <?(linux-kbuild-[^:\s]+)", depends).group(1)
         print(f"kernel selftests: fetching Linux {release}", flush=True)
         self.unpack(*(f"{package}:{self.architecture}" for package in (
             f"linux-image-{release}", f"linux-headers-{release}", *([] if self.version else ["busybox-static"]))),
