@@ -110,7 +110,7 @@ impl Pool {
     /// [`PoolError::PageFile`] if no checkpoint of the file loads.
     pub fn open(device: Arc<dyn Device>, options: &PoolOptions) -> Result<(Arc<Pool>, Recovered), PoolError> {
         let (needed, accept_loss_after) = (options.needed_pages, options.accept_loss_after);
-        let open_options = OpenOptions { needed, accept_loss_after };
+        let open_options = OpenOptions { needed, accept_loss_after, ..OpenOptions::default() };
         let (file, recovered) = PageFile::create_or_open_with(device, &open_options)?;
         let mut pool = Pool::new(options, file.clone())?;
         pool.adopt(&file, options.layout)?;

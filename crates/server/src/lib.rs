@@ -25,6 +25,7 @@ pub mod local;
 pub mod log;
 pub mod long_double;
 pub mod mailbox;
+pub mod maintenance;
 pub mod monitor;
 pub mod number;
 pub mod pause;

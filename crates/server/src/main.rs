@@ -12,6 +12,7 @@ use signal_hook::iterator::Signals;
 use stillframe_server::app::Running;
 use stillframe_server::config::{from_args, Config, Start};
 use stillframe_server::log;
+use stillframe_server::maintenance;
 use stillframe_server::server::Server;
 
 const USAGE: &str = "\
@@ -20,6 +21,8 @@ Usage: stillframe-server [/path/to/redis.conf] [options] [-]
        stillframe-server -v or --version
        stillframe-server -h or --help
        stillframe-server [/path/to/redis.conf] [options] --check-config
+       stillframe-server --check FILE (reads every page of a page file; exits with 2 if some are damaged)
+       stillframe-server --salvage FILE --to DUMP [options] (writes what can be read into an RDB file, lists the rest)
 
 Examples:
        stillframe-server (run the server with default conf)
@@ -41,6 +44,8 @@ fn main() -> ExitCode {
             config.ignored().for_each(|note| println!("{note}"));
             ExitCode::SUCCESS
         }
+        Ok(Start::CheckFile(file)) => maintenance::check(&file),
+        Ok(Start::Salvage(file, dump, config)) => maintenance::salvage(&file, &dump, &config.settings),
         Ok(Start::Version) => {
             println!(
                 "Stillframe server v={} (speaks the protocol of Redis 7.0.15)",

@@ -19,7 +19,7 @@ use crate::server::{unix_ms, Server};
 use crate::session::LateReply;
 
 use dump::write_dump_telling;
-pub use dump::{cut_of, load_dump, temporary_path, write_dump, LoadError, Loaded};
+pub use dump::{cut_of, load_dump, temporary_path, write_dump, write_salvaged, LoadError, Loaded};
 
 /// After a failed automatic save the next one waits so long, as in Redis.
 const RETRY_DELAY: Duration = Duration::from_secs(5);

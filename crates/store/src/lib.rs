@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
 mod keyspace;
+pub mod offline;
 mod options;
 mod page;
 mod store;
@@ -24,6 +25,7 @@ pub use options::{Options, SnapshotKind};
 pub use store::{CheckpointReport, OpenError, SaveError, SaveProgress, Store, View, ViewEntry};
 pub use types::*;
 pub use value::StrRef;
+pub use walk::Lost;
 pub use worker::{Alone, Worker};
 
 pub mod rdb;

@@ -15,7 +15,7 @@ use crate::keyspace::{CheckReport, Keyspace, Stop, CATALOG_DB_MAX, CATALOG_PAGE_
 use crate::page::Page;
 use crate::rdb::Cut;
 use crate::types::Missing;
-use crate::walk::{PageSource, Walk};
+use crate::walk::{Lost, PageSource, Walk};
 use crate::{DbId, DbStats, Fault, Options, SnapshotKind, StrRef, UnixMillis, Worker};
 
 /// Name of the page file in a store's directory.
@@ -395,12 +395,12 @@ fn pool_options(options: &Options) -> PoolOptions {
 }
 
 /// The pages of the catalog: without them nothing is found.
-fn needed_pages(header: &UserHeader) -> Range<u32> {
+pub(crate) fn needed_pages(header: &UserHeader) -> Range<u32> {
     let catalog = catalog_of(header).0;
     catalog..catalog.saturating_add(CATALOG_PAGE_COUNT)
 }
 
-fn catalog_of(header: &UserHeader) -> PageId {
+pub(crate) fn catalog_of(header: &UserHeader) -> PageId {
     let [a, b, c, d, ..] = *header;
     PageId(u32::from_le_bytes([a, b, c, d]))
 }
@@ -471,6 +471,18 @@ impl View {
         f: impl FnMut(ViewEntry<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         Walk::new(&self.picture, self.catalog)?.for_each(f)
+    }
+
+    /// The same, past pages that cannot be read: `lost` is told what is left out because of them.
+    ///
+    /// # Errors
+    /// Those of `f`; the catalog cannot be read.
+    pub fn for_each_readable<E: From<SaveError>>(
+        &self,
+        f: impl FnMut(ViewEntry<'_>) -> Result<(), E>,
+        mut lost: impl FnMut(Lost),
+    ) -> Result<(), E> {
+        Walk::new(&self.picture, self.catalog)?.for_each_readable(f, &mut lost)
     }
 
     /// How long the cut waited for the workers.

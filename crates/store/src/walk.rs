@@ -17,6 +17,16 @@ use crate::{DbId, DbStats, StrRef};
 /// Deepest tree that is believed: five levels hold 10^14 records.
 const LEVEL_MAX: u8 = 16;
 
+/// Most leaves of one hash that are believed.
+const CHAIN_MAX: u32 = 1 << 24;
+
+/// A tree that is walked.
+#[derive(Clone, Copy)]
+struct Tree {
+    db: DbId,
+    tag: u32,
+}
+
 /// Where pages come from.
 pub(crate) trait PageSource {
     /// Copies a page.
@@ -59,6 +69,50 @@ fn damaged(pid: PageId, what: &str) -> SaveError {
     SaveError::Io(format!("page {}: {what} was expected", pid.0))
 }
 
+/// What a walk left out because pages cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Keys that nobody can name: those of a leaf, or of all leaves below a node.
+    Keys { db: DbId, reason: String },
+    /// A key whose value cannot be read.
+    Value { db: DbId, key: Vec<u8>, reason: String },
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Lost::Keys { db, reason } => write!(f, "keys of database {}: {reason}", db.0),
+            Lost::Value { db, key, reason } => {
+                write!(f, "the value of {:?} in database {}: {reason}", String::from_utf8_lossy(key), db.0)
+            }
+        }
+    }
+}
+
+/// Who is told of what is left out; without one the first thing that cannot be read ends the walk.
+type OnLost<'l> = Option<&'l mut dyn FnMut(Lost)>;
+
+/// What is done with each entry, and with what cannot be read.
+struct Visitor<'l, F> {
+    f: F,
+    on_lost: OnLost<'l>,
+}
+
+impl<F> Visitor<'_, F> {
+    /// Leaves something out, if that is asked for.
+    fn lose<E: From<SaveError>>(
+        &mut self,
+        error: SaveError,
+        lost: impl FnOnce(String) -> Lost,
+    ) -> Result<(), E> {
+        match &mut self.on_lost {
+            Some(on_lost) => on_lost(lost(error.to_string())),
+            None => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
 /// A catalog and the entries below it.
 pub(crate) struct Walk<'a, S> {
     source: &'a S,
@@ -85,71 +139,112 @@ impl<'a, S: PageSource> Walk<'a, S> {
         })
     }
 
+    /// Databases that have had a key.
+    pub fn database_count(&self) -> u32 {
+        let used = self.catalog.databases.iter().rposition(|database| database.root != 0);
+        used.map_or(0, |last| last as u32 + 1)
+    }
+
     /// Calls `f` with each entry, database by database.
     pub fn for_each<E: From<SaveError>>(
         &self,
-        mut f: impl FnMut(ViewEntry<'_>) -> Result<(), E>,
+        f: impl FnMut(ViewEntry<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.visit_all(&mut Visitor { f, on_lost: None })
+    }
+
+    /// The same, past what cannot be read: `on_lost` is told of it.
+    pub fn for_each_readable<E: From<SaveError>>(
+        &self,
+        f: impl FnMut(ViewEntry<'_>) -> Result<(), E>,
+        on_lost: &mut dyn FnMut(Lost),
+    ) -> Result<(), E> {
+        self.visit_all(&mut Visitor { f, on_lost: Some(on_lost) })
+    }
+
+    fn visit_all<E: From<SaveError>, F: FnMut(ViewEntry<'_>) -> Result<(), E>>(
+        &self,
+        visitor: &mut Visitor<'_, F>,
     ) -> Result<(), E> {
         for (number, database) in (0..).zip(&self.catalog.databases) {
             if database.root != 0 {
-                let root = PageId(database.root);
-                self.node(DbId(number), database.tag, root, LEVEL_MAX, &mut f)?;
+                let tree = Tree { db: DbId(number), tag: database.tag };
+                self.node(tree, PageId(database.root), LEVEL_MAX, visitor)?;
             }
         }
         Ok(())
     }
 
-    fn node<E: From<SaveError>>(
+    fn node<E: From<SaveError>, F: FnMut(ViewEntry<'_>) -> Result<(), E>>(
         &self,
-        db: DbId,
-        tag: u32,
+        tree: Tree,
         pid: PageId,
         level_max: u8,
-        f: &mut impl FnMut(ViewEntry<'_>) -> Result<(), E>,
+        visitor: &mut Visitor<'_, F>,
     ) -> Result<(), E> {
         let mut page = Box::new([0; PAGE_SIZE]);
-        self.source.read_page(pid, &mut page)?;
-        let level = page.level();
-        if !page.is_inner(tag) || level == 0 || level > level_max {
-            return Err(damaged(pid, "an inner node").into());
-        }
+        let read = self.source.read_page(pid, &mut page).and_then(|()| {
+            let level = page.level();
+            let is_node = page.is_inner(tree.tag) && level > 0 && level <= level_max;
+            if is_node {
+                Ok(level)
+            } else {
+                Err(damaged(pid, "an inner node"))
+            }
+        });
+        let level = match read {
+            Ok(level) => level,
+            Err(error) => return visitor.lose(error, |reason| Lost::Keys { db: tree.db, reason }),
+        };
         for index in 0..page.child_count() {
             let child = PageId(page.child(index));
             if level > 1 {
-                self.node(db, tag, child, level - 1, f)?;
+                self.node(tree, child, level - 1, visitor)?;
             } else {
-                self.leaves(db, tag, child, f)?;
+                self.leaves(tree, child, visitor)?;
             }
         }
         Ok(())
     }
 
-    fn leaves<E: From<SaveError>>(
+    fn leaves<E: From<SaveError>, F: FnMut(ViewEntry<'_>) -> Result<(), E>>(
         &self,
-        db: DbId,
-        tag: u32,
+        tree: Tree,
         mut pid: PageId,
-        f: &mut impl FnMut(ViewEntry<'_>) -> Result<(), E>,
+        visitor: &mut Visitor<'_, F>,
     ) -> Result<(), E> {
         let mut page = [0; PAGE_SIZE];
-        while pid.0 != 0 {
-            self.source.read_page(pid, &mut page)?;
-            let leaf = Leaf::new(&page).filter(|leaf| leaf.tag() == tag);
-            let Some(leaf) = leaf else { return Err(damaged(pid, "a leaf").into()) };
+        // Chains are short; a damaged one may be a circle.
+        for _ in 0..CHAIN_MAX {
+            let read = self.source.read_page(pid, &mut page).and_then(|()| {
+                let leaf = Leaf::new(&page).filter(|leaf| leaf.tag() == tree.tag);
+                leaf.ok_or_else(|| damaged(pid, "a leaf"))
+            });
+            let leaf = match read {
+                Ok(leaf) => leaf,
+                Err(error) => return visitor.lose(error, |reason| Lost::Keys { db: tree.db, reason }),
+            };
             for slot in 0..leaf.count() {
-                let Some(record) = leaf.record(slot) else { return Err(damaged(pid, "a record").into()) };
-                self.entry(db, &record, f)?;
+                match leaf.record(slot) {
+                    Some(record) => self.entry(tree.db, &record, visitor)?,
+                    None => {
+                        visitor.lose(damaged(pid, "a record"), |reason| Lost::Keys { db: tree.db, reason })?
+                    }
+                }
             }
             pid = PageId(leaf.chain());
+            if pid.0 == 0 {
+                break;
+            }
         }
         Ok(())
     }
 
-    fn entry<E: From<SaveError>>(
+    fn entry<E: From<SaveError>, F: FnMut(ViewEntry<'_>) -> Result<(), E>>(
         &self,
         db: DbId,
         record: &Record<'_>,
-        f: &mut impl FnMut(ViewEntry<'_>) -> Result<(), E>,
+        visitor: &mut Visitor<'_, F>,
     ) -> Result<(), E> {
         let long_key;
         let key = match record.key {
@@ -157,18 +252,28 @@ impl<'a, S: PageSource> Walk<'a, S> {
             RecordKey::Out { blob, .. } => {
                 let run = self.run(&blob);
                 long_key = as_value(&run, &blob, true).to_vec();
-                run.check()?;
+                if let Err(error) = run.check() {
+                    return visitor.lose(error, |reason| Lost::Keys { db, reason });
+                }
                 &long_key
             }
         };
         let deadline = record.deadline;
         let inline = |repr| ViewEntry { db, key, value: StrRef { repr, raw: record.raw }, deadline };
         match record.value {
-            RecordValue::Int(value) => f(inline(Repr::Int(value))),
-            RecordValue::Bytes(bytes) => f(inline(Repr::Bytes(bytes))),
+            RecordValue::Int(value) => (visitor.f)(inline(Repr::Int(value))),
+            RecordValue::Bytes(bytes) => (visitor.f)(inline(Repr::Bytes(bytes))),
             RecordValue::Blob(blob) => {
                 let run = self.run(&blob);
-                let result = f(ViewEntry { db, key, value: as_value(&run, &blob, record.raw), deadline });
+                let value = as_value(&run, &blob, record.raw);
+                if visitor.on_lost.is_some() {
+                    // Whoever takes the value announces its length: it must be there to its end.
+                    value.chunks(0, u64::MAX, |_| {});
+                    if let Err(error) = run.check() {
+                        return visitor.lose(error, |reason| Lost::Value { db, key: key.to_vec(), reason });
+                    }
+                }
+                let result = (visitor.f)(ViewEntry { db, key, value, deadline });
                 run.check()?;
                 result
             }

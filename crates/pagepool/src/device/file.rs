@@ -38,20 +38,25 @@ impl FileDevice {
     /// Opens the file at `path`, which must exist, and locks it against every other `FileDevice`: two that wrote to the
     /// same file would destroy it. The lock goes with the last descriptor.
     pub fn open(path: &Path, mode: OpenMode) -> Result<FileDevice, DeviceError> {
-        FileDevice::open_with(path, mode, OFlags::empty())
+        FileDevice::open_with(path, mode, OFlags::RDWR)
+    }
+
+    /// Opens the file at `path` to read it; others may do so at the same time, but nobody may write it.
+    pub fn open_to_read(path: &Path) -> Result<FileDevice, DeviceError> {
+        FileDevice::open_with(path, OpenMode::Auto, OFlags::empty())
     }
 
     /// Creates a file at `path`, or empties one that is there; locked likewise.
     pub fn create(path: &Path, mode: OpenMode) -> Result<FileDevice, DeviceError> {
-        let device = FileDevice::open_with(path, mode, OFlags::CREATE)?;
+        let device = FileDevice::open_with(path, mode, OFlags::RDWR | OFlags::CREATE)?;
         device.truncate(0)?;
         Ok(device)
     }
 
-    fn open_with(path: &Path, mode: OpenMode, more: OFlags) -> Result<FileDevice, DeviceError> {
+    fn open_with(path: &Path, mode: OpenMode, access: OFlags) -> Result<FileDevice, DeviceError> {
         let name = path.display().to_string();
         let fail = |errno| os_error(&name, DeviceOp::Open, 0, 0, errno);
-        let base = OFlags::RDWR | OFlags::CLOEXEC | more;
+        let base = OFlags::CLOEXEC | access;
         let permissions = Mode::RUSR | Mode::WUSR | Mode::RGRP;
         let opened = match mode {
             OpenMode::Auto => open_direct(path, base, permissions).map_err(fail)?,
@@ -62,7 +67,11 @@ impl FileDevice {
             Some(fd) => fd,
             None => retry(|| rustix::fs::open(path, base, permissions)).map_err(fail)?,
         };
-        match retry(|| rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
+        let lock = match access.contains(OFlags::RDWR) {
+            true => FlockOperation::NonBlockingLockExclusive,
+            false => FlockOperation::NonBlockingLockShared,
+        };
+        match retry(|| rustix::fs::flock(&fd, lock)) {
             Err(Errno::WOULDBLOCK) => {
                 return Err(DeviceError { kind: DeviceErrorKind::InUse, ..fail(Errno::WOULDBLOCK) })
             }

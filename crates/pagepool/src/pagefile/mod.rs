@@ -68,11 +68,13 @@ pub struct OpenOptions {
     /// The checkpoint of this generation may be served although a later one was, or may have been, acknowledged. Only
     /// this one: what is accepted is this loss and no other.
     pub accept_loss_after: Option<u64>,
+    /// Nothing is written, not even what is damaged among the copies of the superblock.
+    pub is_read_only: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> OpenOptions {
-        OpenOptions { needed: |_| 0..0, accept_loss_after: None }
+        OpenOptions { needed: |_| 0..0, accept_loss_after: None, is_read_only: false }
     }
 }
 
@@ -197,8 +199,10 @@ impl PageFile {
             last_checkpoint_bytes: AtomicU64::new(0),
             needed: options.needed,
         };
-        // A disk that cannot be written serves: saves say what is the matter.
-        let _ = file.repair(&opened.repairs);
+        if !options.is_read_only {
+            // A disk that cannot be written serves: saves say what is the matter.
+            let _ = file.repair(&opened.repairs);
+        }
         Ok((Arc::new(file), recovered))
     }
 

@@ -31,6 +31,10 @@ pub enum Start {
     Serve(Box<Config>),
     /// `--check-config`: the configuration is fine.
     Checked(Box<Config>),
+    /// `--check FILE`
+    CheckFile(PathBuf),
+    /// `--salvage FILE --to DUMP`, with further directives.
+    Salvage(PathBuf, PathBuf, Box<Config>),
     Version,
     Help,
 }
@@ -43,6 +47,7 @@ pub fn from_args(args: &[String]) -> Result<Start, ConfigError> {
     match args.first().map(String::as_str) {
         Some("-v" | "--version") => return Ok(Start::Version),
         Some("-h" | "--help") => return Ok(Start::Help),
+        Some("--check" | "--salvage") => return on_file(args),
         _ => {}
     }
     let mut config = Config::default();
@@ -73,6 +78,20 @@ pub fn from_args(args: &[String]) -> Result<Start, ConfigError> {
     }
     let config = Box::new(config);
     Ok(if is_check { Start::Checked(config) } else { Start::Serve(config) })
+}
+
+/// What is done to a page file instead of serving it.
+fn on_file(args: &[String]) -> Result<Start, ConfigError> {
+    match args {
+        [check, file] if check == "--check" => Ok(Start::CheckFile(file.into())),
+        [salvage, file, to, dump, rest @ ..] if salvage == "--salvage" && to == "--to" => {
+            match from_args(rest)? {
+                Start::Serve(config) => Ok(Start::Salvage(file.into(), dump.into(), config)),
+                other => Ok(other),
+            }
+        }
+        _ => Err(on_command_line(&args.join(" "), "It is '--check FILE' or '--salvage FILE --to DUMP'")),
+    }
 }
 
 /// How many of the words that follow a flag are its values. As in Redis the first one is, whatever it looks like, unless

@@ -126,6 +126,7 @@ pub static PARAMS: &[Param] = &[
       "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Live),
     p("client-query-buffer-limit", Memory { min: 1 << 20, max: i64::MAX as u64 }, "1073741824", Live),
     p("daemonize", Bool, "no", AtStart),
+    p("damage-policy", Choice(&["refuse", "skip"]), "refuse", Live),
     p("databases", Int { min: 1, max: I32 }, "16", AtStart),
     p("dbfilename", FileName, "dump.rdb", Protected),
     p("dir", Dir, "", Protected),

@@ -65,6 +65,8 @@ pub enum ClientMemory {
 pub struct Settings {
     /// The one checkpoint that may be served although a later one was saved.
     pub accept_loss_after_checkpoint: Option<u64>,
+    /// Dumps leave out what cannot be read instead of failing.
+    pub skips_damage: bool,
     pub bind: Vec<String>,
     pub busy_poll: Duration,
     pub databases: u32,
@@ -206,6 +208,7 @@ impl Texts<'_> {
                 .filter(|number| *number != 0),
             bind: self.text("bind").split_whitespace().map(Into::into).collect(),
             busy_poll: Duration::from_micros(self.number("busy-poll")),
+            skips_damage: self.text("damage-policy") == "skip",
             databases: self.number("databases"),
             dbfilename: self.text("dbfilename"),
             dir: self.path("dir"),

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use stillframe_store::offline::Offline;
 use stillframe_store::rdb::{
     Cut, Header, KeyMeta, OnUnsupported, RdbString, RdbValue, ReadError, Reader, ReaderOptions, StringRef,
     WriteError, Writer, WriterOptions,
 };
 use stillframe_store::{
-    DbId, Deadline, NewValue, OpError, SaveError, Store, StrRef, View, ViewEntry, Worker,
+    DbId, DbStats, Deadline, Lost, NewValue, OpError, SaveError, Store, StrRef, ViewEntry, Worker,
 };
 
 use crate::config::Settings;
@@ -21,6 +22,9 @@ use crate::server::unix_ms;
 
 /// Values up to this length are gathered before they are written, so that they can be compressed.
 const GATHERED_BYTES: u64 = 1 << 20;
+
+/// Losses that the log names one by one.
+const LOGGED_LOSSES: u64 = 20;
 
 #[derive(thiserror::Error, Debug)]
 enum DumpError {
@@ -57,33 +61,83 @@ pub(super) fn write_dump_telling(
     at_cut: impl FnOnce() + Send + 'static,
     after_cut: impl FnOnce(),
 ) -> Result<u64, String> {
-    let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let temporary = temporary_path(dir);
-    let at = |path: &Path| {
-        let path = path.to_path_buf();
-        move |source| DumpError::Io { path, source }
-    };
-    let write = || -> Result<u64, DumpError> {
-        // What is in the way of the file is said before anybody is told that saving has begun.
-        let file = File::create(&temporary).map_err(at(&temporary))?;
+    // What is in the way of the file is said before anybody is told that saving has begun.
+    replace(path, |file| {
         let view = store.view_telling(at_cut)?;
         after_cut();
-        let options = WriterOptions { compress: settings.rdb_compression, checksum: settings.rdb_checksum };
         let header = Header {
             ctime_unix_s: (unix_ms() / 1000) as u64,
             used_memory_bytes: store.used_memory_bytes(),
             aof_base: false,
             cut: view.cut(),
         };
-        let file = write_entries(&view, Writer::new(file, header, options)?, settings.databases)?;
-        drop(view);
+        let stats: Vec<_> = (0..settings.databases).map(|db| view.db_stats(DbId(db))).collect();
+        let mut dump = Dump::new(file, header, settings, stats)?;
+        if !settings.skips_damage {
+            view.for_each(|entry| dump.entry(&entry))?;
+            return dump.finish();
+        }
+        let mut lost_count = 0;
+        view.for_each_readable(
+            |entry| dump.entry(&entry),
+            |lost| {
+                lost_count += 1;
+                if lost_count <= LOGGED_LOSSES {
+                    log::warning(format!("Left out of {}: {lost}", path.display()));
+                }
+            },
+        )?;
+        if lost_count > 0 {
+            log::warning(format!(
+                "{}: {lost_count} times something was left out ('damage-policy skip')",
+                path.display()
+            ));
+        }
+        dump.finish()
+    })
+    .map(|(length_bytes, _)| length_bytes)
+}
+
+/// Writes what can be read of a page file into an RDB file, likewise, and tells `lost` of the rest. Returns how many keys.
+///
+/// # Errors
+/// What failed, with the path.
+pub fn write_salvaged(
+    offline: &Offline,
+    path: &Path,
+    settings: &Settings,
+    lost: &mut dyn FnMut(Lost),
+) -> Result<u64, String> {
+    replace(path, |file| {
+        let header = Header { ctime_unix_s: (unix_ms() / 1000) as u64, ..Header::default() };
+        let stats = (0..offline.database_count()).map(|db| offline.db_stats(DbId(db))).collect();
+        let mut dump = Dump::new(file, header, settings, stats)?;
+        offline.for_each(|entry| dump.entry(&entry), lost)?;
+        dump.finish()
+    })
+    .map(|(_, key_count)| key_count)
+}
+
+/// Puts a file that `write` makes in place of the one at `path`. Returns its length and what `write` counted.
+fn replace(
+    path: &Path,
+    write: impl FnOnce(File) -> Result<(File, u64), DumpError>,
+) -> Result<(u64, u64), String> {
+    let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let temporary = temporary_path(dir);
+    let at = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| DumpError::Io { path, source }
+    };
+    let replace = || -> Result<(u64, u64), DumpError> {
+        let (file, count) = write(File::create(&temporary).map_err(at(&temporary))?)?;
         file.sync_all().map_err(at(&temporary))?;
         let length_bytes = file.metadata().map_err(at(&temporary))?.len();
         std::fs::rename(&temporary, path).map_err(at(path))?;
         File::open(dir).and_then(|d| d.sync_all()).map_err(at(dir))?;
-        Ok(length_bytes)
+        Ok((length_bytes, count))
     };
-    write().map_err(|error| {
+    replace().map_err(|error| {
         drop(std::fs::remove_file(&temporary));
         match error {
             DumpError::Write(error) => format!("{}: {error}", temporary.display()),
@@ -92,21 +146,39 @@ pub(super) fn write_dump_telling(
     })
 }
 
-fn write_entries(view: &View, mut writer: Writer<File>, database_count: u32) -> Result<File, DumpError> {
-    let mut selected = None;
-    let mut gathered = Vec::new();
-    let stats: Vec<_> = (0..database_count).map(|db| view.db_stats(DbId(db))).collect();
-    view.for_each(|entry: ViewEntry<'_>| -> Result<(), DumpError> {
-        if selected != Some(entry.db) {
-            let stats = stats.get(entry.db.0 as usize).copied().unwrap_or_default();
-            writer.select_db(entry.db.0, stats.key_count, stats.deadline_count)?;
-            selected = Some(entry.db);
+/// A dump that is being written.
+struct Dump {
+    writer: Writer<File>,
+    /// Of each database, for its head.
+    stats: Vec<DbStats>,
+    selected: Option<DbId>,
+    key_count: u64,
+    gathered: Vec<u8>,
+}
+
+impl Dump {
+    fn new(file: File, header: Header, settings: &Settings, stats: Vec<DbStats>) -> Result<Dump, DumpError> {
+        let options = WriterOptions { compress: settings.rdb_compression, checksum: settings.rdb_checksum };
+        let writer = Writer::new(file, header, options)?;
+        Ok(Dump { writer, stats, selected: None, key_count: 0, gathered: Vec::new() })
+    }
+
+    fn entry(&mut self, entry: &ViewEntry<'_>) -> Result<(), DumpError> {
+        if self.selected != Some(entry.db) {
+            let stats = self.stats.get(entry.db.0 as usize).copied().unwrap_or_default();
+            self.writer.select_db(entry.db.0, stats.key_count, stats.deadline_count)?;
+            self.selected = Some(entry.db);
         }
         let meta = KeyMeta { expire_at_ms: entry.deadline.map(|d| d.max(0) as u64), ..KeyMeta::default() };
-        write_value(&mut writer, entry.key, &entry.value, meta, &mut gathered)?;
+        write_value(&mut self.writer, entry.key, &entry.value, meta, &mut self.gathered)?;
+        self.key_count += 1;
         Ok(())
-    })?;
-    Ok(writer.finish()?)
+    }
+
+    /// Returns the file and how many keys are in it.
+    fn finish(self) -> Result<(File, u64), DumpError> {
+        Ok((self.writer.finish()?, self.key_count))
+    }
 }
 
 fn write_value(

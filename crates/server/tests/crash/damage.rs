@@ -324,3 +324,106 @@ fn a_bit_inverted_anywhere_is_never_served() {
     }
     println!("{outcomes:?}");
 }
+
+/// Runs the program over a page file; returns the exit status and what it said.
+fn tool(sample: &Sample, args: &[&str]) -> (Option<i32>, String) {
+    let program = &sample.setup().program;
+    let output = std::process::Command::new(program).args(args).output().expect("the program");
+    let text =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(!text.contains("panicked"), "{text}");
+    (output.status.code(), text)
+}
+
+#[test]
+fn check_reads_every_page_and_changes_nothing() {
+    let sample = Sample::new();
+    let path = sample.path.display().to_string();
+    let check = || tool(&sample, &["--check", &path]);
+    let (status, text) = check();
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains(" of which 0 are damaged"), "{text}");
+    let victims = ["large:1", "large:2", "small:100"].map(|key| sample.slots_of(&sample.newest[key])[0]);
+    for (slots, expected) in [
+        (&victims[..], 2),
+        // One copy of the superblock costs nothing, the newest map does.
+        (&[sample.newest_place()][..], 0),
+        (&[sample.root(sample.newest_place())][..], 1),
+    ] {
+        let image = sample.damaged(slots);
+        sample.write(&image);
+        let (status, text) = check();
+        assert_eq!(status, Some(expected), "{text}");
+        assert_place(&text, &sample.path, slots);
+        assert!(fs::read(&sample.path).expect("the page file") == image, "it has been changed");
+    }
+    let (status, text) = tool(&sample, &["--check", "/nonexistent/stillframe.pages"]);
+    assert!(status == Some(1) && text.contains("No such file"), "{text}");
+    // Not while a server is at work on it.
+    sample.write(&sample.image);
+    let (_server, _) = sample.setup().start();
+    let (status, text) = check();
+    assert!(status == Some(1) && text.contains("another process uses the file"), "{text}");
+}
+
+/// Everything that can be read is in the dump, and everything else in the list.
+#[test]
+fn salvage_writes_what_can_be_read() {
+    let sample = Sample::new();
+    let path = sample.path.display().to_string();
+    let mut rng = fastrand::Rng::with_seed(crate::seed());
+    for round in 0..8 {
+        let keys = ["large:1", "middle:7", "small:100", "large:2"];
+        let slots: Vec<usize> = match round {
+            0 => Vec::new(),
+            1..=4 => sample.slots_of(&sample.newest[keys[round - 1]]),
+            _ => (0..3).map(|_| rng.usize(3..sample.image.len() / PAGE_BYTES)).collect(),
+        };
+        sample.write(&sample.damaged(&slots));
+        let dir = TempDir::new("salvaged");
+        let dump = dir.join("dump.rdb").display().to_string();
+        let (status, text) = tool(&sample, &["--salvage", &path, "--to", &dump]);
+        let is_whole = !text.contains("Lost:") && !text.contains("is lost");
+        assert_eq!(status, Some(if is_whole { 0 } else { 2 }), "{text}");
+        let (server, _) = Setup::new(dir.path(), dir.path()).start();
+        let mut conn = server.conn();
+        let expected = if text.contains("is lost") { &sample.previous } else { &sample.newest };
+        let mut missing = 0;
+        for (key, value) in expected {
+            match conn.ask(&format!("GET {key}")) {
+                Reply::Bulk { bytes: Some(bytes), .. } if bytes == *value => {}
+                Reply::Bulk { bytes: None, .. } => missing += 1,
+                other => panic!("{key}: {other:?}"),
+            }
+        }
+        assert_eq!(missing == 0, is_whole || !text.contains("Lost:"), "{missing} keys: {text}");
+        assert_eq!(conn.ask("DBSIZE").integer(), Some((expected.len() - missing) as i64));
+        if (1..=4).contains(&round) {
+            assert!(missing > 0 && missing < 150, "{missing}: {text}");
+            assert!(text.contains(&format!("(byte {}", slots[0] * PAGE_BYTES)), "{text}");
+        }
+    }
+}
+
+/// With `damage-policy skip` a dump leaves out what cannot be read, says so, and is whole otherwise.
+#[test]
+fn dumps_leave_out_damage_on_request() {
+    let sample = Sample::new();
+    for key in ["large:1", "middle:7", "small:100"] {
+        sample.write(&sample.damaged(&sample.slots_of(&sample.newest[key])));
+        let (server, _) = sample.setup().start();
+        let mut conn = server.conn();
+        assert!(!conn.save_in_background("BGSAVE RDB"), "it is whole: {}", server.log());
+        assert!(conn.ask("BACKUP TO copy.rdb").is_error());
+        assert!(!conn.ask("CONFIG SET damage-policy skip").is_error());
+        assert!(!conn.ask("BACKUP TO copy.rdb").is_error(), "{}", server.log());
+        assert!(server.log().contains("Left out of "), "{}", server.log());
+        let errors = errors_of(&server, &sample.newest);
+        server.kill();
+        let dir = TempDir::new("copy");
+        fs::rename(sample.dir.join("copy.rdb"), dir.join("dump.rdb")).expect("the copy");
+        let (copy, _) = Setup::new(dir.path(), dir.path()).start();
+        let count = (sample.newest.len() - errors.len()) as i64;
+        assert_eq!(copy.conn().ask("DBSIZE").integer(), Some(count), "{errors:?}");
+    }
+}

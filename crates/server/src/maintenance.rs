@@ -1,0 +1,73 @@
+//! `--check` and `--salvage`: a page file without a server.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use stillframe_store::offline::Offline;
+
+use crate::config::Settings;
+use crate::persistence::write_salvaged;
+
+/// How often the progress is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+/// The data is whole.
+const WHOLE: u8 = 0;
+/// The file cannot be opened, or the dump not written.
+const FAILED: u8 = 1;
+/// Some of the data cannot be read.
+const DAMAGED: u8 = 2;
+
+/// Reads every page of a page file; says what is damaged.
+pub fn check(path: &Path) -> ExitCode {
+    let offline = match Offline::open(path, false) {
+        Ok(offline) => offline,
+        Err(error) => return fail(&error.to_string()),
+    };
+    println!("Checkpoint {} of '{}'", offline.checkpoint(), path.display());
+    if let Some(note) = offline.note() {
+        println!("{note}. This costs no data; the next start of a server mends it");
+    }
+    let mut told = Instant::now();
+    let found = offline.check(|done, total| {
+        if told.elapsed() > PROGRESS_INTERVAL {
+            told = Instant::now();
+            eprintln!("{done} of {total} pages");
+        }
+    });
+    found.damage.iter().for_each(|damage| println!("{damage}"));
+    println!("{} pages, of which {} are damaged", found.page_count, found.damage.len());
+    ExitCode::from(if found.damage.is_empty() { WHOLE } else { DAMAGED })
+}
+
+/// Writes what can be read of a page file into a dump; says what cannot.
+pub fn salvage(path: &Path, to: &Path, settings: &Settings) -> ExitCode {
+    let offline = match Offline::open(path, true) {
+        Ok(offline) => offline,
+        Err(error) => return fail(&error.to_string()),
+    };
+    let mut lost_count = 0;
+    if let Some(loss) = offline.loss() {
+        lost_count += 1;
+        println!("{loss}");
+    }
+    let result = write_salvaged(&offline, to, settings, &mut |lost| {
+        lost_count += 1;
+        println!("Lost: {lost}");
+    });
+    let key_count = match result {
+        Ok(key_count) => key_count,
+        Err(error) => return fail(&error),
+    };
+    let stats =
+        (0..offline.database_count()).map(|db| offline.db_stats(stillframe_store::DbId(db)).key_count);
+    println!("{key_count} keys of {} written to '{}'", stats.sum::<u64>(), to.display());
+    let _ = std::io::stdout().flush();
+    ExitCode::from(if lost_count == 0 { WHOLE } else { DAMAGED })
+}
+
+fn fail(text: &str) -> ExitCode {
+    eprintln!("{text}");
+    ExitCode::from(FAILED)
+}
