@@ -52,7 +52,8 @@ fn main() {
 }
 
 fn checkpoint(pool: &Arc<Pool>, what: &str) {
-    let stats = pool.checkpoint(|| [0; USER_HEADER_BYTES], &Progress::default()).expect("the disk has room");
+    let stats =
+        pool.checkpoint(|| Ok([0; USER_HEADER_BYTES]), &Progress::default()).expect("the disk has room");
     println!("{what}: {stats:?}");
 }
 

@@ -66,14 +66,14 @@ impl From<SpillError> for CheckpointError {
 
 impl Pool {
     /// Takes a checkpoint into the pool's page file and waits until it is durable. `at_cut` runs in the barrier
-    /// just before the cut; what it writes belongs to the checkpoint, and what it returns goes into the superblock.
-    /// Not to be called by a running member of the barrier.
+    /// just before the cut; what it writes belongs to the checkpoint, and what it returns goes into the superblock; if it
+    /// fails there is no cut. Not to be called by a running member of the barrier.
     ///
     /// # Errors
     /// [`CheckpointError`]: the previous checkpoint stays as it was.
     pub fn checkpoint(
         self: &Arc<Self>,
-        at_cut: impl FnOnce() -> UserHeader + Send + 'static,
+        at_cut: impl FnOnce() -> Result<UserHeader, CheckpointError> + Send + 'static,
         progress: &Progress,
     ) -> Result<CheckpointStats, CheckpointError> {
         self.checkpoint_telling(at_cut, || (), progress)
@@ -85,7 +85,7 @@ impl Pool {
     /// As of [`Pool::checkpoint`]; before the cut, `after_cut` is not called.
     pub fn checkpoint_telling(
         self: &Arc<Self>,
-        at_cut: impl FnOnce() -> UserHeader + Send + 'static,
+        at_cut: impl FnOnce() -> Result<UserHeader, CheckpointError> + Send + 'static,
         after_cut: impl FnOnce(),
         progress: &Progress,
     ) -> Result<CheckpointStats, CheckpointError> {
@@ -97,7 +97,7 @@ impl Pool {
         self.core().frames.prefault(PREFAULT_BYTES.min(data_bytes) as usize);
         let (sink, from) = (writer.clone(), *durable);
         let (begun, barrier) = self.at_barrier(move |pool| {
-            let header = at_cut();
+            let header = at_cut()?;
             let ranges = pool.used_ranges();
             let plan = StreamPlan { ranges, durable: from, sink };
             pool.snapshotter().begin_stream(pool.core(), plan).map(|cut| (cut, header))

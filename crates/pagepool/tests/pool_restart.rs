@@ -8,7 +8,9 @@ use std::sync::Arc;
 use stillframe_pagepool::device::{Device, DeviceError, DeviceErrorKind, DeviceOp, Fault, SimDevice};
 use stillframe_pagepool::pagefile::{UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
-use stillframe_pagepool::{Layout, PageId, Pool, PoolOptions, Restart, SnapshotKind, PAGE_SIZE};
+use stillframe_pagepool::{
+    CheckpointError, Layout, PageId, Pool, PoolOptions, Restart, SnapshotKind, PAGE_SIZE,
+};
 
 type Model = BTreeMap<PageId, (u32, u8)>;
 
@@ -104,7 +106,7 @@ fn restarts(kind: SnapshotKind) {
         for _ in 0..rng.u32(1..5) {
             (0..rng.u32(..150)).for_each(|_| change(&pool, &mut model, &mut rng));
             round += 1;
-            let stats = pool.checkpoint(move || header(round), &Progress::default()).unwrap();
+            let stats = pool.checkpoint(move || Ok(header(round)), &Progress::default()).unwrap();
             assert!(stats.commit.written_bytes > 0);
             saved.clone_from(&model);
         }
@@ -138,7 +140,7 @@ fn damage_is_reported_and_not_served() {
             guard.id()
         })
         .collect();
-    pool.checkpoint(|| header(0), &Progress::default()).unwrap();
+    pool.checkpoint(|| Ok(header(0)), &Progress::default()).unwrap();
     drop(pool);
     let image = device.image();
     let damaged_at =
@@ -173,7 +175,7 @@ fn what_cannot_be_read_for_a_while_is_read_later() {
             guard.id()
         })
         .collect();
-    pool.checkpoint(|| header(0), &Progress::default()).unwrap();
+    pool.checkpoint(|| Ok(header(0)), &Progress::default()).unwrap();
     drop(pool);
     // One failed read is not even noticed.
     let call_count = device.call_count();
@@ -248,4 +250,24 @@ impl Device for FailingReads {
     fn truncate(&self, len: u64) -> Result<(), DeviceError> {
         self.device.truncate(len)
     }
+}
+
+/// A cut that fails is none: the checkpoint is not taken, and the next one has everything.
+#[test]
+fn a_cut_that_fails_fails_the_checkpoint() {
+    let device = Arc::new(SimDevice::new(1));
+    let as_device: Arc<dyn Device> = device.clone();
+    let (pool, _) = Pool::open(as_device.clone(), &options(SnapshotKind::Epoch)).unwrap();
+    let mut guard = pool.allocate().unwrap();
+    guard.page_mut().fill(5);
+    let page = guard.id();
+    drop(guard);
+    let failed = pool.checkpoint(|| Err(CheckpointError::Io("on purpose".into())), &Progress::default());
+    assert_eq!(failed.unwrap_err().to_string(), "on purpose");
+    assert_eq!(pool.file().unwrap().stats().pending_slots, 0);
+    pool.checkpoint(|| Ok(header(3)), &Progress::default()).unwrap();
+    drop(pool);
+    let (pool, recovered) = Pool::open(as_device, &options(SnapshotKind::Epoch)).unwrap();
+    assert_eq!(recovered.user_header, header(3));
+    assert_eq!(latch(&pool, page, || pool.shared(page)).page(), &[5; PAGE_SIZE]);
 }

@@ -28,6 +28,11 @@ pub enum StartError {
     Load(#[from] LoadError),
     #[error("Can't start a thread or a poll descriptor: {0}")]
     System(#[from] std::io::Error),
+    #[error(
+        "The page file has {key_count} keys in databases from {database_count} on, which 'databases {database_count}' \
+         would hide: start with 'databases {needed_count}' or more"
+    )]
+    HiddenDatabases { database_count: u32, needed_count: u32, key_count: u64 },
     #[error("Can't empty the page file's data before loading the dump: {0}")]
     Flush(stillframe_store::OpError),
 }
@@ -65,6 +70,7 @@ impl Running {
         if let Some(note) = store.recovery_note() {
             log::warning(note);
         }
+        check_databases(&store, settings.databases)?;
         let dump = dump_to_load(&store, &dir, settings)?;
         let files = config.settings.unixsocket.iter().cloned().collect();
         let server = Server::new(store, config, Listeners::new(listeners)?)?;
@@ -130,6 +136,14 @@ fn store_options(settings: &Settings) -> Options {
         accept_loss_after_checkpoint: settings.accept_loss_after_checkpoint,
         ..Options::default()
     }
+}
+
+/// Refuses to hide keys: with fewer databases than were saved nobody would find them, and every dump would leave them out.
+fn check_databases(store: &Store, database_count: u32) -> Result<(), StartError> {
+    let has_keys = |db: &u32| store.db_stats(DbId(*db)).key_count > 0;
+    let Some(last) = (database_count..store.database_count()).rfind(has_keys) else { return Ok(()) };
+    let key_count = (database_count..=last).map(|db| store.db_stats(DbId(db)).key_count).sum();
+    Err(StartError::HiddenDatabases { database_count, needed_count: last + 1, key_count })
 }
 
 /// Adds what else there is to start from.

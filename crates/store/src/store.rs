@@ -227,10 +227,10 @@ impl Store {
         let changes = Arc::new(AtomicU64::new(0));
         let changes_at_cut = changes.clone();
         let in_barrier = move || {
+            keyspace.fold().map_err(cut_failed)?;
             at_cut();
-            keyspace.fold();
             changes_at_cut.store(keyspace.change_count(), Ordering::Relaxed);
-            header_of(keyspace.catalog)
+            Ok(header_of(keyspace.catalog))
         };
         let stats = self.keyspace().pool.checkpoint_telling(in_barrier, after_cut, &self.shared.progress)?;
         self.shared.saved_change_count.store(changes.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -259,13 +259,16 @@ impl Store {
         let (pool, since) = (keyspace.pool.clone(), std::time::Instant::now());
         let waited = Arc::new(AtomicU64::new(0));
         let changes = Arc::new(AtomicU64::new(0));
+        let folded = Arc::new(Mutex::new(Ok(())));
         let (waited_at_cut, changes_at_cut) = (waited.clone(), changes.clone());
+        let folded_at_cut = folded.clone();
         let picture = pool.view_after(move || {
             waited_at_cut.store(since.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            keyspace.fold();
+            *folded_at_cut.lock() = keyspace.fold();
             changes_at_cut.store(keyspace.change_count(), Ordering::Relaxed);
             at_cut();
         })?;
+        std::mem::replace(&mut *folded.lock(), Ok(())).map_err(cut_failed)?;
         let cut = self.cut_at(changes.load(Ordering::Relaxed));
         let barrier_wait = Duration::from_nanos(waited.load(Ordering::Relaxed));
         Ok(View { picture: Picture(picture), catalog, barrier_wait, cut })
@@ -326,6 +329,11 @@ impl Store {
             Missing::Pages(pages) => self.keyspace().pool.load_in_background(pages, done),
             Missing::All => self.keyspace().pool.when_warm(done),
         }
+    }
+
+    /// Databases that there are: those asked for, and more if more were saved.
+    pub fn database_count(&self) -> u32 {
+        self.keyspace().database_count() as u32
     }
 
     pub fn db_stats(&self, db: DbId) -> DbStats {
@@ -403,6 +411,10 @@ pub(crate) fn needed_pages(header: &UserHeader) -> Range<u32> {
 pub(crate) fn catalog_of(header: &UserHeader) -> PageId {
     let [a, b, c, d, ..] = *header;
     PageId(u32::from_le_bytes([a, b, c, d]))
+}
+
+fn cut_failed(stop: Stop) -> CheckpointError {
+    CheckpointError::Io(format!("the catalog cannot be written: {stop:?}").into())
 }
 
 /// The store's part of the superblock: the catalog's page id.

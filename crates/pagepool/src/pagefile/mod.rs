@@ -37,7 +37,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 pub use checkpoint::CheckpointWriter;
 pub use commit::CommitStats;
@@ -85,6 +85,8 @@ pub struct PageFile {
     /// Taken before `superblocks`.
     space: Mutex<Space>,
     superblocks: Mutex<Superblocks>,
+    /// Held while a superblock is written over the other one.
+    mirroring: Mutex<()>,
     is_checkpoint_running: AtomicBool,
     /// The error after which nothing is written any more.
     failure: OnceLock<String>,
@@ -194,6 +196,7 @@ impl PageFile {
             table: opened.table,
             space: Mutex::new(Space::recovered(opened.slot_count, opened.slots, opened.previous_slots)),
             superblocks: Mutex::new(superblocks),
+            mirroring: Mutex::new(()),
             is_checkpoint_running: AtomicBool::new(false),
             failure: OnceLock::new(),
             last_checkpoint_bytes: AtomicU64::new(0),
@@ -312,12 +315,12 @@ impl PageFile {
     }
 
     /// Finds room for the running checkpoint after the search found none.
-    fn make_room(&self, space: &mut Space, need: u32) -> Result<(), PageFileError> {
+    fn make_room(&self, space: &mut MutexGuard<'_, Space>, need: u32) -> Result<(), PageFileError> {
         match space.plan(need) {
             Room::Search => Ok(()),
             Room::ReleasePrevious => {
-                // First make sure that nobody looks for them there.
-                self.mirror_superblock()?;
+                // First make sure that nobody looks for them there. What others take meanwhile is free in any case.
+                MutexGuard::unlocked(space, || self.mirror_superblock())?;
                 space.release_previous();
                 Ok(())
             }

@@ -68,6 +68,8 @@ pub(super) fn open(device: &dyn Device, options: &OpenOptions) -> Result<Opened,
     for superblock in candidates {
         match load(device, slot_count, superblock, options) {
             Ok(opened) => return admit(device, copies, opened, doubt, options),
+            // Lack of address space says nothing about the file.
+            Err(error @ PageFileError::Memory(_)) => return Err(error),
             Err(error) => {
                 doubt.get_or_insert_with(|| error.clone());
                 failures.push(error);

@@ -85,6 +85,8 @@ pub(super) struct Space {
     /// Slots the running checkpoint took for pages that had none.
     new_count: u64,
     spilled_count: u32,
+    /// There is no free slot below this one.
+    free_from: u32,
     /// Index into [`STAGES`], and where the search goes on.
     stage: usize,
     cursor: u32,
@@ -206,7 +208,10 @@ impl Space {
 
     /// Takes one slot for a spilled page: the first free one that there is.
     pub fn take_spill(&mut self) -> Option<Slot> {
-        let slot = Slot(self.used.first_absent(Slot::FIRST.0, self.slot_count)?);
+        let from = self.free_from.max(Slot::FIRST.0);
+        let found = self.used.first_absent(from, self.slot_count);
+        self.free_from = found.unwrap_or(self.slot_count);
+        let slot = Slot(found?);
         self.used.insert(slot);
         self.spilled_count += 1;
         Some(slot)
@@ -214,6 +219,7 @@ impl Space {
 
     pub fn release_spill(&mut self, slot: Slot) {
         assert!(self.used.remove(slot), "slot {} was not in use", slot.0);
+        self.free_from = self.free_from.min(slot.0);
         self.spilled_count -= 1;
     }
 
@@ -268,6 +274,7 @@ impl Space {
 
     /// The file has `slot_count` slots now.
     pub fn set_slot_count(&mut self, slot_count: u32) {
+        self.free_from = self.free_from.min(self.slot_count).min(slot_count);
         self.slot_count = slot_count;
     }
 
@@ -295,18 +302,21 @@ impl Space {
     pub fn release_previous(&mut self) {
         self.used.remove_all(&self.previous);
         self.previous.clear();
+        self.free_from = Slot::FIRST.0;
         self.restart_search();
     }
 
     /// Gives back a slot that the running checkpoint took and does not need.
     pub fn release_pending(&mut self, slot: Slot) {
         assert!(self.pending.remove(slot) && self.used.remove(slot), "slot {} was not pending", slot.0);
+        self.free_from = self.free_from.min(slot.0);
     }
 
     /// The running checkpoint has failed: gives its slots back.
     pub fn abort(&mut self) {
         self.used.remove_all(&self.pending);
         self.pending.clear();
+        self.free_from = Slot::FIRST.0;
     }
 
     /// The running checkpoint may or may not be the durable one: keeps its slots for good.
@@ -318,6 +328,7 @@ impl Space {
     pub fn commit(&mut self, superseded: SlotSet, live_count: u64) {
         self.used.remove_all(&self.previous);
         self.previous = superseded;
+        self.free_from = Slot::FIRST.0;
         self.pending.clear();
         self.live_count = live_count;
         self.new_count = 0;

@@ -30,17 +30,22 @@ pub(super) enum Other {
 
 impl PageFile {
     /// Writes the current superblock in place of the other one too, durably, so that the slots which only the other
-    /// one names may be reused.
+    /// one names may be reused. Nobody commits at the same time: pages are still being written.
     pub(super) fn mirror_superblock(&self) -> Result<(), PageFileError> {
-        let mut superblocks = self.superblocks.lock();
-        if superblocks.other == Other::Mirror {
-            return Ok(());
-        }
+        // Those who only want to know something do not wait for the disk.
+        let _alone = self.mirroring.lock();
+        let (current, place) = {
+            let superblocks = self.superblocks.lock();
+            if superblocks.other == Other::Mirror {
+                return Ok(());
+            }
+            (superblocks.current.clone(), superblocks.place)
+        };
         // The last confirmation need not be durable yet: torn together with the superblock it would leave a doubt.
-        self.write_witness(&superblocks.current, Role::Confirmed)?;
+        self.write_witness(&current, Role::Confirmed)?;
         self.device.sync_data().map_err(|error| self.fail(error))?;
-        self.write_superblock(1 - superblocks.place, &superblocks.current)?;
-        superblocks.other = Other::Mirror;
+        self.write_superblock(1 - place, &current)?;
+        self.superblocks.lock().other = Other::Mirror;
         Ok(())
     }
 

@@ -1,8 +1,11 @@
 //! Slots: none leaks, the file stays small, a full disk does no harm.
 
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::Arc;
 
-use stillframe_pagepool::device::{Fault, SimDevice};
+use stillframe_pagepool::device::{Device, DeviceError, Fault, SimDevice};
 use stillframe_pagepool::pagefile::{PageBuf, PageFile, PageFileError, USER_HEADER_BYTES};
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
@@ -340,4 +343,83 @@ fn page_numbers_beyond_the_limit_are_refused() {
     writer.write_pages(&[(PageId((1 << 30) - 1), &page.0)]).unwrap();
     writer.commit(&[0; USER_HEADER_BYTES]).unwrap();
     assert_eq!(crate::model::mapped(&file), [(1 << 30) - 1]);
+}
+
+/// A device whose syncs wait at a gate while that is closed.
+struct GatedSync {
+    inner: SimDevice,
+    is_closed: AtomicBool,
+    waiting: AtomicBool,
+}
+
+impl Device for GatedSync {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
+        self.inner.read_at(offset, bufs)
+    }
+
+    fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        self.inner.write_at(offset, bufs)
+    }
+
+    fn sync_data(&self) -> Result<(), DeviceError> {
+        while self.is_closed.load(Ordering::SeqCst) {
+            self.waiting.store(true, Ordering::SeqCst);
+            std::thread::yield_now();
+        }
+        self.inner.sync_data()
+    }
+
+    fn len(&self) -> Result<u64, DeviceError> {
+        self.inner.len()
+    }
+
+    fn allocate(&self, len: u64) -> Result<(), DeviceError> {
+        self.inner.allocate(len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DeviceError> {
+        self.inner.truncate(len)
+    }
+}
+
+/// Giving the previous checkpoint up takes syncs: who asks for sizes, or spills a page, does not wait for them.
+#[test]
+fn nobody_waits_while_the_previous_checkpoint_is_given_up() {
+    let device = Arc::new(GatedSync {
+        inner: SimDevice::new(1),
+        is_closed: AtomicBool::new(false),
+        waiting: AtomicBool::new(false),
+    });
+    let (file, _) = PageFile::create_or_open(device.clone()).unwrap();
+    let mut content = Content::new();
+    for version in 1..4 {
+        checkpoint(&file, &mut content, &versions(1..1500, version));
+    }
+    let spilled = file.spill(&page_of(1, 7).0).unwrap();
+    device.is_closed.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| checkpoint(&file, &mut content, &versions(1..1500, 4)));
+        while !device.waiting.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        let (sender, receiver) = channel();
+        let (file, spilled) = (&file, spilled);
+        scope.spawn(move || {
+            let stats = file.stats();
+            file.release_spill(spilled);
+            let again = file.spill(&page_of(2, 7).0).unwrap();
+            file.release_spill(again);
+            sender.send(stats).unwrap();
+        });
+        let answer = receiver.recv_timeout(std::time::Duration::from_secs(20));
+        device.is_closed.store(false, Ordering::SeqCst);
+        writer.join().unwrap();
+        assert!(answer.expect("it waits for the disk").previous_slots > 0, "about to be given up");
+    });
+    check_content(&file, &content);
+    check_accounting(&file);
 }

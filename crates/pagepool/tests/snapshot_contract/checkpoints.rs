@@ -93,7 +93,7 @@ impl Machine {
         let (at_cut, hook) = at_cut(model);
         let header = move || {
             hook();
-            Saved::header(round)
+            Ok(Saved::header(round))
         };
         let result = pool.checkpoint(header, &Progress::default());
         self.device.clear_faults();

@@ -39,7 +39,7 @@ fn open(device: &Arc<HookedDevice>) -> Arc<Pool> {
 }
 
 fn checkpoint(pool: &Arc<Pool>) {
-    pool.checkpoint(|| [0; USER_HEADER_BYTES], &Progress::default()).unwrap();
+    pool.checkpoint(|| Ok([0; USER_HEADER_BYTES]), &Progress::default()).unwrap();
 }
 
 /// A page file with `small_count` small pages before an object of 40 pages with contents 1, 2, …

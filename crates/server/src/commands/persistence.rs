@@ -1,13 +1,13 @@
 //! Saving by command, and the end of the server.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::command::{Args, CmdError, CmdResult};
 use crate::config::OnSignal;
 use crate::ctx::Ctx;
 use crate::errors;
-use crate::persistence::{default_target, Busy, Target, When};
+use crate::persistence::{default_target, temporary_path, Busy, Target, When};
 
 const BUSY: &str = "ERR Background save already in progress";
 
@@ -72,27 +72,37 @@ fn backup_path(ctx: &Ctx<'_>, given: &[u8]) -> Result<PathBuf, CmdError> {
     let Ok(given) = std::str::from_utf8(given) else { return Err("ERR the path is not valid UTF-8".into()) };
     let dir = ctx.server.store.dir();
     let path = dir.join(given);
-    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
-    let is_inside = parent.is_some_and(|parent| dir.canonicalize().is_ok_and(|dir| parent.starts_with(dir)));
+    let shown = path.display();
+    let parent = path.parent().unwrap_or(dir);
+    let parent =
+        parent.canonicalize().map_err(|error| CmdError::from(format!("ERR {}: {error}", parent.display())));
+    let is_inside =
+        matches!((&parent, dir.canonicalize()), (Ok(parent), Ok(dir)) if parent.starts_with(&dir));
     if !is_inside && !ctx.config.settings.protected_configs.allows(ctx.peer.is_local) {
         return Err("ERR BACKUP TO a path outside of the data directory is a protected action. Set \
                     'enable-protected-configs' to \"yes\" or \"local\" in the configuration file and restart the \
                     server, or give a file name"
             .into());
     }
+    parent?;
     if path.is_dir() || path.file_name().is_none() {
-        return Err(format!("ERR {} is a directory; name a file", path.display()).into());
+        return Err(format!("ERR {shown} is a directory; name a file").into());
     }
+    if path.file_name() == temporary_path(dir).file_name() {
+        return Err(format!("ERR {shown} is the name of a dump that is being written; choose another").into());
+    }
+    match std::fs::metadata(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(path),
+        // Opening a pipe would wait for its other end.
+        Ok(file) if file.is_file() && is_dump(&path) => Ok(path),
+        _ => Err(format!("ERR {shown} exists and is not an RDB file; it will not be replaced").into()),
+    }
+}
+
+fn is_dump(path: &Path) -> bool {
     let mut magic = [0; 5];
-    let is_dump = match std::fs::File::open(&path) {
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-        Ok(mut file) => file.read_exact(&mut magic).is_ok() && &magic == b"REDIS",
-    };
-    if !is_dump {
-        let path = path.display();
-        return Err(format!("ERR {path} exists and is not an RDB file; it will not be replaced").into());
-    }
-    Ok(path)
+    let file = std::fs::File::open(path);
+    file.is_ok_and(|mut file| file.read_exact(&mut magic).is_ok() && &magic == b"REDIS")
 }
 
 /// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`

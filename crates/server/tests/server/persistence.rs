@@ -167,3 +167,71 @@ fn a_dump_that_cannot_be_read_is_not_served() {
     assert!(text.contains("Fatal error loading the DB") && text.contains("dump.rdb"), "{text}");
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+/// Everything inside the data directory is inside, however it is written; what would do harm there is refused.
+#[test]
+fn backups_go_anywhere_in_the_data_directory() {
+    let dir = temp_dir();
+    std::fs::create_dir_all(dir.join("sub/deep")).unwrap();
+    let elsewhere = temp_dir();
+    std::os::unix::fs::symlink(&elsewhere, dir.join("link")).unwrap();
+    let mut server = TestServer::start_in(&dir, &[]);
+    let mut c = server.connect();
+    c.ok("SET a 1");
+    let absolute = dir.join("absolute.rdb").display().to_string();
+    for path in ["./a.rdb", "sub/b.rdb", "sub/deep/../c.rdb", &absolute] {
+        c.ok(&format!("BACKUP TO {path}"));
+        assert!(std::fs::read(dir.join(path)).unwrap().starts_with(b"REDIS"), "{path}");
+    }
+    for path in ["link/x.rdb", "sub/../../x.rdb"] {
+        let error = c.run(&format!("BACKUP TO {path}")).text();
+        assert!(error.contains("outside of the data directory"), "{path}: {error}");
+    }
+    // A pipe would keep the worker waiting.
+    let made = std::process::Command::new("mkfifo").arg(dir.join("pipe")).status().unwrap();
+    assert!(made.success());
+    assert!(c.run("BACKUP TO pipe").text().contains("is not an RDB file"));
+    let pid = server.pid();
+    let error = c.run(&format!("BACKUP TO temp-{pid}.rdb")).text();
+    assert!(error.contains("choose another"), "{error}");
+    assert!(c.run("BACKUP TO stillframe.pages").text().contains("will not be replaced"));
+    assert_eq!(c.run("PING").text(), "PONG");
+    server.signal(Signal::TERM);
+    server.wait();
+}
+
+/// Fewer databases than were saved would hide keys.
+#[test]
+fn a_start_that_would_hide_databases_is_refused() {
+    let dir = temp_dir();
+    let mut server = TestServer::start_in(&dir, &[]);
+    let mut c = server.connect();
+    c.ok("SET a 1");
+    for db in [9, 12] {
+        c.ok(&format!("SELECT {db}"));
+        c.ok("SET b 1");
+    }
+    c.ok("SAVE");
+    server.signal(Signal::KILL);
+    server.wait();
+    std::mem::forget(server);
+    let port = free_port().to_string();
+    let output = binary().args(["--port", &port, "--databases", "4", "--dir"]).arg(&dir).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("2 keys in databases from 4 on") && text.contains("'databases 13'"), "{text}");
+    let server = TestServer::start_in(&dir, &["--databases", "13"]);
+    assert_eq!(server.connect().run("DBSIZE"), Reply::Int(1));
+}
+
+/// Lack of address space says nothing about the page file.
+#[test]
+fn a_limit_of_the_address_space_is_not_taken_for_damage() {
+    let port = free_port().to_string();
+    let output =
+        binary_limited("-v 2000000").args(["--port", &port, "--dir"]).arg(temp_dir()).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned()).concat();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(!text.contains("backup") && !text.contains("damaged"), "{text}");
+    assert!(text.contains("address space"), "{text}");
+}

@@ -146,16 +146,17 @@ impl Catalog {
 
     /// Writes it, unchanged pages too: so no two checkpoints share a page of it, and damage to one leaves the other.
     /// Runs in the barrier.
-    pub fn write(&self, pool: &Pool, pid: PageId) {
-        // The catalog is read at start, and no page of the running process is evicted under it.
-        let Ok(mut guard) = pool.exclusive(pid) else { return };
+    ///
+    /// # Errors
+    /// A page of the catalog cannot be had; some may be written then, and are again next time.
+    pub fn write(&self, pool: &Pool, pid: PageId) -> Result<(), Stop> {
+        let mut guard = pool.exclusive(pid)?;
         let db_pages = self.databases.len().div_ceil(DBS_IN_PAGE);
         let garbage_pages = if self.garbage.is_empty() { 0..0 } else { ARRIVED_PAGE..PUT_OFF_PAGE + 1 };
         for index in (0..=db_pages).chain(garbage_pages) {
-            if let Ok(page) = guard.object_page_mut(index as u32) {
-                *page = self.encode_page(index);
-            }
+            *guard.object_page_mut(index as u32)? = self.encode_page(index);
         }
+        Ok(())
     }
 }
 
@@ -166,6 +167,15 @@ mod tests {
     use super::super::discards::{Discarded, PAGE_ENTRIES};
     use super::*;
     use crate::page::record::Place;
+
+    #[test]
+    fn a_catalog_that_cannot_be_written_is_an_error() {
+        let options = PoolOptions { layout: Layout::TINY, ..PoolOptions::default() };
+        let pool = Pool::in_memory(&options).unwrap();
+        let pid = allocate(&pool).unwrap();
+        pool.free(pool.exclusive(pid).unwrap(), CATALOG_PAGE_COUNT);
+        assert!(Catalog::empty(16).write(&pool, pid).is_err());
+    }
 
     #[test]
     fn a_catalog_comes_back_as_it_was() {
@@ -185,7 +195,7 @@ mod tests {
         ];
         catalog.garbage.put_off.newest = vec![Discarded::Tree { root: PageId(8) }; PAGE_ENTRIES];
         catalog.garbage.put_off.older = 99;
-        catalog.write(&pool, pid);
+        catalog.write(&pool, pid).unwrap();
         assert_eq!(Catalog::read(&pool, pid, 16).unwrap(), catalog);
         assert_eq!(Catalog::read(&pool, pid, 400).unwrap().databases.len(), 400);
     }

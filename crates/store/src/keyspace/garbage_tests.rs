@@ -56,8 +56,8 @@ impl Run {
     fn cut(&self) {
         let keyspace = self.keyspace.clone();
         let at_cut = move || {
-            keyspace.fold();
-            [0; USER_HEADER_BYTES]
+            keyspace.fold().expect("a catalog");
+            Ok([0; USER_HEADER_BYTES])
         };
         let pool = &self.keyspace.pool;
         self.local.member.idle(|| pool.checkpoint(at_cut, &Progress::default())).expect("a save");

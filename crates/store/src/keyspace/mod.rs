@@ -370,7 +370,7 @@ impl Keyspace {
     }
 
     /// Writes roots, counters, slab lists and garbage to the catalog. Runs in the barrier, just before a cut.
-    pub fn fold(&self) {
+    pub fn fold(&self) -> Result<(), Stop> {
         let databases = (0..self.trees.len())
             .map(|db| {
                 let word = self.trees[db].load(Ordering::Acquire);
@@ -390,7 +390,7 @@ impl Keyspace {
             databases,
             garbage: self.garbage.to_lists(),
         };
-        content.write(&self.pool, self.catalog);
+        content.write(&self.pool, self.catalog)
     }
 
     /// Runs a step until nobody gets in its way.
