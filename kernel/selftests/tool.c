@@ -243,7 +243,7 @@ static void doctor(void)
 	says(DONE, "copy threads", "enable --pid %d --threads 4", getpid());
 	must(process_vm_writev(getpid(), &here, 1, &there, 1, 0));	/* pins: the default fork from now on */
 	expect_forks(0, 0);
-	says(NOT_USED, "once pinned pages", "doctor --pid %d", getpid());
+	says(NOT_USED, "pages were once pinned", "doctor --pid %d", getpid());
 	also("-> ");
 	says(NOT_USED, "\"grade\":\"problem\"", "doctor --pid %d --json", getpid());
 	says(DONE, "forks took the default path: pinned", "status");
