@@ -205,5 +205,17 @@ impl Protection {
     }
 }
 
+/// The settings that have an effect, with their defaults, for `--help`.
+pub fn settings_help() -> String {
+    let has_effect = |p: &&Param| matches!(p.effect, Effect::Live | Effect::AtStart | Effect::Protected);
+    let mut text =
+        "\nSettings and their defaults, here as --NAME VALUE, in a file as NAME VALUE:\n".to_owned();
+    for param in PARAMS.iter().filter(has_effect) {
+        let default = if param.default.is_empty() { "\"\"" } else { param.default };
+        text += &format!("  {:<36} {default}\n", param.name);
+    }
+    text + "All others of Redis 7.0 are taken where they make no difference here, and refused with the reason where they do.\n"
+}
+
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use stillframe_server::app::Running;
-use stillframe_server::config::{from_args, Config, Start};
+use stillframe_server::config::{from_args, settings_help, Config, Start};
 use stillframe_server::log;
 use stillframe_server::maintenance;
 use stillframe_server::server::Server;
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Start::Help) => {
-            print!("{USAGE}");
+            print!("{USAGE}{}", settings_help());
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -74,6 +74,26 @@ fn version_help_and_check_do_not_start_anything() {
     }
 }
 
+/// The README's table of settings: each is in the help, with that default.
+#[test]
+fn the_help_lists_the_settings() {
+    let output = binary().arg("--help").output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let readme = include_str!("../../../../README.md");
+    let (_, section) = readme.split_once("## Settings of its own").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rows: Vec<_> = section.lines().filter(|line| line.starts_with("| `")).collect();
+    assert!(rows.len() > 5, "{section}");
+    for row in rows {
+        let quoted: Vec<_> = row.split('`').collect();
+        let (name, default) = (quoted[1].split(' ').next().unwrap(), quoted[3]);
+        let line = help.lines().find(|line| line.split_whitespace().next() == Some(name));
+        let line = line.unwrap_or_else(|| panic!("{name} is not in the help"));
+        assert!(line.split_whitespace().eq([name, default]), "{line:?} and {row:?} differ");
+    }
+    assert!(help.lines().all(|line| line.len() <= 120), "{help}");
+}
+
 #[test]
 fn redis_conf_files_are_read() {
     let dir = temp_dir();
