@@ -211,8 +211,16 @@ pub fn settings_help() -> String {
     let mut text =
         "\nSettings and their defaults, here as --NAME VALUE, in a file as NAME VALUE:\n".to_owned();
     for param in PARAMS.iter().filter(has_effect) {
-        let default = if param.default.is_empty() { "\"\"" } else { param.default };
-        text += &format!("  {:<36} {default}\n", param.name);
+        let default = match (param.kind, param.default.parse::<u64>()) {
+            (_, Err(_)) if param.default.is_empty() => "\"\"".to_owned(),
+            (Kind::Memory { .. }, Ok(bytes)) if bytes > 0 && bytes % (1 << 20) == 0 => {
+                format!("{}mb", bytes >> 20)
+            }
+            _ => param.default.to_owned(),
+        };
+        for name in [Some(param.name), param.alias].into_iter().flatten() {
+            text += &format!("  {name:<36} {default}\n");
+        }
     }
     text + "All others of Redis 7.0 are taken where they make no difference here, and refused with the reason where they do.\n"
 }

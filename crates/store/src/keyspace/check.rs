@@ -114,7 +114,7 @@ impl Keyspace {
     /// Garbage is not in the report, but its pages are accounted for.
     fn claim_garbage(&self, check: &mut Check) -> Result<(), Stop> {
         let report = check.report.clone();
-        let GarbageLists { arrived, put_off } = self.garbage.to_lists();
+        let GarbageLists { arrived, put_off } = self.garbage.to_lists(&self.pool)?;
         for mut list in [arrived, put_off] {
             loop {
                 list.newest.iter().try_for_each(|entry| self.claim_discarded(check, *entry))?;

@@ -76,6 +76,14 @@ impl Discards {
         Ok(())
     }
 
+    /// Sees to it that the entries in memory fit a page, if there was no room for a page when they came.
+    pub fn fit_a_page(&mut self, pool: &Pool) -> Result<(), PoolError> {
+        if self.newest.len() > PAGE_ENTRIES {
+            self.make_room(pool)?;
+        }
+        Ok(())
+    }
+
     /// Takes the last entry. Nothing changes if its page is not in memory.
     pub fn pop(&mut self, pool: &Pool) -> Result<Option<Discarded>, Stop> {
         while self.newest.is_empty() && self.older != 0 {
@@ -86,11 +94,12 @@ impl Discards {
         Ok(self.newest.pop())
     }
 
-    /// The list as one page. Its newest entries fit there ([`Discards::make_room`]).
+    /// The list as one page. Its newest entries fit there ([`Discards::fit_a_page`]).
     pub fn to_page(&self) -> Page {
         let mut page = [0; PAGE_SIZE];
         page[0] = KIND_DISCARDS;
-        put_u16(&mut page, 2, self.newest.len().min(PAGE_ENTRIES) as u16);
+        debug_assert!(self.newest.len() <= PAGE_ENTRIES);
+        put_u16(&mut page, 2, self.newest.len() as u16);
         put_u32(&mut page, 4, self.older);
         for (entry, at) in self.newest.iter().zip((HEADER_BYTES..PAGE_SIZE).step_by(ENTRY_BYTES)) {
             entry.encode(&mut page, at);
@@ -172,11 +181,11 @@ mod tests {
         let mut list = Discards::default();
         let count = 2 * PAGE_ENTRIES as u32 + 9;
         (0..count).for_each(|number| list.push(&pool, entry(number)));
-        assert!(list.newest.len() == count as usize && list.make_room(&pool).is_err());
+        assert!(list.newest.len() == count as usize && list.fit_a_page(&pool).is_err(), "a cut must fail");
         for guard in taken.drain(..2) {
             pool.free(guard, 1);
         }
-        list.make_room(&pool).expect("two pages");
+        list.fit_a_page(&pool).expect("two pages");
         assert_eq!(list.newest.len(), 9);
         for number in (0..count).rev() {
             assert_eq!(list.pop(&pool).unwrap(), Some(entry(number)));

@@ -84,8 +84,15 @@ impl Garbage {
     }
 
     /// What a cut writes: at most a page of each list, however long they are.
-    pub fn to_lists(&self) -> GarbageLists {
-        self.lists.lock().clone()
+    ///
+    /// # Errors
+    /// There is no page for what does not fit there.
+    pub fn to_lists(&self, pool: &Pool) -> Result<GarbageLists, Stop> {
+        let mut lists = self.lists.lock();
+        let GarbageLists { arrived, put_off } = &mut *lists;
+        arrived.fit_a_page(pool)?;
+        put_off.fit_a_page(pool)?;
+        Ok(lists.clone())
     }
 
     /// Keeps the lists as they are meanwhile, but for what is pushed.

@@ -388,7 +388,7 @@ impl Keyspace {
             next_tag: self.next_tag.load(Ordering::Relaxed),
             slab_heads: self.slab_heads.iter().map(|head| *head.lock()).collect(),
             databases,
-            garbage: self.garbage.to_lists(),
+            garbage: self.garbage.to_lists(&self.pool)?,
         };
         content.write(&self.pool, self.catalog)
     }
