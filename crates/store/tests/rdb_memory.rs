@@ -1,4 +1,5 @@
-//! Lengths that a damaged file claims do not become allocations. A process of its own, for the count of its memory.
+//! Lengths that a damaged file claims do not become allocations, nor do long values. A process of its own with one test
+//! after the other, for the count of its memory.
 
 use crc::{Crc, CRC_64_REDIS};
 use stillframe_store::rdb::{
@@ -13,6 +14,11 @@ fn peak_mapped_kb() -> u64 {
 }
 
 #[test]
+fn memory_does_not_follow_lengths() {
+    claimed_lengths_are_not_allocated();
+    long_values_are_compressed_without_being_held();
+}
+
 fn claimed_lengths_are_not_allocated() {
     const HALF_GB: &[u8] = b"\x80\x20\x00\x00\x00";
     let few = [b'x'; 100];
@@ -53,7 +59,6 @@ impl std::io::Write for Count {
     }
 }
 
-#[test]
 fn long_values_are_compressed_without_being_held() {
     let page = [0; 4096];
     let page_count = (80 << 20) / page.len();
