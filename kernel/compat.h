@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The only place with conditions on the kernel's version: it chooses one of compat/linux_*.h, which have the same names,
- * and async_fork/arch_*.h for what depends on the architecture. What is hooked is named in async_fork/hook_list.h; hooks
- * of functions that differ between versions are in compat/hooks_*.h.
+ * The only place with conditions on the kernel's version, besides async_fork/Kbuild: it chooses one of compat/linux_*.h,
+ * which have the same names, and async_fork/arch_*.h for what depends on the architecture. What is hooked is named in
+ * async_fork/hook_list.h; hooks of functions that differ between versions are in compat/[a-z]*_VERSION*.c, of which
+ * Kbuild chooses.
  */
 #ifndef _STILLFRAME_COMPAT_H
 #define _STILLFRAME_COMPAT_H

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * arm64: ftrace has no direct calls here in 6.1. One ftrace_ops for all hooks sets the instruction pointer to the hook
- * if its gate is open, and otherwise leaves it behind the call. With one ops and no other tracer, ftrace's entry code
- * calls it directly. IPMODIFY: a livepatch of the same function is refused while we are attached, and the reverse;
- * PERMANENT: ftrace_enabled=0 cannot remove it.
+ * arm64: ftrace has no direct calls here in 6.1, and the module does without in 6.12. One ftrace_ops for all hooks sets
+ * the instruction pointer to the hook if its gate is open, and otherwise leaves it behind the call. With one ops and no
+ * other tracer, ftrace's entry code calls it directly. IPMODIFY: a livepatch of the same function is refused while we
+ * are attached, and the reverse; PERMANENT: ftrace_enabled=0 cannot remove it.
  */
 #include <linux/hash.h>
 
@@ -26,18 +26,30 @@ static __always_inline struct af_hook **af_slot(unsigned long ip)
 	return &af_slots[i];
 }
 
-static __always_inline bool af_gate_is_open(enum af_gate gate, struct vm_area_struct *vma)
+/* argument: of the hooked function, a pointer to a PMD entry */
+static __always_inline bool af_pmd_is_live(unsigned long argument)
 {
+	return atomic_read(&af_live) && af_pmd_is_protected(READ_ONCE(*(pmd_t *)argument));
+}
+
+static __always_inline bool af_gate_is_open(enum af_gate gate, struct ftrace_regs *fregs)
+{
+	struct vm_area_struct *vma;
+
 	switch (gate) {
 	case AF_WHEN_LIVE:
 		return atomic_read(&af_live);
 	case AF_WHEN_VMA:
+		vma = (struct vm_area_struct *)compat_argument(fregs, 0);
 		return atomic_read(&af_live) && READ_ONCE(af_role_bucket(vma->vm_mm)->first);
 	case AF_WHEN_TRACKED:
 		return atomic_read(&af_tracked);
 	case AF_WHEN_PMD_1:
+		return af_pmd_is_live(compat_argument(fregs, 0));
 	case AF_WHEN_PMD_2:
+		return af_pmd_is_live(compat_argument(fregs, 1));
 	case AF_WHEN_PMD_3:
+		return af_pmd_is_live(compat_argument(fregs, 2));
 	case AF_WHEN_ALWAYS:
 		break;
 	}
@@ -47,16 +59,15 @@ static __always_inline bool af_gate_is_open(enum af_gate gate, struct vm_area_st
 static void notrace af_enter(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
 			     struct ftrace_regs *fregs)
 {
-	struct pt_regs *regs = ftrace_get_regs(fregs);
 	struct af_hook *hook = *af_slot(ip);
 
-	if (hook && af_gate_is_open(hook->gate, (struct vm_area_struct *)regs->regs[0]))
-		instruction_pointer_set(regs, (unsigned long)hook->entry);
+	if (hook && af_gate_is_open(hook->gate, fregs))
+		compat_continue_at(fregs, (unsigned long)hook->entry);
 }
 
 static struct ftrace_ops af_ops = {
 	.func = af_enter,
-	.flags = FTRACE_OPS_FL_SAVE_REGS | FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT,
+	.flags = COMPAT_FTRACE_FLAGS | FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT,
 };
 
 /* All or none. */

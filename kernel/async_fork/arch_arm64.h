@@ -12,11 +12,11 @@
 #include <asm/sysreg.h>
 #include <asm/tlb.h>
 
-#if !defined(CONFIG_ARM64_4K_PAGES) || CONFIG_PGTABLE_LEVELS != 4
-#error "async_fork is for arm64 with 4 KiB pages and 48-bit addresses"
+#if !defined(CONFIG_ARM64_4K_PAGES) || CONFIG_PGTABLE_LEVELS < 4
+#error "async_fork is for arm64 with 4 KiB pages and 48-bit or 52-bit addresses"
 #endif
-#ifndef CONFIG_DYNAMIC_FTRACE_WITH_REGS
-#error "async_fork needs CONFIG_DYNAMIC_FTRACE_WITH_REGS"
+#if !defined(CONFIG_DYNAMIC_FTRACE_WITH_REGS) && !defined(CONFIG_DYNAMIC_FTRACE_WITH_ARGS)
+#error "async_fork needs CONFIG_DYNAMIC_FTRACE_WITH_REGS or CONFIG_DYNAMIC_FTRACE_WITH_ARGS"
 #endif
 #ifdef CONFIG_ARM64_BTI_KERNEL
 #error "the original function is called past its BTI instruction: not with CONFIG_ARM64_BTI_KERNEL"
@@ -28,11 +28,18 @@
 #define AF_PMD_APTABLE (_AT(pmdval_t, 1) << AF_PMD_APTABLE_BIT)
 #define AF_TCR_HPD0 (UL(1) << 41)		/* hierarchical permissions are disabled below TTBR0 */
 
+/* Entries of every level: 0 said so before there was a name for it, and now means the highest. */
+#ifdef TLBI_TTL_UNKNOWN
+#define AF_ANY_LEVEL TLBI_TTL_UNKNOWN
+#else
+#define AF_ANY_LEVEL 0
+#endif
+
 static inline void af_flush_range(struct mm_struct *mm, unsigned long addr, unsigned long bytes)
 {
 	struct vm_area_struct vma = TLB_FLUSH_VMA(mm, 0);
 
-	__flush_tlb_range(&vma, addr, addr + bytes, PAGE_SIZE, false, 0);
+	__flush_tlb_range(&vma, addr, addr + bytes, PAGE_SIZE, false, AF_ANY_LEVEL);
 }
 
 /* All translations of the 2 MiB at addr, and what is cached of the levels above. */
@@ -83,28 +90,48 @@ static inline pmd_t af_pmd_of_table(struct page *table, bool protected)
 }
 
 /*
+ * A writable entry of the table that is copied. A block with the contiguous hint is protected as a whole. To change one
+ * of its entries the kernel would take the hint from all: it clears them, flushes this mm's translations and sets them
+ * again, but the table may be shared, and the other mms' translations would remain.
+ */
+static inline void af_pte_wrprotect(struct mm_struct *mm, unsigned long addr, pte_t *pte)
+{
+#ifdef wrprotect_ptes
+	if (pte_cont(READ_ONCE(*pte))) {
+		wrprotect_ptes(mm, addr & CONT_PTE_MASK, PTR_ALIGN_DOWN(pte, CONT_PTES * sizeof(*pte)), CONT_PTES);
+		return;
+	}
+#endif
+	ptep_set_wrprotect(mm, addr, pte);
+}
+
+/*
  * An entry of a table that is not linked yet. Not set_pte_at(): what that does for executable and tagged pages was done
  * when the page was mapped in the table that this one is copied from.
  */
 static inline void af_set_new_pte(struct mm_struct *mm, unsigned long addr, pte_t *pte, pte_t value)
 {
-	page_table_check_pte_set(mm, addr, pte, value);
+	compat_table_check_set(mm, addr, pte, value);
 	set_pte(pte, value);
 }
 
 /* Why page tables cannot be marked on this machine; NULL: they can. */
 static inline const char *af_arch_refuses(void)
 {
-	return read_sysreg(tcr_el1) & AF_TCR_HPD0 ? "this kernel disables hierarchical permissions (TCR_EL1.HPD0)" : NULL;
+	if (read_sysreg(tcr_el1) & AF_TCR_HPD0)
+		return "this kernel disables hierarchical permissions (TCR_EL1.HPD0)";
+#ifdef ARM64_HAS_S1PIE
+	if (cpus_have_final_cap(ARM64_HAS_S1PIE))
+		return "this CPU has permission indirection (FEAT_S1PIE), which disables hierarchical permissions";
+#endif
+	return NULL;
 }
 
 /* ---- the kernel's text ---- */
 
 #define AF_ARCH_HOOK_LIST "hook_list_arm64.h"
-#define AF_ARCH_CALLS { "follow_page_mask", 2 }, { "hugepage_vma_revalidate", 3 },	/* as af_calls in layout.c */
 #define AF_SWAPOFF_HOOKS(define) define(__arm64_sys_swapoff)	/* for 32-bit processes, too */
 #define AF_ARCH_SYMBOLS
-#define af_p4d_alloc(mm, pgd, addr) 0	/* folded: pgd_none() is never true */
 
 /*
  * What a hooked function's ftrace call continues in, and where that call is: after the instruction that saves the

@@ -46,6 +46,12 @@ static inline pmd_t af_pmd_of_table(struct page *table, bool protected)
 	return __pmd(((pteval_t)page_to_pfn(table) << PAGE_SHIFT) | (protected ? _PAGE_TABLE & ~_PAGE_RW : _PAGE_TABLE));
 }
 
+/* A writable entry of the table that is copied. */
+static inline void af_pte_wrprotect(struct mm_struct *mm, unsigned long addr, pte_t *pte)
+{
+	ptep_set_wrprotect(mm, addr, pte);
+}
+
 /* An entry of a table that is not linked yet. */
 static inline void af_set_new_pte(struct mm_struct *mm, unsigned long addr, pte_t *pte, pte_t value)
 {
@@ -66,19 +72,9 @@ static inline const char *af_arch_refuses(void)
 /* ---- the kernel's text ---- */
 
 #define AF_ARCH_HOOK_LIST "hook_list_x86.h"
-#define AF_ARCH_CALLS
 #define AF_SWAPOFF_HOOKS(define) define(__x64_sys_swapoff) define(__ia32_sys_swapoff)
 
-#ifdef __PAGETABLE_P4D_FOLDED
-#define AF_P4D_SYMBOLS
-#define af_p4d_alloc(mm, pgd, addr) 0	/* a kernel for four levels: pgd_none() is never true */
-#else
-#define AF_P4D_SYMBOLS AF_SYMBOL(int, __p4d_alloc, (struct mm_struct *, pgd_t *, unsigned long))
-#define af_p4d_alloc(mm, pgd, addr) af_sym(__p4d_alloc)(mm, pgd, addr)
-#endif
-
 #define AF_ARCH_SYMBOLS								\
-	AF_P4D_SYMBOLS								\
 	AF_SYMBOL(void, flush_tlb_mm_range,					\
 		  (struct mm_struct *, unsigned long, unsigned long, unsigned int, bool)) \
 	AF_SYMBOL(void, flush_tlb_all, (void))

@@ -67,10 +67,15 @@ static void af_fill_swap(struct mm_struct *mm, unsigned long addr, pte_t *src, p
 	af_set_new_pte(mm, addr, dst, pte_swp_clear_uffd_wp(*src));
 }
 
+/*
+ * The entry is read by ptep_get(): what the hardware notes of a block of entries with the contiguous hint (arm64), dirty
+ * above all, may be in any of them. The new table has no hints: set_pte() does not take them over.
+ */
 static void af_fill_present(struct mm_struct *src_mm, struct mm_struct *dst_mm, unsigned long addr, pte_t *src,
 			    pte_t *dst, long *rss)
 {
-	struct page *page = pte_special(*src) ? NULL : pte_page(*src);
+	pte_t entry = ptep_get(src);
+	struct page *page = pte_special(entry) ? NULL : pte_page(entry);
 
 	if (page) {
 		get_page(page);
@@ -81,9 +86,11 @@ static void af_fill_present(struct mm_struct *src_mm, struct mm_struct *dst_mm, 
 		rss[compat_rss_member(page)]++;
 	}
 	/* No flush: no TLB can hold a writable translation below a protected entry (invariant 4). */
-	if (pte_write(*src))
-		ptep_set_wrprotect(src_mm, addr, src);
-	af_set_new_pte(dst_mm, addr, dst, pte_clear_uffd_wp(pte_mkold(*src)));
+	if (pte_write(entry)) {
+		af_pte_wrprotect(src_mm, addr, src);
+		entry = ptep_get(src);
+	}
+	af_set_new_pte(dst_mm, addr, dst, pte_clear_uffd_wp(pte_mkold(entry)));
 }
 
 /*

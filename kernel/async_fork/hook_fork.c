@@ -91,14 +91,15 @@ void af_fork_begins(struct af_fork *fork, const struct af_strategy *how, struct 
 	fork->start_ns = ktime_get_ns();
 	fork->session = NULL;
 	fork->sharer = NULL;
-	if (how->strategy == ASYNC_FORK_ASYNC)
+	if (how->strategy == ASYNC_FORK_ASYNC) {
 		fork->session = af_fork_session(child, parent, how->copy_threads);
-	else if (!af_odf_add(child, true))
-		fork->sharer = af_odf_of(child);
-	else
-		af_refuse(ASYNC_FORK_REFUSED_NO_MEMORY);
+		return;
+	}
+	fork->sharer = af_odf_add(child, true);
 	if (fork->sharer)
 		atomic64_inc(&af_count.forks_odf);
+	else
+		af_refuse(ASYNC_FORK_REFUSED_NO_MEMORY);
 }
 
 /* dup_mmap() has ended. After a failure the child's exit_mmap() may have been called already. */
@@ -124,21 +125,80 @@ void af_fork_ends(struct af_fork *fork, bool failed)
 	af_note_fork(ktime_get_ns() - fork->start_ns);
 }
 
-/*
- * An older session of this parent is completed before its tables are looked at again (paper, 5.2, Consecutive
- * snapshots): whatever strategy the new fork has.
- */
-static void af_complete_older(struct mm_struct *parent, struct mm_struct *child)
-{
-	struct af_session *s = af_session_of_parent(parent);
+/* What makes an mm live, looked up at once. With references; NULL: it is nothing of the kind. */
+struct af_live_mm {
+	struct af_session *parent_of;
+	struct af_session *child_of;
+	struct af_odf_mm *sharer;
+};
 
-	if (!s)
-		return;
-	if (s->child.mm != child) {
-		af_sync_range(s, 0, TASK_SIZE_MAX, ASYNC_FORK_BY_REFORK);
-		af_session_leave_parent(s);
+static bool af_is_live(const struct af_live_mm *mm)
+{
+	return mm->parent_of || mm->child_of || mm->sharer;
+}
+
+/* Under rcu_read_lock(). */
+static void af_role_hold(struct af_role *role, struct af_live_mm *found)
+{
+	struct af_session *s;
+	struct af_odf_mm *om;
+
+	switch (role->kind) {
+	case AF_PARENT:
+		s = container_of(role, struct af_session, parent);
+		if (!found->parent_of && refcount_inc_not_zero(&s->ref))
+			found->parent_of = s;
+		break;
+	case AF_CHILD:
+		s = container_of(role, struct af_session, child);
+		if (!found->child_of && refcount_inc_not_zero(&s->ref))
+			found->child_of = s;
+		break;
+	case AF_ODF:
+		om = container_of(role, struct af_odf_mm, role);
+		if (!found->sharer && refcount_inc_not_zero(&om->ref))
+			found->sharer = om;
+		break;
+	case AF_SETTING:
+		break;
 	}
-	af_session_put(s);
+}
+
+static void af_live_get(struct mm_struct *mm, struct af_live_mm *found)
+{
+	struct hlist_head *head = af_role_bucket(mm);
+	struct af_role *role;
+
+	*found = (struct af_live_mm) {};
+	if (likely(!READ_ONCE(head->first)))
+		return;
+	rcu_read_lock();
+	hlist_for_each_entry_rcu(role, head, node)
+		if (role->mm == mm)
+			af_role_hold(role, found);
+	rcu_read_unlock();
+}
+
+static void af_live_put(const struct af_live_mm *found)
+{
+	if (found->parent_of)
+		af_session_put(found->parent_of);
+	if (found->child_of)
+		af_session_put(found->child_of);
+	if (found->sharer)
+		af_odf_put(found->sharer);
+}
+
+/*
+ * An older session of this parent (older: NULL if there is none) is completed before its tables are looked at again
+ * (paper, 5.2, Consecutive snapshots): whatever strategy the new fork has.
+ */
+static void af_complete_older(struct af_session *older, struct mm_struct *child)
+{
+	if (!older || older->child.mm == child)
+		return;
+	af_sync_range(older, 0, TASK_SIZE_MAX, ASYNC_FORK_BY_REFORK);
+	af_session_leave_parent(older);
 }
 
 /*
@@ -163,60 +223,60 @@ static int af_copy_deferring(struct af_session *s, struct vm_area_struct *dst, s
 	return af_defer_vma(s, dst, src);
 }
 
-/* child: NULL if this fork does not share. Then what the parent has shared before is made private. */
-static int af_copy_sharing(struct af_odf_mm *child, struct vm_area_struct *dst, struct vm_area_struct *src)
+/*
+ * parent: its role as a sharer, set here if it has none yet. child: NULL if this fork does not share. Then what the
+ * parent has shared before is made private.
+ */
+static int af_copy_sharing(struct af_odf_mm **parent, struct af_odf_mm *child, struct vm_area_struct *dst,
+			   struct vm_area_struct *src)
 {
 	bool share = child && af_vma_can_defer(src);
-	struct af_odf_mm *om;
 	int ret = 0;
 
-	if (share && af_odf_add(src->vm_mm, false)) {
-		af_refuse(ASYNC_FORK_REFUSED_NO_MEMORY);
-		share = false;
+	if (share && !*parent) {
+		*parent = af_odf_add(src->vm_mm, false);
+		if (!*parent) {
+			af_refuse(ASYNC_FORK_REFUSED_NO_MEMORY);
+			share = false;
+		}
 	}
 	if (share) {
 		af_generation_raise();
 		share = !af_must_copy(src->vm_mm);
 	}
-	om = af_odf_of(src->vm_mm);
-	if (om && share) {
-		om->is_parent = true;
-		ret = af_share_vma(om, child, dst, src);
-		af_step(AF_STEP_SHARED);
-		/* again: for reclaim that began after it was raised, but found an entry that was not protected yet */
-		af_generation_raise();
-	} else {
-		if (om)
-			ret = af_unshare_range(om, src->vm_start, src->vm_end, AF_MAY_FAIL, ASYNC_FORK_BY_REFORK);
-		ret = ret ?: af_orig(copy_page_range)(dst, src);
+	if (!share) {
+		if (*parent)
+			ret = af_unshare_range(*parent, src->vm_start, src->vm_end, AF_MAY_FAIL, ASYNC_FORK_BY_REFORK);
+		return ret ?: af_orig(copy_page_range)(dst, src);
 	}
-	if (om)
-		af_odf_put(om);
+	(*parent)->is_parent = true;
+	ret = af_share_vma(*parent, child, dst, src);
+	af_step(AF_STEP_SHARED);
+	/* again: for reclaim that began after it was raised, but found an entry that was not protected yet */
+	af_generation_raise();
 	return ret;
 }
 
 int af_hook_copy_page_range(struct vm_area_struct *dst, struct vm_area_struct *src)
 {
 	int srcu = srcu_read_lock(&af_srcu), ret;
-	struct af_odf_mm *om;
-	struct af_session *s;
+	struct af_live_mm parent, child;
 
-	if (!((af_roles_of(src->vm_mm) | af_roles_of(dst->vm_mm)) & AF_LIVE_ROLES)) {
+	af_live_get(src->vm_mm, &parent);
+	af_live_get(dst->vm_mm, &child);
+	if (!af_is_live(&parent) && !af_is_live(&child)) {
 		ret = af_orig(copy_page_range)(dst, src);
 		goto out;
 	}
-	af_complete_older(src->vm_mm, dst->vm_mm);
-	s = af_session_of_child(dst->vm_mm);
-	om = af_odf_of(dst->vm_mm);
-	if (s) {
-		ret = af_odf_end(src->vm_mm);
-		ret = ret ?: af_copy_deferring(s, dst, src);
-		af_session_put(s);
+	af_complete_older(parent.parent_of, dst->vm_mm);
+	if (child.child_of) {
+		ret = parent.sharer ? af_odf_end(parent.sharer) : 0;
+		ret = ret ?: af_copy_deferring(child.child_of, dst, src);
 	} else {
-		ret = af_copy_sharing(om, dst, src);
+		ret = af_copy_sharing(&parent.sharer, child.sharer, dst, src);
 	}
-	if (om)
-		af_odf_put(om);
+	af_live_put(&child);
+	af_live_put(&parent);
 out:
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;

@@ -20,6 +20,7 @@ AF_HOOK(LIVE, struct page *, get_dump_page, (unsigned long))
 AF_HOOK(ALWAYS, bool, try_to_unmap_one, (struct folio *, struct vm_area_struct *, unsigned long, void *))
 AF_HOOK(ALWAYS, bool, try_to_migrate_one, (struct folio *, struct vm_area_struct *, unsigned long, void *))
 AF_VERSION_HOOK_LIST
+AF_VERSION_ARCH_HOOK_LIST
 #include AF_ARCH_HOOK_LIST
 AF_HOOK(TRACKED, void, exit_mmap, (struct mm_struct *))
 AF_HOOK(LIVE, void, wake_up_new_task, (struct task_struct *))

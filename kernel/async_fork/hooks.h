@@ -49,11 +49,11 @@ struct af_hook {
 int af_hooks_attach(void);
 void af_hooks_detach(void);
 
-/* hook_gup.c, hook_version.c: the hook of GUP-fast and its original, whatever the function is called. */
+/* hook_gup.c, ../compat: the hook of GUP-fast and its original, whatever the function is called. */
 int af_gup_fast(unsigned long start, unsigned long nr_pages, unsigned int flags, struct page **pages);
 int af_orig_gup_fast(unsigned long start, unsigned long nr_pages, unsigned int flags, struct page **pages);
 
-/* hook_version.c; before anything is hooked */
+/* ../compat; the first before anything is hooked */
 int af_version_prepare(void);
 bool af_bad_is_harmless(unsigned long caller);
 bool af_uffd_is_filling(struct mm_struct *mm);

@@ -317,8 +317,8 @@ enum af_unshare_how {
 /* odf.c */
 struct af_odf_mm *af_odf_of(struct mm_struct *mm);
 void af_odf_put(struct af_odf_mm *om);
-int af_odf_add(struct mm_struct *mm, bool forking);
-int af_odf_end(struct mm_struct *mm);
+struct af_odf_mm *af_odf_add(struct mm_struct *mm, bool forking);
+int af_odf_end(struct af_odf_mm *om);
 void af_odf_exit(struct mm_struct *mm);
 void af_odf_unshare_all(void);
 void af_odf_sweep_later(void);

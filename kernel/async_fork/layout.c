@@ -92,7 +92,7 @@ static const struct {
 	unsigned int at_least;
 } af_calls[] = {
 	AF_VERSION_CALLS
-	AF_ARCH_CALLS
+	AF_VERSION_ARCH_CALLS
 };
 
 static struct af_function *af_function_at(unsigned long address)

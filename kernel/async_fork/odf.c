@@ -34,28 +34,25 @@ void af_odf_put(struct af_odf_mm *om)
 }
 
 /*
- * Under the mm's mmap_lock for writing, or, while it is being made by fork (forking), before anybody else knows the mm.
- * Each mm that shares holds the module.
+ * With a reference, for an mm that shares nothing yet; NULL: no memory, or the module is being unloaded. Under the mm's
+ * mmap_lock for writing, or, while it is being made by fork (forking), before anybody else knows the mm. Each mm that
+ * shares holds the module.
  */
-int af_odf_add(struct mm_struct *mm, bool forking)
+struct af_odf_mm *af_odf_add(struct mm_struct *mm, bool forking)
 {
-	struct af_odf_mm *om = af_odf_of(mm);
+	struct af_odf_mm *om;
 
-	if (om) {
-		af_odf_put(om);
-		return 0;
-	}
 	if (af_allocation_fails())
-		return -ENOMEM;
+		return NULL;
 	om = kzalloc(sizeof(*om), GFP_KERNEL_ACCOUNT);
 	if (!om)
-		return -ENOMEM;
+		return NULL;
 	if (!try_module_get(THIS_MODULE)) {
 		kfree(om);
-		return -EBUSY;
+		return NULL;
 	}
 	mutex_init(&om->lock);
-	refcount_set(&om->ref, 1);
+	refcount_set(&om->ref, 2);	/* the role's, and the caller's */
 	om->role.mm = mm;
 	om->forking = forking;
 	spin_lock(&af_odf_lock);
@@ -63,7 +60,7 @@ int af_odf_add(struct mm_struct *mm, bool forking)
 	spin_unlock(&af_odf_lock);
 	af_role_add(&om->role, mm, AF_ODF);
 	atomic64_inc(&af_count.odf_mms_live);
-	return 0;
+	return om;
 }
 
 /* The mm shares nothing any more, and mmap_lock, or exit, keeps it so. */
@@ -137,17 +134,12 @@ void af_odf_exit(struct mm_struct *mm)
  * Before a session of the mm begins, under its mmap_lock for writing: a protected entry must mean one thing only
  * (invariant 3).
  */
-int af_odf_end(struct mm_struct *mm)
+int af_odf_end(struct af_odf_mm *om)
 {
-	struct af_odf_mm *om = af_odf_of(mm);
-	int ret;
+	int ret = af_odf_unshare_mm(om, AF_MAY_FAIL, ASYNC_FORK_BY_REFORK);
 
-	if (likely(!om))
-		return 0;
-	ret = af_odf_unshare_mm(om, AF_MAY_FAIL, ASYNC_FORK_BY_REFORK);
 	if (!ret)
 		af_odf_remove(om);
-	af_odf_put(om);
 	return ret;
 }
 

@@ -14,6 +14,14 @@
 #define AF_TABLE_LOCK_SYMBOLS
 #endif
 
+#ifdef __PAGETABLE_P4D_FOLDED
+#define AF_P4D_SYMBOLS
+#define af_p4d_alloc(mm, pgd, addr) 0	/* a kernel for four levels: pgd_none() is never true */
+#else
+#define AF_P4D_SYMBOLS AF_SYMBOL(int, __p4d_alloc, (struct mm_struct *, pgd_t *, unsigned long))
+#define af_p4d_alloc(mm, pgd, addr) af_sym(__p4d_alloc)(mm, pgd, addr)
+#endif
+
 /* Functions of the kernel that are not exported: AF_SYMBOL(return type, name, parameter types). */
 #define AF_SYMBOLS								\
 	AF_SYMBOL(int, __pud_alloc, (struct mm_struct *, p4d_t *, unsigned long)) \
@@ -23,6 +31,8 @@
 	AF_SYMBOL(int, add_swap_count_continuation, (swp_entry_t, gfp_t))	\
 	AF_SYMBOL(void, migration_entry_wait, (struct mm_struct *, pmd_t *, unsigned long)) \
 	AF_VERSION_SYMBOLS							\
+	AF_VERSION_ARCH_SYMBOLS							\
+	AF_P4D_SYMBOLS								\
 	AF_ARCH_SYMBOLS								\
 	AF_TABLE_LOCK_SYMBOLS							\
 	AF_SYMBOL(unsigned long, ftrace_location, (unsigned long))		\

@@ -8,9 +8,13 @@
 #include <linux/rmap.h>
 #include <linux/swapops.h>
 
-struct module;
+#ifdef CONFIG_X86_64
+#include "linux_6_1_x86.h"
+#else
+#include "linux_6_1_arm64.h"
+#endif
 
-#define AF_VERSION_HOOKS "compat/hooks_6_1.h"
+struct module;
 
 /* Part of async_fork/hook_list.h: what this version has besides, and what starts and ends a session. */
 #define AF_VERSION_HOOK_LIST							\
@@ -117,23 +121,5 @@ static inline pmd_t *compat_pmd_to_wait(pmd_t *pmd, pmd_t *copy)
 {
 	return pmd;
 }
-
-struct compat_direct {
-};
-
-#ifdef CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS
-/* Counts a call where the kernel counts returns, which this one does not. */
-#define COMPAT_CALL_ACCOUNT ""
-
-static inline int compat_attach(struct compat_direct *direct, unsigned long ip, void *trampoline)
-{
-	return register_ftrace_direct(ip, (unsigned long)trampoline);
-}
-
-static inline int compat_detach(struct compat_direct *direct, unsigned long ip, void *trampoline)
-{
-	return unregister_ftrace_direct(ip, (unsigned long)trampoline);
-}
-#endif
 
 #endif

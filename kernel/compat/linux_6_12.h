@@ -11,19 +11,14 @@
 #include <linux/swapops.h>
 #include <linux/userfaultfd_k.h>
 
-#ifndef CONFIG_X86_64
-#error "async_fork for Linux 6.12 is for x86-64 only: docs/kernel-module.md, section Other kernels"
+#ifdef CONFIG_X86_64
+#include "linux_6_12_x86.h"
+#else
+#include "linux_6_12_arm64.h"
 #endif
-
-#define AF_VERSION_HOOKS "compat/hooks_6_12.h"
 
 /* Part of async_fork/hook_list.h: what this version has besides, and what starts and ends a session. */
 #define AF_VERSION_HOOK_LIST							\
-	AF_HOOK(PMD_1, pte_t *, __pte_offset_map, (pmd_t *, unsigned long, pmd_t *)) \
-	AF_HOOK(PMD_2, pte_t *, pte_offset_map_nolock,				\
-		(struct mm_struct *, pmd_t *, unsigned long, spinlock_t **))	\
-	AF_HOOK(PMD_2, pte_t *, __pte_offset_map_lock,				\
-		(struct mm_struct *, pmd_t *, unsigned long, spinlock_t **))	\
 	AF_HOOK(ALWAYS, int, gup_fast_fallback,					\
 		(unsigned long, unsigned long, unsigned int, struct page **))	\
 	AF_HOOK(PMD_3, struct page *, follow_page_pte,				\
@@ -50,7 +45,6 @@
 
 /* Part of af_calls in async_fork/layout.c. */
 #define AF_VERSION_CALLS							\
-	{ "__pte_offset_map", 15 },						\
 	{ "gup_fast_fallback", 3 },						\
 	{ "follow_page_pte", 1 },						\
 	{ "unmap_page_range", 2 },						\
@@ -58,8 +52,7 @@
 	{ "change_prot_numa", 1 },						\
 	{ "move_page_tables", 3 },						\
 	{ "__walk_page_range", 4 },						\
-	{ "__oom_reap_task_mm", 2 },						\
-	{ "pmd_clear_bad", 5 },
+	{ "__oom_reap_task_mm", 2 },
 
 /* What the lock of a page table is part of. */
 #define COMPAT_SPLIT_TABLE_LOCKS IS_ENABLED(CONFIG_SPLIT_PTE_PTLOCKS)
@@ -138,22 +131,5 @@ static inline void compat_set_table_mm(struct page *table, struct mm_struct *mm)
 {
 	page_ptdesc(table)->pt_mm = mm;
 }
-
-/* For migration_entry_wait(), which takes a copy of the entry as well, and would take a protected one for a bad one. */
-static inline pmd_t *compat_pmd_to_wait(pmd_t *pmd, pmd_t *copy)
-{
-	*copy = pmd_mkwrite_novma(READ_ONCE(*pmd));
-	return copy;
-}
-
-/* Counts a call where returns are counted (retbleed=stuff), as the samples of ftrace do. */
-#define COMPAT_CALL_ACCOUNT CALL_DEPTH_ACCOUNT
-
-struct compat_direct {
-	struct ftrace_ops ops;
-};
-
-int compat_attach(struct compat_direct *direct, unsigned long ip, void *trampoline);
-int compat_detach(struct compat_direct *direct, unsigned long ip, void *trampoline);
 
 #endif

@@ -166,6 +166,41 @@ static void hugetlb(void)
 	must_write_file("/proc/sys/vm/nr_hugepages", "0");
 }
 
+/*
+ * Pages of 64 KiB: sixteen entries with one folio, on arm64 with the contiguous hint. Whole, in parts, swapped out, after
+ * a second fork.
+ */
+static void multi_size(void)
+{
+	size_t bytes = DEFAULT_TABLES * TABLE_BYTES, part = 7 * PAGE_BYTES;
+	long given;
+
+	if (!write_file(THP "hugepages-64kB/enabled", "madvise"))
+		skip("no huge pages of 64 kB");
+	must_write_file(THP "hugepages-2048kB/enabled", "never");
+	given = read_number(THP "hugepages-64kB/stats/anon_fault_alloc");
+	region = region_map(bytes);
+	must(madvise(region.base, bytes, MADV_HUGEPAGE));
+	region_fill(&region, 1);
+	expect(read_number(THP "hugepages-64kB/stats/anon_fault_alloc") >= given + (long)(bytes / 65536 / 2),
+	       "few huge pages of 64 kB were given out");
+	opt_in();
+	struct snapshot child = snapshot_fork(&region, 1);
+
+	must(madvise((char *)region.base + 3 * TABLE_BYTES + PAGE_BYTES, part, MADV_DONTNEED));
+	for (size_t page = 3 * TABLE_PAGES + 1; page < 3 * TABLE_PAGES + 8; page++)
+		page_write(&region, page, 1);
+	must(madvise((char *)region.base + 5 * TABLE_BYTES, TABLE_BYTES, MADV_PAGEOUT));
+	struct snapshot second = snapshot_fork(&region, 1);
+
+	region_write_randomly(&region, 3000, 2);
+	must(madvise(region.base, bytes, MADV_PAGEOUT));
+	snapshot_end(&second);
+	finish(&child);
+	must_write_file(THP "hugepages-64kB/enabled", "never");
+	must_write_file(THP "hugepages-2048kB/enabled", "inherit");
+}
+
 const struct scenario scenarios[] = {
 	{ "mapped", mapped, MODES_ALL },
 	{ "split", split, MODES_ALL },
@@ -173,5 +208,6 @@ const struct scenario scenarios[] = {
 	{ "collapse_in_child", collapse_in_child, MODES_ALL },
 	{ "khugepaged", khugepaged, MODES_ALL },
 	{ "hugetlb", hugetlb, MODES_ALL },
+	{ "multi_size", multi_size, MODES_ALL },
 	{ 0 },
 };

@@ -11,6 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from emulator import EMULATORS, STDIO, command
 from suite import SUITES, Suite
 from unpacked import HOST, UnpackedKernel, UnpackedValkey, newest_stock
 
@@ -27,17 +28,15 @@ BOOT_SECONDS = 120
 Run = collections.namedtuple("Run", "family scenario mode")
 # cross: prefix of the compiler's name. debian: if set, the architecture whose kernel is unpacked, not installed.
 # answers, serial: the second serial line, on which the runner answers, in the machine and as QEMU's options.
-Architecture = collections.namedtuple("Architecture", "qemu machine cpu cross debian packages console answers serial")
+Architecture = collections.namedtuple("Architecture", "qemu cross debian packages console answers serial")
 
 ARCHITECTURES = {
     "x86_64": Architecture(
-        # Without the fast string instructions, which are fast in hardware only: the emulator goes byte by byte.
-        "qemu-system-x86_64", ["-machine", "pc"], "max,-erms,-fsrm", "", None,
+        EMULATORS["x86_64"].qemu, "", None,
         ["qemu-system-x86", "linux-image-amd64", "linux-headers-amd64", "busybox-static", "cpio", "gcc", "make",
-         "libc6-dev", "redis-server", "redis-tools"], "ttyS0", "ttyS1", ["-serial", "stdio"]),
+         "libc6-dev", "redis-server", "redis-tools"], "ttyS0", "ttyS1", STDIO),
     "arm64": Architecture(
-        # pauth-impdef: emulating the architected algorithm of pointer authentication takes most of the time.
-        "qemu-system-aarch64", ["-machine", "virt,gic-version=3"], "max,pauth-impdef=on", "aarch64-linux-gnu-", "arm64",
+        EMULATORS["arm64"].qemu, "aarch64-linux-gnu-", "arm64",
         ["qemu-system-arm", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "cpio", "gcc", "make", "libc6-dev"],
         "ttyAMA0", "ttyS0", ["-chardev", "stdio,id=answers", "-device", "pci-serial,chardev=answers"]),
 }
@@ -128,9 +127,7 @@ class Machine:
             return
         version = self.kernel
         if self.arch.debian:
-            if version:
-                raise CannotRun(f"no Linux {version} for {self.arch_name}")
-            self.unpack_kernel(self.arch.debian)
+            self.unpack_kernel(self.arch.debian, version)
             return
         # What is installed otherwise is not asked for: a machine may run another version than the module is made for.
         modules = Path("/lib/modules")
@@ -157,11 +154,12 @@ class Machine:
         self.modules = self.suite.modules(self.release)
 
     def unpack_kernel(self, architecture, version=None):
-        packages = UnpackedKernel(OUTPUT / f"packages-{version or architecture}", architecture, version)
+        name = "-".join(filter(None, (self.arch.debian, version)))
+        packages = UnpackedKernel(OUTPUT / f"packages-{name}", architecture, version)
         try:
             self.release = packages.fetch()
         except (OSError, subprocess.CalledProcessError) as why:
-            raise CannotRun(f"no kernel for {version or architecture}: {why}") from why
+            raise CannotRun(f"no kernel for {name}: {why}") from why
         self.kernel, self.headers = packages.image(self.release), packages.headers(self.release)
         self.modules, self.busybox = packages.modules(self.release), packages.busybox
 
@@ -227,8 +225,10 @@ class Machine:
 
     def hooks(self):
         """Names of the functions that the module hooks, and of its checks: what skip= takes."""
-        lists = (f"async_fork/hook_list_{'x86' if self.arch_name == 'x86_64' else self.arch_name}.h",
-                 f"compat/linux_{self.version().replace('.', '_')}.h", "async_fork/hook_list.h")
+        architecture = "x86" if self.arch_name == "x86_64" else self.arch_name
+        version = f"compat/linux_{self.version().replace('.', '_')}"
+        lists = (f"async_fork/hook_list_{architecture}.h", f"{version}.h", f"{version}_{architecture}.h",
+                 "async_fork/hook_list.h")
         listing = "".join((KERNEL / name).read_text() for name in lists)
         return re.findall(r"^\s*AF_HOOK\(\w+, [^,(]+, (\w+),", listing, re.MULTILINE) + self.checks()
 
@@ -340,17 +340,13 @@ class Machine:
 
     def command(self, initramfs, console):
         half = f"{MEMORY_MB // 2}M"
-        # The emulator does not outlive a killed run.
-        mortal = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-        return [*mortal, self.arch.qemu, *self.arch.machine, "-accel", "tcg,thread=multi", "-cpu", self.arch.cpu, "-m",
-                f"{MEMORY_MB}M", "-smp", "2,sockets=2",
-                # Two nodes: pages can be moved between them.
-                "-object", f"memory-backend-ram,id=m0,size={half}", "-object", f"memory-backend-ram,id=m1,size={half}",
-                "-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1,memdev=m1",
-                "-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot", "-kernel", str(self.kernel),
-                "-initrd", str(initramfs), "-serial", f"file:{console}", *self.arch.serial,
-                "-append", f"console={self.arch.console} answers={self.arch.answers} panic=-1 oops=panic "
-                           "softlockup_panic=1 kasan_multi_shot quiet loglevel=5"]
+        # Two nodes: pages can be moved between them.
+        nodes = ["-object", f"memory-backend-ram,id=m0,size={half}", "-object", f"memory-backend-ram,id=m1,size={half}",
+                 "-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1,memdev=m1"]
+        append = (f"console={self.arch.console} answers={self.arch.answers} panic=-1 oops=panic softlockup_panic=1 "
+                  "kasan_multi_shot quiet loglevel=5")
+        return command(self.arch_name, self.kernel, initramfs, append, MEMORY_MB, console, self.arch.serial,
+                       cpus="2,sockets=2", more=nodes)
 
     def boot(self, plan):
         """Runs the plan in one boot; yields what the runner says: (index, verdict or START, seconds, reason)."""

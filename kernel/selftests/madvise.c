@@ -315,11 +315,6 @@ static pid_t ksmd_pid(void)
 	return found;
 }
 
-static void run_on(pid_t pid, unsigned long cpus)
-{
-	must(syscall(SYS_sched_setaffinity, pid, sizeof(cpus), &cpus));
-}
-
 static unsigned char gap_kind(size_t page)
 {
 	return 1 + page % GAP_KINDS;

@@ -191,18 +191,9 @@ static void numa_balancing(void)
 
 static struct watch { volatile int ready, stop; volatile size_t wrong; } *watch;
 
-static void run_on(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	must(sched_setaffinity(0, sizeof(set), &set));
-}
-
 static void watch_pages(void)
 {
-	run_on(1);
+	run_on(0, 2);
 	while (!watch->stop) {
 		for (size_t page = 0; page < WATCHED_PAGES; page++)
 			if (*(volatile uint64_t *)(region.base + page * PAGE_BYTES + 8) != 1)
@@ -271,7 +262,7 @@ static void watched_while(void (*moving)(void))
 	need_two_nodes();
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		skip("one CPU");
-	run_on(0);
+	run_on(0, 1);
 	watch = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	opt_in();
 	region_in_low_frames();

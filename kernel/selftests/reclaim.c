@@ -437,10 +437,14 @@ static void reaped_while_dying(void)
 	expect(!region_wrong(&region, 1), "the parent's memory changed");
 }
 
-/* The same for a parent whose child has not copied everything. */
+/*
+ * The same for a parent whose child has not copied everything. In every other round both share this process's CPU and
+ * run only when it sleeps: the request comes before the parent has begun to die, however slow the machine.
+ */
 static void reaped_parent(void)
 {
 	struct async_fork_statistics before = statistics(), after;
+	struct sched_param none = { 0 };
 
 	region = region_map(DEFAULT_TABLES * TABLE_BYTES);
 	region_fill(&region, 1);
@@ -449,9 +453,12 @@ static void reaped_parent(void)
 		char seen = 0;
 
 		must(pipe(ends));
+		run_on(0, round % 2 ? 1 : ~0UL);
 		pid_t parent = must_fork();
 
 		if (!parent) {
+			if (round % 2)
+				must(sched_setscheduler(0, SCHED_IDLE, &none));
 			opt_in();
 			if (!must_fork()) {
 				size_t wrong = region_wrong(&region, 1);

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 enum mode mode = MODE_DEFAULT;
@@ -172,6 +173,11 @@ uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &time);
 	return time.tv_sec * 1000000000ULL + time.tv_nsec;
+}
+
+void run_on(pid_t pid, unsigned long cpus)
+{
+	must(syscall(SYS_sched_setaffinity, pid, sizeof(cpus), &cpus));
 }
 
 void sleep_ms(unsigned int ms)

@@ -98,6 +98,7 @@ size_t region_mixed_wrong(const struct region *region, uint64_t one, uint64_t ot
 uint64_t random_number(void);				/* the same sequence in each run */
 uint64_t now_ns(void);
 void sleep_ms(unsigned int ms);
+void run_on(pid_t pid, unsigned long cpus);			/* a bit each; 0: this process */
 /* A thread that holds this process's mmap_lock most of the time, for as long as it takes to populate so many bytes. */
 void hold_mmap_lock(size_t bytes);
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from unpacked import ARCHIVE
 
 SUITES = ("trixie",)  # those whose kernel the module is tested with
-# openssl: DKMS signs what it builds.
-PACKAGES = "make,linux-image-amd64,linux-headers-amd64,dkms,openssl"
+# openssl: DKMS signs what it builds. The last two are for kernel/selftests/boot.
+PACKAGES = "make,linux-image-amd64,linux-headers-amd64,dkms,openssl,systemd-sysv,redis-server"
 
 
 class Suite:
@@ -28,8 +28,9 @@ class Suite:
     def fetch(self):
         """The release of its kernel; the chroot is made if there is none."""
         stamp = self.directory / "release"
-        if stamp.exists():
-            return stamp.read_text()
+        release, _, packages = stamp.read_text().partition(" ") if stamp.exists() else ("", "", "")
+        if packages == PACKAGES:
+            return release
         if os.geteuid() != 0 or not shutil.which("debootstrap"):
             raise OSError(f"a chroot of {self.name} is made by root with debootstrap (apt-get install debootstrap)")
         print(f"kernel selftests: fetching Debian's {self.name}, its kernel and compiler", flush=True)
@@ -43,7 +44,7 @@ class Suite:
             raise OSError(f"debootstrap {self.name}: {done.stdout.strip().splitlines()[-1:]}")
         names = [path.name for path in (self.chroot / "usr" / "src").glob("linux-headers-*")]
         release = next(match.group(1) for name in names if (match := re.fullmatch(r"linux-headers-(.*-amd64)", name)))
-        stamp.write_text(release)
+        stamp.write_text(f"{release} {PACKAGES}")
         return release
 
     def run(self, *command):

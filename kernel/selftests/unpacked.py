@@ -83,13 +83,14 @@ class UnpackedValkey(Unpacked):
 
 class UnpackedKernel(Unpacked):
     """
-    With a version ("6.12") the kernel is from backports, otherwise the one that linux-headers-ARCHITECTURE means, and
-    busybox comes with it.
+    With a version ("6.12") the kernel is from backports, otherwise the one that linux-headers-ARCHITECTURE means.
+    Busybox comes with the kernel of another architecture.
     """
 
     def __init__(self, directory, architecture, version=None):
-        super().__init__(directory, architecture, ("bookworm-backports",) if version else ())
+        super().__init__(directory, architecture, ("bookworm", "bookworm-backports") if version else ())
         self.version = version
+        self.foreign = self.architecture != self.host
 
     def fetch(self):
         """The release of the unpacked kernel, which is fetched if there is none."""
@@ -105,7 +106,7 @@ class UnpackedKernel(Unpacked):
         kbuild = re.search(r"Depends: <?(linux-kbuild-[^:\s]+)", depends).group(1)
         print(f"kernel selftests: fetching Linux {release}", flush=True)
         self.unpack(*(f"{package}:{self.architecture}" for package in (
-            f"linux-image-{release}", f"linux-headers-{release}", *([] if self.version else ["busybox-static"]))),
+            f"linux-image-{release}", f"linux-headers-{release}", *(["busybox-static"] if self.foreign else []))),
             common, f"{kbuild}:{self.host}")
         makefile = self.headers(release) / "Makefile"
         makefile.write_text(makefile.read_text().replace("/usr/src/", f"{self.root}/usr/src/"))
@@ -134,4 +135,4 @@ class UnpackedKernel(Unpacked):
 
     @property
     def busybox(self):
-        return None if self.version else Path(self.root) / "bin" / "busybox"
+        return Path(self.root) / "bin" / "busybox" if self.foreign else None

@@ -3,21 +3,20 @@
 
 use std::collections::HashMap;
 
+pub use crate::version::{MODULE, STATISTICS_BYTES, VERSION};
+
 use crate::error::{ForkError, Result};
 use crate::explain::{reason_name, refusal_name};
 
 pub const DEVICE: &str = "/dev/async_fork";
 pub const PROC_FILE: &str = "/proc/async_fork";
 pub const CGROUP_FILE: &str = "memory.async_fork";
-pub const MODULE: &str = "async_fork";
-pub const VERSION: u32 = 1;
 pub const THREADS_MAX: u32 = 64;
 pub const REASON_COUNT: usize = 20;
 pub const REFUSAL_COUNT: usize = 8;
 /// Bucket i counts interruptions of at least 2^i and less than 2^(i+1) ns.
 pub const BUCKET_COUNT: usize = 40;
 pub const CONTROL_BYTES: usize = 24;
-pub const STATISTICS_BYTES: usize = 920;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

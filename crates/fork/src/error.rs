@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-use crate::load::Finding;
+use crate::finding::Finding;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
@@ -20,11 +20,14 @@ pub enum ForkError {
     #[error(
         "the loaded module speaks version {version} of the interface ({size} bytes of statistics), this program \
          version {} ({} bytes); build both from one source tree, then `stillframe-fork unload` and `load`",
-        crate::abi::VERSION,
-        crate::abi::STATISTICS_BYTES
+        crate::version::VERSION,
+        crate::version::STATISTICS_BYTES
     )]
     Version { version: u32, size: u32 },
-    #[error("the module returned {bytes} bytes of statistics instead of {}", crate::abi::STATISTICS_BYTES)]
+    #[error(
+        "the module returned {bytes} bytes of statistics instead of {}",
+        crate::version::STATISTICS_BYTES
+    )]
     ShortStatistics { bytes: usize },
     #[error("there is no process {pid}")]
     NoProcess { pid: i32 },
@@ -50,7 +53,7 @@ pub enum ForkError {
     OdfNotAllowed { what: String },
     #[error("{0}")]
     Usage(String),
-    #[error("no {}.ko found; looked at {}; build it with `make -C kernel`, or say --path FILE", crate::abi::MODULE, looked.join(", "))]
+    #[error("no {}.ko found; looked at {}; build it with `make -C kernel`, or say --path FILE", crate::version::MODULE, looked.join(", "))]
     NoModule { looked: Vec<String>, findings: Vec<Finding> },
     #[error("{module} was refused: {why}")]
     LoadRefused { module: String, why: String, findings: Vec<Finding>, log: Vec<String> },

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::abi::MODULE;
-use crate::load::Finding;
+use crate::finding::Finding;
 use crate::root::Root;
 
 /// Options without which there is nothing to hook with, and what each is for.

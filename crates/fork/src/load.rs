@@ -16,19 +16,6 @@ const LOG_LINES: usize = 12;
 /// `delete_module`: do not wait for users to go.
 const O_NONBLOCK: i32 = 0o4000;
 
-/// Something that stands in the way, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub what: String,
-    pub advice: String,
-}
-
-impl Finding {
-    pub fn new(what: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what: what.into(), advice: advice.into() }
-    }
-}
-
 /// The two calls that change the running kernel; tests put something harmless in their place.
 pub trait Kernel {
     /// # Errors

@@ -13,7 +13,8 @@ use stillframe_fork::cgroup::Strategy;
 use stillframe_fork::control::{self, Subject};
 use stillframe_fork::doctor::{self, Grade};
 use stillframe_fork::error::{exit_code, ForkError, Result};
-use stillframe_fork::load::{self, Finding, Loaded, RunningKernel};
+use stillframe_fork::finding::Finding;
+use stillframe_fork::load::{self, Loaded, RunningKernel};
 use stillframe_fork::root::Root;
 use stillframe_fork::{kernel, status};
 

@@ -6,7 +6,7 @@ use serde_json::{json, Map, Value};
 
 use crate::abi::Statistics;
 use crate::explain::{reason_name, refusal_name, Copier, REASONS, REFUSALS};
-use crate::units::{human_ns, thousands};
+use stillframe_units::{human_ns, thousands};
 
 const BAR_WIDTH: u64 = 40;
 

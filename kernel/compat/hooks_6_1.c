@@ -1,5 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/* Linux 6.1: hooks of functions that other versions have not, or with other parameters. Included by hook_version.c. */
+// SPDX-License-Identifier: GPL-2.0
+/* Linux 6.1: hooks of functions that other versions have not, or with other parameters. */
+#include "async_fork/internal.h"
+#include "async_fork/hooks.h"
 
 int af_hook_dup_mmap(struct mm_struct *child, struct mm_struct *parent)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * On x86 pmd_bad() is true for a protected entry, and some walkers are left alone because they then do the right thing.
+ * Linux 6.1 on arm64. On x86 pmd_bad() is true for a protected entry, and some walkers are left alone because they then do the right thing.
  * arm64's pmd_bad() looks at the entry's type only, so they would walk on into the table.
  */
-#include "internal.h"
-#include "hooks.h"
+#include "async_fork/internal.h"
+#include "async_fork/hooks.h"
 
 /*
  * Slow GUP looks at the right to write in the table alone, and would hand out writable pages. "No page" makes it fault,
