@@ -2,14 +2,17 @@
 
 use std::fs;
 
-use serde_json::{json, Value};
+use serde::Serialize;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Machine {
+    #[serde(rename = "cpu")]
     pub cpu_model: String,
+    #[serde(rename = "cores")]
     pub cpu_count: usize,
     pub memory_bytes: u64,
     pub kernel: String,
+    #[serde(rename = "transparent_hugepage")]
     pub huge_pages: String,
     pub clock_source: String,
 }
@@ -32,23 +35,12 @@ impl Machine {
         }
     }
 
-    pub fn json(&self) -> Value {
-        json!({
-            "cpu": self.cpu_model,
-            "cores": self.cpu_count,
-            "memory_bytes": self.memory_bytes,
-            "kernel": self.kernel,
-            "transparent_hugepage": self.huge_pages,
-            "clock_source": self.clock_source,
-        })
-    }
-
     pub fn line(&self) -> String {
         format!(
-            "{} x {}, {:.1} GiB, {}, THP {}",
+            "{} x {}, {}, {}, THP {}",
             self.cpu_count,
             self.cpu_model,
-            self.memory_bytes as f64 / (1u64 << 30) as f64,
+            stillframe_units::human_bytes(self.memory_bytes as f64),
             self.kernel,
             self.huge_pages
         )

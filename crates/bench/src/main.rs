@@ -7,6 +7,7 @@
 mod chart;
 mod clock;
 mod commands;
+mod embedded;
 mod error;
 mod load;
 mod machine;
@@ -15,6 +16,7 @@ mod peer;
 mod pin;
 mod plot;
 mod procfs;
+mod provenance;
 mod resp;
 mod stats;
 
@@ -27,7 +29,7 @@ use clap::{Parser, Subcommand};
 /// Measures Redis-protocol servers, first of all what a save does to latency and memory.
 ///
 /// load and fill work on a server that runs; the others start the servers they compare, in turn and on the
-/// same data, and write results/NAME.md, .json, .csv and .svg.
+/// same data, and write a report, raw results and plots to results/DATE-NAME.
 struct Cli {
     #[command(subcommand)]
     command: Command,

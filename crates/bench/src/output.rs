@@ -1,122 +1,160 @@
-//! Result files. Each begins with what is needed to repeat and to judge it: the command line, the servers'
-//! versions, the machine, the placement of threads and the date.
+//! Result files. Each run has a directory of its own, `results/DATE-NAME`, and each file in it begins with what is needed
+//! to repeat and to judge it: the command line, the revision, the servers' versions, the machine, the placement of threads
+//! and the date.
 
 use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
-use serde_json::{json, Value};
-pub use stillframe_fork::units::{human_ns, thousands};
+use serde::Serialize;
+pub use stillframe_units::{human_bytes, human_ns, thousands};
 
-use crate::clock::utc_now;
-use crate::error::{Context, Result};
-use crate::machine::Machine;
-use crate::peer::Peer;
+use crate::error::{BenchError, Context, Result};
+use crate::peer::{Peer, PeerKind};
+use crate::provenance::{revision_of, without_paths, Provenance};
+
+pub const REPORT: &str = "report.md";
+pub const RESULTS: &str = "results.json";
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct OutArgs {
-    /// Directory for the result files
+    /// Directory for the runs' directories
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub out: PathBuf,
-    /// Begin of the result files' names [default: the subcommand and the date]
+    /// Name of the run, after the date in its directory's name [default: the subcommand]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 }
 
 pub struct Output {
     dir: PathBuf,
-    stem: String,
     title: String,
-    pub header: Vec<(String, String)>,
-    machine: Machine,
+    provenance: Provenance,
+    /// What is to be known beside.
+    notes: Vec<(String, String)>,
 }
 
 impl Output {
     pub fn new(args: &OutArgs, subcommand: &str, title: &str, peers: &[Peer]) -> Result<Self> {
-        fs::create_dir_all(&args.out).context(|| format!("create {}", args.out.display()))?;
-        let (date, stamp) = utc_now();
-        let machine = Machine::describe();
-        let mut header = vec![
-            ("command".to_owned(), command_line()),
-            ("date".to_owned(), date),
-            ("machine".to_owned(), machine.line()),
-            ("stillframe-bench".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-        ];
-        for peer in peers {
-            let flags =
-                if peer.args.is_empty() { String::new() } else { format!(" {}", peer.args.join(" ")) };
-            header.push((peer.name.clone(), format!("{}{flags}", peer.version())));
+        let provenance = Provenance::now();
+        let notes = peers.iter().map(|peer| (peer.name.clone(), description(peer))).collect();
+        let name = args.name.as_deref().unwrap_or(subcommand);
+        if name.is_empty() || name.contains('/') {
+            return Err(BenchError::Failed(format!(
+                "--name {name:?}: give a name for a directory, not a path"
+            )));
         }
-        let stem = args.name.clone().unwrap_or_else(|| format!("{subcommand}-{stamp}"));
-        Ok(Self { dir: args.out.clone(), stem, title: title.to_owned(), header, machine })
+        let date = provenance.date.split('T').next().unwrap_or_default();
+        let dir = new_directory(&args.out, &format!("{date}-{name}"))?;
+        Ok(Self { dir, title: title.to_owned(), provenance, notes })
     }
 
     /// Adds a line to the header and says it at the terminal.
     pub fn note(&mut self, name: &str, text: impl Into<String>) {
         let text = text.into();
         eprintln!("{name}: {text}");
-        self.header.push((name.to_owned(), text));
+        self.notes.push((name.to_owned(), text));
     }
 
-    pub fn path(&self, extension: &str) -> PathBuf {
-        self.dir.join(format!("{}.{extension}", self.stem))
-    }
-
-    pub fn file_name(&self, extension: &str) -> String {
-        format!("{}.{extension}", self.stem)
+    /// Lines of name and text, as all files begin.
+    fn header(&self) -> impl Iterator<Item = (&str, String)> {
+        let from = &self.provenance;
+        let own = [
+            ("command", from.command.clone()),
+            ("date", from.date.clone()),
+            ("revision", from.revision.clone()),
+            ("machine", from.machine.line()),
+        ];
+        own.into_iter().chain(self.notes.iter().map(|(name, text)| (name.as_str(), text.clone())))
     }
 
     /// Prints the report and writes it as markdown.
     pub fn write_markdown(&self, body: &str) -> Result<()> {
         let mut text = format!("# {}\n\n", self.title);
-        for (name, value) in &self.header {
+        for (name, value) in self.header() {
             text.push_str(&format!("- {name}: {value}\n"));
         }
         text.push('\n');
         text.push_str(body);
         say(&text);
-        self.write("md", text.as_bytes())
+        self.write(REPORT, text.as_bytes())
     }
 
-    pub fn write_json(&self, results: Value) -> Result<()> {
-        let header: serde_json::Map<String, Value> =
-            self.header.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
-        let document = json!({ "header": header, "machine": self.machine.json(), "results": results });
-        self.write("json", format!("{document:#}\n").as_bytes())
+    /// One result a line, so that two runs can be compared line by line, and no blanks.
+    pub fn write_json<T: Serialize>(&self, results: &[T]) -> Result<()> {
+        let line = |value: &T| serde_json::to_string(value);
+        let lines = results.iter().map(line).collect::<serde_json::Result<Vec<_>>>();
+        let head = serde_json::to_string(&self.provenance).and_then(|from| {
+            let notes: serde_json::Map<_, _> =
+                self.notes.iter().map(|(name, text)| (name.clone(), text.as_str().into())).collect();
+            Ok(format!("{{\"provenance\":{from},\n\"notes\":{},", serde_json::to_string(&notes)?))
+        });
+        let failed = |error| BenchError::failed("write the results as JSON", error);
+        let text = format!(
+            "{}\n\"results\":[\n{}\n]}}\n",
+            head.map_err(failed)?,
+            lines.map_err(failed)?.join(",\n")
+        );
+        self.write(RESULTS, text.as_bytes())
     }
 
-    /// Rows under a header of `# ` lines, in NAME.csv or NAME.suffix.csv.
-    pub fn write_csv(&self, suffix: &str, columns: &str, rows: &str) -> Result<()> {
+    /// Rows under a header of `# ` lines.
+    pub fn write_csv(&self, file_name: &str, columns: &str, rows: &str) -> Result<()> {
         let mut text = String::new();
-        for (name, value) in &self.header {
+        for (name, value) in self.header() {
             text.push_str(&format!("# {name}: {value}\n"));
         }
         text.push_str(columns);
         text.push('\n');
         text.push_str(rows);
-        let extension = if suffix.is_empty() { "csv".to_owned() } else { format!("{suffix}.csv") };
-        self.write(&extension, text.as_bytes())
+        self.write(file_name, text.as_bytes())
     }
 
-    pub fn write(&self, extension: &str, bytes: &[u8]) -> Result<()> {
-        let path = self.path(extension);
+    pub fn write(&self, file_name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.dir.join(file_name);
         fs::write(&path, bytes).context(|| format!("write {}", path.display()))?;
         eprintln!("wrote {}", path.display());
         Ok(())
     }
 }
 
+/// A run that failed before it had anything to write leaves nothing.
+impl Drop for Output {
+    fn drop(&mut self) {
+        // Fails where there are files.
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+/// Version, flags and, of our own, the revision.
+fn description(peer: &Peer) -> String {
+    let mut text = peer.version();
+    if peer.kind == PeerKind::Stillframe {
+        text.push_str(&format!(", revision {}", revision_of(&peer.binary)));
+    }
+    if !peer.args.is_empty() {
+        text.push_str(&format!(", started with {}", without_paths(&peer.args.join(" "))));
+    }
+    text
+}
+
+/// A directory that was not there before: no run writes over another one's files.
+fn new_directory(parent: &Path, name: &str) -> Result<PathBuf> {
+    fs::create_dir_all(parent).context(|| format!("create {}", parent.display()))?;
+    let (mut dir, mut number) = (parent.join(name), 1);
+    loop {
+        match fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error).context(|| format!("create {}", dir.display())),
+        }
+        dir = parent.join(format!("{name}-{number}"));
+    }
+}
+
 /// Prints to standard output; a reader that has gone away is no reason to fail.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
-}
-
-/// The command line with the program's name but not its directory.
-fn command_line() -> String {
-    let mut args = std::env::args();
-    let program = args.next().unwrap_or_default();
-    let program = program.rsplit('/').next().unwrap_or_default().to_owned();
-    std::iter::once(program).chain(args).collect::<Vec<_>>().join(" ")
 }
 
 /// A markdown table whose columns line up in plain text too.
@@ -150,35 +188,22 @@ pub fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
     table
 }
 
-pub fn human_bytes(bytes: f64) -> String {
-    let (mut value, mut unit) = (bytes, "B");
-    for next in ["KiB", "MiB", "GiB", "TiB"] {
-        if value.abs() < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    if unit == "B" {
-        format!("{value:.0} B")
-    } else {
-        format!("{value:.1} {unit}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_never_takes_the_directory_of_another() {
+        let dir = stillframe_testkit::TempDir::new("runs");
+        let names = [1, 2, 3].map(|_| new_directory(&dir, "2026-01-31-pause").unwrap());
+        let ends = ["2026-01-31-pause", "2026-01-31-pause-2", "2026-01-31-pause-3"];
+        assert_eq!(names, ends.map(|end| dir.join(end)));
+    }
 
     #[test]
     fn tables_line_up() {
         let t =
             markdown_table(&["a", "b"], &[vec!["xx".into(), "1".into()], vec!["y".into(), "1000".into()]]);
         assert_eq!(t, "| a   |    b |\n| --- | ---: |\n| xx  |    1 |\n| y   | 1000 |\n");
-    }
-
-    #[test]
-    fn units() {
-        assert_eq!(human_bytes(2_147_483_648.0), "2.0 GiB");
     }
 }

@@ -1,18 +1,17 @@
 //! The servers that are compared: how each is found, started, pinned, told to save, watched and stopped.
 //! Anything that takes redis-server's flags and speaks RESP2 can be a peer.
 
-use std::fs::File;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use stillframe_testkit::{find_program, Launch, Process, Ready};
 
 use crate::clock::{now_ns, NS_PER_S};
 use crate::error::{BenchError, Context, Result};
-use crate::load::conn::{wait_until_up, Target};
 use crate::pin::{self, CpuPlan};
 use crate::procfs;
-use crate::resp::{Client, Reply};
+use crate::resp::{Address, Client, Reply};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerKind {
@@ -85,7 +84,7 @@ impl PeerArgs {
         peer.name = format!("stillframe-{name}");
         let mut words = rest.split_whitespace().peekable();
         if let Some(path) = words.next_if(|word| !word.starts_with('-')) {
-            peer.binary = in_path(Path::new(path)).ok_or_else(|| BenchError::NoBinary {
+            peer.binary = find_program(Path::new(path)).ok_or_else(|| BenchError::NoBinary {
                 binary: path.to_owned(),
                 hint: format!("--variant {name} names a program that is not there"),
             })?;
@@ -109,8 +108,8 @@ impl PeerArgs {
         let words =
             |flags: &[String]| flags.iter().flat_map(|f| f.split_whitespace()).map(str::to_owned).collect();
         let (kind, binary, args): (_, _, Vec<String>) = match name {
-            "redis" => (PeerKind::Redis, in_path(&self.redis), words(&self.redis_flag)),
-            "valkey" => (PeerKind::Valkey, in_path(&self.valkey), words(&self.redis_flag)),
+            "redis" => (PeerKind::Redis, find_program(&self.redis), words(&self.redis_flag)),
+            "valkey" => (PeerKind::Valkey, find_program(&self.valkey), words(&self.redis_flag)),
             "stillframe" => (PeerKind::Stillframe, self.stillframe_binary(), words(&self.stillframe_flag)),
             _ => {
                 return Err(BenchError::Failed(format!(
@@ -135,25 +134,6 @@ impl PeerArgs {
     }
 }
 
-fn in_path(binary: &Path) -> Option<PathBuf> {
-    if binary.components().count() > 1 {
-        return binary.is_file().then(|| binary.to_owned());
-    }
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(binary)).find(|p| p.is_file())
-}
-
-/// A program that does not outlive a killed benchmark, where setpriv is installed.
-pub fn mortal(binary: &Path) -> Command {
-    match in_path(Path::new("setpriv")) {
-        Some(setpriv) => {
-            let mut command = Command::new(setpriv);
-            command.args(["--pdeathsig", "KILL"]).arg(binary);
-            command
-        }
-        None => Command::new(binary),
-    }
-}
-
 #[derive(Clone, Debug)]
 pub struct StartOptions {
     /// The server's `dir`; created if missing.
@@ -163,7 +143,7 @@ pub struct StartOptions {
 }
 
 /// Loading 100 GB from a slow disk is within this.
-const START_TIMEOUT_NS: u64 = 900 * NS_PER_S;
+const START_TIMEOUT: Duration = Duration::from_secs(900);
 
 impl Peer {
     /// The binary's own words about its version.
@@ -177,30 +157,20 @@ impl Peer {
     pub fn spawn(&self, options: &StartOptions) -> Result<Server> {
         let dir = &options.dir;
         std::fs::create_dir_all(dir).context(|| format!("create {}", dir.display()))?;
-        let port = if options.unix_socket { 0 } else { free_port()? };
-        let target = match options.unix_socket {
-            true => Target::Unix(dir.join("socket")),
-            false => Target::Tcp { host: "127.0.0.1".to_owned(), port },
+        let launch = match options.unix_socket {
+            true => Launch::at_socket(&self.binary, dir),
+            false => Launch::at_port(&self.binary, dir).context(|| "find a free port".to_owned())?,
         };
-        let log = dir.join("server.log");
-        let log_file = File::create(&log).context(|| format!("create {}", log.display()))?;
-        let log_clone =
-            log_file.try_clone().context(|| format!("duplicate the handle of {}", log.display()))?;
-        let mut command = mortal(&self.binary);
-        command.args(["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--dir"]).arg(dir);
-        if let Target::Unix(path) = &target {
-            command.arg("--unixsocket").arg(path);
-        } else {
-            command.args(["--bind", "127.0.0.1"]);
-        }
-        self.add_cpu_lists(&mut command, options.cpus.as_ref());
-        command.args(&self.args).stdin(Stdio::null()).stdout(log_file).stderr(log_clone);
-        let mut start = || command.spawn().context(|| format!("start {}", self.binary.display()));
-        let child = match &options.cpus {
+        let mut launch = launch.with(&["--appendonly", "no"]).with(&self.cpu_lists(options.cpus.as_ref()));
+        launch.args.extend(self.args.iter().cloned());
+        launch.is_mortal = true;
+        let start = || launch.try_spawn().context(|| format!("start {}", self.name));
+        let process = match &options.cpus {
             Some(plan) => pin::started_on(&plan.server, start)?,
             None => start()?,
         };
-        Ok(Server { name: self.name.clone(), child, target, log, cpus: options.cpus.clone() })
+        let target = process.address().clone();
+        Ok(Server { name: self.name.clone(), process, target, cpus: options.cpus.clone() })
     }
 
     /// Starts the server and waits until it answers.
@@ -211,59 +181,51 @@ impl Peer {
     }
 
     /// Redis moves its own children and background threads, at once; for others `Server::pin` does so.
-    fn add_cpu_lists(&self, command: &mut Command, cpus: Option<&CpuPlan>) {
-        if let (Some(plan), PeerKind::Redis | PeerKind::Valkey) = (cpus, self.kind) {
-            let saver = pin::list(&plan.saver);
-            command.args(["--server_cpulist", &pin::list(&plan.server)]);
-            command.args(["--bio_cpulist", &saver, "--bgsave_cpulist", &saver]);
-        }
+    fn cpu_lists(&self, cpus: Option<&CpuPlan>) -> Vec<String> {
+        let (Some(plan), PeerKind::Redis | PeerKind::Valkey) = (cpus, self.kind) else { return Vec::new() };
+        let (server, saver) = (pin::list(&plan.server), pin::list(&plan.saver));
+        let lists =
+            [("--server_cpulist", server), ("--bio_cpulist", saver.clone()), ("--bgsave_cpulist", saver)];
+        lists.into_iter().flat_map(|(name, list)| [name.to_owned(), list]).collect()
     }
 }
 
 /// A running server; killed when dropped.
 pub struct Server {
     pub name: String,
-    child: Child,
-    pub target: Target,
-    pub log: PathBuf,
+    process: Process,
+    pub target: Address,
     cpus: Option<CpuPlan>,
 }
 
 impl Server {
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 
     /// Waits until PING is answered (Redis answers it only when it has loaded).
     pub fn wait_up(&mut self) -> Result<()> {
-        let deadline_ns = now_ns() + START_TIMEOUT_NS;
-        loop {
-            self.check_alive()?;
-            if wait_until_up(&self.target, now_ns() + NS_PER_S / 5).is_ok() {
-                self.pin();
-                return Ok(());
-            }
-            if now_ns() > deadline_ns {
-                return Err(self.no_start("it does not answer PING"));
-            }
-        }
+        let result = self.process.try_wait_until(Ready::Serving, START_TIMEOUT, || {});
+        result.map_err(|error| self.no_start(&error.to_string()))?;
+        self.pin();
+        Ok(())
     }
 
     pub fn check_alive(&mut self) -> Result<()> {
-        match self.child.try_wait() {
+        match self.process.exited() {
             Ok(Some(status)) => Err(self.no_start(&format!("it ended with {status}"))),
             _ => Ok(()),
         }
     }
 
     fn no_start(&self, why: &str) -> BenchError {
-        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let text = self.process.log();
         let tail: Vec<_> = text.lines().rev().take(3).collect();
         let said = tail.into_iter().rev().collect::<Vec<_>>().join(" | ");
         BenchError::NoStart {
             peer: self.name.clone(),
             why: format!("{why}; it said: {said}"),
-            log: self.log.clone(),
+            log: self.process.log_path().to_owned(),
         }
     }
 
@@ -293,22 +255,13 @@ impl Server {
             // The server closes the connection instead of answering.
             let _ = client.request(&["SHUTDOWN", "NOSAVE"]);
         }
-        let deadline_ns = now_ns() + 60 * NS_PER_S;
-        while now_ns() < deadline_ns {
-            if let Ok(Some(_)) = self.child.try_wait() {
-                return Ok(());
+        match self.process.try_wait(Duration::from_secs(60)) {
+            Ok(Some(_)) => Ok(()),
+            _ => {
+                let name = &self.name;
+                Err(BenchError::Failed(format!("{name} did not stop within a minute of SHUTDOWN NOSAVE")))
             }
-            std::thread::sleep(Duration::from_millis(5));
         }
-        Err(BenchError::Failed(format!("{} did not stop within a minute of SHUTDOWN NOSAVE", self.name)))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Fails only if the process has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -350,7 +303,7 @@ impl Server {
                     status => Err(BenchError::Failed(format!(
                         "{}: the save ended with rdb_last_bgsave_status {status:?}; see {}",
                         self.name,
-                        self.log.display()
+                        self.process.log_path().display()
                     ))),
                 };
             }
@@ -361,9 +314,4 @@ impl Server {
             std::thread::sleep(SAVE_POLL);
         }
     }
-}
-
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind("127.0.0.1:0").context(|| "find a free port".to_owned())?;
-    Ok(listener.local_addr().context(|| "find a free port".to_owned())?.port())
 }

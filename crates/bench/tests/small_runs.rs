@@ -2,18 +2,17 @@
 //! stillframe-server where it has been built into the same target directory.
 
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
+use stillframe_testkit::{find_program, within, Address, Launch, Port, Process, TempDir};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_stillframe-bench");
 
 fn on_path(name: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|p| std::env::split_paths(&p).any(|dir| dir.join(name).is_file()))
+    find_program(Path::new(name)).is_some()
 }
 
 fn stillframe_server() -> Option<PathBuf> {
@@ -41,23 +40,31 @@ fn peers() -> Vec<&'static str> {
     peers
 }
 
-struct TempDir(PathBuf);
-
-impl TempDir {
-    fn new(name: &str) -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("stillframe-bench-test-{name}-{}-{number}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
+/// The one directory of a run, with its name.
+fn run_dir(out: &Path, name: &str) -> PathBuf {
+    let mut found: Vec<PathBuf> =
+        std::fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| path.file_name().unwrap().to_str().unwrap().ends_with(&format!("-{name}")));
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.remove(0)
 }
 
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+/// The raw results in a run's directory, which say where they come from.
+fn raw_results(dir: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(dir.join("results.json")).unwrap();
+    assert!(!text.contains("  ") && !text.contains("\n\n"), "blanks: {text}");
+    assert!(!text.contains("/tmp/") && !text.contains(env!("CARGO_MANIFEST_DIR")), "a path: {text}");
+    let mut raw: Value = serde_json::from_str(&text).unwrap();
+    let from = &raw["provenance"];
+    let revision = from["revision"].as_str().unwrap();
+    assert!(revision == "unknown" || revision[..12].bytes().all(|b| b.is_ascii_hexdigit()), "{revision}");
+    assert!(from["command"].as_str().unwrap().starts_with("stillframe-bench "), "{from}");
+    assert!(from["date"].as_str().unwrap().ends_with('Z'), "{from}");
+    for field in ["cpu", "cores", "memory_bytes", "kernel"] {
+        assert!(!from["machine"][field].is_null(), "{field}: {from}");
     }
+    let Value::Array(results) = raw["results"].take() else { panic!("{raw}") };
+    results
 }
 
 fn bench(args: &[&str]) -> String {
@@ -68,13 +75,13 @@ fn bench(args: &[&str]) -> String {
 }
 
 /// Runs a subcommand that starts its servers itself; returns its table and its raw results.
-fn measure(subcommand: &str, extra: &[&str]) -> Option<(String, Value)> {
+fn measure(subcommand: &str, extra: &[&str]) -> Option<(String, Vec<Value>)> {
     let peers = peers();
     if peers.is_empty() {
         return None;
     }
     let dir = TempDir::new(subcommand);
-    let path = dir.0.to_str().unwrap();
+    let path = dir.to_str().unwrap();
     let list = peers.join(",");
     let mut args =
         vec![subcommand, "--small", "--peers", &list, "--out", path, "--data", path, "--name", "test"];
@@ -83,15 +90,17 @@ fn measure(subcommand: &str, extra: &[&str]) -> Option<(String, Value)> {
     for peer in peers {
         assert!(table.contains(peer), "{peer} is not in the table:\n{table}");
     }
-    assert!(table.contains("- command: stillframe-bench ") && table.contains("- machine: "));
-    assert_eq!(std::fs::read_to_string(dir.0.join("test.md")).unwrap().trim(), table.trim());
-    let raw = std::fs::read_to_string(dir.0.join("test.json")).unwrap();
+    for line in ["- command: stillframe-bench ", "- revision: ", "- machine: ", "- date: "] {
+        assert!(table.contains(line), "{table}");
+    }
+    let run = run_dir(&dir, "test");
+    assert_eq!(std::fs::read_to_string(run.join("report.md")).unwrap().trim(), table.trim());
     if subcommand == "pause" {
-        for file in ["test.svg", "test.latency.csv", "test.memory.csv"] {
-            assert!(std::fs::metadata(dir.0.join(file)).unwrap().len() > 500, "{file}");
+        for file in ["plot.svg", "latency.csv", "memory.csv"] {
+            assert!(std::fs::metadata(run.join(file)).unwrap().len() > 500, "{file}");
         }
     }
-    Some((table, serde_json::from_str(&raw).unwrap()))
+    Some((table, raw_results(&run)))
 }
 
 fn positive(value: &Value) {
@@ -101,7 +110,7 @@ fn positive(value: &Value) {
 #[test]
 fn pause() {
     let Some((_, raw)) = measure("pause", &[]) else { return };
-    for round in raw["results"]["rounds"].as_array().unwrap() {
+    for round in &raw {
         let save = &round["saves"][0];
         positive(&save["save_s"]);
         positive(&save["before"]["count"]);
@@ -116,13 +125,13 @@ fn pause() {
 fn pause_unthrottled_with_growing_values() {
     let args = ["--rate", "0", "--overwrite-size", "1024-2048", "--no-restart", "--unix"];
     let Some((_, raw)) = measure("pause", &args) else { return };
-    positive(&raw["results"]["rounds"][0]["saves"][0]["during"]["count"]);
+    positive(&raw[0]["saves"][0]["during"]["count"]);
 }
 
 #[test]
 fn throughput() {
     let Some((_, raw)) = measure("throughput", &[]) else { return };
-    let results = raw["results"].as_array().unwrap();
+    let results = &raw;
     // GET and SET, two pipelines, the generator alone and each peer.
     assert_eq!(results.len(), 4 * (1 + peers().len()));
     results.iter().for_each(|r| positive(&r["per_second"]));
@@ -144,7 +153,7 @@ fn throughput_of_another_build() {
 #[test]
 fn memory() {
     let Some((_, raw)) = measure("memory", &[]) else { return };
-    for result in raw["results"].as_array().unwrap() {
+    for result in &raw {
         // So few keys fit into memory that a server has populated ahead: then its own count tells.
         let of = |field: &str| result[field].as_f64().unwrap();
         assert!(of("bytes_a_key").max(of("used_memory_bytes_a_key")) > 50.0, "{result}");
@@ -154,7 +163,7 @@ fn memory() {
 #[test]
 fn checkpoint() {
     let Some((_, raw)) = measure("checkpoint", &[]) else { return };
-    for round in raw["results"].as_array().unwrap() {
+    for round in &raw {
         positive(&round["full_save_s"]);
         positive(&round["files_bytes"]);
         if round["peer"] == "stillframe" {
@@ -164,44 +173,20 @@ fn checkpoint() {
     }
 }
 
-struct Redis {
-    child: Child,
-    port: u16,
-}
-
-impl Redis {
-    fn start() -> Option<Self> {
-        if !on_path("redis-server") {
-            skipped("redis", "redis-server is not installed");
-            return None;
-        }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let child = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--save", "", "--bind", "127.0.0.1"])
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "redis-server does not listen");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Some(Self { child, port })
+fn redis(dir: &TempDir) -> Option<Process> {
+    if !on_path("redis-server") {
+        skipped("redis", "redis-server is not installed");
+        return None;
     }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    Some(Launch::at_port("redis-server", dir).unwrap().start().0)
 }
 
 #[test]
 fn fill_then_load() {
-    let Some(redis) = Redis::start() else { return };
     let dir = TempDir::new("load");
-    let (port, path) = (redis.port.to_string(), dir.0.to_str().unwrap());
+    let Some(redis) = redis(&dir) else { return };
+    let Address::Tcp { port, .. } = redis.address() else { panic!("{:?}", redis.address()) };
+    let (port, path) = (port.to_string(), dir.to_str().unwrap());
     let filled = bench(&["fill", "--small", "--port", &port, "--keys", "5000", "--value-size", "64"]);
     assert!(filled.starts_with("5000 keys of 64 B"), "{filled}");
     let base = ["load", "--small", "--port", &port, "--keys", "5000", "--value-size", "64"];
@@ -209,9 +194,8 @@ fn fill_then_load() {
     let open = run(&["--rate", "2000", "--get-percent", "50", "--save", "--out", path, "--name", "open"]);
     assert!(open.contains("intended send time") && open.contains("sent late by"), "{open}");
     assert!(!open.contains("ERRORS") && !open.contains("nil"), "{open}");
-    let raw: Value =
-        serde_json::from_str(&std::fs::read_to_string(dir.0.join("open.json")).unwrap()).unwrap();
-    let rate = raw["results"]["replies_per_second"].as_f64().unwrap();
+    let raw = raw_results(&run_dir(&dir, "open"));
+    let rate = raw[0]["replies_per_second"].as_f64().unwrap();
     assert!((1000.0..2200.0).contains(&rate), "{rate} replies a second instead of 2000");
     let closed = run(&["--pipeline", "16", "--key-choice", "zipf", "--value-size", "10-90"]);
     assert!(closed.contains("closed loop"), "{closed}");
@@ -219,7 +203,8 @@ fn fill_then_load() {
 
 #[test]
 fn a_server_that_is_not_there_is_a_clear_error() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = Port::reserve().unwrap();
+    let port = port.to_string();
     let out = Command::new(BENCH).args(["load", "--small", "--port", &port]).output().unwrap();
     assert!(!out.status.success());
     let stderr = String::from_utf8_lossy(&out.stderr);
@@ -229,7 +214,7 @@ fn a_server_that_is_not_there_is_a_clear_error() {
 #[test]
 fn a_peer_that_does_not_start_is_a_clear_error() {
     let dir = TempDir::new("nostart");
-    let path = dir.0.to_str().unwrap();
+    let path = dir.to_str().unwrap();
     let args =
         ["memory", "--small", "--peers", "redis", "--redis", "/bin/false", "--out", path, "--data", path];
     let out = Command::new(BENCH).args(args).output().unwrap();
@@ -243,33 +228,55 @@ fn a_peer_that_does_not_start_is_a_clear_error() {
 fn in_process() {
     for subcommand in ["cut", "workers"] {
         let dir = TempDir::new(subcommand);
-        let path = dir.0.to_str().unwrap();
+        let path = dir.to_str().unwrap();
         let table = bench(&[subcommand, "--small", "--out", path, "--data", path, "--name", "test"]);
         assert!(table.contains("- machine: "), "{table}");
-        let raw = std::fs::read_to_string(dir.0.join("test.json")).unwrap();
-        let raw: Value = serde_json::from_str(&raw).unwrap();
+        let raw = raw_results(&run_dir(&dir, "test"));
         match subcommand {
-            "cut" => assert_eq!(raw["results"][0]["wait_ns"].as_array().unwrap().len(), 10),
-            _ => positive(&raw["results"]["ratio"]),
+            "cut" => assert_eq!(raw[0]["wait_ns"].as_array().unwrap().len(), 10),
+            _ => positive(&raw[0]["ratio"]),
         }
     }
 }
 
+/// Two runs of a name on one day are two directories; one that fails leaves none.
+#[test]
+fn a_run_does_not_write_over_another() {
+    let dir = TempDir::new("twice");
+    let path = dir.to_str().unwrap();
+    let run = |extra: &[&str]| {
+        let args = [&["workers", "--small", "--out", path, "--data", path], extra].concat();
+        Command::new(BENCH).args(args).stdin(Stdio::null()).output().unwrap().status.success()
+    };
+    assert!(run(&["--name", "same"]));
+    let first = run_dir(&dir, "same");
+    let report = std::fs::read(first.join("report.md")).unwrap();
+    assert!(run(&["--name", "same"]));
+    assert_eq!(std::fs::read(first.join("report.md")).unwrap(), report);
+    assert_eq!(raw_results(&run_dir(&dir, "same-2")).len(), 1);
+    assert!(!run(&["--name", "../elsewhere"]));
+    let count = || std::fs::read_dir(&dir).unwrap().count();
+    assert_eq!(count(), 2);
+    let failed =
+        ["memory", "--small", "--peers", "redis", "--redis", "/bin/false", "--out", path, "--data", path];
+    assert!(!Command::new(BENCH).args(failed).output().unwrap().status.success());
+    assert_eq!(count(), 2);
+}
+
 /// Boots two virtual machines under software emulation. The kernel's own tests are `make -C kernel selftest`.
 #[test]
-#[ignore = "takes some minutes: cargo build --workspace && cargo test --test small_runs -- --ignored"]
+#[ignore = "takes a minute or two, and is run by scripts/test.sh on its own: cargo test --test small_runs -- --ignored"]
 fn fork_in_a_virtual_machine() {
     if !["qemu-system-x86_64", "busybox", "redis-server"].iter().all(|name| on_path(name)) {
         return skipped("fork", "qemu-system-x86, busybox-static or redis-server is not installed");
     }
     let dir = TempDir::new("fork");
-    let path = dir.0.to_str().unwrap();
+    let path = dir.to_str().unwrap();
     let table = bench(&["fork", "--small", "--parts", "costs,fork", "--out", path, "--data", path]);
     assert!(table.contains("On-Demand-Fork") && table.contains("not measured"), "{table}");
-    assert!(std::fs::metadata(dir.0.join("fork.time.svg")).unwrap().len() > 500);
-    let raw: Value =
-        serde_json::from_str(&std::fs::read_to_string(dir.0.join("fork.json")).unwrap()).unwrap();
-    let results = raw["results"].as_array().unwrap();
+    let run = run_dir(&dir, "fork");
+    assert!(std::fs::metadata(run.join("time.svg")).unwrap().len() > 500);
+    let results = raw_results(&run);
     for path in ["futex", "vmsplice", "reclaim", "migrate"] {
         let of = |label| results.iter().filter(move |r| r["path"] == path && r["label"] == label).count();
         // In turn, twice; then beside a process that shares tables.
@@ -295,17 +302,6 @@ fn is_gone(pid: &str) -> bool {
     stat.map_or(true, |text| text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])))
 }
 
-fn within_seconds(seconds: u64, mut is_so: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(seconds);
-    while Instant::now() < deadline {
-        if is_so() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    false
-}
-
 /// With a program that sleeps in the emulator's place.
 #[test]
 fn an_emulator_does_not_outlive_a_killed_benchmark() {
@@ -317,37 +313,40 @@ fn an_emulator_does_not_outlive_a_killed_benchmark() {
     }
     for signal in ["INT", "TERM", "KILL"] {
         let dir = TempDir::new("killed");
-        let noted = dir.0.join("pid");
+        let noted = dir.join("pid");
         let emulator = format!(
             "[ \"$1\" = --version ] && exit\necho $$ > {0}.new\nmv {0}.new {0}\nexec sleep 600",
             noted.display()
         );
-        fake_program(&dir.0, "qemu-system-x86_64", &emulator);
-        fake_program(&dir.0, "busybox", "");
-        fake_program(&dir.0, "redis-server", "");
-        std::fs::write(dir.0.join("vmlinuz-6.1.0"), "").unwrap();
-        let path = format!("{}:{}", dir.0.display(), std::env::var("PATH").unwrap());
+        fake_program(&dir, "qemu-system-x86_64", &emulator);
+        fake_program(&dir, "busybox", "");
+        fake_program(&dir, "redis-server", "");
+        std::fs::write(dir.join("vmlinuz-6.1.0"), "").unwrap();
+        let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
         // Jobs that a shell starts in the background ignore SIGINT, and so do their children.
         let mut bench = Command::new("env")
             .args(["--default-signal=INT", BENCH])
             .args(["fork", "--small", "--parts", "threads", "--module", "/proc/self/exe", "--image"])
-            .arg(dir.0.join("vmlinuz-6.1.0"))
+            .arg(dir.join("vmlinuz-6.1.0"))
             .arg("--kernel-source")
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel"))
             .arg("--out")
-            .arg(dir.0.join("out"))
+            .arg(dir.join("out"))
             .arg("--data")
-            .arg(&dir.0)
+            .arg(&dir)
             .env("PATH", path)
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        assert!(within_seconds(60, || noted.exists()), "the emulator was not started");
+        assert!(within(Duration::from_secs(60), || noted.exists()), "the emulator was not started");
         let emulator = std::fs::read_to_string(&noted).unwrap().trim().to_owned();
         assert!(!is_gone(&emulator));
         let pid = bench.id().to_string();
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
         assert!(!bench.wait().unwrap().success());
-        assert!(within_seconds(10, || is_gone(&emulator)), "SIG{signal}: the emulator {emulator} lives on");
+        assert!(
+            within(Duration::from_secs(10), || is_gone(&emulator)),
+            "SIG{signal}: the emulator {emulator} lives on"
+        );
     }
 }

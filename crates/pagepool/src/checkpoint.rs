@@ -4,15 +4,11 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::core::Epoch;
-use crate::pagefile::{
-    CheckpointWriter, CommitStats, PageFile, PageFileError, SpillError, Spilled, UserHeader,
-};
-use crate::snapshot::{Progress, Sink, Spill, StreamPlan};
-use crate::{BarrierTimes, CheckpointError, PageBytes, PageId, Pool, PAGE_SIZE};
-
-/// Spare frames populated before the cut; more follow while the stream runs.
-const PREFAULT_BYTES: u64 = 16 << 20;
+use crate::page::Epoch;
+use crate::pagefile::{CheckpointWriter, CommitStats, PageFile, Spilled, UserHeader};
+use crate::pool::Pool;
+use crate::snapshot::{FrameWish, Progress, Sink, Spill, StreamPlan};
+use crate::{BarrierTimes, CheckpointError, PageBytes, PageId};
 
 /// What a completed checkpoint did, and how long each part took.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +17,8 @@ pub struct CheckpointStats {
     /// From the cut until every page had been handed over.
     pub sweep: Duration,
     pub commit: CommitStats,
+    /// Pages that had been found bad in the page file, which this checkpoint has elsewhere.
+    pub healed_page_count: u64,
     /// From the request to the durable superblock.
     pub total: Duration,
 }
@@ -46,21 +44,6 @@ impl Spill for PageFile {
 
     fn release_spill(&self, spilled: Spilled) {
         PageFile::release_spill(self, spilled);
-    }
-}
-
-impl From<PageFileError> for CheckpointError {
-    fn from(error: PageFileError) -> Self {
-        match error {
-            PageFileError::CheckpointRunning { .. } => CheckpointError::InProgress,
-            error => CheckpointError::Io(error.to_string().into()),
-        }
-    }
-}
-
-impl From<SpillError> for CheckpointError {
-    fn from(error: SpillError) -> Self {
-        CheckpointError::Io(error.to_string().into())
     }
 }
 
@@ -93,12 +76,11 @@ impl Pool {
         let file = self.file().ok_or_else(|| CheckpointError::Io("the pool has no page file".into()))?;
         let writer = Arc::new(file.begin_checkpoint()?);
         let mut durable = self.durable_epoch();
-        let data_bytes = self.stats().allocated_pages * PAGE_SIZE as u64;
-        self.core().frames.prefault(PREFAULT_BYTES.min(data_bytes) as usize);
+        self.core().frames.prepare(&self.frame_wish());
         let (sink, from) = (writer.clone(), *durable);
         let (begun, barrier) = self.at_barrier(move |pool| {
             let header = at_cut()?;
-            let ranges = pool.used_ranges();
+            let ranges = pool.supply().used_ranges();
             let plan = StreamPlan { ranges, durable: from, sink };
             pool.snapshotter().begin_stream(pool.core(), plan).map(|cut| (cut, header))
         });
@@ -107,16 +89,19 @@ impl Pool {
         after_cut();
         let streamed = self.run_stream(progress);
         let sweep = cut_at.elapsed();
-        let committed = streamed.and_then(|()| Ok(writer.commit(&header)?));
-        self.core().frames.discard_if_idle();
-        let commit = committed?;
+        let healed = streamed.and_then(|()| self.scrubbing().heal(self.residency(), &writer, cut));
+        let committed = healed.and_then(|healed| Ok((writer.commit(&header)?, healed)));
+        self.core().frames.discard_if_idle(&self.frame_wish());
+        let (commit, healed) = committed?;
         *durable = cut;
+        self.scrubbing().note_healed(&healed);
         let metrics = self.metrics();
         metrics.sweep.record(sweep);
         metrics.fsync.record(commit.data_sync);
         metrics.fsync.record(commit.superblock_sync);
         metrics.checkpoint.record(since.elapsed());
-        Ok(CheckpointStats { barrier, sweep, commit, total: since.elapsed() })
+        let healed_page_count = healed.len() as u64;
+        Ok(CheckpointStats { barrier, sweep, commit, healed_page_count, total: since.elapsed() })
     }
 
     /// Streams every page that changed since cut `durable` to `sink`, as of now; `at_cut` runs in the barrier just
@@ -133,19 +118,23 @@ impl Pool {
     ) -> Result<Epoch, CheckpointError> {
         let (cut, _) = self.at_barrier(move |pool| {
             at_cut();
-            let plan = StreamPlan { ranges: pool.used_ranges(), durable, sink };
+            let plan = StreamPlan { ranges: pool.supply().used_ranges(), durable, sink };
             pool.snapshotter().begin_stream(pool.core(), plan)
         });
         let cut = cut?;
         self.run_stream(progress).map(|()| cut)
     }
 
+    fn frame_wish(&self) -> FrameWish {
+        self.snapshotter().frame_wish(self.allocated_pages())
+    }
+
     fn run_stream(&self, progress: &Progress) -> Result<(), CheckpointError> {
-        let total = self.used_ranges().iter().map(|(start, end)| u64::from(end - start)).sum();
+        let total = self.supply().used_ranges().iter().map(|(start, end)| u64::from(end - start)).sum();
         progress.pages_total.store(total, Ordering::Relaxed);
         let result = self.snapshotter().run_stream(self.core(), progress);
         self.snapshotter().end_stream(self.core());
-        self.take_back_released();
+        self.supply().take_back_released();
         result
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::pagefile::{PageFileError, SpillError};
+use crate::space::MapError;
 use crate::PageId;
 
 /// Why an access did not succeed now.
@@ -18,14 +20,12 @@ pub enum Restart {
 /// Why the pool could not be opened or extended.
 #[derive(thiserror::Error, Debug)]
 pub enum PoolError {
-    #[error(
-        "cannot reserve {byte_len} bytes of address space: {source}; raise `ulimit -v` or set vm.overcommit_memory to 0 or 1"
-    )]
-    Map { byte_len: usize, source: std::io::Error },
+    #[error(transparent)]
+    Map(#[from] MapError),
     #[error("no page ids are left for an object of {page_count} pages")]
     Exhausted { page_count: u32 },
     #[error(transparent)]
-    PageFile(#[from] crate::pagefile::PageFileError),
+    PageFile(#[from] PageFileError),
     #[error(
         "{path} has page {page}, beyond the {limit} pages of this layout: it was written by another version"
     )]
@@ -45,4 +45,19 @@ pub enum CheckpointError {
     Child(Arc<str>),
     #[error("no cuts are left in this process; restart it")]
     EpochsExhausted,
+}
+
+impl From<PageFileError> for CheckpointError {
+    fn from(error: PageFileError) -> Self {
+        match error {
+            PageFileError::CheckpointRunning { .. } => CheckpointError::InProgress,
+            error => CheckpointError::Io(error.to_string().into()),
+        }
+    }
+}
+
+impl From<SpillError> for CheckpointError {
+    fn from(error: SpillError) -> Self {
+        CheckpointError::Io(error.to_string().into())
+    }
 }

@@ -2,95 +2,44 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot_core::{ParkResult, DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN};
-
-use crate::latch::{Refused, StateWord, Version, Wanted};
+use crate::page::{
+    acquire, prefetch, unlock_and_wake, unshare_and_wake, Refused, StateWord, Version, Wanted, SPIN_COUNT,
+};
 use crate::pool::Pool;
 use crate::{PageBytes, PageId, Restart, PAGE_SIZE};
 
-/// Attempts before a contended latch parks.
-const SPIN_COUNT: u32 = 64;
-
 /// 64-bit words of a page, for content that optimistic readers interpret (inner tree nodes).
 type PageWords = [AtomicU64; PAGE_SIZE / 8];
-
-fn acquire(
-    word: &StateWord,
-    wanted: Wanted,
-    attempt: impl Fn() -> Result<(), Refused>,
-) -> Result<(), Refused> {
-    loop {
-        for _ in 0..SPIN_COUNT {
-            match attempt() {
-                Err(Refused::Held) => std::hint::spin_loop(),
-                other => return other,
-            }
-        }
-        park(word, wanted);
-    }
-}
-
-/// Waits until a page is not being read any more. For threads that may wait for the disk.
-pub(crate) fn wait_for_load(word: &StateWord) {
-    while park(word, Wanted::EndOfLoad) {}
-}
-
-/// Parks while the word refuses what is wanted; false if it does not.
-#[cold]
-fn park(word: &StateWord, wanted: Wanted) -> bool {
-    if !word.announce_waiter(wanted) {
-        return false;
-    }
-    let key = word as *const StateWord as usize;
-    // SAFETY: L1: the key is the word's own address, used by nothing else; the callbacks neither panic nor park.
-    let _: ParkResult = unsafe {
-        parking_lot_core::park(key, || word.still_waiting(), || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None)
-    };
-    true
-}
-
-#[cold]
-fn wake(word: &StateWord) {
-    let key = word as *const StateWord as usize;
-    // SAFETY: L1: as in `park`.
-    unsafe { parking_lot_core::unpark_all(key, DEFAULT_UNPARK_TOKEN) };
-}
-
-/// Gives up a latch that an allocation took.
-pub(crate) fn unlock_and_wake(word: &StateWord) {
-    if word.unlock() {
-        wake(word);
-    }
-}
-
-/// Ends a load: the page is in memory now, or could not be read.
-pub(crate) fn end_load_and_wake(word: &StateWord, is_good: bool) {
-    let is_awaited = if is_good { word.loaded() } else { word.load_failed() };
-    if is_awaited {
-        wake(word);
-    }
-}
-
-pub(crate) fn evict_and_wake(word: &StateWord) {
-    if word.evict() {
-        wake(word);
-    }
-}
 
 #[inline(always)]
 fn words(pool: &Pool, page: PageId) -> &PageWords {
     // SAFETY: M1: in the mapping and aligned to a page. P5: pages whose words are read optimistically are written
     // through these atomics alone.
-    unsafe { &*pool.core().address(page).cast::<PageWords>() }
+    unsafe { &*pool.pages().address(page).cast::<PageWords>() }
 }
 
 /// The state of a page that somebody asks for: its number may have been made up by a damaged file.
 #[inline(always)]
 fn state(pool: &Pool, page: PageId) -> Result<&StateWord, Restart> {
-    match pool.core().try_descriptor(page) {
+    match pool.pages().try_descriptor(page) {
         Some(descriptor) => Ok(&descriptor.state),
-        None => Err(pool.absent(page)),
+        None => Err(pool.residency().absent(page)),
     }
+}
+
+/// Indices of the pages of an object that have these bytes.
+fn pages_of(start: u64, len_bytes: usize) -> std::ops::Range<u32> {
+    (start / PAGE_SIZE as u64) as u32..(start + len_bytes as u64).div_ceil(PAGE_SIZE as u64) as u32
+}
+
+/// Where the bytes of an object are whose head is latched.
+fn object_bytes(pool: &Pool, head: PageId, start: u64, len_bytes: usize) -> Result<*mut u8, Restart> {
+    let pages = pages_of(start, len_bytes);
+    let first = pool.object_page(head, pages.start)?;
+    for index in pages {
+        pool.object_page(head, index)?;
+    }
+    Ok(pool.pages().byte_address(first, (start % PAGE_SIZE as u64) as usize))
 }
 
 /// A read that takes no latch: words may be torn between writers until [`OptimisticGuard::validate`] says not.
@@ -107,7 +56,7 @@ impl<'p> OptimisticGuard<'p> {
         for _ in 0..SPIN_COUNT {
             match word.read_version() {
                 Ok(version) => return Ok(OptimisticGuard { pool, page, version }),
-                Err(Refused::Absent) => return Err(pool.absent(page)),
+                Err(Refused::Absent) => return Err(pool.residency().absent(page)),
                 Err(Refused::Held) => std::hint::spin_loop(),
             }
         }
@@ -138,7 +87,7 @@ impl<'p> OptimisticGuard<'p> {
     /// [`Restart::Contended`] if a writer came in between.
     #[inline(always)]
     pub fn validate(&self) -> Result<(), Restart> {
-        if self.pool.core().descriptor(self.page).state.validate(self.version) {
+        if self.pool.pages().descriptor(self.page).state.validate(self.version) {
             Ok(())
         } else {
             Err(Restart::Contended)
@@ -170,7 +119,7 @@ impl<'p> SharedGuard<'p> {
             Ok(()) => Ok(SharedGuard { pool, page }),
             Err(_) => match acquire(word, Wanted::Shared, || word.try_share()) {
                 Ok(()) => Ok(SharedGuard { pool, page }),
-                Err(_) => Err(pool.absent(page)),
+                Err(_) => Err(pool.residency().absent(page)),
             },
         }
     }
@@ -182,7 +131,7 @@ impl<'p> SharedGuard<'p> {
     #[inline(always)]
     pub fn page(&self) -> &PageBytes {
         // SAFETY: P1: the shared latch is held while the borrow lives.
-        unsafe { self.pool.core().stable_bytes(self.page) }
+        unsafe { self.pool.pages().stable_bytes(self.page) }
     }
 
     /// Page `index` of the object whose head is latched.
@@ -193,17 +142,30 @@ impl<'p> SharedGuard<'p> {
     pub fn object_page(&self, index: u32) -> Result<&PageBytes, Restart> {
         let page = self.pool.object_page(self.page, index)?;
         // SAFETY: P1: pages of an object are covered by the latch of its head (O1).
-        Ok(unsafe { self.pool.core().stable_bytes(page) })
+        Ok(unsafe { self.pool.pages().stable_bytes(page) })
+    }
+}
+
+impl SharedGuard<'_> {
+    /// `len_bytes` from byte `start` of the object whose head is latched.
+    ///
+    /// # Errors
+    /// [`Restart::Fault`] if a page of them is not in memory.
+    pub fn object_bytes(&self, start: u64, len_bytes: usize) -> Result<&[u8], Restart> {
+        if len_bytes == 0 {
+            return Ok(&[]);
+        }
+        let from = object_bytes(self.pool, self.page, start, len_bytes)?;
+        // SAFETY: M1: the pages of an object follow each other in the mapping. P1: all of them are covered by the head's
+        // latch (O1), which is held while the borrow lives.
+        Ok(unsafe { std::slice::from_raw_parts(from, len_bytes) })
     }
 }
 
 impl Drop for SharedGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        let word = &self.pool.core().descriptor(self.page).state;
-        if word.unshare() {
-            wake(word);
-        }
+        unshare_and_wake(&self.pool.pages().descriptor(self.page).state);
     }
 }
 
@@ -221,7 +183,7 @@ impl<'p> ExclusiveGuard<'p> {
             Ok(()) => Ok(ExclusiveGuard { pool, page }),
             Err(_) => match acquire(word, Wanted::Exclusive, || word.try_lock()) {
                 Ok(()) => Ok(ExclusiveGuard { pool, page }),
-                Err(_) => Err(pool.absent(page)),
+                Err(_) => Err(pool.residency().absent(page)),
             },
         }
     }
@@ -231,7 +193,7 @@ impl<'p> ExclusiveGuard<'p> {
         match state(pool, page)?.try_lock() {
             Ok(()) => Ok(ExclusiveGuard { pool, page }),
             Err(Refused::Held) => Err(Restart::Contended),
-            Err(Refused::Absent) => Err(pool.absent(page)),
+            Err(Refused::Absent) => Err(pool.residency().absent(page)),
         }
     }
 
@@ -241,7 +203,7 @@ impl<'p> ExclusiveGuard<'p> {
     }
 
     fn version_before(&self) -> Version {
-        self.pool.core().descriptor(self.page).state.held_version()
+        self.pool.pages().descriptor(self.page).state.held_version()
     }
 
     pub fn id(&self) -> PageId {
@@ -251,7 +213,7 @@ impl<'p> ExclusiveGuard<'p> {
     #[inline(always)]
     pub fn page(&self) -> &PageBytes {
         // SAFETY: P2: the exclusive latch is held and the borrow is of the guard.
-        unsafe { self.pool.core().stable_bytes(self.page) }
+        unsafe { self.pool.pages().stable_bytes(self.page) }
     }
 
     /// The page for modification; the first time in an epoch this captures it for the cuts that need it.
@@ -259,7 +221,7 @@ impl<'p> ExclusiveGuard<'p> {
     pub fn page_mut(&mut self) -> &mut PageBytes {
         self.pool.before_write(self.page);
         // SAFETY: P2: the exclusive latch is held and the guard is borrowed mutably.
-        unsafe { &mut *self.pool.core().address(self.page) }
+        unsafe { &mut *self.pool.pages().address(self.page) }
     }
 
     /// Page `index` of the object whose head is latched.
@@ -270,7 +232,7 @@ impl<'p> ExclusiveGuard<'p> {
     pub fn object_page(&self, index: u32) -> Result<&PageBytes, Restart> {
         let page = self.pool.object_page(self.page, index)?;
         // SAFETY: P2: pages of an object are covered by the latch of its head (O1).
-        Ok(unsafe { self.pool.core().stable_bytes(page) })
+        Ok(unsafe { self.pool.pages().stable_bytes(page) })
     }
 
     /// The same for modification.
@@ -279,7 +241,30 @@ impl<'p> ExclusiveGuard<'p> {
         let page = self.pool.object_page(self.page, index)?;
         self.pool.before_write(page);
         // SAFETY: P2: covered by the head's latch (O1), and the guard is borrowed mutably.
-        Ok(unsafe { &mut *self.pool.core().address(page) })
+        Ok(unsafe { &mut *self.pool.pages().address(page) })
+    }
+
+    /// Whether a cut needs the content of any of these pages of the object whose head is latched, so that modifying them
+    /// costs copies. They are in memory.
+    pub fn would_capture(&self, pages: std::ops::Range<u32>) -> bool {
+        pages.into_iter().any(|index| self.pool.would_capture(PageId(self.page.0 + index)))
+    }
+
+    /// `len_bytes` from byte `start` of the object whose head is latched, for modification.
+    ///
+    /// # Errors
+    /// [`Restart::Fault`] if a page of them is not in memory.
+    pub fn object_bytes_mut(&mut self, start: u64, len_bytes: usize) -> Result<&mut [u8], Restart> {
+        if len_bytes == 0 {
+            return Ok(&mut []);
+        }
+        let from = object_bytes(self.pool, self.page, start, len_bytes)?;
+        for index in pages_of(start, len_bytes) {
+            self.pool.before_write(PageId(self.page.0 + index));
+        }
+        // SAFETY: M1: the pages of an object follow each other in the mapping. P2: all of them are covered by the head's
+        // latch (O1) and were captured if need be, and the guard is borrowed mutably.
+        Ok(unsafe { std::slice::from_raw_parts_mut(from, len_bytes) })
     }
 
     /// The `index`-th word of a page that is read optimistically.
@@ -321,60 +306,85 @@ impl<'p> ExclusiveGuard<'p> {
 impl Drop for ExclusiveGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        let word = &self.pool.core().descriptor(self.page).state;
-        if word.unlock() {
-            wake(word);
-        }
+        unlock_and_wake(&self.pool.pages().descriptor(self.page).state);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use crate::latch::{Refused, StateWord, Wanted};
-
-    #[test]
-    fn edges() {
-        let word = StateWord::new_evicted();
-        assert_eq!(word.try_lock(), Err(Refused::Absent));
-        assert_eq!(word.try_share(), Err(Refused::Absent));
-        assert!(word.begin_life() && !word.begin_life());
-        assert_eq!(word.try_share(), Err(Refused::Held));
-        assert!(!word.unlock());
-        let version = word.read_version().unwrap();
-        assert!(word.try_share().is_ok() && word.try_share().is_ok());
-        assert!(word.validate(version), "a shared latch changes nothing");
-        assert_eq!(word.try_lock(), Err(Refused::Held));
-        assert!(word.announce_waiter(Wanted::Exclusive) && !word.announce_waiter(Wanted::Shared));
-        assert!(!word.unshare());
-        assert!(word.unshare(), "the last reader wakes the waiting writer");
-        assert!(word.try_lock().is_ok() && word.is_resident(), "what is merely latched is in memory");
-        assert!(!word.validate(version), "a writer is at it");
-        assert!(!word.unlock());
-        assert!(!word.validate(version), "a writer has been at it");
-        assert!(word.try_lock().is_ok() && !word.evict() && !word.is_resident());
+impl Pool {
+    /// Reads a page without a latch.
+    ///
+    /// # Errors
+    /// [`Restart`]: run the operation again, after loading the page if it says so.
+    #[inline(always)]
+    pub fn optimistic(&self, page: PageId) -> Result<OptimisticGuard<'_>, Restart> {
+        OptimisticGuard::new(self, page)
     }
 
-    /// A page that is being read is absent for everybody; only its loader is waited for.
-    #[test]
-    fn edges_of_a_load() {
-        let word = StateWord::new_evicted();
-        assert!(!word.announce_waiter(Wanted::EndOfLoad), "nobody loads");
-        for is_good in [false, true] {
-            assert!(word.begin_load() && !word.begin_load() && !word.begin_life());
-            assert!(!word.is_resident());
-            assert_eq!(word.try_lock(), Err(Refused::Absent));
-            assert_eq!(word.try_share(), Err(Refused::Absent));
-            assert_eq!(word.read_version().err(), Some(Refused::Absent));
-            assert!(!word.announce_waiter(Wanted::Exclusive) && !word.announce_waiter(Wanted::Shared));
-            assert!(word.announce_waiter(Wanted::EndOfLoad) && word.still_waiting());
-            assert!(!word.retire(), "a page that is being read is not used again");
-            assert!(if is_good { word.loaded() } else { word.load_failed() }, "who waits is woken");
-            assert!(!word.still_waiting() && !word.announce_waiter(Wanted::EndOfLoad));
-            assert_eq!(word.is_resident(), is_good);
+    /// Latches a page or the object whose head it is, shared; parks while it is held exclusively.
+    ///
+    /// # Errors
+    /// [`Restart::Fault`], [`Restart::Damaged`].
+    #[inline(always)]
+    pub fn shared(&self, page: PageId) -> Result<SharedGuard<'_>, Restart> {
+        SharedGuard::new(self, page)
+    }
+
+    /// The same, exclusive. A thread that holds a latch asks only for pages below it in the tree; for any other
+    /// it uses [`Pool::try_exclusive`].
+    #[inline(always)]
+    pub fn exclusive(&self, page: PageId) -> Result<ExclusiveGuard<'_>, Restart> {
+        ExclusiveGuard::new(self, page)
+    }
+
+    /// Latches exclusively if that needs no waiting.
+    ///
+    /// # Errors
+    /// [`Restart::Contended`] if it does.
+    #[inline(always)]
+    pub fn try_exclusive(&self, page: PageId) -> Result<ExclusiveGuard<'_>, Restart> {
+        ExclusiveGuard::try_new(self, page)
+    }
+
+    /// Hints that byte `offset` of a page will be read soon.
+    #[inline(always)]
+    pub fn prefetch(&self, page: PageId, offset: usize) {
+        prefetch(self.pages().byte_address(page, offset).cast());
+    }
+
+    /// Hints that a page will be latched soon.
+    #[inline(always)]
+    pub fn prefetch_latch(&self, page: PageId) {
+        prefetch(self.pages().descriptor_address(page).cast());
+    }
+
+    /// Page `index` of an object whose head is latched.
+    #[inline(always)]
+    fn object_page(&self, head: PageId, index: u32) -> Result<PageId, Restart> {
+        let page = PageId(head.0.saturating_add(index));
+        if index == 0 || self.is_resident(page) {
+            Ok(page)
+        } else {
+            Err(self.residency().absent(page))
         }
-        let version = word.read_version().unwrap();
-        assert!(word.try_share().is_ok() && !word.retire() && !word.unshare());
-        assert!(word.retire() && !word.is_resident() && !word.validate(version));
-        assert!(word.retire(), "what was never read can be retired too");
+    }
+
+    /// Captures a page for running snapshots if this is its first modification since the last cut.
+    #[inline(always)]
+    fn before_write(&self, page: PageId) {
+        if self.pages().descriptor(page).epochs.written() != self.core().epoch() {
+            self.first_write(page);
+        }
+    }
+
+    fn would_capture(&self, page: PageId) -> bool {
+        let core = self.core();
+        core.pages.descriptor(page).epochs.written() != core.epoch()
+            && self.snapshotter().would_capture(core, page)
+    }
+
+    #[cold]
+    fn first_write(&self, page: PageId) {
+        self.snapshotter().before_first_write(self.core(), page);
+        self.pages().descriptor(page).epochs.set_written(self.core().epoch());
     }
 }

@@ -2,28 +2,26 @@
 //! with consistent snapshots of them and the page file they are kept in.
 //!
 //! It is not a key-value store: it knows pages and objects (runs of pages), never keys or values.
+//!
+//! From the ground up: `device`, `space`, `page`, `pagefile`, `snapshot`, `residency`; above them, at the root, what a caller
+//! sees. Each uses only those before it.
 //! This is the only crate of the workspace with unsafe code; each block cites an invariant of `docs/design.md`.
 #![deny(clippy::undocumented_unsafe_blocks)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
-mod alloc;
 mod barrier;
 mod checkpoint;
-mod core;
 pub mod device;
-mod epochs;
 mod error;
-mod frames;
 mod guard;
-mod latch;
-mod loader;
-pub mod memory;
 pub mod metrics;
+mod objects;
+mod page;
 pub mod pagefile;
 mod pool;
-mod small_zone;
+mod residency;
 pub mod snapshot;
-mod stock;
+mod space;
 mod view;
 
 /// What protocols between threads are made of; the model checker puts its own in the place of these.
@@ -34,18 +32,18 @@ mod sync {
     pub use std::time::Instant;
 }
 
-pub use crate::alloc::Layout;
 pub use crate::barrier::{Barrier, BarrierTimes, Member, Standstill};
 pub use crate::checkpoint::CheckpointStats;
-pub use crate::core::Epoch;
 pub use crate::error::{CheckpointError, PoolError, Restart};
 pub use crate::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
-pub use crate::loader::DamagedPages;
-pub use crate::pool::{prefetch_value, Pool, PoolOptions, PoolStats};
-pub use crate::snapshot::SnapshotKind;
+pub use crate::page::{prefetch_value, Epoch};
+pub use crate::pool::{Pool, PoolOptions, PoolStats};
+pub use crate::residency::{DamagedPages, ScrubReport, ScrubStats, SCRUB_STEP_PAGES};
+pub use crate::snapshot::{SnapshotKind, UnknownSnapshotKind};
+pub use crate::space::{HeapMemory, Layout, MapError, Memory};
 pub use crate::view::View;
 
-/// Number of a 4 KB page of the pool; page `pid` lies at `base + pid * 4096`. Zero is never allocated.
+/// Number of a 4 KB page of the pool; the page table knows where it lies. Zero is never allocated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PageId(pub u32);
 

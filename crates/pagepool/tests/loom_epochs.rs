@@ -1,6 +1,6 @@
 //! The protocol of a page's epochs and claim bit under the model checker: sweep, writer, free and reuse. The steps are
-//! those of `snapshot/epoch.rs` and `pool.rs` over the real `src/epochs.rs`; each can be taken in a wrong order, and then
-//! the checker must find what goes wrong.
+//! those of `snapshot/epoch.rs` and `residency/supply.rs` over the real `src/page/epochs.rs`; each can be taken in a
+//! wrong order, and then the checker must find what goes wrong.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -10,7 +10,7 @@ mod sync {
 }
 
 #[allow(dead_code)]
-#[path = "../src/epochs.rs"]
+#[path = "../src/page/epochs.rs"]
 mod epochs;
 
 use epochs::{claim, is_claimed, Epoch, PageEpochs};
@@ -139,7 +139,7 @@ impl Page {
         }
     }
 
-    /// `EpochSnapshotter::read_view`.
+    /// `View::read_page`.
     fn view(&self) {
         let mut copy = (0, 0);
         if !self.epochs.copy_as_of(CUT, || copy = self.read()) && !self.does(Mistake::NoValidation) {

@@ -8,7 +8,7 @@ mod sync {
 }
 
 #[allow(dead_code)]
-#[path = "../src/latch.rs"]
+#[path = "../src/page/latch.rs"]
 mod latch;
 
 use latch::{StateWord, Wanted};

@@ -1,6 +1,6 @@
-//! Loaders, frees, reuse and the end of the warm-up under the model checker. The steps are those of `loader.rs` and
-//! `pool.rs` over the real `src/latch.rs` and `src/epochs.rs`; each can be taken wrongly, and then the checker must find
-//! what goes wrong.
+//! Loaders, frees, reuse and the end of the warm-up under the model checker. The steps are those of
+//! `residency/loader.rs` and `residency/supply.rs` over the real `src/page/latch.rs` and `src/page/epochs.rs`; each can
+//! be taken wrongly, and then the checker must find what goes wrong.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicBool;
@@ -12,11 +12,11 @@ mod sync {
 }
 
 #[allow(dead_code)]
-#[path = "../src/latch.rs"]
+#[path = "../src/page/latch.rs"]
 mod latch;
 
 #[allow(dead_code)]
-#[path = "../src/epochs.rs"]
+#[path = "../src/page/epochs.rs"]
 mod epochs;
 
 use epochs::{Epoch, PageEpochs};
@@ -41,6 +41,10 @@ enum Mistake {
     NoWaitForOthers,
     /// Damage is noted once the page has been let go.
     NoteAfterEnd,
+    /// A page is given up by whoever finds it absent, without the loaders' claim.
+    GiveUpUnclaimed,
+    /// A loader looks whether the page has been given up, and then makes the claim.
+    LookBeforeClaim,
 }
 
 const NOW: Epoch = Epoch(2);
@@ -60,6 +64,9 @@ struct Page {
     is_damaged: bool,
     has_damage: AtomicBool,
     warm: AtomicBool,
+    is_given_up: Mutex<bool>,
+    /// What somebody relies on who has given the page up.
+    is_relied_on: AtomicBool,
     mistake: Mistake,
 }
 
@@ -74,6 +81,8 @@ impl Page {
             is_damaged,
             has_damage: AtomicBool::new(false),
             warm: AtomicBool::new(false),
+            is_given_up: Mutex::new(false),
+            is_relied_on: AtomicBool::new(false),
             mistake,
         })
     }
@@ -98,7 +107,14 @@ impl Page {
 
     /// `Taken::add` and `Taken::finish`.
     fn load_absent(&self) {
+        let look = || *self.is_given_up.lock().unwrap();
+        let before = look();
         if !self.state.begin_load() {
+            return;
+        }
+        let is_given_up = if self.does(Mistake::LookBeforeClaim) { before } else { look() };
+        if is_given_up {
+            let _ = self.state.load_failed();
             return;
         }
         if !self.is_as_checkpointed() && !self.does(Mistake::NoLookAtTheMark) {
@@ -115,6 +131,22 @@ impl Page {
             note();
         }
         self.finish_deferred_frees();
+    }
+
+    /// `Pool::give_up` of a page that could not be read before, and can now.
+    fn give_up(&self) {
+        if self.does(Mistake::GiveUpUnclaimed) {
+            if !self.state.is_resident() {
+                *self.is_given_up.lock().unwrap() = true;
+                self.is_relied_on.store(true, Ordering::Relaxed);
+            }
+            return;
+        }
+        if self.state.begin_load() {
+            *self.is_given_up.lock().unwrap() = true;
+            let _ = self.state.load_failed();
+            self.is_relied_on.store(true, Ordering::Relaxed);
+        }
     }
 
     /// `wait_for_load`; the parking lot is the scheduler here.
@@ -252,7 +284,16 @@ fn load_and_read(mistake: Mistake) {
     explore(mistake, false, &[Page::load_absent, Page::read_if_resident], |_| ());
 }
 
-const MODELS: [fn(Mistake); 4] = [load_and_reuse, load_and_warm_up, load_and_warm_up_damaged, load_and_read];
+/// A page is given up while loaders come to it.
+fn load_and_give_up(mistake: Mistake) {
+    explore(mistake, false, &[Page::load_absent, Page::give_up, Page::load_absent], |page| {
+        let is_relied_on = page.is_relied_on.load(Ordering::Relaxed);
+        assert!(!is_relied_on || !page.state.is_resident(), "what has been given up stays absent");
+    });
+}
+
+const MODELS: [fn(Mistake); 5] =
+    [load_and_reuse, load_and_warm_up, load_and_warm_up_damaged, load_and_read, load_and_give_up];
 
 #[test]
 fn nothing_is_read_before_it_is_there() {
@@ -279,7 +320,7 @@ fn no_end_of_a_load_is_lost() {
 /// The checker finds what goes wrong: each model can fail.
 #[test]
 fn every_mistake_is_found() {
-    let cases: [(Mistake, fn(Mistake)); 7] = [
+    let cases: [(Mistake, fn(Mistake)); 9] = [
         (Mistake::NoLookAtTheMark, load_and_reuse),
         (Mistake::RetireByLooking, load_and_reuse),
         (Mistake::MarkAfterRetire, load_and_reuse),
@@ -287,6 +328,8 @@ fn every_mistake_is_found() {
         (Mistake::LoadingIsResident, load_and_read),
         (Mistake::NoWaitForOthers, load_and_warm_up),
         (Mistake::NoteAfterEnd, load_and_warm_up_damaged),
+        (Mistake::GiveUpUnclaimed, load_and_give_up),
+        (Mistake::LookBeforeClaim, load_and_give_up),
     ];
     for (mistake, model) in cases {
         let found = std::panic::catch_unwind(|| model(mistake)).is_err();

@@ -1,6 +1,6 @@
 //! The end of a stream, freed extents in quarantine and the budget under the model checker, over the real
-//! `src/snapshot/{running,quarantine,views,budget}.rs` and `src/epochs.rs`. The steps are those of `snapshot/epoch.rs` and
-//! `pool.rs`; each can be taken wrongly, and then the checker must find what goes wrong.
+//! `src/snapshot/{running,quarantine,views,budget}.rs` and `src/page/epochs.rs`. The steps are those of `snapshot/epoch.rs` and
+//! `residency/supply.rs`; each can be taken wrongly, and then the checker must find what goes wrong.
 
 use std::ops::Deref;
 
@@ -12,7 +12,7 @@ use loom::thread;
 mod sync;
 
 #[allow(dead_code)]
-#[path = "../src/epochs.rs"]
+#[path = "../src/page/epochs.rs"]
 mod epochs;
 
 #[allow(dead_code)]
@@ -31,14 +31,25 @@ mod running;
 #[path = "../src/snapshot/views.rs"]
 mod views;
 
+#[path = "../src/space/extent.rs"]
+mod extent;
+
 /// What the sources above take from the crate.
-mod core {
+mod page {
     pub use crate::epochs::Epoch;
-    use crate::{budget::Budget, epochs::PageEpochs, PageId};
+    use crate::epochs::PageEpochs;
 
     pub struct Descriptor {
         pub epochs: PageEpochs,
     }
+}
+
+mod space {
+    pub use crate::extent::Extent;
+}
+
+mod core {
+    use crate::{budget::Budget, page::Descriptor, PageId};
 
     pub struct Frames(pub Budget);
 
@@ -48,36 +59,28 @@ mod core {
         }
     }
 
-    pub struct Core {
-        pub frames: Frames,
-        pub descriptors: [Descriptor; 1],
+    pub struct Pages(pub [Descriptor; 1]);
+
+    impl Pages {
+        pub fn descriptor(&self, page: PageId) -> &Descriptor {
+            &self.0[page.0 as usize]
+        }
     }
 
-    impl Core {
-        pub fn descriptor(&self, page: PageId) -> &Descriptor {
-            &self.descriptors[page.0 as usize]
-        }
+    pub struct Core {
+        pub frames: Frames,
+        pub pages: Pages,
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageId(u32);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
-    start: PageId,
-    page_count: u32,
-}
-
-impl Extent {
-    fn pages(self) -> impl Iterator<Item = PageId> {
-        (self.start.0..self.start.0 + self.page_count).map(PageId)
-    }
-}
-
 use budget::Budget;
-use core::{Core, Descriptor, Frames};
+use core::{Core, Frames, Pages};
 use epochs::{claim, is_claimed, Epoch, PageEpochs};
+use extent::Extent;
+use page::Descriptor;
 use quarantine::{Kept, Quarantine};
 use running::Running;
 use sync::atomic::{AtomicU64, Ordering};
@@ -140,7 +143,7 @@ impl World {
         let epochs = PageEpochs::new();
         epochs.set_written(CUT);
         let world = World {
-            core: Core { frames: Frames(Budget::new(1)), descriptors: [Descriptor { epochs }] },
+            core: Core { frames: Frames(Budget::new(1)), pages: Pages([Descriptor { epochs }]) },
             content: UnsafeCell::new(OLD),
             claims: AtomicU64::new(0),
             stream: Running::default(),
@@ -171,7 +174,7 @@ impl World {
     }
 
     fn epochs(&self) -> &PageEpochs {
-        &self.core.descriptor(PAGE).epochs
+        &self.core.pages.descriptor(PAGE).epochs
     }
 
     fn claim(&self) -> bool {

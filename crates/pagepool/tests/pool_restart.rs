@@ -11,15 +11,9 @@ use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
     CheckpointError, Layout, PageId, Pool, PoolOptions, Restart, SnapshotKind, PAGE_SIZE,
 };
+use stillframe_testkit::seed;
 
 type Model = BTreeMap<PageId, (u32, u8)>;
-
-fn seed() -> u64 {
-    let seed = std::env::var("STILLFRAME_SEED").ok().and_then(|s| s.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("STILLFRAME_SEED={seed}");
-    seed
-}
 
 fn options(kind: SnapshotKind) -> PoolOptions {
     let snapshot_memory_bytes = 1 << 20;

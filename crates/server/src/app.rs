@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use stillframe_store::{DbId, OpenError, Options, SnapshotKind, Store, Worker};
+use stillframe_store::{DbId, OpenError, Options, Store, Worker};
 
+use crate::commands::REGISTRY;
 use crate::config::{Config, Settings, SnapshotFormat};
-use crate::descriptors;
 use crate::event_loop::EventLoop;
-use crate::listen::{self, ListenError, Listeners};
 use crate::log;
+use crate::net::descriptors;
+use crate::net::listen::{self, ListenError, Listeners};
 use crate::persistence::{self, LoadError, Loaded};
+use crate::scrub;
 use crate::server::Server;
 
 /// Why the server did not start.
@@ -67,13 +69,14 @@ impl Running {
         let listeners = listen::open(settings)?;
         let store = Store::open(&dir, store_options(settings))
             .map_err(|error| explain_refusal(error, &dir.join(&settings.dbfilename)))?;
+        store.set_skips_damage(settings.skips_damage);
         if let Some(note) = store.recovery_note() {
             log::warning(note);
         }
         check_databases(&store, settings.databases)?;
         let dump = dump_to_load(&store, &dir, settings)?;
         let files = config.settings.unixsocket.iter().cloned().collect();
-        let server = Server::new(store, config, Listeners::new(listeners)?)?;
+        let server = Server::new(store, config, Listeners::new(listeners)?, REGISTRY.rows().len())?;
         if dump.is_some() {
             server.loading.begin();
         }
@@ -94,7 +97,7 @@ impl Running {
         let (server, failure) = (self.server.clone(), self.failure.clone());
         let run = move || match load_into(&server, &path) {
             Ok(Loaded::Whole | Loaded::Missing) => {
-                server.loading.end();
+                server.end_loading();
                 on_ready();
             }
             Ok(Loaded::Stopped) => {}
@@ -129,7 +132,7 @@ impl Running {
 fn store_options(settings: &Settings) -> Options {
     Options {
         database_count: settings.databases,
-        snapshot_kind: if settings.is_fork_snapshotter { SnapshotKind::Fork } else { SnapshotKind::Epoch },
+        snapshot_kind: settings.snapshot_kind,
         snapshot_memory_bytes: settings.snapshot_memory_bytes,
         huge_pages: settings.huge_pages,
         worker_count: settings.workers,
@@ -224,13 +227,18 @@ fn start_threads(server: &Arc<Server>) -> std::io::Result<Vec<JoinHandle<()>>> {
     // is cut short leaves the one before it.
     let saver = server.clone();
     std::thread::Builder::new().name("saver".into()).spawn(move || persistence::run(&saver))?;
+    // Nor is what reads only.
+    let scrubber = server.clone();
+    std::thread::Builder::new()
+        .name("scrubber".into())
+        .spawn(move || scrub::run(&*scrubber, &scrubber.scrubber))?;
     Ok(threads)
 }
 
 /// Starts a worker's thread and waits until its loop is set up.
 fn start_worker(server: Arc<Server>, index: usize) -> std::io::Result<JoinHandle<()>> {
     let (tell, told) = std::sync::mpsc::channel();
-    let run = move || match EventLoop::new(server, index) {
+    let run = move || match EventLoop::new(server, index, &REGISTRY) {
         Ok(event_loop) => {
             drop(tell.send(Ok(())));
             event_loop.run();

@@ -1,29 +1,109 @@
-//! The command functions, by group.
+//! The commands by group: each function beside its row of the table.
 
-pub mod bitfield;
-pub mod bitmap;
-pub mod counter;
-pub mod database;
-pub mod debug;
-pub mod dump;
-pub mod expire;
-pub mod keys;
-pub mod lcs;
-pub mod memory;
-pub mod object;
-pub mod scan;
-pub mod set;
-pub mod sort;
-pub mod string;
+mod bitfield;
+mod bitmap;
+mod counter;
+mod database;
+mod debug;
+mod dump;
+mod expire;
+mod keys;
+mod lcs;
+mod memory;
+mod object;
+mod scan;
+mod set;
+mod sort;
+mod string;
 
-pub mod client;
-pub mod configuration;
-pub mod connection;
-pub mod info;
-pub mod introspection;
-pub mod latency;
-pub mod persistence;
-pub mod server;
-pub mod slowlog;
-pub mod transaction;
-pub mod users;
+mod client;
+mod configuration;
+mod connection;
+mod info;
+mod introspection;
+mod latency;
+mod persistence;
+mod server;
+mod slowlog;
+mod transaction;
+mod users;
+
+use std::sync::LazyLock;
+
+use crate::dispatch::ctx::{Command, Registry};
+
+/// The rows, group by group. A container is followed by its subcommands.
+static GROUPS: &[&[Command]] = &[
+    string::COMMANDS,
+    counter::COMMANDS,
+    set::COMMANDS,
+    lcs::COMMANDS,
+    bitmap::COMMANDS,
+    bitfield::COMMANDS,
+    keys::COMMANDS,
+    dump::COMMANDS,
+    expire::COMMANDS,
+    database::COMMANDS,
+    scan::COMMANDS,
+    memory::COMMANDS,
+    debug::COMMANDS,
+    object::COMMANDS,
+    sort::COMMANDS,
+    connection::COMMANDS,
+    client::COMMANDS,
+    transaction::COMMANDS,
+    users::COMMANDS,
+    persistence::COMMANDS,
+    introspection::COMMANDS,
+    configuration::COMMANDS,
+    server::COMMANDS,
+    info::COMMANDS,
+    latency::COMMANDS,
+    slowlog::COMMANDS,
+];
+
+/// All commands that there are; handed down to whoever looks one up.
+pub static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(GROUPS));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case() {
+        for row in REGISTRY.rows() {
+            let found = REGISTRY.find(row.name.as_bytes()).expect(row.name);
+            assert_eq!(found.command.name, row.name);
+            assert!(std::ptr::eq(REGISTRY.rows()[found.id.0 as usize], found.command));
+            assert_eq!(REGISTRY.find(row.name.to_ascii_uppercase().as_bytes()).map(|f| f.id), Some(found.id));
+        }
+    }
+
+    #[test]
+    fn other_names_are_not() {
+        for name in [
+            "",
+            "ge",
+            "gett",
+            "g\x05t",
+            "restore\rasking",
+            "sort\x7fro",
+            "get\0",
+            "a long name of no command",
+        ] {
+            assert!(REGISTRY.lookup(name.as_bytes()).is_none(), "{name:?}");
+        }
+        // Every byte in the place of every letter.
+        for at in 0..6 {
+            for byte in 0..=255 {
+                let mut name = *b"append";
+                name[at] = byte;
+                assert_eq!(
+                    REGISTRY.lookup(&name).is_some(),
+                    name.eq_ignore_ascii_case(b"append"),
+                    "{name:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,92 +1,30 @@
-//! From arguments to a reply: lookup, checks, locks, the command function.
+//! From arguments to a reply: lookup, checks, and then the call or its place in a transaction.
 
-use std::borrow::Cow;
+pub mod call;
+pub mod ctx;
+pub mod exec;
+mod lookup;
+pub mod monitor;
+pub mod prepare;
+mod redact;
+
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
 
-use stillframe_store::{Fault, OpError};
-
-use crate::command::{flag, Args, CmdError, CmdResult, Command, Scope};
-use crate::commands::transaction;
+use crate::clock::unix_ms;
+use crate::command::{flag, CmdError, CmdResult};
 use crate::config::{Protection, Settings};
-use crate::ctx::Ctx;
-use crate::errors;
 use crate::log;
-use crate::monitor;
-use crate::pause::PauseKind;
-use crate::prepare::{prepare, Needs, TOO_LATE};
-use crate::reply::Mark;
-use crate::server::{unix_ms, Server};
-use crate::session::{Ending, ReplyMode};
-use crate::table::{Found, TABLE};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::protocol::reply::Mark;
+use crate::server::Server;
+use crate::state::pause::PauseKind;
+use crate::state::session::{Ending, ReplyMode};
 
-/// What became of a command.
-pub enum Outcome {
-    /// The reply is written (or the client asked for none).
-    Done,
-    /// Nothing has happened; run it again when the pages are in memory.
-    Fault(Fault),
-    /// Nothing has happened; run it again when the pause is over.
-    Paused,
-}
-
-/// Arguments or a reply of so many bytes have their command measured by itself.
-const LARGE_BYTES: usize = 16 * 1024;
-
-/// Finds the row of a call and checks its number of arguments.
-///
-/// # Errors
-/// Redis's texts for unknown commands, unknown subcommands and wrong arity.
-pub fn lookup(args: &Args<'_>) -> Result<Found, CmdError> {
-    let found = row_of(args)?;
-    if !found.command.arity_fits(args.len()) {
-        return Err(format!("ERR wrong number of arguments for '{}' command", found.command.name).into());
-    }
-    Ok(found)
-}
-
-/// The row of a call; of a container, that of the subcommand if one is named.
-fn row_of(args: &Args<'_>) -> Result<Found, CmdError> {
-    let Some(mut found) = TABLE.lookup(args.at(0)) else { return Err(unknown_command(args)) };
-    if found.command.is_container && args.len() > 1 {
-        let Some(sub) = TABLE.subcommand(found, args.at(1)) else { return Err(unknown_subcommand(args)) };
-        found = sub;
-    }
-    Ok(found)
-}
-
-/// At most `max` bytes, and up to the first NUL, as C prints a string.
-fn c_string(bytes: &[u8], max: usize) -> &[u8] {
-    let bytes = &bytes[..bytes.len().min(max)];
-    bytes.iter().position(|&b| b == 0).map_or(bytes, |end| &bytes[..end])
-}
-
-fn unknown_command(args: &Args<'_>) -> CmdError {
-    let mut shown = Vec::new();
-    for arg in args.from(1) {
-        if shown.len() >= 128 {
-            break;
-        }
-        let arg = c_string(arg, 128 - shown.len());
-        shown.push(b'\'');
-        shown.extend_from_slice(arg);
-        shown.extend_from_slice(b"' ");
-    }
-    let mut text = b"ERR unknown command '".to_vec();
-    text.extend_from_slice(c_string(args.at(0), 128));
-    text.extend_from_slice(b"', with args beginning with: ");
-    text.extend_from_slice(&shown);
-    text.into()
-}
-
-fn unknown_subcommand(args: &Args<'_>) -> CmdError {
-    let mut text = b"ERR unknown subcommand '".to_vec();
-    text.extend_from_slice(c_string(args.at(1), 128));
-    text.extend_from_slice(b"'. Try ");
-    text.extend(args.at(0).to_ascii_uppercase());
-    text.extend_from_slice(b" HELP.");
-    text.into()
-}
+use call::{call, Outcome};
+use ctx::{Command, Ctx, Found};
+pub use lookup::lookup;
+use lookup::row_of;
 
 /// Whether this is how an HTTP request begins, or goes on: a browser can be made to send one whose body is made of
 /// commands.
@@ -112,7 +50,7 @@ fn warn_of_attack(server: &Server) {
 
 /// Looks a command up and runs it.
 pub fn dispatch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Outcome {
-    match lookup(args) {
+    match lookup(ctx.registry, args) {
         Ok(found) => run(ctx, found, args),
         Err(_) if is_cross_protocol(args.at(0)) => {
             warn_of_attack(ctx.server);
@@ -121,7 +59,7 @@ pub fn dispatch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Outcome {
         }
         Err(error) => {
             let mark = begin_reply(ctx);
-            reject(ctx, row_of(args).ok(), error);
+            reject(ctx, row_of(ctx.registry, args).ok(), error);
             end_reply(ctx, mark);
             Outcome::Done
         }
@@ -140,8 +78,8 @@ pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
             reject(ctx, Some(found), error);
             Outcome::Done
         }
-        Ok(()) if ctx.client.transaction.is_some() && !transaction::runs_inside(found.command) => {
-            transaction::queue(ctx, found, args);
+        Ok(()) if ctx.client.transaction.is_some() && !exec::runs_inside(found.command) => {
+            exec::queue(ctx, found, args);
             Outcome::Done
         }
         Ok(()) => call(ctx, found, args, true),
@@ -189,7 +127,7 @@ fn is_paused(ctx: &mut Ctx<'_>, command: &Command) -> bool {
         PauseKind::All => true,
         PauseKind::Writes => {
             let queued = ctx.client.transaction.as_ref().map_or(0, |t| t.flags);
-            command.is(flag::WRITE) || (transaction::is_exec(command) && queued & flag::WRITE != 0)
+            command.is(flag::WRITE) || (exec::is_exec(command) && queued & flag::WRITE != 0)
         }
     }
 }
@@ -247,8 +185,8 @@ fn protecting_option(command: &Command) -> Option<ProtectingOption> {
 
 fn is_refused_without_memory(ctx: &Ctx<'_>, command: &Command) -> bool {
     let needs_memory = match &ctx.client.transaction {
-        Some(_) if !transaction::runs_inside(command) => true,
-        Some(transaction) if transaction::is_exec(command) => transaction.flags & flag::DENYOOM != 0,
+        Some(_) if !exec::runs_inside(command) => true,
+        Some(transaction) if exec::is_exec(command) => transaction.flags & flag::DENYOOM != 0,
         _ => command.is(flag::DENYOOM),
     };
     needs_memory && ctx.server.store.used_memory_bytes() > ctx.config.settings.maxmemory_bytes
@@ -256,11 +194,11 @@ fn is_refused_without_memory(ctx: &Ctx<'_>, command: &Command) -> bool {
 
 /// Answers a command that may not run; a transaction that it belongs to is broken.
 fn reject(ctx: &mut Ctx<'_>, found: Option<Found>, error: CmdError) {
-    let text = error_text(error);
+    let text = error.into_text();
     if let Some(found) = found {
         ctx.stats.command(found.id).rejected.add(1);
-        if transaction::is_exec(found.command) {
-            transaction::abort(ctx, &text);
+        if exec::is_exec(found.command) {
+            exec::abort(ctx, &text);
             return;
         }
     }
@@ -269,87 +207,4 @@ fn reject(ctx: &mut Ctx<'_>, found: Option<Found>, error: CmdError) {
     }
     ctx.server.count_error(&text);
     ctx.reply.error(&text);
-}
-
-/// Calls the command function with keys locked and resolved, measures it and writes its error. `is_outer` is
-/// false for the commands of a transaction: their keys are locked, and `EXEC` is measured as a whole.
-pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) -> Outcome {
-    let command = found.command;
-    let is_measured = command.may_be_slow || ctx.local.time_each || !is_outer || is_large(args);
-    let start = is_measured.then(Instant::now);
-    let mark = ctx.reply.out.mark();
-    ctx.client.is_in_exec = !is_outer;
-    let result = if is_outer { call_prepared(ctx, command, args) } else { (command.run)(ctx, args) };
-    if let Err(CmdError::Store(OpError::Fault(fault))) = result {
-        ctx.reply.out.back_to(mark);
-        return Outcome::Fault(fault);
-    }
-    if ctx.server.monitor_count.load(std::sync::atomic::Ordering::Relaxed) > 0 {
-        monitor::feed(ctx, command, args);
-    }
-    let time = match start {
-        Some(start) => Some(start.elapsed()),
-        None if ctx.reply.out.len() > mark.len + LARGE_BYTES => Some(ctx.local.since_last_reading()),
-        None => None,
-    };
-    match time {
-        Some(time) => {
-            ctx.local.measured(found.id, time, is_outer);
-            note_slow(ctx, command, args, time);
-        }
-        None => ctx.local.count(found.id),
-    }
-    if let Err(error) = result {
-        ctx.reply.out.back_to(mark);
-        let text = error_text(error);
-        ctx.stats.command(found.id).failed.add(1);
-        ctx.server.count_error(&text);
-        ctx.reply.error(&text);
-    }
-    Outcome::Done
-}
-
-fn is_large(args: &Args<'_>) -> bool {
-    args.buffer_span() > LARGE_BYTES
-}
-
-fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) {
-    let settings = &ctx.config.settings;
-    if settings.slowlog_threshold.is_some_and(|t| time >= t) && !command.is(flag::SKIP_SLOWLOG) {
-        let name = ctx.peer.names.lock().name.clone();
-        let mut slowlog = ctx.server.slowlog.lock();
-        slowlog.push((command, args), time, (&ctx.peer.addr, &name), settings.slowlog_max_len);
-    }
-    let event = if command.is(flag::FAST) { "fast-command" } else { "command" };
-    ctx.server.latency.record(event, time, settings.latency_threshold);
-}
-
-/// Calls the command function once everything that may have to be waited for is there (C3).
-fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) -> CmdResult {
-    if let Scope::Keys = command.scope {
-        let needs_nothing = ctx.server.worker_count == 1 && !ctx.server.store.may_miss_pages();
-        if needs_nothing || command.key_specs.is_empty() {
-            return (command.run)(ctx, args);
-        }
-    }
-    let needs = Needs::of_call(ctx, command, args);
-    let held = prepare(ctx, &needs)?;
-    let mut result = (command.run)(ctx, args);
-    if needs.runs_once() && matches!(result, Err(CmdError::Store(OpError::Fault(_)))) {
-        result = Err(CmdError::Reply(TOO_LATE.into()));
-    }
-    drop(held);
-    // The reply is written: what cannot be removed now is left to the active expiry.
-    let _ = ctx.worker.remove_left_expired();
-    result
-}
-
-/// The text of an error reply. A fault never gets here.
-fn error_text(error: CmdError) -> Cow<'static, [u8]> {
-    match error {
-        CmdError::Reply(text) => text,
-        CmdError::Store(OpError::OutOfMemory { .. }) => Cow::Borrowed(errors::OUT_OF_MEMORY.as_bytes()),
-        CmdError::Store(OpError::TooLarge) => Cow::Borrowed(errors::TOO_LARGE.as_bytes()),
-        CmdError::Store(other) => Cow::Owned(format!("ERR {other}").into_bytes()),
-    }
 }

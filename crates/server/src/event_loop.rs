@@ -10,8 +10,13 @@
 //! overlap.
 
 mod batch;
+mod chores;
 mod cron;
 mod flow;
+mod receive;
+mod spin;
+mod stages;
+mod worker;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,120 +25,21 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::{epoll, Timespec};
 use rustix::io::Errno;
-use stillframe_store::Worker;
 
-use crate::clients::ClientInfo;
-use crate::config::Config;
-use crate::conn::{Conn, Hold, Input, Interest, Output};
-use crate::local::Local;
-use crate::mailbox::{Message, Token};
-use crate::server::{unix_ms, Server};
-use crate::session::Session;
-use crate::slots::{SlotId, Slots};
-use crate::stats::WorkerStats;
-
-use batch::Batch;
-use cron::Cron;
+use crate::clock::unix_ms;
+use crate::net::conn::{Conn, Hold, Input, Interest, Output};
+use crate::net::listen::Door;
+use crate::net::slots::SlotId;
+use crate::state::clients::ClientInfo;
+use crate::state::mailbox::Message;
+use crate::state::session::Session;
+use crate::state::token::Token;
 
 use flow::event_flags;
-pub use flow::publish_session;
-
-/// Events taken from epoll at once.
-const EVENT_COUNT: usize = 1024;
-/// Tokens beyond those of connections, whose top bit is clear.
-const WAKE_TOKEN: u64 = u64::MAX;
-const LISTEN_TOKEN: u64 = u64::MAX - 1;
-
-pub struct EventLoop {
-    server: Arc<Server>,
-    stats: Arc<WorkerStats>,
-    index: usize,
-    worker: Worker,
-    config: Arc<Config>,
-    config_version: u64,
-    epoll: OwnedFd,
-    events: Vec<epoll::Event>,
-    slots: Slots,
-    /// Connections to be served in the next round, and whether their socket is to be read.
-    ready: Vec<(SlotId, bool)>,
-    batch: Batch,
-    local: Local,
-    messages: Vec<Message>,
-    has_messages: bool,
-    cron: Cron,
-    spin: Spin,
-    is_stopping: bool,
-}
-
-/// Spinning before blocking (`busy-poll`), as long as it pays.
-#[derive(Default)]
-struct Spin {
-    /// Of the last spins, in 1/256: how many found something.
-    payoff: u32,
-    /// Rounds to go without spinning.
-    pause_rounds: u32,
-}
-
-const SPIN_PAYOFF_ONE: u32 = 256;
-const SPIN_PAYOFF_LEAST: u32 = SPIN_PAYOFF_ONE / 2;
-const SPIN_PAUSE_ROUNDS: u32 = 1000;
-
-impl Spin {
-    fn is_on(&mut self) -> bool {
-        if self.pause_rounds > 0 {
-            self.pause_rounds -= 1;
-            if self.pause_rounds == 0 {
-                self.payoff = SPIN_PAYOFF_ONE;
-            }
-        }
-        self.pause_rounds == 0
-    }
-
-    fn learn(&mut self, found: bool) {
-        self.payoff = (self.payoff * 31 + if found { SPIN_PAYOFF_ONE } else { 0 }) / 32;
-        if self.payoff < SPIN_PAYOFF_LEAST {
-            self.pause_rounds = SPIN_PAUSE_ROUNDS;
-        }
-    }
-}
+pub use worker::EventLoop;
+use worker::{LISTEN_TOKEN, WAKE_TOKEN};
 
 impl EventLoop {
-    /// # Errors
-    /// epoll could not be set up.
-    pub fn new(server: Arc<Server>, index: usize) -> std::io::Result<EventLoop> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let wake = server.workers[index].mailbox.wake_fd();
-        epoll::add(&epoll, wake, epoll::EventData::new_u64(WAKE_TOKEN), epoll::EventFlags::IN)?;
-        if index == 0 {
-            let data = epoll::EventData::new_u64(LISTEN_TOKEN);
-            epoll::add(&epoll, server.listeners.fd(), data, epoll::EventFlags::IN)?;
-        }
-        let stats = server.workers[index].stats.clone();
-        let worker = server.store.worker();
-        let config = server.config();
-        let mut event_loop = EventLoop {
-            index,
-            worker,
-            config_version: 0,
-            config,
-            epoll,
-            events: Vec::with_capacity(EVENT_COUNT),
-            slots: Slots::default(),
-            ready: Vec::new(),
-            batch: Batch::default(),
-            local: Local::new(stats.clone()),
-            stats,
-            messages: Vec::new(),
-            has_messages: false,
-            cron: Cron::new(index),
-            spin: Spin { payoff: SPIN_PAYOFF_ONE, pause_rounds: 0 },
-            is_stopping: false,
-            server,
-        };
-        event_loop.refresh_config();
-        Ok(event_loop)
-    }
-
     /// Serves until it is told to stop.
     pub fn run(mut self) {
         while !self.is_stopping {
@@ -246,7 +152,13 @@ impl EventLoop {
     }
 
     fn accept(&mut self) {
-        for accepted in self.server.listeners.accept(&self.server, &self.config) {
+        let door = Door {
+            settings: &self.config.settings,
+            clients: &self.server.clients,
+            stats: &self.server.stats,
+            worker_count: self.server.worker_count,
+        };
+        for accepted in self.server.listeners.accept(&door) {
             let (fd, info) = accepted;
             if info.worker == self.index {
                 self.add(fd, info);

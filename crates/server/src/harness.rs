@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use stillframe_store::{Options, Store, Worker};
 
-use crate::clients::ClientInfo;
-use crate::command::{ArgRange, Args};
+use crate::commands::REGISTRY;
 use crate::config::Config;
-use crate::ctx::Ctx;
-use crate::dispatch::{self, Outcome};
-use crate::listen::Listeners;
-use crate::local::Local;
-use crate::reply::{Reply, ReplyBuf};
+use crate::dispatch::call::Outcome;
+use crate::dispatch::ctx::Ctx;
+use crate::dispatch::{self};
+use crate::net::listen::Listeners;
+use crate::protocol::args::{ArgRange, Args};
+use crate::protocol::reply::{Reply, ReplyBuf};
 use crate::server::Server;
-use crate::session::Session;
-use crate::stats::WorkerStats;
+use crate::state::clients::ClientInfo;
+use crate::state::local::Local;
+use crate::state::session::Session;
+use crate::state::stats::WorkerStats;
 
 /// One worker and one client.
 pub struct Harness {
@@ -35,7 +37,7 @@ impl Harness {
         let mut config = Config::default();
         config.allow_debug();
         let worker = store.worker();
-        let server = Server::new(store, config, Listeners::new(Vec::new())?)?;
+        let server = Server::new(store, config, Listeners::new(Vec::new())?, REGISTRY.rows().len())?;
         let stats = server.workers[0].stats.clone();
         let id = server.clients.new_id();
         let info = Arc::new(ClientInfo::new(id, "127.0.0.1:1".into(), "127.0.0.1:6379".into(), -1, 0));
@@ -71,6 +73,7 @@ impl Harness {
             peer: &self.info,
             config: &config,
             local: &mut self.local,
+            registry: &REGISTRY,
         };
         match dispatch::dispatch(&mut ctx, &args) {
             Outcome::Done => {}

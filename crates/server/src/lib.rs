@@ -1,43 +1,44 @@
 //! The Redis-protocol server: sockets, protocol, command table, transactions, configuration, metrics.
 //!
 //! It is not the store: keys, values and snapshots are in `stillframe-store`.
+//!
+//! Rooms from the ground up; each uses only those above it in this list:
+//!
+//! ```text
+//!   clock, log, text      what time it is, the log, numbers and patterns
+//!   protocol              RESP: requests in, replies out
+//!   command               what a command is: row, registry, errors
+//!   config                redis.conf, flags, CONFIG
+//!   state                 clients, sessions, counters, slow log, watches
+//!   persistence           the saver, dumps
+//!   scrub                 reading the page file through
+//!   net                   sockets, connections
+//!   server                what all workers share
+//!   dispatch              from arguments to a reply, transactions
+//!   commands              the functions, each beside its row
+//!   event_loop            a worker
+//!   app, maintenance      starting and ending; --check, --salvage
+//! ```
 #![forbid(unsafe_code)]
 // No client, file or configuration may bring the process down.
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
 pub mod app;
-pub mod clients;
-pub mod command;
-pub mod commands;
+mod clock;
+mod command;
+mod commands;
 pub mod config;
-pub mod conn;
-pub mod ctx;
-pub mod descriptors;
-pub mod dispatch;
-pub mod errors;
-pub mod event_loop;
-pub mod glob;
+mod dispatch;
+#[cfg(test)]
+mod docs_tests;
+mod event_loop;
 pub mod harness;
-pub mod latency;
-pub mod listen;
-pub mod loading;
-pub mod local;
 pub mod log;
-pub mod long_double;
-pub mod mailbox;
 pub mod maintenance;
-pub mod monitor;
-pub mod number;
-pub mod pause;
-pub mod persistence;
-pub mod prepare;
+mod net;
+mod persistence;
 pub mod protocol;
-pub mod reply;
+mod scrub;
 pub mod server;
-pub mod session;
-pub mod slots;
-pub mod slowlog;
-pub mod stats;
-pub mod table;
-pub mod watch;
-pub mod words;
+mod state;
+pub mod text;

@@ -1,6 +1,7 @@
 //! Saving: one thread that takes checkpoints and writes dumps, one after the other.
 
 mod dump;
+mod progress;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -9,17 +10,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use stillframe_store::CheckpointReport;
+use stillframe_store::{CheckpointReport, Store};
 
-use crate::clients::ClientInfo;
-use crate::config::{Settings, SnapshotFormat};
+use crate::clock::unix_ms;
+use crate::config::{Config, Settings, SnapshotFormat};
 use crate::log;
-use crate::mailbox::Message;
-use crate::server::{unix_ms, Server};
-use crate::session::LateReply;
+use crate::state::clients::ClientInfo;
+use crate::state::session::LateReply;
 
 use dump::write_dump_telling;
 pub use dump::{cut_of, load_dump, temporary_path, write_dump, write_salvaged, LoadError, Loaded};
+pub use progress::DumpProgress;
 
 /// After a failed automatic save the next one waits so long, as in Redis.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -50,10 +51,23 @@ enum Then {
 pub enum When {
     /// At the cut, that saving has begun: what the client asks for after the reply is not in the save.
     Cut,
+    /// At the cut, in the words for a transaction.
+    CutOfScheduled,
     /// At the end, the outcome.
     End,
     /// At the end, OK: the save is not what the client asked for (`FLUSHALL`).
     EndInAnyCase,
+}
+
+impl When {
+    /// What is said at the cut.
+    fn at_cut(self) -> Option<&'static [u8]> {
+        match self {
+            When::Cut => Some(b"+Background saving started\r\n"),
+            When::CutOfScheduled => Some(b"+Background saving scheduled\r\n"),
+            When::End | When::EndInAnyCase => None,
+        }
+    }
 }
 
 /// A client that is answered later.
@@ -62,6 +76,24 @@ pub struct Waiter {
     /// Which of its replies.
     pub reply: LateReply,
     pub when: When,
+}
+
+/// What the saver needs of the server around it, and where it reports to.
+pub trait Host: Send + Sync + 'static {
+    fn saver(&self) -> &Saver;
+    fn store(&self) -> &Store;
+    fn config(&self) -> Arc<Config>;
+    /// Changes of the data set since the start.
+    fn change_count(&self) -> u64;
+    /// Delivers the reply that a client waits for.
+    fn answer(&self, waiter: &Waiter, reply: Vec<u8>);
+    fn count_error(&self, text: &[u8]);
+    /// Notes for `LATENCY` how long an event took.
+    fn took(&self, event: &'static str, time: Duration);
+    /// Ends the server: the last save is done.
+    fn stop(&self);
+    /// Takes back that the server is about to end: the last save failed.
+    fn stay(&self);
 }
 
 struct Job {
@@ -97,6 +129,10 @@ pub struct Status {
     pub last_duration: Option<Duration>,
     pub last_checkpoint: CheckpointReport,
     pub save_count: u64,
+    /// Checkpoints completed: with the snapshotter `fork` each has forked.
+    pub checkpoint_count: u64,
+    /// The most that the last save held beyond the data.
+    pub last_held_peak_bytes: u64,
     /// Changes of the data set at the last successful save of the format that a restart reads.
     saved_changes: u64,
     kept_unix_seconds: i64,
@@ -126,6 +162,7 @@ pub struct Saver {
     state: Mutex<State>,
     wake: Condvar,
     has_failed: AtomicBool,
+    pub dumping: DumpProgress,
 }
 
 /// A save is in progress already.
@@ -141,12 +178,19 @@ impl Default for Saver {
             last_duration: None,
             last_checkpoint: CheckpointReport::default(),
             save_count: 0,
+            checkpoint_count: 0,
+            last_held_peak_bytes: 0,
             saved_changes: 0,
             kept_unix_seconds: unix_ms() / 1000,
             last_attempt: None,
         };
         let state = State { status, job: None, next: VecDeque::new(), is_ended: false };
-        Saver { state: Mutex::new(state), wake: Condvar::new(), has_failed: AtomicBool::new(false) }
+        Saver {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            has_failed: AtomicBool::new(false),
+            dumping: DumpProgress::default(),
+        }
     }
 }
 
@@ -209,20 +253,18 @@ impl Saver {
     }
 
     /// Changes of the data set since the last successful save.
-    pub fn unsaved_changes(&self, server: &Server) -> u64 {
-        let changes = server.change_count();
-        changes.saturating_sub(self.state.lock().status.saved_changes)
+    pub fn unsaved_changes(&self, change_count: u64) -> u64 {
+        change_count.saturating_sub(self.state.lock().status.saved_changes)
     }
 
     /// Starts a save if a save point asks for it.
-    pub fn check_save_points(&self, server: &Server, settings: &Settings) {
-        let changes = server.change_count();
+    pub fn check_save_points(&self, change_count: u64, settings: &Settings) {
         let mut state = self.state.lock();
         if state.job.is_some() {
             return;
         }
         let status = &state.status;
-        let unsaved = changes.saturating_sub(status.saved_changes);
+        let unsaved = change_count.saturating_sub(status.saved_changes);
         let age = Duration::from_secs((unix_ms() / 1000 - status.kept_unix_seconds).max(0) as u64);
         let may_try =
             status.last_error.is_none() || status.last_attempt.is_none_or(|at| at.elapsed() > RETRY_DELAY);
@@ -260,10 +302,10 @@ pub fn default_target(settings: &Settings) -> Target {
 }
 
 /// Body of the saver thread.
-pub fn run(server: &Arc<Server>) {
+pub fn run(host: &Arc<impl Host>) {
     loop {
         let target = {
-            let mut state = server.saver.state.lock();
+            let mut state = host.saver().state.lock();
             loop {
                 if let Some(job) = &state.job {
                     break job.target.clone();
@@ -271,93 +313,96 @@ pub fn run(server: &Arc<Server>) {
                 if state.is_ended {
                     return;
                 }
-                server.saver.wake.wait(&mut state);
+                host.saver().wake.wait(&mut state);
             }
         };
         let start = Instant::now();
         let changes = Arc::new(AtomicU64::new(0));
-        let result = save(server, &target, &changes);
+        let result = save(host, &target, &changes);
         let result = result.map(|outcome| Outcome { duration: start.elapsed(), ..outcome });
-        finish(server, result, changes.load(Ordering::Acquire));
+        finish(host, result, changes.load(Ordering::Acquire));
     }
 }
 
 /// `changes` is set to the changes of the data set before the cut.
-fn save(server: &Arc<Server>, target: &Target, changes: &Arc<AtomicU64>) -> Result<Outcome, String> {
-    let config = server.config();
+fn save(host: &Arc<impl Host>, target: &Target, changes: &Arc<AtomicU64>) -> Result<Outcome, String> {
+    let config = host.config();
     let settings = &config.settings;
-    let dir = server.store.dir();
-    let (at_server, changes) = (server.clone(), changes.clone());
-    let at_cut = move || changes.store(at_server.change_count(), Ordering::Release);
-    let after_cut = || tell_of_cut(server);
+    let dir = host.store().dir();
+    let (at_host, changes) = (host.clone(), changes.clone());
+    let at_cut = move || changes.store(at_host.change_count(), Ordering::Release);
+    let after_cut = || tell_of_cut(host.as_ref());
     let path = match target {
         Target::Pages => {
-            let report = server.store.checkpoint_telling(at_cut, after_cut);
+            let report = host.store().checkpoint_telling(at_cut, after_cut);
             let report = report.map_err(|error| error.to_string())?;
             return Ok(Outcome { report, ..Outcome::default() });
         }
         Target::Rdb => dir.join(&settings.dbfilename),
         Target::Backup(path) => path.clone(),
     };
-    let dump_bytes = write_dump_telling(&server.store, &path, settings, at_cut, after_cut)?;
-    Ok(Outcome { dump_bytes, ..Outcome::default() })
+    let progress = &host.saver().dumping;
+    let written = write_dump_telling(host.store(), &path, settings, at_cut, after_cut, progress);
+    progress.reset();
+    Ok(Outcome { dump_bytes: written?, ..Outcome::default() })
 }
 
 /// Answers those who wait for the cut that has just been taken.
-fn tell_of_cut(server: &Server) {
-    let mut state = server.saver.state.lock();
+fn tell_of_cut(host: &impl Host) {
+    let mut state = host.saver().state.lock();
     let Some(job) = &mut state.job else { return };
     job.waiters.retain(|waiter| {
-        if waiter.when == When::Cut {
-            send(server, waiter, b"+Background saving started\r\n".to_vec());
-        }
-        waiter.when != When::Cut
+        let reply = waiter.when.at_cut();
+        reply.iter().for_each(|reply| host.answer(waiter, reply.to_vec()));
+        reply.is_none()
     });
 }
 
-fn send(server: &Server, waiter: &Waiter, reply: Vec<u8>) {
-    server.send(&waiter.client, |token| Message::Reply(token, waiter.reply, reply));
-}
-
 /// Records the outcome, tells those who wait, and goes on to the next job or the end.
-fn finish(server: &Arc<Server>, result: Result<Outcome, String>, changes: u64) {
-    let mut state = server.saver.state.lock();
+fn finish(host: &Arc<impl Host>, result: Result<Outcome, String>, changes: u64) {
+    let mut state = host.saver().state.lock();
     let Some(job) = state.job.take() else { return };
     // Only what a restart reads keeps the data: a dump beside the page file does not count as saved.
-    let is_kept = job.target == default_target(&server.config().settings);
+    let is_kept = job.target == default_target(&host.config().settings);
     record(&mut state.status, &job.target, &result);
     if is_kept {
-        server.saver.has_failed.store(result.is_err(), Ordering::Relaxed);
+        host.saver().has_failed.store(result.is_err(), Ordering::Relaxed);
         if result.is_ok() {
             state.status.saved_changes = changes;
             state.status.kept_unix_seconds = unix_ms() / 1000;
         }
     }
     state.status.running = None;
+    state.status.last_held_peak_bytes = host.store().pool().stats().snapshot_peak_held_bytes;
     if let Some(next) = state.next.pop_front() {
         begin(&mut state, next);
     }
     drop(state);
     log_outcome(&job.target, &result);
-    let damaged_page_count = server.store.damaged_pages().page_count;
+    let damaged_page_count = host.store().damaged_pages().page_count;
     if job.target == Target::Pages && result.is_ok() && damaged_page_count > 0 {
         log::warning(format!(
             "The checkpoint is complete but for {damaged_page_count} pages that cannot be read, as before"
         ));
     }
     if let (Target::Pages, Ok(outcome)) = (&job.target, &result) {
-        let threshold = server.config().settings.latency_threshold;
-        server.latency.record("checkpoint", outcome.duration, threshold);
-        server.latency.record("barrier", outcome.report.barrier_wait, threshold);
+        let healed_count = outcome.report.pages_healed;
+        if healed_count > 0 {
+            log::notice(format!(
+                "{healed_count} pages that were damaged in the page file have been written anew"
+            ));
+        }
+        host.took("checkpoint", outcome.duration);
+        host.took("barrier", outcome.report.barrier_wait);
     }
     match job.then {
-        Then::Go => answer(server, &job, &result),
-        Then::Stop { even_if_failed } if result.is_ok() || even_if_failed => server.stop(),
+        Then::Go => answer(host.as_ref(), &job, &result),
+        Then::Stop { even_if_failed } if result.is_ok() || even_if_failed => host.stop(),
         Then::Stop { .. } => {
             log::warning("Error trying to save the DB, can't exit.");
-            server.stay();
+            host.stay();
             for waiter in &job.waiters {
-                send(server, waiter, b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n".to_vec());
+                host.answer(waiter, b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n".to_vec());
             }
         }
     }
@@ -375,22 +420,23 @@ fn record(status: &mut Status, target: &Target, result: &Result<Outcome, String>
             status.save_count += 1;
             if *target == Target::Pages {
                 status.last_checkpoint = outcome.report.clone();
+                status.checkpoint_count += 1;
             }
         }
         Err(error) => status.last_error = Some(error.clone()),
     }
 }
 
-fn answer(server: &Server, job: &Job, result: &Result<Outcome, String>) {
+fn answer(host: &impl Host, job: &Job, result: &Result<Outcome, String>) {
     for waiter in &job.waiters {
         let reply = match (result, waiter.when) {
             (Ok(_), _) | (_, When::EndInAnyCase) => b"+OK\r\n".to_vec(),
             (Err(error), _) => {
-                server.count_error(b"ERR");
+                host.count_error(b"ERR");
                 format!("-ERR {}\r\n", error.replace(['\r', '\n'], " ")).into_bytes()
             }
         };
-        send(server, waiter, reply);
+        host.answer(waiter, reply);
     }
 }
 

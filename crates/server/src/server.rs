@@ -3,43 +3,31 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use stillframe_store::{Store, UnixMillis};
 
-use crate::clients::{ClientInfo, Clients};
+use crate::clock::unix_ms;
 use crate::config::{Config, OnSignal};
-use crate::latency::LatencyMonitor;
-use crate::listen::Listeners;
-use crate::loading::Loading;
 use crate::log;
-use crate::mailbox::{Mailbox, Message, Token};
-use crate::pause::Pause;
-use crate::persistence::{self, Saver, Waiter};
-use crate::slowlog::Slowlog;
-use crate::stats::WorkerStats;
-use crate::watch::WatchTable;
+use crate::net::listen::Listeners;
+use crate::persistence::{self, Host, Saver, Waiter};
+use crate::scrub::Scrubber;
+use crate::state::clients::{ClientInfo, Clients};
+use crate::state::latency::LatencyMonitor;
+use crate::state::loading::Loading;
+use crate::state::mailbox::{Mailbox, Message};
+use crate::state::pause::Pause;
+use crate::state::slowlog::Slowlog;
+use crate::state::stats::{ServerStats, WorkerStats};
+use crate::state::token::Token;
+use crate::state::watch::WatchTable;
 
 /// A worker as the others see it.
 pub struct WorkerHandle {
     pub mailbox: Mailbox,
     pub stats: Arc<WorkerStats>,
-}
-
-/// Counters that are not on the path of a command.
-#[derive(Default, Debug)]
-pub struct ServerStats {
-    pub connections_received: AtomicU64,
-    pub connections_rejected: AtomicU64,
-    pub output_limit_closed: AtomicU64,
-    pub clients_evicted: AtomicU64,
-    pub query_limit_closed: AtomicU64,
-    pub protocol_errors: AtomicU64,
-    pub used_memory_peak_bytes: AtomicU64,
-    pub ops_per_second: AtomicU64,
-    pub input_bytes_per_second: AtomicU64,
-    pub output_bytes_per_second: AtomicU64,
 }
 
 pub struct Server {
@@ -56,7 +44,7 @@ pub struct Server {
     pub listeners: Listeners,
     config: Mutex<Arc<Config>>,
     config_version: AtomicU64,
-    pub watches: WatchTable,
+    pub watches: Arc<WatchTable>,
     pub clients: Clients,
     pub pause: Pause,
     /// Clients in `MONITOR`.
@@ -72,18 +60,15 @@ pub struct Server {
     /// Error replies by their code (`errorstats`).
     pub errors: Mutex<BTreeMap<String, u64>>,
     pub saver: Saver,
+    pub scrubber: Scrubber,
     /// The dump that is read at the start.
     pub loading: Loading,
+    /// Changes of the store that were the load of it.
+    loaded_changes: AtomicU64,
     /// The server is about to end: commands wait for what becomes of it.
     pub is_stopping: AtomicBool,
     has_stopped: Mutex<bool>,
     stopped: Condvar,
-}
-
-/// Milliseconds since the Unix epoch.
-pub fn unix_ms() -> UnixMillis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMillis::try_from(since.as_millis()).unwrap_or(UnixMillis::MAX)
 }
 
 /// 40 random hexadecimal digits.
@@ -94,11 +79,20 @@ fn new_run_id() -> String {
 impl Server {
     /// # Errors
     /// The process has no descriptor left for the workers' mailboxes.
-    pub fn new(store: Store, config: Config, listeners: Listeners) -> std::io::Result<Arc<Server>> {
+    pub fn new(
+        store: Store,
+        config: Config,
+        listeners: Listeners,
+        command_count: usize,
+    ) -> std::io::Result<Arc<Server>> {
         let settings = &config.settings;
-        let handle = |_| Ok(WorkerHandle { mailbox: Mailbox::new()?, stats: Arc::default() });
+        let handle = |_| {
+            Ok(WorkerHandle { mailbox: Mailbox::new()?, stats: Arc::new(WorkerStats::new(command_count)) })
+        };
         let average_ttl_ms = (0..settings.databases).map(|_| AtomicI64::new(0)).collect();
         let workers = (0..settings.workers).map(handle).collect::<std::io::Result<Vec<_>>>()?;
+        let watches = Arc::new(WatchTable::default());
+        store.listen(watches.clone());
         Ok(Arc::new(Server {
             store,
             worker_count: workers.len(),
@@ -110,7 +104,7 @@ impl Server {
             listeners,
             config: Mutex::new(Arc::new(config)),
             config_version: AtomicU64::new(1),
-            watches: WatchTable::default(),
+            watches,
             clients: Clients::default(),
             pause: Pause::default(),
             monitors: Mutex::default(),
@@ -122,7 +116,9 @@ impl Server {
             attack_warned_unix_ms: AtomicI64::new(0),
             errors: Mutex::default(),
             saver: Saver::default(),
+            scrubber: Scrubber::default(),
             loading: Loading::default(),
+            loaded_changes: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),
             has_stopped: Mutex::new(false),
@@ -167,6 +163,7 @@ impl Server {
         self.is_stopping.store(true, Ordering::Release);
         self.send_all(|| Message::Stop);
         self.saver.end();
+        self.scrubber.end();
         *self.has_stopped.lock() = true;
         self.stopped.notify_all();
     }
@@ -221,13 +218,59 @@ impl Server {
         }
     }
 
-    /// Changes of the data set since the start.
+    /// Changes of the data set since the start, as Redis counts them.
     pub fn change_count(&self) -> u64 {
-        self.workers.iter().map(|w| w.stats.changes.get()).sum()
+        let recounted = self.workers.iter().map(|w| w.stats.recounted_changes.get());
+        let counted = self.store.change_count() - self.loaded_changes.load(Ordering::Acquire);
+        recounted.fold(counted, u64::wrapping_add)
+    }
+
+    /// What was read at the start are no changes.
+    pub fn end_loading(&self) {
+        self.loaded_changes.store(self.store.change_count(), Ordering::Release);
+        self.loading.end();
     }
 
     /// A sum over the workers.
     pub fn sum(&self, counter: impl Fn(&WorkerStats) -> u64) -> u64 {
         self.workers.iter().map(|w| counter(&w.stats)).sum()
+    }
+}
+
+impl Host for Server {
+    fn saver(&self) -> &Saver {
+        &self.saver
+    }
+
+    fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn config(&self) -> Arc<Config> {
+        Server::config(self)
+    }
+
+    fn change_count(&self) -> u64 {
+        Server::change_count(self)
+    }
+
+    fn answer(&self, waiter: &Waiter, reply: Vec<u8>) {
+        self.send(&waiter.client, |token| Message::Reply(token, waiter.reply, reply));
+    }
+
+    fn count_error(&self, text: &[u8]) {
+        Server::count_error(self, text);
+    }
+
+    fn took(&self, event: &'static str, time: Duration) {
+        self.latency.record(event, time, Server::config(self).settings.latency_threshold);
+    }
+
+    fn stop(&self) {
+        Server::stop(self);
+    }
+
+    fn stay(&self) {
+        Server::stay(self);
     }
 }

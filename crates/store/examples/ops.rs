@@ -120,12 +120,18 @@ fn run(setup: &Setup, store: &Store) {
         },
     );
     println!("absent        {misses:7.1} ns/GET");
-    // Churn: a random key is removed and a new one stored, twice as often as there are keys.
+    churn(setup, store, &mut worker, set);
+}
+
+/// A random key is removed and a new one stored, twice as often as there are keys.
+fn churn(setup: &Setup, store: &Store, worker: &mut Worker, set: impl Fn(&mut Worker, &Key<'_>)) {
+    let keys = setup.key_count;
+    let mut random = fastrand::Rng::with_seed(2);
     let mut present: Vec<u64> = (0..keys).collect();
     let (mut next, mut turn) = (1 << 33, 0);
     let churn = time(
         setup,
-        &mut worker,
+        worker,
         4 * keys,
         |i| {
             let at = random.usize(..present.len());

@@ -1,15 +1,42 @@
 //! The store: keys and values in the pages of `stillframe-pagepool`; an embeddable library.
 //!
 //! It is not a server: no sockets, no protocol, no command names.
+//!
+//! Rooms from the ground up; each uses only those above it in this list:
+//!
+//! ```text
+//!   key, page, value      keys and databases, bytes of a page, strings as they are read
+//!   error, stop           why an operation did not happen, why a step stopped
+//!   leaks, pages          what is known of the pages as a whole
+//!   blobs                 slabs, objects, what is to be freed
+//!   entry, effect         what callers give and get, what changes
+//!   options               how a store is opened
+//!   tree                  page trees; below it the orders
+//!   keyspace              databases, catalog, expiry, locks, damage, sweep
+//!   rdb                   dumps, and the payloads of DUMP and RESTORE
+//!   walk, store, worker   views, the store, a thread's access to it
+//!   types                 what is particular to each type of values
+//!   offline               a page file without a server
+//! ```
 #![forbid(unsafe_code)]
 // No client, file or configuration may bring the process down.
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
+mod blobs;
+mod effect;
+mod entry;
+mod error;
+mod key;
 mod keyspace;
+mod leaks;
 pub mod offline;
 mod options;
 mod page;
+mod pages;
+pub mod rdb;
+mod stop;
 mod store;
+mod tree;
 mod types;
 mod value;
 mod walk;
@@ -20,21 +47,15 @@ mod sync {
     pub use std::sync::atomic;
 }
 
-pub use keyspace::{CheckReport, Locks};
-pub use options::{Options, SnapshotKind};
-pub use store::{CheckpointReport, OpenError, SaveError, SaveProgress, Store, View, ViewEntry};
-pub use types::*;
-pub use value::StrRef;
-pub use walk::Lost;
+pub use blobs::{Incoming, Sending, SENDING_MIN_BYTES};
+pub use effect::{Before, Effect, Listener};
+pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
+pub use error::{Fault, OpError, OpenError, SaveError};
+pub use key::{DbId, Key, UnixMillis};
+pub use keyspace::{CheckReport, Locks, SkipStats};
+pub use options::Options;
+pub use stillframe_pagepool::{ScrubReport, ScrubStats, SnapshotKind, SCRUB_STEP_PAGES};
+pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
+pub use value::{Encoding, StrRef, Value, ValueType, MAX_STRING_BYTES};
+pub use walk::{Lost, ViewEntry};
 pub use worker::{Alone, Worker};
-
-pub mod rdb;
-
-/// Seed of a random test: `STILLFRAME_SEED`, or a fresh one; printed, so that a failure can be replayed.
-#[cfg(test)]
-pub(crate) fn test_seed() -> u64 {
-    let given = std::env::var("STILLFRAME_SEED").ok().and_then(|s| s.parse().ok());
-    let seed = given.unwrap_or_else(|| fastrand::u64(..));
-    println!("STILLFRAME_SEED={seed}");
-    seed
-}

@@ -3,16 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use stillframe_pagepool::device::FileDevice;
-use stillframe_pagepool::pagefile::{
-    OpenOptions, PageBuf, PageError, PageFile, PageFileError, Recovered, UserHeader,
-};
+use stillframe_pagepool::device::{FileDevice, PageBuf};
+use stillframe_pagepool::pagefile::{OpenOptions, PageError, PageFile, PageFileError, Recovered, UserHeader};
 use stillframe_pagepool::PageId;
 
+use crate::error::{OpenError, SaveError};
 use crate::page::Page;
-use crate::store::{catalog_of, needed_pages, SaveError, ViewEntry};
-use crate::walk::{Lost, PageSource, Walk};
-use crate::{DbId, DbStats, OpenError};
+use crate::store::{catalog_of, needed_pages};
+use crate::walk::{Lost, PageSource, ViewEntry, Walk};
+use crate::{DbId, DbStats};
 
 /// Pages that are read at once.
 const BATCH_PAGES: usize = 256;
@@ -133,5 +132,145 @@ impl PageSource for Offline {
         self.file.read_page(pid, &mut page.0).map_err(|error| SaveError::Io(error.to_string()))?;
         into.copy_from_slice(&page.0);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use stillframe_pagepool::PAGE_SIZE;
+    use stillframe_testkit::TempDir;
+
+    use super::*;
+    use crate::{Deadline, NewValue, Options, Store};
+
+    type Content = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
+
+    /// Two checkpoints with these values, in databases 0 and 2. Returns the path of the file.
+    fn page_file(dir: &Path, versions: &[u8]) -> std::path::PathBuf {
+        let store = Store::open(dir, Options::default()).unwrap();
+        let mut worker = store.worker();
+        for version in versions {
+            for number in 0..300u32 {
+                let (db, key) = (DbId(number % 2 * 2), format!("key-{number}"));
+                let value = NewValue::Bytes { bytes: &value_of(number, *version), raw: true };
+                worker.set(db, &worker.key(key.as_bytes()), value, Deadline::Clear).unwrap();
+            }
+            worker.idle(|| store.checkpoint()).unwrap();
+        }
+        dir.join("stillframe.pages")
+    }
+
+    fn value_of(number: u32, version: u8) -> Vec<u8> {
+        let len_bytes = if number == 7 { 30_000 } else { 20 };
+        [format!("{version}:{number}:").as_bytes(), &vec![version; len_bytes]].concat()
+    }
+
+    fn content_of(version: u8) -> Content {
+        let entry =
+            |number: u32| ((number % 2 * 2, format!("key-{number}").into_bytes()), value_of(number, version));
+        (0..300).map(entry).collect()
+    }
+
+    fn read(offline: &Offline) -> (Content, Vec<String>) {
+        let (mut content, mut lost) = (Content::new(), Vec::new());
+        let take = |entry: ViewEntry<'_>| {
+            content.insert(
+                (entry.db.0, entry.key.to_vec()),
+                entry.value.as_string().expect("a string").to_vec(),
+            );
+            Ok::<(), SaveError>(())
+        };
+        offline.for_each(take, |what| lost.push(what.to_string())).unwrap();
+        (content, lost)
+    }
+
+    fn corrupt(path: &Path, slot: usize) {
+        let mut image = std::fs::read(path).unwrap();
+        image[slot * PAGE_SIZE + 1_000] ^= 1;
+        std::fs::write(path, image).unwrap();
+    }
+
+    /// The last slot with these bytes.
+    fn slot_with(path: &Path, bytes: &[u8]) -> usize {
+        let image = std::fs::read(path).unwrap();
+        let at = image.windows(bytes.len()).rposition(|window| window == bytes);
+        at.expect("a page with them") / PAGE_SIZE
+    }
+
+    #[test]
+    fn a_whole_file_is_read_whole_and_left_alone() {
+        let dir = TempDir::new("offline");
+        let path = page_file(dir.path(), &[1, 2]);
+        let image = std::fs::read(&path).unwrap();
+        let offline = Offline::open(&path, false).unwrap();
+        assert_eq!((offline.loss(), offline.note()), (None, None));
+        assert_eq!(read(&offline), (content_of(2), Vec::new()));
+        assert_eq!((offline.database_count(), offline.db_stats(DbId(2)).key_count), (3, 150));
+        let mut progress = Vec::new();
+        let found = offline.check(|done, of| progress.push((done, of)));
+        assert!(found.page_count > 10 && found.damage.is_empty(), "{found:?}");
+        assert_eq!(progress.last(), Some(&(found.page_count, found.page_count)));
+        drop(offline);
+        assert!(std::fs::read(&path).unwrap() == image);
+    }
+
+    #[test]
+    fn a_file_without_a_checkpoint_has_nothing_in_it() {
+        let dir = TempDir::new("offline-new");
+        let path = page_file(dir.path(), &[]);
+        let offline = Offline::open(&path, false).unwrap();
+        assert_eq!(read(&offline), (Content::new(), Vec::new()));
+        assert_eq!((offline.database_count(), offline.check(|_, _| ()).page_count), (0, 0));
+        let missing = Offline::open(&dir.path().join("none"), false).err().expect("there is no such file");
+        assert!(missing.to_string().contains("none"), "{missing}");
+    }
+
+    /// A page of a value costs the value, a leaf its keys; both are told with their place.
+    #[test]
+    fn what_is_damaged_is_told_and_the_rest_is_read() {
+        for (bytes, least, most) in [(vec![1u8; 4096], 1, 1), (b"1:100:".to_vec(), 5, 150)] {
+            let dir = TempDir::new("offline-damage");
+            let path = page_file(dir.path(), &[1]);
+            let slot = slot_with(&path, &bytes);
+            corrupt(&path, slot);
+            let offline = Offline::open(&path, false).unwrap();
+            let place = format!("(byte {})", slot * PAGE_SIZE);
+            let damage = offline.check(|_, _| ()).damage;
+            assert!(damage.len() == 1 && damage[0].contains(&place), "{damage:?}");
+            let (found, lost) = read(&offline);
+            assert!(lost.len() == 1 && lost[0].contains(&place), "{lost:?}");
+            let whole = content_of(1);
+            assert!(found.iter().all(|(key, value)| whole.get(key) == Some(value)));
+            let missing = whole.len() - found.len();
+            assert!((least..=most).contains(&missing), "{missing} keys are missing");
+        }
+    }
+
+    /// The newest map is damaged: the checkpoint before is read by who asks for any, and the loss has words.
+    #[test]
+    fn an_older_checkpoint_is_read_only_on_request() {
+        let dir = TempDir::new("offline-older");
+        let path = page_file(dir.path(), &[1, 2]);
+        let image = std::fs::read(&path).unwrap();
+        let word = |place: usize, at: usize| {
+            u64::from_le_bytes(image[place * PAGE_SIZE + at..][..8].try_into().unwrap())
+        };
+        let newest = usize::from(word(1, 16) > word(0, 16));
+        corrupt(&path, word(newest, 24) as u32 as usize);
+        let refused = Offline::open(&path, false).err().expect("what was saved last is lost").to_string();
+        assert!(refused.contains("accept-loss-after-checkpoint"), "{refused}");
+        let offline = Offline::open(&path, true).unwrap();
+        assert_eq!(offline.checkpoint(), word(1 - newest, 16));
+        assert!(offline.loss().is_some_and(|loss| loss.contains("lost")) && offline.note().is_none());
+        assert_eq!(read(&offline), (content_of(1), Vec::new()));
+        // A copy of the superblock costs nothing, and is told.
+        std::fs::write(&path, &image).unwrap();
+        drop(offline);
+        corrupt(&path, newest);
+        let offline = Offline::open(&path, false).unwrap();
+        assert!(offline.loss().is_none() && offline.note().is_some());
+        assert_eq!(read(&offline), (content_of(2), Vec::new()));
     }
 }

@@ -1,10 +1,4 @@
-/// Which [`Snapshotter`](stillframe_pagepool) takes the cuts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum SnapshotKind {
-    #[default]
-    Epoch,
-    Fork,
-}
+use stillframe_pagepool::SnapshotKind;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]

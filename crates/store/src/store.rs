@@ -9,56 +9,39 @@ use parking_lot::Mutex;
 use stillframe_pagepool::device::{Device, DirLock, LockError, OpenMode};
 use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
-use stillframe_pagepool::{CheckpointError, DamagedPages, Layout, PageId, Pool, PoolOptions};
+use stillframe_pagepool::{
+    CheckpointError, DamagedPages, Layout, PageId, Pool, PoolOptions, ScrubReport, ScrubStats,
+};
 
-use crate::keyspace::{CheckReport, Keyspace, Stop, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
+use crate::effect::Listener;
+use crate::error::Missing;
+use crate::error::{OpenError, SaveError};
+use crate::keyspace::{CheckReport, Keyspace, SkipStats, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 use crate::page::Page;
 use crate::rdb::Cut;
-use crate::types::Missing;
-use crate::walk::{Lost, PageSource, Walk};
-use crate::{DbId, DbStats, Fault, Options, SnapshotKind, StrRef, UnixMillis, Worker};
+use crate::stop::Stop;
+use crate::walk::{Lost, PageSource, ViewEntry, Walk};
+use crate::{DbId, DbStats, Fault, Options, Worker};
 
 /// Name of the page file in a store's directory.
 const PAGE_FILE: &str = "stillframe.pages";
-
-/// Why a store could not be opened; the text says where and what to do.
-#[derive(thiserror::Error, Debug)]
-pub enum OpenError {
-    #[error("{path}: {source}")]
-    Io { path: PathBuf, source: std::io::Error },
-    #[error("{0} is in use by another process (its lock file is held); stop it or choose another dir")]
-    Locked(PathBuf),
-    #[error("{0}")]
-    Damaged(String),
-}
-
-/// Why a save did not complete. The previous checkpoint stays as it was.
-#[derive(thiserror::Error, Debug, Clone)]
-pub enum SaveError {
-    #[error("a save is already in progress")]
-    InProgress,
-    #[error("{0}")]
-    Io(String),
-}
-
-impl From<CheckpointError> for SaveError {
-    fn from(error: CheckpointError) -> SaveError {
-        match error {
-            CheckpointError::InProgress => SaveError::InProgress,
-            other => SaveError::Io(other.to_string()),
-        }
-    }
-}
 
 /// What a completed checkpoint did.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointReport {
     pub pages_changed: u64,
+    /// Pages that had been found damaged in the page file, which the checkpoint has elsewhere.
+    pub pages_healed: u64,
     pub bytes_written: u64,
     pub duration: Duration,
     /// Time from the request of the barrier to the last worker's arrival.
     pub barrier_wait: Duration,
+    /// How long the cut took, while no worker ran; with the snapshotter `fork` that is the fork.
+    pub cut: Duration,
 }
+
+/// Where scrubbing goes on; none: at the beginning of the page file.
+pub type ScrubCursor = Option<PageId>;
 
 /// Progress of a running save, for `INFO`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,14 +49,6 @@ pub struct SaveProgress {
     pub running: bool,
     pub pages_done: u64,
     pub pages_total: u64,
-}
-
-/// An entry as seen by a [`View`].
-pub struct ViewEntry<'a> {
-    pub db: DbId,
-    pub key: &'a [u8],
-    pub value: StrRef<'a>,
-    pub deadline: Option<UnixMillis>,
 }
 
 pub(crate) struct Shared {
@@ -93,7 +68,7 @@ pub(crate) struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.keyspace.stop();
+        self.keyspace.garbage.stop();
         if let Some(thread) = self.collector.lock().take() {
             // It holds no lock, and what it left over is listed.
             let _ = thread.join();
@@ -169,6 +144,18 @@ impl Store {
         Ok(Store { shared: Arc::new(shared) })
     }
 
+    /// Lets `listener` hear of every change from now on. A store has one listener for its life: returns false, and
+    /// changes nothing, if there is one already.
+    pub fn listen(&self, listener: Arc<dyn Listener>) -> bool {
+        self.keyspace().listen(listener)
+    }
+
+    /// Changes of the data since the store was opened, one for each effect but those of expiry, and one for each key that
+    /// was there when its database was emptied.
+    pub fn change_count(&self) -> u64 {
+        self.keyspace().change_count()
+    }
+
     /// A worker's access to the store; one a thread.
     pub fn worker(&self) -> Worker {
         Worker::new(self.clone())
@@ -236,9 +223,11 @@ impl Store {
         self.shared.saved_change_count.store(changes.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(CheckpointReport {
             pages_changed: stats.commit.page_count,
+            pages_healed: stats.healed_page_count,
             bytes_written: stats.commit.written_bytes,
             duration: stats.total,
             barrier_wait: stats.barrier.wait,
+            cut: stats.barrier.action,
         })
     }
 
@@ -312,6 +301,35 @@ impl Store {
         self.keyspace().pool.damaged_pages()
     }
 
+    /// Verifies the next [`SCRUB_STEP_PAGES`] of the page file; what is bad there and whole in memory the next checkpoint
+    /// writes anew. Waits for the disk.
+    ///
+    /// [`SCRUB_STEP_PAGES`]: stillframe_pagepool::SCRUB_STEP_PAGES
+    pub fn scrub_step(&self, from: ScrubCursor) -> ScrubReport {
+        self.keyspace().pool.scrub(from.unwrap_or(PageId(0)))
+    }
+
+    /// What has been scrubbed since the store was opened.
+    pub fn scrub_stats(&self) -> ScrubStats {
+        self.keyspace().pool.scrub_stats()
+    }
+
+    /// Whether walks over keys pass over what cannot be read instead of failing, and a write to a key whose leaf is lost
+    /// puts an empty one in its place.
+    pub fn set_skips_damage(&self, skips: bool) {
+        self.keyspace().skips.set(skips);
+    }
+
+    /// What has been passed over or given up because of damage.
+    pub fn skip_stats(&self) -> SkipStats {
+        self.keyspace().skips.stats()
+    }
+
+    /// What has been passed over or given up since the last call, in words; not more than a few.
+    pub fn take_skip_notes(&self) -> Vec<String> {
+        self.keyspace().skips.take_notes()
+    }
+
     /// The error after which the page file takes no more checkpoints, if there was one.
     pub fn page_file_failure(&self) -> Option<&str> {
         self.keyspace().pool.file().and_then(|file| file.failure())
@@ -320,7 +338,7 @@ impl Store {
     /// Whether an operation may meet a page that is not in memory: while the store warms up, and as long as a page could
     /// not be read. One load.
     pub fn may_miss_pages(&self) -> bool {
-        !self.keyspace().all_resident.load(Ordering::Relaxed)
+        !self.keyspace().pages.all_resident()
     }
 
     /// Loads the pages of a fault in the background and calls `done` from another thread.
@@ -342,12 +360,12 @@ impl Store {
 
     /// Bytes of memory that count against `maxmemory`.
     pub fn used_memory_bytes(&self) -> u64 {
-        self.keyspace().used_memory_bytes()
+        self.keyspace().pages.used_bytes()
     }
 
     /// Changes the bound at run time; 0 is none.
     pub fn set_maxmemory_bytes(&self, bytes: u64) {
-        self.keyspace().set_maxmemory_bytes(bytes);
+        self.keyspace().pages.set_limit_bytes(bytes);
     }
 
     /// Changes since the last completed save, in keys written.
@@ -388,14 +406,10 @@ fn check_options(options: &Options) -> Result<(), OpenError> {
 }
 
 fn pool_options(options: &Options) -> PoolOptions {
-    let snapshot_kind = match options.snapshot_kind {
-        SnapshotKind::Epoch => stillframe_pagepool::SnapshotKind::Epoch,
-        SnapshotKind::Fork => stillframe_pagepool::SnapshotKind::Fork,
-    };
     PoolOptions {
         layout: Layout::FULL,
         huge_pages: options.huge_pages,
-        snapshot_kind,
+        snapshot_kind: options.snapshot_kind,
         snapshot_memory_bytes: options.snapshot_memory_bytes,
         needed_pages,
         accept_loss_after: options.accept_loss_after_checkpoint,

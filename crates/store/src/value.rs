@@ -1,12 +1,71 @@
+//! What kinds of values there are, and strings as they are read.
+
 use stillframe_pagepool::PAGE_SIZE;
 
 use crate::page::Page;
-use crate::Encoding;
+
+/// The longest string value, in bytes (Redis's `proto-max-bulk-len` default).
+pub const MAX_STRING_BYTES: u64 = 512 * 1024 * 1024;
+
+/// What kind of value a key has. Values of other types than strings are not made yet; records may hold them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ValueType {
+    String,
+    List,
+    Set,
+    SortedSet,
+    Hash,
+    Stream,
+}
+
+impl ValueType {
+    /// Its name in Redis (`TYPE`).
+    pub fn name(self) -> &'static str {
+        match self {
+            ValueType::String => "string",
+            ValueType::List => "list",
+            ValueType::Set => "set",
+            ValueType::SortedSet => "zset",
+            ValueType::Hash => "hash",
+            ValueType::Stream => "stream",
+        }
+    }
+}
+
+/// `OBJECT ENCODING` of a string.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encoding {
+    Int,
+    Embstr,
+    Raw,
+}
 
 /// A string value, read in place under the latch of its page; it may lie in several chunks.
 pub struct StrRef<'a> {
     pub(crate) repr: Repr<'a>,
     pub(crate) raw: bool,
+}
+
+/// A value of any type, as a view gives it.
+pub enum Value<'a> {
+    String(StrRef<'a>),
+    Other(ValueType),
+}
+
+impl<'a> Value<'a> {
+    pub fn value_type(&self) -> ValueType {
+        match self {
+            Value::String(_) => ValueType::String,
+            Value::Other(value_type) => *value_type,
+        }
+    }
+
+    pub fn as_string(&self) -> Option<&StrRef<'a>> {
+        match self {
+            Value::String(string) => Some(string),
+            Value::Other(_) => None,
+        }
+    }
 }
 
 /// Consecutive pages that a value lies in. A page that cannot be read ends the value; the run keeps the reason, and

@@ -4,21 +4,29 @@ use std::cell::RefCell;
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
-use crate::keyspace::{Catalog, Stop, CATALOG_PAGE_COUNT};
-use crate::page::inner::Words;
-use crate::page::leaf::Leaf;
-use crate::page::record::{Blob, Place, Record, RecordKey, RecordValue};
-use crate::page::slab::Class;
+use crate::blobs::{Blob, Class, Place};
+use crate::error::SaveError;
+use crate::keyspace::{Catalog, CATALOG_PAGE_COUNT};
 use crate::page::Page;
-use crate::store::{SaveError, ViewEntry};
-use crate::value::{PageRun, Repr};
-use crate::{DbId, DbStats, StrRef};
+use crate::stop::Stop;
+use crate::tree::hash::{Inner, Leaf, Record, RecordKey, RecordValue};
+use crate::tree::Words;
+use crate::value::{PageRun, Repr, Value};
+use crate::{DbId, DbStats, StrRef, UnixMillis};
 
 /// Deepest tree that is believed: five levels hold 10^14 records.
 const LEVEL_MAX: u8 = 16;
 
 /// Most leaves of one hash that are believed.
 const CHAIN_MAX: u32 = 1 << 24;
+
+/// An entry as seen by a view.
+pub struct ViewEntry<'a> {
+    pub db: DbId,
+    pub key: &'a [u8],
+    pub value: Value<'a>,
+    pub deadline: Option<UnixMillis>,
+}
 
 /// A tree that is walked.
 #[derive(Clone, Copy)]
@@ -47,7 +55,7 @@ impl<S: PageSource> PageRun for SourceRun<'_, S> {
         let mut page = self.page.borrow_mut();
         if page.0 != Some(index) {
             page.0 = None;
-            if let Err(error) = self.source.read_page(PageId(self.pid.0 + index), &mut page.1) {
+            if let Err(error) = self.source.read_page(PageId(self.pid.0.saturating_add(index)), &mut page.1) {
                 self.failed.borrow_mut().get_or_insert(error);
                 return false;
             }
@@ -123,7 +131,7 @@ impl<'a, S: PageSource> Walk<'a, S> {
     pub fn new(source: &'a S, catalog_pid: PageId) -> Result<Walk<'a, S>, SaveError> {
         let mut pages = vec![[0; PAGE_SIZE]; CATALOG_PAGE_COUNT as usize];
         for (index, page) in (0..).zip(&mut pages) {
-            source.read_page(PageId(catalog_pid.0 + index), page)?;
+            source.read_page(PageId(catalog_pid.0.saturating_add(index)), page)?;
         }
         let catalog = Catalog::decode(1, |index| Ok(&pages[index])).map_err(|stop| match stop {
             Stop::Damaged(text) => SaveError::Io(text),
@@ -259,10 +267,14 @@ impl<'a, S: PageSource> Walk<'a, S> {
             }
         };
         let deadline = record.deadline;
-        let inline = |repr| ViewEntry { db, key, value: StrRef { repr, raw: record.raw }, deadline };
+        let inline =
+            |repr| ViewEntry { db, key, value: Value::String(StrRef { repr, raw: record.raw }), deadline };
         match record.value {
             RecordValue::Int(value) => (visitor.f)(inline(Repr::Int(value))),
             RecordValue::Bytes(bytes) => (visitor.f)(inline(Repr::Bytes(bytes))),
+            RecordValue::Other { value_type, .. } => {
+                (visitor.f)(ViewEntry { db, key, value: Value::Other(value_type), deadline })
+            }
             RecordValue::Blob(blob) => {
                 let run = self.run(&blob);
                 let value = as_value(&run, &blob, record.raw);
@@ -273,7 +285,7 @@ impl<'a, S: PageSource> Walk<'a, S> {
                         return visitor.lose(error, |reason| Lost::Value { db, key: key.to_vec(), reason });
                     }
                 }
-                let result = (visitor.f)(ViewEntry { db, key, value, deadline });
+                let result = (visitor.f)(ViewEntry { db, key, value: Value::String(value), deadline });
                 run.check()?;
                 result
             }

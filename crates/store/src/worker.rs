@@ -1,4 +1,3 @@
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use stillframe_pagepool::Standstill;
@@ -18,14 +17,15 @@ pub struct Alone {
 /// A thread's access to the store. Every mutation goes through one; it takes part in the barrier that a cut
 /// needs, so its thread must call [`Worker::quiesce`] between commands and [`Worker::idle`] when it sleeps.
 pub struct Worker {
-    store: Store,
+    // Dropped first: the last store waits for the thread that collects garbage, which may wait for this member.
     local: Local,
+    store: Store,
 }
 
 impl Worker {
     pub(crate) fn new(store: Store) -> Worker {
         let local = store.shared.keyspace.local();
-        Worker { store, local }
+        Worker { local, store }
     }
 
     pub fn store(&self) -> &Store {
@@ -33,19 +33,19 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn split(&mut self) -> (&Keyspace, &mut Local) {
+    pub(crate) fn split(&mut self) -> (&Keyspace, &mut Local) {
         (&self.store.shared.keyspace, &mut self.local)
     }
 
     #[inline(always)]
-    fn keyspace(&self) -> &Keyspace {
+    pub(crate) fn keyspace(&self) -> &Keyspace {
         &self.store.shared.keyspace
     }
 
     /// Hashes a key with the store's secret seed (SipHash-1-3).
     #[inline]
     pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
-        Key::new(bytes, self.keyspace().hash(bytes))
+        Key::new(bytes, self.keyspace().trees.order.hash(bytes))
     }
 
     /// First of six stages in which the keys of a batch are brought into the cache, each for all keys before the
@@ -53,41 +53,41 @@ impl Worker {
     #[inline]
     pub fn prefetch_node(&self, db: DbId, key: &mut Key<'_>) {
         if let Some(tree) = self.keyspace().tree(db) {
-            self.keyspace().prefetch_node(tree, key);
+            self.keyspace().trees.prefetch_node(tree, key);
         }
     }
 
     /// Second stage, after [`Worker::prefetch_node`].
     #[inline]
     pub fn prefetch_child(&self, key: &Key<'_>) {
-        self.keyspace().prefetch_child(key);
+        self.keyspace().trees.prefetch_child(key);
     }
 
     /// Third stage, after [`Worker::prefetch_child`]; also of use alone.
     #[inline]
     pub fn prefetch_leaf(&self, db: DbId, key: &mut Key<'_>) {
         if let Some(tree) = self.keyspace().tree(db) {
-            self.keyspace().prefetch_leaf(tree, key);
+            self.keyspace().trees.prefetch_leaf(tree, key);
         }
     }
 
     /// Fourth stage, after [`Worker::prefetch_leaf`].
     #[inline]
     pub fn prefetch_slots(&self, key: &mut Key<'_>) {
-        self.keyspace().prefetch_slots(key);
+        self.keyspace().trees.prefetch_slots(key);
     }
 
     /// Fifth stage, after [`Worker::prefetch_slots`].
     #[inline]
     pub fn prefetch_record(&self, key: &mut Key<'_>) {
-        self.keyspace().prefetch_record(key);
+        self.keyspace().trees.prefetch_record(key);
     }
 
     /// Last stage, after [`Worker::prefetch_record`]: for values that lie outside their leaf.
     #[inline]
     pub fn prefetch_value(&self, key: &Key<'_>) {
         if key.outside_hint {
-            self.keyspace().prefetch_value(key);
+            self.keyspace().trees.prefetch_value(key);
         }
     }
 
@@ -104,15 +104,15 @@ impl Worker {
     /// Between two commands: takes part in a pending barrier. Cheap when there is none.
     #[inline]
     pub fn quiesce(&mut self) {
-        self.local.member.quiesce();
-        if !self.keyspace().all_resident.load(Ordering::Relaxed) {
-            self.keyspace().note_residence();
+        self.local.holder.member.quiesce();
+        if !self.keyspace().pages.all_resident() {
+            self.keyspace().pages.note_residence();
         }
     }
 
     /// Runs `f` (a sleep in poll, a wait) as quiescent: cuts do not wait for this worker meanwhile.
     pub fn idle<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        self.local.member.idle(f)
+        self.local.holder.member.idle(f)
     }
 
     /// The clock by which deadlines expire; set it once a batch (tests mock it).
@@ -129,6 +129,11 @@ impl Worker {
         self.local.keeps_expired = keeps;
     }
 
+    /// Changes that this worker has made, but for the emptying and exchanging of databases.
+    pub fn change_count(&self) -> u64 {
+        self.local.change_count()
+    }
+
     /// Keys that this worker found expired (lazily or actively) and removed.
     pub fn expired_count(&self) -> u64 {
         self.local.expired_count
@@ -138,7 +143,7 @@ impl Worker {
     /// exclusive. Single-key operations lock for themselves unless the caller holds a lock set; a further lock
     /// set within one is empty.
     pub fn lock(&mut self, keys: &[(DbId, Key<'_>)], write: bool) -> Locks {
-        self.keyspace().lock_keys(&self.local, keys, write)
+        self.keyspace().locks.lock_keys(&self.local.holder, keys, write)
     }
 
     /// To be called after a shared lock set has been released: removes what was found expired under it. Such
@@ -174,21 +179,8 @@ impl Worker {
     /// Waits until every other worker stands between two commands, and the background work, too. To be called between
     /// two commands, and without locks.
     pub fn stop_others(&mut self) -> Alone {
-        let standstill = self.local.member.stop_others();
-        Alone { _locks: self.keyspace().need_no_locks(&self.local), _standstill: standstill }
-    }
-
-    /// Reads a value in place. `f` runs under the latch: it may copy, not block. An expired entry is removed
-    /// and counts as absent.
-    #[inline]
-    pub fn get<R>(
-        &mut self,
-        db: DbId,
-        key: &Key<'_>,
-        f: impl FnOnce(StrRef<'_>) -> R,
-    ) -> Result<Option<R>, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.get(local, db, key, f)
+        let standstill = self.local.holder.member.stop_others();
+        Alone { _locks: self.keyspace().locks.need_no_locks(&self.local.holder), _standstill: standstill }
     }
 
     /// What is known of the entry; does not count as an access. An expired entry is removed and counts as absent.
@@ -201,36 +193,6 @@ impl Worker {
     pub fn touch(&mut self, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
         let (keyspace, local) = self.split();
         keyspace.touch(local, db, key)
-    }
-
-    /// Stores a value; returns whether the key was there before. A deadline in the past stores nothing and
-    /// removes the key.
-    #[inline]
-    pub fn set(
-        &mut self,
-        db: DbId,
-        key: &Key<'_>,
-        value: NewValue<'_>,
-        deadline: Deadline,
-    ) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.set(local, db, key, value, deadline)
-    }
-
-    /// Writes `bytes` at `offset` of the string, in place where it can; a missing key or a gap is filled with
-    /// zero bytes; the deadline stays; the encoding becomes raw. Returns the new length in bytes.
-    ///
-    /// # Errors
-    /// [`OpError::TooLarge`] over [`MAX_STRING_BYTES`].
-    pub fn write_range(
-        &mut self,
-        db: DbId,
-        key: &Key<'_>,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<u64, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.write_range(local, db, key, offset, bytes)
     }
 
     /// Sets or clears the deadline; returns whether the key is there.
@@ -289,13 +251,15 @@ impl Worker {
 
     /// Empties one database. The pages are freed in the background.
     pub fn flush_db(&mut self, db: DbId) -> Result<(), OpError> {
-        self.stop_the_world(move |keyspace| keyspace.flush(db));
+        let now = self.local.now;
+        self.stop_the_world(move |keyspace| keyspace.flush(db, now));
         Ok(())
     }
 
     /// Exchanges two databases.
     pub fn swap_db(&mut self, a: DbId, b: DbId) -> Result<(), OpError> {
-        self.stop_the_world(move |keyspace| keyspace.swap(a, b));
+        let now = self.local.now;
+        self.stop_the_world(move |keyspace| keyspace.swap(a, b, now));
         Ok(())
     }
 
@@ -303,7 +267,7 @@ impl Worker {
     fn stop_the_world(&mut self, action: impl FnOnce(&Keyspace) + Send + 'static) {
         let keyspace = self.store.shared.keyspace.clone();
         let pool = keyspace.pool.clone();
-        self.local.member.idle(|| pool.at_barrier(move |_| action(&keyspace)));
+        self.local.holder.member.idle(|| pool.at_barrier(move |_| action(&keyspace)));
     }
 
     /// Removes expired entries for at most about `limit`, calling `f` with each; returns how many.

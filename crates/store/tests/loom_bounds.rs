@@ -9,7 +9,7 @@ mod sync {
 }
 
 #[allow(dead_code)]
-#[path = "../src/keyspace/bounds.rs"]
+#[path = "../src/tree/hash/bounds.rs"]
 mod bounds;
 
 use bounds::{lower, raise, OPEN};

@@ -9,13 +9,12 @@ use crate::clock::now_ns;
 use crate::commands::{directory_bytes, fill, place, DataArgs};
 use crate::error::{BenchError, Result};
 use crate::load::closed_loop::ClosedLoop;
-use crate::load::conn::Target;
 use crate::load::workload::KEY_BYTES;
 use crate::load::{KeyChoice, Recording, Stop, Workload, WorkloadSpec};
 use crate::output::{human_bytes, human_ns, markdown_table, OutArgs, Output};
 use crate::peer::{Peer, PeerArgs, PeerKind, Server, StartOptions};
 use crate::pin::{CpuArgs, CpuPlan};
-use crate::resp::{info_number, Client};
+use crate::resp::{info_number, Address, Client};
 use crate::stats::with_range;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -103,7 +102,7 @@ pub fn run(args: &Args) -> Result<()> {
             rounds.push(run.round(peer, &scratch.path().join(format!("{}-{number}", peer.name)))?);
         }
     }
-    out.write_json(Value::Array(rounds.iter().map(Round::json).collect()))?;
+    out.write_json(&rounds.iter().map(Round::json).collect::<Vec<_>>())?;
     out.write_markdown(&run.report(&peers, &rounds))
 }
 
@@ -174,7 +173,7 @@ impl Run {
     }
 
     /// Overwrites so many different random keys with values of the same size.
-    fn overwrite(&self, target: &Target, keys: u64, draw: u64) -> Result<()> {
+    fn overwrite(&self, target: &Address, keys: u64, draw: u64) -> Result<()> {
         let spec =
             WorkloadSpec::sets(self.key_count, self.args.value_size, KeyChoice::Once, self.args.seed + draw);
         let mut workload = Workload::new(spec)?;

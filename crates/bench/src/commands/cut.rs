@@ -7,14 +7,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use stillframe_store::{DbId, Deadline, NewValue, Options, Store, Worker};
+use stillframe_store::Store;
 
 use crate::commands::DataArgs;
-use crate::error::{BenchError, Context, Result};
+use crate::embedded::{self, key_bytes, DB, KEY_BYTES};
+use crate::error::{BenchError, Result};
 use crate::output::{human_ns, markdown_table, OutArgs, Output};
 use crate::stats::percentile;
 
-const DB: DbId = DbId(0);
 const VALUE_BYTES: usize = 1000;
 /// Pause between two cuts: long enough for before-images to be let go.
 const BETWEEN_CUTS: Duration = Duration::from_millis(10);
@@ -54,7 +54,6 @@ pub fn run(args: &Args) -> Result<()> {
     let mut rows = Vec::new();
     for (number, &gb) in sizes.iter().enumerate() {
         let dir = scratch.path().join(format!("cut-{number}"));
-        std::fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
         rows.push(measure(&dir, gb, cuts, args.workers)?);
         // The data is of no more use, and the disk may be small.
         let _ = std::fs::remove_dir_all(&dir);
@@ -63,10 +62,8 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn measure(dir: &std::path::Path, gb: f64, cuts: usize, worker_count: usize) -> Result<Row> {
-    let options = Options { worker_count: worker_count.max(1), ..Options::default() };
-    let store = Store::open(dir, options).map_err(|error| BenchError::failed("open the store", error))?;
-    let key_count = (gb * (1u64 << 30) as f64 / (VALUE_BYTES + 16) as f64) as u64;
-    fill(&store, key_count)?;
+    let key_count = (gb * (1u64 << 30) as f64 / (VALUE_BYTES + KEY_BYTES) as f64) as u64;
+    let store = embedded::filled(dir, worker_count, key_count, &[b'v'; VALUE_BYTES])?;
     let stop = Arc::new(AtomicBool::new(false));
     let longest_ns = Arc::new(AtomicU64::new(0));
     let workers: Vec<JoinHandle<()>> = (0..worker_count)
@@ -95,36 +92,6 @@ fn measure(dir: &std::path::Path, gb: f64, cuts: usize, worker_count: usize) -> 
     }
 }
 
-fn fill(store: &Store, key_count: u64) -> Result<()> {
-    let mut worker = store.worker();
-    let value = [b'v'; VALUE_BYTES];
-    for number in 0..key_count {
-        set(&mut worker, number, &value).map_err(|error| BenchError::failed("fill", error))?;
-        worker.quiesce();
-    }
-    Ok(())
-}
-
-fn key_bytes(number: u64) -> [u8; 16] {
-    let mut bytes = *b"key:000000000000";
-    let mut rest = number;
-    for digit in bytes[4..].iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    bytes
-}
-
-fn set(
-    worker: &mut Worker,
-    number: u64,
-    value: &[u8],
-) -> std::result::Result<bool, stillframe_store::OpError> {
-    let bytes = key_bytes(number);
-    let key = worker.key(&bytes);
-    worker.set(DB, &key, NewValue::Bytes { bytes: value, raw: false }, Deadline::Clear)
-}
-
 fn load(store: &Store, key_count: u64, seed: u64, stop: &AtomicBool, longest_ns: &AtomicU64) {
     let mut worker = store.worker();
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -135,7 +102,7 @@ fn load(store: &Store, key_count: u64, seed: u64, stop: &AtomicBool, longest_ns:
         if rng.bool() {
             value[0] = rng.u8(..);
             // An error would show as a wait that never ends; there is no limit set that could cause one.
-            let _ = set(&mut worker, number, &value);
+            let _ = embedded::set(&mut worker, &key_bytes(number), &value);
         } else {
             let bytes = key_bytes(number);
             let key = worker.key(&bytes);
@@ -166,6 +133,6 @@ fn report(out: &Output, mut rows: Vec<Row>) -> Result<()> {
             "longest_command_ns": row.longest_command_ns,
         }));
     }
-    out.write_json(json!(results))?;
+    out.write_json(&results)?;
     out.write_markdown(&markdown_table(&header, &lines))
 }

@@ -4,10 +4,10 @@ use crate::clock::{now_ns, NS_PER_S};
 use crate::commands::TargetArgs;
 use crate::error::{BenchError, Result};
 use crate::load::closed_loop::ClosedLoop;
-use crate::load::conn::Target;
 use crate::load::workload::SizeRange;
 use crate::load::{KeyChoice, LoadReport, Recording, Stop, Workload, WorkloadSpec};
 use crate::output::say;
+use crate::resp::Address;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -58,11 +58,11 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// Fills a server that the harness started.
-pub fn fill(target: &Target, spec: WorkloadSpec) -> Result<LoadReport> {
+pub fn fill(target: &Address, spec: WorkloadSpec) -> Result<LoadReport> {
     fill_with(target, spec, 4, 64)
 }
 
-fn fill_with(target: &Target, spec: WorkloadSpec, conn_count: usize, pipeline: usize) -> Result<LoadReport> {
+fn fill_with(target: &Address, spec: WorkloadSpec, conn_count: usize, pipeline: usize) -> Result<LoadReport> {
     let mut workload = Workload::new(spec)?;
     let fill = ClosedLoop { target: target.clone(), conn_count, pipeline };
     let report = fill.run(&mut workload, Recording::new(now_ns()), Stop::default())?;

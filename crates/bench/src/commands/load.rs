@@ -113,8 +113,8 @@ pub fn run(args: &Args) -> Result<()> {
     let text = describe(args, &report);
     if args.save {
         let out = Output::new(&args.out, "load", "Load", &[])?;
-        out.write_json(report.json())?;
-        out.write_csv("", "ms,count,max_us", &bucket_rows(&report))?;
+        out.write_json(&[report.json()])?;
+        out.write_csv("latency.csv", "ms,count,max_us", &bucket_rows(&report))?;
         return out.write_markdown(&text);
     }
     say(&text);

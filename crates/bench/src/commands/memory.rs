@@ -11,14 +11,13 @@ use crate::clock::{now_ns, NS_PER_S};
 use crate::commands::{fill, place, DataArgs};
 use crate::error::{BenchError, Result};
 use crate::load::closed_loop::ClosedLoop;
-use crate::load::conn::Target;
 use crate::load::workload::SizeRange;
 use crate::load::{KeyChoice, Recording, Stop, Workload, WorkloadSpec};
 use crate::machine;
 use crate::output::{human_bytes, markdown_table, OutArgs, Output};
 use crate::peer::{Peer, PeerArgs, Server, StartOptions};
 use crate::pin::{CpuArgs, CpuPlan};
-use crate::resp::Reply;
+use crate::resp::{Address, Reply};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -115,7 +114,7 @@ pub fn run(args: &Args) -> Result<()> {
             }
         }
     }
-    out.write_json(Value::Array(slopes.iter().map(Slope::json).collect()))?;
+    out.write_json(&slopes.iter().map(Slope::json).collect::<Vec<_>>())?;
     out.write_markdown(&table(&args, &peers, &slopes))
 }
 
@@ -175,7 +174,7 @@ fn measure(
     Ok(Slope { peer: peer.name.clone(), value_bytes, churned, small, large })
 }
 
-fn churn(args: &Args, target: &Target, key_count: u64, value_bytes: usize) -> Result<()> {
+fn churn(args: &Args, target: &Address, key_count: u64, value_bytes: usize) -> Result<()> {
     let sizes = SizeRange { min_bytes: value_bytes / 2, max_bytes: value_bytes + value_bytes / 2 };
     let spec = |draw: u64| WorkloadSpec {
         value_size: sizes,
@@ -202,7 +201,7 @@ fn churn(args: &Args, target: &Target, key_count: u64, value_bytes: usize) -> Re
 fn reading(args: &Args, server: &Server, key_count: u64) -> Result<Reading> {
     let mut client = server.client()?;
     let stored = client.call(&["DBSIZE"])?;
-    if stored != Reply::Integer(key_count as i64) {
+    if stored != Reply::Int(key_count as i64) {
         return Err(BenchError::Failed(format!("{}: DBSIZE is {stored:?}, not {key_count}", server.name)));
     }
     let pss_bytes = settled_pss_bytes(server, if args.small { NS_PER_S / 5 } else { 12 * NS_PER_S });

@@ -14,9 +14,9 @@ pub mod workers;
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::load::conn::Target;
 use crate::output::Output;
 use crate::pin::{self, CpuArgs, CpuPlan};
+use crate::resp::Address;
 
 /// A server that runs already.
 #[derive(Clone, Debug, clap::Args)]
@@ -31,10 +31,10 @@ pub struct TargetArgs {
 }
 
 impl TargetArgs {
-    pub fn target(&self) -> Target {
+    pub fn target(&self) -> Address {
         match &self.socket {
-            Some(path) => Target::Unix(path.clone()),
-            None => Target::Tcp { host: self.host.clone(), port: self.port },
+            Some(path) => Address::Unix(path.clone()),
+            None => Address::Tcp { host: self.host.clone(), port: self.port },
         }
     }
 }

@@ -9,12 +9,12 @@ use crate::clock::now_ns;
 use crate::commands::{fill, place, DataArgs};
 use crate::error::{BenchError, Context, Result};
 use crate::load::closed_loop::ClosedLoop;
-use crate::load::conn::Target;
 use crate::load::{null_server, KeyChoice, LoadReport, Recording, Stop, Workload, WorkloadSpec};
 use crate::machine;
 use crate::output::{human_ns, markdown_table, OutArgs, Output};
 use crate::peer::{Peer, PeerArgs, Server, StartOptions};
 use crate::pin::{self, CpuArgs, CpuPlan};
+use crate::resp::Address;
 use crate::stats::{median, min_max};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> Result<()> {
             run.data_set(key_count, value_bytes, scratch.path())?;
         }
     }
-    out.write_json(Value::Array(run.results.iter().map(Measurement::json).collect()))?;
+    out.write_json(&run.results.iter().map(Measurement::json).collect::<Vec<_>>())?;
     out.write_markdown(&run.table())
 }
 
@@ -211,7 +211,7 @@ impl Run {
     fn ceiling(&mut self, case: Case) -> Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").context(|| "listen".to_owned())?;
         let port = listener.local_addr().context(|| "read the port".to_owned())?.port();
-        let target = Target::Tcp { host: "127.0.0.1".to_owned(), port };
+        let target = Address::Tcp { host: "127.0.0.1".to_owned(), port };
         let stop = AtomicBool::new(false);
         let cpus = self.cpus.as_ref().map(|c| c.server.clone());
         let report = std::thread::scope(|scope| {
@@ -231,7 +231,7 @@ impl Run {
         Ok(())
     }
 
-    fn load(&self, target: &Target, case: Case, seconds: f64, round: usize) -> Result<LoadReport> {
+    fn load(&self, target: &Address, case: Case, seconds: f64, round: usize) -> Result<LoadReport> {
         let spec = WorkloadSpec {
             get_percent: if case.get { 100 } else { 0 },
             ..WorkloadSpec::sets(case.key_count, case.value_bytes, KeyChoice::Uniform, self.args.seed)

@@ -5,14 +5,14 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use stillframe_store::{DbId, Deadline, NewValue, OpError, Options, Store, Worker};
+use stillframe_store::{Deadline, NewValue, Store, Worker};
 
 use crate::commands::DataArgs;
-use crate::error::{BenchError, Context, Result};
+use crate::embedded::{self, key_bytes, OpResult, DB, KEY_BYTES};
+use crate::error::{BenchError, Result};
 use crate::output::{markdown_table, thousands, OutArgs, Output};
 use crate::stats::{median, with_range};
 
-const DB: DbId = DbId(0);
 /// Keys looked up together, as the server does with a pipelined batch.
 const BATCH_KEYS: usize = 64;
 
@@ -48,12 +48,7 @@ pub fn run(args: &Args) -> Result<()> {
     out.note("load", format!("half GET half SET of {} B, uniform, {} keys", args.value_bytes, args.keys));
     let scratch = args.data.scratch();
     let open = |name: &str, worker_count: usize| -> Result<Store> {
-        let dir = scratch.path().join(name);
-        std::fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
-        let store = Store::open(&dir, Options { worker_count, ..Options::default() })
-            .map_err(|error| BenchError::failed("open the store", error))?;
-        fill(&store, &args).map_err(|error| BenchError::failed("fill", error))?;
-        Ok(store)
+        embedded::filled(&scratch.path().join(name), worker_count, args.keys, &vec![b'v'; args.value_bytes])
     };
     let (shared, left, right) = (open("shared", 2)?, open("left", 1)?, open("right", 1)?);
     let (mut together, mut apart, mut alone) = (Vec::new(), Vec::new(), Vec::new());
@@ -75,32 +70,15 @@ pub fn run(args: &Args) -> Result<()> {
         row("two workers, two stores", &apart),
         row("one worker", &alone),
     ];
-    out.write_json(json!({ "together": together, "apart": apart, "alone": alone, "ratio": ratio }))?;
+    out.write_json(&[json!({ "together": together, "apart": apart, "alone": alone, "ratio": ratio })])?;
     out.write_markdown(&markdown_table(&["", "commands a second", "of two stores"], &rows))
-}
-
-fn key_bytes(number: u64) -> [u8; 16] {
-    let mut bytes = *b"key:\0\0\0\0\0\0\0\0\0\0\0\0";
-    bytes[8..].copy_from_slice(&number.to_le_bytes());
-    bytes
-}
-
-fn fill(store: &Store, args: &Args) -> std::result::Result<(), OpError> {
-    let mut worker = store.worker();
-    let value = vec![b'v'; args.value_bytes];
-    for number in 0..args.keys {
-        let bytes = key_bytes(number);
-        let key = worker.key(&bytes);
-        worker.set(DB, &key, NewValue::Bytes { bytes: &value, raw: false }, Deadline::Clear)?;
-    }
-    Ok(())
 }
 
 /// Commands a second of one worker on each of `stores`, all at once.
 fn rate(stores: &[&Store], args: &Args) -> Result<f64> {
     let start = Barrier::new(stores.len());
     let duration = Duration::from_secs_f64(args.seconds);
-    let rates: Vec<std::result::Result<f64, OpError>> = std::thread::scope(|scope| {
+    let rates: Vec<OpResult<f64>> = std::thread::scope(|scope| {
         let threads: Vec<_> = stores
             .iter()
             .enumerate()
@@ -118,13 +96,7 @@ fn rate(stores: &[&Store], args: &Args) -> Result<f64> {
     Ok(total)
 }
 
-fn work(
-    store: &Store,
-    args: &Args,
-    seed: u64,
-    start: &Barrier,
-    duration: Duration,
-) -> std::result::Result<f64, OpError> {
+fn work(store: &Store, args: &Args, seed: u64, start: &Barrier, duration: Duration) -> OpResult<f64> {
     let mut worker = store.worker();
     let mut rng = fastrand::Rng::with_seed(seed);
     let value = vec![b'w'; args.value_bytes];
@@ -138,13 +110,8 @@ fn work(
     Ok(count as f64 / since.elapsed().as_secs_f64())
 }
 
-fn batch(
-    worker: &mut Worker,
-    rng: &mut fastrand::Rng,
-    key_count: u64,
-    value: &[u8],
-) -> std::result::Result<(), OpError> {
-    let bytes: [[u8; 16]; BATCH_KEYS] = std::array::from_fn(|_| key_bytes(rng.u64(..key_count)));
+fn batch(worker: &mut Worker, rng: &mut fastrand::Rng, key_count: u64, value: &[u8]) -> OpResult<()> {
+    let bytes: [[u8; KEY_BYTES]; BATCH_KEYS] = std::array::from_fn(|_| key_bytes(rng.u64(..key_count)));
     let mut keys = bytes.each_ref().map(|bytes| worker.key(bytes));
     worker.prefetch(DB, &mut keys);
     for key in &keys {

@@ -1,15 +1,16 @@
 //! Closed loop: every connection keeps one batch of requests in flight and sends the next when all replies to
 //! it are in. Shows throughput; its latencies leave out whatever would have been sent during a pause.
 
-use super::conn::{ConnSet, InFlight, Target};
+use super::conn::{ConnSet, InFlight};
 use super::recording::{LoadReport, Recording, Stall};
 use super::scan::Tally;
 use super::{Stop, Workload};
 use crate::clock::{now_ns, NS_PER_S};
 use crate::error::{BenchError, Result};
+use crate::resp::Address;
 
 pub struct ClosedLoop {
-    pub target: Target,
+    pub target: Address,
     pub conn_count: usize,
     /// Requests in flight on a connection.
     pub pipeline: usize,

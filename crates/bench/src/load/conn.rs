@@ -1,52 +1,20 @@
 //! Non-blocking connections of the generator and the epoll set they are in.
 
 use std::collections::VecDeque;
-use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::recording::LoadReport;
 use super::scan::{ReplyScanner, Tally};
-use crate::clock::now_ns;
 use crate::error::{BenchError, Context, Result};
-use crate::resp::Client;
+use crate::resp::Address;
 
-/// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    Tcp { host: String, port: u16 },
-    Unix(PathBuf),
-}
-
-impl std::fmt::Display for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
-            Self::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-impl Target {
-    fn connect(&self) -> std::io::Result<OwnedFd> {
-        match self {
-            Self::Tcp { host, port } => {
-                let stream = TcpStream::connect((host.as_str(), *port))?;
-                stream.set_nodelay(true)?;
-                stream.set_nonblocking(true)?;
-                Ok(stream.into())
-            }
-            Self::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_nonblocking(true)?;
-                Ok(stream.into())
-            }
-        }
-    }
+fn connect(target: &Address) -> std::io::Result<OwnedFd> {
+    let stream = target.connect()?;
+    stream.set_nonblocking(true)?;
+    Ok(stream.into())
 }
 
 /// Requests that left together and wait for their replies, oldest first.
@@ -107,7 +75,7 @@ impl Conn {
 pub struct ConnSet {
     pub conns: Vec<Conn>,
     pub epoll: OwnedFd,
-    target: Target,
+    target: Address,
     buffer: Vec<u8>,
     events: Vec<epoll::Event>,
 }
@@ -118,11 +86,11 @@ const EVENTS_AT_ONCE: usize = 256;
 pub const TIMER_TOKEN: u64 = u64::MAX;
 
 impl ConnSet {
-    pub fn open(target: &Target, conn_count: usize) -> Result<Self> {
+    pub fn open(target: &Address, conn_count: usize) -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).context(|| "create an epoll set".to_owned())?;
         let mut conns = Vec::with_capacity(conn_count);
         for index in 0..conn_count {
-            let socket = target.connect().context(|| format!("connection {index} to {target}"))?;
+            let socket = connect(target).context(|| format!("connection {index} to {target}"))?;
             let interest = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
             epoll::add(&epoll, socket.as_fd(), EventData::new_u64(index as u64), interest)
                 .context(|| "add a socket to epoll".to_owned())?;
@@ -209,19 +177,5 @@ impl ConnSet {
             report.tally.value_bytes += tally.value_bytes;
             report.tally.first_error = report.tally.first_error.take().or(tally.first_error);
         }
-    }
-}
-
-/// Blocks until the server answers PING, or `deadline_ns` is over.
-pub fn wait_until_up(target: &Target, deadline_ns: u64) -> Result<Client> {
-    loop {
-        let last = match Client::connect(target).and_then(|mut c| c.call(&["PING"]).map(|_| c)) {
-            Ok(client) => return Ok(client),
-            Err(e) => e,
-        };
-        if now_ns() >= deadline_ns {
-            return Err(last);
-        }
-        std::thread::sleep(std::time::Duration::from_millis(2));
     }
 }

@@ -7,6 +7,7 @@ pub mod closed_loop;
 pub mod conn;
 pub mod null_server;
 pub mod open_loop;
+pub mod phase;
 pub mod recording;
 pub mod scan;
 pub mod values;
@@ -18,6 +19,7 @@ pub use workload::{KeyChoice, Workload, WorkloadSpec};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock::now_ns;
+use crate::error::{BenchError, Result};
 
 /// When a load ends: at a time, after a number of requests, or when told.
 #[derive(Clone, Copy, Default)]
@@ -38,4 +40,23 @@ impl Stop<'_> {
             || self.request_count.is_some_and(|n| sent >= n)
             || self.flag.is_some_and(|f| f.load(Ordering::Relaxed))
     }
+}
+
+/// Runs a load on a thread of its own beside `work`, and tells it to stop when that has ended. `work` is given a way to ask
+/// whether the load has ended early.
+///
+/// # Errors
+/// Those of both; the load's come first: a `work` that failed because of it says less.
+pub fn beside<L: Send, W>(
+    load: impl FnOnce(&AtomicBool) -> Result<L> + Send,
+    work: impl FnOnce(&dyn Fn() -> bool) -> Result<W>,
+) -> Result<(L, W)> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let generator = scope.spawn(|| load(&stop));
+        let worked = work(&|| generator.is_finished());
+        stop.store(true, Ordering::SeqCst);
+        let loaded = generator.join().map_err(|_| BenchError::Failed("the generator panicked".to_owned()))?;
+        Ok((loaded?, worked?))
+    })
 }

@@ -124,15 +124,15 @@ impl Client {
 mod tests {
     use super::*;
     use crate::load::closed_loop::ClosedLoop;
-    use crate::load::conn::Target;
     use crate::load::open_loop::OpenLoop;
     use crate::load::{KeyChoice, LoadReport, Recording, Stop, Workload, WorkloadSpec};
+    use crate::resp::Address;
 
     const PAUSE_MS: u64 = 60;
 
-    fn with_server(pause_after_ms: Option<u64>, load: impl FnOnce(Target) -> LoadReport) -> LoadReport {
+    fn with_server(pause_after_ms: Option<u64>, load: impl FnOnce(Address) -> LoadReport) -> LoadReport {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let target = Target::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
+        let target = Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
         let stop = AtomicBool::new(false);
         let pause = pause_after_ms
             .map(|ms| Pause { at_ns: now_ns() + ms * 1_000_000, duration: Duration::from_millis(PAUSE_MS) });

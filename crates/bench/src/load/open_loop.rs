@@ -8,15 +8,16 @@ use rustix::time::{
     timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec,
 };
 
-use super::conn::{ConnSet, InFlight, Target, TIMER_TOKEN};
+use super::conn::{ConnSet, InFlight, TIMER_TOKEN};
 use super::recording::{LoadReport, Recording, Stall};
 use super::scan::Tally;
 use super::{Stop, Workload};
 use crate::clock::{now_ns, NS_PER_S};
 use crate::error::{BenchError, Context, Result};
+use crate::resp::Address;
 
 pub struct OpenLoop {
-    pub target: Target,
+    pub target: Address,
     pub conn_count: usize,
     pub requests_per_second: f64,
     /// Requests that are due at the same instant. More than one saves wake-ups of the generator where it shares

@@ -4,11 +4,15 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, CWD};
 use rustix::io::Errno;
 
-use super::{total_len, total_len_mut, Device, DeviceError, DeviceErrorKind, DeviceOp, DEVICE_ALIGN};
-use crate::pagefile::PageBuf;
+use super::buf::PageBuf;
+use super::parallel;
+use super::seam::{
+    total_len, total_len_mut, Device, DeviceError, DeviceErrorKind, DeviceOp, Done, Transfer, DEVICE_ALIGN,
+};
 
 /// Transfers around the page cache that are in flight at a time: a disk takes about as long for one short transfer as
 /// for eight.
@@ -108,28 +112,35 @@ impl FileDevice {
         os_error(&self.name, op, offset, len, errno)
     }
 
-    fn read_rest(&self, mut offset: u64, mut bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
-        loop {
-            let wanted = total_len_mut(bufs);
-            if wanted == 0 {
-                return Ok(());
-            }
-            match rustix::io::preadv(&self.fd, bufs, offset) {
-                Ok(0) => {
-                    let kind = DeviceErrorKind::PastEnd { len: self.len()? };
-                    return Err(DeviceError {
-                        kind,
-                        ..self.error(DeviceOp::Read, offset, wanted, Errno::IO)
-                    });
-                }
-                Ok(done) => {
-                    offset += done as u64;
-                    IoSliceMut::advance_slices(&mut bufs, done);
+    /// Continues a read of which the kernel did only a part (`done` bytes so far).
+    fn read_rest(
+        &self,
+        offset: u64,
+        bufs: &mut [IoSliceMut<'_>],
+        mut done: usize,
+    ) -> Result<(), DeviceError> {
+        let total = total_len_mut(bufs);
+        let mut copy: Vec<_> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
+        let mut rest = &mut copy[..];
+        IoSliceMut::advance_slices(&mut rest, done);
+        while (done as u64) < total {
+            let (at, wanted) = (offset + done as u64, total - done as u64);
+            match rustix::io::preadv(&self.fd, rest, at) {
+                Ok(0) => return Err(self.past_end(at, wanted)?),
+                Ok(step) => {
+                    done += step;
+                    IoSliceMut::advance_slices(&mut rest, step);
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.error(DeviceOp::Read, offset, wanted, errno)),
+                Err(errno) => return Err(self.error(DeviceOp::Read, at, wanted, errno)),
             }
         }
+        Ok(())
+    }
+
+    fn past_end(&self, offset: u64, wanted: u64) -> Result<DeviceError, DeviceError> {
+        let kind = DeviceErrorKind::PastEnd { len: self.len()? };
+        Ok(DeviceError { kind, ..self.error(DeviceOp::Read, offset, wanted, Errno::IO) })
     }
 
     /// Continues a write that the kernel took only in part (`done` bytes so far).
@@ -160,16 +171,15 @@ impl Device for FileDevice {
         &self.name
     }
 
-    fn parallelism(&self) -> usize {
-        match self.direct {
-            true => DIRECT_TRANSFERS,
-            false => 1,
-        }
-    }
-
     fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
         debug_assert!(bufs.iter().all(|buf| aligned(buf.as_ptr(), buf.len())) && offset_aligned(offset));
-        self.read_rest(offset, bufs)
+        let total = total_len_mut(bufs);
+        match rustix::io::preadv(&self.fd, bufs, offset) {
+            Ok(done) if done as u64 == total => Ok(()),
+            Ok(done) => self.read_rest(offset, bufs, done),
+            Err(Errno::INTR) => self.read_rest(offset, bufs, 0),
+            Err(errno) => Err(self.error(DeviceOp::Read, offset, total, errno)),
+        }
     }
 
     fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
@@ -181,6 +191,16 @@ impl Device for FileDevice {
             Err(Errno::INTR) => self.write_rest(offset, bufs, 0),
             Err(errno) => Err(self.error(DeviceOp::Write, offset, total, errno)),
         }
+    }
+
+    fn transfer(&self, transfers: &mut [Transfer<'_>], done: &Done<'_>) {
+        let most = if self.direct { DIRECT_TRANSFERS } else { 1 };
+        let jobs: Vec<_> = transfers.iter_mut().map(Mutex::new).collect();
+        parallel::for_each(most, &jobs, |index, job| {
+            let mut transfer = job.lock();
+            let result = transfer.perform(self);
+            done(index, &mut transfer, result);
+        });
     }
 
     fn sync_data(&self) -> Result<(), DeviceError> {

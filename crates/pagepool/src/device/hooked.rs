@@ -1,4 +1,4 @@
-//! A [`Device`] whose reads can be watched and held up: for tests of what happens while pages are on their way.
+//! A [`Device`] that can be watched and held up: for tests of what happens while it is at work.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{total_len_mut, Device, DeviceError, SimDevice};
+use super::seam::{total_len_mut, Device, DeviceError, DeviceOp};
+use super::sim::SimDevice;
 
 /// Longest that a gate holds anybody: a test that waits for longer has failed.
 const GATE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -68,20 +69,36 @@ pub struct ReadCall<'a> {
 /// Runs before each read, on the thread that reads; may wait.
 pub type ReadHook = Arc<dyn Fn(ReadCall<'_>) + Send + Sync>;
 
-/// A [`SimDevice`] with a hook before its reads.
+/// Runs before each sync and each change of the length, on the thread that asks for it; may wait.
+pub type OpHook = Arc<dyn Fn(DeviceOp) + Send + Sync>;
+
+/// A [`SimDevice`] with hooks.
 pub struct HookedDevice {
     inner: SimDevice,
-    hook: Mutex<Option<ReadHook>>,
+    read_hook: Mutex<Option<ReadHook>>,
+    op_hook: Mutex<Option<OpHook>>,
 }
 
 impl HookedDevice {
     pub fn new(inner: SimDevice) -> Arc<HookedDevice> {
-        Arc::new(HookedDevice { inner, hook: Mutex::new(None) })
+        Arc::new(HookedDevice { inner, read_hook: Mutex::new(None), op_hook: Mutex::new(None) })
     }
 
-    /// Sets the hook, in the place of any other.
+    /// Sets the hook of reads, in the place of any other.
     pub fn before_read(&self, hook: ReadHook) {
-        *self.hook.lock() = Some(hook);
+        *self.read_hook.lock() = Some(hook);
+    }
+
+    /// Sets the hook of syncs and changes of the length, in the place of any other.
+    pub fn before_op(&self, hook: OpHook) {
+        *self.op_hook.lock() = Some(hook);
+    }
+
+    fn call_op_hook(&self, op: DeviceOp) {
+        let hook = self.op_hook.lock().clone();
+        if let Some(hook) = hook {
+            hook(op);
+        }
     }
 
     /// The device below.
@@ -96,7 +113,7 @@ impl Device for HookedDevice {
     }
 
     fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
-        let hook = self.hook.lock().clone();
+        let hook = self.read_hook.lock().clone();
         if let Some(hook) = hook {
             let thread = std::thread::current();
             let thread = thread.name().unwrap_or_default();
@@ -110,6 +127,7 @@ impl Device for HookedDevice {
     }
 
     fn sync_data(&self) -> Result<(), DeviceError> {
+        self.call_op_hook(DeviceOp::Sync);
         self.inner.sync_data()
     }
 
@@ -118,10 +136,12 @@ impl Device for HookedDevice {
     }
 
     fn allocate(&self, len: u64) -> Result<(), DeviceError> {
+        self.call_op_hook(DeviceOp::Allocate);
         self.inner.allocate(len)
     }
 
     fn truncate(&self, len: u64) -> Result<(), DeviceError> {
+        self.call_op_hook(DeviceOp::Truncate);
         self.inner.truncate(len)
     }
 }

@@ -6,7 +6,9 @@ use std::io::{IoSlice, IoSliceMut};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::{total_len, total_len_mut, Device, DeviceError, DeviceErrorKind, DeviceOp, DEVICE_ALIGN};
+use super::seam::{
+    total_len, total_len_mut, Device, DeviceError, DeviceErrorKind, DeviceOp, Done, Transfer, DEVICE_ALIGN,
+};
 
 /// Bytes that a disk writes whole: a torn write tears between sectors.
 const SECTOR_BYTES: usize = 512;
@@ -330,6 +332,17 @@ impl Device for SimDevice {
         }
         let data = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
         state.write(offset as usize, data, fault).map_err(|kind| error(DeviceOp::Write, offset, len, kind))
+    }
+
+    /// In random order; each counts as a call of its own.
+    fn transfer(&self, transfers: &mut [Transfer<'_>], done: &Done<'_>) {
+        let mut order: Vec<usize> = (0..transfers.len()).collect();
+        self.state.lock().rng.shuffle(&mut order);
+        for index in order {
+            let transfer = &mut transfers[index];
+            let result = transfer.perform(self);
+            done(index, transfer, result);
+        }
     }
 
     fn sync_data(&self) -> Result<(), DeviceError> {

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::entry::{is_all_zero, Entry, PageBuf, SlotRun, FANOUT};
-use super::{parallel, PageFile, PageFileError, PAGE_ID_LIMIT};
+use super::entry::{is_all_zero, Entry, SlotRun, FANOUT, PAGE_ID_LIMIT};
+use super::error::PageFileError;
+use super::file::PageFile;
+use crate::device::{write_all, Bufs, PageBuf, Transfer};
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
 /// Pages for which slots are looked for together.
@@ -142,12 +144,11 @@ impl CheckpointWriter {
             let (bufs, others) = rest.split_at(run.slot_count as usize);
             rest = others;
             let parts = run.slots().step_by(WRITE_PAGES).zip(bufs.chunks(WRITE_PAGES));
-            writes.extend(parts.map(|(slot, bufs)| (slot.offset(), bufs)));
+            writes.extend(
+                parts.map(|(slot, bufs)| Transfer { offset: slot.offset(), bufs: Bufs::Write(bufs) }),
+            );
         }
-        parallel::for_each(file.device.parallelism(), &writes, |(offset, bufs)| {
-            file.device.write_at(*offset, bufs)
-        })
-        .map_err(|error| file.note_write_error(error))?;
+        write_all(&*file.device, writes).map_err(|error| file.note_write_error(error))?;
         self.counters.written_bytes.fetch_add((bufs.len() * PAGE_SIZE) as u64, Ordering::Relaxed);
         Ok(())
     }

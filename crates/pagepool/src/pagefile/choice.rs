@@ -11,9 +11,9 @@
 //! | the witness | the superblocks | both were intact when it was written |
 //! | the witness and a superblock | nobody knows | no crash does that |
 
-use super::open::Repairs;
+use super::error::PageFileError;
 use super::superblock::{Role, Superblock};
-use super::PageFileError;
+use super::superblocks::Repairs;
 
 /// The copies of the superblock, each as it was read.
 pub(super) struct Copies {

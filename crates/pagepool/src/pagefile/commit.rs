@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use super::bitmap::SlotSet;
 use super::checkpoint::{CheckpointWriter, Phase};
-use super::entry::{is_all_zero, Entry, PageBuf, Slot, SlotRun, FANOUT};
+use super::entry::{is_all_zero, Entry, Slot, SlotRun, FANOUT};
+use super::error::PageFileError;
+use super::file::PageFile;
 use super::open::check_pages;
 use super::superblock::{now_unix_ms, Role, Superblock, UserHeader};
 use super::superblocks::Other;
 use super::table::MAP_HEIGHT;
-use super::{PageFile, PageFileError};
+use crate::device::PageBuf;
 use crate::PAGE_SIZE;
 
 /// What a checkpoint did and how long it took.
@@ -88,7 +90,7 @@ impl CheckpointWriter {
         publish(file, &draft);
         let live_count = changes.superblock.data_slot_count + changes.superblock.map_slot_count;
         file.space.lock().commit(changes.superseded, live_count);
-        self.trim();
+        file.shrink();
         let written_bytes = self.written_bytes() + 3 * PAGE_SIZE as u64;
         file.last_checkpoint_bytes.store(written_bytes, Ordering::Relaxed);
         Ok(CommitStats {
@@ -224,16 +226,6 @@ impl CheckpointWriter {
         // The checkpoint is durable whatever becomes of this; what was an error stops the next one.
         let _ = file.write_witness(superblock, Role::Confirmed);
         Ok(())
-    }
-
-    /// Shortens the file if a good part of it is not needed.
-    fn trim(&self) {
-        let mut space = self.file.space.lock();
-        let Some(slot_count) = space.trimmed() else { return };
-        // The file merely stays longer if this fails.
-        if self.file.device.truncate(Slot(slot_count).offset()).is_ok() {
-            space.set_slot_count(slot_count);
-        }
     }
 }
 

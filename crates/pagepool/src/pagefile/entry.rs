@@ -1,24 +1,15 @@
-//! Slots, map entries and page buffers.
+//! Slots and map entries.
 
+use crate::device::PageBuf;
 use crate::PAGE_SIZE;
+
+/// One more than the greatest page number that a page file can hold.
+pub const PAGE_ID_LIMIT: u32 = 1 << 30;
 
 /// Entries of a map page: the number of children a node has.
 pub(super) const FANOUT: usize = PAGE_SIZE / 8;
 
-/// A page-sized, page-aligned buffer, as devices want them.
-#[derive(Clone)]
-#[repr(C, align(4096))]
-pub struct PageBuf(pub [u8; PAGE_SIZE]);
-
 impl PageBuf {
-    /// A page of zeros.
-    pub const ZERO: PageBuf = PageBuf([0; PAGE_SIZE]);
-
-    /// A page of zeros on the heap.
-    pub(super) fn boxed() -> Box<PageBuf> {
-        Box::new(PageBuf::ZERO)
-    }
-
     /// Entry `index` of a map page.
     pub(super) fn entry(&self, index: usize) -> Entry {
         let mut bytes = [0; 8];

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::entry::Slot;
+use super::entry::{Slot, PAGE_ID_LIMIT};
 use super::superblock::FORMAT_VERSION;
 use crate::device::DeviceError;
-use crate::{PageId, PoolError};
+use crate::space::MapError;
+use crate::PageId;
 
 /// Why the page file could not be opened, written or committed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -125,7 +126,7 @@ pub enum PageFileError {
     },
     /// There is no address space for the map.
     #[error("page file: {0}")]
-    Memory(Arc<PoolError>),
+    Memory(Arc<MapError>),
     /// A page that the caller cannot do without does not verify.
     #[error(transparent)]
     NeededPage(#[from] PageError),
@@ -148,7 +149,7 @@ pub enum PageFileError {
         file: String,
     },
     /// The page number is beyond what the map can name.
-    #[error("page {} is beyond the page file's limit of {} pages", .pid.0, super::PAGE_ID_LIMIT)]
+    #[error("page {} is beyond the page file's limit of {} pages", .pid.0, PAGE_ID_LIMIT)]
     PageIdTooLarge {
         /// The page.
         pid: PageId,
@@ -221,6 +222,11 @@ pub enum PageError {
 }
 
 impl PageError {
+    /// Whether it could be read and is not what was written.
+    pub(super) fn is_wrong_content(&self) -> bool {
+        matches!(self, PageError::Damaged { .. })
+    }
+
     /// The page concerned.
     pub fn pid(&self) -> PageId {
         match self {

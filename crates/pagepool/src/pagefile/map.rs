@@ -5,13 +5,14 @@ use std::io::IoSliceMut;
 use parking_lot::Mutex;
 
 use super::bitmap::SlotSet;
-use super::entry::{Entry, PageBuf, Slot, FANOUT};
+use super::entry::{Entry, Slot, FANOUT};
+use super::error::PageFileError;
 use super::superblock::Superblock;
 use super::table::{node_limit, SlotTable, MAP_HEIGHT};
-use super::{parallel, PageFileError};
-use crate::device::{read_patiently, Device};
+use crate::device::{read_patiently, Bufs, Device, PageBuf, Transfer};
 
-/// Map pages that are read between two looks at what they say; bounds the memory of opening (16 MB).
+/// Map pages that are read between two looks at what they say, and slots that one call reads: bounds the memory of
+/// opening (32 MB).
 const WAVE_PAGES: usize = 4096;
 /// Longest read, in slots.
 const READ_SLOTS: u32 = 256;
@@ -74,35 +75,77 @@ impl MapLoader<'_> {
     fn read_nodes(&self, level: u32, nodes: &[Node]) -> Result<Vec<(Node, PageBuf)>, PageFileError> {
         let mut by_slot = nodes.to_vec();
         by_slot.sort_unstable_by_key(|node| node.entry.0 as u32);
+        let mut found = Vec::with_capacity(nodes.len());
         let reads = split_reads(&by_slot);
-        let found = Mutex::new(Vec::with_capacity(nodes.len()));
-        parallel::for_each(self.device.parallelism(), &reads, |read| {
-            self.read_run(level, read).map(|pages| found.lock().extend(pages))
-        })?;
-        Ok(found.into_inner())
+        let mut rest = &reads[..];
+        while !rest.is_empty() {
+            let mut slot_count = 0;
+            let fits = |read: &&&[Node]| {
+                slot_count += span(read);
+                slot_count <= WAVE_PAGES
+            };
+            let (now, later) = rest.split_at(rest.iter().take_while(fits).count());
+            self.read_runs(level, now, &mut found)?;
+            rest = later;
+        }
+        Ok(found)
     }
 
-    /// Reads `nodes`, which lie close together in ascending slots, with one call.
-    fn read_run(&self, level: u32, nodes: &[Node]) -> Result<Vec<(Node, PageBuf)>, PageFileError> {
-        let first = nodes[0].entry.0 as u32;
-        let span = nodes[nodes.len() - 1].entry.0 as u32 - first + 1;
-        let mut pages = vec![PageBuf::ZERO; span as usize];
-        read_patiently(|| {
-            let mut bufs: Vec<_> = pages.iter_mut().map(|page| IoSliceMut::new(&mut page.0)).collect();
-            self.device.read_at(Slot(first).offset(), &mut bufs)
-        })?;
-        let mut verified = Vec::with_capacity(nodes.len());
+    /// Reads nodes with one call; those of each of `reads` lie close together, in ascending slots.
+    fn read_runs(
+        &self,
+        level: u32,
+        reads: &[&[Node]],
+        found: &mut Vec<(Node, PageBuf)>,
+    ) -> Result<(), PageFileError> {
+        let mut pages: Vec<_> = reads.iter().map(|nodes| vec![PageBuf::ZERO; span(nodes)]).collect();
+        let mut transfers = Vec::with_capacity(reads.len());
+        for (nodes, pages) in reads.iter().zip(&mut pages) {
+            let bufs = pages.iter_mut().map(|page| IoSliceMut::new(&mut page.0)).collect();
+            transfers.push(Transfer { offset: first_slot(nodes).offset(), bufs: Bufs::Read(bufs) });
+        }
+        let failed = Mutex::new(None);
+        self.device.transfer(&mut transfers, &|index, transfer, result| {
+            let mut first_result = Some(result);
+            let read = || first_result.take().unwrap_or_else(|| transfer.perform(self.device));
+            let read = read_patiently(read).map_err(PageFileError::from);
+            if let Err(error) = read.and_then(|()| self.verify(level, reads[index], transfer)) {
+                failed.lock().get_or_insert(error);
+            }
+        });
+        if let Some(error) = failed.into_inner() {
+            return Err(error);
+        }
+        for (nodes, mut pages) in reads.iter().zip(pages) {
+            let place = |node: &Node| (node.entry.0 as u32 - first_slot(nodes).0) as usize;
+            let take = |node: &Node| (*node, std::mem::replace(&mut pages[place(node)], PageBuf::ZERO));
+            found.extend(nodes.iter().map(take));
+        }
+        Ok(())
+    }
+
+    /// Verifies nodes that have been read with one transfer.
+    fn verify(&self, level: u32, nodes: &[Node], read: &Transfer<'_>) -> Result<(), PageFileError> {
+        let Bufs::Read(pages) = &read.bufs else { unreachable!("nodes are read") };
         for node in nodes {
-            let page = &pages[(node.entry.0 as u32 - first) as usize];
-            let (found, expected) = (crc32c::crc32c(&page.0), node.entry.crc32c());
+            let page = &pages[(node.entry.0 as u32 - first_slot(nodes).0) as usize];
+            let (found, expected) = (crc32c::crc32c(page), node.entry.crc32c());
             if found != expected {
                 let why = format!("checksum {found:#010x} found, {expected:#010x} expected");
                 return Err(self.damaged(level, *node, why));
             }
-            verified.push((*node, page.clone()));
         }
-        Ok(verified)
+        Ok(())
     }
+}
+
+fn first_slot(nodes: &[Node]) -> Slot {
+    Slot(nodes[0].entry.0 as u32)
+}
+
+/// Slots from the first of `nodes` to the last.
+fn span(nodes: &[Node]) -> usize {
+    (nodes[nodes.len() - 1].entry.0 as u32 - first_slot(nodes).0) as usize + 1
 }
 
 /// Splits nodes in ascending slots into parts that one read each fetches.

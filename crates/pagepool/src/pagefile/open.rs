@@ -2,20 +2,63 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::bitmap::SlotSet;
 use super::choice::{choose, Choice, Copies};
-use super::entry::{Entry, PageBuf, Slot};
+use super::entry::{Entry, Slot, PAGE_ID_LIMIT};
+use super::error::{shown_time, PageError, PageFileError};
+use super::file::PageFile;
 use super::map::MapLoader;
-use super::superblock::{FileId, Found, Role, Superblock};
+use super::space::Space;
+use super::superblock::{FileId, Found, NeededPages, Role, Superblock, UserHeader};
+use super::superblocks::{Other, Repairs, Superblocks};
 use super::table::SlotTable;
-use super::{OpenOptions, Other, PageError, PageFileError, PAGE_ID_LIMIT};
-use crate::device::{read_patiently, Device, DeviceError};
+use crate::device::{read_patiently, Device, DeviceError, FileDevice, OpenMode, PageBuf};
 use crate::{PageId, PAGE_SIZE};
 
+/// How a page file is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// The pages that the caller cannot do without.
+    pub needed: NeededPages,
+    /// The checkpoint of this generation may be served although a later one was, or may have been, acknowledged. Only
+    /// this one: what is accepted is this loss and no other.
+    pub accept_loss_after: Option<u64>,
+    /// Nothing is written, not even what is damaged among the copies of the superblock.
+    pub is_read_only: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions { needed: |_| 0..0, accept_loss_after: None, is_read_only: false }
+    }
+}
+
 /// What opening found.
-pub(super) struct Opened {
+#[derive(Debug)]
+pub struct Recovered {
+    /// Generation of the checkpoint that is served.
+    pub generation: u64,
+    /// The caller's part of its superblock.
+    pub user_header: UserHeader,
+    /// Pages it has, those of zeros included.
+    pub page_count: u64,
+    /// No checkpoint has ever been taken.
+    pub is_new: bool,
+    /// A later checkpoint was, or may have been, acknowledged: the caller has accepted the loss. `damage` says why.
+    pub fell_back: bool,
+    /// What is wrong in the file, if anything. Unless `fell_back`, what is served is what was acknowledged last, or a
+    /// later checkpoint that a crash left complete.
+    pub damage: Option<PageFileError>,
+}
+
+/// A checkpoint that can be served, and what is to be done about the file.
+struct Opened {
     pub superblock: Superblock,
     /// Where its superblock lies, or is to be written.
     pub place: u32,
@@ -32,20 +75,84 @@ pub(super) struct Opened {
     pub repairs: Repairs,
 }
 
-/// Which copies of the superblock are to be written anew, in this order; each is durable before the next is begun, so
-/// that at any time the checkpoint is named by an intact one.
-#[derive(Default)]
-pub(super) struct Repairs {
-    /// The witness names another checkpoint, or cannot be read.
-    pub witness: bool,
-    /// Places whose superblock cannot be read, or is not the one that was acknowledged there.
-    pub places: Vec<u32>,
-    /// The witness announces what has turned out to be durable.
-    pub confirmation: bool,
+impl PageFile {
+    /// Opens the page file on `device`; an empty device becomes an empty page file. For devices that have no name
+    /// under which nothing but a complete page file is ever found; for those see [`PageFile::open_or_create_at`].
+    pub fn create_or_open(device: Arc<dyn Device>) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
+        PageFile::create_or_open_with(device, &OpenOptions::default())
+    }
+
+    /// The same, as the options say.
+    pub fn create_or_open_with(
+        device: Arc<dyn Device>,
+        options: &OpenOptions,
+    ) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
+        if device.is_empty()? {
+            create(&*device)?;
+        }
+        PageFile::open(device, options)
+    }
+
+    /// The device of the page file at `path`. If there is none an empty page file is made under another name, and gets
+    /// its name when it is durable: so a file of that name that is empty or zeroed has lost its data.
+    pub fn open_or_create_at(path: &Path, mode: OpenMode) -> Result<FileDevice, PageFileError> {
+        match FileDevice::open(path, mode) {
+            Err(error) if error.is_missing() => {}
+            Ok(device) if device.is_empty()? => {
+                return Err(PageFileError::Empty { file: device.name().to_owned() });
+            }
+            result => return Ok(result?),
+        }
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(".new");
+        let device = FileDevice::create(Path::new(&unfinished), mode)?;
+        create(&device)?;
+        Ok(device.publish(path)?)
+    }
+
+    /// Opens the page file on `device` and serves the checkpoint that was acknowledged last. If that cannot be had it
+    /// says what can ([`PageFileError::WouldLose`]).
+    pub fn open(
+        device: Arc<dyn Device>,
+        options: &OpenOptions,
+    ) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
+        let opened = open(&*device, options)?;
+        let recovered = Recovered {
+            generation: opened.superblock.generation,
+            user_header: opened.superblock.user_header,
+            page_count: opened.superblock.page_count,
+            is_new: opened.newest_generation == 1,
+            fell_back: opened.fell_back,
+            damage: opened.damage,
+        };
+        let superblocks = Superblocks {
+            current: opened.superblock,
+            place: opened.place,
+            other: opened.other,
+            newest_generation: opened.newest_generation,
+        };
+        let file = PageFile {
+            device,
+            table: opened.table,
+            space: Mutex::new(Space::recovered(opened.slot_count, opened.slots, opened.previous_slots)),
+            resized: Condvar::new(),
+            superblocks: Mutex::new(superblocks),
+            mirroring: Mutex::new(()),
+            is_checkpoint_running: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            last_checkpoint_bytes: AtomicU64::new(0),
+            needed: options.needed,
+        };
+        if !options.is_read_only {
+            // A disk that cannot be written serves: saves say what is the matter.
+            let _ = file.repair(&opened.repairs);
+        }
+        Ok((Arc::new(file), recovered))
+    }
 }
 
 /// Makes an empty page file of an empty device.
-pub(super) fn create(device: &dyn Device) -> Result<(), DeviceError> {
+fn create(device: &dyn Device) -> Result<(), DeviceError> {
     device.allocate(Slot::FIRST.offset())?;
     let superblock = Superblock::empty(FileId(fastrand::u128(..)));
     let pages = [Role::Superblock, Role::Superblock, Role::Confirmed].map(|role| superblock.encode(role));
@@ -56,7 +163,7 @@ pub(super) fn create(device: &dyn Device) -> Result<(), DeviceError> {
 
 /// Opens the checkpoint that was acknowledged last, with the pages that its header needs; an older one only if the
 /// loss is accepted.
-pub(super) fn open(device: &dyn Device, options: &OpenOptions) -> Result<Opened, PageFileError> {
+fn open(device: &dyn Device, options: &OpenOptions) -> Result<Opened, PageFileError> {
     let len = device.len()?;
     if len == 0 {
         return Err(PageFileError::Empty { file: device.name().to_owned() });
@@ -92,7 +199,7 @@ fn admit(
     opened.newest_generation = copies.newest_generation();
     if let Some(cause) = doubt {
         if options.accept_loss_after != Some(generation) {
-            let (cause, taken) = (Box::new(cause), super::error::shown_time(opened.superblock.taken_unix_ms));
+            let (cause, taken) = (Box::new(cause), shown_time(opened.superblock.taken_unix_ms));
             return Err(PageFileError::WouldLose { cause, generation, taken });
         }
         // Nothing is repaired before the first write: whoever accepted the loss may still think better of it.

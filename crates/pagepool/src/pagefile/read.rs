@@ -4,24 +4,27 @@ use std::io::IoSliceMut;
 
 use parking_lot::Mutex;
 
-use super::entry::{Entry, PageBuf, Slot, SlotRun};
-use super::{parallel, PageError, PageFile, PageFileError};
-use crate::device::{DeviceError, DeviceErrorKind, DeviceOp};
+use super::entry::{Entry, Slot, SlotRun};
+use super::error::{PageError, PageFileError};
+use super::file::PageFile;
+use crate::device::{Bufs, DeviceError, DeviceErrorKind, DeviceOp, PageBuf, Transfer};
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
-/// Longest read in pages: what the kernel takes in one vectored call.
+/// Longest transfer in pages: what the kernel takes in one vectored call.
 const READ_PAGES: usize = 1024;
 /// Longest read of what has just been written, in pages (1 MB).
 const READ_BACK_PAGES: usize = 256;
 /// Unwanted pages between two wanted ones that cost less to read than another call does.
 const GAP_PAGES: usize = 16;
-/// Unwanted pages of one call; bounds the memory they are read into (1 MB).
+/// Unwanted pages of one transfer (1 MB).
 const GAP_TOTAL: usize = 256;
+/// Unwanted pages of one call, but for its last transfer; bounds the memory they are read into (8 MB).
+const CALL_GAP_TOTAL: usize = 2048;
 
 impl PageFile {
     /// Reads page `pid` of the durable checkpoint into `page`, which must be page-aligned, and verifies it.
     ///
-    /// On an error the content of `page` is undefined.
+    /// On an error the content of `page` is undefined, but for what does not fit its checksum: that is as it was read.
     pub fn read_page(&self, pid: PageId, page: &mut PageBytes) -> Result<(), PageError> {
         loop {
             let entry = self.table.get(0, pid.0);
@@ -50,25 +53,30 @@ impl PageFile {
     /// call. Leaves `pages` sorted by place in the file. Returns what failed; all other pages are verified.
     pub fn read_pages(&self, pages: &mut [(PageId, &mut PageBytes)]) -> Vec<PageError> {
         pages.sort_by_cached_key(|(pid, _)| self.table.get(0, pid.0).slot());
-        let mut runs = Vec::new();
+        let mut errors = Vec::new();
         let mut rest = pages;
         while !rest.is_empty() {
-            let entries = self.close_entries(rest);
-            let (run, others) = rest.split_at_mut(entries.len());
-            runs.push(Mutex::new((run, entries)));
-            rest = others;
+            let runs = self.next_runs(rest);
+            let (now, later) = rest.split_at_mut(runs.iter().map(Vec::len).sum());
+            errors.extend(self.read_runs(now, &runs));
+            rest = later;
         }
-        let errors = Mutex::new(Vec::new());
-        let done = parallel::for_each(self.device.parallelism(), &runs, |run| {
-            let (pages, entries) = &mut *run.lock();
-            errors.lock().extend(self.read_run(pages, entries));
-            Ok::<(), std::convert::Infallible>(())
-        });
-        let Ok(()) = done;
-        errors.into_inner()
+        errors
     }
 
-    /// The entries of the first of `pages`, as far as one call can read them.
+    /// The entries of the first of `pages`, by what is read together, as far as one call does it.
+    fn next_runs(&self, pages: &[(PageId, &mut PageBytes)]) -> Vec<Vec<Entry>> {
+        let (mut runs, mut rest, mut gap_count) = (Vec::new(), pages, 0);
+        while !rest.is_empty() && gap_count <= CALL_GAP_TOTAL {
+            let entries = self.close_entries(rest);
+            gap_count += gaps_in(&entries);
+            rest = &rest[entries.len()..];
+            runs.push(entries);
+        }
+        runs
+    }
+
+    /// The entries of the first of `pages`, as far as one transfer can read them.
     fn close_entries(&self, pages: &[(PageId, &mut PageBytes)]) -> Vec<Entry> {
         let mut entries: Vec<Entry> = Vec::new();
         let (mut buf_count, mut gap_count) = (0, 0);
@@ -87,26 +95,43 @@ impl PageFile {
         entries
     }
 
-    /// Reads pages at ascending slots, close together, with one call.
-    fn read_run(&self, run: &mut [(PageId, &mut PageBytes)], entries: &[Entry]) -> Vec<PageError> {
-        if let [(pid, page)] = run {
-            return self.read_page(*pid, page).err().into_iter().collect();
+    /// Reads pages with one call, those of each run with one transfer.
+    fn read_runs(&self, pages: &mut [(PageId, &mut PageBytes)], runs: &[Vec<Entry>]) -> Vec<PageError> {
+        let mut gaps = vec![PageBuf::ZERO; runs.iter().map(|entries| gaps_in(entries)).sum()];
+        let (mut unused, mut rest) = (gaps.iter_mut(), pages.iter_mut());
+        let (mut transfers, mut reads, mut again) = (Vec::new(), Vec::new(), Vec::new());
+        let mut first_index = 0;
+        for entries in runs {
+            let run = rest.by_ref().take(entries.len());
+            if let Some(slot) = entries[0].slot() {
+                let mut bufs = Vec::with_capacity(entries.len());
+                for (at, (_, page)) in run.enumerate() {
+                    let gap = unused.by_ref().take(gap_before(entries, at));
+                    bufs.extend(gap.map(|gap| IoSliceMut::new(&mut gap.0)));
+                    bufs.push(IoSliceMut::new(&mut page[..]));
+                }
+                transfers.push(Transfer { offset: slot.offset(), bufs: Bufs::Read(bufs) });
+                reads.push((first_index, entries));
+            } else {
+                // No slot, no neighbours.
+                again.extend(run.map(|_| first_index));
+            }
+            first_index += entries.len();
         }
-        let gap_before =
-            |at: usize| if at == 0 { 0 } else { gap_between(entries[at - 1], entries[at]).unwrap_or(0) };
-        let mut gaps = vec![PageBuf::ZERO; (0..entries.len()).map(gap_before).sum()];
-        let mut unused = gaps.iter_mut();
-        let mut bufs = Vec::with_capacity(run.len() + unused.len());
-        for (at, (_, page)) in run.iter_mut().enumerate() {
-            bufs.extend(unused.by_ref().take(gap_before(at)).map(|gap| IoSliceMut::new(&mut gap.0)));
-            bufs.push(IoSliceMut::new(&mut page[..]));
-        }
-        let is_read =
-            entries[0].slot().is_some_and(|first| self.device.read_at(first.offset(), &mut bufs).is_ok());
-        let is_good = |page: &PageBytes, entry: &Entry| is_read && crc32c::crc32c(page) == entry.crc32c();
+        let bad = Mutex::new(again);
+        self.device.transfer(&mut transfers, &|index, transfer, result| {
+            let (first_index, entries) = &reads[index];
+            let is_good = good_pages(entries, transfer, result.is_ok());
+            bad.lock()
+                .extend((*first_index..).zip(is_good).filter(|(_, is_good)| !is_good).map(|(at, _)| at));
+        });
+        drop(transfers);
         // A bad page is read again alone: to tell it from its neighbours, or because it has been moved.
-        let bad = run.iter_mut().zip(entries).filter(|((_, page), entry)| !is_good(page, entry));
-        bad.filter_map(|((pid, page), _)| self.read_page(*pid, page).err()).collect()
+        let again = |index: usize| {
+            let (pid, page) = &mut pages[index];
+            self.read_page(*pid, page).err()
+        };
+        bad.into_inner().into_iter().filter_map(again).collect()
     }
 
     /// Fails, for good, unless the slots of `runs` hold `pages`: the disk has acknowledged writes that it lost, tore or
@@ -142,6 +167,30 @@ impl PageFile {
         }
         Err(PageError::Damaged { file: self.name().to_owned(), pid, slot, expected_crc32c, found_crc32c })
     }
+}
+
+/// Unwanted pages before the `at`-th of entries that are read together.
+fn gap_before(entries: &[Entry], at: usize) -> usize {
+    match at {
+        0 => 0,
+        _ => gap_between(entries[at - 1], entries[at]).unwrap_or(0),
+    }
+}
+
+/// Unwanted pages among entries that are read together.
+fn gaps_in(entries: &[Entry]) -> usize {
+    (0..entries.len()).map(|at| gap_before(entries, at)).sum()
+}
+
+/// Which of the wanted pages of a transfer are what they are to be.
+fn good_pages(entries: &[Entry], read: &Transfer<'_>, is_read: bool) -> Vec<bool> {
+    let Bufs::Read(bufs) = &read.bufs else { unreachable!("pages are read") };
+    let mut place = 0;
+    let is_good = |(at, entry): (usize, &Entry)| {
+        place += gap_before(entries, at) + 1;
+        is_read && crc32c::crc32c(&bufs[place - 1]) == entry.crc32c()
+    };
+    entries.iter().enumerate().map(is_good).collect()
 }
 
 /// How many slots lie between two entries, if the second comes after the first and near enough to be read with it.

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::io::IoSlice;
 
 use super::bitmap::SlotSet;
-use super::checkpoint::CheckpointWriter;
-use super::entry::{Entry, PageBuf, SlotRun, FANOUT};
+use super::checkpoint::{CheckpointWriter, PendingMap};
+use super::entry::{Entry, SlotRun, FANOUT};
+use super::error::PageFileError;
+use super::file::PageFile;
 use super::table::MAP_HEIGHT;
-use super::{PageFile, PageFileError};
+use crate::device::PageBuf;
 use crate::PageId;
 
 /// Pages read before they are written; bounds the memory (1 MB).
@@ -73,11 +75,14 @@ impl CheckpointWriter {
     /// Leaves only pages that this checkpoint has neither written nor freed.
     fn retain_unchanged(&self, pids: &mut Vec<u32>) {
         let pending = self.pending.lock();
-        pids.retain(|pid| {
-            let leaf = pending.leaves.get(&(pid / FANOUT as u32));
-            let entry = leaf.map(|leaf| leaf.entry(*pid as usize % FANOUT));
-            entry.is_none_or(|entry| entry == self.file.table.get(0, *pid))
-        });
+        pids.retain(|pid| self.is_unchanged(&pending, *pid));
+    }
+
+    /// Whether this checkpoint has neither written nor freed a page.
+    pub(super) fn is_unchanged(&self, pending: &PendingMap, pid: u32) -> bool {
+        let leaf = pending.leaves.get(&(pid / FANOUT as u32));
+        let entry = leaf.map(|leaf| leaf.entry(pid as usize % FANOUT));
+        entry.is_none_or(|entry| entry == self.file.table.get(0, pid))
     }
 
     /// Copies pages to slots from the end of `runs`, as far as there are some. Returns how many.
@@ -85,10 +90,17 @@ impl CheckpointWriter {
         let mut bufs = vec![PageBuf::ZERO; pids.len()];
         let mut pages: Vec<_> =
             pids.iter().zip(&mut bufs).map(|(pid, buf)| (PageId(*pid), &mut buf.0)).collect();
-        // A page that cannot be read stays where it is: whoever wants it is told.
-        let damaged: BTreeSet<u32> =
-            self.file.read_pages(&mut pages).iter().map(|error| error.pid().0).collect();
-        pages.retain(|(pid, _)| !damaged.contains(&pid.0));
+        let mut errors = self.file.read_pages(&mut pages);
+        errors.retain_mut(|error| match pages.iter_mut().find(|(pid, _)| *pid == error.pid()) {
+            // Once more, as what is moved for damaged is damaged for good.
+            Some((pid, page)) => self.file.read_page(*pid, page).map_err(|again| *error = again).is_err(),
+            None => true,
+        });
+        // Damaged bytes move as they are, with the checksum that they do not fit: whoever wants the page is told, and it
+        // does not keep the file long. One that the device cannot read stays where it is.
+        let unreadable: BTreeSet<PageId> =
+            errors.iter().filter(|error| !error.is_wrong_content()).map(|error| error.pid()).collect();
+        pages.retain(|(pid, _)| !unreadable.contains(pid));
         pages.sort_unstable_by_key(|(pid, _)| *pid);
         let taken = take_runs(runs, pages.len() as u32);
         let entries: Vec<_> = pages

@@ -73,6 +73,15 @@ const SLACK_SLOTS: u64 = 256;
 /// *used* is everything but free. A checkpoint therefore never writes a slot that the durable checkpoint names, and
 /// those of the one before it only once `release_previous` has been called (after that one has been made
 /// unreachable).
+///
+/// The length of the file:
+/// ```text
+///      Settled -- begin_growth ----> Growing --- end_growth: the slots are there, or not ----> Settled
+///      Settled -- begin_shrinking -> Shrinking - end_shrinking: they are gone, or back ------> Settled
+/// ```
+/// The device is asked for it in between, without the lock. A slot is known only while it is in the file: slots to come
+/// from the end of the growth on, slots to go no longer from the begin of the shrinking. Whoever needs another length
+/// waits until it is settled.
 #[derive(Default)]
 pub(super) struct Space {
     used: SlotSet,
@@ -80,6 +89,7 @@ pub(super) struct Space {
     pending: SlotSet,
     /// Slots the file has room for, the superblocks' included.
     slot_count: u32,
+    length: Length,
     /// Slots that the durable checkpoint names.
     live_count: u64,
     /// Slots the running checkpoint took for pages that had none.
@@ -94,6 +104,18 @@ pub(super) struct Space {
     ceiling: Option<u32>,
     /// The disk is full: no growth for convenience in this checkpoint.
     is_disk_full: bool,
+}
+
+/// See [`Space`].
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Length {
+    #[default]
+    Settled,
+    Growing,
+    Shrinking {
+        /// Length of the file before.
+        slot_count: u32,
+    },
 }
 
 /// What to do when the search found no run.
@@ -272,8 +294,45 @@ impl Space {
         }
     }
 
-    /// The file has `slot_count` slots now.
-    pub fn set_slot_count(&mut self, slot_count: u32) {
+    /// Whether nobody changes the length of the file just now.
+    pub fn is_settled(&self) -> bool {
+        self.length == Length::Settled
+    }
+
+    /// Settled → Growing.
+    pub fn begin_growth(&mut self) {
+        assert!(self.is_settled(), "one changes the length at a time");
+        self.length = Length::Growing;
+    }
+
+    /// Growing → Settled; `grown` is the length if the file has it now.
+    pub fn end_growth(&mut self, grown: Option<u32>) {
+        assert_eq!(self.length, Length::Growing);
+        self.length = Length::Settled;
+        if let Some(slot_count) = grown {
+            self.set_slot_count(slot_count);
+        }
+    }
+
+    /// Settled → Shrinking, if a good part of the file is free at the end and not needed soon. Returns its length to be.
+    pub fn begin_shrinking(&mut self) -> Option<u32> {
+        let trimmed = self.trimmed().filter(|_| self.is_settled())?;
+        self.length = Length::Shrinking { slot_count: self.slot_count };
+        self.set_slot_count(trimmed);
+        Some(trimmed)
+    }
+
+    /// Shrinking → Settled; unless the file `is_shorter` now it merely stays longer.
+    pub fn end_shrinking(&mut self, is_shorter: bool) {
+        let Length::Shrinking { slot_count } = std::mem::take(&mut self.length) else {
+            unreachable!("the length was not being changed");
+        };
+        if !is_shorter {
+            self.set_slot_count(slot_count);
+        }
+    }
+
+    fn set_slot_count(&mut self, slot_count: u32) {
         self.free_from = self.free_from.min(self.slot_count).min(slot_count);
         self.slot_count = slot_count;
     }
@@ -335,7 +394,7 @@ impl Space {
     }
 
     /// A shorter length for the file, if a good part of it is free at the end and not needed soon.
-    pub fn trimmed(&self) -> Option<u32> {
+    fn trimmed(&self) -> Option<u32> {
         let tail_start = self.tail_start();
         let tail = u64::from(self.slot_count - tail_start);
         let is_long = self.slot_count > self.limit(GROWN);

@@ -3,8 +3,8 @@
 use std::io::{IoSlice, IoSliceMut};
 
 use super::entry::Slot;
-use super::space::Room;
-use super::{PageFile, PageFileError, SpillError};
+use super::error::{PageFileError, SpillError};
+use super::file::PageFile;
 use crate::PageBytes;
 
 /// A page in a temporary slot: give it back with [`PageFile::release_spill`], or its slot stays taken until the file
@@ -44,23 +44,5 @@ impl PageFile {
     /// Gives the slot of a spilled page back.
     pub fn release_spill(&self, spilled: Spilled) {
         self.space.lock().release_spill(spilled.slot);
-    }
-
-    fn take_spill_slot(&self) -> Result<Slot, PageFileError> {
-        let mut space = self.space.lock();
-        loop {
-            if let Some(slot) = space.take_spill() {
-                return Ok(slot);
-            }
-            let Room::Grow { slot_count, least } = space.plan_spill() else {
-                return Err(self.too_long().into());
-            };
-            match self.grow(&mut space, slot_count) {
-                Err(error) if error.is_no_space() => {
-                    self.grow(&mut space, least).map_err(|error| self.note_write_error(error))?;
-                }
-                result => result.map_err(|error| self.note_write_error(error))?,
-            }
-        }
     }
 }

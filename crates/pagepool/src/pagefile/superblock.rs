@@ -1,8 +1,11 @@
 //! The superblock: which map is the durable one, and the witness beside it, which says whether that was acknowledged.
 //! Byte by byte in docs/format.md.
 
-use super::entry::{Entry, PageBuf};
+use std::ops::Range;
+
+use super::entry::Entry;
 use super::table::MAP_HEIGHT;
+use crate::device::PageBuf;
 use crate::PAGE_SIZE;
 
 /// The version of the page file's format that this code writes and reads.
@@ -13,6 +16,10 @@ pub const USER_HEADER_BYTES: usize = 512;
 
 /// What the caller keeps in the superblock: roots, counters, whatever it needs to find the rest.
 pub type UserHeader = [u8; USER_HEADER_BYTES];
+
+/// Names, from the caller's header, the pages without which a checkpoint is of no use to it: one that has lost such a
+/// page does not load, and the previous one does.
+pub type NeededPages = fn(&UserHeader) -> Range<u32>;
 
 const MAGIC: [u8; 8] = *b"STILLPGF";
 

@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::entry::{Entry, PageBuf, FANOUT};
-use super::PAGE_ID_LIMIT;
-use crate::memory::VirtualArray;
-use crate::PoolError;
+use super::entry::{Entry, FANOUT, PAGE_ID_LIMIT};
+use crate::device::PageBuf;
+use crate::space::{MapError, VirtualArray};
 
 /// Levels of map pages. Level 1 is the leaves, whose entries are pages; level [`MAP_HEIGHT`] is the root.
 pub(super) const MAP_HEIGHT: u32 = 4;
@@ -20,7 +19,7 @@ pub(super) struct SlotTable {
 }
 
 impl SlotTable {
-    pub fn new() -> Result<SlotTable, PoolError> {
+    pub fn new() -> Result<SlotTable, MapError> {
         let levels = (0..MAP_HEIGHT).map(|level| VirtualArray::new(node_limit(level) as usize));
         Ok(SlotTable { levels: levels.collect::<Result<_, _>>()? })
     }

@@ -20,19 +20,18 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
+use super::core::{Core, BATCH_PAGES};
+use super::frames::{Frame, FrameId, FrameWish};
 use super::images::{release, Held, Images};
 use super::quarantine::{Kept, Quarantine};
 use super::running::{Look, Running};
+use super::seam::{Snapshotter, StreamPlan};
+use super::sink::{Progress, Sink, Spill};
+use super::version::{SpilledImage, Version};
 use super::views::Views;
-use super::{Extent, Progress, Sink, Snapshotter, Spill, StreamPlan};
-use crate::core::{Core, Descriptor, Epoch};
-use crate::epochs::{claim, is_claimed};
-use crate::frames::{Frame, FrameId};
-use crate::memory::VirtualArray;
-use crate::{CheckpointError, PageBytes, PageId, PoolError, PAGE_SIZE};
-
-/// Pages written to the sink at once (1 MB).
-pub(crate) const BATCH_PAGES: usize = 256;
+use crate::page::{claim, is_claimed, Descriptor, Epoch};
+use crate::space::{Extent, MapError, VirtualArray};
+use crate::{CheckpointError, PageBytes, PageId, PAGE_SIZE};
 
 /// Where the budget is used up, the least that is paid off at once, and the most by one free.
 const MIN_RELIEF_PAGES: u32 = 16;
@@ -89,8 +88,8 @@ impl EpochSnapshotter {
     /// For pools of at most `page_count` pages.
     ///
     /// # Errors
-    /// [`PoolError::Map`].
-    pub fn new(page_count: u32, spill: Arc<dyn Spill>) -> Result<EpochSnapshotter, PoolError> {
+    /// [`MapError`].
+    pub fn new(page_count: u32, spill: Arc<dyn Spill>) -> Result<EpochSnapshotter, MapError> {
         Ok(EpochSnapshotter {
             stream: Running::default(),
             streaming: AtomicBool::new(false),
@@ -115,8 +114,8 @@ impl EpochSnapshotter {
     fn capture(&self, core: &Core, page: PageId, look: Look<'_, Stream>, claimed: bool, for_view: bool) {
         let since = Instant::now();
         // SAFETY: P2: called under the page's exclusive latch.
-        let content = unsafe { core.stable_bytes(page) };
-        let interval = (core.descriptor(page).epochs.written(), core.epoch());
+        let content = unsafe { core.pages.stable_bytes(page) };
+        let interval = (core.pages.descriptor(page).epochs.written(), core.epoch());
         let Some(mut frame) = core.take_frame() else {
             let joined = if claimed { look.join() } else { None };
             drop(look);
@@ -144,12 +143,12 @@ impl EpochSnapshotter {
 
     fn keep_image(&self, core: &Core, page: PageId, interval: (Epoch, Epoch), held: Held) {
         if let Err(unseen) = self.images.insert(&self.views, page, interval, held) {
-            release(core, &*self.spill, unseen);
+            release(core, unseen);
         }
     }
 
     fn spill(&self, content: &PageBytes) -> Result<Held, CheckpointError> {
-        self.spill.spill(content).map(|spilled| Held::Spilled(Arc::new(spilled)))
+        SpilledImage::write(&self.spill, content).map(|image| Held::Spilled(Arc::new(image)))
     }
 
     /// Writes the before-images that wait, releasing their frames. Returns how many.
@@ -198,9 +197,9 @@ impl EpochSnapshotter {
         kept.next = (from + limit).min(extent.page_count);
         let pages: Vec<_> = (from..kept.next)
             .map(|index| PageId(extent.start.0 + index))
-            .filter(|&page| stream.needs_content(core.descriptor(page)) && self.claim(page))
+            .filter(|&page| stream.needs_content(core.pages.descriptor(page)) && self.claim(page))
             // SAFETY: P3: freed, and taken out of the quarantine by this thread alone.
-            .map(|page| (page, unsafe { core.stable_bytes(page) }))
+            .map(|page| (page, unsafe { core.pages.stable_bytes(page) }))
             .collect();
         self.emit(stream, &pages, progress);
         let done = kept.next;
@@ -228,13 +227,13 @@ impl EpochSnapshotter {
 
     /// Moves the content of a freed page that views see to the page file. False if that fails.
     fn spill_freed(&self, core: &Core, page: PageId) -> bool {
-        let epochs = &core.descriptor(page).epochs;
+        let epochs = &core.pages.descriptor(page).epochs;
         let (written, Some(freed)) = (epochs.written(), epochs.freed()) else { return true };
         if !self.views.see(written, Some(freed)) {
             return true;
         }
         // SAFETY: P3: freed, and its extent taken out of the quarantine by this thread alone.
-        let Ok(held) = self.spill(unsafe { core.stable_bytes(page) }) else { return false };
+        let Ok(held) = self.spill(unsafe { core.pages.stable_bytes(page) }) else { return false };
         self.keep_image(core, page, (written, freed), held);
         // As a writer does (S2): from here on the views that saw the page find its image.
         epochs.set_written(freed);
@@ -268,7 +267,7 @@ impl EpochSnapshotter {
         while at < end && frames.len() < BATCH_PAGES {
             let page = PageId(at);
             at += 1;
-            let epochs = &core.descriptor(page).epochs;
+            let epochs = &core.pages.descriptor(page).epochs;
             if let Some(freed) = epochs.freed().filter(|&freed| freed <= stream.cut) {
                 if freed > stream.durable && self.claim(page) {
                     stream.note(stream.sink.free_page(page));
@@ -281,7 +280,7 @@ impl EpochSnapshotter {
             let Some(mut frame) = spare.take().or_else(|| staging.take()) else {
                 unreachable!("F2: the one sweep finds its {BATCH_PAGES} staging frames free")
             };
-            if core.copy_as_of(page, stream.cut, frame.bytes_mut()) && self.claim(page) {
+            if core.pages.copy_as_of(page, stream.cut, frame.bytes_mut()) && self.claim(page) {
                 frames.push((page, frame));
             } else {
                 spare = Some(frame);
@@ -299,10 +298,6 @@ impl EpochSnapshotter {
 }
 
 impl Snapshotter for EpochSnapshotter {
-    fn name(&self) -> &'static str {
-        "epoch"
-    }
-
     fn begin_stream(&self, core: &Core, plan: StreamPlan) -> Result<Epoch, CheckpointError> {
         if self.streaming.swap(true, Ordering::Acquire) {
             return Err(CheckpointError::InProgress);
@@ -327,11 +322,13 @@ impl Snapshotter for EpochSnapshotter {
 
     fn run_stream(&self, core: &Core, progress: &Progress) -> Result<(), CheckpointError> {
         let Some(stream) = self.stream.current() else { return Ok(()) };
+        let data_pages = stream.ranges.iter().map(|(start, end)| u64::from(end - start)).sum();
+        let wish = self.frame_wish(data_pages);
         for &(start, end) in &stream.ranges {
             let mut at = start;
             while at < end && !stream.failed.load(Ordering::Acquire) {
                 self.write_waiting(core, &stream, progress);
-                core.frames.top_up();
+                core.frames.top_up(&wish);
                 let next = self.sweep(core, &stream, at, end, progress);
                 progress.pages_scanned.fetch_add(u64::from(next - at), Ordering::Relaxed);
                 at = next;
@@ -364,36 +361,34 @@ impl Snapshotter for EpochSnapshotter {
         Ok(cut)
     }
 
-    fn read_view(
-        &self,
-        core: &Core,
-        cut: Epoch,
-        page: PageId,
-        into: &mut PageBytes,
-    ) -> Result<(), CheckpointError> {
-        loop {
-            if core.copy_as_of(page, cut, into) {
-                return Ok(());
-            }
-            // The writer publishes its image before it raises the write epoch.
-            if self.images.read(core, &*self.spill, page, cut, into)? {
-                return Ok(());
-            }
-            assert!(
-                core.descriptor(page).epochs.written() <= cut,
-                "view {cut:?} reads {page:?}, which was born after it"
-            );
+    fn locate<'c>(&self, core: &'c Core, cut: Epoch, page: PageId) -> Version<'c> {
+        if core.pages.descriptor(page).epochs.written() <= cut {
+            return Version::InPlace;
         }
+        // The writer published its image before it raised the write epoch.
+        let image = self.images.find(core, page, cut);
+        image.unwrap_or_else(|| {
+            let text = format!("page {} was not in use at the cut: what refers to it is damaged", page.0);
+            Version::Lost(Box::new(CheckpointError::Io(text.into())))
+        })
+    }
+
+    fn takes_huge_pages(&self) -> bool {
+        true
+    }
+
+    fn frame_wish(&self, data_pages: u64) -> FrameWish {
+        FrameWish::for_before_images(data_pages)
     }
 
     fn end_view(&self, core: &Core, cut: Epoch) {
         self.views.end(cut);
-        self.images.retain_seen(core, &*self.spill, &self.views);
+        self.images.retain_seen(core, &self.views);
         self.quarantine.settle_viewed(core, &self.views);
     }
 
     fn before_first_write(&self, core: &Core, page: PageId) {
-        let descriptor = core.descriptor(page);
+        let descriptor = core.pages.descriptor(page);
         let look = self.stream.look();
         let claimed = look.stream().is_some_and(|s| s.needs(descriptor.epochs.written()) && self.claim(page));
         let for_view = self.views.see_in_place([descriptor].into_iter());
@@ -402,11 +397,28 @@ impl Snapshotter for EpochSnapshotter {
         }
     }
 
+    fn would_capture(&self, core: &Core, page: PageId) -> bool {
+        let descriptor = core.pages.descriptor(page);
+        let look = self.stream.look();
+        let for_stream =
+            look.stream().is_some_and(|s| s.needs(descriptor.epochs.written()) && !self.is_claimed(page));
+        for_stream || self.views.see_in_place([descriptor].into_iter())
+    }
+
+    fn before_free_of_damaged(&self, core: &Core, page: PageId, reason: &Arc<str>) {
+        let epochs = &core.pages.descriptor(page).epochs;
+        let lost = Held::Lost(Box::new(CheckpointError::Io(reason.clone())));
+        self.keep_image(core, page, (epochs.written(), core.epoch()), lost);
+        // As a writer does (S2). Nobody else raises it: the page is absent (S9).
+        epochs.set_written(core.epoch());
+    }
+
     fn keep_freed(&self, core: &Core, extent: Extent) -> bool {
         // Until the extent is in its list: the end of the stream goes through the list after that.
         let look = self.stream.look();
-        let unclaimed =
-            |stream: &Stream, page| stream.needs_content(core.descriptor(page)) && !self.is_claimed(page);
+        let unclaimed = |stream: &Stream, page| {
+            stream.needs_content(core.pages.descriptor(page)) && !self.is_claimed(page)
+        };
         if look.stream().is_some_and(|stream| extent.pages().any(|page| unclaimed(stream, page))) {
             self.quarantine.keep_for_stream(core, extent);
         } else if !self.quarantine.keep_for_views(core, &self.views, extent) {

@@ -14,9 +14,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{EpochSnapshotter, Extent, Progress, Snapshotter, StreamPlan, BATCH_PAGES};
-use crate::core::{Core, Epoch};
-use crate::{CheckpointError, PageBytes, PageId, PoolError, PAGE_SIZE};
+use super::core::{Core, BATCH_PAGES};
+use super::epoch::EpochSnapshotter;
+use super::frames::FrameWish;
+use super::seam::{Snapshotter, StreamPlan};
+use super::sink::Progress;
+use super::version::Version;
+use crate::page::Epoch;
+use crate::space::{Extent, MapError};
+use crate::{CheckpointError, PageBytes, PageId, PAGE_SIZE};
 
 /// Pages that fit into the ring.
 const RING_PAGES: u32 = 4 * BATCH_PAGES as u32;
@@ -33,6 +39,8 @@ struct Ring {
     /// Pages taken out by the parent.
     tail: AtomicU32,
     done: AtomicU32,
+    /// Page numbers that the child has looked at.
+    scanned: AtomicU32,
     tags: [AtomicU32; RING_PAGES as usize],
 }
 
@@ -50,14 +58,14 @@ const PAGES_OFFSET: usize = std::mem::size_of::<Ring>().next_multiple_of(PAGE_SI
 const RING_BYTES: usize = PAGES_OFFSET + RING_PAGES as usize * PAGE_SIZE;
 
 impl SharedRing {
-    fn new() -> Result<SharedRing, PoolError> {
+    fn new() -> Result<SharedRing, MapError> {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         // SAFETY: M1: a fresh mapping aliases nothing.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), RING_BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
         if base == libc::MAP_FAILED {
-            return Err(PoolError::Map { byte_len: RING_BYTES, source: std::io::Error::last_os_error() });
+            return Err(MapError { byte_len: RING_BYTES, source: std::io::Error::last_os_error() });
         }
         Ok(SharedRing { base: base.cast() })
     }
@@ -65,7 +73,9 @@ impl SharedRing {
     /// Empties it for the next child, while there is none.
     fn reset(&self) {
         let ring = self.ring();
-        [&ring.head, &ring.tail, &ring.done].iter().for_each(|field| field.store(0, Ordering::Relaxed));
+        [&ring.head, &ring.tail, &ring.done, &ring.scanned]
+            .iter()
+            .for_each(|field| field.store(0, Ordering::Relaxed));
     }
 
     fn ring(&self) -> &Ring {
@@ -106,8 +116,8 @@ pub struct ForkSnapshotter {
 
 impl ForkSnapshotter {
     /// # Errors
-    /// [`PoolError::Map`].
-    pub fn new(views: EpochSnapshotter) -> Result<ForkSnapshotter, PoolError> {
+    /// [`MapError`].
+    pub fn new(views: EpochSnapshotter) -> Result<ForkSnapshotter, MapError> {
         Ok(ForkSnapshotter { views, ring: SharedRing::new()?, stream: Mutex::default() })
     }
 
@@ -146,10 +156,12 @@ fn let_go_of_files() {
 fn child_main(core: &Core, cut: Epoch, plan: &StreamPlan, ring: &SharedRing, parent: libc::pid_t) -> ! {
     let_go_of_files();
     let shared = ring.ring();
-    let mut head = 0;
+    let (mut head, mut scanned) = (0, 0);
     for &(start, end) in &plan.ranges {
         for page in (start..end).map(PageId) {
-            let epochs = &core.descriptor(page).epochs;
+            shared.scanned.store(scanned, Ordering::Relaxed);
+            scanned += 1;
+            let epochs = &core.pages.descriptor(page).epochs;
             let tombstone = epochs.freed().is_some_and(|freed| plan.durable < freed);
             let content =
                 epochs.freed().is_none() && plan.durable < epochs.written() && epochs.written() <= cut;
@@ -162,7 +174,7 @@ fn child_main(core: &Core, cut: Epoch, plan: &StreamPlan, ring: &SharedRing, par
             if content {
                 // SAFETY: F1: the parent does not touch positions from head on. M1: both in their mappings; the
                 // child's copy of the page does not change.
-                unsafe { std::ptr::copy_nonoverlapping(core.address(page), ring.page(head), 1) };
+                unsafe { std::ptr::copy_nonoverlapping(core.pages.address(page), ring.page(head), 1) };
             }
             let tag = page.0 | if tombstone { TOMBSTONE } else { 0 };
             shared.tags[(head % RING_PAGES) as usize].store(tag, Ordering::Relaxed);
@@ -170,6 +182,7 @@ fn child_main(core: &Core, cut: Epoch, plan: &StreamPlan, ring: &SharedRing, par
             shared.head.store(head, Ordering::Release);
         }
     }
+    shared.scanned.store(scanned, Ordering::Relaxed);
     shared.done.store(1, Ordering::Release);
     // SAFETY: K1: ends the child without running destructors or exit handlers of the parent's state.
     unsafe { libc::_exit(0) }
@@ -189,10 +202,6 @@ fn nap(parent: libc::pid_t) {
 }
 
 impl Snapshotter for ForkSnapshotter {
-    fn name(&self) -> &'static str {
-        "fork"
-    }
-
     fn begin_stream(&self, core: &Core, plan: StreamPlan) -> Result<Epoch, CheckpointError> {
         // Locked by whoever ends a stream, until its child is gone.
         let Some(mut current) = self.stream.try_lock().filter(|current| current.is_none()) else {
@@ -219,6 +228,8 @@ impl Snapshotter for ForkSnapshotter {
         loop {
             // Order matters: what is put in before `done` is seen is seen by the drain after it.
             let done = self.ring.ring().done.load(Ordering::Acquire) == 1;
+            let scanned = self.ring.ring().scanned.load(Ordering::Relaxed);
+            progress.pages_scanned.store(scanned.into(), Ordering::Relaxed);
             if self.drain(&stream, progress)? > 0 {
                 continue;
             }
@@ -254,14 +265,18 @@ impl Snapshotter for ForkSnapshotter {
         self.views.begin_view(core)
     }
 
-    fn read_view(
-        &self,
-        core: &Core,
-        cut: Epoch,
-        page: PageId,
-        into: &mut PageBytes,
-    ) -> Result<(), CheckpointError> {
-        self.views.read_view(core, cut, page, into)
+    fn locate<'c>(&self, core: &'c Core, cut: Epoch, page: PageId) -> Version<'c> {
+        self.views.locate(core, cut, page)
+    }
+
+    /// The first write after a fork would copy 2 MB.
+    fn takes_huge_pages(&self) -> bool {
+        false
+    }
+
+    /// The kernel finds the memory for what a stream needs; only views want frames.
+    fn frame_wish(&self, data_pages: u64) -> FrameWish {
+        FrameWish { stream: 0, ahead: 0, ..self.views.frame_wish(data_pages) }
     }
 
     fn end_view(&self, core: &Core, cut: Epoch) {
@@ -270,6 +285,14 @@ impl Snapshotter for ForkSnapshotter {
 
     fn before_first_write(&self, core: &Core, page: PageId) {
         self.views.before_first_write(core, page);
+    }
+
+    fn would_capture(&self, core: &Core, page: PageId) -> bool {
+        self.views.would_capture(core, page)
+    }
+
+    fn before_free_of_damaged(&self, core: &Core, page: PageId, reason: &Arc<str>) {
+        self.views.before_free_of_damaged(core, page, reason);
     }
 
     fn keep_freed(&self, core: &Core, extent: Extent) -> bool {

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::core::Core;
+use super::frames::FrameId;
+use super::version::{SpilledImage, Version};
 use super::views::Views;
-use crate::core::{Core, Epoch};
-use crate::frames::FrameId;
-use crate::pagefile::{PageBuf, Spilled};
-use crate::snapshot::Spill;
-use crate::{CheckpointError, PageBytes, PageId, PAGE_SIZE};
+use crate::page::Epoch;
+use crate::{CheckpointError, PageId};
 
 const SHARD_COUNT: usize = 64;
 
 /// Where an image's bytes are.
 pub enum Held {
     Frame(FrameId),
-    Spilled(Arc<Spilled>),
+    Spilled(Arc<SpilledImage>),
     /// It could not be spilled: views that see it fail with this.
     Lost(Box<CheckpointError>),
 }
@@ -62,41 +62,22 @@ impl Images {
         Ok(())
     }
 
-    /// Copies the version that cut `cut` sees; false if there is no image of it. The cut is that of a view that stays
-    /// open meanwhile, so the image does, too.
-    pub fn read(
-        &self,
-        core: &Core,
-        spill: &dyn Spill,
-        page: PageId,
-        cut: Epoch,
-        into: &mut PageBytes,
-    ) -> Result<bool, CheckpointError> {
+    /// The version that cut `cut` sees, if there is an image of it. The cut is that of a view that stays open meanwhile, so
+    /// the image does, too.
+    pub fn find<'c>(&self, core: &'c Core, page: PageId, cut: Epoch) -> Option<Version<'c>> {
         let shard = self.shard(page).lock();
         let mut later = shard.range((page, Epoch(cut.0 + 1))..=(page, Epoch(u32::MAX)));
-        let Some((_, image)) = later.next().filter(|(_, image)| image.written <= cut) else {
-            return Ok(false);
-        };
-        let spilled = match &image.held {
-            Held::Frame(frame) => {
-                into.copy_from_slice(core.frames.read(frame));
-                return Ok(true);
-            }
-            Held::Spilled(spilled) => spilled.clone(),
-            Held::Lost(error) => return Err((**error).clone()),
-        };
-        // Writers whose images belong into this shard do not wait for the disk.
-        drop(shard);
-        let mut aligned = PageBuf([0; PAGE_SIZE]);
-        let result = spill.read_spill(&spilled, &mut aligned.0);
-        give_back(spill, spilled);
-        result?;
-        *into = aligned.0;
-        Ok(true)
+        let (_, image) = later.next().filter(|(_, image)| image.written <= cut)?;
+        // Writers whose images belong into this shard wait neither for a copy nor for the disk.
+        Some(match &image.held {
+            Held::Frame(frame) => Version::Frame(core.frames.adopt(core.frames.share(frame))),
+            Held::Spilled(spilled) => Version::Spilled(spilled.clone()),
+            Held::Lost(error) => Version::Lost(error.clone()),
+        })
     }
 
     /// Drops the images that no view sees.
-    pub fn retain_seen(&self, core: &Core, spill: &dyn Spill, views: &Views) {
+    pub fn retain_seen(&self, core: &Core, views: &Views) {
         for shard in &self.shards {
             let unseen: Shard = {
                 let mut shard = shard.lock();
@@ -106,23 +87,15 @@ impl Images {
                 *shard = seen;
                 unseen
             };
-            unseen.into_values().for_each(|image| release(core, spill, image.held));
+            unseen.into_values().for_each(|image| release(core, image.held));
         }
     }
 }
 
 /// Gives back what an image was held in.
-pub fn release(core: &Core, spill: &dyn Spill, held: Held) {
+pub fn release(core: &Core, held: Held) {
     match held {
         Held::Frame(frame) => core.frames.release(frame),
-        Held::Spilled(spilled) => give_back(spill, spilled),
-        Held::Lost(_) => {}
-    }
-}
-
-/// Gives up a reference to a spilled page; the last one gives its slot back.
-fn give_back(spill: &dyn Spill, spilled: Arc<Spilled>) {
-    if let Some(spilled) = Arc::into_inner(spilled) {
-        spill.release_spill(spilled);
+        Held::Spilled(_) | Held::Lost(_) => {}
     }
 }

@@ -10,9 +10,9 @@
 
 use std::collections::VecDeque;
 
+use super::core::Core;
 use super::views::Views;
-use super::Extent;
-use crate::core::Core;
+use crate::space::Extent;
 use crate::sync::Mutex;
 
 /// An extent in one of the lists.
@@ -108,5 +108,5 @@ impl Quarantine {
 }
 
 fn sees_any(core: &Core, views: &Views, extent: Extent) -> bool {
-    views.see_in_place(extent.pages().map(|page| core.descriptor(page)))
+    views.see_in_place(extent.pages().map(|page| core.pages.descriptor(page)))
 }

@@ -1,6 +1,6 @@
 //! Which views are open.
 
-use crate::core::{Descriptor, Epoch};
+use crate::page::{Descriptor, Epoch};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::RwLock;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stillframe_pagepool::device::{Fault, FaultRates, SimDevice};
 use stillframe_pagepool::pagefile::{PageFile, PageFileError};
 
-use crate::model::{check_accounting, check_content, has_content, open, seed_or, Change, Content};
+use crate::model::{check_accounting, check_content, has_content, open, Change, Content};
 
 const PAGE_COUNT: u32 = 300;
 
@@ -42,7 +42,7 @@ fn reopen(device: &Arc<SimDevice>, content: Content, in_flight: Option<Content>)
 
 #[test]
 fn a_crash_in_any_call_leaves_the_last_checkpoint_or_the_one_in_flight() {
-    let seed = seed_or(11);
+    let seed = stillframe_testkit::seed_or(11);
     let mut crash_count = 0;
     for round in 0.. {
         let device = Arc::new(SimDevice::new(seed + round));
@@ -69,7 +69,7 @@ fn a_crash_in_any_call_leaves_the_last_checkpoint_or_the_one_in_flight() {
 
 #[test]
 fn crashes_follow_crashes() {
-    let seed = seed_or(12);
+    let seed = stillframe_testkit::seed_or(12);
     let mut rng = fastrand::Rng::with_seed(seed);
     let device = Arc::new(SimDevice::new(seed));
     let (mut content, mut in_flight) = (Content::new(), None);
@@ -110,7 +110,7 @@ fn grow_and_shrink() -> Vec<Change> {
 
 #[test]
 fn crashes_while_the_file_grows_and_shrinks() {
-    let seed = seed_or(16);
+    let seed = stillframe_testkit::seed_or(16);
     let mut rng = fastrand::Rng::with_seed(seed);
     let changes = grow_and_shrink();
     let whole = Arc::new(SimDevice::new(seed));
@@ -142,7 +142,7 @@ fn crashes_while_the_file_grows_and_shrinks() {
 
 #[test]
 fn an_error_in_any_call_fails_the_checkpoint_and_nothing_else() {
-    let seed = seed_or(13);
+    let seed = stillframe_testkit::seed_or(13);
     let mut failures = [0; 2];
     for round in 2.. {
         let device = Arc::new(SimDevice::new(seed + round));
@@ -179,7 +179,7 @@ fn an_error_in_any_call_fails_the_checkpoint_and_nothing_else() {
 
 #[test]
 fn random_errors_never_lose_a_committed_checkpoint() {
-    let seed = seed_or(14);
+    let seed = stillframe_testkit::seed_or(14);
     let mut rng = fastrand::Rng::with_seed(seed);
     let device = Arc::new(SimDevice::new(seed));
     let (mut content, mut in_flight) = (Content::new(), None);
@@ -209,7 +209,7 @@ fn random_errors_never_lose_a_committed_checkpoint() {
 fn a_lying_sync_is_noticed_or_harmless() {
     // Nothing can be promised about which data survives a disk that lies, only that none is invented: each page
     // reads as some version that was written, or reports damage.
-    let seed = seed_or(15);
+    let seed = stillframe_testkit::seed_or(15);
     for round in 0..40 {
         let mut rng = fastrand::Rng::with_seed(seed + round);
         let device = Arc::new(SimDevice::new(seed + round));
@@ -224,7 +224,7 @@ fn a_lying_sync_is_noticed_or_harmless() {
         device.crash();
         let Ok((file, _)) = open(&device) else { continue };
         for pid in crate::model::mapped(&file) {
-            let mut page = Box::new(stillframe_pagepool::pagefile::PageBuf::ZERO);
+            let mut page = Box::new(stillframe_pagepool::device::PageBuf::ZERO);
             if file.read_page(stillframe_pagepool::PageId(pid), &mut page.0).is_ok() {
                 let is_known = (0..7).any(|version| page.0 == crate::model::page_of(pid, version).0);
                 assert!(is_known, "page {pid} of {} is nothing that was ever written", newest.len());

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use stillframe_pagepool::device::{Fault, FaultRates, SimDevice};
-use stillframe_pagepool::pagefile::{PageBuf, PageError, PageFileError, Slot};
+use stillframe_pagepool::device::{Fault, FaultRates, PageBuf, SimDevice};
+use stillframe_pagepool::pagefile::{PageError, PageFileError, Slot};
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use crate::fuzz::MapEditor;
 use crate::model::{
-    check_content, checkpoint, has_content, header_of, open, open_accepting, page_of, seed_or, write_batch,
-    Change, Content,
+    check_content, checkpoint, has_content, header_of, open, open_accepting, page_of, write_batch, Change,
+    Content,
 };
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -229,7 +229,7 @@ fn other_files_and_other_versions_are_refused() {
 
 #[test]
 fn silent_write_damage_is_never_served() {
-    let seed = seed_or(21);
+    let seed = stillframe_testkit::seed_or(21);
     let mut reported = 0;
     for round in 0..60 {
         let mut rng = fastrand::Rng::with_seed(seed + round);

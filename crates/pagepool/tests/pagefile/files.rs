@@ -6,31 +6,15 @@ use std::sync::Arc;
 use stillframe_pagepool::device::{DirLock, LockError, OpenMode};
 use stillframe_pagepool::pagefile::{OpenOptions, PageFile, PageFileError, Recovered};
 use stillframe_pagepool::PAGE_SIZE;
+use stillframe_testkit::TempDir;
 
 use crate::model::{
-    check_accounting, check_content, checkpoint, has_content, header_of, seed_or, write_batch, Change,
-    Content,
+    check_accounting, check_content, checkpoint, has_content, header_of, write_batch, Change, Content,
 };
 
-/// A directory that is gone after the test.
-struct TempDir(PathBuf);
-
-impl TempDir {
-    fn new(name: &str) -> TempDir {
-        let path = std::env::temp_dir().join(format!("stillframe-pagefile-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        TempDir(path)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.join("pages.db")
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Where a test keeps its page file.
+fn file_in(dir: &TempDir) -> PathBuf {
+    dir.join("pages.db")
 }
 
 fn open(path: &Path, mode: OpenMode) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
@@ -42,10 +26,10 @@ fn open(path: &Path, mode: OpenMode) -> Result<(Arc<PageFile>, Recovered), PageF
 fn a_file_keeps_what_was_committed() {
     for mode in [OpenMode::Auto, OpenMode::Buffered] {
         let dir = TempDir::new(&format!("keeps-{mode:?}"));
-        let mut rng = fastrand::Rng::with_seed(seed_or(41));
+        let mut rng = fastrand::Rng::with_seed(stillframe_testkit::seed_or(41));
         let mut content = Content::new();
         for round in 0..4 {
-            let (file, recovered) = open(&dir.file(), mode).unwrap();
+            let (file, recovered) = open(&file_in(&dir), mode).unwrap();
             assert_eq!(recovered.is_new, round == 0);
             assert!(recovered.damage.is_none(), "{recovered:?}");
             assert!(has_content(&file, &recovered, &content));
@@ -57,7 +41,7 @@ fn a_file_keeps_what_was_committed() {
             }
             check_content(&file, &content);
             check_accounting(&file);
-            assert_eq!(std::fs::metadata(dir.file()).unwrap().len(), file.stats().file_bytes);
+            assert_eq!(std::fs::metadata(file_in(&dir)).unwrap().len(), file.stats().file_bytes);
         }
     }
 }
@@ -65,8 +49,8 @@ fn a_file_keeps_what_was_committed() {
 #[test]
 fn a_checkpoint_after_one_percent_changed_writes_little_more_than_that() {
     let dir = TempDir::new("one-percent");
-    let mut rng = fastrand::Rng::with_seed(seed_or(42));
-    let (file, _) = open(&dir.file(), OpenMode::Auto).unwrap();
+    let mut rng = fastrand::Rng::with_seed(stillframe_testkit::seed_or(42));
+    let (file, _) = open(&file_in(&dir), OpenMode::Auto).unwrap();
     let mut content = Content::new();
     let page_count = 30_000;
     let all: Vec<_> = (1..=page_count).map(|pid| (pid, 1)).collect();
@@ -88,27 +72,27 @@ fn a_checkpoint_after_one_percent_changed_writes_little_more_than_that() {
 #[test]
 fn a_file_from_which_bytes_are_missing_is_refused() {
     let dir = TempDir::new("short");
-    let (file, _) = open(&dir.file(), OpenMode::Auto).unwrap();
+    let (file, _) = open(&file_in(&dir), OpenMode::Auto).unwrap();
     let mut content = Content::new();
     checkpoint(&file, &mut content, &(1..500).map(|pid| (pid, 1)).collect::<Vec<_>>());
     drop(file);
     std::fs::OpenOptions::new()
         .write(true)
-        .open(dir.file())
+        .open(file_in(&dir))
         .unwrap()
         .set_len(300 * PAGE_SIZE as u64)
         .unwrap();
-    let error = open(&dir.file(), OpenMode::Auto).err().unwrap();
+    let error = open(&file_in(&dir), OpenMode::Auto).err().unwrap();
     // The checkpoint before it, the empty one, would load: but nobody would take that for their data.
-    assert!(error.to_string().contains(&dir.file().display().to_string()), "{error}");
+    assert!(error.to_string().contains(&file_in(&dir).display().to_string()), "{error}");
 }
 
 #[test]
 fn a_directory_or_a_read_only_file_is_a_clear_error() {
     let dir = TempDir::new("clear-error");
-    let error = open(&dir.0, OpenMode::Auto).err().unwrap().to_string();
-    assert!(error.contains("cannot open") && error.contains(&dir.0.display().to_string()), "{error}");
-    let missing = dir.0.join("no/such/dir/pages.db");
+    let error = open(&dir, OpenMode::Auto).err().unwrap().to_string();
+    assert!(error.contains("cannot open") && error.contains(&dir.display().to_string()), "{error}");
+    let missing = dir.join("no/such/dir/pages.db");
     let error = open(&missing, OpenMode::Auto).err().unwrap().to_string();
     assert!(error.contains("cannot open") && error.contains("No such file"), "{error}");
 }
@@ -116,32 +100,32 @@ fn a_directory_or_a_read_only_file_is_a_clear_error() {
 #[test]
 fn a_directory_is_locked_once() {
     let dir = TempDir::new("lock");
-    let lock = DirLock::acquire(&dir.0).unwrap();
-    let error = DirLock::acquire(&dir.0).unwrap_err();
+    let lock = DirLock::acquire(&dir).unwrap();
+    let error = DirLock::acquire(&dir).unwrap_err();
     assert!(
         matches!(&error, LockError::Held { holder, .. } if *holder == std::process::id().to_string()),
         "{error}"
     );
     drop(lock);
-    DirLock::acquire(&dir.0).unwrap();
+    DirLock::acquire(&dir).unwrap();
 }
 
 #[test]
 fn an_emptied_or_zeroed_file_is_not_a_new_one() {
     let dir = TempDir::new("emptied");
-    let (file, _) = open(&dir.file(), OpenMode::Auto).unwrap();
+    let (file, _) = open(&file_in(&dir), OpenMode::Auto).unwrap();
     let mut content = Content::new();
     checkpoint(&file, &mut content, &[(1, 1)]);
     let len = file.stats().file_bytes;
     drop(file);
     for len in [0, PAGE_SIZE as u64, 2 * PAGE_SIZE as u64, 3 * PAGE_SIZE as u64, len] {
-        std::fs::write(dir.file(), vec![0; len as usize]).unwrap();
-        let error = open(&dir.file(), OpenMode::Auto).err().unwrap().to_string();
-        assert!(error.contains(&dir.file().display().to_string()), "{error}");
-        assert_eq!(std::fs::metadata(dir.file()).unwrap().len(), len, "left alone");
+        std::fs::write(file_in(&dir), vec![0; len as usize]).unwrap();
+        let error = open(&file_in(&dir), OpenMode::Auto).err().unwrap().to_string();
+        assert!(error.contains(&file_in(&dir).display().to_string()), "{error}");
+        assert_eq!(std::fs::metadata(file_in(&dir)).unwrap().len(), len, "left alone");
     }
-    std::fs::remove_file(dir.file()).unwrap();
-    assert!(open(&dir.file(), OpenMode::Auto).unwrap().1.is_new);
+    std::fs::remove_file(file_in(&dir)).unwrap();
+    assert!(open(&file_in(&dir), OpenMode::Auto).unwrap().1.is_new);
 }
 
 /// What a crash leaves of a creation has another name and is begun anew.
@@ -149,23 +133,23 @@ fn an_emptied_or_zeroed_file_is_not_a_new_one() {
 fn a_creation_that_was_cut_short_is_begun_anew() {
     let dir = TempDir::new("cut-short");
     for left in [0, 100, PAGE_SIZE, 5 * PAGE_SIZE] {
-        std::fs::write(dir.0.join("pages.db.new"), vec![7; left]).unwrap();
-        let (file, recovered) = open(&dir.file(), OpenMode::Auto).unwrap();
-        assert!(recovered.is_new && !dir.0.join("pages.db.new").exists());
+        std::fs::write(dir.join("pages.db.new"), vec![7; left]).unwrap();
+        let (file, recovered) = open(&file_in(&dir), OpenMode::Auto).unwrap();
+        assert!(recovered.is_new && !dir.join("pages.db.new").exists());
         check_content(&file, &Content::new());
         drop(file);
-        std::fs::remove_file(dir.file()).unwrap();
+        std::fs::remove_file(file_in(&dir)).unwrap();
     }
 }
 
 #[test]
 fn a_file_is_open_once() {
     let dir = TempDir::new("once");
-    let (file, _) = open(&dir.file(), OpenMode::Auto).unwrap();
-    let error = open(&dir.file(), OpenMode::Auto).err().unwrap().to_string();
+    let (file, _) = open(&file_in(&dir), OpenMode::Auto).unwrap();
+    let error = open(&file_in(&dir), OpenMode::Auto).err().unwrap().to_string();
     assert!(error.contains("another process uses the file"), "{error}");
     drop(file);
-    open(&dir.file(), OpenMode::Auto).unwrap();
+    open(&file_in(&dir), OpenMode::Auto).unwrap();
 }
 
 /// A checkpoint that nobody will find is not one: whatever became of the file's name, also in the middle.
@@ -173,16 +157,16 @@ fn a_file_is_open_once() {
 fn a_file_that_has_lost_its_name_takes_no_checkpoint() {
     for round in 0..6 {
         let dir = TempDir::new(&format!("gone-{round}"));
-        let (file, _) = open(&dir.file(), OpenMode::Auto).unwrap();
+        let (file, _) = open(&file_in(&dir), OpenMode::Auto).unwrap();
         let mut content = Content::new();
         checkpoint(&file, &mut content, &[(1, 1)]);
         let begun = (round % 2 == 1).then(|| file.begin_checkpoint().unwrap());
         match round / 2 {
-            0 => std::fs::remove_file(dir.file()).unwrap(),
-            1 => std::fs::rename(dir.file(), dir.0.join("moved")).unwrap(),
+            0 => std::fs::remove_file(file_in(&dir)).unwrap(),
+            1 => std::fs::rename(file_in(&dir), dir.join("moved")).unwrap(),
             _ => {
-                std::fs::copy(dir.file(), dir.0.join("copy")).unwrap();
-                std::fs::rename(dir.0.join("copy"), dir.file()).unwrap();
+                std::fs::copy(file_in(&dir), dir.join("copy")).unwrap();
+                std::fs::rename(dir.join("copy"), file_in(&dir)).unwrap();
             }
         }
         let result = begun.map_or_else(|| file.begin_checkpoint(), Ok).and_then(|writer| {

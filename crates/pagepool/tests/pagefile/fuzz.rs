@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use stillframe_pagepool::device::PageBuf;
 use stillframe_pagepool::device::SimDevice;
-use stillframe_pagepool::pagefile::PageBuf;
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
-use crate::model::{mapped, open, seed_or, Change, Content};
+use crate::model::{mapped, open, Change, Content};
 
 /// Reads and changes superblock and map in the raw image of a page file, independently of the code under test, from
 /// `docs/format.md` alone.
@@ -118,7 +118,7 @@ fn exercise(image: Vec<u8>) -> bool {
 
 #[test]
 fn random_bytes_in_superblocks_and_map_do_no_harm() {
-    let seed = seed_or(31);
+    let seed = stillframe_testkit::seed_or(31);
     let mut rng = fastrand::Rng::with_seed(seed);
     let (image, _) = sample(seed);
     let map_slots = MapEditor::newest(image.clone()).map_slots();
@@ -136,7 +136,7 @@ fn random_bytes_in_superblocks_and_map_do_no_harm() {
 
 #[test]
 fn wrong_but_sealed_superblocks_and_maps_do_no_harm() {
-    let seed = seed_or(32);
+    let seed = stillframe_testkit::seed_or(32);
     let mut rng = fastrand::Rng::with_seed(seed);
     let (image, content) = sample(seed);
     let pids: Vec<u32> = content.keys().copied().collect();
@@ -171,7 +171,7 @@ fn wrong_but_sealed_superblocks_and_maps_do_no_harm() {
 
 #[test]
 fn random_images_are_refused() {
-    let seed = seed_or(33);
+    let seed = stillframe_testkit::seed_or(33);
     let mut rng = fastrand::Rng::with_seed(seed);
     for _ in 0..100 {
         let mut image = vec![0; PAGE_SIZE * rng.usize(1..8)];

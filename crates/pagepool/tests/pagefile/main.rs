@@ -6,4 +6,6 @@ mod files;
 mod fuzz;
 mod model;
 mod space;
+mod transfers;
+mod waits;
 mod witness;

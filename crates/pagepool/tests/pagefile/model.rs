@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stillframe_pagepool::device::SimDevice;
+use stillframe_pagepool::device::{PageBuf, SimDevice};
 use stillframe_pagepool::pagefile::{
-    CheckpointWriter, CommitStats, OpenOptions, PageBuf, PageFile, PageFileError, Recovered, UserHeader,
+    CheckpointWriter, CommitStats, OpenOptions, PageFile, PageFileError, Recovered, UserHeader,
     USER_HEADER_BYTES,
 };
 use stillframe_pagepool::{PageId, PAGE_SIZE};
@@ -15,13 +15,6 @@ pub const FAR: u32 = 1 << 28;
 
 /// Page number to version of its content; version 0 is a page of zeros.
 pub type Content = BTreeMap<u32, u64>;
-
-/// The seed of a random test: `STILLFRAME_SEED`, else `default`. Printed, so that a failure can be replayed.
-pub fn seed_or(default: u64) -> u64 {
-    let seed = std::env::var("STILLFRAME_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(default);
-    println!("STILLFRAME_SEED={seed}");
-    seed
-}
 
 /// What page `pid` holds in `version`.
 pub fn page_of(pid: u32, version: u64) -> Box<PageBuf> {

@@ -8,8 +8,8 @@ use stillframe_pagepool::PAGE_SIZE;
 
 use crate::fuzz::MapEditor;
 use crate::model::{
-    check_accounting, check_content, checkpoint, has_content, header_of, open, open_accepting, seed_or,
-    write_batch, Change, Content,
+    check_accounting, check_content, checkpoint, has_content, header_of, open, open_accepting, write_batch,
+    Change, Content,
 };
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -62,8 +62,8 @@ fn assert_serves(device: &Arc<SimDevice>, content: &Content) {
 
 #[test]
 fn damage_to_any_one_copy_loses_nothing() {
-    let history = history(seed_or(51), 3);
-    let mut rng = fastrand::Rng::with_seed(seed_or(51));
+    let history = history(stillframe_testkit::seed_or(51), 3);
+    let mut rng = fastrand::Rng::with_seed(stillframe_testkit::seed_or(51));
     for (at, content) in history.contents.iter().enumerate() {
         for copy in COPIES {
             for _ in 0..4 {
@@ -84,7 +84,7 @@ fn damage_to_any_one_copy_loses_nothing() {
 
 #[test]
 fn a_copy_that_cannot_be_read_loses_nothing() {
-    let history = history(seed_or(52), 2);
+    let history = history(stillframe_testkit::seed_or(52), 2);
     for (at, content) in history.contents.iter().enumerate() {
         for call in 0..12 {
             for failed_calls in [1, 3] {
@@ -106,7 +106,7 @@ fn a_copy_that_cannot_be_read_loses_nothing() {
 /// Superblocks as they were some checkpoints ago, one or both: the witness knows better.
 #[test]
 fn replayed_superblocks_lose_nothing() {
-    let history = history(seed_or(53), 3);
+    let history = history(stillframe_testkit::seed_or(53), 3);
     for at in 1..history.contents.len() {
         for old in 0..at {
             for places in [vec![0], vec![1], vec![0, 1]] {
@@ -124,7 +124,7 @@ fn replayed_superblocks_lose_nothing() {
 /// With two copies gone nobody knows what was acknowledged, unless one that is left says so.
 #[test]
 fn damage_to_two_copies_is_refused_or_loses_nothing() {
-    let history = history(seed_or(54), 3);
+    let history = history(stillframe_testkit::seed_or(54), 3);
     let mut refusals = 0;
     for (at, content) in history.contents.iter().enumerate() {
         for intact in COPIES {
@@ -186,7 +186,7 @@ fn go_on_after_a_loss(device: &Arc<SimDevice>, generation: u64, content: &Conten
 /// that names the loss; never an older one.
 #[test]
 fn damage_after_a_crash_is_never_taken_for_the_crash() {
-    let history = history(seed_or(55), 2);
+    let history = history(stillframe_testkit::seed_or(55), 2);
     let last = history.contents.len() - 1;
     let mut served = [0; 2];
     let mut refusals = 0;
@@ -226,7 +226,8 @@ fn damage_after_a_crash_is_never_taken_for_the_crash() {
 
 #[test]
 fn parts_of_different_files_are_refused() {
-    let (one, other) = (history(seed_or(56), 2), history(seed_or(56), 2));
+    let (one, other) =
+        (history(stillframe_testkit::seed_or(56), 2), history(stillframe_testkit::seed_or(56), 2));
     let mut image = one.images[2].clone();
     let place = MapEditor::newest(image.clone()).place;
     image[place * PAGE_SIZE..][..PAGE_SIZE]

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use stillframe_pagepool::device::SimDevice;
-use stillframe_pagepool::pagefile::{PageBuf, PageFile, UserHeader, USER_HEADER_BYTES};
+use stillframe_pagepool::device::{PageBuf, SimDevice};
+use stillframe_pagepool::pagefile::{PageFile, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 /// Page numbers under several branches of the map.

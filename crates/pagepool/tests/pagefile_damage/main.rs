@@ -6,10 +6,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn what_holds_for_any_damage_holds_for_random_damage() {
-    let seed = std::env::var("STILLFRAME_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("STILLFRAME_SEED={seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
     let deadline = Instant::now() + Duration::from_millis(1500);
     let mut round_count = 0;
     while Instant::now() < deadline || round_count < 100 {

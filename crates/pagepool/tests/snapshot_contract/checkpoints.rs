@@ -159,3 +159,17 @@ fn epoch_checkpoints_over_budget() {
 fn fork_checkpoints() {
     crashes(SnapshotKind::Fork, 1 << 20);
 }
+
+/// Whoever has nothing to copy populates no frames for it.
+#[test]
+fn a_cut_has_the_frames_that_its_algorithm_wishes_for() {
+    for (kind, wants_frames) in [(SnapshotKind::Epoch, true), (SnapshotKind::Fork, false)] {
+        let device: Arc<dyn Device> = Arc::new(SimDevice::new(1));
+        let (pool, _) = Pool::open(device, &options(kind, 1 << 20)).unwrap();
+        drop(pool.allocate().unwrap());
+        let mut at_cut = 0;
+        let note = || at_cut = pool.stats().snapshot_resident_bytes;
+        pool.checkpoint_telling(|| Ok(Saved::header(1)), note, &Progress::default()).unwrap();
+        assert_eq!(at_cut > 0, wants_frames, "{kind}");
+    }
+}

@@ -1,13 +1,15 @@
 //! Pictures of a pool at work.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use stillframe_pagepool::device::SimDevice;
-use stillframe_pagepool::memory::HeapMemory;
 use stillframe_pagepool::pagefile::PageFile;
 use stillframe_pagepool::snapshot::{NoSpill, Progress, Spill};
-use stillframe_pagepool::{Epoch, Layout, PageBytes, Pool, SnapshotKind, View, PAGE_SIZE};
+use stillframe_pagepool::HeapMemory;
+use stillframe_pagepool::{Epoch, Layout, PageBytes, PageId, Pool, SnapshotKind, View, PAGE_SIZE};
 
 use crate::support::*;
 use crate::writers::*;
@@ -15,7 +17,7 @@ use crate::writers::*;
 /// Budgets: as little as there can be, so that writers and frees pay; some; enough.
 const BUDGETS: [u64; 3] = [0, 1 << 20, 64 << 20];
 
-fn compare(image: &BTreeMap<stillframe_pagepool::PageId, PageBytes>, model: &Model, what: &str) {
+fn compare(image: &BTreeMap<PageId, PageBytes>, model: &Model, what: &str) {
     let missing: Vec<_> = model.pages.keys().filter(|page| !image.contains_key(page)).collect();
     let extra: Vec<_> = image.keys().filter(|page| !model.pages.contains_key(page)).collect();
     assert!(missing.is_empty() && extra.is_empty(), "{what}: missing {missing:?}, extra {extra:?}");
@@ -100,28 +102,19 @@ fn spilling_pool(kind: SnapshotKind, budget: u64) -> Pool {
     Pool::new(&options(kind, budget), spill).unwrap()
 }
 
-#[test]
-fn epoch_streams() {
-    for budget in BUDGETS {
-        seeds(|seed| streams(pool(SnapshotKind::Epoch, budget), seed));
-    }
+/// For every algorithm and budget.
+fn everywhere(check: impl Fn(SnapshotKind, u64)) {
+    SnapshotKind::ALL.into_iter().for_each(|kind| BUDGETS.into_iter().for_each(|budget| check(kind, budget)));
 }
 
 #[test]
-fn epoch_views() {
-    for budget in BUDGETS {
-        seeds(|seed| views(spilling_pool(SnapshotKind::Epoch, budget), seed));
-    }
+fn streams_of_each_algorithm() {
+    everywhere(|kind, budget| seeds(|seed| streams(pool(kind, budget), seed)));
 }
 
 #[test]
-fn fork_streams() {
-    seeds(|seed| streams(pool(SnapshotKind::Fork, 1 << 20), seed));
-}
-
-#[test]
-fn fork_views() {
-    seeds(|seed| views(spilling_pool(SnapshotKind::Fork, 1 << 20), seed));
+fn views_of_each_algorithm() {
+    everywhere(|kind, budget| seeds(|seed| views(spilling_pool(kind, budget), seed)));
 }
 
 #[test]
@@ -151,4 +144,40 @@ fn a_view_without_room_fails() {
     }
     assert_eq!(lost, 200 - 64);
     assert_eq!(pool.stats().snapshot_held_bytes, 64 * PAGE_SIZE as u64);
+}
+
+/// A damaged page may refer to anything: to a page that came after the cut, or to none.
+#[test]
+fn a_view_does_not_read_what_was_not_there() {
+    everywhere(|kind, budget| {
+        let pool = Arc::new(pool(kind, budget));
+        let view = pool.view_after(|| ()).unwrap();
+        let later = new_object(&pool, 1, 1);
+        fill_page(&pool, later, 2);
+        for page in [later, PageId(u32::MAX)] {
+            let error = view.read_page(page, &mut filled(0)).expect_err("it was not there").to_string();
+            assert!(error.contains(&format!("page {}", page.0)) && error.contains("damaged"), "{error}");
+        }
+    });
+}
+
+/// Whoever looks while a stream runs sees how far it is.
+#[test]
+fn each_algorithm_tells_how_far_a_stream_is() {
+    SnapshotKind::ALL.into_iter().for_each(progress_is_told);
+}
+
+fn progress_is_told(kind: SnapshotKind) {
+    let pool = Arc::new(pool(kind, 1 << 20));
+    fill_pool(&pool, 3000);
+    let (progress, seen) = (Arc::new(Progress::default()), Arc::new(Mutex::new(Vec::new())));
+    let (told, into) = (progress.clone(), seen.clone());
+    let hook = move |_: &[PageId]| into.lock().push(told.pages_scanned.load(Ordering::Relaxed));
+    let sink = Arc::new(Hooked { inner: Arc::new(Discard), hook });
+    pool.stream(|| (), Epoch(0), sink, &progress).unwrap();
+    let total = progress.pages_total.load(Ordering::Relaxed);
+    let seen = seen.lock();
+    assert!(total >= 3000 && seen.iter().any(|scanned| (1..total).contains(scanned)), "{total}: {seen:?}");
+    assert!(seen.is_sorted());
+    assert_eq!(progress.pages_scanned.load(Ordering::Relaxed), total);
 }

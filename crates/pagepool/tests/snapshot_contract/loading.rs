@@ -204,6 +204,39 @@ fn a_view_reports_damage() {
     assert_eq!(pool.shared(damaged).err(), Some(Restart::Fault(damaged)), "freed, not damaged");
 }
 
+/// The same when freed pages that the view sees are moved to the page file, as snapshots hold too much: what a damaged page
+/// has in memory is nobody's content.
+#[test]
+fn a_damaged_page_is_not_kept_for_a_view() {
+    let (device, head) = device_with_object(400);
+    device.inner().corrupt(offset_of(&device, 6) + 7, 1, |bytes| bytes[0] ^= 1);
+    let pool = open(&device);
+    let view = pool.view_after(|| ()).unwrap();
+    let damaged = PageId(head.0 + 5);
+    // The budget is 256 pages; each of these is kept for the view, and the object's come on top.
+    let small = (0..head.0).map(PageId).filter(|page| pool.is_resident(*page));
+    small.for_each(|page| fill_page(&pool, page, 77));
+    let (before, since) = (pool.file().unwrap().stats().spilled_slots, Instant::now());
+    free_object(&pool, head, 40);
+    // Allocations pay off what is above the budget.
+    while pool.file().unwrap().stats().spilled_slots < before + 39 {
+        assert!(since.elapsed() < Duration::from_secs(20), "nothing is spilled");
+        new_object(&pool, 1, 78);
+    }
+    for index in (0..40).filter(|index| *index != 5) {
+        let mut bytes = filled(0);
+        view.read_page(PageId(head.0 + index), &mut bytes).unwrap();
+        assert!(bytes == filled(index as u8 + 1), "page {index}");
+    }
+    let mut bytes = filled(0);
+    let read = view.read_page(damaged, &mut bytes);
+    assert!(
+        matches!(&read, Err(CheckpointError::Io(reason)) if reason.contains("byte")),
+        "{read:?}: {}",
+        bytes[0]
+    );
+}
+
 /// A page number that a damaged file has made up is an error, not a panic.
 #[test]
 fn there_is_no_such_page() {

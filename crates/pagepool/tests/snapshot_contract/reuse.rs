@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillframe_pagepool::memory::{HeapMemory, Memory};
 use stillframe_pagepool::snapshot::NoSpill;
+use stillframe_pagepool::{HeapMemory, Memory};
 use stillframe_pagepool::{Layout, PageId, Pool, PoolOptions, SnapshotKind, PAGE_SIZE};
 
 use crate::support::*;

@@ -3,10 +3,23 @@
 use stillframe_store::{DbId, Key};
 
 use super::bitmap::{bit_offset, make_room};
-use crate::command::{key_flag, Args, CmdError, CmdResult};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::number::{integer, parse_i64};
+use crate::command::operand::integer;
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::text::number::parse_i64;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("bitfield", -2, flag::WRITE | flag::DENYOOM, bitfield).in_steps().acl(acl::BITMAP)
+        .doc(Group::Bitmap, "3.2.0", "Perform arbitrary bitfield integer operations on strings", "O(1) for each subcommand specified")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("This command allows both access and modification of the key")])
+        .flags_fn(key_flags),
+    Command::new("bitfield_ro", -2, flag::READONLY | flag::FAST, bitfield_ro).in_steps().acl(acl::BITMAP)
+        .doc(Group::Bitmap, "6.0.0", "Perform arbitrary bitfield integer operations on strings. Read-only variant of BITFIELD", "O(1) for each subcommand specified")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
+];
 
 const INVALID_TYPE: &str =
     "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.";
@@ -188,6 +201,7 @@ pub fn bitfield_ro(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 fn run(ctx: &mut Ctx<'_>, args: &Args<'_>, operations: &[Operation]) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let before = ctx.worker.change_count();
     let writes = operations.iter().filter(|op| !matches!(op.action, Action::Get));
     let has_grown = match writes.map(|op| op.field.end_byte()).max() {
         Some(byte_count) => {
@@ -207,10 +221,7 @@ fn run(ctx: &mut Ctx<'_>, args: &Args<'_>, operations: &[Operation]) -> CmdResul
         };
         change_count += u64::from(counts);
     }
-    if change_count > 0 {
-        ctx.modified(db, &key);
-        ctx.count_changes(change_count - 1);
-    }
+    ctx.count_as(before, change_count);
     Ok(())
 }
 

@@ -1,12 +1,34 @@
 //! Strings as arrays of bits, the first bit being the highest of the first byte.
 
-use stillframe_store::{DbId, Deadline, Encoding, Key, NewValue, StrRef};
+use stillframe_store::{DbId, Deadline, Encoding, Key, NewValue, StrRef, ValueType};
 
 use super::string::{clamp, max_string_bytes};
-use crate::command::{Args, CmdError, CmdResult};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::number::{integer, parse_i64};
+use crate::command::operand::integer;
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::text::number::parse_i64;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("bitcount", -2, flag::READONLY, bitcount).in_steps().acl(acl::BITMAP)
+        .doc(Group::Bitmap, "2.6.0", "Count set bits in a string", "O(N)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
+    Command::new("bitop", -4, flag::WRITE | flag::DENYOOM, bitop).acl(acl::BITMAP)
+        .doc(Group::Bitmap, "2.6.0", "Perform bitwise operations between strings", "O(N)")
+        .keys(&[KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::range(3, -1, 1, key_flag::RO | key_flag::ACCESS)]),
+    Command::new("bitpos", -3, flag::READONLY, bitpos).in_steps().acl(acl::BITMAP)
+        .doc(Group::Bitmap, "2.8.7", "Find first bit set or clear in a string", "O(N)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
+    Command::new("getbit", 3, flag::READONLY | flag::FAST, getbit).acl(acl::BITMAP)
+        .doc(Group::Bitmap, "2.2.0", "Returns the bit value at offset in the string value stored at key", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
+    Command::new("setbit", 4, flag::WRITE | flag::DENYOOM, setbit).acl(acl::BITMAP)
+        .doc(Group::Bitmap, "2.2.0", "Sets or clears the bit at offset in the string value stored at key", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)])
+        .quick(),
+];
 
 /// The offset of a bit or, given the width of a field, of a field; `#n` counts fields.
 pub(super) fn bit_offset(ctx: &Ctx<'_>, text: &[u8], field_bits: Option<u32>) -> Result<u64, CmdError> {
@@ -30,9 +52,10 @@ pub(super) fn make_room(
     byte_count: u64,
 ) -> Result<bool, CmdError> {
     let entry = ctx.worker.entry(db, key)?;
+    entry.map_or(Ok(()), |entry| entry.must_be(ValueType::String))?;
     match entry {
         Some(entry) if entry.value_bytes >= byte_count => {
-            if entry.encoding != Encoding::Raw {
+            if entry.encoding != Some(Encoding::Raw) {
                 let first = ctx.worker.get(db, key, |value| byte_at(&value, 0))?;
                 ctx.worker.write_range(db, key, 0, &[first.unwrap_or(0)])?;
             }
@@ -66,11 +89,11 @@ pub fn setbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         None => (0, false, false),
     };
     let old = old_byte >> shift & 1;
-    if old != new || !is_within || !is_raw {
-        ctx.worker.write_range(db, &key, index, &[old_byte & !(1 << shift) | new << shift])?;
-    }
     if old != new || !is_within {
-        ctx.modified(db, &key);
+        ctx.worker.write_range(db, &key, index, &[old_byte & !(1 << shift) | new << shift])?;
+    } else if !is_raw {
+        // Only the encoding changes.
+        ctx.worker.write_range(db, &key, index, &[])?;
     }
     ctx.reply.int(i64::from(old));
     Ok(())
@@ -257,14 +280,10 @@ pub fn bitop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         }
     }
     let target = ctx.key(args, 2);
-    let is_changed = if result.is_empty() {
-        ctx.worker.remove(db, &target)?
+    if result.is_empty() {
+        ctx.worker.remove(db, &target)?;
     } else {
         ctx.worker.set(db, &target, NewValue::Bytes { bytes: &result, raw: true }, Deadline::Clear)?;
-        true
-    };
-    if is_changed {
-        ctx.modified(db, &target);
     }
     ctx.reply.int(result.len() as i64);
     Ok(())

@@ -4,21 +4,81 @@ mod kill;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use stillframe_store::UnixMillis;
-
-use crate::clients::{client_flag, ClientInfo};
-use crate::command::{Args, CmdError, CmdResult};
+use crate::command::operand;
+use crate::command::{acl, flag, CmdError, CmdResult, Group};
 use crate::commands::connection::set_name;
-use crate::conn::UNCOUNTED_OUTPUT_BYTES;
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::event_loop::publish_session;
-use crate::number;
-use crate::pause::PauseKind;
-use crate::session::ReplyMode;
-use crate::table::TABLE;
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::state::client_line::{describe, publish_session};
+use crate::state::pause::PauseKind;
+use crate::state::session::ReplyMode;
+use crate::text::number;
 
-pub use kill::kill;
+use kill::{is_normal_type, kill};
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::container("client", -2, 0)
+        .acl(0)
+        .doc(Group::Connection, "2.4.0", "A container for client connection commands", "Depends on subcommand."),
+    Command::new("client|caching", 3, flag::NOSCRIPT | flag::LOADING | flag::STALE, caching)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "6.0.0", "Instruct the server about tracking or not keys in the next request", "O(1)"),
+    Command::new("client|getname", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, getname)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "2.6.9", "Get the current connection name", "O(1)"),
+    Command::new("client|getredir", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, getredir)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "6.0.0", "Get tracking notifications redirection client ID if any", "O(1)"),
+    Command::new("client|help", 2, flag::LOADING | flag::STALE, help)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "5.0.0", "Show helpful text about the different subcommands", "O(1)"),
+    Command::new("client|id", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, id)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "5.0.0", "Returns the client ID for the current connection", "O(1)"),
+    Command::new("client|info", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, info)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "6.2.0", "Returns information about the current client connection.", "O(1)")
+        .tips(&["nondeterministic_output"]),
+    Command::new("client|kill", -3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, kill)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "2.4.0", "Kill the connection of a client", "O(N) where N is the number of client connections"),
+    Command::new("client|list", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, list)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "2.4.0", "Get the list of client connections", "O(N) where N is the number of client connections")
+        .tips(&["nondeterministic_output"]),
+    Command::new("client|no-touch", 3, flag::NOSCRIPT | flag::LOADING | flag::STALE, no_touch)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "7.2.0", "Controls whether commands sent by the client affect the LRU/LFU of accessed keys", "O(1)"),
+    Command::new("client|setinfo", 4, flag::NOSCRIPT | flag::LOADING | flag::STALE, setinfo)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "7.2.0", "Sets information specific to the client or connection", "O(1)"),
+    Command::new("client|no-evict", 3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, no_evict)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "7.0.0", "Set client eviction mode for the current connection", "O(1)"),
+    Command::new("client|pause", -3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, pause)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "2.9.50", "Stop processing commands from clients for some time", "O(1)"),
+    Command::new("client|reply", 3, flag::NOSCRIPT | flag::LOADING | flag::STALE, reply)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "3.2.0", "Instruct the server whether to reply to commands", "O(1)"),
+    Command::new("client|setname", 3, flag::NOSCRIPT | flag::LOADING | flag::STALE, setname)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "2.6.9", "Set the current connection name", "O(1)"),
+    Command::new("client|tracking", -3, flag::NOSCRIPT | flag::LOADING | flag::STALE, tracking)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "6.0.0", "Enable or disable server assisted client side caching support", "O(1). Some options may introduce additional complexity."),
+    Command::new("client|trackinginfo", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, trackinginfo)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "6.2.0", "Return information about server assisted client side caching for the current connection", "O(1)"),
+    Command::new("client|unblock", -3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, unblock)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "5.0.0", "Unblock a client blocked in a blocking command from a different connection", "O(log N) where N is the number of client connections"),
+    Command::new("client|unpause", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, unpause)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "6.2.0", "Resume processing of clients that were paused", "O(N) Where N is the number of paused clients"),
+];
 
 const NOT_TRACKING: &str =
     "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN \
@@ -64,74 +124,6 @@ pub fn setinfo(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-/// The flags as letters, `N` if there are none.
-fn flag_letters(info: &ClientInfo) -> String {
-    let flags = info.published.flags.load(Relaxed);
-    let mut letters: String = [
-        (client_flag::MONITOR, 'O'),
-        (client_flag::BLOCKED, 'b'),
-        (client_flag::MULTI, 'x'),
-        (client_flag::WATCH_RAISED, 'd'),
-        (client_flag::CLOSING, 'c'),
-        (client_flag::NO_EVICT, 'e'),
-        (client_flag::NO_TOUCH, 'T'),
-    ]
-    .iter()
-    .filter(|(flag, _)| flags & flag != 0)
-    .map(|(_, letter)| *letter)
-    .collect();
-    if info.is_unix_socket {
-        letters.push('U');
-    }
-    if letters.is_empty() {
-        letters.push('N');
-    }
-    letters
-}
-
-/// A line of `CLIENT LIST`, without its end.
-pub fn describe(info: &ClientInfo, now: UnixMillis) -> Vec<u8> {
-    let published = &info.published;
-    let names = info.names.lock().clone();
-    let age = info.connected_at.elapsed().as_secs();
-    let idle = (now - published.last_active_unix_ms.load(Relaxed)).max(0) / 1000;
-    let command = match published.last_command.load(Relaxed).checked_sub(1) {
-        Some(row) => TABLE.rows()[row as usize].name,
-        None => "NULL",
-    };
-    let (input, input_free) = (published.input_bytes.load(Relaxed), published.input_free_bytes.load(Relaxed));
-    let (output, output_capacity) =
-        (published.output_bytes.load(Relaxed), published.output_capacity_bytes.load(Relaxed));
-    // As Redis has it: the first bytes in a buffer of their own, what is more in a list that the limits count.
-    let first = output.min(UNCOUNTED_OUTPUT_BYTES);
-    let (list_len, list_bytes) =
-        if output > first { (1, output_capacity.saturating_sub(UNCOUNTED_OUTPUT_BYTES)) } else { (0, 0) };
-    let multi_bytes = published.multi_bytes.load(Relaxed);
-    let argv_bytes = published.argv_bytes.load(Relaxed);
-    let total = published.total_bytes.load(Relaxed);
-    let mut line =
-        format!("id={} addr={} laddr={} fd={} name=", info.id, info.addr, info.laddr, info.fd).into_bytes();
-    line.extend_from_slice(&names.name);
-    line.extend_from_slice(
-        format!(
-            " age={age} idle={idle} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={input} qbuf-free={input_free} \
-             argv-mem={argv_bytes} multi-mem={multi_bytes} rbs={} rbp={first} obl={first} oll={list_len} omem={list_bytes} tot-mem={total} events=r \
-             cmd={command} user=default redir=-1 resp={}",
-            flag_letters(info),
-            published.db.load(Relaxed),
-            published.multi_count.load(Relaxed),
-            output_capacity.min(UNCOUNTED_OUTPUT_BYTES),
-            if published.resp3.load(Relaxed) { 3 } else { 2 },
-        )
-        .as_bytes(),
-    );
-    line.extend_from_slice(b" lib-name=");
-    line.extend_from_slice(&names.lib_name);
-    line.extend_from_slice(b" lib-ver=");
-    line.extend_from_slice(&names.lib_version);
-    line
-}
-
 /// Makes this client's own line say what it does now.
 fn publish_self(ctx: &Ctx<'_>, args: &Args<'_>) {
     publish_session(ctx.client, ctx.peer);
@@ -141,19 +133,10 @@ fn publish_self(ctx: &Ctx<'_>, args: &Args<'_>) {
 
 pub fn info(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     publish_self(ctx, args);
-    let mut line = describe(ctx.peer, ctx.worker.now());
+    let mut line = describe(ctx.peer, ctx.worker.now(), ctx.registry);
     line.push(b'\n');
     ctx.reply.verbatim(&line);
     Ok(())
-}
-
-/// The types of clients that Redis knows; here all are normal.
-fn is_normal_type(name: &[u8]) -> Result<bool, CmdError> {
-    match name.to_ascii_lowercase().as_slice() {
-        b"normal" => Ok(true),
-        b"slave" | b"replica" | b"master" | b"pubsub" => Ok(false),
-        _ => Err([b"ERR Unknown client type '", errors::printed(name), b"'"].concat().into()),
-    }
 }
 
 pub fn list(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
@@ -178,7 +161,7 @@ pub fn list(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     };
     let mut text = Vec::new();
     for client in clients {
-        text.extend(describe(&client, ctx.worker.now()));
+        text.extend(describe(&client, ctx.worker.now(), ctx.registry));
         text.push(b'\n');
     }
     ctx.reply.verbatim(&text);
@@ -257,7 +240,7 @@ pub fn unblock(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if args.len() == 4 && !args.is(3, "timeout") && !args.is(3, "error") {
         return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into());
     }
-    number::integer(args.at(2))?;
+    operand::integer(args.at(2))?;
     // No command here waits for other clients, so there is nobody to unblock.
     ctx.reply.int(0);
     Ok(())

@@ -2,13 +2,37 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::command::{Args, CmdError, CmdResult};
+use crate::command::{flag, CmdError, CmdResult, Group};
 use crate::config::{Config, ParamId, Settings, PARAMS};
-use crate::ctx::Ctx;
-use crate::descriptors;
-use crate::errors;
-use crate::glob;
+use crate::dispatch::ctx::{Command, Ctx};
 use crate::log;
+use crate::net::descriptors;
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::text::glob;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::container("config", -2, 0)
+        .acl(0)
+        .doc(Group::Server, "2.0.0", "A container for server configuration commands", "Depends on subcommand."),
+    Command::new("config|get", -3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, get)
+        .acl(0)
+        .doc(Group::Server, "2.0.0", "Get the values of configuration parameters", "O(N) when N is the number of configuration parameters provided"),
+    Command::new("config|help", 2, flag::LOADING | flag::STALE, help)
+        .acl(0)
+        .doc(Group::Server, "5.0.0", "Show helpful text about the different subcommands", "O(1)"),
+    Command::new("config|resetstat", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, resetstat)
+        .acl(0)
+        .doc(Group::Server, "2.0.0", "Reset the stats returned by INFO", "O(1)"),
+    Command::new("config|rewrite", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, rewrite)
+        .acl(0)
+        .doc(Group::Server, "2.8.0", "Rewrite the configuration file with the in memory configuration", "O(1)"),
+    Command::new("config|set", -4, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, set)
+        .acl(0)
+        .doc(Group::Server, "2.0.0", "Set configuration parameters to the given values", "O(N) when N is the number of configuration parameters provided")
+        .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"]),
+];
 
 pub fn get(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut found: Vec<(&str, ParamId)> = Vec::new();
@@ -114,6 +138,7 @@ fn apply(ctx: &Ctx<'_>) {
     let config = ctx.server.config();
     let settings = &config.settings;
     log::set_level(settings.loglevel);
+    ctx.server.store.set_skips_damage(settings.skips_damage);
     let used = ctx.server.store.used_memory_bytes();
     if settings.maxmemory_bytes > 0 && used > settings.maxmemory_bytes {
         log::warning(format!(

@@ -3,13 +3,41 @@
 use stillframe_store::DbId;
 use subtle::ConstantTimeEq;
 
-use crate::command::{Args, CmdError, CmdResult};
-use crate::commands::transaction;
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::monitor;
-use crate::number;
-use crate::session::{Ending, ReplyMode};
+use crate::command::operand;
+use crate::command::{acl, flag, CmdError, CmdResult, Group};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::dispatch::exec;
+use crate::dispatch::monitor;
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::state::session::{Ending, ReplyMode};
+use crate::text::number;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("auth", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, auth)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "1.0.0", "Authenticate to the server", "O(N) where N is the number of passwords defined for the user"),
+    Command::new("echo", 2, flag::LOADING | flag::STALE | flag::FAST, echo)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "1.0.0", "Echo the given string", "O(1)"),
+    Command::new("hello", -1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, hello)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "6.0.0", "Handshake with Redis", "O(1)"),
+    Command::new("ping", -1, flag::FAST, ping)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "1.0.0", "Ping the server", "O(1)")
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
+    Command::new("quit", -1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, quit)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "1.0.0", "Close the connection", "O(1)"),
+    Command::new("reset", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, reset)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "6.2.0", "Reset the connection", "O(1)"),
+    Command::new("select", 2, flag::LOADING | flag::STALE | flag::FAST, select)
+        .acl(acl::CONNECTION)
+        .doc(Group::Connection, "1.0.0", "Change the selected database for the current connection", "O(1)"),
+];
 
 /// The release whose replies are given.
 pub const REDIS_VERSION: &str = "7.0.15";
@@ -32,7 +60,7 @@ pub fn echo(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn select(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let number = number::int(args.at(1))?;
+    let number = operand::int(args.at(1))?;
     match u32::try_from(number) {
         Ok(number) if number < ctx.server.database_count => ctx.client.db = DbId(number),
         _ => return Err(errors::DB_OUT_OF_RANGE.into()),
@@ -48,7 +76,7 @@ pub fn quit(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
 }
 
 pub fn reset(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    transaction::end(ctx);
+    exec::end(ctx);
     monitor::stop(ctx.server, ctx.client);
     let client = &mut ctx.client;
     client.db = DbId(0);

@@ -2,11 +2,32 @@
 
 use stillframe_store::{Deadline, NewValue};
 
-use crate::command::{Args, CmdResult};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::long_double::{parse, LongDouble, Parsed};
-use crate::number::{integer, value_i64};
+use crate::command::operand::integer;
+use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::text::long_double::{parse, LongDouble, Parsed};
+use crate::text::number::value_i64;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("decr", 2, flag::WRITE | flag::DENYOOM | flag::FAST, decr).acl(acl::STRING)
+        .doc(Group::String, "1.0.0", "Decrement the integer value of a key by one", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
+    Command::new("decrby", 3, flag::WRITE | flag::DENYOOM | flag::FAST, decrby).acl(acl::STRING)
+        .doc(Group::String, "1.0.0", "Decrement the integer value of a key by the given number", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
+    Command::new("incr", 2, flag::WRITE | flag::DENYOOM | flag::FAST, incr).acl(acl::STRING)
+        .doc(Group::String, "1.0.0", "Increment the integer value of a key by one", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
+    Command::new("incrby", 3, flag::WRITE | flag::DENYOOM | flag::FAST, incrby).acl(acl::STRING)
+        .doc(Group::String, "1.0.0", "Increment the integer value of a key by the given amount", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
+    Command::new("incrbyfloat", 3, flag::WRITE | flag::DENYOOM | flag::FAST, incrbyfloat).acl(acl::STRING)
+        .doc(Group::String, "2.6.0", "Increment the float value of a key by the given amount", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
+];
 
 const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 const NOT_FINITE: &str = "ERR increment would produce NaN or Infinity";
@@ -42,7 +63,6 @@ fn add(ctx: &mut Ctx<'_>, args: &Args<'_>, increment: i64) -> CmdResult {
         return Err("ERR increment or decrement would overflow".into());
     };
     ctx.worker.set(db, &key, NewValue::Int(new), Deadline::Keep)?;
-    ctx.modified(db, &key);
     ctx.reply.int(new);
     Ok(())
 }
@@ -68,7 +88,6 @@ pub fn incrbyfloat(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let text = new.to_text();
     let value = NewValue::Bytes { bytes: text.as_bytes(), raw: false };
     ctx.worker.set(db, &key, value, Deadline::Keep)?;
-    ctx.modified(db, &key);
     ctx.reply.bulk(text.as_bytes());
     Ok(())
 }

@@ -2,11 +2,27 @@
 
 use stillframe_store::DbId;
 
-use crate::command::{Args, CmdError, CmdResult};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::number::int;
+use crate::command::operand::int;
+use crate::command::{acl, flag, CmdError, CmdResult, Group, Scope};
+use crate::dispatch::ctx::{Command, Ctx};
 use crate::persistence::{default_target, When};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("flushall", -1, flag::WRITE, flushall).scope(Scope::Flush).acl(acl::KEYSPACE | acl::DANGEROUS)
+        .doc(Group::Server, "1.0.0", "Remove all keys from all databases", "O(N) where N is the total number of keys in all databases")
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
+    Command::new("flushdb", -1, flag::WRITE, flushdb).scope(Scope::Flush).acl(acl::KEYSPACE | acl::DANGEROUS)
+        .doc(Group::Server, "1.0.0", "Remove all keys from the current database", "O(N) where N is the number of keys in the selected database")
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
+    Command::new("dbsize", 1, flag::READONLY | flag::FAST, dbsize).scope(Scope::Counters).acl(acl::KEYSPACE)
+        .doc(Group::Server, "1.0.0", "Return the number of keys in the selected database", "O(1)")
+        .tips(&["request_policy:all_shards", "response_policy:agg_sum"]),
+    Command::new("swapdb", 3, flag::WRITE | flag::FAST, swapdb).scope(Scope::Swap).acl(acl::KEYSPACE | acl::DANGEROUS)
+        .doc(Group::Server, "4.0.0", "Swaps two Redis databases", "O(N) where N is the count of clients watching or blocking on keys from both databases."),
+];
 
 /// The database that an argument names.
 pub(super) fn db_argument(ctx: &Ctx<'_>, text: &[u8]) -> Result<DbId, CmdError> {
@@ -40,7 +56,7 @@ pub fn flushall(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     for db in 0..ctx.server.database_count {
         flush(ctx, DbId(db))?;
     }
-    ctx.count_changes(1);
+    ctx.count_more(1);
     let settings = &ctx.config.settings;
     if settings.save_points.is_empty() {
         ctx.reply.ok();
@@ -63,11 +79,8 @@ fn check_flush_mode(args: &Args<'_>) -> CmdResult {
 }
 
 fn flush(ctx: &mut Ctx<'_>, db: DbId) -> CmdResult {
-    let key_count = ctx.server.store.db_stats(db).key_count;
-    if key_count > 0 {
-        ctx.before_flush(db, None);
+    if ctx.server.store.db_stats(db).key_count > 0 {
         ctx.worker.flush_db(db)?;
-        ctx.count_changes(key_count);
     }
     Ok(())
 }
@@ -77,11 +90,10 @@ pub fn swapdb(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let second = int(args.at(2)).map_err(|_| CmdError::from("ERR invalid second DB index"))?;
     let (first, second) = (checked_db(ctx, first)?, checked_db(ctx, second)?);
     if first != second {
-        ctx.before_flush(first, Some(second));
-        ctx.before_flush(second, Some(first));
         ctx.worker.swap_db(first, second)?;
+    } else {
+        ctx.count_more(1);
     }
-    ctx.count_changes(1);
     ctx.reply.ok();
     Ok(())
 }

@@ -4,16 +4,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stillframe_store::rdb::{dump_string, StringRef};
-use stillframe_store::{DbId, Deadline, NewValue};
+use stillframe_store::{DbId, Deadline, NewValue, OpError};
 
 use super::object::{encoding_name, ref_count};
-use crate::command::{Args, CmdError, CmdResult, Scope};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::glob;
-use crate::number::positive;
+use crate::command::operand::positive;
+use crate::command::{flag, CmdError, CmdResult, Group, Scope};
+use crate::dispatch::ctx::{Command, Ctx};
 use crate::persistence::{load_dump, write_dump};
-use crate::reply::push_decimal;
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::protocol::reply::push_decimal;
+use crate::scrub::pass;
+use crate::text::glob;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("debug", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, debug).scope(Scope::Of(scope))
+        .doc(Group::Server, "1.0.0", "A container for debugging commands", "Depends on subcommand."),
+];
 
 /// Bytes of a payload of `DUMP` besides the serialized value: type, version and checksum.
 const DUMP_FRAME_BYTES: usize = 11;
@@ -51,6 +59,7 @@ pub fn debug(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             Ok(())
         }
         (b"error", 3) => Err(args.at(2).to_vec().into()),
+        (b"scrub", 2) => scrub(ctx),
         (b"reload", 2..) => reload(ctx, args),
         (b"change-repl-id", 2) => {
             ctx.reply.ok();
@@ -101,6 +110,7 @@ fn populate(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     name.truncate(name.iter().position(|&b| b == 0).unwrap_or(name.len()));
     name.push(b':');
     let (name_len, value_len) = (name.len(), value.len());
+    let before = ctx.worker.change_count();
     for number in 0..count {
         name.truncate(name_len);
         value.truncate(value_len);
@@ -113,9 +123,9 @@ fn populate(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         let key = ctx.worker.key(&name);
         if ctx.worker.entry(db, &key)?.is_none() {
             ctx.worker.set(db, &key, NewValue::Bytes { bytes: &value, raw: false }, Deadline::Clear)?;
-            ctx.touched(db, &key);
         }
     }
+    ctx.count_as(before, 0);
     ctx.reply.ok();
     Ok(())
 }
@@ -133,14 +143,25 @@ fn reload(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         let written = write_dump(&ctx.server.store, &path, settings);
         written.map_err(|error| format!("ERR Error saving the dump: {error}"))?;
     }
+    let before = ctx.server.store.change_count();
     for db in (0..ctx.server.database_count).map(DbId) {
-        ctx.before_flush(db, None);
         ctx.worker.flush_db(db)?;
     }
     // Whoever wants to stop the server waits for the end of this command.
     load_dump(ctx.worker, &path, settings, &ctx.server.loading, &AtomicBool::new(false))
         .map_err(|error| format!("ERR Error trying to load the RDB dump: {error}"))?;
+    // The data is as it was: none of this is a change.
+    ctx.count_more(before.wrapping_sub(ctx.server.store.change_count()));
     ctx.reply.ok();
+    Ok(())
+}
+
+/// Verifies the whole page file while the client, and whoever this worker serves, waits.
+fn scrub(ctx: &mut Ctx<'_>) -> CmdResult {
+    let found = pass(&ctx.server.store, &ctx.server.is_stopping);
+    let text =
+        format!("pages:{} to_heal:{} lost:{}", found.page_count, found.to_heal_count, found.lost_count);
+    ctx.reply.simple(&text);
     Ok(())
 }
 
@@ -151,7 +172,11 @@ fn object(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let serialized = ctx.worker.get(ctx.client.db, &key, |value| match value.as_int() {
         Some(int) => dump_string(StringRef::Int(int), None),
         None => dump_string(StringRef::Bytes(&value.to_vec()), None),
-    })?;
+    });
+    let serialized = match serialized {
+        Err(OpError::WrongType) => None,
+        serialized => serialized?,
+    };
     let serialized_bytes = serialized.map_or(0, |payload| payload.len() - DUMP_FRAME_BYTES);
     let encoding = encoding_name(entry.encoding);
     let idle_seconds = entry.idle_ms / 1000;
@@ -180,6 +205,9 @@ fn help(ctx: &mut Ctx<'_>) {
             "    it is used instead of the 'key' prefix.",
             "RELOAD [NOSAVE]",
             "    Save an RDB file and load it back. With NOSAVE, load the one that there is.",
+            "SCRUB",
+            "    Verify the page file now; the next checkpoint writes anew what is damaged there and",
+            "    whole in memory.",
             "SET-ACTIVE-EXPIRE <0|1>",
             "    Setting it to 0 disables expiring keys in background when they are not",
             "    accessed (otherwise the Redis behavior). Setting it to 1 reenables back the",

@@ -1,19 +1,36 @@
 //! `DUMP` and `RESTORE`: a value as the payload that Redis servers exchange.
 
 use stillframe_store::rdb::{self, PayloadError, RdbString, RdbValue, StringRef};
-use stillframe_store::{Deadline, NewValue, UnixMillis};
+use stillframe_store::{Deadline, NewValue, OpError, UnixMillis};
 
-use crate::command::{Args, CmdError, CmdResult};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::number::{encode, integer};
+use crate::command::operand::integer;
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::text::number::encode;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("dump", 2, flag::READONLY, dump).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "2.6.0", "Return a serialized version of the value stored at the specified key.", "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1).")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
+        .tips(&["nondeterministic_output"]),
+    Command::new("restore", -4, flag::WRITE | flag::DENYOOM, restore).acl(acl::KEYSPACE | acl::DANGEROUS)
+        .doc(Group::Generic, "2.6.0", "Create a key using the provided serialized value, previously obtained using DUMP.", "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)]),
+];
 
 pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let value = ctx.worker.get(ctx.client.db, &key, |value| match value.as_int() {
         Some(int) => RdbString::Int(int),
         None => RdbString::Bytes(value.to_vec()),
-    })?;
+    });
+    let value = match value {
+        Err(OpError::WrongType) => return Err("ERR values of this type cannot be serialized yet".into()),
+        value => value?,
+    };
     ctx.stats.looked_up(value.is_some());
     match value {
         None => ctx.reply.null(),
@@ -79,8 +96,8 @@ pub fn restore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let now = ctx.worker.now();
     let deadline = deadline(ttl, options.is_absolute, now);
     if deadline.is_some_and(|deadline| deadline <= now) {
-        if options.replaces && ctx.worker.remove(db, &key)? {
-            ctx.modified(db, &key);
+        if options.replaces {
+            ctx.worker.remove(db, &key)?;
         }
     } else {
         let value = match &value {
@@ -88,7 +105,6 @@ pub fn restore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             RdbString::Bytes(bytes) => encode(bytes),
         };
         ctx.worker.set(db, &key, value, deadline.map_or(Deadline::Clear, Deadline::At))?;
-        ctx.modified(db, &key);
     }
     ctx.reply.ok();
     Ok(())

@@ -3,10 +3,44 @@
 use stillframe_store::UnixMillis;
 
 use super::set::{invalid_expire_time, TimeFormat};
-use crate::command::{Args, CmdError, CmdResult};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::number::integer;
+use crate::command::operand::integer;
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("expire", -3, flag::WRITE | flag::FAST, expire).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "1.0.0", "Set a key's time to live in seconds", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
+    Command::new("expireat", -3, flag::WRITE | flag::FAST, expireat).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "1.2.0", "Set the expiration for a key as a UNIX timestamp", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
+    Command::new("expiretime", 2, flag::READONLY | flag::FAST, expiretime).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "7.0.0", "Get the expiration Unix timestamp for a key", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
+    Command::new("persist", 2, flag::WRITE | flag::FAST, persist).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "2.2.0", "Remove the expiration from a key", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
+    Command::new("pexpire", -3, flag::WRITE | flag::FAST, pexpire).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "2.6.0", "Set a key's time to live in milliseconds", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
+    Command::new("pexpireat", -3, flag::WRITE | flag::FAST, pexpireat).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "2.6.0", "Set the expiration for a key as a UNIX timestamp specified in milliseconds", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
+    Command::new("pexpiretime", 2, flag::READONLY | flag::FAST, pexpiretime).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "7.0.0", "Get the expiration Unix timestamp for a key in milliseconds", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
+    Command::new("pttl", 2, flag::READONLY | flag::FAST, pttl).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "2.6.0", "Get the time to live for a key in milliseconds", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
+        .tips(&["nondeterministic_output"]),
+    Command::new("ttl", 2, flag::READONLY | flag::FAST, ttl).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "1.0.0", "Get the time to live for a key in seconds", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
+        .tips(&["nondeterministic_output"]),
+];
 
 pub fn expire(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     set_deadline(ctx, args, TimeFormat::Seconds, "expire")
@@ -86,7 +120,6 @@ fn set_deadline(ctx: &mut Ctx<'_>, args: &Args<'_>, format: TimeFormat, name: &s
         } else {
             ctx.worker.set_deadline(db, &key, Some(deadline))?;
         }
-        ctx.modified(db, &key);
     }
     ctx.reply.int(i64::from(is_met));
     Ok(())
@@ -97,7 +130,6 @@ pub fn persist(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let has_deadline = ctx.worker.entry(db, &key)?.is_some_and(|entry| entry.deadline.is_some());
     if has_deadline {
         ctx.worker.set_deadline(db, &key, None)?;
-        ctx.modified(db, &key);
     }
     ctx.reply.int(i64::from(has_deadline));
     Ok(())

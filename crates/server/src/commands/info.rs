@@ -3,8 +3,17 @@
 mod sections;
 mod system;
 
-use crate::command::{Args, CmdResult};
-use crate::ctx::Ctx;
+use crate::command::{acl, flag, CmdResult, Group};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("info", -1, flag::LOADING | flag::STALE, info)
+        .acl(acl::DANGEROUS)
+        .doc(Group::Server, "1.0.0", "Get information and statistics about the server", "O(1)")
+        .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
+];
 
 /// Appends a section's fields, one a line.
 pub type Section = fn(&Ctx<'_>, &mut String);

@@ -1,19 +1,54 @@
 //! `COMMAND`: the table, told to clients.
 
-use crate::command::{acl, flag, key_flag, Args, Begin, CmdError, CmdResult, Command, Find, KeySpec};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::glob;
-use crate::reply::Reply;
-use crate::table::{docs, Found, TABLE};
+mod docs;
+
+use crate::command::{acl, flag, key_flag, Begin, CmdError, CmdResult, Find, Group, KeySpec};
+use crate::dispatch::ctx::{Command, Ctx, Found, Registry};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::protocol::reply::Reply;
+use crate::text::glob;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::container("command", -1, flag::LOADING | flag::STALE)
+        .alone(command)
+        .acl(acl::CONNECTION)
+        .doc(Group::Server, "2.8.13", "Get array of Redis command details", "O(N) where N is the total number of Redis commands")
+        .tips(&["nondeterministic_output_order"]),
+    Command::new("command|count", 2, flag::LOADING | flag::STALE, count)
+        .acl(acl::CONNECTION)
+        .doc(Group::Server, "2.8.13", "Get total number of Redis commands", "O(1)"),
+    Command::new("command|docs", -2, flag::LOADING | flag::STALE, command_docs)
+        .acl(acl::CONNECTION)
+        .doc(Group::Server, "7.0.0", "Get array of specific Redis command documentation", "O(N) where N is the number of commands to look up")
+        .tips(&["nondeterministic_output_order"]),
+    Command::new("command|getkeys", -4, flag::LOADING | flag::STALE, getkeys)
+        .acl(acl::CONNECTION)
+        .doc(Group::Server, "2.8.13", "Extract keys given a full Redis command", "O(N) where N is the number of arguments to the command"),
+    Command::new("command|getkeysandflags", -4, flag::LOADING | flag::STALE, getkeysandflags)
+        .acl(acl::CONNECTION)
+        .doc(Group::Server, "7.0.0", "Extract keys and access flags given a full Redis command", "O(N) where N is the number of arguments to the command"),
+    Command::new("command|help", 2, flag::LOADING | flag::STALE, help)
+        .acl(acl::CONNECTION)
+        .doc(Group::Server, "5.0.0", "Show helpful text about the different subcommands", "O(1)"),
+    Command::new("command|info", -2, flag::LOADING | flag::STALE, info)
+        .acl(acl::CONNECTION)
+        .doc(Group::Server, "2.8.13", "Get array of specific Redis command details, or all when no argument is given.", "O(N) where N is the number of commands to look up")
+        .tips(&["nondeterministic_output_order"]),
+    Command::new("command|list", -2, flag::LOADING | flag::STALE, list)
+        .acl(acl::CONNECTION)
+        .doc(Group::Server, "7.0.0", "Get an array of Redis command names", "O(N) where N is the total number of Redis commands")
+        .tips(&["nondeterministic_output_order"]),
+];
 
 /// Commands without subcommands' rows.
-fn top_level() -> impl Iterator<Item = Found> {
-    TABLE
+fn top_level(registry: &Registry) -> impl Iterator<Item = Found> + '_ {
+    registry
         .rows()
         .iter()
         .filter(|row| !row.name.contains('|'))
-        .filter_map(|row| TABLE.lookup(row.name.as_bytes()))
+        .filter_map(|row| registry.lookup(row.name.as_bytes()))
 }
 
 fn words(reply: &mut Reply<'_>, names: &[(u32, &str)], bits: u32, prefix: &str) {
@@ -24,7 +59,7 @@ fn words(reply: &mut Reply<'_>, names: &[(u32, &str)], bits: u32, prefix: &str) 
     }
 }
 
-fn describe(reply: &mut Reply<'_>, found: Found) {
+fn describe(reply: &mut Reply<'_>, registry: &Registry, found: Found) {
     let command = found.command;
     reply.array(10);
     reply.bulk(command.name.as_bytes());
@@ -39,13 +74,13 @@ fn describe(reply: &mut Reply<'_>, found: Found) {
     command.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(command.key_specs.len());
     command.key_specs.iter().for_each(|spec| describe_keys(reply, spec));
-    let subcommands: Vec<Found> = TABLE.subcommands(found.id).collect();
+    let subcommands: Vec<Found> = registry.subcommands(found.id).collect();
     // Redis says "an empty set", but "an array" if there are any.
     match subcommands.len() {
         0 => reply.set(0),
         count => reply.array(count),
     }
-    subcommands.into_iter().for_each(|sub| describe(reply, sub));
+    subcommands.into_iter().for_each(|sub| describe(reply, registry, sub));
 }
 
 fn describe_keys(reply: &mut Reply<'_>, spec: &KeySpec) {
@@ -88,14 +123,14 @@ fn describe_keys(reply: &mut Reply<'_>, spec: &KeySpec) {
 }
 
 pub fn command(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    let all: Vec<Found> = top_level().collect();
+    let all: Vec<Found> = top_level(ctx.registry).collect();
     ctx.reply.array(all.len());
-    all.into_iter().for_each(|found| describe(&mut ctx.reply, found));
+    all.into_iter().for_each(|found| describe(&mut ctx.reply, ctx.registry, found));
     Ok(())
 }
 
 pub fn count(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    ctx.reply.int(top_level().count() as i64);
+    ctx.reply.int(top_level(ctx.registry).count() as i64);
     Ok(())
 }
 
@@ -105,8 +140,8 @@ pub fn info(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     }
     ctx.reply.array(args.len() - 2);
     for name in args.from(2) {
-        match TABLE.find(name) {
-            Some(found) => describe(&mut ctx.reply, found),
+        match ctx.registry.find(name) {
+            Some(found) => describe(&mut ctx.reply, ctx.registry, found),
             None => ctx.reply.null(),
         }
     }
@@ -129,9 +164,9 @@ fn is_listed(row: &Command, filter: &[u8], value: &[u8]) -> Result<bool, CmdErro
 pub fn list(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut names = Vec::new();
     match args.len() {
-        2 => names.extend(TABLE.rows().iter().map(|row| row.name)),
+        2 => names.extend(ctx.registry.rows().iter().map(|row| row.name)),
         5 if args.is(2, "filterby") => {
-            for row in TABLE.rows() {
+            for row in ctx.registry.rows() {
                 if is_listed(row, args.at(3), args.at(4))? {
                     names.push(row.name);
                 }
@@ -144,9 +179,9 @@ pub fn list(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-fn describe_docs(reply: &mut Reply<'_>, found: Found) {
+fn describe_docs(reply: &mut Reply<'_>, registry: &Registry, found: Found) {
     let command = found.command;
-    let subcommands: Vec<Found> = TABLE.subcommands(found.id).collect();
+    let subcommands: Vec<Found> = registry.subcommands(found.id).collect();
     let has_complexity = !command.complexity.is_empty();
     reply.bulk(command.name.as_bytes());
     let more_count = docs::field_count(command.name);
@@ -164,26 +199,26 @@ fn describe_docs(reply: &mut Reply<'_>, found: Found) {
     if !subcommands.is_empty() {
         reply.bulk(b"subcommands");
         reply.map(subcommands.len());
-        subcommands.into_iter().for_each(|sub| describe_docs(reply, sub));
+        subcommands.into_iter().for_each(|sub| describe_docs(reply, registry, sub));
     }
 }
 
 pub fn command_docs(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let found: Vec<Found> = if args.len() == 2 {
-        top_level().collect()
+        top_level(ctx.registry).collect()
     } else {
-        args.from(2).filter_map(|name| TABLE.find(name)).collect()
+        args.from(2).filter_map(|name| ctx.registry.find(name)).collect()
     };
     ctx.reply.map(found.len());
-    found.into_iter().for_each(|f| describe_docs(&mut ctx.reply, f));
+    found.into_iter().for_each(|f| describe_docs(&mut ctx.reply, ctx.registry, f));
     Ok(())
 }
 
 /// The keys of the call that follows in the arguments, with their flags.
-fn keys_of<'a>(args: &Args<'a>) -> Result<Vec<(&'a [u8], u32)>, CmdError> {
+fn keys_of<'a>(registry: &Registry, args: &Args<'a>) -> Result<Vec<(&'a [u8], u32)>, CmdError> {
     let call = args.tail(2);
-    let found = match TABLE.lookup(call.at(0)) {
-        Some(found) if found.command.is_container && call.len() > 1 => TABLE.subcommand(found, call.at(1)),
+    let found = match registry.lookup(call.at(0)) {
+        Some(found) if found.command.is_container && call.len() > 1 => registry.subcommand(found, call.at(1)),
         found => found,
     };
     let Some(Found { command, .. }) = found else { return Err("ERR Invalid command specified".into()) };
@@ -204,14 +239,14 @@ fn keys_of<'a>(args: &Args<'a>) -> Result<Vec<(&'a [u8], u32)>, CmdError> {
 }
 
 pub fn getkeys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let keys = keys_of(args)?;
+    let keys = keys_of(ctx.registry, args)?;
     ctx.reply.array(keys.len());
     keys.iter().for_each(|(key, _)| ctx.reply.bulk(key));
     Ok(())
 }
 
 pub fn getkeysandflags(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let keys = keys_of(args)?;
+    let keys = keys_of(ctx.registry, args)?;
     ctx.reply.array(keys.len());
     for (key, flags) in keys {
         ctx.reply.array(2);

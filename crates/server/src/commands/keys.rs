@@ -3,9 +3,49 @@
 use stillframe_store::DbId;
 
 use super::database::db_argument;
-use crate::command::{Args, CmdError, CmdResult};
-use crate::ctx::Ctx;
-use crate::errors;
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, copy).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "6.2.0", "Copy a key", "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE)])
+        .other_keys(copy_other_keys),
+    Command::new("del", -2, flag::WRITE, del).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "1.0.0", "Delete a key", "O(N) where N is the number of keys that will be removed. When a key to remove holds a value other than a string, the individual complexity for this key is O(M) where M is the number of elements in the list, set, sorted set or hash. Removing a single key that holds a string value is O(1).")
+        .keys(&[KeySpec::range(1, -1, 1, key_flag::RM | key_flag::DELETE)])
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
+        .quick(),
+    Command::new("exists", -2, flag::READONLY | flag::FAST, exists).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "1.0.0", "Determine if a key exists", "O(N) where N is the number of keys to check.")
+        .keys(&[KeySpec::range(1, -1, 1, key_flag::RO)])
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"]),
+    Command::new("move", 3, flag::WRITE | flag::FAST, move_key).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "1.0.0", "Move a key to another database", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)])
+        .other_keys(move_other_keys),
+    Command::new("rename", 3, flag::WRITE, rename).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "1.0.0", "Rename a key", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE), KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE)]),
+    Command::new("renamenx", 3, flag::WRITE | flag::FAST, renamenx).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "1.0.0", "Rename a key, only if the new key does not exist", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE), KeySpec::range(2, 0, 1, key_flag::OW | key_flag::INSERT)]),
+    Command::new("touch", -2, flag::READONLY | flag::FAST, touch).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "3.2.1", "Alters the last access time of a key(s). Returns the number of existing keys specified.", "O(N) where N is the number of keys that will be touched.")
+        .keys(&[KeySpec::range(1, -1, 1, key_flag::RO)])
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"]),
+    Command::new("type", 2, flag::READONLY | flag::FAST, type_of).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "1.0.0", "Determine the type stored at key", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
+    Command::new("unlink", -2, flag::WRITE | flag::FAST, del).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "4.0.0", "Delete a key asynchronously in another thread. Otherwise it is just as DEL, but non blocking.", "O(1) for each key removed regardless of its size. Then the command does O(N) work in a different thread in order to reclaim memory, where N is the number of allocations the deleted objects where composed of.")
+        .keys(&[KeySpec::range(1, -1, 1, key_flag::RM | key_flag::DELETE)])
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
+        .quick(),
+];
 
 const SAME_OBJECT: &str = "ERR source and destination objects are the same";
 
@@ -16,7 +56,6 @@ pub fn del(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     for index in 1..args.len() {
         let key = ctx.key(args, index);
         if ctx.worker.remove(db, &key)? {
-            ctx.modified(db, &key);
             count += 1;
         }
     }
@@ -50,9 +89,9 @@ pub fn touch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn type_of(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
-    let found = ctx.worker.entry(ctx.client.db, &key)?.is_some();
-    ctx.stats.looked_up(found);
-    ctx.reply.simple(if found { "string" } else { "none" });
+    let found = ctx.worker.entry(ctx.client.db, &key)?;
+    ctx.stats.looked_up(found.is_some());
+    ctx.reply.simple(found.map_or("none", |entry| entry.value_type.name()));
     Ok(())
 }
 
@@ -80,8 +119,6 @@ fn move_within(ctx: &mut Ctx<'_>, args: &Args<'_>, overwrites: bool) -> Result<b
         return Ok(false);
     }
     ctx.worker.rename((db, &from), (db, &to))?;
-    ctx.modified(db, &from);
-    ctx.touched(db, &to);
     Ok(true)
 }
 
@@ -94,8 +131,6 @@ pub fn move_key(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let can_move = ctx.worker.entry(from, &key)?.is_some() && ctx.worker.entry(to, &key)?.is_none();
     if can_move {
         ctx.worker.rename((from, &key), (to, &key))?;
-        ctx.modified(from, &key);
-        ctx.touched(to, &key);
     }
     ctx.reply.int(i64::from(can_move));
     Ok(())
@@ -109,7 +144,7 @@ pub fn move_other_keys(_: DbId, args: &Args<'_>, give: &mut dyn FnMut(DbId, usiz
 }
 
 fn db_number(text: &[u8]) -> Option<DbId> {
-    crate::number::parse_i64(text).and_then(|n| u32::try_from(n).ok()).map(DbId)
+    crate::text::number::parse_i64(text).and_then(|n| u32::try_from(n).ok()).map(DbId)
 }
 
 pub fn copy(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
@@ -136,7 +171,6 @@ pub fn copy(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let can_copy = found && (replaces || ctx.worker.entry(to_db, &to)?.is_none());
     if can_copy {
         ctx.worker.copy((from_db, &from), (to_db, &to))?;
-        ctx.modified(to_db, &to);
     }
     ctx.reply.int(i64::from(can_copy));
     Ok(())

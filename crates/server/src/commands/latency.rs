@@ -4,13 +4,48 @@ mod graph;
 
 use hdrhistogram::Histogram;
 
-use crate::command::{Args, CmdResult};
-use crate::ctx::Ctx;
+use crate::command::CommandId;
+use crate::command::{flag, CmdResult, Group};
+use crate::dispatch::ctx::{Command, Ctx, Found};
+use crate::protocol::args::Args;
 use crate::server::Server;
-use crate::stats::new_histogram;
-use crate::table::{CommandId, Found, TABLE};
+use crate::state::stats::new_histogram;
 
 pub use graph::graph;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::container("latency", -2, 0)
+        .acl(0)
+        .doc(Group::Server, "2.8.13", "A container for latency diagnostics commands", "Depends on subcommand."),
+    Command::new("latency|doctor", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, doctor)
+        .acl(0)
+        .doc(Group::Server, "2.8.13", "Return a human readable latency analysis report.", "O(1)")
+        .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
+    Command::new("latency|graph", 3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, graph)
+        .acl(0)
+        .doc(Group::Server, "2.8.13", "Return a latency graph for the event.", "O(1)")
+        .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
+    Command::new("latency|help", 2, flag::LOADING | flag::STALE, help)
+        .acl(0)
+        .doc(Group::Server, "2.8.13", "Show helpful text about the different subcommands.", "O(1)"),
+    Command::new("latency|histogram", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, histogram)
+        .acl(0)
+        .doc(Group::Server, "7.0.0", "Return the cumulative distribution of latencies of a subset of commands or all.", "O(N) where N is the number of commands with latency information being retrieved.")
+        .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
+    Command::new("latency|history", 3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, history)
+        .acl(0)
+        .doc(Group::Server, "2.8.13", "Return timestamp-latency samples for the event.", "O(1)")
+        .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
+    Command::new("latency|latest", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, latest)
+        .acl(0)
+        .doc(Group::Server, "2.8.13", "Return the latest latency samples for all events.", "O(1)")
+        .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
+    Command::new("latency|reset", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, reset)
+        .acl(0)
+        .doc(Group::Server, "2.8.13", "Reset latency data for one or more events.", "O(1)")
+        .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"]),
+];
 
 /// First bucket of `LATENCY HISTOGRAM`, in nanoseconds; each is twice the one before.
 const FIRST_BUCKET_NS: u64 = 1024;
@@ -56,12 +91,12 @@ fn cumulative(times: &Histogram<u64>) -> Vec<(u64, u64)> {
 pub fn histogram(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut wanted: Vec<Found> = Vec::new();
     if args.len() == 2 {
-        wanted.extend(TABLE.rows().iter().filter_map(|row| TABLE.find(row.name.as_bytes())));
+        wanted.extend(ctx.registry.rows().iter().filter_map(|row| ctx.registry.find(row.name.as_bytes())));
     }
     for name in args.from(2) {
-        let Some(found) = TABLE.find(name) else { continue };
+        let Some(found) = ctx.registry.find(name) else { continue };
         if found.command.is_container {
-            wanted.extend(TABLE.subcommands(found.id));
+            wanted.extend(ctx.registry.subcommands(found.id));
         } else {
             wanted.push(found);
         }
@@ -160,7 +195,7 @@ pub fn doctor(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
 /// The times of all commands of all workers together.
 pub fn all_times(server: &Server) -> Option<Box<Histogram<u64>>> {
     let mut all = new_histogram()?;
-    for row in 0..TABLE.rows().len() {
+    for row in 0..server.workers[0].stats.command_count() {
         if let Some(times) = command_times(server, CommandId(row as u16)) {
             all.add(&*times).ok()?;
         }

@@ -2,18 +2,45 @@
 
 use stillframe_store::{Encoding, EntryInfo};
 
-use crate::command::{Args, CmdError, CmdResult};
-use crate::ctx::Ctx;
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::container("object", -2, 0)
+        .doc(Group::Generic, "2.2.3", "A container for object introspection commands", "Depends on subcommand."),
+    Command::new("object|freq", 3, flag::READONLY, freq).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "4.0.0", "Get the logarithmic access frequency counter of a Redis object", "O(1)")
+        .keys(&[KeySpec::range(2, 0, 1, key_flag::RO)])
+        .tips(&["nondeterministic_output"]),
+    Command::new("object|idletime", 3, flag::READONLY, idletime).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "2.2.3", "Get the time since a Redis object was last accessed", "O(1)")
+        .keys(&[KeySpec::range(2, 0, 1, key_flag::RO)])
+        .tips(&["nondeterministic_output"]),
+    Command::new("object|help", 2, flag::LOADING | flag::STALE, help).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "6.2.0", "Show helpful text about the different subcommands", "O(1)"),
+    Command::new("object|refcount", 3, flag::READONLY, refcount).in_steps().acl(acl::KEYSPACE)
+        .doc(Group::Generic, "2.2.3", "Get the number of references to the value of the key", "O(1)")
+        .keys(&[KeySpec::range(2, 0, 1, key_flag::RO)])
+        .tips(&["nondeterministic_output"]),
+    Command::new("object|encoding", 3, flag::READONLY, encoding).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "2.2.3", "Inspect the internal encoding of a Redis object", "O(1)")
+        .keys(&[KeySpec::range(2, 0, 1, key_flag::RO)])
+        .tips(&["nondeterministic_output"]),
+];
 
 /// Reference count that Redis shows for the small integers it shares.
 const SHARED_REF_COUNT: i64 = i32::MAX as i64;
 const SHARED_INTEGERS: std::ops::Range<i64> = 0..10_000;
 
-pub(super) fn encoding_name(encoding: Encoding) -> &'static str {
+pub(super) fn encoding_name(encoding: Option<Encoding>) -> &'static str {
     match encoding {
-        Encoding::Int => "int",
-        Encoding::Embstr => "embstr",
-        Encoding::Raw => "raw",
+        Some(Encoding::Int) => "int",
+        Some(Encoding::Embstr) => "embstr",
+        Some(Encoding::Raw) => "raw",
+        // As Redis says of an encoding without a name.
+        None => "unknown",
     }
 }
 
@@ -45,7 +72,7 @@ pub fn refcount(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 /// Nothing is shared here; this is what Redis would show for the same value.
 pub(super) fn ref_count(ctx: &mut Ctx<'_>, args: &Args<'_>, entry: &EntryInfo) -> Result<i64, CmdError> {
-    if entry.encoding != Encoding::Int {
+    if entry.encoding != Some(Encoding::Int) {
         return Ok(1);
     }
     let key = ctx.key(args, 2);

@@ -3,11 +3,35 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::command::{Args, CmdError, CmdResult};
+use crate::command::{acl, flag, CmdError, CmdResult, Group};
 use crate::config::OnSignal;
-use crate::ctx::Ctx;
-use crate::errors;
+use crate::dispatch::ctx::{Command, Ctx};
 use crate::persistence::{default_target, temporary_path, Busy, Target, When};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("bgrewriteaof", 1, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING, bgrewriteaof)
+        .acl(0)
+        .doc(Group::Server, "1.0.0", "Asynchronously rewrite the append-only file", "O(1)"),
+    Command::new("bgsave", -1, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING, bgsave)
+        .acl(0)
+        .doc(Group::Server, "1.0.0", "Asynchronously save the dataset to disk", "O(1)"),
+    Command::new("backup", 3, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING | flag::NO_MULTI, backup)
+        .acl(0)
+        .doc(Group::Server, "7.0.0", "Writes an RDB file of all databases as of now to a path (BACKUP TO path)", "O(1) for the clients; the file is written in the background"),
+    Command::new("lastsave", 1, flag::LOADING | flag::STALE | flag::FAST, lastsave)
+        .acl(acl::ADMIN | acl::DANGEROUS)
+        .doc(Group::Server, "1.0.0", "Get the UNIX time stamp of the last successful save to disk", "O(1)")
+        .tips(&["nondeterministic_output"]),
+    Command::new("save", 1, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING | flag::NO_MULTI, save)
+        .acl(0)
+        .doc(Group::Server, "1.0.0", "Synchronously save the dataset to disk", "O(N) where N is the total number of keys in all databases"),
+    Command::new("shutdown", -1, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::NO_MULTI | flag::ALLOW_BUSY, shutdown)
+        .acl(0)
+        .doc(Group::Server, "1.0.0", "Synchronously save the dataset to disk and then shut down the server", "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)"),
+];
 
 const BUSY: &str = "ERR Background save already in progress";
 
@@ -26,11 +50,12 @@ fn start(ctx: &mut Ctx<'_>, target: Target, when: When) -> CmdResult {
     started.map_err(|Busy| BUSY.into())
 }
 
-/// `BGSAVE [SCHEDULE] [RDB|PAGES]`: answered as soon as the cut is taken. In a transaction the cut comes after the
-/// transaction, and before the answer to it.
+/// `BGSAVE [SCHEDULE] [RDB|PAGES]`: answered as soon as the cut is taken. In a transaction it is scheduled, as in Redis:
+/// the cut comes after the transaction and, unless another save is in the way, before the answer to it.
 pub fn bgsave(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut target = default_target(&ctx.config.settings);
-    let mut may_wait = false;
+    let is_in_exec = ctx.client.is_in_exec;
+    let mut may_wait = is_in_exec;
     for index in 1..args.len() {
         match () {
             () if args.is(index, "schedule") => may_wait = true,
@@ -39,7 +64,8 @@ pub fn bgsave(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             () => return Err(errors::SYNTAX.into()),
         }
     }
-    let started = start(ctx, target.clone(), When::Cut);
+    let when = if is_in_exec { When::CutOfScheduled } else { When::Cut };
+    let started = start(ctx, target.clone(), when);
     if started.is_err() && may_wait {
         ctx.server.saver.schedule(target);
         ctx.reply.simple("Background saving scheduled");

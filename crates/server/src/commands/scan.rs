@@ -1,11 +1,28 @@
 //! Walking over the keys of a database.
 
-use crate::command::{Args, CmdResult};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::glob;
-use crate::number::{integer, parse_cursor};
-use crate::reply::{Reply, ReplyBuf};
+use stillframe_store::EntryInfo;
+
+use crate::command::operand::integer;
+use crate::command::{acl, flag, CmdResult, Group, Scope};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::protocol::reply::{Reply, ReplyBuf};
+use crate::text::glob;
+use crate::text::number::parse_cursor;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("keys", 2, flag::READONLY, keys).scope(Scope::Data).acl(acl::KEYSPACE | acl::DANGEROUS)
+        .doc(Group::Generic, "1.0.0", "Find all keys matching the given pattern", "O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.")
+        .tips(&["request_policy:all_shards", "nondeterministic_output_order"]),
+    Command::new("randomkey", 1, flag::READONLY, randomkey).scope(Scope::Walk).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "1.0.0", "Return a random key from the keyspace", "O(1)")
+        .tips(&["request_policy:all_shards", "nondeterministic_output"]),
+    Command::new("scan", -2, flag::READONLY, scan).scope(Scope::Walk).acl(acl::KEYSPACE)
+        .doc(Group::Generic, "2.8.0", "Incrementally iterate the keys space", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.")
+        .tips(&["nondeterministic_output", "request_policy:special"]),
+];
 
 /// Keys that a full walk asks the store for at a time.
 const STEP_KEY_COUNT: usize = 1000;
@@ -22,7 +39,7 @@ struct Collected {
 impl Collected {
     /// As much as the reply has room for.
     fn new(reply: &Reply<'_>) -> Collected {
-        let max_bytes = reply.out.max_bytes().saturating_sub(reply.out.len());
+        let max_bytes = reply.out.max_bytes().saturating_sub(reply.out.total_bytes());
         Collected { bytes: ReplyBuf::within(max_bytes), count: 0, resp3: reply.resp3 }
     }
 
@@ -77,15 +94,17 @@ pub fn scan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             return Err(errors::SYNTAX.into());
         }
     }
-    let takes_type = only_type.is_none_or(|name| name.eq_ignore_ascii_case(b"string"));
+    let takes_type = |entry: &EntryInfo| {
+        only_type.is_none_or(|name| name.eq_ignore_ascii_case(entry.value_type.name().as_bytes()))
+    };
     let takes_all = pattern == b"*";
     let mut found = Collected::new(&ctx.reply);
     // Beyond the last cursor there is nothing.
     let next = if cursor > MAX_CURSOR {
         0
     } else {
-        ctx.worker.scan(ctx.client.db, cursor, count as usize, |key, _| {
-            if takes_type && (takes_all || glob::matches(pattern, key, false)) {
+        ctx.worker.scan(ctx.client.db, cursor, count as usize, |key, entry| {
+            if takes_type(entry) && (takes_all || glob::matches(pattern, key, false)) {
                 found.push(key);
             }
         })?

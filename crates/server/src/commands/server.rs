@@ -2,12 +2,54 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::command::{Args, CmdResult};
+use crate::command::operand;
+use crate::command::{acl, flag, CmdResult, Group};
 use crate::commands::connection::REDIS_VERSION;
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::monitor as monitors;
-use crate::number;
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::dispatch::monitor as monitors;
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::text::number;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("failover", -1, flag::ADMIN | flag::NOSCRIPT | flag::STALE, failover)
+        .acl(0)
+        .doc(Group::Server, "6.2.0", "Start a coordinated failover between this server and one of its replicas.", "O(1)"),
+    Command::new("lolwut", -1, flag::READONLY | flag::FAST, lolwut)
+        .acl(0)
+        .doc(Group::Server, "5.0.0", "Display some computer art and the Redis version", ""),
+    Command::new("monitor", 1, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, monitor)
+        .acl(0)
+        .doc(Group::Server, "1.0.0", "Listen for all requests received by the server in real time", ""),
+    Command::new("replicaof", 3, flag::ADMIN | flag::NOSCRIPT | flag::STALE | flag::NO_ASYNC_LOADING, replicaof)
+        .acl(0)
+        .doc(Group::Server, "5.0.0", "Make the server a replica of another instance, or promote it as master.", "O(1)"),
+    Command::new("role", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST, role)
+        .acl(acl::ADMIN | acl::DANGEROUS)
+        .doc(Group::Server, "2.8.12", "Return the role of the instance in the context of replication", "O(1)"),
+    Command::new("slaveof", 3, flag::ADMIN | flag::NOSCRIPT | flag::STALE | flag::NO_ASYNC_LOADING, slaveof)
+        .acl(0)
+        .doc(Group::Server, "1.0.0", "Make the server a replica of another instance, or promote it as master.", "O(1)"),
+    Command::new("time", 1, flag::LOADING | flag::STALE | flag::FAST, time)
+        .acl(0)
+        .doc(Group::Server, "2.6.0", "Return the current server time", "O(1)")
+        .tips(&["nondeterministic_output"]),
+    Command::new("wait", 3, flag::NOSCRIPT, wait)
+        .acl(acl::CONNECTION)
+        .doc(Group::Generic, "3.0.0", "Wait for the synchronous replication of all the write commands sent in the context of the current connection", "O(1)")
+        .tips(&["request_policy:all_shards", "response_policy:agg_min"]),
+    Command::container("module", -2, 0)
+        .acl(0)
+        .doc(Group::Server, "4.0.0", "A container for module commands", "Depends on subcommand."),
+    Command::new("module|help", 2, flag::LOADING | flag::STALE, module_help)
+        .acl(0)
+        .doc(Group::Server, "5.0.0", "Show helpful text about the different subcommands", "O(1)"),
+    Command::new("module|list", 2, flag::ADMIN | flag::NOSCRIPT, module_list)
+        .acl(0)
+        .doc(Group::Server, "4.0.0", "List all modules loaded by the server", "O(N) where N is the number of loaded modules.")
+        .tips(&["nondeterministic_output_order"]),
+];
 
 pub fn time(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -27,7 +69,7 @@ pub fn role(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
 
 /// There are no replicas to wait for.
 pub fn wait(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    number::integer(args.at(1))?;
+    operand::integer(args.at(1))?;
     match number::parse_i64(args.at(2)) {
         Some(0..) => ctx.reply.int(0),
         Some(_) => return Err("ERR timeout is negative".into()),

@@ -1,12 +1,57 @@
 //! Setting whole strings, with conditions and deadlines.
 
-use stillframe_store::{Deadline, UnixMillis};
+use stillframe_store::{Deadline, NewValue, UnixMillis};
 
 use super::string::reply_value;
-use crate::command::{key_flag, Args, CmdError, CmdResult};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::number::{encode, integer};
+use crate::command::operand::integer;
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::text::number::encode;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("getdel", 2, flag::WRITE | flag::FAST, getdel).acl(acl::STRING)
+        .doc(Group::String, "6.2.0", "Get the value of a key and delete the key", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
+    Command::new("getex", -2, flag::WRITE | flag::FAST, getex).acl(acl::STRING)
+        .doc(Group::String, "6.2.0", "Get the value of a key and optionally set its expiration", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE).notes("RW and UPDATE because it changes the TTL")])
+        .quick(),
+    Command::new("getset", 3, flag::WRITE | flag::DENYOOM | flag::FAST, getset).acl(acl::STRING)
+        .doc(Group::String, "1.0.0", "Set the string value of a key and return its old value", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)])
+        .receives(2),
+    Command::new("mset", -3, flag::WRITE | flag::DENYOOM, mset).acl(acl::STRING)
+        .doc(Group::String, "1.0.1", "Set multiple keys to multiple values", "O(N) where N is the number of keys to set.")
+        .keys(&[KeySpec::range(1, -1, 2, key_flag::OW | key_flag::UPDATE)])
+        .tips(&["request_policy:multi_shard", "response_policy:all_succeeded"]),
+    Command::new("msetnx", -3, flag::WRITE | flag::DENYOOM, msetnx).acl(acl::STRING)
+        .doc(Group::String, "1.0.1", "Set multiple keys to multiple values, only if none of the keys exist", "O(N) where N is the number of keys to set.")
+        .keys(&[KeySpec::range(1, -1, 2, key_flag::OW | key_flag::INSERT)])
+        .tips(&["request_policy:multi_shard", "response_policy:agg_min"]),
+    Command::new("psetex", 4, flag::WRITE | flag::DENYOOM, psetex).acl(acl::STRING)
+        .doc(Group::String, "2.6.0", "Set the value and expiration in milliseconds of a key", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)])
+        .quick()
+        .receives(3),
+    Command::new("set", -3, flag::WRITE | flag::DENYOOM, set).acl(acl::STRING)
+        .doc(Group::String, "1.0.0", "Set the string value of a key", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("RW and ACCESS due to the optional `GET` argument")])
+        .flags_fn(key_flags)
+        .quick()
+        .receives(2),
+    Command::new("setex", 4, flag::WRITE | flag::DENYOOM, setex).acl(acl::STRING)
+        .doc(Group::String, "2.0.0", "Set the value and expiration of a key", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)])
+        .quick()
+        .receives(3),
+    Command::new("setnx", 3, flag::WRITE | flag::DENYOOM | flag::FAST, setnx).acl(acl::STRING)
+        .doc(Group::String, "1.0.0", "Set the value of a key, only if the key does not exist", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::INSERT)])
+        .receives(2),
+];
 
 /// The unit and the origin of a deadline argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,8 +207,11 @@ fn is_met(condition: Condition, is_present: bool) -> bool {
 /// Stores the argument at `value_index` under the first key.
 fn store(ctx: &mut Ctx<'_>, args: &Args<'_>, value_index: usize, deadline: Deadline) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    ctx.worker.set(db, &key, encode(args.at(value_index)), deadline)?;
-    ctx.modified(db, &key);
+    let value = match args.incoming(value_index) {
+        Some(value) => NewValue::Incoming(value),
+        None => encode(args.at(value_index)),
+    };
+    ctx.worker.set(db, &key, value, deadline)?;
     Ok(())
 }
 
@@ -207,7 +255,6 @@ pub fn getdel(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn remove(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     ctx.worker.remove(db, &key)?;
-    ctx.modified(db, &key);
     Ok(())
 }
 
@@ -235,10 +282,8 @@ pub fn getex(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             return remove(ctx, args);
         }
         ctx.worker.set_deadline(db, &key, Some(deadline))?;
-        ctx.modified(db, &key);
     } else if is_persist && ctx.worker.entry(db, &key)?.is_some_and(|entry| entry.deadline.is_some()) {
         ctx.worker.set_deadline(db, &key, None)?;
-        ctx.modified(db, &key);
     }
     Ok(())
 }
@@ -276,7 +321,6 @@ fn store_pairs(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     for index in (1..args.len()).step_by(2) {
         let key = ctx.key(args, index);
         ctx.worker.set(db, &key, encode(args.at(index + 1)), Deadline::Clear)?;
-        ctx.modified(db, &key);
     }
     Ok(())
 }

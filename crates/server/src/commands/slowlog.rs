@@ -1,8 +1,31 @@
 //! `SLOWLOG`.
 
-use crate::command::{Args, CmdResult};
-use crate::ctx::Ctx;
-use crate::number;
+use crate::command::{flag, CmdResult, Group};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::text::number;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::container("slowlog", -2, 0)
+        .acl(0)
+        .doc(Group::Server, "2.2.12", "A container for slow log commands", "Depends on subcommand."),
+    Command::new("slowlog|get", -2, flag::ADMIN | flag::LOADING | flag::STALE, get)
+        .acl(0)
+        .doc(Group::Server, "2.2.12", "Get the slow log's entries", "O(N) where N is the number of entries returned")
+        .tips(&["request_policy:all_nodes", "nondeterministic_output"]),
+    Command::new("slowlog|help", 2, flag::LOADING | flag::STALE, help)
+        .acl(0)
+        .doc(Group::Server, "6.2.0", "Show helpful text about the different subcommands", "O(1)"),
+    Command::new("slowlog|len", 2, flag::ADMIN | flag::LOADING | flag::STALE, len)
+        .acl(0)
+        .doc(Group::Server, "2.2.12", "Get the slow log's length", "O(1)")
+        .tips(&["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"]),
+    Command::new("slowlog|reset", 2, flag::ADMIN | flag::LOADING | flag::STALE, reset)
+        .acl(0)
+        .doc(Group::Server, "2.2.12", "Clear all entries from the slow log", "O(N) where N is the number of entries in the slowlog")
+        .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"]),
+];
 
 const DEFAULT_COUNT: usize = 10;
 

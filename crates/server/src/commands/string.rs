@@ -1,11 +1,41 @@
 //! Reading strings, and writing parts of them. Whole values are set in `set`.
 
-use stillframe_store::{Deadline, MAX_STRING_BYTES};
+use stillframe_store::{Deadline, OpError, StrRef, ValueType, MAX_STRING_BYTES, SENDING_MIN_BYTES};
 
-use crate::command::{Args, CmdError, CmdResult};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::number::{encode, integer};
+use crate::command::operand::integer;
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::text::number::encode;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("append", 3, flag::WRITE | flag::DENYOOM | flag::FAST, append).acl(acl::STRING)
+        .doc(Group::String, "2.0.0", "Append a value to a key", "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by Redis will double the free space available on every reallocation.")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
+    Command::new("get", 2, flag::READONLY | flag::FAST, get).acl(acl::STRING)
+        .doc(Group::String, "1.0.0", "Get the value of a key", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
+    Command::new("getrange", 4, flag::READONLY, getrange).acl(acl::STRING)
+        .doc(Group::String, "2.4.0", "Get a substring of the string stored at a key", "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
+        .quick(),
+    Command::new("mget", -2, flag::READONLY | flag::FAST, mget).acl(acl::STRING)
+        .doc(Group::String, "1.0.0", "Get the values of all the given keys", "O(N) where N is the number of keys to retrieve.")
+        .keys(&[KeySpec::range(1, -1, 1, key_flag::RO | key_flag::ACCESS)])
+        .tips(&["request_policy:multi_shard"]),
+    Command::new("setrange", 4, flag::WRITE | flag::DENYOOM, setrange).acl(acl::STRING)
+        .doc(Group::String, "2.2.0", "Overwrite part of a string at key starting at the specified offset", "O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
+    Command::new("strlen", 2, flag::READONLY | flag::FAST, strlen).acl(acl::STRING)
+        .doc(Group::String, "2.2.0", "Get the length of the value stored in a key", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
+    Command::new("substr", 4, flag::READONLY, getrange).acl(acl::STRING)
+        .doc(Group::String, "1.0.0", "Get a substring of the string stored at a key", "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
+        .quick(),
+];
 
 pub fn get(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     reply_value(ctx, args, 1).map(drop)
@@ -15,7 +45,23 @@ pub fn get(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 pub(super) fn reply_value(ctx: &mut Ctx<'_>, args: &Args<'_>, index: usize) -> Result<bool, CmdError> {
     let key = ctx.key(args, index);
     let Ctx { worker, reply, client, stats, .. } = ctx;
-    let found = worker.get(client.db, &key, |value| reply.bulk_value(&value))?.is_some();
+    let sends_values = reply.out.sends_values();
+    let mut is_left = false;
+    let answer = |value: StrRef<'_>| match sends_values && value.len() >= SENDING_MIN_BYTES {
+        true => is_left = true,
+        false => reply.bulk_value(&value),
+    };
+    let mut found = worker.get(client.db, &key, answer)?.is_some();
+    if is_left {
+        found = match worker.begin_sending(client.db, &key)? {
+            Some(value) => {
+                reply.bulk_sending(value);
+                true
+            }
+            // Too many are being sent, or somebody has changed it just now.
+            None => worker.get(client.db, &key, |value| reply.bulk_value(&value))?.is_some(),
+        };
+    }
     stats.looked_up(found);
     if !found {
         reply.null();
@@ -26,7 +72,10 @@ pub(super) fn reply_value(ctx: &mut Ctx<'_>, args: &Args<'_>, index: usize) -> R
 pub fn mget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     ctx.reply.array(args.len() - 1);
     for index in 1..args.len() {
-        reply_value(ctx, args, index)?;
+        match reply_value(ctx, args, index) {
+            Err(CmdError::Store(OpError::WrongType)) => ctx.reply.null(),
+            result => drop(result?),
+        }
         if ctx.reply.out.is_over() {
             break;
         }
@@ -50,11 +99,11 @@ pub fn append(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             suffix.len() as u64
         }
         Some(entry) => {
+            entry.must_be(ValueType::String)?;
             check_len(ctx, entry.value_bytes, suffix.len())?;
             ctx.worker.write_range(db, &key, entry.value_bytes, suffix)?
         }
     };
-    ctx.modified(db, &key);
     ctx.reply.int(len as i64);
     Ok(())
 }
@@ -78,13 +127,13 @@ pub fn setrange(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Err("ERR offset is out of range".into());
     };
     if bytes.is_empty() {
-        let len = ctx.worker.entry(db, &key)?.map_or(0, |entry| entry.value_bytes);
-        ctx.reply.int(len as i64);
+        let entry = ctx.worker.entry(db, &key)?;
+        entry.map_or(Ok(()), |entry| entry.must_be(ValueType::String))?;
+        ctx.reply.int(entry.map_or(0, |entry| entry.value_bytes) as i64);
         return Ok(());
     }
     check_len(ctx, offset, bytes.len())?;
     let len = ctx.worker.write_range(db, &key, offset, bytes)?;
-    ctx.modified(db, &key);
     ctx.reply.int(len as i64);
     Ok(())
 }

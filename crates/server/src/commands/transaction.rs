@@ -1,43 +1,30 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`.
 
-use std::collections::HashSet;
+use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::dispatch::exec;
+use crate::protocol::args::Args;
+use crate::state::session::{Transaction, Watched};
 
-use stillframe_store::DbId;
-
-use crate::command::{ArgRange, Args, CmdError, CmdResult, Command};
-use crate::ctx::Ctx;
-use crate::dispatch::{self, Outcome};
-use crate::number::parse_i64;
-use crate::prepare::{prepare, Needs, TOO_LATE};
-use crate::session::{Queued, Session, Transaction, Watched};
-use crate::table::Found;
-
-/// Commands that are executed at once inside of a transaction.
-pub fn runs_inside(command: &Command) -> bool {
-    matches!(command.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
-}
-
-pub fn is_exec(command: &Command) -> bool {
-    command.name == "exec"
-}
-
-/// Keeps a command for `EXEC`.
-pub fn queue(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) {
-    let Some(transaction) = &mut ctx.client.transaction else { return };
-    // What cannot be executed any more is not kept.
-    if !transaction.is_broken {
-        let mut buf = Vec::with_capacity(args.from(0).map(<[u8]>::len).sum());
-        let mut ranges = Vec::with_capacity(args.len());
-        for arg in args.from(0) {
-            ranges.push(ArgRange { start: buf.len() as u32, len: arg.len() as u32 });
-            buf.extend_from_slice(arg);
-        }
-        transaction.flags |= found.command.flags;
-        transaction.bytes += (buf.len() + ranges.len() * size_of::<ArgRange>()) as u64;
-        transaction.queued.push(Queued { found, buf, ranges });
-    }
-    ctx.reply.simple("QUEUED");
-}
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("multi", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, multi)
+        .acl(acl::TRANSACTION)
+        .doc(Group::Transactions, "1.2.0", "Mark the start of a transaction block", "O(1)"),
+    Command::new("exec", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::SKIP_SLOWLOG, exec)
+        .acl(acl::TRANSACTION)
+        .doc(Group::Transactions, "1.2.0", "Execute all commands issued after MULTI", "Depends on commands in the transaction"),
+    Command::new("discard", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, discard)
+        .acl(acl::TRANSACTION)
+        .doc(Group::Transactions, "2.0.0", "Discard all commands issued after MULTI", "O(N), when N is the number of queued commands"),
+    Command::new("watch", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, watch)
+        .acl(acl::TRANSACTION)
+        .doc(Group::Transactions, "2.2.0", "Watch the given keys to determine execution of the MULTI/EXEC block", "O(1) for every key.")
+        .keys(&[KeySpec::range(1, -1, 1, key_flag::RO)]),
+    Command::new("unwatch", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, unwatch)
+        .acl(acl::TRANSACTION)
+        .doc(Group::Transactions, "2.2.0", "Forget about all watched keys", "O(1)"),
+];
 
 pub fn multi(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     if ctx.client.transaction.is_some() {
@@ -52,24 +39,9 @@ pub fn discard(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     if ctx.client.transaction.is_none() {
         return Err("ERR DISCARD without MULTI".into());
     }
-    end(ctx);
+    exec::end(ctx);
     ctx.reply.ok();
     Ok(())
-}
-
-/// Leaves the transaction and forgets the watches.
-pub fn end(ctx: &mut Ctx<'_>) {
-    ctx.client.transaction = None;
-    unwatch_all(ctx.server, ctx.client);
-}
-
-/// Answers an `EXEC` that was refused with `text`; the general code is left out.
-pub fn abort(ctx: &mut Ctx<'_>, text: &[u8]) {
-    end(ctx);
-    let mut full = b"EXECABORT Transaction discarded because of: ".to_vec();
-    full.extend_from_slice(text.strip_prefix(b"ERR ").unwrap_or(text));
-    ctx.server.count_error(&full);
-    ctx.reply.error(&full);
 }
 
 pub fn watch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
@@ -80,8 +52,15 @@ pub fn watch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut found = Vec::with_capacity(args.len() - 1);
     for index in 1..args.len() {
         let key = ctx.key(args, index);
-        let deadline = ctx.worker.entry(db, &key)?.and_then(|entry| entry.deadline);
-        found.push(Watched { db, key: key.bytes.to_vec(), hash: key.hash, deadline });
+        let entry = ctx.worker.entry(db, &key)?;
+        let deadline = entry.and_then(|entry| entry.deadline);
+        found.push(Watched {
+            db,
+            key: key.bytes.to_vec(),
+            hash: key.hash,
+            was_there: entry.is_some(),
+            deadline,
+        });
     }
     for watched in found {
         if !ctx.client.watched.contains(&watched) {
@@ -94,75 +73,11 @@ pub fn watch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn unwatch(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    unwatch_all(ctx.server, ctx.client);
+    exec::unwatch_all(ctx.server, ctx.client);
     ctx.reply.ok();
     Ok(())
 }
 
-/// Forgets all watches of a client.
-pub fn unwatch_all(server: &crate::server::Server, client: &mut Session) {
-    if !client.watched.is_empty() {
-        server.watches.unwatch(client.id, &client.watched);
-        client.watched.clear();
-        client.watch_flag = std::sync::Arc::default();
-    }
-}
-
 pub fn exec(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    let Some(transaction) = &ctx.client.transaction else { return Err("ERR EXEC without MULTI".into()) };
-    if transaction.is_broken {
-        end(ctx);
-        return Err("EXECABORT Transaction discarded because of previous errors.".into());
-    }
-    let Some(transaction) = ctx.client.transaction.take() else { return Ok(()) };
-    let result = run_all(ctx, &transaction);
-    // The replies are written: what cannot be removed now is left to the active expiry.
-    let _ = ctx.worker.remove_left_expired();
-    match result {
-        // To be run again as it was.
-        Err(CmdError::Store(stillframe_store::OpError::Fault(_))) => {
-            ctx.client.transaction = Some(transaction)
-        }
-        _ => unwatch_all(ctx.server, ctx.client),
-    }
-    result
-}
-
-/// Runs the commands, as one step, unless a watched key has changed.
-fn run_all(ctx: &mut Ctx<'_>, transaction: &Transaction) -> CmdResult {
-    let watched = std::mem::take(&mut ctx.client.watched);
-    let prepared = prepare(ctx, &needs_of(ctx, transaction, &watched));
-    let has_expired = watched.iter().any(|w| w.deadline.is_some_and(|d| d <= ctx.worker.now()));
-    ctx.client.watched = watched;
-    let _held = prepared?;
-    if has_expired || ctx.client.watch_flag.is_raised() {
-        ctx.reply.null_array();
-        return Ok(());
-    }
-    ctx.reply.array(transaction.queued.len());
-    for queued in &transaction.queued {
-        let args = Args::new(&queued.buf, &queued.ranges);
-        if let Outcome::Fault(_) = dispatch::call(ctx, queued.found, &args, false) {
-            ctx.reply.error(TOO_LATE);
-        }
-    }
-    Ok(())
-}
-
-/// What the commands need, following their `SELECT`s; watched keys are locked with theirs.
-fn needs_of<'k>(ctx: &Ctx<'_>, transaction: &'k Transaction, watched: &'k HashSet<Watched>) -> Needs<'k> {
-    let mut needs = Needs::default();
-    for key in watched {
-        needs.add_key(ctx, key.db, ctx.worker.key(&key.key));
-    }
-    let mut db = ctx.db();
-    for queued in &transaction.queued {
-        let args = Args::new(&queued.buf, &queued.ranges);
-        if queued.found.command.name == "select" {
-            let number = parse_i64(args.at(1)).and_then(|n| u32::try_from(n).ok());
-            db = number.filter(|n| *n < ctx.server.database_count).map_or(db, DbId);
-        }
-        needs.add_queued(ctx, db, queued.found.command, &args);
-    }
-    needs
+    exec::run(ctx)
 }

@@ -1,10 +1,48 @@
 //! `ACL`, as far as there is one: the default user, who may do everything.
 
-use crate::command::{acl, Args, CmdResult};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::number;
-use crate::table::TABLE;
+use crate::command::operand;
+use crate::command::{acl, flag, CmdResult, Group};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::text::number;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::container("acl", -2, 0)
+        .acl(0)
+        .doc(Group::Server, "6.0.0", "A container for Access List Control commands ", "Depends on subcommand."),
+    Command::new("acl|cat", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE, cat)
+        .acl(0)
+        .doc(Group::Server, "6.0.0", "List the ACL categories or the commands inside a category", "O(1) since the categories and commands are a fixed set."),
+    Command::new("acl|genpass", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE, genpass)
+        .acl(0)
+        .doc(Group::Server, "6.0.0", "Generate a pseudorandom secure password to use for ACL users", "O(1)"),
+    Command::new("acl|getuser", 3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, getuser)
+        .acl(0)
+        .doc(Group::Server, "6.0.0", "Get the rules for a specific ACL user", "O(N). Where N is the number of password, command and pattern rules that the user has."),
+    Command::new("acl|help", 2, flag::LOADING | flag::STALE, help)
+        .acl(0)
+        .doc(Group::Server, "6.0.0", "Show helpful text about the different subcommands", "O(1)"),
+    Command::new("acl|list", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, list)
+        .acl(0)
+        .doc(Group::Server, "6.0.0", "List the current ACL rules in ACL config file format", "O(N). Where N is the number of configured users."),
+    Command::new("acl|load", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, no_file)
+        .acl(0)
+        .doc(Group::Server, "6.0.0", "Reload the ACLs from the configured ACL file", "O(N). Where N is the number of configured users."),
+    Command::new("acl|log", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, log)
+        .acl(0)
+        .doc(Group::Server, "6.0.0", "List latest events denied because of ACLs in place", "O(N) with N being the number of entries shown."),
+    Command::new("acl|save", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, no_file)
+        .acl(0)
+        .doc(Group::Server, "6.0.0", "Save the current ACL rules in the configured ACL file", "O(N). Where N is the number of configured users."),
+    Command::new("acl|users", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, users)
+        .acl(0)
+        .doc(Group::Server, "6.0.0", "List the username of all the configured ACL rules", "O(N). Where N is the number of configured users."),
+    Command::new("acl|whoami", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, whoami)
+        .acl(0)
+        .doc(Group::Server, "6.0.0", "Return the name of the user associated to the current connection", "O(1)"),
+];
 
 const USER: &[u8] = b"default";
 const BAD_GENPASS: &str =
@@ -69,7 +107,8 @@ pub fn cat(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     else {
         return Err([b"ERR Unknown category '", errors::printed(name), b"'"].concat().into());
     };
-    let rows: Vec<_> = TABLE.rows().iter().filter(|row| row.acl_categories() & category != 0).collect();
+    let rows: Vec<_> =
+        ctx.registry.rows().iter().filter(|row| row.acl_categories() & category != 0).collect();
     ctx.reply.array(rows.len());
     rows.iter().for_each(|row| ctx.reply.bulk(row.name.as_bytes()));
     Ok(())
@@ -100,7 +139,7 @@ pub fn log(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Ok(());
     }
     if let Some(count) = args.get(2) {
-        number::integer(count)?;
+        operand::integer(count)?;
     }
     ctx.reply.array(0);
     Ok(())

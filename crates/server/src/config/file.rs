@@ -4,10 +4,10 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::params::REFUSED;
-use crate::config::{Config, ParamId};
-use crate::glob;
-use crate::words::words;
+use crate::config::params::{ParamId, REFUSED};
+use crate::config::values::Config;
+use crate::text::glob;
+use crate::text::words::words;
 
 /// How deep `include` may nest.
 const MAX_INCLUDE_DEPTH: u32 = 16;

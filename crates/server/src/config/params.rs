@@ -1,4 +1,10 @@
-//! The configuration parameters: one row each.
+//! The configuration parameters: one row each, with what reads a value, what it sets, and its default.
+
+use std::time::Duration;
+
+use stillframe_store::SnapshotKind;
+
+use crate::config::settings::{Setter, SnapshotFormat};
 
 /// What a value may be. Values are kept as text in the form in which `CONFIG GET` shows them.
 #[derive(Clone, Copy, Debug)]
@@ -65,10 +71,14 @@ pub struct Param {
     pub kind: Kind,
     pub default: &'static str,
     pub effect: Effect,
+    /// Puts a value, which its kind has accepted, into the settings.
+    pub set: Setter,
+    /// What it is for, if Redis has no such setting or means something else by it: for `--help` and the README.
+    pub meaning: Option<&'static str>,
 }
 
 const fn p(name: &'static str, kind: Kind, default: &'static str, effect: Effect) -> Param {
-    Param { name, alias: None, kind, default, effect }
+    Param { name, alias: None, kind, default, effect, set: |_, _| (), meaning: None }
 }
 
 const fn a(
@@ -78,7 +88,7 @@ const fn a(
     default: &'static str,
     effect: Effect,
 ) -> Param {
-    Param { name, alias: Some(alias), kind, default, effect }
+    Param { alias: Some(alias), ..p(name, kind, default, effect) }
 }
 
 use Effect::{AtStart, Ignored, IgnoredAtStart, Live, Only, OnlyAtStart, Protected};
@@ -87,6 +97,18 @@ use Kind::{
     Percentiles, SavePoints, Text, Title, Words,
 };
 
+impl Param {
+    const fn to(mut self, set: Setter) -> Param {
+        self.set = set;
+        self
+    }
+
+    const fn own(mut self, meaning: &'static str) -> Param {
+        self.meaning = Some(meaning);
+        self
+    }
+}
+
 const I32: i64 = i32::MAX as i64;
 const SIZE: Kind = Kind::Memory { min: 0, max: i64::MAX as u64 };
 const LARGE: Kind = Kind::Memory { min: 0, max: u64::MAX };
@@ -94,6 +116,8 @@ const NATURAL: Kind = Kind::Int { min: 0, max: I32 };
 const LONG: Kind = Kind::Int { min: 0, max: i64::MAX };
 const PROTECTION: Kind = Choice(&["no", "yes", "local"]);
 const SHUTDOWN: Kind = Flags(&["default", "save", "nosave", "now", "force"]);
+/// Of the log, by number.
+const LEVELS: [&str; 4] = ["debug", "verbose", "notice", "warning"];
 const POLICIES: Kind = Choice(&[
     "volatile-lru",
     "volatile-lfu",
@@ -118,56 +142,116 @@ const NO_NOTIFICATIONS: &str = "keyspace notifications are not available";
 #[rustfmt::skip]
 pub static PARAMS: &[Param] = &[
     // What this server acts on.
-    p("accept-loss-after-checkpoint", LONG, "0", AtStart),
+    p("accept-loss-after-checkpoint", LONG, "0", AtStart)
+        .to(|s, v| s.accept_loss_after_checkpoint = Some(v.number()).filter(|n| *n != 0))
+        .own("Serve the checkpoint of this number although a later one was saved and is damaged. A start that refuses names the \
+              number."),
     p("acllog-max-len", LONG, "128", Ignored),
-    p("bind", Words { min: 0, max: 16 }, "* -::*", Live),
-    p("busy-poll", Int { min: 0, max: 10_000 }, "0", Live),
+    p("bind", Words { min: 0, max: 16 }, "* -::*", Live)
+        .to(|s, v| s.bind = v.words().map(Into::into).collect()),
+    p("busy-poll", Int { min: 0, max: 10_000 }, "0", Live)
+        .to(|s, v| s.busy_poll = Duration::from_micros(v.number()))
+        .own("Microseconds to spin before a worker sleeps. It switches itself off where it does not pay."),
     p("client-output-buffer-limit", OutputLimits,
-      "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Live),
-    p("client-query-buffer-limit", Memory { min: 1 << 20, max: i64::MAX as u64 }, "1073741824", Live),
-    p("daemonize", Bool, "no", AtStart),
-    p("damage-policy", Choice(&["refuse", "skip"]), "refuse", Live),
-    p("databases", Int { min: 1, max: I32 }, "16", AtStart),
-    p("dbfilename", FileName, "dump.rdb", Protected),
-    p("dir", Dir, "", Protected),
-    p("enable-debug-command", PROTECTION, "no", AtStart),
+      "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Live)
+        .to(|s, v| s.output_limit = v.output_limit()),
+    p("client-query-buffer-limit", Memory { min: 1 << 20, max: i64::MAX as u64 }, "1073741824", Live)
+        .to(|s, v| s.query_buffer_limit_bytes = v.number::<usize>().min(u32::MAX as usize)),
+    p("daemonize", Bool, "no", AtStart)
+        .to(|s, v| s.daemonize = v.yes()),
+    p("damage-policy", Choice(&["refuse", "skip"]), "refuse", Live)
+        .to(|s, v| s.skips_damage = v.is("skip"))
+        .own("What to do about data that cannot be read. `skip`: dumps, backups, `SCAN`, `KEYS` and `RANDOMKEY` leave it out, and \
+              `SET` or `DEL` of a key in a lost leaf give the leaf up. The log says what is lost."),
+    p("databases", Int { min: 1, max: I32 }, "16", AtStart)
+        .to(|s, v| s.databases = v.number()),
+    p("dbfilename", FileName, "dump.rdb", Protected)
+        .to(|s, v| s.dbfilename = v.text.into()),
+    p("dir", Dir, "", Protected)
+        .to(|s, v| s.dir = v.path()),
+    p("enable-debug-command", PROTECTION, "no", AtStart)
+        .to(|s, v| s.debug_command = v.protection()),
     p("enable-module-command", PROTECTION, "no", AtStart),
-    p("enable-protected-configs", PROTECTION, "no", AtStart),
-    p("huge-pages", Bool, "yes", AtStart),
-    p("hz", Hertz, "10", Live),
-    a("io-threads", "workers", Int { min: 1, max: 128 }, "1", AtStart),
-    p("latency-monitor-threshold", LONG, "0", Live),
-    p("latency-tracking", Bool, "yes", Live),
-    p("latency-tracking-info-percentiles", Percentiles, "50 99 99.9", Live),
-    p("logfile", Text, "", AtStart),
-    p("loglevel", Choice(&["debug", "verbose", "notice", "warning"]), "notice", Live),
-    p("maxclients", Int { min: 1, max: u32::MAX as i64 }, "10000", Live),
-    p("maxmemory", LARGE, "0", Live),
-    p("maxmemory-clients", MemoryOrPercent, "0", Live),
-    p("pidfile", Text, "", AtStart),
-    p("port", Int { min: 0, max: 65535 }, "6379", Live),
-    p("protected-mode", Bool, "yes", Live),
-    p("proto-max-bulk-len", Memory { min: 1 << 20, max: i64::MAX as u64 }, "536870912", Live),
-    p("rdb-skip-unsupported", Bool, "no", AtStart),
-    p("rdbchecksum", Bool, "yes", AtStart),
-    p("rdbcompression", Bool, "yes", Live),
-    p("requirepass", Text, "", Live),
-    p("save", SavePoints, "3600 1 300 100 60 10000", Live),
-    p("shutdown-on-sigint", SHUTDOWN, "default", Live),
-    p("shutdown-on-sigterm", SHUTDOWN, "default", Live),
+    p("enable-protected-configs", PROTECTION, "no", AtStart)
+        .to(|s, v| s.protected_configs = v.protection()),
+    p("huge-pages", Bool, "yes", AtStart)
+        .to(|s, v| s.huge_pages = v.yes())
+        .own("Back tree nodes and slabs with huge pages."),
+    p("hz", Hertz, "10", Live)
+        .to(|s, v| s.hz = v.number()),
+    a("io-threads", "workers", Int { min: 1, max: 128 }, "1", AtStart)
+        .to(|s, v| s.workers = v.number())
+        .own("Threads that serve, all on one store. In Redis the same setting only moves reading and writing to other threads."),
+    p("latency-monitor-threshold", LONG, "0", Live)
+        .to(|s, v| s.latency_threshold = Some(Duration::from_millis(v.number())).filter(|t| !t.is_zero())),
+    p("latency-tracking", Bool, "yes", Live)
+        .to(|s, v| s.latency_tracking = v.yes()),
+    p("latency-tracking-info-percentiles", Percentiles, "50 99 99.9", Live)
+        .to(|s, v| s.percentiles = v.words().filter_map(|w| w.parse().ok()).collect()),
+    p("logfile", Text, "", AtStart)
+        .to(|s, v| s.logfile = v.path()),
+    p("loglevel", Choice(&LEVELS), "notice", Live)
+        .to(|s, v| s.loglevel = LEVELS.iter().position(|l| v.is(l)).unwrap_or(2) as u8),
+    p("maxclients", Int { min: 1, max: u32::MAX as i64 }, "10000", Live)
+        .to(|s, v| s.maxclients = v.number()),
+    p("maxmemory", LARGE, "0", Live)
+        .to(|s, v| s.maxmemory_bytes = v.number()),
+    p("maxmemory-clients", MemoryOrPercent, "0", Live)
+        .to(|s, v| s.client_memory = v.client_memory()),
+    p("pidfile", Text, "", AtStart)
+        .to(|s, v| s.pidfile = v.path()),
+    p("port", Int { min: 0, max: 65535 }, "6379", Live)
+        .to(|s, v| s.port = v.number()),
+    p("protected-mode", Bool, "yes", Live)
+        .to(|s, v| s.protected_mode = v.yes()),
+    p("proto-max-bulk-len", Memory { min: 1 << 20, max: i64::MAX as u64 }, "536870912", Live)
+        .to(|s, v| s.max_bulk_bytes = v.number::<i64>().min(i64::from(u32::MAX))),
+    p("rdb-skip-unsupported", Bool, "no", AtStart)
+        .to(|s, v| s.rdb_skip_unsupported = v.yes())
+        .own("Leave keys of types that are not stored out of a `dump.rdb`, instead of refusing it."),
+    p("rdbchecksum", Bool, "yes", AtStart)
+        .to(|s, v| s.rdb_checksum = v.yes()),
+    p("rdbcompression", Bool, "yes", Live)
+        .to(|s, v| s.rdb_compression = v.yes()),
+    p("requirepass", Text, "", Live)
+        .to(|s, v| s.requirepass = v.bytes.to_vec()),
+    p("save", SavePoints, "3600 1 300 100 60 10000", Live)
+        .to(|s, v| s.save_points = v.save_points()),
+    p("scrub-interval", NATURAL, "86400", Live)
+        .to(|s, v| s.scrub_interval = Some(v.seconds()).filter(|interval| !interval.is_zero()))
+        .own("Seconds in which the whole page file is read and verified, at 32 MB/s at most. 0: not at all."),
+    p("shutdown-on-sigint", SHUTDOWN, "default", Live)
+        .to(|s, v| s.on_sigint = v.shutdown_flags()),
+    p("shutdown-on-sigterm", SHUTDOWN, "default", Live)
+        .to(|s, v| s.on_sigterm = v.shutdown_flags()),
     p("shutdown-timeout", NATURAL, "10", Ignored),
-    p("slowlog-log-slower-than", Int { min: -1, max: i64::MAX }, "10000", Live),
-    p("slowlog-max-len", LONG, "128", Live),
-    p("snapshot-format", Choice(&["pages", "rdb"]), "pages", Live),
-    p("snapshot-memory", Memory { min: 1 << 20, max: u64::MAX }, "67108864", AtStart),
-    p("snapshotter", Choice(&["epoch", "fork"]), "epoch", AtStart),
-    p("stop-writes-on-bgsave-error", Bool, "yes", Live),
-    p("supervised", Choice(&["upstart", "systemd", "auto", "no"]), "no", AtStart),
-    p("tcp-backlog", NATURAL, "511", AtStart),
-    p("tcp-keepalive", NATURAL, "300", Live),
-    p("timeout", NATURAL, "0", Live),
-    p("unixsocket", Text, "", AtStart),
-    p("unixsocketperm", Octal, "0", AtStart),
+    p("slowlog-log-slower-than", Int { min: -1, max: i64::MAX }, "10000", Live)
+        .to(|s, v| s.slowlog_threshold = u64::try_from(v.number::<i64>()).ok().map(Duration::from_micros)),
+    p("slowlog-max-len", LONG, "128", Live)
+        .to(|s, v| s.slowlog_max_len = v.number()),
+    p("snapshot-format", Choice(&["pages", "rdb"]), "pages", Live)
+        .to(|s, v| s.snapshot_format = if v.is("rdb") { SnapshotFormat::Rdb } else { SnapshotFormat::Pages })
+        .own("What `SAVE`, `BGSAVE` and save points write. `BGSAVE RDB` and `BGSAVE PAGES` choose once."),
+    p("snapshot-memory", Memory { min: 1 << 20, max: u64::MAX }, "67108864", AtStart)
+        .to(|s, v| s.snapshot_memory_bytes = v.number())
+        .own("Bound of what snapshots hold in memory: before-images, spare frames, and freed pages that a cut still needs."),
+    p("snapshotter", Choice(&SnapshotKind::NAMES), SnapshotKind::NAMES[0], AtStart)
+        .to(|s, v| s.snapshot_kind = v.text.parse().unwrap_or_default())
+        .own("How a cut is kept. `fork` lets the kernel copy pages, as Redis does; it is the baseline for comparisons."),
+    p("stop-writes-on-bgsave-error", Bool, "yes", Live)
+        .to(|s, v| s.stop_writes_on_save_error = v.yes()),
+    p("supervised", Choice(&["upstart", "systemd", "auto", "no"]), "no", AtStart)
+        .to(|s, v| s.supervised = v.is("systemd") || v.is("auto")),
+    p("tcp-backlog", NATURAL, "511", AtStart)
+        .to(|s, v| s.tcp_backlog = v.number()),
+    p("tcp-keepalive", NATURAL, "300", Live)
+        .to(|s, v| s.tcp_keepalive = v.seconds()),
+    p("timeout", NATURAL, "0", Live)
+        .to(|s, v| s.timeout = v.seconds()),
+    p("unixsocket", Text, "", AtStart)
+        .to(|s, v| s.unixsocket = v.path()),
+    p("unixsocketperm", Octal, "0", AtStart)
+        .to(|s, v| s.unixsocketperm = u32::from_str_radix(v.text, 8).ok().filter(|mode| *mode != 0)),
     // What would promise something that is not there.
     p("aclfile", Text, "", OnlyAtStart(NO_ACL)),
     p("activedefrag", Bool, "no", Only(NO_DEFRAGMENTATION)),
@@ -327,5 +411,44 @@ impl ParamId {
     pub fn find(name: &[u8]) -> Option<ParamId> {
         let is = |known: &str| known.as_bytes().eq_ignore_ascii_case(name);
         PARAMS.iter().position(|p| is(p.name) || p.alias.is_some_and(is)).map(ParamId)
+    }
+}
+
+impl Param {
+    /// A password or a part of one: logs do not show it.
+    pub fn is_secret(&self) -> bool {
+        matches!(
+            self.name,
+            "masterauth" | "masteruser" | "requirepass" | "tls-client-key-file-pass" | "tls-key-file-pass"
+        )
+    }
+
+    /// It is not only taken.
+    pub fn has_effect(&self) -> bool {
+        matches!(self.effect, Live | AtStart | Protected)
+    }
+
+    /// The default as one would write it.
+    pub fn shown_default(&self) -> String {
+        match (self.kind, self.default.parse::<u64>()) {
+            (_, Err(_)) if self.default.is_empty() => "\"\"".to_owned(),
+            (Memory { .. }, Ok(bytes)) if bytes > 0 && bytes % (1 << 20) == 0 => {
+                format!("{}mb", bytes >> 20)
+            }
+            _ => self.default.to_owned(),
+        }
+    }
+
+    pub fn has_several_words(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::SavePoints | Kind::OutputLimits | Kind::Percentiles | Kind::Words { .. } | Kind::Flags(_)
+        )
+    }
+
+    pub fn is_default(&self, value: &[u8]) -> bool {
+        // `replicaof no one` is the default in words.
+        value == self.default.as_bytes()
+            || (self.name == "replicaof" && value.eq_ignore_ascii_case(b"no one"))
     }
 }

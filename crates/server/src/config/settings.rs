@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use stillframe_store::SnapshotKind;
+
 /// `save <seconds> <changes>`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavePoint {
@@ -18,15 +20,17 @@ pub struct OutputLimit {
     pub soft_time: Duration,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SnapshotFormat {
+    #[default]
     Pages,
     Rdb,
 }
 
 /// Who may use a protected command or parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Protection {
+    #[default]
     Nobody,
     Everybody,
     /// Connections over the loopback interface or a unix socket.
@@ -34,16 +38,17 @@ pub enum Protection {
 }
 
 /// What to do on a signal to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnSignal {
     /// Save if there are save points.
+    #[default]
     Default,
     Save,
     NoSave,
 }
 
 /// `shutdown-on-sigint`, `shutdown-on-sigterm`. There is nothing that `now` would not wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ShutdownFlags {
     pub how: OnSignal,
     /// `force`: end even if the save fails.
@@ -51,8 +56,9 @@ pub struct ShutdownFlags {
 }
 
 /// `maxmemory-clients`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ClientMemory {
+    #[default]
     Unlimited,
     Bytes(u64),
     /// Of `maxmemory`; without that one there is no limit either.
@@ -61,11 +67,11 @@ pub enum ClientMemory {
 
 /// Typed values of those parameters that do something. `0` in `*_limit` and durations of zero mean "none"
 /// where Redis has it so.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The one checkpoint that may be served although a later one was saved.
     pub accept_loss_after_checkpoint: Option<u64>,
-    /// Dumps leave out what cannot be read instead of failing.
+    /// What cannot be read is left out of dumps and of answers about all keys, and given up when it is written.
     pub skips_damage: bool,
     pub bind: Vec<String>,
     pub busy_poll: Duration,
@@ -97,6 +103,8 @@ pub struct Settings {
     pub rdb_compression: bool,
     pub requirepass: Vec<u8>,
     pub save_points: Vec<SavePoint>,
+    /// How long verifying the whole page file takes; `None`: it is not verified.
+    pub scrub_interval: Option<Duration>,
     pub on_sigint: ShutdownFlags,
     pub on_sigterm: ShutdownFlags,
     /// `None`: no slow log.
@@ -104,7 +112,7 @@ pub struct Settings {
     pub slowlog_max_len: usize,
     pub snapshot_format: SnapshotFormat,
     pub snapshot_memory_bytes: u64,
-    pub is_fork_snapshotter: bool,
+    pub snapshot_kind: SnapshotKind,
     pub stop_writes_on_save_error: bool,
     pub supervised: bool,
     pub tcp_backlog: i32,
@@ -114,8 +122,8 @@ pub struct Settings {
     pub unixsocketperm: Option<u32>,
 }
 
-/// Gives the text of a parameter by name.
-pub(super) struct Texts<'a>(pub &'a dyn Fn(&str) -> String);
+/// Puts a value into the settings.
+pub type Setter = fn(&mut Settings, Text<'_>);
 
 impl Settings {
     /// The most that all clients together may hold; 0 is no limit.
@@ -130,44 +138,63 @@ impl Settings {
     }
 }
 
-impl Texts<'_> {
-    fn text(&self, name: &str) -> String {
-        (self.0)(name)
+impl Protection {
+    pub fn allows(self, is_local: bool) -> bool {
+        match self {
+            Protection::Nobody => false,
+            Protection::Everybody => true,
+            Protection::Local => is_local,
+        }
+    }
+}
+
+/// The text of a value, which has been checked when it was set.
+#[derive(Clone, Copy)]
+pub struct Text<'a> {
+    pub bytes: &'a [u8],
+    pub text: &'a str,
+}
+
+impl<'a> Text<'a> {
+    pub fn is(self, word: &str) -> bool {
+        self.text == word
     }
 
-    fn yes(&self, name: &str) -> bool {
-        self.text(name) == "yes"
+    pub fn words(self) -> impl Iterator<Item = &'a str> {
+        self.text.split_whitespace()
+    }
+
+    pub fn yes(self) -> bool {
+        self.text == "yes"
     }
 
     /// The texts have been checked when they were set; the bounds of their rows make them fit.
-    fn number<T: std::str::FromStr + Default>(&self, name: &str) -> T {
-        self.text(name).parse().unwrap_or_default()
+    pub fn number<T: std::str::FromStr + Default>(self) -> T {
+        self.text.parse().unwrap_or_default()
     }
 
-    fn seconds(&self, name: &str) -> Duration {
-        Duration::from_secs(self.number(name))
+    pub fn seconds(self) -> Duration {
+        Duration::from_secs(self.number())
     }
 
-    fn path(&self, name: &str) -> Option<PathBuf> {
-        let text = self.text(name);
-        (!text.is_empty()).then(|| text.into())
+    pub fn path(self) -> Option<PathBuf> {
+        (!self.text.is_empty()).then(|| self.text.into())
     }
 
-    fn numbers(&self, name: &str) -> Vec<u64> {
-        self.text(name).split_whitespace().filter_map(|w| w.parse().ok()).collect()
+    pub fn numbers(self) -> Vec<u64> {
+        self.words().filter_map(|w| w.parse().ok()).collect()
     }
 
-    fn protection(&self, name: &str) -> Protection {
-        match self.text(name).as_str() {
+    pub fn protection(self) -> Protection {
+        match self.text {
             "yes" => Protection::Everybody,
             "local" => Protection::Local,
             _ => Protection::Nobody,
         }
     }
 
-    fn shutdown_flags(&self, name: &str) -> ShutdownFlags {
-        let text = self.text(name);
-        let has = |flag: &str| text.split(' ').any(|word| word == flag);
+    pub fn shutdown_flags(self) -> ShutdownFlags {
+        let has = |flag: &str| self.text.split(' ').any(|word| word == flag);
         let how = match (has("save"), has("nosave")) {
             (true, _) => OnSignal::Save,
             (_, true) => OnSignal::NoSave,
@@ -176,91 +203,24 @@ impl Texts<'_> {
         ShutdownFlags { how, even_if_failed: has("force") }
     }
 
-    fn client_memory(&self) -> ClientMemory {
-        let text = self.text("maxmemory-clients");
+    pub fn client_memory(self) -> ClientMemory {
+        let text = self.text;
         let number = |digits: &str| digits.parse().unwrap_or(0);
         match text.strip_suffix('%') {
             Some(percent) => ClientMemory::Percent(number(percent)),
             None if text == "0" => ClientMemory::Unlimited,
-            None => ClientMemory::Bytes(number(&text)),
+            None => ClientMemory::Bytes(number(text)),
         }
     }
 
-    fn output_limit(&self) -> OutputLimit {
-        let text = self.text("client-output-buffer-limit");
-        let mut numbers = text.split(' ').skip(1).map(|w| w.parse().unwrap_or(0));
+    pub fn output_limit(self) -> OutputLimit {
+        let mut numbers = self.text.split(' ').skip(1).map(|w| w.parse().unwrap_or(0));
         let mut next = || numbers.next().unwrap_or(0);
         OutputLimit { hard_bytes: next(), soft_bytes: next(), soft_time: Duration::from_secs(next()) }
     }
 
-    fn save_points(&self) -> Vec<SavePoint> {
+    pub fn save_points(self) -> Vec<SavePoint> {
         let point = |pair: &[u64]| SavePoint { after: Duration::from_secs(pair[0]), change_count: pair[1] };
-        self.numbers("save").chunks_exact(2).map(point).collect()
-    }
-
-    pub(super) fn settings(&self) -> Settings {
-        let threshold: i64 = self.number("slowlog-log-slower-than");
-        let latency_ms: u64 = self.number("latency-monitor-threshold");
-        let levels = ["debug", "verbose", "notice", "warning"];
-        let loglevel = self.text("loglevel");
-        Settings {
-            accept_loss_after_checkpoint: Some(self.number("accept-loss-after-checkpoint"))
-                .filter(|number| *number != 0),
-            bind: self.text("bind").split_whitespace().map(Into::into).collect(),
-            busy_poll: Duration::from_micros(self.number("busy-poll")),
-            skips_damage: self.text("damage-policy") == "skip",
-            databases: self.number("databases"),
-            dbfilename: self.text("dbfilename"),
-            dir: self.path("dir"),
-            daemonize: self.yes("daemonize"),
-            debug_command: self.protection("enable-debug-command"),
-            protected_configs: self.protection("enable-protected-configs"),
-            huge_pages: self.yes("huge-pages"),
-            hz: self.number::<u32>("hz").max(1),
-            workers: self.number("io-threads"),
-            latency_threshold: (latency_ms > 0).then(|| Duration::from_millis(latency_ms)),
-            latency_tracking: self.yes("latency-tracking"),
-            percentiles: self
-                .text("latency-tracking-info-percentiles")
-                .split_whitespace()
-                .filter_map(|w| w.parse().ok())
-                .collect(),
-            logfile: self.path("logfile"),
-            loglevel: levels.iter().position(|l| *l == loglevel).unwrap_or(2) as u8,
-            maxclients: self.number("maxclients"),
-            maxmemory_bytes: self.number("maxmemory"),
-            client_memory: self.client_memory(),
-            output_limit: self.output_limit(),
-            pidfile: self.path("pidfile"),
-            port: self.number("port"),
-            protected_mode: self.yes("protected-mode"),
-            max_bulk_bytes: self.number::<i64>("proto-max-bulk-len").min(i64::from(u32::MAX)),
-            query_buffer_limit_bytes: self
-                .number::<usize>("client-query-buffer-limit")
-                .min(u32::MAX as usize),
-            rdb_skip_unsupported: self.yes("rdb-skip-unsupported"),
-            rdb_checksum: self.yes("rdbchecksum"),
-            rdb_compression: self.yes("rdbcompression"),
-            requirepass: self.text("requirepass").into_bytes(),
-            save_points: self.save_points(),
-            on_sigint: self.shutdown_flags("shutdown-on-sigint"),
-            on_sigterm: self.shutdown_flags("shutdown-on-sigterm"),
-            slowlog_threshold: u64::try_from(threshold).ok().map(Duration::from_micros),
-            slowlog_max_len: self.number("slowlog-max-len"),
-            snapshot_format: match self.text("snapshot-format").as_str() {
-                "rdb" => SnapshotFormat::Rdb,
-                _ => SnapshotFormat::Pages,
-            },
-            snapshot_memory_bytes: self.number("snapshot-memory"),
-            is_fork_snapshotter: self.text("snapshotter") == "fork",
-            stop_writes_on_save_error: self.yes("stop-writes-on-bgsave-error"),
-            supervised: matches!(self.text("supervised").as_str(), "systemd" | "auto"),
-            tcp_backlog: self.number("tcp-backlog"),
-            tcp_keepalive: self.seconds("tcp-keepalive"),
-            timeout: self.seconds("timeout"),
-            unixsocket: self.path("unixsocket"),
-            unixsocketperm: Some(u32::from_str_radix(&self.text("unixsocketperm"), 8).unwrap_or(0))
-                .filter(|mode| *mode != 0),
-        }
+        self.numbers().chunks_exact(2).map(point).collect()
     }
 }

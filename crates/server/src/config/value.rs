@@ -1,7 +1,7 @@
 //! Reading a parameter's value: the words given, to the text that is kept.
 
 use crate::config::params::{Kind, Param};
-use crate::number::parse_i64;
+use crate::text::number::parse_i64;
 
 /// Why a value is refused, as Redis words it.
 pub type Refusal = String;

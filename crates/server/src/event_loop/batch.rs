@@ -1,311 +1,40 @@
-//! One batch of commands: the stages.
-
-use std::sync::atomic::Ordering::Relaxed;
+//! One batch of commands: what is known of each.
 
 use stillframe_store::{DbId, Key};
 
-use crate::command::{ArgRange, Args};
-use crate::conn::{Conn, Hold, ReadEvent};
-use crate::ctx::Ctx;
-use crate::dispatch::{self, Outcome};
-use crate::event_loop::flow::{publish, publish_input, OUTPUT_FULL_BYTES};
-use crate::event_loop::EventLoop;
-use crate::mailbox::Message;
-use crate::protocol::{Limits, Parsed};
-use crate::reply::Reply;
-use crate::session::Ending;
-use crate::slots::SlotId;
-use crate::table::Found;
-
-/// Commands in a batch.
-const BATCH_COMMANDS: usize = 1024;
-/// Commands of one connection in a batch, so that one long pipeline does not keep the others waiting.
-const CONN_COMMANDS: usize = 256;
-/// Commands from which on it pays to look the keys up in stages.
-const STAGED_COMMANDS: usize = 4;
+use crate::dispatch::ctx::Found;
+use crate::net::slots::SlotId;
+use crate::protocol::args::ArgRange;
 
 /// A parsed command that waits for its turn in the batch.
-struct Item {
-    slot: SlotId,
+pub struct Item {
+    pub slot: SlotId,
     /// Its arguments in [`Batch::ranges`].
-    first_range: u32,
-    range_count: u32,
+    pub first_range: u32,
+    pub range_count: u32,
     /// Where the next command starts in the connection's input.
-    end: usize,
+    pub end: usize,
     /// `None`: there is no such command, or not with so many arguments; dispatch gives the error.
-    found: Option<Found>,
+    pub found: Option<Found>,
     /// The key of a command with its key in a fixed place.
-    key: Option<BatchKey>,
+    pub key: Option<BatchKey>,
 }
 
 /// A key that was hashed and looked for ahead of its command.
-struct BatchKey {
+pub struct BatchKey {
     /// Its place among the arguments.
-    arg: u32,
+    pub arg: u32,
     /// The connection's database then; a `SELECT` in between only makes the hint stale.
-    db: DbId,
-    key: Key<'static>,
+    pub db: DbId,
+    pub key: Key<'static>,
 }
 
 #[derive(Default)]
 pub struct Batch {
-    items: Vec<Item>,
-    ranges: Vec<ArgRange>,
+    pub items: Vec<Item>,
+    pub ranges: Vec<ArgRange>,
     /// Connections whose output is to be written.
-    touched: Vec<SlotId>,
+    pub touched: Vec<SlotId>,
     /// Connections to go on with in the next batch, and whether their socket has more to read.
-    again: Vec<(SlotId, bool)>,
-}
-
-impl EventLoop {
-    /// Serves all connections of the ready list once.
-    pub(super) fn serve_ready(&mut self) {
-        let mut ready = std::mem::take(&mut self.ready);
-        let mut from = 0;
-        while from < ready.len() {
-            from = self.read_and_parse(&ready, from);
-            self.hash_and_prefetch();
-            self.execute();
-            self.write();
-        }
-        ready.clear();
-        // What was added meanwhile stays for the next round.
-        ready.append(&mut self.ready);
-        self.ready = ready;
-        for (id, can_read) in std::mem::take(&mut self.batch.again) {
-            self.make_ready(id, can_read);
-        }
-    }
-
-    /// Stage 1: fills the batch from the connections of `ready[from..]`; returns where it stopped.
-    fn read_and_parse(&mut self, ready: &[(SlotId, bool)], mut from: usize) -> usize {
-        while from < ready.len() && self.batch.items.len() < BATCH_COMMANDS {
-            let (id, can_read) = ready[from];
-            from += 1;
-            let Some(conn) = self.slots.get(id) else { continue };
-            conn.is_ready = false;
-            if can_read && conn.wants_input() {
-                match conn.input.read(&conn.fd) {
-                    ReadEvent::Bytes { count, is_all } => {
-                        self.stats.reads.add(1);
-                        self.stats.input_bytes.add(count as u64);
-                        if !is_all || conn.has_hung_up {
-                            self.batch.again.push((id, true));
-                        }
-                    }
-                    ReadEvent::NothingYet => {}
-                    ReadEvent::Closed => {
-                        self.close(id);
-                        continue;
-                    }
-                }
-            }
-            self.parse(id);
-        }
-        from
-    }
-
-    /// Takes the connection's complete commands into the batch.
-    fn parse(&mut self, id: SlotId) {
-        let settings = &self.config.settings;
-        let Some(conn) = self.slots.get(id) else { return };
-        if conn.input.waiting_bytes() > settings.query_buffer_limit_bytes {
-            return self.close_for_query_limit(id);
-        }
-        publish_input(&self.server.clients, conn);
-        if conn.hold != Hold::Free || conn.session.ending != Ending::Open {
-            return self.update_interest(id);
-        }
-        let limits = Limits {
-            max_bulk_bytes: settings.max_bulk_bytes,
-            is_authenticated: conn.session.is_authenticated || settings.requirepass.is_empty(),
-        };
-        let batch = &mut self.batch;
-        let mut count = 0;
-        loop {
-            let first = batch.ranges.len();
-            match conn.input.parse(&mut batch.ranges, limits) {
-                Parsed::Command { end } => {
-                    let args = Args::new(&conn.input.buf, &batch.ranges[first..]);
-                    batch.items.push(Item {
-                        slot: id,
-                        first_range: first as u32,
-                        range_count: (batch.ranges.len() - first) as u32,
-                        end,
-                        found: dispatch::lookup(&args).ok(),
-                        key: None,
-                    });
-                }
-                Parsed::Nothing { .. } => {}
-                Parsed::Incomplete { .. } => break,
-                Parsed::Error(text) => {
-                    conn.protocol_error = Some(text);
-                    break;
-                }
-            }
-            count += 1;
-            if count == CONN_COMMANDS {
-                batch.again.push((id, false));
-                break;
-            }
-        }
-        if !conn.is_touched {
-            conn.is_touched = true;
-            batch.touched.push(id);
-        }
-    }
-
-    fn close_for_query_limit(&mut self, id: SlotId) {
-        if let Some(conn) = self.slots.get(id) {
-            crate::log::warning(format!(
-                "Closing client that reached max query buffer length: id={} addr={}, {} bytes waiting",
-                conn.info.id,
-                conn.info.addr,
-                conn.input.waiting_bytes()
-            ));
-            self.server.stats.query_limit_closed.fetch_add(1, Relaxed);
-            self.close(id);
-        }
-    }
-
-    /// Stage 2: hashes the keys and asks for the memory of their leaves, then of their records.
-    fn hash_and_prefetch(&mut self) {
-        let EventLoop { batch, slots, worker, .. } = self;
-        let is_staged = batch.items.len() >= STAGED_COMMANDS;
-        for item in &mut batch.items {
-            let Some(index) = item.found.and_then(|f| f.command.first_key()) else { continue };
-            let Some(conn) = slots.get(item.slot) else { continue };
-            let range = batch.ranges[item.first_range as usize + index];
-            let bytes = &conn.input.buf[range.start as usize..(range.start + range.len) as usize];
-            let mut key = worker.key(bytes);
-            if is_staged {
-                worker.prefetch_node(conn.session.db, &mut key);
-            }
-            item.key = Some(BatchKey { arg: index as u32, db: conn.session.db, key: key.detach() });
-        }
-        if !is_staged {
-            return;
-        }
-        let keys = || batch.items.iter().filter_map(|item| item.key.as_ref());
-        keys().for_each(|key| worker.prefetch_child(&key.key));
-        for key in batch.items.iter_mut().filter_map(|item| item.key.as_mut()) {
-            worker.prefetch_leaf(key.db, &mut key.key);
-        }
-        let keys = batch.items.iter_mut().filter_map(|item| item.key.as_mut());
-        keys.for_each(|key| worker.prefetch_slots(&mut key.key));
-        let keys = batch.items.iter_mut().filter_map(|item| item.key.as_mut());
-        keys.for_each(|key| worker.prefetch_record(&mut key.key));
-        let keys = batch.items.iter().filter_map(|item| item.key.as_ref());
-        keys.for_each(|key| worker.prefetch_value(&key.key));
-    }
-
-    /// Stage 3: runs the commands, those of a connection in their order.
-    fn execute(&mut self) {
-        if self.batch.items.is_empty() {
-            return;
-        }
-        self.local.begin_batch();
-        for index in 0..self.batch.items.len() {
-            if self.server.config_version() != self.config_version {
-                self.refresh_config();
-            }
-            self.execute_item(index);
-        }
-        self.local.end_batch();
-        self.batch.items.clear();
-        self.batch.ranges.clear();
-    }
-
-    fn execute_item(&mut self, index: usize) {
-        let EventLoop { batch, slots, worker, server, stats, config, local, index: worker_index, .. } = self;
-        let item = &batch.items[index];
-        let token = slots.token(item.slot);
-        let Some(conn) = slots.get(item.slot) else { return };
-        if conn.hold != Hold::Free || conn.session.ending != Ending::Open {
-            return;
-        }
-        worker.quiesce();
-        conn.output.set_hard_limit(config.settings.output_limit.hard_bytes);
-        let Conn { session, info, input, output, .. } = conn;
-        let ranges = &batch.ranges[item.first_range as usize..(item.first_range + item.range_count) as usize];
-        let mut args = Args::new(&input.buf, ranges);
-        if let Some(found) = &item.key {
-            args = args.with_hashed(found.arg as usize, found.key);
-        }
-        let mut ctx = Ctx {
-            worker,
-            reply: Reply { resp3: session.resp3, out: &mut output.buf },
-            client: session,
-            server,
-            stats,
-            peer: info,
-            config,
-            local,
-        };
-        let outcome = match item.found {
-            Some(found) => dispatch::run(&mut ctx, found, &args),
-            None => dispatch::dispatch(&mut ctx, &args),
-        };
-        let (hold, fault) = match outcome {
-            Outcome::Done => {
-                input.done = item.end;
-                let is_full = output.pending_bytes() > OUTPUT_FULL_BYTES;
-                let hold = if is_full { Hold::Full } else { Hold::Free };
-                if let Some(at) = session.late.first_place() {
-                    session.late.hold(output.buf.split_off(at));
-                    (Hold::Blocked, None)
-                } else {
-                    (hold, None)
-                }
-            }
-            Outcome::Fault(fault) => (Hold::Fault, Some(fault)),
-            Outcome::Paused => (Hold::Paused, None),
-        };
-        conn.hold = hold;
-        conn.end_if_over();
-        if hold != Hold::Free {
-            conn.input.rewind();
-            conn.protocol_error = None;
-        }
-        if let Some(fault) = fault {
-            let (store, server, worker_index) = (server.store.clone(), server.clone(), *worker_index);
-            let done = move || server.workers[worker_index].mailbox.send(Message::PagesLoaded(token));
-            store.load(fault, Box::new(done));
-        }
-    }
-
-    /// Stage 4: one write a connection.
-    fn write(&mut self) {
-        for index in 0..self.batch.touched.len() {
-            let id = self.batch.touched[index];
-            let Some(conn) = self.slots.get(id) else { continue };
-            conn.is_touched = false;
-            if conn.session.ending != Ending::Open {
-                conn.input.discard();
-                conn.protocol_error = None;
-            }
-            if let Some(text) = conn.protocol_error.take() {
-                answer_protocol_error(conn, &text);
-                self.server.stats.protocol_errors.fetch_add(1, Relaxed);
-                self.server.count_error(b"ERR");
-            }
-            let Some(conn) = self.slots.get(id) else { continue };
-            conn.input.recycle(conn.hold == Hold::Free);
-            publish(&self.server.clients, conn, self.worker.now());
-            let is_plain = conn.output.pending_bytes() == 0 && conn.session.ending == Ending::Open;
-            if is_plain && conn.hold == Hold::Free {
-                continue;
-            }
-            self.flush(id);
-        }
-        self.batch.touched.clear();
-    }
-}
-
-fn answer_protocol_error(conn: &mut Conn, text: &str) {
-    let mut reply = Reply { resp3: conn.session.resp3, out: &mut conn.output.buf };
-    reply.error(format!("ERR {text}").as_bytes());
-    conn.session.ending = Ending::AfterReply;
-    conn.input.discard();
-    crate::log::verbose(format!("{text} from client id={} addr={}", conn.info.id, conn.info.addr));
+    pub again: Vec<(SlotId, bool)>,
 }

@@ -1,38 +1,24 @@
-//! What a worker does now and then.
+//! When a worker does what it does now and then, and what it remembers of the last time.
 
 use std::time::{Duration, Instant};
 
-use stillframe_store::DbId;
-
-use crate::conn::Hold;
-use crate::event_loop::EventLoop;
-use crate::pause::PauseKind;
-use crate::slots::SlotId;
-use std::sync::atomic::Ordering::Relaxed;
-
-/// Buffers of connections that have been quiet for so long are given back.
-const IDLE_BUFFERS: Duration = Duration::from_secs(2);
-
-/// Keys of a database that are looked at in one second for `avg_ttl`.
-const SAMPLED_KEYS: usize = 100;
-
 pub struct Cron {
-    next: Instant,
+    pub next: Instant,
     /// One worker does what is to be done once for all.
-    is_first: bool,
-    rounds: u64,
-    rates: Rates,
+    pub is_first: bool,
+    pub rounds: u64,
+    pub rates: Rates,
     /// Damaged pages that the log tells of.
-    logged_damage: usize,
+    pub logged_damage: usize,
 }
 
 /// Totals at the last measurement, for the `instantaneous_` figures.
 #[derive(Default)]
-struct Rates {
-    at: Option<Instant>,
-    commands: u64,
-    input_bytes: u64,
-    output_bytes: u64,
+pub struct Rates {
+    pub at: Option<Instant>,
+    pub commands: u64,
+    pub input_bytes: u64,
+    pub output_bytes: u64,
 }
 
 impl Cron {
@@ -49,134 +35,5 @@ impl Cron {
     /// Time to the next round.
     pub fn time_left(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
-    }
-}
-
-impl EventLoop {
-    pub(super) fn run_cron(&mut self) {
-        let now = Instant::now();
-        if now < self.cron.next {
-            return;
-        }
-        let period = Duration::from_secs(1) / self.config.settings.hz;
-        self.cron.next = now + period;
-        self.cron.rounds += 1;
-        if self.cron.is_first {
-            self.measure_rates(now);
-        }
-        if self.cron.is_first && !self.server.loading.is_on() {
-            self.expire(period);
-            self.server.saver.check_save_points(&self.server, &self.config.settings);
-        }
-        self.stats.expired.set(self.worker.expired_count());
-        if self.server.pause.kind(self.worker.now()) == PauseKind::None {
-            self.release_paused();
-        }
-        if self.cron.rounds % u64::from(self.config.settings.hz) == 0 {
-            self.visit_clients();
-            if self.cron.is_first && !self.server.loading.is_on() {
-                self.sample_deadlines();
-            }
-            self.report_damage();
-        }
-    }
-
-    /// Tells the log of pages that the warm-up or a command could not read.
-    fn report_damage(&mut self) {
-        if !self.cron.is_first || !self.server.store.pool().has_damage() {
-            return;
-        }
-        let damaged = self.server.store.damaged_pages();
-        if damaged.page_count > self.cron.logged_damage {
-            damaged.examples.iter().for_each(crate::log::warning);
-            crate::log::warning(format!(
-                "{} pages of the page file cannot be read: their keys answer with an error. See 'page_file_damaged_pages' \
-                 in INFO, and 'stillframe-server --salvage'",
-                damaged.page_count
-            ));
-        }
-        self.cron.logged_damage = damaged.page_count;
-    }
-
-    /// Removes expired keys for at most a quarter of the time.
-    fn expire(&mut self, period: Duration) {
-        let is_paused = self.server.pause.kind(self.worker.now()) != PauseKind::None;
-        if self.server.active_expire.load(Relaxed) && !is_paused {
-            // A fault or damaged page is met again by the command that needs the page.
-            let _ = self.worker.expire_cycle(period / 4, |_, _| {});
-        }
-    }
-
-    /// Once a second: estimates `avg_ttl` from some keys of each database, those of former seconds weighing more.
-    fn sample_deadlines(&mut self) {
-        let now = self.worker.now();
-        for (number, average) in self.server.average_ttl_ms.iter().enumerate() {
-            let db = DbId(number as u32);
-            let stats = self.server.store.db_stats(db);
-            if stats.deadline_count == 0 {
-                average.store(0, Relaxed);
-                continue;
-            }
-            let (mut sum_ms, mut count) = (0, 0);
-            let start = if stats.key_count <= SAMPLED_KEYS as u64 { 0 } else { fastrand::u64(1..1 << 52) };
-            let sampled = self.worker.scan(db, start, SAMPLED_KEYS, |_, entry| {
-                if let Some(deadline) = entry.deadline {
-                    sum_ms += deadline.saturating_sub(now).max(0);
-                    count += 1;
-                }
-            });
-            // Pages that are not in memory yet are not worth waiting for.
-            if sampled.is_ok() && count > 0 {
-                let (old, new) = (average.load(Relaxed), sum_ms / count);
-                average.store(if old == 0 { new } else { old / 50 * 49 + new / 50 }, Relaxed);
-            }
-        }
-    }
-
-    fn measure_rates(&mut self, now: Instant) {
-        let server = &self.server;
-        let totals = Rates {
-            at: Some(now),
-            commands: server.sum(|s| s.commands.get()),
-            input_bytes: server.sum(|s| s.input_bytes.get()),
-            output_bytes: server.sum(|s| s.output_bytes.get()),
-        };
-        let last = std::mem::replace(&mut self.cron.rates, totals);
-        let Some(at) = last.at else { return };
-        let seconds = now.duration_since(at).as_secs_f64().max(1e-3);
-        let rate = |now: u64, then: u64| (now.saturating_sub(then) as f64 / seconds) as u64;
-        let present = &self.cron.rates;
-        server.stats.ops_per_second.store(rate(present.commands, last.commands), Relaxed);
-        server.stats.input_bytes_per_second.store(rate(present.input_bytes, last.input_bytes), Relaxed);
-        server.stats.output_bytes_per_second.store(rate(present.output_bytes, last.output_bytes), Relaxed);
-        let used = server.store.used_memory_bytes();
-        server.stats.used_memory_peak_bytes.fetch_max(used, Relaxed);
-    }
-
-    /// Once a second: timeouts, idle buffers, soft limits.
-    fn visit_clients(&mut self) {
-        let timeout = self.config.settings.timeout;
-        let now = self.worker.now();
-        let ids: Vec<SlotId> = self.slots.ids().collect();
-        for id in ids {
-            let Some(conn) = self.slots.get(id) else { continue };
-            let active = conn.info.published.last_active_unix_ms.load(Relaxed);
-            let idle = Duration::from_millis((now - active).max(0) as u64);
-            if !timeout.is_zero() && idle > timeout && conn.hold == Hold::Free && !conn.session.is_monitor {
-                crate::log::verbose(format!(
-                    "Closing idle client id={} addr={}",
-                    conn.info.id, conn.info.addr
-                ));
-                self.close(id);
-                continue;
-            }
-            if idle > IDLE_BUFFERS {
-                conn.input.shrink();
-                conn.output.shrink();
-            }
-            if conn.output.pending_bytes() > 0 {
-                self.flush(id);
-            }
-        }
     }
 }

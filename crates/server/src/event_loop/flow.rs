@@ -3,15 +3,16 @@
 use rustix::event::epoll;
 use stillframe_store::UnixMillis;
 
-use crate::clients::{client_flag, ClientInfo, Clients};
-use crate::commands::client::describe;
-use crate::commands::transaction;
-use crate::conn::{Conn, Hold, Interest, WriteEvent};
-use crate::event_loop::EventLoop;
-use crate::mailbox::{Message, Token};
-use crate::monitor;
-use crate::session::{Ending, LateReply};
-use crate::slots::SlotId;
+use crate::dispatch::exec;
+use crate::dispatch::monitor;
+use crate::event_loop::worker::EventLoop;
+use crate::net::conn::{Conn, Hold, Interest, WriteEvent};
+use crate::net::slots::SlotId;
+use crate::state::client_line::{describe, publish_session};
+use crate::state::clients::{client_flag, ClientInfo, Clients};
+use crate::state::mailbox::Message;
+use crate::state::session::{Ending, LateReply};
+use crate::state::token::Token;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A client that has so much unsent output waits until it reads.
@@ -84,6 +85,10 @@ impl EventLoop {
             return self.close(id);
         }
         let Some(conn) = self.slots.get(id) else { return };
+        if event == WriteEvent::Unfinished {
+            // Asked anew, epoll tells at once that the socket takes more.
+            conn.interest = Interest { read: false, write: false };
+        }
         if conn.hold == Hold::Full && pending < OUTPUT_FULL_BYTES / 2 {
             conn.hold = Hold::Free;
             self.make_ready(id, true);
@@ -111,7 +116,7 @@ impl EventLoop {
         let now = self.worker.now();
         let Some(conn) = self.slots.get(id) else { return };
         publish(&self.server.clients, conn, now);
-        let client = describe(&conn.info, now);
+        let client = describe(&conn.info, now, self.registry);
         let client = String::from_utf8_lossy(&client);
         crate::log::warning(format!("Client {client} closed for overcoming of output buffer limits."));
         self.server.stats.output_limit_closed.fetch_add(1, Relaxed);
@@ -125,7 +130,7 @@ impl EventLoop {
             return;
         }
         for info in clients.to_evict(limit_bytes) {
-            let client = describe(&info, self.worker.now());
+            let client = describe(&info, self.worker.now(), self.registry);
             crate::log::notice(format!("Evicting client: {}", String::from_utf8_lossy(&client)));
             self.server.stats.clients_evicted.fetch_add(1, Relaxed);
             self.server.send(&info, Message::Kill);
@@ -149,7 +154,7 @@ impl EventLoop {
     pub(super) fn close(&mut self, id: SlotId) {
         let Some(mut conn) = self.slots.remove(id) else { return };
         self.server.clients.remove(conn.info.id);
-        transaction::unwatch_all(&self.server, &mut conn.session);
+        exec::unwatch_all(&self.server, &mut conn.session);
         monitor::stop(&self.server, &mut conn.session);
         // Dropping the descriptor takes it out of epoll.
     }
@@ -179,35 +184,18 @@ pub fn publish(clients: &Clients, conn: &Conn, now: UnixMillis) {
 /// The part of [`publish`] that reading changes.
 pub(super) fn publish_input(clients: &Clients, conn: &Conn) {
     let to = &conn.info.published;
-    let (capacity, output_capacity) = (conn.input.buf.capacity(), conn.output.buf.capacity());
+    let (capacity, output_capacity) = (conn.input.buf.capacity(), conn.output.held_bytes());
     to.input_bytes.store(conn.input.waiting_bytes(), Relaxed);
     to.input_free_bytes.store(capacity - conn.input.buf.len(), Relaxed);
     to.output_capacity_bytes.store(output_capacity, Relaxed);
     let queued = conn.session.transaction.as_ref().map_or(0, |transaction| transaction.bytes as usize);
     clients.set_memory(
         &conn.info,
-        capacity + output_capacity + queued + size_of::<Conn>() + size_of::<ClientInfo>(),
+        capacity
+            + conn.input.received_bytes()
+            + output_capacity
+            + queued
+            + size_of::<Conn>()
+            + size_of::<ClientInfo>(),
     );
-}
-
-/// The part of [`publish`] that a command may ask for (`CLIENT LIST` shows its own client as it is).
-pub fn publish_session(session: &crate::session::Session, info: &crate::clients::ClientInfo) {
-    let to = &info.published;
-    let mut flags = 0;
-    let mut set = |flag: u32, is_on: bool| flags |= if is_on { flag } else { 0 };
-    set(client_flag::MULTI, session.transaction.is_some());
-    set(client_flag::WATCH_RAISED, !session.watched.is_empty() && session.watch_flag.is_raised());
-    set(client_flag::CLOSING, session.ending != Ending::Open);
-    set(client_flag::MONITOR, session.is_monitor);
-    set(client_flag::BLOCKED, session.late.is_awaited());
-    set(client_flag::NO_EVICT, session.no_evict);
-    set(client_flag::NO_TOUCH, session.no_touch);
-    to.flags.store(flags, Relaxed);
-    to.db.store(session.db.0, Relaxed);
-    to.resp3.store(session.resp3, Relaxed);
-    let (count, bytes) =
-        session.transaction.as_ref().map_or((-1, 0), |t| (t.queued.len() as i64, t.bytes as usize));
-    to.multi_count.store(count, Relaxed);
-    to.multi_bytes.store(bytes, Relaxed);
-    to.last_command.store(session.last_command.map_or(0, |id| u32::from(id.0) + 1), Relaxed);
 }

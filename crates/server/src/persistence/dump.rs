@@ -14,11 +14,12 @@ use stillframe_store::{
     DbId, DbStats, Deadline, Lost, NewValue, OpError, SaveError, Store, StrRef, ViewEntry, Worker,
 };
 
+use crate::clock::unix_ms;
 use crate::config::Settings;
-use crate::loading::Loading;
 use crate::log;
-use crate::number;
-use crate::server::unix_ms;
+use crate::persistence::progress::DumpProgress;
+use crate::state::loading::Loading;
+use crate::text::number;
 
 /// Values up to this length are gathered before they are written, so that they can be compressed.
 const GATHERED_BYTES: u64 = 1 << 20;
@@ -34,6 +35,8 @@ enum DumpError {
     Write(#[from] WriteError),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
+    #[error("key {key:?} has a value of type {value_type}, which has no form in a dump yet")]
+    Type { key: String, value_type: &'static str },
 }
 
 /// Where a dump is written before it takes its name.
@@ -47,7 +50,7 @@ pub fn temporary_path(dir: &Path) -> PathBuf {
 /// # Errors
 /// What failed, with the path; the old file is then as it was.
 pub fn write_dump(store: &Store, path: &Path, settings: &Settings) -> Result<u64, String> {
-    write_dump_telling(store, path, settings, || (), || ())
+    write_dump_telling(store, path, settings, || (), || (), &DumpProgress::default())
 }
 
 /// The same. `at_cut` runs at the cut, while every worker stands between two commands, and `after_cut` right after it.
@@ -60,6 +63,7 @@ pub(super) fn write_dump_telling(
     settings: &Settings,
     at_cut: impl FnOnce() + Send + 'static,
     after_cut: impl FnOnce(),
+    progress: &DumpProgress,
 ) -> Result<u64, String> {
     // What is in the way of the file is said before anybody is told that saving has begun.
     replace(path, |file| {
@@ -72,7 +76,7 @@ pub(super) fn write_dump_telling(
             cut: view.cut(),
         };
         let stats: Vec<_> = (0..settings.databases).map(|db| view.db_stats(DbId(db))).collect();
-        let mut dump = Dump::new(file, header, settings, stats)?;
+        let mut dump = Dump::new(file, header, settings, stats, progress)?;
         if !settings.skips_damage {
             view.for_each(|entry| dump.entry(&entry))?;
             return dump.finish();
@@ -111,7 +115,8 @@ pub fn write_salvaged(
     replace(path, |file| {
         let header = Header { ctime_unix_s: (unix_ms() / 1000) as u64, ..Header::default() };
         let stats = (0..offline.database_count()).map(|db| offline.db_stats(DbId(db))).collect();
-        let mut dump = Dump::new(file, header, settings, stats)?;
+        let progress = DumpProgress::default();
+        let mut dump = Dump::new(file, header, settings, stats, &progress)?;
         offline.for_each(|entry| dump.entry(&entry), lost)?;
         dump.finish()
     })
@@ -147,20 +152,28 @@ fn replace(
 }
 
 /// A dump that is being written.
-struct Dump {
+struct Dump<'p> {
     writer: Writer<File>,
     /// Of each database, for its head.
     stats: Vec<DbStats>,
     selected: Option<DbId>,
     key_count: u64,
     gathered: Vec<u8>,
+    progress: &'p DumpProgress,
 }
 
-impl Dump {
-    fn new(file: File, header: Header, settings: &Settings, stats: Vec<DbStats>) -> Result<Dump, DumpError> {
+impl Dump<'_> {
+    fn new<'p>(
+        file: File,
+        header: Header,
+        settings: &Settings,
+        stats: Vec<DbStats>,
+        progress: &'p DumpProgress,
+    ) -> Result<Dump<'p>, DumpError> {
+        progress.total_keys.store(stats.iter().map(|stats| stats.key_count).sum(), Ordering::Relaxed);
         let options = WriterOptions { compress: settings.rdb_compression, checksum: settings.rdb_checksum };
         let writer = Writer::new(file, header, options)?;
-        Ok(Dump { writer, stats, selected: None, key_count: 0, gathered: Vec::new() })
+        Ok(Dump { writer, stats, selected: None, key_count: 0, gathered: Vec::new(), progress })
     }
 
     fn entry(&mut self, entry: &ViewEntry<'_>) -> Result<(), DumpError> {
@@ -170,8 +183,13 @@ impl Dump {
             self.selected = Some(entry.db);
         }
         let meta = KeyMeta { expire_at_ms: entry.deadline.map(|d| d.max(0) as u64), ..KeyMeta::default() };
-        write_value(&mut self.writer, entry.key, &entry.value, meta, &mut self.gathered)?;
+        let Some(value) = entry.value.as_string() else {
+            let key = String::from_utf8_lossy(entry.key).into_owned();
+            return Err(DumpError::Type { key, value_type: entry.value.value_type().name() });
+        };
+        write_value(&mut self.writer, entry.key, value, meta, &mut self.gathered)?;
         self.key_count += 1;
+        self.progress.done_keys.store(self.key_count, Ordering::Relaxed);
         Ok(())
     }
 

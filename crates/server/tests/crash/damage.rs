@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use stillframe_testkit::Reply;
+
 use crate::model::Blob;
-use crate::process::{Conn, Server, Setup, TempDir};
-use crate::resp::Reply;
+use crate::process::{server_in, Client, Launch, Process, TempDir};
 
 const PAGE_BYTES: usize = 4096;
 const MAGIC: &[u8] = b"STILLPGF";
@@ -23,8 +24,8 @@ struct Sample {
     newest: Content,
 }
 
-fn put(conn: &mut Conn, content: &mut Content, key: String, blob: Blob) {
-    let reply = conn.call(&[b"SET", key.as_bytes(), &blob.bytes()]);
+fn put(conn: &mut Client, content: &mut Content, key: String, blob: Blob) {
+    let reply = conn.run_bytes(&[b"SET", key.as_bytes(), &blob.bytes()]);
     assert!(!reply.is_error(), "{reply:?}");
     content.insert(key, blob.bytes());
 }
@@ -39,8 +40,8 @@ fn page_file_in(dir: &Path) -> PathBuf {
 impl Sample {
     fn new() -> Sample {
         let dir = TempDir::new("damage");
-        let (server, _) = Setup::new(dir.path(), dir.path()).start();
-        let (mut conn, mut content) = (server.conn(), Content::new());
+        let (server, _) = server_in(dir.path(), dir.path()).start();
+        let (mut conn, mut content) = (server.client(), Content::new());
         for number in 0..300 {
             put(&mut conn, &mut content, format!("small:{number}"), Blob { tag: number, len: 40 });
         }
@@ -63,8 +64,8 @@ impl Sample {
         Sample { dir, path, image, previous, newest: content }
     }
 
-    fn setup(&self) -> Setup {
-        Setup::new(self.dir.path(), self.dir.path())
+    fn setup(&self) -> Launch {
+        server_in(self.dir.path(), self.dir.path())
     }
 
     fn write(&self, image: &[u8]) {
@@ -106,13 +107,13 @@ impl Sample {
 }
 
 /// Reads all keys. Returns those that could not be read with what was said, and fails if one is not as in `content`.
-fn errors_of(server: &Server, content: &Content) -> BTreeMap<String, String> {
-    let mut conn = server.conn();
+fn errors_of(server: &Process, content: &Content) -> BTreeMap<String, String> {
+    let mut conn = server.client();
     let mut errors = BTreeMap::new();
     for (key, value) in content {
-        match conn.ask(&format!("GET {key}")) {
-            Reply::Bulk { bytes: Some(bytes), .. } if bytes == *value => {}
-            Reply::Line { tag: b'-', text } => {
+        match conn.run(&format!("GET {key}")) {
+            Reply::Bulk(bytes) if bytes == *value => {}
+            Reply::Error(text) => {
                 errors.insert(key.clone(), String::from_utf8_lossy(&text).into_owned());
             }
             other => panic!("{key}: {other:?}\n{}", server.log()),
@@ -168,7 +169,7 @@ fn the_previous_checkpoint_is_served_only_if_the_loss_is_accepted() {
     assert!(warnings.contains("is lost"), "{warnings}");
     assert_eq!(errors_of(&server, &sample.previous), BTreeMap::new());
     // It can be saved, and lasts.
-    assert!(server.conn().save_in_background("BGSAVE"), "{}", server.log());
+    assert!(server.client().save_in_background("BGSAVE"), "{}", server.log());
     server.kill();
     let (server, _) = sample.setup().start();
     assert_eq!(server.warnings(), Vec::<String>::new());
@@ -189,19 +190,19 @@ fn a_page_file_that_has_lost_its_data_is_not_a_new_one() {
     fs::remove_file(&sample.path).expect("the page file");
     let (server, _) = sample.setup().start();
     let first = fs::read(&sample.path).expect("a new page file");
-    assert_eq!(server.conn().ask("DBSIZE").integer(), Some(0));
+    assert_eq!(server.client().run("DBSIZE").integer(), Some(0));
     server.kill();
     // Two superblocks of a new file, in front of data.
     let (server, _) = sample.setup().start();
-    let mut conn = server.conn();
-    assert!(!conn.ask("SET key value").is_error());
+    let mut conn = server.client();
+    assert!(!conn.run("SET key value").is_error());
     assert!(conn.save_in_background("BGSAVE"));
     server.kill();
     let mut image = fs::read(&sample.path).expect("the page file");
     image[..2 * PAGE_BYTES].copy_from_slice(&first[..2 * PAGE_BYTES]);
     sample.write(&image);
     let (server, _) = sample.setup().start();
-    assert_eq!(server.conn().ask("GET key").bytes(), Some(&b"value"[..]));
+    assert_eq!(server.client().run("GET key").bytes(), Some(&b"value"[..]));
 }
 
 #[test]
@@ -212,7 +213,7 @@ fn damage_to_the_previous_checkpoint_does_not_touch_the_newest() {
         sample.write(&sample.damaged(&[slot]));
         let (server, _) = sample.setup().start();
         assert_eq!(errors_of(&server, &sample.newest), BTreeMap::new());
-        assert!(server.conn().save_in_background("BGSAVE"), "{}", server.log());
+        assert!(server.client().save_in_background("BGSAVE"), "{}", server.log());
         server.kill();
         let (server, _) = sample.setup().start();
         assert_eq!(errors_of(&server, &sample.newest), BTreeMap::new());
@@ -258,27 +259,27 @@ fn a_damaged_page_is_an_error_for_its_keys_only() {
 }
 
 /// Nobody has to read the keys to learn of the damage: the log and `INFO` tell.
-fn assert_is_known(server: &Server, path: &Path) {
-    let mut conn = server.conn();
+fn assert_is_known(server: &Process, path: &Path) {
+    let mut conn = server.client();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while !server.log().contains("pages of the page file cannot be read") {
         assert!(std::time::Instant::now() < deadline, "{}", server.log());
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert!(server.warnings().iter().any(|line| line.contains(&path.display().to_string())));
-    assert_eq!(conn.info("persistence", "page_file_status").expect("INFO"), "damaged");
-    assert_ne!(conn.info("persistence", "page_file_damaged_pages").expect("INFO"), "0");
+    assert_eq!(conn.try_info_field("persistence", "page_file_status").expect("INFO"), "damaged");
+    assert_ne!(conn.try_info_field("persistence", "page_file_damaged_pages").expect("INFO"), "0");
 }
 
 /// What is damaged stays so over writes elsewhere, a save and a restart.
-fn assert_stays(sample: &Sample, server: Server, errors: &BTreeMap<String, String>) {
-    let mut conn = server.conn();
+fn assert_stays(sample: &Sample, server: Process, errors: &BTreeMap<String, String>) {
+    let mut conn = server.client();
     let readable =
         sample.newest.keys().find(|key| !errors.contains_key(*key)).expect("a key that can be read");
-    let reply = conn.ask(&format!("APPEND {readable} x"));
+    let reply = conn.run(&format!("APPEND {readable} x"));
     assert!(!reply.is_error(), "{reply:?}");
     let damaged = errors.keys().next().expect("a damaged key");
-    let reply = conn.ask(&format!("APPEND {damaged} x"));
+    let reply = conn.run(&format!("APPEND {damaged} x"));
     assert!(reply.is_error(), "{damaged}: {reply:?}");
     assert!(conn.save_in_background("BGSAVE"), "{}", server.log());
     server.kill();
@@ -293,7 +294,7 @@ fn assert_stays(sample: &Sample, server: Server, errors: &BTreeMap<String, Strin
 #[test]
 fn a_bit_inverted_anywhere_is_never_served() {
     let sample = Sample::new();
-    let mut rng = fastrand::Rng::with_seed(crate::seed());
+    let mut rng = fastrand::Rng::with_seed(stillframe_testkit::seed());
     let slot_count = sample.image.len() / PAGE_BYTES;
     let mut outcomes = BTreeMap::new();
     for _ in 0..60 {
@@ -302,13 +303,13 @@ fn a_bit_inverted_anywhere_is_never_served() {
         image[slot * PAGE_BYTES + offset] ^= 1 << bit;
         sample.write(&image);
         let mut server = sample.setup().spawn();
-        if !server.try_wait_until_ready() {
+        if !server.try_wait_until_serving() {
             assert_place(&server.log(), &sample.path, &[slot]);
             *outcomes.entry("refused").or_insert(0) += 1;
             continue;
         }
         let warnings = server.warnings().join("\n");
-        let probe = server.conn().ask("GET small:0");
+        let probe = server.client().run("GET small:0");
         let outcome = if probe.bytes() == Some(&sample.previous["small:0"]) {
             panic!("an older checkpoint is served:\n{warnings}");
         } else {
@@ -371,7 +372,7 @@ fn check_reads_every_page_and_changes_nothing() {
 fn salvage_writes_what_can_be_read() {
     let sample = Sample::new();
     let path = sample.path.display().to_string();
-    let mut rng = fastrand::Rng::with_seed(crate::seed());
+    let mut rng = fastrand::Rng::with_seed(stillframe_testkit::seed());
     for round in 0..8 {
         let keys = ["large:1", "middle:7", "small:100", "large:2"];
         let slots: Vec<usize> = match round {
@@ -383,21 +384,27 @@ fn salvage_writes_what_can_be_read() {
         let dir = TempDir::new("salvaged");
         let dump = dir.join("dump.rdb").display().to_string();
         let (status, text) = tool(&sample, &["--salvage", &path, "--to", &dump]);
+        if text.contains("no checkpoint can be loaded") {
+            // Chance has hit both, of which each is named.
+            assert!(round > 4 && status == Some(1), "{text}");
+            assert_eq!(text.matches(" at slot ").count(), 2, "{text}");
+            continue;
+        }
         let is_whole = !text.contains("Lost:") && !text.contains("is lost");
         assert_eq!(status, Some(if is_whole { 0 } else { 2 }), "{text}");
-        let (server, _) = Setup::new(dir.path(), dir.path()).start();
-        let mut conn = server.conn();
+        let (server, _) = server_in(dir.path(), dir.path()).start();
+        let mut conn = server.client();
         let expected = if text.contains("is lost") { &sample.previous } else { &sample.newest };
         let mut missing = 0;
         for (key, value) in expected {
-            match conn.ask(&format!("GET {key}")) {
-                Reply::Bulk { bytes: Some(bytes), .. } if bytes == *value => {}
-                Reply::Bulk { bytes: None, .. } => missing += 1,
+            match conn.run(&format!("GET {key}")) {
+                Reply::Bulk(bytes) if bytes == *value => {}
+                Reply::NullBulk => missing += 1,
                 other => panic!("{key}: {other:?}"),
             }
         }
         assert_eq!(missing == 0, is_whole || !text.contains("Lost:"), "{missing} keys: {text}");
-        assert_eq!(conn.ask("DBSIZE").integer(), Some((expected.len() - missing) as i64));
+        assert_eq!(conn.run("DBSIZE").integer(), Some((expected.len() - missing) as i64));
         if (1..=4).contains(&round) {
             assert!(missing > 0 && missing < 150, "{missing}: {text}");
             assert!(text.contains(&format!("(byte {}", slots[0] * PAGE_BYTES)), "{text}");
@@ -412,18 +419,67 @@ fn dumps_leave_out_damage_on_request() {
     for key in ["large:1", "middle:7", "small:100"] {
         sample.write(&sample.damaged(&sample.slots_of(&sample.newest[key])));
         let (server, _) = sample.setup().start();
-        let mut conn = server.conn();
+        let mut conn = server.client();
         assert!(!conn.save_in_background("BGSAVE RDB"), "it is whole: {}", server.log());
-        assert!(conn.ask("BACKUP TO copy.rdb").is_error());
-        assert!(!conn.ask("CONFIG SET damage-policy skip").is_error());
-        assert!(!conn.ask("BACKUP TO copy.rdb").is_error(), "{}", server.log());
+        assert!(conn.run("BACKUP TO copy.rdb").is_error());
+        assert!(!conn.run("CONFIG SET damage-policy skip").is_error());
+        assert!(!conn.run("BACKUP TO copy.rdb").is_error(), "{}", server.log());
         assert!(server.log().contains("Left out of "), "{}", server.log());
         let errors = errors_of(&server, &sample.newest);
         server.kill();
         let dir = TempDir::new("copy");
         fs::rename(sample.dir.join("copy.rdb"), dir.join("dump.rdb")).expect("the copy");
-        let (copy, _) = Setup::new(dir.path(), dir.path()).start();
+        let (copy, _) = server_in(dir.path(), dir.path()).start();
         let count = (sample.newest.len() - errors.len()) as i64;
-        assert_eq!(copy.conn().ask("DBSIZE").integer(), Some(count), "{errors:?}");
+        assert_eq!(copy.client().run("DBSIZE").integer(), Some(count), "{errors:?}");
     }
+}
+
+/// With `damage-policy skip` a lost leaf keeps neither `SCAN` and its kin from the other keys nor `SET` and `DEL` from
+/// its own; without, they fail and nothing changes.
+#[test]
+fn a_lost_leaf_is_passed_over_and_replaced_on_request() {
+    let sample = Sample::new();
+    sample.write(&sample.damaged(&sample.slots_of(&sample.newest["small:100"])));
+    let (server, _) = sample.setup().start();
+    let mut conn = server.client();
+    let errors = errors_of(&server, &sample.newest);
+    let lost: Vec<&String> = errors.keys().collect();
+    let readable_count = (sample.newest.len() - lost.len()) as i64;
+    let set = |key: &str| format!("SET {key} new");
+    let whole = ["KEYS *", "SCAN 0 COUNT 1000", &set(lost[0]), &format!("DEL {}", lost[0])];
+    whole.iter().for_each(|command| assert!(conn.run(command).is_error(), "{command}"));
+    assert!(!conn.run("CONFIG SET damage-policy skip").is_error());
+    for _ in 0..2 {
+        assert_eq!(conn.run("KEYS *").items().len(), readable_count as usize);
+    }
+    for _ in 0..500 {
+        let key = conn.run("RANDOMKEY");
+        let key = key.bytes().expect("a key");
+        assert!(sample.newest.contains_key(std::str::from_utf8(key).expect("text")));
+    }
+    let info = |conn: &mut Client, field: &str| conn.info(field);
+    assert_eq!(info(&mut conn, "damage_places_skipped"), "1");
+    assert!(conn.run(&format!("GET {}", lost[0])).is_error(), "what is lost is not absent");
+    assert!(!conn.run(&set(lost[0])).is_error(), "{}", server.log());
+    assert_eq!(conn.run(&format!("DEL {}", lost[1])).integer(), Some(0));
+    assert_eq!(conn.run("KEYS *").items().len(), readable_count as usize + 1);
+    assert_eq!(info(&mut conn, "damage_places_given_up"), "1");
+    assert_eq!(info(&mut conn, "page_file_status"), "ok");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let is_told = |server: &Process| {
+        let log = server.log();
+        log.matches("leave out keys of database 0").count() == 1 && log.contains("are given up")
+    };
+    while !is_told(&server) || conn.run("DBSIZE").integer() != Some(readable_count + 1) {
+        assert!(std::time::Instant::now() < deadline, "{}", server.log());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(conn.save_in_background("BGSAVE"), "{}", server.log());
+    server.kill();
+    let (server, _) = sample.setup().start();
+    let mut conn = server.client();
+    assert_eq!(server.warnings(), Vec::<String>::new());
+    assert_eq!(conn.run("KEYS *").items().len(), readable_count as usize + 1);
+    assert!(!conn.run("FLUSHALL").is_error());
 }

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::{prlimit, Resource, Rlimit};
+use stillframe_testkit::Reply;
 
 use crate::model::Blob;
-use crate::process::{Conn, Server, Setup, TempDir};
+use crate::process::{server_in, Client, Launch, Process, TempDir};
 
 const DISK_BYTES: u64 = 24 << 20;
 const KEY_COUNT: u64 = 40;
@@ -62,28 +63,28 @@ fn value(generation: u64, number: u64) -> Vec<u8> {
 }
 
 /// A connection to a server that stops writes after a failed save: Redis does so only if there are save points.
-fn connect(server: &Server) -> Conn {
-    let mut conn = server.conn();
-    let reply = conn.call(&[b"CONFIG", b"SET", b"save", b"86400 100000000"]);
+fn connect(server: &Process) -> Client {
+    let mut conn = server.client();
+    let reply = conn.run_bytes(&[b"CONFIG", b"SET", b"save", b"86400 100000000"]);
     assert!(!reply.is_error(), "{reply:?}");
     conn
 }
 
 /// Gives every key its value of that generation.
-fn store(conn: &mut Conn, generation: u64) {
+fn store(conn: &mut Client, generation: u64) {
     for number in 0..KEY_COUNT {
-        let reply = conn.call(&[b"SET", format!("k{number}").as_bytes(), &value(generation, number)]);
+        let reply = conn.run_bytes(&[b"SET", format!("k{number}").as_bytes(), &value(generation, number)]);
         assert!(!reply.is_error(), "{reply:?}");
     }
 }
 
-fn check(conn: &mut Conn, generation: u64) {
+fn check(conn: &mut Client, generation: u64) {
     for number in 0..KEY_COUNT {
-        let reply = conn.ask(&format!("GET k{number}"));
+        let reply = conn.run(&format!("GET k{number}"));
         let expected = value(generation, number);
         assert!(reply.bytes() == Some(&expected[..]), "k{number} of generation {generation}: {reply:?}");
     }
-    assert_eq!(conn.ask("DBSIZE").integer(), Some(KEY_COUNT as i64));
+    assert_eq!(conn.run("DBSIZE").integer(), Some(KEY_COUNT as i64));
 }
 
 fn assert_says(text: &str, parts: &[&str]) {
@@ -94,36 +95,33 @@ fn assert_says(text: &str, parts: &[&str]) {
 }
 
 /// Saves, which must fail. Returns what is logged.
-fn failed_save(server: &Server, conn: &mut Conn, command: &str) -> String {
+fn failed_save(server: &Process, conn: &mut Client, command: &str) -> String {
     assert!(!conn.save_in_background(command), "{command} has succeeded");
     server.warnings().pop().unwrap_or_else(|| panic!("no warning in {}", server.log()))
 }
 
 /// The save fails, says why and where, and stops writes; reads go on.
-fn assert_save_fails(server: &Server, conn: &mut Conn, command: &str, reasons: &[&str]) {
-    let last_save = conn.ask("LASTSAVE");
+fn assert_save_fails(server: &Process, conn: &mut Client, command: &str, reasons: &[&str]) {
+    let last_save = conn.run("LASTSAVE");
     assert_says(&failed_save(server, conn, command), reasons);
-    let refused = conn.ask("SET another 1");
-    assert!(
-        matches!(&refused, crate::resp::Reply::Line { tag: b'-', text } if text == MISCONF),
-        "{refused:?}"
-    );
-    assert!(conn.ask("DEL k0").is_error() && conn.ask("PING").is_error(), "as Redis does");
-    assert_eq!(conn.ask("LASTSAVE"), last_save);
+    let refused = conn.run("SET another 1");
+    assert!(matches!(&refused, Reply::Error(text) if text == MISCONF), "{refused:?}");
+    assert!(conn.run("DEL k0").is_error() && conn.run("PING").is_error(), "as Redis does");
+    assert_eq!(conn.run("LASTSAVE"), last_save);
     for line in [
         "CONFIG SET stop-writes-on-bgsave-error no",
         "SET k0 x",
         "CONFIG SET stop-writes-on-bgsave-error yes",
     ] {
-        let reply = conn.ask(line);
+        let reply = conn.run(line);
         assert!(!reply.is_error(), "{line}: {reply:?}");
     }
 }
 
 /// The next save succeeds, and writes with it.
-fn assert_save_works(conn: &mut Conn, command: &str) {
+fn assert_save_works(conn: &mut Client, command: &str) {
     assert!(conn.save_in_background(command), "{command} has failed");
-    let reply = conn.ask("SET k0 y");
+    let reply = conn.run("SET k0 y");
     assert!(!reply.is_error(), "{reply:?}");
 }
 
@@ -132,8 +130,8 @@ fn assert_save_works(conn: &mut Conn, command: &str) {
 fn lack_of_space(
     dir: &Path,
     run_dir: &Path,
-    shrink: &dyn Fn(&Server),
-    restore: &dyn Fn(&Server),
+    shrink: &dyn Fn(&Process),
+    restore: &dyn Fn(&Process),
     reasons: [&str; 2],
 ) {
     let place = dir.display().to_string();
@@ -141,7 +139,7 @@ fn lack_of_space(
     for is_restored in [false, true] {
         let dir = &dir.join(if is_restored { "restored" } else { "killed" });
         fs::create_dir(dir).expect("a directory");
-        let setup = Setup::new(dir, run_dir);
+        let setup = server_in(dir, run_dir);
         let (server, _) = setup.start();
         let mut conn = connect(&server);
         store(&mut conn, 1);
@@ -151,11 +149,11 @@ fn lack_of_space(
         for _ in 0..3 {
             assert_save_fails(&server, &mut conn, "BGSAVE", &of_pages);
         }
-        let reply = conn.ask("SAVE");
+        let reply = conn.run("SAVE");
         assert!(reply.is_error(), "{reply:?}");
         assert_save_fails(&server, &mut conn, "BGSAVE RDB", &of_dump);
         assert!(!server.log().contains("panicked"));
-        conn.ask("CONFIG SET stop-writes-on-bgsave-error no");
+        conn.run("CONFIG SET stop-writes-on-bgsave-error no");
         store(&mut conn, 3);
         check(&mut conn, 3);
         restore(&server);
@@ -170,7 +168,7 @@ fn lack_of_space(
         server.kill();
         let (server, _) = setup.start();
         assert_eq!(server.warnings(), Vec::<String>::new());
-        check(&mut server.conn(), if is_restored { 5 } else { 1 });
+        check(&mut server.client(), if is_restored { 5 } else { 1 });
         let left: Vec<_> = names_in(dir).into_iter().filter(|name| name.starts_with("temp")).collect();
         assert_eq!(left, Vec::<String>::new(), "of saves that failed");
     }
@@ -186,29 +184,29 @@ fn a_full_disk_fails_the_save_and_nothing_else() {
     let Some(disk) = SmallDisk::mount() else { return };
     let run_dir = TempDir::new("full");
     let ballast = disk.0.join("ballast");
-    let fill = |_: &Server| drop(disk.fill());
-    let empty = |_: &Server| fs::remove_file(&ballast).expect("the ballast");
+    let fill = |_: &Process| drop(disk.fill());
+    let empty = |_: &Process| fs::remove_file(&ballast).expect("the ballast");
     lack_of_space(disk.0.path(), run_dir.path(), &fill, &empty, ["no space left"; 2]);
 }
 
 #[test]
 fn a_limit_of_the_file_size_fails_the_save_and_nothing_else() {
     let dir = TempDir::new("limit");
-    let set = |server: &Server, limit_bytes: Option<u64>| {
+    let set = |server: &Process, limit_bytes: Option<u64>| {
         let limit = Rlimit { current: limit_bytes, maximum: None };
         prlimit(Some(server.process()), Resource::Fsize, limit).expect("a limit");
     };
     // Not a multiple of anything: a write is cut off in the middle of a page.
-    let shrink = |server: &Server| set(server, Some(KEY_COUNT * VALUE_BYTES as u64 / 2 + 77));
-    let restore = |server: &Server| set(server, None);
+    let shrink = |server: &Process| set(server, Some(KEY_COUNT * VALUE_BYTES as u64 / 2 + 77));
+    let restore = |server: &Process| set(server, None);
     lack_of_space(dir.path(), dir.path(), &shrink, &restore, ["no space left", "file too large"]);
 }
 
 /// A server that permissions apply to, in a directory of its own.
-fn unprivileged(dir: &TempDir) -> (Setup, PathBuf) {
+fn unprivileged(dir: &TempDir) -> (Launch, PathBuf) {
     let data_dir = dir.join("data");
     fs::create_dir(&data_dir).expect("a directory");
-    let mut setup = Setup::new(&data_dir, dir.path());
+    let mut setup = server_in(&data_dir, dir.path());
     if rustix::process::getuid().is_root() {
         let program = dir.join("stillframe-server");
         fs::copy(&setup.program, &program).expect("a copy");
@@ -244,7 +242,7 @@ fn a_directory_that_cannot_be_written() {
     assert!(conn.save_in_background("BGSAVE"));
     server.kill();
     let (server, _) = setup.start();
-    check(&mut server.conn(), 3);
+    check(&mut server.client(), 3);
     server.kill();
 
     let setup = setup.with(&["--snapshot-format", "rdb"]);
@@ -259,7 +257,7 @@ fn a_directory_that_cannot_be_written() {
     assert!(conn.save_in_background("BGSAVE"));
     server.kill();
     let (server, _) = setup.start();
-    check(&mut server.conn(), 5);
+    check(&mut server.client(), 5);
 }
 
 /// Removed, renamed away, replaced: a save into a file that nobody will find is none, and says so; what is served can
@@ -268,7 +266,7 @@ fn a_directory_that_cannot_be_written() {
 fn a_page_file_that_is_gone_fails_saves() {
     for round in 0..3 {
         let dir = TempDir::new("gone");
-        let setup = Setup::new(dir.path(), dir.path());
+        let setup = server_in(dir.path(), dir.path());
         let (server, _) = setup.start();
         let mut conn = connect(&server);
         store(&mut conn, 1);
@@ -284,16 +282,16 @@ fn a_page_file_that_is_gone_fails_saves() {
         }
         let log = failed_save(&server, &mut conn, "BGSAVE");
         assert_says(&log, &["removed, renamed or replaced", "stillframe.pages"]);
-        let reply = conn.ask("SAVE");
+        let reply = conn.run("SAVE");
         assert!(reply.is_error(), "SAVE into a file that is gone: {reply:?}");
         check(&mut conn, 1);
         // What the message advises: a dump, which the restart finds, also beside a page file that has older data.
-        assert!(!conn.ask("CONFIG SET stop-writes-on-bgsave-error no").is_error());
+        assert!(!conn.run("CONFIG SET stop-writes-on-bgsave-error no").is_error());
         store(&mut conn, 2);
         assert!(conn.save_in_background("BGSAVE RDB"), "{}", server.log());
         server.kill();
         let (server, _) = setup.start();
-        check(&mut server.conn(), 2);
+        check(&mut server.client(), 2);
     }
 }
 
@@ -301,34 +299,34 @@ fn a_page_file_that_is_gone_fails_saves() {
 #[test]
 fn a_second_server_is_refused_without_the_lock_file() {
     let dir = TempDir::new("lock-file");
-    let setup = Setup::new(dir.path(), dir.path());
+    let setup = server_in(dir.path(), dir.path());
     let (server, _) = setup.start();
     fs::remove_file(dir.join("LOCK")).expect("the lock file");
-    let mut second = Setup::new(dir.path(), dir.path());
+    let mut second = server_in(dir.path(), dir.path());
     second.run_dir = dir.join("second");
     fs::create_dir(&second.run_dir).expect("a directory");
     assert_says(&second.refused(), &["another process uses the file", "stillframe.pages"]);
-    store(&mut server.conn(), 1);
-    assert!(server.conn().save_in_background("BGSAVE"));
+    store(&mut server.client(), 1);
+    assert!(server.client().save_in_background("BGSAVE"));
 }
 
 #[test]
 fn a_directory_that_is_missing_or_in_use() {
     let dir = TempDir::new("in-use");
     let missing = dir.join("missing");
-    let log = Setup::new(&missing, dir.path()).refused();
+    let log = server_in(&missing, dir.path()).refused();
     assert_says(&log, &["no such file", &missing.display().to_string()]);
-    let setup = Setup::new(dir.path(), dir.path());
+    let setup = server_in(dir.path(), dir.path());
     let (server, _) = setup.start();
-    let mut conn = server.conn();
+    let mut conn = server.client();
     store(&mut conn, 1);
     assert!(conn.save_in_background("BGSAVE"));
-    let mut second = Setup::new(dir.path(), dir.path());
+    let mut second = server_in(dir.path(), dir.path());
     second.run_dir = dir.join("second");
     fs::create_dir(&second.run_dir).expect("a directory");
     assert_says(&second.refused(), &["in use", &dir.path().display().to_string()]);
     check(&mut conn, 1);
     server.kill();
     let (server, _) = setup.start();
-    check(&mut server.conn(), 1);
+    check(&mut server.client(), 1);
 }

@@ -1,45 +1,16 @@
 //! Load: each lane is a connection with a database of its own and knows everything it has asked for.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
-use crate::model::{Generator, Keyspace, Op};
-use crate::process::{Conn, Server};
-
-/// When something happened, in nanoseconds on a clock that all threads of the test share.
-pub type Nanos = u64;
-
-/// The acknowledgement of what was never answered.
-pub const NEVER: Nanos = Nanos::MAX;
-
-/// The shared clock. No event has time 0.
-#[derive(Clone, Copy)]
-pub struct Clock(Instant);
-
-impl Clock {
-    pub fn start() -> Clock {
-        Clock(Instant::now())
-    }
-
-    pub fn now_ns(self) -> Nanos {
-        self.0.elapsed().as_nanos() as Nanos + 1
-    }
-}
+use crate::instant::{Clock, Nanos, Span, NEVER};
+use crate::model::{differences, Generator, Keyspace, Op};
+use crate::process::{Client, Process};
 
 pub struct Sent {
     op: Op,
     sent_ns: Nanos,
     acked_ns: Nanos,
-}
-
-/// A number of operations after which the lane's database was as it was found, and when a cut sees just these.
-#[derive(Clone, Copy, Debug)]
-pub struct Span {
-    pub op_count: usize,
-    pub from_ns: Nanos,
-    pub to_ns: Nanos,
 }
 
 pub struct Lane {
@@ -70,9 +41,9 @@ impl Lane {
     }
 
     /// Sends operations until told to stop or until the connection breaks.
-    pub fn run(&mut self, server: &Server, clock: Clock, stop: &AtomicBool) -> io::Result<()> {
+    pub fn run(&mut self, server: &Process, clock: Clock, stop: &AtomicBool) -> io::Result<()> {
         let mut conn = server.connect()?;
-        conn.text(&format!("SELECT {}", self.db))?;
+        conn.try_run(&format!("SELECT {}", self.db))?;
         while !stop.load(Ordering::Relaxed) {
             let batch_len = if self.rng.bool() { 1 } else { 1 + self.rng.usize(..16) };
             self.run_batch(&mut conn, clock, batch_len)?;
@@ -80,7 +51,7 @@ impl Lane {
         Ok(())
     }
 
-    fn run_batch(&mut self, conn: &mut Conn, clock: Clock, batch_len: usize) -> io::Result<()> {
+    fn run_batch(&mut self, conn: &mut Client, clock: Clock, batch_len: usize) -> io::Result<()> {
         let first = self.history.len();
         let mut expected = Vec::new();
         for _ in 0..batch_len {
@@ -94,7 +65,7 @@ impl Lane {
         conn.flush()?;
         for (sent, replies) in self.history[first..].iter_mut().zip(expected) {
             for expected in replies {
-                let reply = conn.reply()?;
+                let reply = conn.try_read()?;
                 let fits = expected.as_ref().map_or(!reply.is_error(), |expected| reply == *expected);
                 assert!(fits, "{:?} in db {}: {reply:?} instead of {expected:?}", sent.op, self.db);
             }
@@ -174,10 +145,4 @@ impl Lane {
         self.base = found;
         self.history.clear();
     }
-}
-
-/// The keys that are not the same in both.
-fn differences(one: &Keyspace, other: &Keyspace) -> BTreeSet<String> {
-    let keys = one.keys().chain(other.keys());
-    keys.filter(|key| one.get(*key) != other.get(*key)).cloned().collect()
 }

@@ -1,9 +1,9 @@
-//! What the server should hold: operations, what they do and what they are answered.
+//! What the server should hold: operations, what they do and what they are answered. For lanes and for ledgers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::resp::Reply;
+use stillframe_testkit::Reply;
 
 /// The database of the counter that all lanes share.
 pub const SHARED_DB: u32 = 0;
@@ -94,22 +94,6 @@ fn pair_keys(number: u32) -> [String; 2] {
     [format!("p:{number}:a"), format!("p:{number}:b")]
 }
 
-fn ok() -> Reply {
-    Reply::Line { tag: b'+', text: b"OK".to_vec() }
-}
-
-fn queued() -> Reply {
-    Reply::Line { tag: b'+', text: b"QUEUED".to_vec() }
-}
-
-fn int(number: i64) -> Reply {
-    Reply::Line { tag: b':', text: number.to_string().into_bytes() }
-}
-
-fn array(items: Vec<Reply>) -> Reply {
-    Reply::Aggregate { tag: b'*', items: Some(items) }
-}
-
 /// The number that a counter holds; none is zero.
 pub fn count_of(space: &Keyspace, key: &str) -> i64 {
     let text = |entry: &Entry| String::from_utf8_lossy(&entry.value).parse();
@@ -121,11 +105,20 @@ pub fn own_share(space: &Keyspace) -> i64 {
     count_of(space, OWN_SHARE)
 }
 
+/// The keys that are not the same in both.
+pub fn differences(one: &Keyspace, other: &Keyspace) -> BTreeSet<String> {
+    let keys = one.keys().chain(other.keys());
+    keys.filter(|key| one.get(*key) != other.get(*key)).cloned().collect()
+}
+
+/// As a plain `SET`.
+pub fn put(space: &mut Keyspace, key: &str, value: Vec<u8>) {
+    space.insert(key.to_owned(), Entry { value: Arc::new(value), deadline_ms: None });
+}
+
 fn increment(space: &mut Keyspace, key: &str) -> i64 {
     let count = count_of(space, key) + 1;
-    let deadline_ms = space.get(key).and_then(|entry| entry.deadline_ms);
-    let value = Arc::new(count.to_string().into_bytes());
-    space.insert(key.to_owned(), Entry { value, deadline_ms });
+    *value_mut(space, key) = count.to_string().into_bytes();
     count
 }
 
@@ -133,10 +126,6 @@ fn increment(space: &mut Keyspace, key: &str) -> i64 {
 fn value_mut<'s>(space: &'s mut Keyspace, key: &str) -> &'s mut Vec<u8> {
     let entry = space.entry(key.to_owned());
     Arc::make_mut(&mut entry.or_insert_with(|| Entry { value: Arc::default(), deadline_ms: None }).value)
-}
-
-fn store(space: &mut Keyspace, key: &str, blob: Blob, deadline_ms: Option<i64>) {
-    space.insert(key.to_owned(), Entry { value: Arc::new(blob.bytes()), deadline_ms });
 }
 
 impl Op {
@@ -190,55 +179,55 @@ impl Op {
     pub fn apply(&self, space: &mut Keyspace) -> Vec<Option<Reply>> {
         let reply = match self {
             Op::Get { key } => {
-                Reply::Bulk { tag: b'$', bytes: space.get(key).map(|entry| entry.value.to_vec()) }
+                space.get(key).map_or(Reply::NullBulk, |entry| Reply::Bulk(entry.value.to_vec()))
             }
             Op::Set { key, blob, deadline_ms } => {
-                store(space, key, *blob, *deadline_ms);
-                ok()
+                let (value, deadline_ms) = (Arc::new(blob.bytes()), *deadline_ms);
+                space.insert(key.clone(), Entry { value, deadline_ms });
+                Reply::ok()
             }
             Op::Append { key, blob } => {
                 let value = value_mut(space, key);
                 value.extend(blob.bytes());
-                int(value.len() as i64)
+                Reply::Int(value.len() as i64)
             }
             Op::SetRange { key, offset, blob } => {
                 let (value, end) = (value_mut(space, key), offset + blob.len);
                 value.resize(end.max(value.len()), 0);
                 value[*offset..end].copy_from_slice(&blob.bytes());
-                int(value.len() as i64)
+                Reply::Int(value.len() as i64)
             }
             Op::Remove { keys, .. } => {
-                int(keys.iter().filter(|key| space.remove(key.as_str()).is_some()).count() as i64)
+                Reply::Int(keys.iter().filter(|key| space.remove(key.as_str()).is_some()).count() as i64)
             }
             Op::ExpireAt { key, deadline_ms } => {
                 let entry = space.get_mut(key).expect("a key that is there");
                 entry.deadline_ms = Some(*deadline_ms);
-                int(1)
+                Reply::Int(1)
             }
-            Op::Incr { key } => int(increment(space, key)),
+            Op::Incr { key } => Reply::Int(increment(space, key)),
             Op::Rename { from, to } => {
                 let entry = space.remove(from).expect("a key that is there");
                 space.insert(to.clone(), entry);
-                ok()
+                Reply::ok()
             }
             Op::Copy { from, to } => {
                 space.insert(to.clone(), space[from].clone());
-                int(1)
+                Reply::Int(1)
             }
             Op::Flush { share } => {
                 space.clear();
-                let value = Arc::new(share.to_string().into_bytes());
-                space.insert(OWN_SHARE.to_owned(), Entry { value, deadline_ms: None });
-                return [ok(), queued(), queued(), array(vec![ok(), ok()])].map(Some).to_vec();
+                put(space, OWN_SHARE, share.to_string().into_bytes());
+                return pair_in_transaction();
             }
             Op::Pair { number, blob } => {
-                pair_keys(*number).iter().for_each(|key| store(space, key, *blob, None));
-                return [ok(), queued(), queued(), array(vec![ok(), ok()])].map(Some).to_vec();
+                pair_keys(*number).iter().for_each(|key| put(space, key, blob.bytes()));
+                return pair_in_transaction();
             }
             Op::IncrShared => {
                 increment(space, OWN_SHARE);
-                let mut replies = vec![Some(ok())];
-                replies.extend(vec![Some(queued()); 4]);
+                let mut replies = vec![Some(Reply::ok())];
+                replies.extend(vec![Some(Reply::queued()); 4]);
                 replies.push(None);
                 return replies;
             }
@@ -266,7 +255,7 @@ impl Op {
 
 /// Kinds of keys, by the length of their values: in the leaf, in a slab, in pages of their own.
 const CLASSES: [(&str, u32, std::ops::Range<usize>); 4] =
-    [("s", 2000, 0..120), ("m", 150, 500..2_000), ("l", 20, 4_000..20_000), ("x", 3, 100_000..300_000)];
+    [("s", 2000, 0..120), ("m", 150, 500..2_000), ("l", 20, 4_000..20_000), ("x", 3, 100_000..700_000)];
 
 /// Makes up operations.
 pub struct Generator {
@@ -370,4 +359,10 @@ impl Generator {
             }
         })
     }
+}
+
+/// Replies to `MULTI`, two commands that are answered with OK, and `EXEC`.
+fn pair_in_transaction() -> Vec<Option<Reply>> {
+    let all = Reply::Array(vec![Reply::ok(), Reply::ok()]);
+    [Reply::ok(), Reply::queued(), Reply::queued(), all].map(Some).to_vec()
 }

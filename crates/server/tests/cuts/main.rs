@@ -1,17 +1,20 @@
-//! Every checkpoint and every dump is the data between two commands or transactions: random transactions that empty and
-//! exchange databases, walk over keys and read and change big values, with 1 to 4 workers, before and while pages come
-//! back after a kill. What each save has written is read and held against the model.
+//! Every checkpoint and every dump is the data between two commands or transactions, of one instant for all clients: random
+//! transactions that empty and exchange databases, walk over keys and read and change big values, with 1 to 4 workers,
+//! before and while pages come back after a kill. What each save has written is read and held against the model.
 //!
 //! `STILLFRAME_CUTS=<count>` sets how many saves are compared, `STILLFRAME_SEED=<seed>` replays the decisions,
 //! `STILLFRAME_SERVER=<path>` takes another build of the server.
 
-mod lane;
 #[allow(dead_code)]
+#[path = "../crash/instant.rs"]
+mod instant;
+#[path = "../crash/ledger.rs"]
+mod ledger;
+#[allow(dead_code)]
+#[path = "../crash/model.rs"]
+mod model;
 #[path = "../crash/process.rs"]
 mod process;
-#[allow(dead_code)]
-#[path = "../differential/resp.rs"]
-mod resp;
 mod runner;
 mod saved;
 
@@ -28,8 +31,7 @@ fn number_of(name: &str) -> Option<u64> {
 
 /// One after the other for each number of workers and each snapshotter; both tests together make the count.
 fn run_half(has_one_lane: bool) {
-    let seed = number_of("STILLFRAME_SEED").unwrap_or_else(|| fastrand::u64(..));
-    println!("STILLFRAME_SEED={seed}");
+    let seed = stillframe_testkit::seed();
     let save_count = number_of("STILLFRAME_CUTS").map_or(SAVE_COUNT, |count| count as u32);
     let mut compared_count = 0;
     for snapshotter in ["epoch", "fork"] {

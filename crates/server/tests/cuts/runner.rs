@@ -4,9 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::lane::{Dbs, History, Lane};
-use crate::process::{Conn, Server, Setup, TempDir};
-use crate::resp::Reply;
+use rustix::process::Signal;
+use stillframe_testkit::Reply;
+
+use crate::instant::{find_cut, Clock, Window};
+use crate::ledger::{store_filler, Dbs, History, Ledger};
+use crate::process::{server_in, Client, Process, TempDir};
 use crate::saved::{self, Saved};
 
 #[derive(Clone, Copy, Debug)]
@@ -31,15 +34,12 @@ pub struct Tally {
 
 pub struct Runner {
     rng: fastrand::Rng,
+    clock: Clock,
     config: Config,
     dir: TempDir,
-    lanes: Vec<Lane>,
+    lanes: Vec<Ledger>,
     tally: Tally,
 }
-
-/// Its data makes the warm-up take a while.
-const FILLER_DB: u32 = 15;
-const FILLER_BYTES: usize = 20 << 20;
 
 /// How a save is asked for, and what it writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,9 +53,10 @@ enum How {
 impl Runner {
     pub fn new(seed: u64, config: Config) -> Runner {
         let lane_count = if config.has_one_lane { 1 } else { 3 };
-        let lanes = (0..lane_count).map(|number| Lane::new(seed, number, config.has_one_lane)).collect();
+        let lanes = (0..lane_count).map(|number| Ledger::new(seed, number, config.has_one_lane)).collect();
         let rng = fastrand::Rng::with_seed(seed);
-        Runner { rng, config, dir: TempDir::new("cuts"), lanes, tally: Tally::default() }
+        let (dir, tally) = (TempDir::new("cuts"), Tally::default());
+        Runner { rng, clock: Clock::start(), config, dir, lanes, tally }
     }
 
     pub fn compared_count(&self) -> u32 {
@@ -66,20 +67,14 @@ impl Runner {
         self.tally
     }
 
-    fn start(&mut self) -> Server {
+    fn start(&mut self) -> Process {
         let budget = *self.rng.choice(&["1mb", "4mb", "64mb"]).expect("one of three");
         let workers = self.config.worker_count.to_string();
         let args =
             ["--io-threads", &workers, "--snapshotter", self.config.snapshotter, "--snapshot-memory", budget];
-        let (server, _) = Setup::new(self.dir.path(), self.dir.path()).with(&args).start();
+        let (server, _) = server_in(self.dir.path(), self.dir.path()).with(&args).start();
         if self.tally.restart_count == 0 && !self.config.has_one_lane {
-            let mut conn = server.conn();
-            conn.ask(&format!("SELECT {FILLER_DB}"));
-            let value = vec![b'f'; 8_000];
-            for number in 0..FILLER_BYTES / value.len() {
-                assert!(!conn.call(&[b"SET", number.to_string().as_bytes(), &value]).is_error());
-            }
-            assert!(conn.save_in_background("SAVE"));
+            store_filler(&mut server.client());
         }
         self.tally.restart_count += 1;
         server
@@ -90,7 +85,7 @@ impl Runner {
         let server = self.start();
         let (stop, is_killing) = (AtomicBool::new(false), AtomicBool::new(false));
         let histories: Vec<_> = self.lanes.iter().map(|lane| lane.history.clone()).collect();
-        let mut lanes = std::mem::take(&mut self.lanes);
+        let (clock, mut lanes) = (self.clock, std::mem::take(&mut self.lanes));
         let mut last = None;
         std::thread::scope(|scope| {
             let (stop, is_killing, server) = (&stop, &is_killing, &server);
@@ -101,7 +96,7 @@ impl Runner {
             });
             for lane in &mut lanes {
                 scope.spawn(move || {
-                    if let Err(error) = lane.run(server, stop) {
+                    if let Err(error) = lane.run(server, clock, stop) {
                         assert!(
                             is_killing.load(Ordering::SeqCst),
                             "the connection broke: {error}\n{}",
@@ -110,8 +105,8 @@ impl Runner {
                     }
                 });
             }
-            let mut conn = server.conn();
-            let is_warm = conn.info("stillframe", "warmup_in_progress").expect("INFO") == "0";
+            let mut conn = server.client();
+            let is_warm = conn.try_info_field("stillframe", "warmup_in_progress").expect("INFO") == "0";
             self.tally.warm_count += u32::from(!is_warm);
             for _ in 0..save_count {
                 std::thread::sleep(Duration::from_micros(self.rng.u64(..20_000)));
@@ -120,10 +115,10 @@ impl Runner {
             stop.store(true, Ordering::SeqCst);
             self.tally.look_count += looking.join().expect("a look that finds nothing wrong");
             is_killing.store(true, Ordering::SeqCst);
-            server.send_kill();
+            server.signal(Signal::KILL);
         });
         server.kill();
-        self.tally.step_count += histories.iter().map(|h| h.lock().unwrap().acked_count).sum::<usize>();
+        self.tally.step_count += histories.iter().map(|h| h.lock().unwrap().acked_count()).sum::<usize>();
         // The next start serves what was saved last; if nothing was, what this one has.
         let found = last.unwrap_or_else(|| saved::of_page_file(&self.dir.join("stillframe.pages")));
         for lane in &mut lanes {
@@ -133,7 +128,7 @@ impl Runner {
     }
 
     /// Saves, and compares what was written; returns it if the next start serves it.
-    fn save(&mut self, conn: &mut Conn, histories: &[Arc<Mutex<History>>]) -> Option<Saved> {
+    fn save(&mut self, conn: &mut Client, histories: &[Arc<Mutex<History>>]) -> Option<Saved> {
         let how = match self.rng.u32(..8) {
             0..=2 => How::Save,
             3..=5 => How::Bgsave,
@@ -146,23 +141,28 @@ impl Runner {
             How::BgsaveRdb => "BGSAVE RDB",
             How::Backup => "BACKUP TO backup.rdb",
         };
-        let from: Vec<_> = histories.iter().map(|h| h.lock().unwrap().acked_count).collect();
-        let reply = conn.ask(command);
+        let from_ns = self.clock.now_ns();
+        let reply = conn.run(command);
         assert!(!reply.is_error(), "{command}: {reply:?}");
         // Whatever is asked for after the reply comes after the cut.
-        let to: Vec<_> = histories.iter().map(|h| h.lock().unwrap().sent_count).collect();
-        assert!(conn.wait_for_save().expect("INFO"), "{command} has failed");
+        let window = Window { from_ns, to_ns: self.clock.now_ns() };
+        assert!(conn.try_wait_for_save().expect("INFO"), "{command} has failed");
         let saved = match how {
             How::Save | How::Bgsave => saved::of_page_file(&self.dir.join("stillframe.pages")),
             How::BgsaveRdb => saved::of_dump(&self.dir.join("dump.rdb")),
             How::Backup => saved::of_dump(&self.dir.join("backup.rdb")),
         };
+        let mut spans = Vec::new();
         for (number, history) in histories.iter().enumerate() {
             let found = dbs_of(&saved, [2 * number as u32, 2 * number as u32 + 1]);
-            if let Err(text) = history.lock().unwrap().find(&found, from[number], to[number]) {
-                panic!("{command} with {:?}, lane {number}: {text}", self.config);
+            let mut history = history.lock().unwrap();
+            spans.push(history.spans_of(&found));
+            if find_cut(&spans[number..], &[window]).is_none() {
+                panic!("{command} with {:?}, lane {number}: {}", self.config, history.explain(&found));
             }
+            history.forget_before(from_ns);
         }
+        assert!(find_cut(&spans, &[window]).is_some(), "{command}: not of one instant: {window:?} {spans:?}");
         let is_checkpoint = matches!(how, How::Save | How::Bgsave);
         *(if is_checkpoint { &mut self.tally.checkpoint_count } else { &mut self.tally.dump_count }) += 1;
         (how != How::Backup).then_some(saved)
@@ -184,17 +184,17 @@ fn dbs_of(saved: &Saved, numbers: [u32; 2]) -> Dbs {
 
 /// Looks at the databases from outside as long as they are changed: head and tail of a ledger are of the same step.
 /// Returns how often it has looked.
-fn look(server: &Server, dbs: &[u32], stop: &AtomicBool) -> usize {
-    let mut conn = server.conn();
+fn look(server: &Process, dbs: &[u32], stop: &AtomicBool) -> usize {
+    let mut conn = server.client();
     let mut count = 0;
     while !stop.load(Ordering::SeqCst) {
         for db in dbs {
-            conn.ask(&format!("SELECT {db}"));
-            let reply = conn.ask("MGET head tail");
-            let Some([head, tail]) = reply.items() else { panic!("{reply:?}") };
+            conn.run(&format!("SELECT {db}"));
+            let reply = conn.run("MGET head tail");
+            let [head, tail] = reply.items() else { panic!("{reply:?}") };
             assert!(head == tail, "db {db} was seen in the middle of a transaction: {head:?} {tail:?}");
             let is_known = |reply: &Reply| reply.integer().is_some_and(|count| count >= 0);
-            assert!(is_known(&conn.ask("DBSIZE")));
+            assert!(is_known(&conn.run("DBSIZE")));
             count += 1;
         }
         std::thread::sleep(Duration::from_micros(500));

@@ -9,10 +9,10 @@ use stillframe_pagepool::device::SimDevice;
 use stillframe_store::rdb::{OnUnsupported, RdbString, RdbValue, Reader, ReaderOptions};
 use stillframe_store::{Options, SaveError, Store, ViewEntry};
 
-use crate::lane::Db;
+use crate::model::{Entry, Keyspace};
 
 /// All databases, by number.
-pub type Saved = BTreeMap<u32, Db>;
+pub type Saved = BTreeMap<u32, Keyspace>;
 
 /// The last checkpoint of a page file that nobody saves into just now.
 pub fn of_page_file(path: &Path) -> Saved {
@@ -23,11 +23,9 @@ pub fn of_page_file(path: &Path) -> Saved {
     let view = store.view().expect("a view");
     let read = view.for_each(|entry: ViewEntry<'_>| -> Result<(), SaveError> {
         let key = String::from_utf8(entry.key.to_vec()).expect("keys are text");
-        let value = match entry.value.as_int() {
-            Some(number) => number.to_string().into_bytes(),
-            None => entry.value.to_vec(),
-        };
-        let is_new = saved.entry(entry.db.0).or_default().insert(key, Arc::new(value)).is_none();
+        let value = entry.value.as_string().expect("a string").to_vec();
+        let entry_of_key = Entry { value: Arc::new(value), deadline_ms: entry.deadline };
+        let is_new = saved.entry(entry.db.0).or_default().insert(key, entry_of_key).is_none();
         assert!(is_new, "a key twice");
         Ok(())
     });
@@ -51,7 +49,8 @@ pub fn of_dump(path: &Path) -> Saved {
             other => panic!("{other:?}"),
         };
         let key = String::from_utf8(entry.key).expect("keys are text");
-        saved.entry(entry.db).or_default().insert(key, Arc::new(value));
+        let deadline_ms = entry.meta.expire_at_ms.map(|ms| ms as i64);
+        saved.entry(entry.db).or_default().insert(key, Entry { value: Arc::new(value), deadline_ms });
     }
     saved
 }

@@ -17,7 +17,9 @@
 //! | `DBSIZE`, `MEMORY USAGE`, `DEBUG OBJECT`, `SCAN ... TYPE none` after `SET ... EXAT` or `PXAT` | not generated |
 //! | unknown command or option names of Redis after 7.0 | not generated |
 
-use crate::resp::Reply;
+use std::mem::Discriminant;
+
+use stillframe_testkit::Reply;
 
 /// See the table above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,9 +77,9 @@ pub fn agree(mode: Mode, oracle: &Reply, subject: &Reply) -> bool {
         Mode::Exact => false,
         Mode::Unordered => sorted(oracle).is_some() && sorted(oracle) == sorted(subject),
         Mode::ScanStep => matches!(
-            (oracle.items(), subject.items()),
-            (Some([Reply::Bulk { .. }, a]), Some([Reply::Bulk { .. }, b]))
-                if a.items().is_some() && b.items().is_some()
+            (oracle.try_items(), subject.try_items()),
+            (Some([Reply::Bulk(_), a]), Some([Reply::Bulk(_), b]))
+                if a.try_items().is_some() && b.try_items().is_some()
         ),
         Mode::Within(limit) => match (oracle.integer(), subject.integer()) {
             (Some(a), Some(b)) => a >= 0 && b >= 0 && a.abs_diff(b) <= limit as u64,
@@ -89,22 +91,22 @@ pub fn agree(mode: Mode, oracle: &Reply, subject: &Reply) -> bool {
 }
 
 fn sorted(reply: &Reply) -> Option<Vec<&Reply>> {
-    let mut items: Vec<_> = reply.items()?.iter().collect();
+    let mut items: Vec<_> = reply.try_items()?.iter().collect();
     items.sort();
     Some(items)
 }
 
-fn shape(reply: &Reply) -> (u8, bool) {
-    match reply {
-        Reply::Line { tag, .. } => (*tag, false),
-        Reply::Bulk { tag, bytes } => (*tag, bytes.is_none()),
-        Reply::Aggregate { tag, items } => (*tag, items.is_none()),
-    }
+fn shape(reply: &Reply) -> (Discriminant<Reply>, Option<u8>) {
+    let tag = match reply {
+        Reply::Scalar(tag, _) => Some(*tag),
+        _ => None,
+    };
+    (std::mem::discriminant(reply), tag)
 }
 
 /// Reference count and encoding out of `DEBUG OBJECT`'s line; addresses and clocks differ.
 fn debug_object(reply: &Reply) -> Option<Vec<String>> {
-    let Reply::Line { tag: b'+', text } = reply else { return None };
+    let Reply::Simple(text) = reply else { return None };
     let text = String::from_utf8_lossy(text).into_owned();
     let field = |name: &str| text.split(' ').find(|w| w.starts_with(name)).map(str::to_owned);
     Some(vec![text.split(':').next()?.to_owned(), field("refcount:")?, field("encoding:")?])

@@ -13,7 +13,7 @@ mod compare;
 mod gen;
 mod gen_keys;
 mod gen_strings;
-mod resp;
+mod info;
 mod runner;
 mod sequence;
 mod server;
@@ -21,10 +21,10 @@ mod settings;
 mod shrink;
 mod special;
 
-use resp::Reply;
 use runner::{Divergence, Fault, Pair};
 use sequence::Sequence;
 use server::{Kind, STILLFRAME};
+use stillframe_testkit::Reply;
 
 fn from_env(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|v| v.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {v}")))
@@ -57,9 +57,9 @@ fn report(sequence: &Sequence, divergence: &Divergence) -> String {
 
 /// Runs `count` sequences of a kind, or as many as the environment says, on a pair of servers.
 fn compare(subject: Kind, make: fn(u64) -> Sequence, count: u64) {
-    let seed = from_env("STILLFRAME_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let seed = stillframe_testkit::seed();
     let count = from_env("STILLFRAME_SEQUENCES").unwrap_or(count);
-    println!("STILLFRAME_SEED={seed} STILLFRAME_SEQUENCES={count}");
+    println!("STILLFRAME_SEQUENCES={count}");
     let mut pair = Pair::start(subject, None);
     let failures = search(&mut pair, make, seed, count);
     println!("{} commands compared", pair.command_count);
@@ -114,16 +114,16 @@ fn settings_and_refusals_are_those_of_the_oracle() {
 fn all_commands_are_listed_as_the_oracle_lists_them() {
     let (oracle, subject) = (server::Server::start(Kind::Oracle), server::Server::start(STILLFRAME));
     let names = |server: &server::Server, line: &str| -> std::collections::BTreeSet<String> {
-        let reply = server.connect().expect("a connection").text(line).expect("a reply");
+        let reply = server.connect().expect("a connection").try_run(line).expect("a reply");
         let text = |name: &Reply| String::from_utf8_lossy(name.bytes().unwrap_or_default()).into_owned();
-        reply.items().expect("an array").iter().map(text).collect()
+        reply.items().iter().map(text).collect()
     };
     // Of this server, or of Redis 7.2.
     let own = ["backup", "client|no-touch", "client|setinfo"];
     let known = names(&subject, "COMMAND LIST");
     let theirs = names(&oracle, "COMMAND LIST");
     let describe = |server: &server::Server, line: &str| {
-        server.connect().expect("a connection").text(line).expect("a reply")
+        server.connect().expect("a connection").try_run(line).expect("a reply")
     };
     // Not of containers, which have other subcommands there.
     let is_container = |name: &str| theirs.iter().any(|other| other.starts_with(&format!("{name}|")));
@@ -156,17 +156,17 @@ fn each_step(sequence: Sequence) {
 
 /// A defect that shows only in a value that two commands have built.
 const LONG_APPEND: Fault = |args, reply| {
-    if let (true, Reply::Line { tag: b':', text }) = (args[0].eq_ignore_ascii_case(b"APPEND"), reply) {
-        if text.len() > 1 {
-            text.push(b'0');
+    if let (true, Reply::Int(length)) = (args[0].eq_ignore_ascii_case(b"APPEND"), reply) {
+        if *length > 9 {
+            *length *= 10;
         }
     }
 };
 
 /// Replies of the right value and the wrong RESP3 type.
 const NULL_AS_BULK: Fault = |args, reply| {
-    if let (true, Reply::Line { tag: b'_', .. }) = (args[0].eq_ignore_ascii_case(b"GET"), &reply) {
-        *reply = Reply::Bulk { tag: b'$', bytes: None };
+    if let (true, Reply::Null3) = (args[0].eq_ignore_ascii_case(b"GET"), &reply) {
+        *reply = Reply::NullBulk;
     }
 };
 

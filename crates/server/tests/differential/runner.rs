@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
+use stillframe_testkit::{Client, Reply};
+
 use crate::compare::{agree, mode_inside, mode_of, Mode};
-use crate::resp::Reply;
 use crate::sequence::{Action, Arg, Sequence, Step, CONN_COUNT};
-use crate::server::{Conn, Kind, Server};
+use crate::server::{Kind, Server};
 
 /// Changes a reply of the subject before it is compared: how the harness itself is tested.
 pub type Fault = fn(&[Vec<u8>], &mut Reply);
@@ -28,8 +29,8 @@ const SCRATCH_DB: usize = 15;
 /// A server with the sequence's connections to it, and one to look at the data.
 struct Side {
     server: Server,
-    conns: Vec<Conn>,
-    admin: Conn,
+    conns: Vec<Client>,
+    admin: Client,
     last_dump: Vec<u8>,
 }
 
@@ -64,11 +65,11 @@ impl Side {
 
     fn reset(&mut self, sequence: &Sequence) -> io::Result<()> {
         self.last_dump.clear();
-        self.admin.text("FLUSHALL")?;
+        self.admin.try_run("FLUSHALL")?;
         for conn in &mut self.conns {
-            conn.text("RESET")?;
+            conn.try_run("RESET")?;
             if sequence.resp3 {
-                conn.text("HELLO 3")?;
+                conn.try_run("HELLO 3")?;
             }
         }
         Ok(())
@@ -88,9 +89,9 @@ impl Side {
         loop {
             let mut args = vec![b"SCAN".to_vec(), cursor];
             args.extend_from_slice(options);
-            let reply = self.conns[conn].call(&args)?;
-            let Some([next, page]) = reply.items() else { return Ok(Err(reply)) };
-            let (Some(next), Some(page)) = (next.bytes(), page.items()) else { return Ok(Err(reply)) };
+            let reply = self.conns[conn].try_run_words(&args)?;
+            let Some([next, page]) = reply.try_items() else { return Ok(Err(reply)) };
+            let (Some(next), Some(page)) = (next.bytes(), page.try_items()) else { return Ok(Err(reply)) };
             keys.extend(page.iter().filter_map(|k| k.bytes().map(<[u8]>::to_vec)));
             if next == b"0" || keys.len() > 100_000 {
                 return Ok(Ok(keys));
@@ -101,9 +102,9 @@ impl Side {
 
     fn expire_now(&mut self, conn: usize, access: &[Vec<u8>]) -> io::Result<Vec<Reply>> {
         let conn = &mut self.conns[conn];
-        let first = conn.call(&[b"PEXPIRE".to_vec(), access[1].clone(), b"1".to_vec()])?;
+        let first = conn.try_run_words(&[b"PEXPIRE".to_vec(), access[1].clone(), b"1".to_vec()])?;
         std::thread::sleep(Duration::from_millis(4));
-        Ok(vec![first, conn.call(access)?])
+        Ok(vec![first, conn.try_run_words(access)?])
     }
 }
 
@@ -167,8 +168,8 @@ impl Pair {
         // All replies are read, also after a difference: the next run finds the connections empty.
         let mut found = Ok(());
         for (i, step) in steps.iter().enumerate() {
-            let a = self.oracle.conns[conn].reply().map_err(|e| Stop::Io("the oracle", e))?;
-            let mut b = self.subject.conns[conn].reply().map_err(|e| {
+            let a = self.oracle.conns[conn].try_read().map_err(|e| Stop::Io("the oracle", e))?;
+            let mut b = self.subject.conns[conn].try_read().map_err(|e| {
                 Stop::Io("the subject", io::Error::new(e.kind(), format!("step {}: {e}", base + i)))
             })?;
             self.command_count += 1;
@@ -202,10 +203,10 @@ impl Pair {
     ) -> Result<(), Stop> {
         let mode = mode_of(args);
         let name = args[0].to_ascii_uppercase();
-        if a.is_queued() {
+        if *a == Reply::queued() {
             queued.get_or_insert_default().push(mode_inside(args));
         }
-        let same = match (name.as_slice(), a.items(), b.items(), &queued) {
+        let same = match (name.as_slice(), a.try_items(), b.try_items(), &queued) {
             (b"EXEC", Some(x), Some(y), Some(modes)) if x.len() == y.len() && x.len() == modes.len() => {
                 modes.iter().zip(x).zip(y).all(|((mode, a), b)| agree(*mode, a, b))
             }
@@ -231,18 +232,20 @@ impl Pair {
     fn oracle_has(&mut self, key: &[u8]) -> io::Result<bool> {
         let mut found = false;
         for db in 0..DB_COUNT {
-            self.oracle.admin.text(&format!("SELECT {db}"))?;
-            found |= self.oracle.admin.call(&[b"EXISTS".to_vec(), key.to_vec()])?.integer() == Some(1);
+            self.oracle.admin.try_run(&format!("SELECT {db}"))?;
+            found |=
+                self.oracle.admin.try_run_words(&[b"EXISTS".to_vec(), key.to_vec()])?.integer() == Some(1);
         }
         Ok(found)
     }
 
     fn oracle_restores(&mut self, expected: &[u8], payload: &[u8], what: &mut String) -> io::Result<bool> {
         let admin = &mut self.oracle.admin;
-        admin.text(&format!("SELECT {SCRATCH_DB}"))?;
-        let restored = admin.call(&[b"RESTORE".to_vec(), b"x".to_vec(), b"0".to_vec(), payload.to_vec()])?;
-        let again = admin.text("DUMP x")?;
-        admin.text("DEL x")?;
+        admin.try_run(&format!("SELECT {SCRATCH_DB}"))?;
+        let restored =
+            admin.try_run_words(&[b"RESTORE".to_vec(), b"x".to_vec(), b"0".to_vec(), payload.to_vec()])?;
+        let again = admin.try_run("DUMP x")?;
+        admin.try_run("DEL x")?;
         what.push_str(&format!("\nthe oracle restores the subject's payload: {restored:?}, {again:?}"));
         Ok(again.bytes() == Some(expected))
     }
@@ -298,13 +301,13 @@ impl Pair {
 /// Database, key, and replies to `GET`, `OBJECT ENCODING`, `PTTL`.
 type Item = (usize, Vec<u8>, Vec<Reply>);
 
-fn contents(admin: &mut Conn) -> io::Result<Vec<Item>> {
+fn contents(admin: &mut Client) -> io::Result<Vec<Item>> {
     let mut items = Vec::new();
     for db in 0..DB_COUNT {
-        admin.text(&format!("SELECT {db}"))?;
-        let reply = admin.text("KEYS *")?;
+        admin.try_run(&format!("SELECT {db}"))?;
+        let reply = admin.try_run("KEYS *")?;
         let mut keys: Vec<_> =
-            reply.items().unwrap_or_default().iter().filter_map(|k| Some(k.bytes()?.to_vec())).collect();
+            reply.try_items().unwrap_or_default().iter().filter_map(|k| Some(k.bytes()?.to_vec())).collect();
         keys.sort();
         for key in &keys {
             admin.queue(&[b"GET".to_vec(), key.clone()]);
@@ -313,7 +316,7 @@ fn contents(admin: &mut Conn) -> io::Result<Vec<Item>> {
         }
         admin.flush()?;
         for key in keys {
-            let replies = (0..3).map(|_| admin.reply()).collect::<io::Result<_>>()?;
+            let replies = (0..3).map(|_| admin.try_read()).collect::<io::Result<_>>()?;
             items.push((db, key, replies));
         }
     }

@@ -1,7 +1,8 @@
 //! Every setting of the oracle, given all kinds of values.
 
-use crate::resp::Reply;
-use crate::server::{Conn, Kind, Server, STILLFRAME};
+use stillframe_testkit::{Client, Reply};
+
+use crate::server::{Kind, Server, STILLFRAME};
 
 /// What a setting is given beside the value that it has.
 const VALUES: [&str; 17] = [
@@ -50,13 +51,13 @@ const REFUSED: [&str; 5] = [
 /// Settings without an effect here, whose values Redis checks or rounds.
 const UNCHECKED: [&str; 2] = ["cluster-announce-hostname", "repl-backlog-size"];
 
-fn set(conn: &mut Conn, name: &str, value: &str) -> Reply {
+fn set(conn: &mut Client, name: &str, value: &str) -> Reply {
     let words = ["CONFIG", "SET", name, value].map(|word| word.as_bytes().to_vec());
-    conn.call(&words).expect("a reply")
+    conn.try_run_words(&words).expect("a reply")
 }
 
-fn get(conn: &mut Conn, name: &str) -> Reply {
-    conn.text(&format!("CONFIG GET {name}")).expect("a reply")
+fn get(conn: &mut Client, name: &str) -> Reply {
+    conn.try_run(&format!("CONFIG GET {name}")).expect("a reply")
 }
 
 fn text(reply: &Reply) -> String {
@@ -64,13 +65,13 @@ fn text(reply: &Reply) -> String {
 }
 
 /// All settings of a server with their values.
-fn all(conn: &mut Conn) -> Vec<(String, String)> {
+fn all(conn: &mut Client) -> Vec<(String, String)> {
     let reply = get(conn, "*");
-    reply.items().expect("an array").chunks(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
+    reply.items().chunks(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
 }
 
 /// What is wrong with the subject's answer to a value, if anything.
-fn compare(oracle: &mut Conn, subject: &mut Conn, name: &str, value: &str) -> Option<String> {
+fn compare(oracle: &mut Client, subject: &mut Client, name: &str, value: &str) -> Option<String> {
     let (expected, given) = (set(oracle, name, value), set(subject, name, value));
     let is_refusal = REFUSED.contains(&name) && !expected.is_error() && given.is_error();
     let (kept, shown) = (get(oracle, name), get(subject, name));

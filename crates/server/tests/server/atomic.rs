@@ -6,12 +6,8 @@ use rustix::process::Signal;
 
 use crate::harness::*;
 
-fn kill_and_start(mut server: TestServer, args: &[&str]) -> TestServer {
-    let dir = server.dir.clone();
-    server.signal(Signal::KILL);
-    server.wait();
-    std::mem::forget(server);
-    TestServer::start_in(&dir, args)
+fn kill_and_start(server: TestServer, args: &[&str]) -> TestServer {
+    server.restarted(Signal::KILL, args)
 }
 
 fn wait_for_save(c: &mut Client) {
@@ -72,16 +68,38 @@ fn what_is_asked_for_after_the_reply_is_not_in_the_save() {
 fn a_save_in_a_transaction_is_of_the_whole_of_it() {
     let server = TestServer::start(&[]);
     let mut c = server.connect();
-    for line in ["MULTI", "SET a 1", "BGSAVE", "SET a 2", "BGSAVE"] {
-        c.run(line);
-    }
-    let replies = c.run("EXEC");
-    let texts: Vec<_> = replies.items().iter().map(Reply::text).collect();
-    assert_eq!(texts, ["OK", "Background saving started", "OK", "ERR Background save already in progress"]);
+    let exec = |c: &mut Client, lines: &[&str]| -> Vec<String> {
+        [&["MULTI"], lines].concat().iter().for_each(|line| drop(c.run(line)));
+        c.run("EXEC").items().iter().map(Reply::text).collect()
+    };
+    // The words of Redis.
+    let both = exec(&mut c, &["BGSAVE", "BGSAVE"]);
+    assert_eq!(both, ["Background saving scheduled", "Background saving scheduled"]);
+    eventually("both are saved", || c.info("rdb_saves") == "2");
+    let texts = exec(&mut c, &["SET a 1", "BGSAVE", "SET a 2"]);
+    assert_eq!(texts, ["OK", "Background saving scheduled", "OK"]);
     c.ok("SET a 3");
     wait_for_save(&mut c);
     let server = kill_and_start(server, &[]);
     assert_eq!(server.connect().run("GET a").text(), "2");
+}
+
+/// `FLUSHALL` saves, as save points are set; the save that is asked for after it comes after that one.
+#[test]
+fn a_save_in_a_transaction_waits_for_that_of_flushall() {
+    let args = ["--save", "3600", "1000000"];
+    let server = TestServer::start(&args);
+    let mut c = server.connect();
+    c.ok("SET a 1");
+    for line in ["MULTI", "FLUSHALL", "BGSAVE", "SET b 1"] {
+        c.run(line);
+    }
+    let replies = c.run("EXEC");
+    let texts: Vec<_> = replies.items().iter().map(Reply::text).collect();
+    assert_eq!(texts, ["OK", "Background saving scheduled", "OK"]);
+    eventually("both are saved", || c.info("rdb_saves") == "2");
+    let server = kill_and_start(server, &args);
+    assert_eq!(server.connect().run("KEYS *"), Reply::Array(vec![Reply::Bulk(b"b".to_vec())]));
 }
 
 #[test]
@@ -127,7 +145,7 @@ fn nothing_expires_during_a_pause() {
     c.ok("SET b 1 PX 400");
     c.ok("CLIENT PAUSE 100000 WRITE");
     std::thread::sleep(std::time::Duration::from_millis(700));
-    assert_eq!(c.run("GET a"), Reply::Null);
+    assert_eq!(c.run("GET a"), Reply::NullBulk);
     assert_eq!(c.info("expired_keys"), "0");
     assert_eq!(c.run("DBSIZE"), Reply::Int(2));
     c.ok("CLIENT UNPAUSE");

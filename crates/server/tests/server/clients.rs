@@ -41,11 +41,11 @@ fn pauses_hold_commands_back() {
         let mut a = server.connect();
         let mut b = server.connect();
         a.ok("CLIENT PAUSE 60000 WRITE");
-        assert_eq!(b.run("GET k"), Reply::Null);
+        assert_eq!(b.run("GET k"), Reply::NullBulk);
         b.send("SET k 1");
         b.send("GET k");
         assert!(b.is_silent());
-        assert_eq!(a.run("GET k"), Reply::Null);
+        assert_eq!(a.run("GET k"), Reply::NullBulk);
         assert_eq!(a.info("blocked_clients"), "1");
         let list = a.run("CLIENT LIST").text();
         assert!(list.lines().any(|line| line.contains(" flags=b ") && line.contains(" cmd=set ")), "{list}");
@@ -108,7 +108,7 @@ fn quit_and_reset() {
     c.ok("CLIENT SETNAME x");
     c.ok("MULTI");
     assert_eq!(c.run("RESET").text(), "RESET");
-    assert_eq!(c.run("CLIENT GETNAME"), Reply::Null);
+    assert_eq!(c.run("CLIENT GETNAME"), Reply::NullBulk);
     assert!(c.run("CLIENT INFO").text().contains(" db=0 "));
     c.send("QUIT");
     c.send("SET after 1");
@@ -122,7 +122,7 @@ fn a_client_sees_its_own_command_in_its_buffers() {
     let mut c = server.connect();
     for line in ["CLIENT LIST", "CLIENT INFO"] {
         let text = c.run(line).text();
-        let expected = format!(" qbuf={} ", encode(&[b"CLIENT", &line.as_bytes()[7..]]).len());
+        let expected = format!(" qbuf={} ", encoded(&[b"CLIENT", &line.as_bytes()[7..]]).len());
         assert!(text.contains(&expected) && text.contains(" argv-mem=10 "), "{text}");
         assert!(!text.contains(" qbuf-free=0 "), "{text}");
     }

@@ -13,7 +13,7 @@ fn http_requests_are_not_executed() {
         b"SET before 1\r\nhost: localhost\r\nSET pwned 1\r\n".to_vec(),
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nSET pwned 1\r\n".to_vec(),
         b"MULTI\r\npost /\r\nSET pwned 1\r\nEXEC\r\n".to_vec(),
-        [encode(&[b"Host:", b"localhost"]), encode(&[b"SET", b"pwned", b"1"])].concat(),
+        [encoded(&[b"Host:", b"localhost"]), encoded(&[b"SET", b"pwned", b"1"])].concat(),
     ] {
         let mut stranger = server.connect();
         stranger.send_raw(&request);

@@ -19,14 +19,12 @@ fn too_many_clients_are_told_so() {
     assert_eq!(server.connect().read_to_end(), b"-ERR max number of clients reached\r\n");
     assert_eq!(clients[0].info("rejected_connections"), "1");
     clients.pop();
-    eventually("there is room again", || server.connect().read_to_end_after_ping() == "+PONG\r\n+OK\r\n");
+    eventually("there is room again", || end_after_ping(server.connect()) == "+PONG\r\n+OK\r\n");
 }
 
-impl Client {
-    fn read_to_end_after_ping(&mut self) -> String {
-        let _ = self.stream.write_all(b"PING\r\nQUIT\r\n");
-        String::from_utf8_lossy(&self.read_to_end()).into_owned()
-    }
+fn end_after_ping(mut client: Client) -> String {
+    let _ = client.stream.write_all(b"PING\r\nQUIT\r\n");
+    String::from_utf8_lossy(&client.read_to_end()).into_owned()
 }
 
 #[test]
@@ -162,8 +160,9 @@ fn maxclients_is_reduced_at_the_start() {
 #[test]
 fn a_limit_without_room_for_a_client_is_an_error() {
     let dir = temp_dir();
+    let port = Port::reserve().unwrap();
     let output = binary_limited("-n 30")
-        .args(["--port", &free_port().to_string(), "--maxclients", TOO_MANY, "--dir"])
+        .args(["--port", &port.to_string(), "--maxclients", TOO_MANY, "--dir"])
         .arg(&dir)
         .output()
         .unwrap();
@@ -172,7 +171,6 @@ fn a_limit_without_room_for_a_client_is_an_error() {
     let expected = "Your current 'ulimit -n' of 30 is not enough for the server to start. Please increase your open file \
                     limit to at least 4000000032. Exiting.";
     assert!(text.contains(expected), "{text}");
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

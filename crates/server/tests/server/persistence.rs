@@ -39,6 +39,36 @@ fn dumps_are_written_and_read_back() {
     assert!(second.log().contains("DB loaded from disk"));
 }
 
+/// Whoever looks during a save sees how many keys are done: of checkpoints of both snapshotters, and of dumps.
+#[test]
+fn the_progress_of_a_save_is_told() {
+    for (snapshotter, command) in [("epoch", "BGSAVE"), ("fork", "BGSAVE"), ("epoch", "BGSAVE RDB")] {
+        let args = ["--snapshotter", snapshotter, "--enable-debug-command", "yes"];
+        let server = TestServer::start(&args);
+        let mut c = server.connect();
+        c.ok("DEBUG POPULATE 200000 key 100");
+        let mut seen = Vec::new();
+        // Each round on new data: an unchanged page is not saved again.
+        for round in 0..20 {
+            c.ok(&format!("SET round {round}"));
+            c.run(command);
+            while c.info("rdb_bgsave_in_progress") == "1" {
+                seen.push(c.info("current_save_keys_processed").parse::<u64>().unwrap());
+            }
+            if seen.iter().any(|keys| (1..200_000).contains(keys)) {
+                break;
+            }
+            c.ok("FLUSHALL");
+            c.ok("DEBUG POPULATE 200000 key 100");
+        }
+        let forks = c.info("total_forks").parse::<u64>().unwrap();
+        assert_eq!(forks > 0, snapshotter == "fork");
+        assert_eq!(c.info("latest_fork_usec") != "0", snapshotter == "fork");
+        let is_seen = seen.iter().any(|keys| (1..200_000).contains(keys));
+        assert!(is_seen, "{snapshotter}, {command}: {seen:?}");
+    }
+}
+
 /// Redis shows zeros when no save runs, and counts the next one from the start.
 #[test]
 fn the_progress_of_a_save_is_gone_with_it() {
@@ -146,26 +176,25 @@ fn backups_go_where_they_may() {
         let error = c.run(&format!("BACKUP TO {path}")).text();
         assert!(error.starts_with("ERR BACKUP TO a path outside of the data directory"), "{path}: {error}");
     }
-    let error = c.run("BACKUP TO log").text();
-    assert!(error.ends_with("log exists and is not an RDB file; it will not be replaced"), "{error}");
+    std::fs::write(server.dir.join("notes"), "mine").unwrap();
+    let error = c.run("BACKUP TO notes").text();
+    assert!(error.ends_with("notes exists and is not an RDB file; it will not be replaced"), "{error}");
     assert_eq!(c.run("BACKUP FROM x").text(), "ERR syntax error");
     let elsewhere = temp_dir();
     let open = TestServer::start(&["--enable-protected-configs", "local"]);
     open.connect().ok(&format!("BACKUP TO {}/x.rdb", elsewhere.display()));
     assert!(elsewhere.join("x.rdb").exists());
-    std::fs::remove_dir_all(elsewhere).unwrap();
 }
 
 #[test]
 fn a_dump_that_cannot_be_read_is_not_served() {
     let dir = temp_dir();
     std::fs::write(dir.join("dump.rdb"), b"REDIS0010 this is not a dump").unwrap();
-    let port = free_port().to_string();
-    let output = binary().args(["--port", &port, "--dir"]).arg(&dir).output().unwrap();
+    let port = Port::reserve().unwrap();
+    let output = binary().args(["--port", &port.to_string(), "--dir"]).arg(&dir).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("Fatal error loading the DB") && text.contains("dump.rdb"), "{text}");
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 /// Everything inside the data directory is inside, however it is written; what would do harm there is refused.
@@ -214,9 +243,10 @@ fn a_start_that_would_hide_databases_is_refused() {
     c.ok("SAVE");
     server.signal(Signal::KILL);
     server.wait();
-    std::mem::forget(server);
-    let port = free_port().to_string();
-    let output = binary().args(["--port", &port, "--databases", "4", "--dir"]).arg(&dir).output().unwrap();
+    drop(server);
+    let port = Port::reserve().unwrap();
+    let output =
+        binary().args(["--port", &port.to_string(), "--databases", "4", "--dir"]).arg(&dir).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("2 keys in databases from 4 on") && text.contains("'databases 13'"), "{text}");
@@ -227,9 +257,9 @@ fn a_start_that_would_hide_databases_is_refused() {
 /// Lack of address space says nothing about the page file.
 #[test]
 fn a_limit_of_the_address_space_is_not_taken_for_damage() {
-    let port = free_port().to_string();
+    let (port, dir) = (Port::reserve().unwrap(), temp_dir());
     let output =
-        binary_limited("-v 2000000").args(["--port", &port, "--dir"]).arg(temp_dir()).output().unwrap();
+        binary_limited("-v 2000000").args(["--port", &port.to_string(), "--dir"]).arg(&dir).output().unwrap();
     let text = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned()).concat();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(!text.contains("backup") && !text.contains("damaged"), "{text}");

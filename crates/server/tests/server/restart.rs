@@ -7,15 +7,13 @@ use rustix::process::Signal;
 use crate::dump::{dump_of, SlowDump};
 use crate::harness::*;
 
-/// Ends a server in a way that leaves its directory.
 fn end(mut server: TestServer, signal: Signal) {
     server.signal(signal);
     server.wait();
-    std::mem::forget(server);
 }
 
 /// A directory with a checkpoint in which `a` is `page`, and a dump of another server in which it is `dump`.
-fn dir_with_both() -> std::path::PathBuf {
+fn dir_with_both() -> TempDir {
     let (dir, elsewhere) = (temp_dir(), temp_dir());
     let server = TestServer::start_in(&dir, &[]);
     let mut c = server.connect();
@@ -30,14 +28,13 @@ fn dir_with_both() -> std::path::PathBuf {
     eventually("the dump is written", || c.info("rdb_bgsave_in_progress") == "0");
     end(server, Signal::KILL);
     std::fs::copy(elsewhere.join("dump.rdb"), dir.join("dump.rdb")).unwrap();
-    std::fs::remove_dir_all(elsewhere).unwrap();
     dir
 }
 
 /// Standard output of a server that does not start.
 fn failed_start(dir: &Path, args: &[&str]) -> String {
-    let port = free_port().to_string();
-    let output = binary().args(["--port", &port, "--dir"]).arg(dir).args(args).output().unwrap();
+    let port = Port::reserve().unwrap();
+    let output = binary().args(["--port", &port.to_string(), "--dir"]).arg(dir).args(args).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -145,7 +142,6 @@ fn of_two_files_of_one_store_the_newer_is_served() {
         assert_eq!(value, "4", "{format}");
         assert!(server.log().contains("(see 'snapshot-format')"), "{}", server.log());
         end(server, Signal::KILL);
-        std::fs::remove_dir_all(dir).unwrap();
     }
 }
 
@@ -192,7 +188,6 @@ fn files_that_cannot_be_read_are_named_and_left_alone() {
     std::fs::create_dir(dir.join("dump.rdb")).unwrap();
     let text = failed_start(&dir, &[]);
     assert!(text.contains("Fatal error loading the DB") && text.contains("Is a directory"), "{text}");
-    std::fs::remove_dir_all(dir).unwrap();
     let dir = dir_with_both();
     std::fs::write(dir.join("stillframe.pages"), b"a letter to a friend").unwrap();
     for format in ["pages", "rdb"] {
@@ -200,7 +195,6 @@ fn files_that_cannot_be_read_are_named_and_left_alone() {
         assert!(text.contains("stillframe.pages"), "{text}");
     }
     assert_eq!(std::fs::read(dir.join("stillframe.pages")).unwrap(), b"a letter to a friend");
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn watched_change(workers: &str, change: &str, is_aborted: bool) {
         b.run(change);
     }
     let reply = a.run("EXEC");
-    assert_eq!(reply == Reply::Null, is_aborted, "{change} with {workers} workers: {reply:?}");
+    assert_eq!(reply == Reply::NullArray, is_aborted, "{change} with {workers} workers: {reply:?}");
     // The watch is over.
     a.ok("MULTI");
     b.ok("SET k 9");
@@ -93,7 +93,7 @@ fn expiry_of_a_watched_key_aborts() {
     c.ok("MULTI");
     queued(&mut c, "PING");
     std::thread::sleep(std::time::Duration::from_millis(60));
-    assert_eq!(c.run("EXEC"), Reply::Null);
+    assert_eq!(c.run("EXEC"), Reply::NullArray);
     c.ok("WATCH k");
     c.ok("MULTI");
     queued(&mut c, "PING");
@@ -123,7 +123,7 @@ fn watched_increments_are_not_lost() {
                     let next = client.run("GET counter").text().parse::<u64>().unwrap() + 1;
                     client.ok("MULTI");
                     queued(&mut client, &format!("SET counter {next}"));
-                    done += u32::from(client.run("EXEC") != Reply::Null);
+                    done += u32::from(client.run("EXEC") != Reply::NullArray);
                 }
             });
         }
@@ -188,5 +188,5 @@ fn many_keys_are_watched() {
     assert_eq!(server.connect().run("SET k199999 1"), Reply::ok());
     c.ok("MULTI");
     c.run("PING");
-    assert_eq!(c.run("EXEC"), Reply::Null);
+    assert_eq!(c.run("EXEC"), Reply::NullArray);
 }

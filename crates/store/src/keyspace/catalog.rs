@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! page 0       0 kind u8 | 8 hash seed 2 x u64 | 24 next_tag u32 | 28 database_count u32 | 32 has_garbage u32
+//!              36 may_leak u32: pages may be in use to which nothing leads
 //!              64 heads of the lists of slabs with free slots, u32 for each class
 //! pages 1-11   databases, 32 bytes each: root u32 | tag u32 | key_count u64 | deadline_count u64 | reserved u64
 //! pages 12-13  the newest of the garbage that has arrived and of what has been put off, see `discards`
@@ -10,11 +11,10 @@
 
 use stillframe_pagepool::{PageId, Pool, PoolError, PAGE_SIZE};
 
-use super::discards::Discards;
-use super::garbage::GarbageLists;
-use super::Stop;
-use crate::page::slab::CLASS_COUNT;
+use crate::blobs::{Discards, GarbageLists, CLASS_COUNT};
 use crate::page::{get_u32, get_u64, put_u32, put_u64, Page, KIND_CATALOG};
+use crate::stop::Stop;
+use crate::DbStats;
 
 pub(crate) const CATALOG_PAGE_COUNT: u32 = 14;
 const DB_PAGE: usize = 1;
@@ -35,6 +35,12 @@ pub(crate) struct Database {
     pub deadline_count: u64,
 }
 
+impl Database {
+    pub fn stats(&self) -> DbStats {
+        DbStats { key_count: self.key_count, deadline_count: self.deadline_count }
+    }
+}
+
 /// The catalog's content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Catalog {
@@ -43,6 +49,8 @@ pub(crate) struct Catalog {
     pub slab_heads: Vec<u32>,
     pub databases: Vec<Database>,
     pub garbage: GarbageLists,
+    /// Pages may be in use to which nothing leads, because others are lost.
+    pub may_leak: bool,
 }
 
 /// Allocates the catalog's pages, all zero.
@@ -64,6 +72,7 @@ impl Catalog {
             slab_heads: vec![0; CLASS_COUNT],
             databases: vec![Database::default(); database_count.clamp(1, CATALOG_DB_MAX)],
             garbage: GarbageLists::default(),
+            may_leak: false,
         }
     }
 
@@ -80,6 +89,7 @@ impl Catalog {
         let mut catalog = Catalog::empty(database_count.max(stored_count));
         catalog.hash_seed = (get_u64(head, 8), get_u64(head, 16));
         catalog.next_tag = get_u32(head, 24);
+        catalog.may_leak = get_u32(head, 36) != 0;
         for (class, slab_head) in catalog.slab_heads.iter_mut().enumerate() {
             *slab_head = get_u32(head, SLAB_HEADS + 4 * class);
         }
@@ -98,7 +108,7 @@ impl Catalog {
                 let wrong = || Stop::Damaged("the catalog's page of garbage is none".into());
                 Discards::from_page(page_at(index)?).ok_or_else(wrong)
             };
-            catalog.garbage = GarbageLists { arrived: list(ARRIVED_PAGE)?, put_off: list(PUT_OFF_PAGE)? };
+            catalog.garbage = GarbageLists::new(list(ARRIVED_PAGE)?, list(PUT_OFF_PAGE)?);
         }
         Ok(catalog)
     }
@@ -126,6 +136,7 @@ impl Catalog {
         put_u32(&mut page, 24, self.next_tag);
         put_u32(&mut page, 28, self.databases.len() as u32);
         put_u32(&mut page, 32, u32::from(!self.garbage.is_empty()));
+        put_u32(&mut page, 36, u32::from(self.may_leak));
         for (class, head) in self.slab_heads.iter().enumerate() {
             put_u32(&mut page, SLAB_HEADS + 4 * class, *head);
         }
@@ -164,9 +175,8 @@ impl Catalog {
 mod tests {
     use stillframe_pagepool::{Layout, PoolOptions};
 
-    use super::super::discards::{Discarded, PAGE_ENTRIES};
     use super::*;
-    use crate::page::record::Place;
+    use crate::blobs::{Discarded, Place, PAGE_ENTRIES};
 
     #[test]
     fn a_catalog_that_cannot_be_written_is_an_error() {
@@ -184,6 +194,7 @@ mod tests {
         let pid = allocate(&pool).unwrap();
         let mut catalog = Catalog::empty(300);
         catalog.next_tag = 77;
+        catalog.may_leak = true;
         catalog.slab_heads[CLASS_COUNT - 1] = 12;
         for (i, db) in (0u64..).zip(&mut catalog.databases) {
             *db = Database { root: i as u32, tag: 9, key_count: i << 40, deadline_count: i };

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stillframe_pagepool::PageId;
 
-use super::descend::{as_leaf, bad_record, not_inner};
-use super::discards::{not_discards, Discarded, Discards};
-use super::garbage::GarbageLists;
-use super::{Keyspace, Stop, Tree, CATALOG_PAGE_COUNT};
-use crate::page::inner::Words;
-use crate::page::leaf::{Leaf, HEADER_BYTES, SLOT_BYTES};
-use crate::page::record::{Blob, Place, Record, RecordKey, RecordValue};
-use crate::page::slab::{Class, Slab, SLAB_PAGE_COUNT};
+use super::catalog::CATALOG_PAGE_COUNT;
+use super::state::Keyspace;
+use crate::blobs::{
+    not_discards, Blob, Class, Discarded, Discards, GarbageLists, Place, Slab, SLAB_PAGE_COUNT,
+};
 use crate::page::{KIND_INNER, PAGE_SIZE};
+use crate::stop::Stop;
+use crate::tree::hash::{as_leaf, Inner, Leaf, Record, RecordKey, RecordValue, HEADER_BYTES, SLOT_BYTES};
+use crate::tree::{bad_record, not_inner, Tree, Words};
 use crate::DbId;
 
 /// What a check counted.
@@ -46,7 +46,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Stop> {
 
 impl Check {
     fn claim(&mut self, pid: PageId, page_count: u32) -> Result<(), Stop> {
-        for page in pid.0..pid.0 + page_count {
+        for page in pid.0..pid.0.saturating_add(page_count) {
             ensure(self.pages.insert(page), || format!("page {page} is referred to twice"))?;
         }
         Ok(())
@@ -86,7 +86,7 @@ impl Check {
 impl Keyspace {
     /// Checks everything, while nobody writes. The text of an error says what is wrong and where.
     pub fn check(&self) -> Result<CheckReport, Stop> {
-        let _held = self.garbage.hold();
+        let _held = self.garbage.stand_still();
         let mut check = Check::default();
         check.claim(self.catalog, CATALOG_PAGE_COUNT)?;
         for db in (0..self.database_count()).map(|db| DbId(db as u32)) {
@@ -114,7 +114,7 @@ impl Keyspace {
     /// Garbage is not in the report, but its pages are accounted for.
     fn claim_garbage(&self, check: &mut Check) -> Result<(), Stop> {
         let report = check.report.clone();
-        let GarbageLists { arrived, put_off } = self.garbage.to_lists(&self.pool)?;
+        let GarbageLists { arrived, put_off, .. } = self.garbage.to_lists(&self.pool)?;
         for mut list in [arrived, put_off] {
             loop {
                 list.newest.iter().try_for_each(|entry| self.claim_discarded(check, *entry))?;
@@ -239,9 +239,9 @@ impl Keyspace {
         for slot in 0..leaf.count() {
             let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
             let key = self.with_key(&record, &mut Vec::new(), <[u8]>::to_vec)?;
-            let hash = self.hash(&key);
+            let hash = self.trees.order.hash(&key);
             let placed = (lo..=hi).contains(&hash)
-                && hash == self.hash_of(&record)
+                && hash == self.trees.order.hash_of(&record)
                 && leaf.first_at_or_above(hash) <= slot
                 && leaf.least_hash(slot) <= hash;
             ensure(placed, || format!("leaf {}: a key in slot {slot} belongs elsewhere", pid.0))?;
@@ -268,8 +268,8 @@ impl Keyspace {
 
     fn check_slabs(&self, check: &mut Check) -> Result<(), Stop> {
         let mut listed = BTreeSet::new();
-        for (class, head) in (0u8..).zip(self.slab_heads.iter()) {
-            let (mut pid, mut prev) = (*head.lock(), 0);
+        for (class, head) in (0u8..).zip(self.blobs.slabs.heads()) {
+            let (mut pid, mut prev) = (head, 0);
             while pid != 0 {
                 let guard = self.pool.shared(PageId(pid))?;
                 let slab = Slab::new(guard.page()).filter(|slab| slab.class() == Class(class));

@@ -1,13 +1,13 @@
 //! Removing what has expired, without being asked for it.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use stillframe_pagepool::{PageId, SharedGuard};
 
-use super::descend::as_leaf;
-use super::{Keyspace, Local, Stop, Tree};
-use crate::page::leaf::Leaf;
+use super::state::{Keyspace, Local};
+use crate::stop::{retry, Stop};
+use crate::tree::hash::{as_leaf, chain_deadline, Leaf};
+use crate::tree::Tree;
 use crate::{DbId, Key, OpError};
 
 /// Keys taken from a leaf at a time.
@@ -28,11 +28,11 @@ impl Keyspace {
         let started = Instant::now();
         self.register_leaves(started + limit / 2);
         let (mut removed, mut failure) = (0, None);
-        let mut at = PageId(self.expire_at.load(Ordering::Relaxed));
+        let mut at = self.expiry.at();
         // Joining leaves may move due keys behind the sweep: it ends after a whole pass that removes nothing.
         let mut useful = at.0 != 0;
         loop {
-            let Some(pid) = self.side.next_due(at, local.now) else {
+            let Some(pid) = self.trees.order.side.next_due(at, local.now) else {
                 at = PageId(0);
                 if !std::mem::take(&mut useful) {
                     break;
@@ -51,7 +51,7 @@ impl Keyspace {
                 break;
             }
         }
-        self.expire_at.store(at.0, Ordering::Relaxed);
+        self.expiry.go_on_at(at);
         failure.map_or(Ok(removed), Err)
     }
 
@@ -59,7 +59,7 @@ impl Keyspace {
     /// holders of the keys may have an older clock.
     #[inline(always)]
     pub fn remove_left_expired(&self, local: &mut Local) -> Result<(), OpError> {
-        if local.left_expired.is_empty() || !self.may_remove(local) {
+        if local.left_expired.is_empty() || !self.locks.may_remove(&local.holder) {
             return Ok(());
         }
         self.remove_left_expired_now(local)
@@ -69,8 +69,8 @@ impl Keyspace {
     fn remove_left_expired_now(&self, local: &mut Local) -> Result<(), OpError> {
         let mut left = std::mem::take(&mut local.left_expired);
         for (db, bytes) in left.drain(..) {
-            let key = Key::new(&bytes, self.hash(&bytes));
-            let _lock = self.lock_key(local, db, key.hash, true);
+            let key = Key::new(&bytes, self.trees.order.hash(&bytes));
+            let _lock = self.locks.lock_key(&local.holder, db, key.hash, true);
             self.remove_expired(local, db, &key)?;
         }
         local.left_expired = left;
@@ -79,7 +79,7 @@ impl Keyspace {
 
     /// After a restart: walks the leaves that the side array does not know yet, as far as they are in memory.
     fn register_leaves(&self, until: Instant) {
-        let Some(mut unregistered) = self.unregistered.try_lock() else { return };
+        let Some(mut unregistered) = self.expiry.unregistered() else { return };
         while let Some((db, hash)) = *unregistered {
             let next_db = (db.0 as usize + 1 < self.database_count()).then_some((DbId(db.0 + 1), 0));
             let Some(tree) = self.tree(db) else {
@@ -87,10 +87,15 @@ impl Keyspace {
                 continue;
             };
             // The descent registers the leaf.
-            let hi = self.retry(|| self.leaf_shared(tree, hash, None).and_then(leaf_hi));
+            let hi = retry(|| self.trees.leaf_shared(tree, hash, None).and_then(leaf_hi));
             match hi {
                 Ok(u64::MAX) => *unregistered = next_db,
                 Ok(hi) => *unregistered = Some((db, hi + 1)),
+                Err(OpError::Damaged(_)) => match retry(|| self.lost_part(tree, hash)) {
+                    Ok(Some(part)) if part.hi == u64::MAX => *unregistered = next_db,
+                    Ok(Some(part)) => *unregistered = Some((db, part.hi + 1)),
+                    _ => return,
+                },
                 Err(_) => return,
             }
             if Instant::now() >= until {
@@ -106,23 +111,23 @@ impl Keyspace {
         pid: PageId,
         f: &mut impl FnMut(DbId, &[u8]),
     ) -> Result<u64, OpError> {
-        let found = self.retry(|| self.expired_keys(local, pid))?;
+        let found = retry(|| self.expired_keys(local, pid))?;
         let Some((tree, batch)) = found else { return Ok(0) };
         let mut removed = 0;
         for (hash, bytes) in &batch {
             let key = Key { leaf_hint: Some(pid), ..Key::new(bytes, *hash) };
-            let Some(_lock) = self.try_lock_key(local, tree.db, key.hash) else { continue };
+            let Some(_lock) = self.locks.try_lock_key(&local.holder, tree.db, key.hash) else { continue };
             if self.remove_expired(local, tree.db, &key)? {
                 removed += 1;
                 f(tree.db, bytes);
             }
         }
         // The leaf may be gone by now; then nobody latches it.
-        let _ = self.retry(|| {
+        let _ = retry(|| {
             let guard = self.pool.shared(pid)?;
-            if self.side.is_leaf(pid) {
-                let deadline = self.chain_deadline(as_leaf(pid, guard.page())?)?;
-                self.side.set(pid, deadline);
+            if self.trees.order.side.is_leaf(pid) {
+                let deadline = chain_deadline(&self.pool, as_leaf(pid, guard.page())?)?;
+                self.trees.order.side.set(pid, deadline);
             }
             Ok(())
         });
@@ -132,7 +137,7 @@ impl Keyspace {
     /// The expired keys of a leaf, if the page is one.
     fn expired_keys(&self, local: &mut Local, pid: PageId) -> Result<Option<(Tree, Batch)>, Stop> {
         let Ok(mut guard) = self.pool.shared(pid) else { return Ok(None) };
-        if !self.side.is_leaf(pid) {
+        if !self.trees.order.side.is_leaf(pid) {
             return Ok(None);
         }
         let tag = as_leaf(pid, guard.page())?.tag();
@@ -155,7 +160,7 @@ impl Keyspace {
         }
         for record in (0..leaf.count()).filter_map(|slot| leaf.record(slot)) {
             if record.deadline.is_some_and(|deadline| deadline <= local.now) {
-                let hash = self.hash_of(&record);
+                let hash = self.trees.order.hash_of(&record);
                 self.with_key(&record, &mut local.bytes, |key| batch.push((hash, key.to_vec())))?;
             }
         }

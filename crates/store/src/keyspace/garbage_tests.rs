@@ -7,11 +7,9 @@ use stillframe_pagepool::pagefile::USER_HEADER_BYTES;
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{Pool, PoolOptions};
 
-use super::blob::Part;
-use super::discards::PAGE_ENTRIES;
-use super::garbage::Collected;
-use super::{Keyspace, Local, CATALOG_PAGE_COUNT};
-use crate::page::record::Blob;
+use super::catalog::CATALOG_PAGE_COUNT;
+use super::state::{Keyspace, Local};
+use crate::blobs::{Blob, Collected, Part, PAGE_ENTRIES};
 use crate::{DbId, Deadline, Key, NewValue, Options};
 
 const DB: DbId = DbId(1);
@@ -60,11 +58,11 @@ impl Run {
             Ok([0; USER_HEADER_BYTES])
         };
         let pool = &self.keyspace.pool;
-        self.local.member.idle(|| pool.checkpoint(at_cut, &Progress::default())).expect("a save");
+        self.local.holder.member.idle(|| pool.checkpoint(at_cut, &Progress::default())).expect("a save");
     }
 
     fn blob(&self, len_bytes: usize) -> Blob {
-        self.keyspace.new_blob(&[Part::Bytes(&vec![7; len_bytes])], false).expect("room")
+        self.keyspace.blobs.make(&[Part::Bytes(&vec![7; len_bytes])], false).expect("room")
     }
 
     fn discard(&self, blob: &Blob) {
@@ -74,12 +72,12 @@ impl Run {
     fn flush_keys(&mut self, count: u32) {
         for number in 0..count {
             let bytes = format!("key:{number}").into_bytes();
-            let key = Key::new(&bytes, self.keyspace.hash(&bytes));
+            let key = Key::new(&bytes, self.keyspace.trees.order.hash(&bytes));
             let value = vec![1; if number % 64 == 0 { 15_000 } else { number as usize % 600 }];
             let value = NewValue::Bytes { bytes: &value, raw: false };
-            self.keyspace.set(&mut self.local, DB, &key, value, Deadline::Clear).expect("room");
+            self.keyspace.set_string(&mut self.local, DB, &key, value, Deadline::Clear).expect("room");
         }
-        self.keyspace.flush(DB);
+        self.keyspace.flush(DB, 0);
     }
 
     /// Whether nothing is lost or there twice.

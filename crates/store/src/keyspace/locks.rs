@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use stillframe_pagepool::Member;
 
-use super::{Keyspace, Local};
 use crate::{DbId, Key};
 
 const STRIPE_COUNT: usize = 1024;
@@ -25,7 +25,7 @@ pub(crate) struct StripeLocks {
 
 /// The lock sets that a worker holds.
 #[derive(Default)]
-pub(crate) struct HeldLocks {
+struct HeldLocks {
     shared_count: AtomicU32,
     exclusive_count: AtomicU32,
 }
@@ -33,6 +33,18 @@ pub(crate) struct HeldLocks {
 impl HeldLocks {
     fn any(&self) -> bool {
         self.shared_count.load(Ordering::Relaxed) + self.exclusive_count.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Who takes locks: a worker, as a member of the barrier.
+pub(crate) struct Holder {
+    pub member: Member,
+    held: Arc<HeldLocks>,
+}
+
+impl Holder {
+    pub fn new(member: Member) -> Holder {
+        Holder { member, held: Arc::default() }
     }
 }
 
@@ -95,68 +107,68 @@ impl StripeLocks {
     }
 }
 
-impl Keyspace {
+impl StripeLocks {
     /// Locks one key for one operation. Waiting counts as quiescent: nothing has been done yet.
     #[inline(always)]
-    pub fn lock_key(&self, local: &Local, db: DbId, hash: u64, write: bool) -> KeyLock<'_> {
-        if self.locks.stripes.is_empty() || local.held.any() {
+    pub fn lock_key<'a>(&'a self, holder: &Holder, db: DbId, hash: u64, write: bool) -> KeyLock<'a> {
+        if self.stripes.is_empty() || holder.held.any() {
             return KeyLock::None;
         }
-        let stripe = self.locks.stripe(db, hash);
+        let stripe = self.stripe(db, hash);
         if write {
             let taken = stripe.try_write();
-            KeyLock::Exclusive { _guard: taken.unwrap_or_else(|| local.member.idle(|| stripe.write())) }
+            KeyLock::Exclusive { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.write())) }
         } else {
             let taken = stripe.try_read();
-            KeyLock::Shared { _guard: taken.unwrap_or_else(|| local.member.idle(|| stripe.read())) }
+            KeyLock::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read())) }
         }
     }
 
     /// The same for background work: `None` if somebody holds the key.
-    pub fn try_lock_key(&self, local: &Local, db: DbId, hash: u64) -> Option<KeyLock<'_>> {
-        if self.locks.stripes.is_empty() || local.held.any() {
+    pub fn try_lock_key<'a>(&'a self, holder: &Holder, db: DbId, hash: u64) -> Option<KeyLock<'a>> {
+        if self.stripes.is_empty() || holder.held.any() {
             return Some(KeyLock::None);
         }
-        self.locks.stripe(db, hash).try_write().map(|guard| KeyLock::Exclusive { _guard: guard })
+        self.stripe(db, hash).try_write().map(|guard| KeyLock::Exclusive { _guard: guard })
     }
 
     /// Whether an expired key may be removed under the locks that the worker holds.
-    pub fn may_remove(&self, local: &Local) -> bool {
-        self.locks.stripes.is_empty() || local.held.shared_count.load(Ordering::Relaxed) == 0
+    pub fn may_remove(&self, holder: &Holder) -> bool {
+        self.stripes.is_empty() || holder.held.shared_count.load(Ordering::Relaxed) == 0
     }
 
     /// Locks several keys in ascending order of their stripes. Within a lock set, a further one is empty: the
     /// first has to name every key that must not change.
-    pub fn lock_keys(&self, local: &Local, keys: &[(DbId, Key<'_>)], write: bool) -> Locks {
-        if self.locks.stripes.is_empty() {
+    pub fn lock_keys(&self, holder: &Holder, keys: &[(DbId, Key<'_>)], write: bool) -> Locks {
+        if self.stripes.is_empty() {
             return Locks { _stripes: Vec::new(), held: None };
         }
         let mut indices: Vec<usize> = Vec::new();
-        if !local.held.any() {
-            indices.extend(keys.iter().map(|(db, key)| self.locks.index(*db, key.hash)));
+        if !holder.held.any() {
+            indices.extend(keys.iter().map(|(db, key)| self.index(*db, key.hash)));
             indices.sort_unstable();
             indices.dedup();
         }
-        let stripes = indices.into_iter().map(|index| self.lock_stripe(local, index, write)).collect();
-        local.held.counter(write).fetch_add(1, Ordering::Relaxed);
-        Locks { _stripes: stripes, held: Some((local.held.clone(), write)) }
+        let stripes = indices.into_iter().map(|index| self.lock_stripe(holder, index, write)).collect();
+        holder.held.counter(write).fetch_add(1, Ordering::Relaxed);
+        Locks { _stripes: stripes, held: Some((holder.held.clone(), write)) }
     }
 
     /// A lock set without locks, for a worker that has stopped the others.
-    pub fn need_no_locks(&self, local: &Local) -> Locks {
-        self.lock_keys(local, &[], true)
+    pub fn need_no_locks(&self, holder: &Holder) -> Locks {
+        self.lock_keys(holder, &[], true)
     }
 
-    fn lock_stripe(&self, local: &Local, index: usize, write: bool) -> OwnedStripe {
-        let stripe = &self.locks.stripes[index];
+    fn lock_stripe(&self, holder: &Holder, index: usize, write: bool) -> OwnedStripe {
+        let stripe = &self.stripes[index];
         if write {
             let taken = stripe.try_write_arc();
             OwnedStripe::Exclusive {
-                _guard: taken.unwrap_or_else(|| local.member.idle(|| stripe.write_arc())),
+                _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.write_arc())),
             }
         } else {
             let taken = stripe.try_read_arc();
-            OwnedStripe::Shared { _guard: taken.unwrap_or_else(|| local.member.idle(|| stripe.read_arc())) }
+            OwnedStripe::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read_arc())) }
         }
     }
 }

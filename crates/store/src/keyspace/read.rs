@@ -1,19 +1,16 @@
 //! Operations that change nothing.
 
-use std::sync::atomic::Ordering;
+use stillframe_pagepool::PageId;
 
-use stillframe_pagepool::{PageId, SharedGuard};
-
-use super::blob::LatchedRun;
-use super::descend::{as_leaf, bad_record};
-use super::{Keyspace, Local, Stop};
-use crate::page::leaf::SLOT_BYTES;
-use crate::page::record::{Blob, Record, RecordKey, RecordValue};
+use super::state::{Keyspace, Local};
+use crate::stop::{retry, Stop};
+use crate::tree::bad_record;
+use crate::tree::hash::{as_leaf, Record, RecordKey, RecordValue, SLOT_BYTES};
 use crate::value::Repr;
-use crate::{DbId, EntryInfo, Key, OpError, StrRef};
+use crate::{DbId, EntryInfo, Key, OpError, StrRef, UnixMillis};
 
 /// What a look at a key came to.
-pub(super) enum Looked<R> {
+pub(crate) enum Looked<R> {
     Absent,
     /// It is there, but its deadline has passed.
     Expired,
@@ -21,7 +18,7 @@ pub(super) enum Looked<R> {
 }
 
 /// A record in its latched leaf.
-pub(super) struct Met<'a> {
+pub(crate) struct Met<'a> {
     pub record: Record<'a>,
     /// Head of the leaf's chain.
     pub leaf: PageId,
@@ -30,9 +27,9 @@ pub(super) struct Met<'a> {
 impl Keyspace {
     /// Looks a key up and gives its record to `f`, under the leaf's shared latch.
     #[inline(always)]
-    fn look<R>(
+    pub(crate) fn look<R>(
         &self,
-        local: &Local,
+        now: UnixMillis,
         db: DbId,
         key: &Key<'_>,
         f: impl FnOnce(Met<'_>) -> Result<R, Stop>,
@@ -40,38 +37,16 @@ impl Keyspace {
         let Some(tree) = self.tree(db) else { return Ok(Looked::Absent) };
         let Some((leaf, guard, slot)) = self.find_shared(tree, key)? else { return Ok(Looked::Absent) };
         let record = as_leaf(guard.id(), guard.page())?.record(slot).ok_or_else(|| bad_record(guard.id()))?;
-        if record.deadline.is_some_and(|deadline| deadline <= local.now) {
+        if record.deadline.is_some_and(|deadline| deadline <= now) {
             return Ok(Looked::Expired);
         }
         f(Met { record, leaf }).map(Looked::Found)
     }
 
-    /// Reads a value in place; an expired entry is removed.
-    #[inline(always)]
-    pub fn get<R>(
-        &self,
-        local: &mut Local,
-        db: DbId,
-        key: &Key<'_>,
-        f: impl FnOnce(StrRef<'_>) -> R,
-    ) -> Result<Option<R>, OpError> {
-        let mut f = Some(f);
-        let lock = self.lock_key(local, db, key.hash, false);
-        let looked = self.retry(|| {
-            self.look(local, db, key, |met| {
-                let result = self.with_value(&met.record, |value| f.take().map(|f| f(value)))?;
-                self.side.touch(met.leaf, local.tick);
-                Ok(result)
-            })
-        })?;
-        drop(lock);
-        self.settle(local, db, key, looked).map(Option::flatten)
-    }
-
     /// Turns what was found into a result; removes an entry that has expired, or notes it for
     /// [`Keyspace::remove_left_expired`].
     #[inline(always)]
-    fn settle<R>(
+    pub(crate) fn settle<R>(
         &self,
         local: &mut Local,
         db: DbId,
@@ -83,8 +58,8 @@ impl Keyspace {
             Looked::Absent => Ok(None),
             Looked::Expired if local.keeps_expired => Ok(None),
             Looked::Expired => {
-                if self.may_remove(local) {
-                    let _lock = self.lock_key(local, db, key.hash, true);
+                if self.locks.may_remove(&local.holder) {
+                    let _lock = self.locks.lock_key(&local.holder, db, key.hash, true);
                     self.remove_expired(local, db, key)?;
                 } else {
                     local.left_expired.push((db, key.bytes.to_vec()));
@@ -92,48 +67,6 @@ impl Keyspace {
                 Ok(None)
             }
         }
-    }
-
-    /// Gives a record's value to `f`; fails before that if a page is missing, and after it if one could not be read all
-    /// the same.
-    #[inline(always)]
-    pub(super) fn with_value<R>(
-        &self,
-        record: &Record<'_>,
-        f: impl FnOnce(StrRef<'_>) -> R,
-    ) -> Result<R, Stop> {
-        let repr = match record.value {
-            RecordValue::Int(value) => Repr::Int(value),
-            RecordValue::Bytes(bytes) => Repr::Bytes(bytes),
-            RecordValue::Blob(blob) => {
-                let run = LatchedRun::new(self.pool.shared(blob.pid)?);
-                let offset = self.check_blob(&run.guard, &blob)?;
-                let repr = Repr::Pages { run: &run, offset, len_bytes: u64::from(blob.len_bytes) };
-                let result = f(StrRef { repr, raw: record.raw });
-                return run.check().map(|()| result);
-            }
-        };
-        Ok(f(StrRef { repr, raw: record.raw }))
-    }
-
-    /// Makes sure that a blob's pages are in memory; returns the byte of the run where it starts.
-    fn check_blob(&self, guard: &SharedGuard<'_>, blob: &Blob) -> Result<u64, Stop> {
-        let offset = Self::blob_offset(blob);
-        if !self.all_resident.load(Ordering::Relaxed) {
-            let end = offset + u64::from(blob.len_bytes);
-            for index in offset / 4096..end.div_ceil(4096) {
-                guard.object_page(index as u32)?;
-            }
-        }
-        Ok(offset)
-    }
-
-    /// Makes sure that a blob's pages are in memory.
-    pub(super) fn check_blob_resident(&self, blob: &Blob) -> Result<(), Stop> {
-        if self.all_resident.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        self.check_blob(&self.pool.shared(blob.pid)?, blob).map(|_| ())
     }
 
     /// Looks at a key that the caller has locked; an expired one counts as absent and stays.
@@ -144,27 +77,33 @@ impl Keyspace {
         key: &Key<'_>,
         mut f: impl FnMut(&Record<'_>) -> Result<R, Stop>,
     ) -> Result<Option<R>, OpError> {
-        match self.retry(|| self.look(local, db, key, |met| f(&met.record)))? {
+        match retry(|| self.look(local.now, db, key, |met| f(&met.record)))? {
             Looked::Found(result) => Ok(Some(result)),
             Looked::Absent | Looked::Expired => Ok(None),
         }
     }
 
+    /// Whether a key is there and has not expired; changes nothing.
+    pub fn has(&self, now: UnixMillis, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
+        let looked = retry(|| self.look(now, db, key, |_| Ok(())))?;
+        Ok(matches!(looked, Looked::Found(())))
+    }
+
     /// What is known of an entry; an expired one is removed.
     pub fn entry(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<Option<EntryInfo>, OpError> {
-        let lock = self.lock_key(local, db, key.hash, false);
-        let looked = self
-            .retry(|| self.look(local, db, key, |met| Ok(self.entry_info(local, &met.record, met.leaf))))?;
+        let lock = self.locks.lock_key(&local.holder, db, key.hash, false);
+        let looked =
+            retry(|| self.look(local.now, db, key, |met| Ok(self.entry_info(local, &met.record, met.leaf))))?;
         drop(lock);
         self.settle(local, db, key, looked)
     }
 
     /// Marks an entry as accessed.
     pub fn touch(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        let lock = self.lock_key(local, db, key.hash, false);
-        let looked = self.retry(|| {
-            self.look(local, db, key, |met| {
-                self.side.touch(met.leaf, local.tick);
+        let lock = self.locks.lock_key(&local.holder, db, key.hash, false);
+        let looked = retry(|| {
+            self.look(local.now, db, key, |met| {
+                self.trees.order.side.touch(met.leaf, local.scratch.tick);
                 Ok(())
             })
         })?;
@@ -175,24 +114,26 @@ impl Keyspace {
     pub(super) fn entry_info(&self, local: &Local, record: &Record<'_>, leaf: PageId) -> EntryInfo {
         let mut memory_bytes = (SLOT_BYTES + record.encoded_bytes()) as u64;
         if let RecordKey::Out { blob, .. } = &record.key {
-            memory_bytes += Self::blob_memory_bytes(blob);
+            memory_bytes += blob.memory_bytes();
         }
         // A StrRef without its pages tells length and encoding all the same.
-        let repr = match record.value {
-            RecordValue::Int(value) => Repr::Int(value),
-            RecordValue::Bytes(bytes) => Repr::Bytes(bytes),
+        let string = |repr| Some(StrRef { repr, raw: record.raw });
+        let string = match record.value {
+            RecordValue::Int(value) => string(Repr::Int(value)),
+            RecordValue::Bytes(bytes) => string(Repr::Bytes(bytes)),
             RecordValue::Blob(blob) => {
-                memory_bytes += Self::blob_memory_bytes(&blob);
-                Repr::Pages { run: &NoPages, offset: 0, len_bytes: u64::from(blob.len_bytes) }
+                memory_bytes += blob.memory_bytes();
+                string(Repr::Pages { run: &NoPages, offset: 0, len_bytes: u64::from(blob.len_bytes) })
             }
+            RecordValue::Other { .. } => None,
         };
-        let value = StrRef { repr, raw: record.raw };
         EntryInfo {
-            encoding: value.encoding(),
-            value_bytes: value.len(),
+            value_type: record.value_type(),
+            encoding: string.as_ref().map(StrRef::encoding),
+            value_bytes: string.map_or(0, |string| string.len()),
             deadline: record.deadline,
             memory_bytes,
-            idle_ms: self.side.idle_ms(leaf, local.tick),
+            idle_ms: self.trees.order.side.idle_ms(leaf, local.scratch.tick),
         }
     }
 }

@@ -6,16 +6,13 @@
 //! that are not in memory take no part when leaves are divided or joined, and what cannot be freed at once is left to the
 //! background. So this is all.
 
-use std::sync::atomic::Ordering;
+use stillframe_pagepool::{PageId, PAGE_SIZE};
 
-use stillframe_pagepool::{PageId, Restart, PAGE_SIZE};
-
-use super::blob::damaged_slab;
-use super::descend::{as_leaf, bad_record};
-use super::{Keyspace, Stop};
-use crate::page::leaf::Leaf;
-use crate::page::record::{Blob, RecordKey, RecordValue};
-use crate::page::slab::{Slab, SLAB_PAGE_COUNT};
+use super::state::Keyspace;
+use crate::blobs::Blob;
+use crate::stop::{retry, Stop};
+use crate::tree::bad_record;
+use crate::tree::hash::{as_leaf, Leaf, RecordKey, RecordValue};
 use crate::{DbId, Fault, Key, OpError};
 
 impl Keyspace {
@@ -26,18 +23,18 @@ impl Keyspace {
     /// # Errors
     /// [`Fault`] with the pages that are missing, as far as they are known. A damaged page is left to the operation.
     pub fn resolve(&self, keys: &[(DbId, Key<'_>)], change_count: usize) -> Result<(), Fault> {
-        if self.all_resident.load(Ordering::Relaxed) {
+        if self.pages.all_resident() {
             return Ok(());
         }
         let mut pages = Vec::new();
         for (db, key) in keys {
-            let resolved = self.retry(|| self.resolve_key(*db, key, &mut pages));
+            let resolved = retry(|| self.resolve_key(*db, key, &mut pages));
             if let Err(OpError::Fault(fault)) = resolved {
                 fault.add_to(&mut pages);
             }
         }
         if change_count > 0 {
-            self.resolve_slabs(change_count, &mut pages);
+            self.blobs.slabs.resolve(change_count, &mut pages);
         }
         pages.sort_unstable();
         pages.dedup();
@@ -50,7 +47,7 @@ impl Keyspace {
 
     fn resolve_key(&self, db: DbId, key: &Key<'_>, missing: &mut Vec<PageId>) -> Result<(), Stop> {
         let Some(tree) = self.tree(db) else { return Ok(()) };
-        let mut guard = self.leaf_shared(tree, key.hash, key.leaf_hint)?;
+        let mut guard = self.trees.leaf_shared(tree, key.hash, key.leaf_hint)?;
         loop {
             let leaf = as_leaf(guard.id(), guard.page())?;
             self.resolve_in(guard.id(), leaf, key, missing)?;
@@ -81,8 +78,8 @@ impl Keyspace {
 
     /// The head page and all of the place that the blob may grow into or leave to others.
     fn resolve_blob(&self, blob: &Blob, missing: &mut Vec<PageId>) {
-        let start = Self::blob_offset(blob);
-        let end = start + Self::blob_memory_bytes(blob);
+        let start = blob.start();
+        let end = start + blob.memory_bytes();
         let indices = start / PAGE_SIZE as u64..end.div_ceil(PAGE_SIZE as u64);
         let pages = indices.map(|index| PageId(blob.pid.0.saturating_add(index as u32)));
         self.add_missing([blob.pid].into_iter().chain(pages), missing);
@@ -90,42 +87,5 @@ impl Keyspace {
 
     fn add_missing(&self, pages: impl Iterator<Item = PageId>, missing: &mut Vec<PageId>) {
         missing.extend(pages.filter(|pid| self.pool.is_missing(*pid)));
-    }
-
-    /// The slabs at the front of each class's list: each change fills one at most, or empties one.
-    fn resolve_slabs(&self, change_count: usize, missing: &mut Vec<PageId>) {
-        for head in &self.slab_heads {
-            let mut next = *head.lock();
-            for _ in 0..=change_count {
-                if next == 0 {
-                    break;
-                }
-                match self.resolve_slab(PageId(next), missing) {
-                    Ok(following) => next = following,
-                    Err(Stop::Fault(pid)) => {
-                        missing.push(pid);
-                        break;
-                    }
-                    // Whoever takes a slot of it is told.
-                    Err(_) => break,
-                }
-            }
-        }
-    }
-
-    /// Returns the slab behind it; 0 is none.
-    fn resolve_slab(&self, pid: PageId, missing: &mut Vec<PageId>) -> Result<u32, Stop> {
-        let guard = match self.pool.shared(pid) {
-            Err(Restart::Fault(pid)) => {
-                // With its pages, so as not to come back for them.
-                missing.extend((0..SLAB_PAGE_COUNT).map(|index| PageId(pid.0.saturating_add(index))));
-                return Err(Stop::Fault(pid));
-            }
-            guard => guard?,
-        };
-        let next = Slab::new(guard.page()).ok_or_else(|| damaged_slab(pid))?.next();
-        let pages = (1..SLAB_PAGE_COUNT).map(|index| PageId(pid.0.saturating_add(index)));
-        self.add_missing(pages, missing);
-        Ok(next)
     }
 }

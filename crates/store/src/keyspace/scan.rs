@@ -2,10 +2,10 @@
 
 use stillframe_pagepool::PageId;
 
-use super::descend::{as_leaf, bad_record};
-use super::{Keyspace, Local, Stop, Tree};
-use crate::page::leaf::Leaf;
-use crate::page::record::{Record, RecordKey};
+use super::state::{Keyspace, Local};
+use crate::stop::{retry, Stop};
+use crate::tree::hash::{as_leaf, Leaf, Record, RecordKey};
+use crate::tree::{bad_record, Tree};
 use crate::{DbId, EntryInfo, OpError};
 
 /// Bits of a hash that a cursor leaves out: clients take cursors above 2^53 for floating-point numbers.
@@ -44,7 +44,8 @@ impl Keyspace {
         let Some(from_hash) = cursor.checked_mul(1 << CURSOR_SHIFT) else { return Ok(0) };
         let mut walk = Walk { from_hash, given: 0, count: count.max(1), f: &mut f };
         loop {
-            let hi = match self.retry(|| self.walk_leaf(local, tree, &mut walk)) {
+            let from_hash = walk.from_hash;
+            let hi = match retry(|| self.walk_leaf(local, tree, &mut walk)) {
                 Ok(Walked::Until(next)) => return Ok(next),
                 Ok(Walked::Through(u64::MAX)) => return Ok(0),
                 Ok(Walked::Through(hi)) => hi,
@@ -52,6 +53,11 @@ impl Keyspace {
                 Err(OpError::Fault(_)) if walk.given > 0 && on_boundary(walk.from_hash) => {
                     return Ok(walk.from_hash >> CURSOR_SHIFT)
                 }
+                Err(OpError::Damaged(reason)) => match self.pass_over(tree, from_hash, &reason)? {
+                    Some(u64::MAX) => return Ok(0),
+                    Some(hi) => hi,
+                    None => return Err(OpError::Damaged(reason)),
+                },
                 Err(error) => return Err(error),
             };
             walk.from_hash = hi + 1;
@@ -68,10 +74,10 @@ impl Keyspace {
         tree: Tree,
         walk: &mut Walk<'_, F>,
     ) -> Result<Walked, Stop> {
-        let mut guard = self.leaf_shared(tree, walk.from_hash, None)?;
+        let mut guard = self.trees.leaf_shared(tree, walk.from_hash, None)?;
         let head = guard.id();
         let hi = as_leaf(head, guard.page())?.hi();
-        self.check_long_keys(as_leaf(head, guard.page())?)?;
+        self.check_long_keys(tree, as_leaf(head, guard.page())?)?;
         loop {
             let leaf = as_leaf(guard.id(), guard.page())?;
             let mut previous = None;
@@ -82,36 +88,55 @@ impl Keyspace {
                 }
                 previous = Some(prefix);
                 let record = leaf.record(slot).ok_or_else(|| bad_record(guard.id()))?;
-                if leaf.least_hash(slot) < walk.from_hash && self.hash_of(&record) < walk.from_hash {
+                if leaf.least_hash(slot) < walk.from_hash
+                    && self.trees.order.hash_of(&record) < walk.from_hash
+                {
                     continue;
                 }
                 walk.given += 1;
                 if record.deadline.is_none_or(|deadline| deadline > local.now) {
                     let info = self.entry_info(local, &record, head);
-                    self.with_key(&record, &mut local.bytes, |key| (walk.f)(key, &info))?;
+                    let given = self.with_key(&record, &mut local.bytes, |key| (walk.f)(key, &info));
+                    self.unless_skipped(tree, self.trees.order.hash_of(&record), given)?;
                 }
             }
             match leaf.chain() {
                 0 => return Ok(Walked::Through(hi)),
-                next => guard = self.pool.shared(PageId(next))?,
+                next => {
+                    match self.unless_skipped(tree, hi, self.pool.shared(PageId(next)).map_err(Stop::from))? {
+                        Some(next) => guard = next,
+                        None => return Ok(Walked::Through(hi)),
+                    }
+                }
             }
         }
     }
 
-    /// Makes sure that keys out of line, and the leaves of a chain, are in memory.
-    fn check_long_keys(&self, head: Leaf<'_>) -> Result<(), Stop> {
+    /// What has been had; `None` if it is damaged and walks pass over that.
+    fn unless_skipped<T>(&self, tree: Tree, hash: u64, result: Result<T, Stop>) -> Result<Option<T>, Stop> {
+        match result {
+            Err(Stop::Damaged(reason)) if self.skips.is_on() => {
+                self.skips.note_passed(tree, hash, &reason);
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
+
+    /// Makes sure that keys out of line, and the leaves of a chain, are in memory, unless they are passed over.
+    fn check_long_keys(&self, tree: Tree, head: Leaf<'_>) -> Result<(), Stop> {
         for slot in 0..if head.outside_count() > 0 { head.count() } else { 0 } {
-            if let Some(Record { key: RecordKey::Out { blob, .. }, .. }) = head.record(slot) {
-                self.check_blob_resident(&blob)?;
+            if let Some(Record { key: RecordKey::Out { hash, blob }, .. }) = head.record(slot) {
+                self.unless_skipped(tree, hash, self.blobs.check_resident(&blob))?;
             }
         }
-        match head.chain() {
-            0 => Ok(()),
+        let next = match head.chain() {
+            0 => None,
             next => {
-                let guard = self.pool.shared(PageId(next))?;
-                self.check_long_keys(as_leaf(guard.id(), guard.page())?)
+                self.unless_skipped(tree, head.hi(), self.pool.shared(PageId(next)).map_err(Stop::from))?
             }
-        }
+        };
+        next.map_or(Ok(()), |next| self.check_long_keys(tree, as_leaf(next.id(), next.page())?))
     }
 
     /// Gives a record's key to `f`; `buffer` is for one that lies out of line.
@@ -125,7 +150,7 @@ impl Keyspace {
             RecordKey::Inline(key) => Ok(f(key)),
             RecordKey::Out { blob, .. } => {
                 buffer.clear();
-                self.read_blob(&blob, buffer)?;
+                self.blobs.read(&blob, buffer)?;
                 Ok(f(buffer))
             }
         }
@@ -140,8 +165,12 @@ impl Keyspace {
                 return Ok(None);
             }
             let hash = fastrand::u64(..);
-            if let Some(key) = self.retry(|| self.draw(local, tree, hash, key_count))? {
-                return Ok(Some(key));
+            let drawn = match retry(|| self.draw(local, tree, hash, key_count)) {
+                Err(OpError::Damaged(reason)) if self.pass_over(tree, hash, &reason)?.is_some() => None,
+                drawn => drawn?,
+            };
+            if drawn.is_some() {
+                return Ok(drawn);
             }
         }
         self.first_key_from(local, db, fastrand::u64(..) >> CURSOR_SHIFT)
@@ -155,7 +184,7 @@ impl Keyspace {
         hash: u64,
         key_count: u64,
     ) -> Result<Option<Vec<u8>>, Stop> {
-        let mut guard = self.leaf_shared(tree, hash, None)?;
+        let mut guard = self.trees.leaf_shared(tree, hash, None)?;
         let head = as_leaf(guard.id(), guard.page())?;
         let share = ((head.hi() - head.lo()) as f64 + 1.0) / 2f64.powi(64);
         let mut count = head.count();

@@ -1,23 +1,16 @@
-//! Changing entries: parts of values, deadlines, names.
+//! Changing entries: deadlines, copies, names.
 
-use super::blob::Part;
-use super::descend::{bad_record, At, LeafGuard};
-use super::merge::is_sparse;
+use super::state::{Keyspace, Local};
 use super::write::{copy_record, Put, Remains, Step, Was};
-use super::{Keyspace, Local, Stop, Tree};
-use crate::page::record::{
-    Blob, Place, Record, RecordKey, RecordValue, KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES,
-    VALUE_INLINE_MAX_BYTES,
+use crate::blobs::{Blob, Part, Place};
+use crate::effect::Effect;
+use crate::stop::{retry, Stop};
+use crate::tree::hash::{
+    Hashed, LeafGuard, Record, RecordKey, RecordValue, KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES,
 };
-use crate::{DbId, Deadline, Key, OpError, UnixMillis, MAX_STRING_BYTES};
-
-/// What a range write found.
-enum Range {
-    /// Written in place; the value's new length.
-    Written(u64),
-    /// The whole value has to be stored anew: it is in the worker's buffer. With growth to come, or not.
-    Rewrite { growing: bool },
-}
+use crate::tree::{bad_record, is_sparse, Tree};
+use crate::value::ValueType;
+use crate::{DbId, Deadline, Key, OpError, UnixMillis};
 
 /// How a rename went.
 enum Renamed {
@@ -26,147 +19,6 @@ enum Renamed {
 }
 
 impl Keyspace {
-    /// Writes `bytes` at `offset` of a string; see [`crate::Worker::write_range`].
-    pub fn write_range(
-        &self,
-        local: &mut Local,
-        db: DbId,
-        key: &Key<'_>,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<u64, OpError> {
-        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= MAX_STRING_BYTES);
-        let end = end.ok_or(OpError::TooLarge)?;
-        let _lock = self.lock_key(local, db, key.hash, true);
-        let tree = self.retry(|| self.tree_or_create(db))?;
-        let found = self.retry(|| self.write_range_step(local, tree, key, offset, bytes))?;
-        let growing = match found {
-            Some(Range::Written(len_bytes)) => {
-                local.count_change();
-                return Ok(len_bytes);
-            }
-            Some(Range::Rewrite { growing }) => growing,
-            None => {
-                local.bytes.clear();
-                false
-            }
-        };
-        self.store_range(local, db, key, offset, bytes, end, growing)
-    }
-
-    /// Stores a value made of the worker's buffer, a gap of zeros, and `bytes` at `offset`.
-    #[allow(clippy::too_many_arguments)]
-    fn store_range(
-        &self,
-        local: &mut Local,
-        db: DbId,
-        key: &Key<'_>,
-        offset: u64,
-        bytes: &[u8],
-        end: u64,
-        growing: bool,
-    ) -> Result<u64, OpError> {
-        let mut old = std::mem::take(&mut local.bytes);
-        let len_bytes = end.max(old.len() as u64);
-        let overlap = (old.len() as u64).min(end).saturating_sub(offset) as usize;
-        if overlap > 0 {
-            old[offset as usize..offset as usize + overlap].copy_from_slice(&bytes[..overlap]);
-        }
-        let gap = offset.saturating_sub(old.len() as u64);
-        let result = if len_bytes <= VALUE_INLINE_MAX_BYTES as u64 {
-            old.resize(old.len() + gap as usize, 0);
-            old.extend_from_slice(&bytes[overlap..]);
-            self.put(local, db, key, Put::Bytes { bytes: &old, raw: true }, Deadline::Keep)
-        } else {
-            let parts = [Part::Bytes(&old), Part::Zeros(gap), Part::Bytes(&bytes[overlap..])];
-            self.retry(|| self.new_blob(&parts, growing))
-                .and_then(|blob| self.put_ready(local, db, key, blob))
-        };
-        old.clear();
-        local.bytes = old;
-        result.map(|_| len_bytes)
-    }
-
-    /// Stores a blob that nothing refers to yet; frees it if that fails.
-    fn put_ready(&self, local: &mut Local, db: DbId, key: &Key<'_>, blob: Blob) -> Result<bool, OpError> {
-        let put = Put::Ready { blob, raw: true };
-        self.put(local, db, key, put, Deadline::Keep).inspect_err(|_| self.discard_blob(&blob))
-    }
-
-    /// Writes in place if the value's place allows; else copies the old value to the worker's buffer. `None` if
-    /// the key is absent.
-    fn write_range_step(
-        &self,
-        local: &mut Local,
-        tree: Tree,
-        key: &Key<'_>,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<Option<Range>, Stop> {
-        let mut leaf = self.leaf_exclusive(tree, key.hash, key.leaf_hint)?;
-        let Some(at) = self.find_exclusive(&leaf, key)? else { return Ok(None) };
-        let record = leaf.record(at)?;
-        if record.deadline.is_some_and(|deadline| deadline <= local.now) {
-            return Ok(None);
-        }
-        local.bytes.clear();
-        let blob = match record.value {
-            RecordValue::Int(value) => {
-                local.bytes.extend_from_slice(value.to_string().as_bytes());
-                return Ok(Some(Range::Rewrite { growing: false }));
-            }
-            RecordValue::Bytes(old) => {
-                let end = offset as usize + bytes.len();
-                if end > old.len() || !record.raw {
-                    local.bytes.extend_from_slice(old);
-                    return Ok(Some(Range::Rewrite { growing: false }));
-                }
-                let len_bytes = old.len() as u64;
-                leaf.leaf_mut(at.page)?.value_mut(at.slot)[offset as usize..end].copy_from_slice(bytes);
-                self.side.touch(leaf.head.id(), local.tick);
-                return Ok(Some(Range::Written(len_bytes)));
-            }
-            RecordValue::Blob(blob) => blob,
-        };
-        let Some(new_blob) = self.write_in_blob(&blob, offset, bytes)? else {
-            self.read_blob(&blob, &mut local.bytes)?;
-            return Ok(Some(Range::Rewrite { growing: true }));
-        };
-        self.refer_to(&mut leaf, at, new_blob)?;
-        self.side.touch(leaf.head.id(), local.tick);
-        drop(leaf);
-        if new_blob.pid != blob.pid {
-            self.discard_blob(&blob);
-        }
-        Ok(Some(Range::Written(u64::from(new_blob.len_bytes))))
-    }
-
-    /// Lets a record refer to a blob that has changed; it takes the same bytes as before.
-    fn refer_to(&self, leaf: &mut LeafGuard<'_>, at: At, blob: Blob) -> Result<(), Stop> {
-        let mut copy = [0; RECORD_MAX_BYTES];
-        let old = copy_record(leaf.record(at)?, &mut copy)?;
-        let record = Record { value: RecordValue::Blob(blob), raw: true, ..old };
-        if old != record {
-            leaf.replace(at, &record)?;
-        }
-        Ok(())
-    }
-
-    /// Writes into a blob's place or grows it. `None` if it is in a slab and does not fit in its slot.
-    fn write_in_blob(&self, blob: &Blob, offset: u64, bytes: &[u8]) -> Result<Option<Blob>, Stop> {
-        let (old_len, end) = (u64::from(blob.len_bytes), offset + bytes.len() as u64);
-        if end <= Self::blob_memory_bytes(blob) {
-            let gap_start = old_len.min(offset);
-            let parts = [Part::Zeros(offset - gap_start), Part::Bytes(bytes)];
-            self.overwrite(blob, gap_start, &parts)?;
-            return Ok(Some(Blob { len_bytes: end.max(old_len) as u32, ..*blob }));
-        }
-        match blob.place {
-            Place::Slab { .. } => Ok(None),
-            Place::Object { .. } => self.grow_object(blob, offset, bytes).map(Some),
-        }
-    }
-
     /// Sets or clears a deadline; returns whether the key is there.
     pub fn set_deadline(
         &self,
@@ -175,12 +27,12 @@ impl Keyspace {
         key: &Key<'_>,
         deadline: Option<UnixMillis>,
     ) -> Result<bool, OpError> {
-        let _lock = self.lock_key(local, db, key.hash, true);
+        let _lock = self.locks.lock_key(&local.holder, db, key.hash, true);
         let Some(tree) = self.tree(db) else { return Ok(false) };
         loop {
-            match self.retry(|| self.set_deadline_step(local, tree, key, deadline))? {
+            match retry(|| self.set_deadline_step(local, tree, key, deadline))? {
                 Step::Done(Was::There) => {
-                    local.count_change();
+                    self.announce(local, Effect::Deadline { db, key: *key, deadline });
                     return Ok(true);
                 }
                 Step::Done(Was::Absent) => return Ok(false),
@@ -188,7 +40,9 @@ impl Keyspace {
                     self.remove_expired(local, db, key)?;
                     return Ok(false);
                 }
-                Step::NoRoom(bytes) => self.retry(|| self.make_room(local, tree, key.hash, bytes))?,
+                Step::NoRoom(bytes) => {
+                    retry(|| self.trees.make_room(&mut local.scratch, tree, key.hash, bytes))?
+                }
             }
         }
     }
@@ -200,7 +54,7 @@ impl Keyspace {
         key: &Key<'_>,
         deadline: Option<UnixMillis>,
     ) -> Result<Step<Was>, Stop> {
-        let mut leaf = self.leaf_exclusive(tree, key.hash, key.leaf_hint)?;
+        let mut leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
         let Some(at) = self.find_exclusive(&leaf, key)? else { return Ok(Step::Done(Was::Absent)) };
         let old = leaf.record(at)?;
         let before = old.deadline;
@@ -252,12 +106,16 @@ impl Keyspace {
                     Copied::Bytes
                 }
                 RecordValue::Blob(blob) => match blob.place {
-                    Place::Object { .. } => Copied::Object(self.copy_object(&blob)?),
+                    Place::Object { .. } => Copied::Object(self.blobs.copy_object(&blob)?),
                     Place::Slab { .. } => {
-                        self.read_blob(&blob, bytes)?;
+                        self.blobs.read(&blob, bytes)?;
                         Copied::Bytes
                     }
                 },
+                RecordValue::Other { value_type, body } => {
+                    bytes.extend_from_slice(body);
+                    Copied::Other(value_type)
+                }
             };
             Ok((copy, record.raw, record.deadline))
         })?;
@@ -266,13 +124,16 @@ impl Keyspace {
         let put = match copy {
             Copied::Int(value) => Put::Int(value),
             Copied::Bytes => Put::Bytes { bytes, raw },
+            Copied::Other(value_type) => Put::Other { value_type, body: bytes },
             Copied::Object(blob) => Put::Ready { blob, raw },
         };
         let stored = self.put(local, to.0, to.1, put, deadline);
         if let (Err(_), Put::Ready { blob, .. }) = (&stored, put) {
-            self.discard_blob(&blob);
+            self.blobs.discard(&blob);
         }
-        stored.map(|_| true)
+        stored?;
+        self.announce(local, Effect::Copy { from: (from.0, *from.1), to: (to.0, *to.1) });
+        Ok(true)
     }
 
     /// Moves an entry over whatever is at `to`; the caller holds locks on both.
@@ -287,17 +148,19 @@ impl Keyspace {
             return Ok(there);
         }
         let Some(from_tree) = self.tree(from.0) else { return Ok(false) };
-        let to_tree = self.retry(|| self.tree_or_create(to.0))?;
+        let to_tree = retry(|| self.tree_or_create(to.0))?;
         loop {
-            let step = self.retry(|| self.rename_step(local, (from_tree, from.1), (to_tree, to.1)))?;
+            let step = retry(|| self.rename_step(local, (from_tree, from.1), (to_tree, to.1)))?;
             match step {
-                Step::NoRoom(bytes) => self.retry(|| self.make_room(local, to_tree, to.1.hash, bytes))?,
+                Step::NoRoom(bytes) => {
+                    retry(|| self.trees.make_room(&mut local.scratch, to_tree, to.1.hash, bytes))?
+                }
                 Step::Done(Renamed::Absent) => return Ok(false),
                 Step::Done(Renamed::Moved { from: left, to: replaced, sparse }) => {
-                    self.settle_rename(local, from.0, to.0, left, replaced);
+                    self.settle_rename(local, from, to, left, replaced);
                     if sparse {
                         // Joining only saves memory: what stands in its way may stay there.
-                        let _ = self.join_leaves(local, from_tree, from.1.hash);
+                        let _ = self.trees.join_leaves(&mut local.scratch, from_tree, from.1.hash);
                     }
                     return Ok(true);
                 }
@@ -308,18 +171,22 @@ impl Keyspace {
     fn settle_rename(
         &self,
         local: &mut Local,
-        from: DbId,
-        to: DbId,
+        from: (DbId, &Key<'_>),
+        to: (DbId, &Key<'_>),
         left: Remains,
         replaced: Option<Remains>,
     ) {
         let moved_deadline = i64::from(left.deadline.is_some());
-        local.count_key(from, -1);
-        local.count_deadline(from, -moved_deadline);
+        local.deltas.count_key(from.0, -1);
+        local.deltas.count_deadline(from.0, -moved_deadline);
         let replaced_deadline = replaced.is_some_and(|remains| remains.deadline.is_some());
-        local.count_key(to, i64::from(replaced.is_none()));
-        local.count_deadline(to, moved_deadline - i64::from(replaced_deadline));
-        local.count_change();
+        local.deltas.count_key(to.0, i64::from(replaced.is_none()));
+        local.deltas.count_deadline(to.0, moved_deadline - i64::from(replaced_deadline));
+        if replaced.is_some_and(|remains| remains.has_expired(local.now)) {
+            local.expired_count += 1;
+            self.announce(local, Effect::Expire { db: to.0, key: *to.1 });
+        }
+        self.announce(local, Effect::Move { from: (from.0, *from.1), to: (to.0, *to.1) });
         // The value lives on under its new name; the old name and what it replaced do not.
         self.discard(&Remains { value: None, ..left });
         self.discard(&Remains { key: None, ..replaced.unwrap_or_default() });
@@ -331,13 +198,13 @@ impl Keyspace {
         (from_tree, from): (Tree, &Key<'_>),
         (to_tree, to): (Tree, &Key<'_>),
     ) -> Result<Step<Renamed>, Stop> {
-        let mut leaf = self.leaf_exclusive(from_tree, from.hash, None)?;
+        let mut leaf = self.trees.chain_exclusive(from_tree, from.hash, None)?;
         let Some(at) = self.find_exclusive(&leaf, from)? else { return Ok(Step::Done(Renamed::Absent)) };
         let mut copy = [0; RECORD_MAX_BYTES];
         let old = copy_record(leaf.record(at)?, &mut copy)?;
         let mut other = match leaf.leaf(0)?.covers(to_tree.tag, to.hash) {
             true => None,
-            false => Some(self.try_leaf_exclusive(to_tree, to.hash)?),
+            false => Some(self.trees.with_chain(self.trees.try_leaf_exclusive(to_tree, to.hash)?)?),
         };
         let target = other.as_mut().unwrap_or(&mut leaf);
         let replaced = match self.move_in(target, to, &old)? {
@@ -345,13 +212,13 @@ impl Keyspace {
             Step::Done(replaced) => replaced,
         };
         if let Some(deadline) = old.deadline {
-            self.side.add_deadline(target.head.id(), deadline);
+            self.trees.order.side.add_deadline(target.head.id(), deadline);
         }
-        self.side.touch(target.head.id(), local.tick);
+        self.trees.order.side.touch(target.head.id(), local.scratch.tick);
         // In one leaf, slots may have moved.
         let Some(at) = self.find_exclusive(&leaf, from)? else { return Err(bad_record(leaf.head.id())) };
         self.remove_from_chain(&mut leaf, at)?;
-        let sparse = is_sparse(leaf.leaf(0)?);
+        let sparse = is_sparse::<Hashed>(leaf.leaf(0)?);
         Ok(Step::Done(Renamed::Moved { from: Remains::of(&old), to: replaced, sparse }))
     }
 
@@ -385,11 +252,11 @@ impl Keyspace {
             RecordKey::Out { .. } => 20,
         };
         let record_bytes = old.encoded_bytes() - old_key_bytes + key_bytes;
-        let Some(page) = self.page_for(target, to.hash, record_bytes)? else {
+        let Some(page) = self.trees.page_for(target, to.hash, record_bytes)? else {
             return Ok(Step::NoRoom(record_bytes));
         };
         let key = match long_key {
-            true => RecordKey::Out { hash: to.hash, blob: self.new_blob(&[Part::Bytes(to.bytes)], false)? },
+            true => RecordKey::Out { hash: to.hash, blob: self.blobs.make(&[Part::Bytes(to.bytes)], false)? },
             false => RecordKey::Inline(to.bytes),
         };
         target.insert(page, to.hash, &Record { key, ..*old })?;
@@ -397,9 +264,10 @@ impl Keyspace {
     }
 }
 
-/// A copied value: the bytes of the second are in a buffer.
+/// A copied value: the bytes of the second and the third are in a buffer.
 enum Copied {
     Int(i64),
     Bytes,
+    Other(ValueType),
     Object(Blob),
 }

@@ -1,30 +1,38 @@
 //! Storing and removing single entries.
 
-use std::sync::atomic::Ordering;
+use stillframe_pagepool::Restart;
 
-use super::blob::Part;
-use super::descend::{bad_record, At, LeafGuard};
-use super::merge::is_sparse;
-use super::{Keyspace, Local, Stop, Tree};
-use crate::page::record::{
-    Blob, Record, RecordKey, RecordValue, KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES, VALUE_INLINE_MAX_BYTES,
+use super::state::{Keyspace, Local};
+use crate::blobs::{Blob, Part};
+use crate::effect::Effect;
+use crate::stop::{retry, Stop};
+use crate::tree::hash::{
+    At, Hashed, LeafGuard, Record, RecordKey, RecordValue, KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES,
+    VALUE_INLINE_MAX_BYTES,
 };
-use crate::{DbId, Deadline, Key, NewValue, OpError, UnixMillis};
+use crate::tree::{is_sparse, Tree};
+use crate::value::ValueType;
+use crate::{DbId, Deadline, Key, OpError, UnixMillis};
 
 /// Stands for a blob that is still to be made: all blobs take the same bytes in a record.
 const SOME_BLOB: Blob = Blob {
     pid: stillframe_pagepool::PageId(0),
     len_bytes: 0,
-    place: crate::page::record::Place::Object { page_count: 0 },
+    place: crate::blobs::Place::Object { page_count: 0 },
 };
 
 /// What is to be stored.
 #[derive(Clone, Copy)]
-pub(super) enum Put<'a> {
+pub(crate) enum Put<'a> {
     Int(i64),
     Bytes {
         bytes: &'a [u8],
         raw: bool,
+    },
+    /// A value of another type than string.
+    Other {
+        value_type: ValueType,
+        body: &'a [u8],
     },
     /// A blob that nothing refers to yet.
     Ready {
@@ -33,19 +41,10 @@ pub(super) enum Put<'a> {
     },
 }
 
-impl<'a> From<NewValue<'a>> for Put<'a> {
-    fn from(value: NewValue<'a>) -> Put<'a> {
-        match value {
-            NewValue::Int(value) => Put::Int(value),
-            NewValue::Bytes { bytes, raw } => Put::Bytes { bytes, raw },
-        }
-    }
-}
-
 impl<'a> Put<'a> {
     fn raw(&self) -> bool {
         match self {
-            Put::Int(_) => false,
+            Put::Int(_) | Put::Other { .. } => false,
             Put::Bytes { raw, .. } | Put::Ready { raw, .. } => *raw,
         }
     }
@@ -56,6 +55,7 @@ impl<'a> Put<'a> {
             Put::Int(value) => RecordValue::Int(value),
             Put::Bytes { bytes, .. } if bytes.len() <= VALUE_INLINE_MAX_BYTES => RecordValue::Bytes(bytes),
             Put::Bytes { .. } => RecordValue::Blob(SOME_BLOB),
+            Put::Other { value_type, body } => RecordValue::Other { value_type, body },
             Put::Ready { blob, .. } => RecordValue::Blob(blob),
         }
     }
@@ -90,13 +90,13 @@ impl Remains {
         Remains { key, value, deadline: record.deadline }
     }
 
-    fn has_expired(&self, now: UnixMillis) -> bool {
+    pub fn has_expired(&self, now: UnixMillis) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 }
 
 /// How far a step got.
-pub(super) enum Step<R> {
+pub(crate) enum Step<R> {
     Done(R),
     /// The leaf has no room for a record of so many bytes.
     NoRoom(usize),
@@ -104,88 +104,56 @@ pub(super) enum Step<R> {
 
 /// What was there before.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Was {
+pub(crate) enum Was {
     Absent,
     Expired,
     There,
 }
 
-impl LeafGuard<'_> {
-    /// Inserts a record where the leaf has told that it has room.
-    #[inline(always)]
-    pub(super) fn insert(&mut self, page: usize, hash: u64, record: &Record<'_>) -> Result<(), Stop> {
-        match self.leaf_mut(page)?.insert(hash, record) {
-            true => Ok(()),
-            false => Err(bad_record(self.head.id())),
-        }
-    }
-
-    /// Replaces a record where the leaf has told that it has room.
-    #[inline(always)]
-    pub(super) fn replace(&mut self, at: At, record: &Record<'_>) -> Result<(), Stop> {
-        match self.leaf_mut(at.page)?.replace(at.slot, record) {
-            true => Ok(()),
-            false => Err(bad_record(self.head.id())),
-        }
-    }
-
-    /// Removes a record; an emptied leaf of a chain is unlinked and returned, to be freed.
-    pub(super) fn remove(&mut self, at: At) -> Result<Option<usize>, Stop> {
-        let mut leaf = self.leaf_mut(at.page)?;
-        leaf.remove(at.slot);
-        if at.page == 0 || leaf.leaf().count() > 0 {
-            return Ok(None);
-        }
-        let next = leaf.leaf().chain();
-        self.leaf_mut(at.page - 1)?.set_chain(next);
-        Ok(Some(at.page - 1))
-    }
-}
-
 impl Keyspace {
-    /// Stores a value; returns whether the key was there before.
-    pub fn set(
+    /// Runs an operation that does not depend on what was there: if that is lost and may be given up, once more.
+    #[inline(always)]
+    pub(crate) fn beside_damage<R>(
         &self,
-        local: &mut Local,
         db: DbId,
         key: &Key<'_>,
-        value: NewValue<'_>,
-        deadline: Deadline,
-    ) -> Result<bool, OpError> {
-        if let NewValue::Bytes { bytes, .. } = value {
-            if bytes.len() as u64 > crate::MAX_STRING_BYTES {
-                return Err(OpError::TooLarge);
-            }
+        mut operation: impl FnMut() -> Result<R, OpError>,
+    ) -> Result<R, OpError> {
+        match operation() {
+            Err(error @ OpError::Damaged(_)) => match self.tree(db) {
+                Some(tree) if self.give_up_lost(tree, key.hash)? => operation(),
+                _ => Err(error),
+            },
+            result => result,
         }
-        if matches!(deadline, Deadline::At(at) if at <= local.now) {
-            return self.remove(local, db, key);
-        }
-        let _lock = self.lock_key(local, db, key.hash, true);
-        self.put(local, db, key, value.into(), deadline)
     }
 
-    /// Stores a value; the key is locked.
+    /// Stores a value; the key is locked. What it means is announced by the caller.
     #[inline(always)]
-    pub(super) fn put(
+    pub(crate) fn put(
         &self,
         local: &mut Local,
         db: DbId,
         key: &Key<'_>,
         put: Put<'_>,
         deadline: Deadline,
-    ) -> Result<bool, OpError> {
+    ) -> Result<Was, OpError> {
         let tree = match self.tree(db) {
             Some(tree) => tree,
-            None => self.retry(|| self.tree_or_create(db))?,
+            None => retry(|| self.tree_or_create(db))?,
         };
         loop {
-            match self.retry(|| self.put_step(local, tree, key, put, deadline))? {
+            match retry(|| self.put_step(local, tree, key, put, deadline))? {
                 Step::Done(was) => {
-                    local.count_change();
-                    local.expired_count += u64::from(was == Was::Expired);
-                    return Ok(was == Was::There);
+                    if was == Was::Expired {
+                        local.expired_count += 1;
+                        self.announce(local, Effect::Expire { db, key: *key });
+                    }
+                    return Ok(was);
                 }
-                Step::NoRoom(bytes) => self.retry(|| self.make_room(local, tree, key.hash, bytes))?,
+                Step::NoRoom(bytes) => {
+                    retry(|| self.trees.make_room(&mut local.scratch, tree, key.hash, bytes))?
+                }
             }
         }
     }
@@ -199,7 +167,7 @@ impl Keyspace {
         put: Put<'_>,
         deadline: Deadline,
     ) -> Result<Step<Was>, Stop> {
-        let leaf = self.leaf_exclusive(tree, key.hash, key.leaf_hint)?;
+        let leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
         match self.find_exclusive(&leaf, key)? {
             Some(at) => self.replace_step(local, tree, leaf, at, key, put, deadline),
             None => self.insert_step(local, tree, leaf, key, put, deadline),
@@ -231,25 +199,25 @@ impl Keyspace {
             deadline,
         };
         let record_bytes = record.encoded_bytes();
-        let Some(page) = self.page_for(&leaf, key.hash, record_bytes)? else {
+        let Some(page) = self.trees.page_for(&leaf, key.hash, record_bytes)? else {
             return Ok(Step::NoRoom(record_bytes));
         };
         if let Some(bytes) = put.out_of_line() {
-            record.value = RecordValue::Blob(self.new_blob(&[Part::Bytes(bytes)], false)?);
+            record.value = RecordValue::Blob(self.blobs.make(&[Part::Bytes(bytes)], false)?);
         }
         if long_key {
-            match self.new_blob(&[Part::Bytes(key.bytes)], false) {
+            match self.blobs.make(&[Part::Bytes(key.bytes)], false) {
                 Ok(blob) => record.key = RecordKey::Out { hash: key.hash, blob },
                 Err(stop) => {
                     if let (RecordValue::Blob(blob), true) = (record.value, put.out_of_line().is_some()) {
-                        self.discard_blob(&blob);
+                        self.blobs.discard(&blob);
                     }
                     return Err(stop);
                 }
             }
         }
         leaf.insert(page, key.hash, &record)?;
-        local.count_key(tree.db, 1);
+        local.deltas.count_key(tree.db, 1);
         self.note_written(local, tree, &leaf, None, deadline);
         Ok(Step::Done(Was::Absent))
     }
@@ -287,7 +255,7 @@ impl Keyspace {
         let mut discarded = remains.value;
         if let Some(bytes) = put.out_of_line() {
             let rewritten = match &remains.value {
-                Some(blob) => self.rewrite_blob(blob, bytes)?,
+                Some(blob) => self.blobs.rewrite(blob, bytes)?,
                 None => None,
             };
             match rewritten {
@@ -295,7 +263,7 @@ impl Keyspace {
                     discarded = None;
                     record.value = RecordValue::Blob(blob);
                 }
-                None => record.value = RecordValue::Blob(self.new_blob(&[Part::Bytes(bytes)], false)?),
+                None => record.value = RecordValue::Blob(self.blobs.make(&[Part::Bytes(bytes)], false)?),
             }
         }
         // A blob rewritten in place may leave the record as it was: then the leaf stays clean.
@@ -306,14 +274,14 @@ impl Keyspace {
         self.note_written(local, tree, &leaf, remains.deadline, deadline);
         drop(leaf);
         if let Some(blob) = discarded {
-            self.discard_blob(&blob);
+            self.blobs.discard(&blob);
         }
         Ok(Step::Done(was))
     }
 
     /// For a record that grows beyond the room of its leaf: `at`, or, in a chain, a place in another leaf of it
     /// to which the record has been moved. `None` if none has room for `record_bytes`.
-    pub(super) fn place_for(
+    pub(crate) fn place_for(
         &self,
         leaf: &mut LeafGuard<'_>,
         at: At,
@@ -339,7 +307,7 @@ impl Keyspace {
         let Some(page) = leaf.page_with_room(record_bytes)? else { return Ok(None) };
         let mut copy = [0; RECORD_MAX_BYTES];
         let record = copy_record(leaf.record(at)?, &mut copy)?;
-        let hash = self.hash_of(&record);
+        let hash = self.trees.order.hash_of(&record);
         leaf.insert(page, hash, &record)?;
         let to = leaf.leaf(page)?;
         let slot = (0..to.count()).find(|slot| to.record(*slot) == Some(record));
@@ -358,7 +326,7 @@ impl Keyspace {
 
     /// Counts and registers what a write to a latched leaf means for deadlines and access times.
     #[inline(always)]
-    pub(super) fn note_written(
+    pub(crate) fn note_written(
         &self,
         local: &Local,
         tree: Tree,
@@ -366,19 +334,19 @@ impl Keyspace {
         before: Option<UnixMillis>,
         after: Option<UnixMillis>,
     ) {
-        local.count_deadline(tree.db, i64::from(after.is_some()) - i64::from(before.is_some()));
-        self.side.touch(leaf.head.id(), local.tick);
+        local.deltas.count_deadline(tree.db, i64::from(after.is_some()) - i64::from(before.is_some()));
+        self.trees.order.side.touch(leaf.head.id(), local.scratch.tick);
         if let Some(deadline) = after {
-            self.side.add_deadline(leaf.head.id(), deadline);
+            self.trees.order.side.add_deadline(leaf.head.id(), deadline);
         }
     }
 
     /// Removes an entry; returns whether it was there.
     pub fn remove(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        let _lock = self.lock_key(local, db, key.hash, true);
-        let was = self.remove_if(local, db, key, |_| true)?;
+        let _lock = self.locks.lock_key(&local.holder, db, key.hash, true);
+        let was = self.beside_damage(db, key, || self.remove_if(local, db, key, |_| true))?;
         if was == Was::There {
-            local.count_change();
+            self.announce(local, Effect::Delete { db, key: *key });
         }
         Ok(was == Was::There)
     }
@@ -398,8 +366,8 @@ impl Keyspace {
         wanted: impl Fn(&Remains) -> bool,
     ) -> Result<Was, OpError> {
         let Some(tree) = self.tree(db) else { return Ok(Was::Absent) };
-        let removed = self.retry(|| {
-            let mut leaf = self.leaf_exclusive(tree, key.hash, key.leaf_hint)?;
+        let removed = retry(|| {
+            let mut leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
             let Some(at) = self.find_exclusive(&leaf, key)? else { return Ok(None) };
             let remains = Remains::of(&leaf.record(at)?);
             if !wanted(&remains) {
@@ -407,30 +375,36 @@ impl Keyspace {
             }
             self.check_discardable(&remains)?;
             self.remove_from_chain(&mut leaf, at)?;
-            Ok(Some((remains, is_sparse(leaf.leaf(0)?))))
+            Ok(Some((remains, is_sparse::<Hashed>(leaf.leaf(0)?))))
         })?;
         let Some((remains, sparse)) = removed else { return Ok(Was::Absent) };
-        local.count_key(db, -1);
-        local.count_deadline(db, -i64::from(remains.deadline.is_some()));
+        local.deltas.count_key(db, -1);
+        local.deltas.count_deadline(db, -i64::from(remains.deadline.is_some()));
         let expired = remains.has_expired(local.now);
-        local.expired_count += u64::from(expired);
+        if expired {
+            local.expired_count += 1;
+            self.announce(local, Effect::Expire { db, key: *key });
+        }
         self.discard(&remains);
         if sparse {
             // Joining only saves memory: what stands in its way may stay there.
-            let _ = self.join_leaves(local, tree, key.hash);
+            let _ = self.trees.join_leaves(&mut local.scratch, tree, key.hash);
         }
         Ok(if expired { Was::Expired } else { Was::There })
     }
 
-    /// Whether what a record refers to can be freed without loading pages first.
+    /// Whether what a record refers to can be freed without loading pages first. What is damaged can.
     pub(super) fn check_discardable(&self, remains: &Remains) -> Result<(), Stop> {
-        if self.all_resident.load(Ordering::Relaxed) {
+        if self.pages.all_resident() {
             return Ok(());
         }
         for blob in [remains.key, remains.value].into_iter().flatten() {
             if !self.pool.is_resident(blob.pid) {
                 // Tells a page that is damaged from one that is not there yet.
-                self.pool.shared(blob.pid)?;
+                match self.pool.shared(blob.pid) {
+                    Err(Restart::Damaged(_)) => {}
+                    guard => drop(guard?),
+                }
             }
         }
         Ok(())
@@ -438,13 +412,13 @@ impl Keyspace {
 
     pub(super) fn discard(&self, remains: &Remains) {
         for blob in [remains.key, remains.value].into_iter().flatten() {
-            self.discard_blob(&blob);
+            self.blobs.discard(&blob);
         }
     }
 }
 
 /// Copies a record out of its page.
-pub(super) fn copy_record<'a>(
+pub(crate) fn copy_record<'a>(
     record: Record<'_>,
     buffer: &'a mut [u8; RECORD_MAX_BYTES],
 ) -> Result<Record<'a>, Stop> {

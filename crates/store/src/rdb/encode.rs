@@ -1,6 +1,7 @@
 //! Lengths and strings as bytes, the inverse of `source`.
 
-use super::{string_encoding, Compressor, StringRef};
+use super::format::{string_encoding, StringRef};
+use super::lzf::Compressor;
 
 /// Longest text that is tried as an integer: "-2147483648".
 const MAX_INTEGER_TEXT_BYTES: usize = 11;

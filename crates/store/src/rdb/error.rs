@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use super::format::MAX_READ_VERSION;
+
 /// An error in reading a dump: what, and at which byte of which file.
 #[derive(Debug)]
 pub struct ReadError {
@@ -44,7 +46,7 @@ pub enum ReadErrorKind {
     Truncated(&'static str),
     #[error("not an RDB file: it begins with \"{}\"", .0.escape_ascii())]
     BadMagic(Vec<u8>),
-    #[error("RDB version {0} is not supported")]
+    #[error("RDB version {0} is not supported: versions 1 to {max} are read (Redis up to 8.2, Valkey 8)", max = MAX_READ_VERSION)]
     UnsupportedVersion(u32),
     #[error("corrupt dump: 0x{0:02x} does not begin a length")]
     BadLength(u8),
@@ -88,7 +90,7 @@ impl ReadErrorKind {
         use ReadErrorKind::*;
         match self {
             // The layout of a module's first serialisation format is known to the module alone.
-            UnsupportedType { code: super::skip::TYPE_MODULE_1, .. } => {
+            UnsupportedType { code: super::format::TYPE_MODULE_1, .. } => {
                 Some("it cannot be passed over either; delete the key in the server that wrote the file and save again")
             }
             UnsupportedType { .. } => Some(

@@ -2,9 +2,10 @@
 
 use super::encode::{put_string_head, Body};
 use super::error::{PayloadError, ReadErrorKind};
+use super::format::{RdbValue, StringRef, CRC64, MAX_READ_VERSION, TYPE_STRING, WRITE_VERSION};
+use super::lzf::Compressor;
 use super::skip::OtherType;
 use super::source::Source;
-use super::{Compressor, RdbValue, StringRef, CRC64, MAX_READ_VERSION, TYPE_STRING, WRITE_VERSION};
 
 const FOOTER_BYTES: usize = 2 + 8;
 const CHECKSUM_BYTES: usize = 8;

@@ -1,9 +1,9 @@
 //! Reading a dump, entry by entry.
 
 use super::error::{ReadError, ReadErrorKind};
+use super::format::{opcode, Cut, Entry, KeyMeta, RdbValue, MAX_READ_VERSION, TYPE_STRING};
 use super::skip::{module_name, skip_module_aux, OtherType};
 use super::source::Source;
-use super::{opcode, Cut, Entry, KeyMeta, RdbValue, MAX_READ_VERSION, TYPE_STRING};
 use std::collections::BTreeMap;
 use std::io::Read;
 

@@ -1,13 +1,11 @@
 //! The value types that are not stored yet: their names, and the way past them.
 
 use super::error::ReadErrorKind;
+use super::format::TYPE_MODULE_1;
 use super::source::Source;
 use std::io::Read;
 
 type Result<T> = std::result::Result<T, ReadErrorKind>;
-
-/// A module value whose layout only its module knows.
-pub(super) const TYPE_MODULE_1: u8 = 6;
 
 mod module_opcode {
     pub const EOF: u64 = 0;

@@ -1,7 +1,8 @@
 //! Buffered input that counts, checksums and decodes lengths and strings.
 
 use super::error::ReadErrorKind;
-use super::{lzf, string_encoding, RdbString, CRC64, MAX_STRING_BYTES};
+use super::format::{string_encoding, RdbString, CRC64, MAX_STRING_BYTES};
+use super::lzf;
 use crc::{Digest, Table};
 use std::io::{self, Read};
 

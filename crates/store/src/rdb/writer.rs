@@ -2,7 +2,8 @@
 
 use super::encode::{put_length, put_packed_head, put_string_head, Body, MIN_SAVED_BYTES};
 use super::error::WriteError;
-use super::{opcode, Compressor, Cut, KeyMeta, StringRef, CRC64, TYPE_STRING, WRITE_VERSION};
+use super::format::{opcode, Cut, KeyMeta, StringRef, CRC64, TYPE_STRING, WRITE_VERSION};
+use super::lzf::Compressor;
 use crc::{Digest, Table};
 use std::io::Write;
 

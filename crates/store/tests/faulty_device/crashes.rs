@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stillframe_pagepool::device::{Fault, FaultRates, SimDevice};
 use stillframe_store::SaveError;
 
-use crate::model::{open, reopen, seed_or, Content, Opened};
+use crate::model::{open, reopen, Content, Opened};
 
 /// Changes between two checkpoints.
 const CHANGE_COUNT: u32 = 80;
@@ -52,7 +52,7 @@ fn used_device(seed: u64, rng: &mut fastrand::Rng) -> (Arc<SimDevice>, Content) 
 
 #[test]
 fn a_crash_in_any_call_leaves_the_last_checkpoint_or_the_one_in_flight() {
-    let seed = seed_or(21);
+    let seed = stillframe_testkit::seed_or(21);
     let mut outcomes = [0; 3];
     for round in 0.. {
         let device = Arc::new(SimDevice::new(seed + round));
@@ -82,7 +82,7 @@ fn a_crash_in_any_call_leaves_the_last_checkpoint_or_the_one_in_flight() {
 
 #[test]
 fn a_crash_in_any_call_after_a_restart() {
-    let seed = seed_or(22);
+    let seed = stillframe_testkit::seed_or(22);
     let mut crash_count = 0;
     for round in 0.. {
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -114,7 +114,7 @@ fn assert_stays_failed(device: &Arc<SimDevice>, mut opened: Opened, error: &Save
 
 #[test]
 fn an_error_in_any_call_fails_the_save_and_nothing_else() {
-    let seed = seed_or(23);
+    let seed = stillframe_testkit::seed_or(23);
     let mut failure_counts = [0; 2];
     for round in 0.. {
         let is_no_space = round % 2 == 1;
@@ -152,7 +152,7 @@ fn an_error_in_any_call_fails_the_save_and_nothing_else() {
 
 #[test]
 fn a_full_device_fails_saves_until_there_is_room() {
-    let mut rng = fastrand::Rng::with_seed(seed_or(24));
+    let mut rng = fastrand::Rng::with_seed(stillframe_testkit::seed_or(24));
     let (device, mut content) = used_device(1, &mut rng);
     let mut opened = open(&device).expect("an undamaged store");
     for round in 0..3 {
@@ -178,7 +178,7 @@ fn a_full_device_fails_saves_until_there_is_room() {
 
 #[test]
 fn random_errors_never_lose_a_checkpoint() {
-    let seed = seed_or(25);
+    let seed = stillframe_testkit::seed_or(25);
     let mut rng = fastrand::Rng::with_seed(seed);
     let device = Arc::new(SimDevice::new(seed));
     let mut allowed = vec![Content::new()];
@@ -217,7 +217,7 @@ fn random_errors_never_lose_a_checkpoint() {
 
 #[test]
 fn crashes_follow_crashes() {
-    let seed = seed_or(26);
+    let seed = stillframe_testkit::seed_or(26);
     let mut rng = fastrand::Rng::with_seed(seed);
     let device = Arc::new(SimDevice::new(seed));
     let mut allowed = vec![Content::new()];

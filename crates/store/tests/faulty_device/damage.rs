@@ -7,7 +7,7 @@ use stillframe_pagepool::device::{Fault, FaultRates, SimDevice};
 use stillframe_pagepool::PAGE_SIZE;
 use stillframe_store::DbId;
 
-use crate::model::{open, open_accepting, seed_or, Content, Entry, Opened};
+use crate::model::{open, open_accepting, Content, Entry, Opened};
 
 const CHANGE_COUNT: u32 = 120;
 
@@ -72,7 +72,7 @@ fn outcome(device: &Arc<SimDevice>, checkpoints: &[&Content]) -> Outcome {
 
 fn outcome_of(opened: &mut Opened, checkpoints: &[&Content]) -> Outcome {
     let keys: BTreeSet<_> = checkpoints.iter().flat_map(|content| content.keys()).collect();
-    let mut possible: Vec<usize> = (0..checkpoints.len()).collect();
+    let mut misfits = vec![Vec::new(); checkpoints.len()];
     let mut error_count = 0;
     for id in keys {
         match opened.read(id.0, &id.1) {
@@ -81,12 +81,25 @@ fn outcome_of(opened: &mut Opened, checkpoints: &[&Content]) -> Outcome {
                 error_count += 1;
             }
             Ok(found) => {
-                possible.retain(|index| checkpoints[*index].get(id) == found.as_ref());
-                assert!(!possible.is_empty(), "{id:?} does not fit to the others: {}", shown(&found));
+                for (content, misfits) in checkpoints.iter().zip(&mut misfits) {
+                    let expected = content.get(id);
+                    if expected != found.as_ref() {
+                        let key = String::from_utf8_lossy(&id.1);
+                        misfits.push(format!(
+                            "{}:{key}: {}, not {}",
+                            id.0,
+                            shown(found.as_ref()),
+                            shown(expected)
+                        ));
+                    }
+                }
             }
         }
     }
-    match (possible[0], error_count) {
+    let Some(served) = misfits.iter().position(Vec::is_empty) else {
+        panic!("what is served is none of the checkpoints: {misfits:#?}");
+    };
+    match (served, error_count) {
         (0, 0) => Outcome::Newest,
         (0, _) => Outcome::Errors,
         (_, 0) => Outcome::Previous,
@@ -94,8 +107,8 @@ fn outcome_of(opened: &mut Opened, checkpoints: &[&Content]) -> Outcome {
     }
 }
 
-fn shown(entry: &Option<Entry>) -> String {
-    entry.as_ref().map_or("nothing".to_owned(), |entry| format!("{} bytes", entry.value.len()))
+fn shown(entry: Option<&Entry>) -> String {
+    entry.map_or("nothing".to_owned(), |entry| format!("{} bytes", entry.value.len()))
 }
 
 fn assert_named(text: &str) {
@@ -105,7 +118,7 @@ fn assert_named(text: &str) {
 
 #[test]
 fn a_damaged_slot_is_never_served() {
-    let seed = seed_or(31);
+    let seed = stillframe_testkit::seed_or(31);
     let sample = Sample::new(seed);
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut seen = BTreeMap::new();
@@ -127,7 +140,7 @@ fn a_damaged_slot_is_never_served() {
 /// Where the newest checkpoint does not load, the one before it is served to who accepts that loss and no other.
 #[test]
 fn an_older_checkpoint_is_served_only_if_the_loss_is_accepted() {
-    let seed = seed_or(35);
+    let seed = stillframe_testkit::seed_or(35);
     let sample = Sample::new(seed);
     let mut counts = [0; 2];
     for slot in 0..sample.image.len() / PAGE_SIZE {
@@ -160,7 +173,7 @@ fn an_older_checkpoint_is_served_only_if_the_loss_is_accepted() {
 /// The first checkpoint of all: in place of it there is nothing but the empty store, which nobody takes for the data.
 #[test]
 fn damage_to_the_first_checkpoint_never_opens_an_empty_store() {
-    let seed = seed_or(36);
+    let seed = stillframe_testkit::seed_or(36);
     let mut rng = fastrand::Rng::with_seed(seed);
     let device = Arc::new(SimDevice::new(seed));
     let mut opened = open(&device).expect("a new store");
@@ -190,7 +203,7 @@ fn damage_to_the_first_checkpoint_never_opens_an_empty_store() {
 /// A write that the disk damages and acknowledges, in every call of a checkpoint.
 #[test]
 fn a_write_damaged_in_silence_is_never_served() {
-    let seed = seed_or(32);
+    let seed = stillframe_testkit::seed_or(32);
     let sample = Sample::new(seed);
     let mut seen = BTreeSet::new();
     for fault in [Fault::LostWrite, Fault::TornWrite, Fault::MisdirectedWrite, Fault::BitFlip] {
@@ -236,7 +249,7 @@ fn a_write_damaged_in_silence_is_never_served() {
 
 #[test]
 fn a_read_that_fails_is_an_error_and_not_data() {
-    let seed = seed_or(33);
+    let seed = stillframe_testkit::seed_or(33);
     let sample = Sample::new(seed);
     let mut seen = BTreeSet::new();
     for fault in [Fault::Error, Fault::BitFlip] {
@@ -253,7 +266,7 @@ fn a_read_that_fails_is_an_error_and_not_data() {
 /// complete.
 #[test]
 fn random_read_errors_lose_nothing_that_is_saved() {
-    let seed = seed_or(34);
+    let seed = stillframe_testkit::seed_or(34);
     let sample = Sample::new(seed);
     let mut error_count = 0;
     for round in 0..30 {

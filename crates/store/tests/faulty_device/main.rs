@@ -3,4 +3,5 @@
 
 mod crashes;
 mod damage;
+mod lost;
 mod model;

@@ -26,13 +26,6 @@ pub type Content = BTreeMap<(u32, Vec<u8>), Entry>;
 /// What a read gave: an entry, nothing, or the reason why it cannot be read.
 pub type Reading = Result<Option<Entry>, String>;
 
-/// The seed of a random test: `STILLFRAME_SEED`, else `default`. Printed, so that a failure can be replayed.
-pub fn seed_or(default: u64) -> u64 {
-    let seed = std::env::var("STILLFRAME_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(default);
-    println!("STILLFRAME_SEED={seed}");
-    seed
-}
-
 pub fn open(device: &Arc<SimDevice>) -> Result<Opened, OpenError> {
     open_accepting(device, None)
 }
@@ -59,7 +52,7 @@ pub struct Opened {
 
 impl Opened {
     /// Runs an operation until its pages are in memory. An error says why they will never be.
-    fn run<T>(&mut self, mut op: impl FnMut(&mut Worker) -> Result<T, OpError>) -> Result<T, String> {
+    pub fn run<T>(&mut self, mut op: impl FnMut(&mut Worker) -> Result<T, OpError>) -> Result<T, String> {
         loop {
             self.worker.quiesce();
             match op(&mut self.worker) {
@@ -74,6 +67,38 @@ impl Opened {
                 Err(other) => panic!("{other}"),
             }
         }
+    }
+
+    pub fn put(&mut self, db: u32, key: &[u8], value: &[u8]) -> Result<bool, String> {
+        self.run(|worker| {
+            let value = NewValue::Bytes { bytes: value, raw: false };
+            worker.set(DbId(db), &worker.key(key), value, Deadline::Clear)
+        })
+    }
+
+    pub fn remove(&mut self, db: u32, key: &[u8]) -> Result<bool, String> {
+        self.run(|worker| worker.remove(DbId(db), &worker.key(key)))
+    }
+
+    /// All keys of a database, as they come.
+    pub fn scan(&mut self, db: u32) -> Result<Vec<Vec<u8>>, String> {
+        let (mut cursor, mut keys) = (0, Vec::new());
+        loop {
+            let (next, found) = self.run(|worker| {
+                let mut found = Vec::new();
+                let next = worker.scan(DbId(db), cursor, 50, |key, _| found.push(key.to_vec()))?;
+                Ok((next, found))
+            })?;
+            keys.extend(found);
+            cursor = next;
+            if cursor == 0 {
+                return Ok(keys);
+            }
+        }
+    }
+
+    pub fn allocated_page_count(&self) -> u64 {
+        self.store.pool().stats().allocated_pages
     }
 
     pub fn checkpoint(&mut self) -> Result<(), SaveError> {
@@ -117,21 +142,7 @@ impl Opened {
     pub fn content(&mut self) -> Content {
         let mut content = Content::new();
         for db in 0..DATABASE_COUNT {
-            let (mut cursor, mut keys) = (0, Vec::new());
-            loop {
-                let step = |worker: &mut Worker| {
-                    let mut found = Vec::new();
-                    let next = worker.scan(DbId(db), cursor, 50, |key, _| found.push(key.to_vec()))?;
-                    Ok((next, found))
-                };
-                let (next, found) = self.run(step).expect("an undamaged store");
-                keys.extend(found);
-                cursor = next;
-                if cursor == 0 {
-                    break;
-                }
-            }
-            for key in keys {
+            for key in self.scan(db).expect("an undamaged store") {
                 let entry = self.read(db, &key).expect("an undamaged store").expect("a key that was scanned");
                 assert!(content.insert((db, key.clone()), entry).is_none(), "{key:?} was scanned twice");
             }
@@ -201,14 +212,16 @@ impl Opened {
     fn exchange_vast(&mut self, db: u32, content: &mut Content) -> Result<(), String> {
         const LAST: usize = 1_100_000;
         let key = b"vast".to_vec();
-        if content.remove(&(db, key.clone())).is_some() {
+        let id = (db, key.clone());
+        if content.contains_key(&id) {
             assert!(self.run(|worker| worker.remove(DbId(db), &worker.key(&key)))?);
+            content.remove(&id);
             return Ok(());
         }
         self.run(|worker| worker.write_range(DbId(db), &worker.key(&key), LAST as u64, b"x"))?;
         let mut value = vec![0; LAST];
         value.push(b'x');
-        content.insert((db, key), Entry { value, deadline: None });
+        content.insert(id, Entry { value, deadline: None });
         Ok(())
     }
 

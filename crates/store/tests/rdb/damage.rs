@@ -2,7 +2,6 @@
 
 use crate::bytes::{dump, entry, string};
 use crate::checks;
-use crate::redis::seed;
 use crate::types::{all_types_dump, REDIS_6, VALKEY_8};
 use crate::{read_all, skipping};
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use stillframe_store::rdb::{
     dump_string, Compressor, Header, KeyMeta, ReadErrorKind, Reader, ReaderOptions, StringRef, Writer,
     WriterOptions,
 };
+use stillframe_testkit::seed;
 
 /// A dump of our own with every form of string, deadlines and access data.
 fn small_dump() -> Vec<u8> {

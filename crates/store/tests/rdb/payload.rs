@@ -1,6 +1,8 @@
 //! `DUMP` payloads, byte for byte as Redis gives them.
 
-use crate::redis::{seed, Redis, Reply, TempDir};
+use stillframe_testkit::{seed, Reply};
+
+use crate::redis::{temp_dir, Redis};
 use crate::strings::random_string;
 use crate::{bytes_value, text};
 use crc::{Crc, CRC_64_REDIS};
@@ -24,7 +26,7 @@ fn set_and_dump(value: &[u8]) -> [Vec<Vec<u8>>; 2] {
 #[test]
 fn payloads_equal_those_of_redis() {
     let mut random = fastrand::Rng::with_seed(seed());
-    let mut redis = Redis::start(TempDir::new(), &[]);
+    let mut redis = Redis::start(temp_dir(), &[]);
     let mut compressor = Compressor::new();
     for compress in [true, false] {
         let values: Vec<Vec<u8>> =
@@ -32,7 +34,7 @@ fn payloads_equal_those_of_redis() {
         let commands: Vec<Vec<Vec<u8>>> = values.iter().flat_map(|value| set_and_dump(value)).collect();
         let mut packed_count = 0;
         for (value, replies) in values.iter().zip(redis.pipeline(&commands).chunks(2)) {
-            let Reply::Bulk(Some(theirs)) = &replies[1] else { panic!("{replies:?}") };
+            let Reply::Bulk(theirs) = &replies[1] else { panic!("{replies:?}") };
             let ours = dump_payload(&value_of(value), compress.then_some(&mut compressor));
             assert!(ours == *theirs, "{}: {}", value.escape_ascii(), theirs.escape_ascii());
             packed_count += u32::from(theirs[1] == 0xc3);
@@ -54,7 +56,7 @@ fn resealed(payload: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 
 #[test]
 fn redis_restores_what_is_dumped_and_refuses_what_is_refused_here() {
-    let mut redis = Redis::start(TempDir::new(), &[]);
+    let mut redis = Redis::start(temp_dir(), &[]);
     let text = b"hello hello hello hello hello hello".as_slice();
     let packed = dump_string(StringRef::Bytes(text), Some(&mut Compressor::new()));
     let plain = dump_string(StringRef::Bytes(text), None);
@@ -81,8 +83,8 @@ fn redis_restores_what_is_dumped_and_refuses_what_is_refused_here() {
         assert_eq!(ours, expected, "case {index}");
         let theirs = redis.command(&[b"RESTORE", b"k", b"0", &payload, b"REPLACE"]);
         let expected = match expected {
-            Ok(()) => Reply::Simple("OK".to_string()),
-            Err(error) => Reply::Error(format!("ERR {error}")),
+            Ok(()) => Reply::ok(),
+            Err(error) => Reply::Error(format!("ERR {error}").into_bytes()),
         };
         assert_eq!(theirs, expected, "case {index}");
     }
@@ -90,9 +92,9 @@ fn redis_restores_what_is_dumped_and_refuses_what_is_refused_here() {
 
 #[test]
 fn payloads_of_other_types_are_named() {
-    let mut redis = Redis::start(TempDir::new(), &[]);
+    let mut redis = Redis::start(temp_dir(), &[]);
     redis.run("HSET k f v");
-    let Reply::Bulk(Some(payload)) = redis.run("DUMP k") else { panic!("no payload") };
+    let Reply::Bulk(payload) = redis.run("DUMP k") else { panic!("no payload") };
     let error = parse_payload(&payload).expect_err("a hash");
     assert_eq!(error, PayloadError::UnsupportedType { family: "hash", encoding: "listpack", code: 16 });
 }

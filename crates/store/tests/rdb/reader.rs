@@ -1,6 +1,8 @@
 //! Dumps of strings, written by Redis and read here.
 
-use crate::redis::{seed, Redis, TempDir};
+use stillframe_testkit::seed;
+
+use crate::redis::{temp_dir, Redis};
 use crate::strings::random_string;
 use crate::{read_all, text};
 use std::collections::BTreeMap;
@@ -45,7 +47,7 @@ fn to_model(entries: Vec<Entry>) -> Model {
 #[test]
 fn all_kinds_of_strings_are_read_as_redis_saved_them() {
     let mut random = fastrand::Rng::with_seed(seed());
-    let mut redis = Redis::start(TempDir::new(), &[]);
+    let mut redis = Redis::start(temp_dir(), &[]);
     let mut model = fill(&mut redis, &mut random, 150);
     let big: Vec<u8> = (0..20 << 20).map(|_| random.u8(..)).collect();
     redis.command(&[b"SET", b"big", &big]);
@@ -61,7 +63,7 @@ fn all_kinds_of_strings_are_read_as_redis_saved_them() {
 
 #[test]
 fn a_dump_without_checksum_is_read() {
-    let mut redis = Redis::start(TempDir::new(), &["--rdbchecksum", "no"]);
+    let mut redis = Redis::start(temp_dir(), &["--rdbchecksum", "no"]);
     redis.run("SET k 1");
     let bytes = redis.save();
     assert!(bytes.ends_with(&[0; 8]));
@@ -71,13 +73,13 @@ fn a_dump_without_checksum_is_read() {
 
 #[test]
 fn access_data_is_read() {
-    let mut redis = Redis::start(TempDir::new(), &["--maxmemory-policy", "allkeys-lfu"]);
+    let mut redis = Redis::start(temp_dir(), &["--maxmemory-policy", "allkeys-lfu"]);
     redis.run("SET k v");
     let entries = read_all(&redis.save(), ReaderOptions::default()).expect("read the dump");
     assert!(entries[0].meta.lfu_count.is_some_and(|count| (5..8).contains(&count)));
     assert_eq!(entries[0].meta.lru_idle_s, None);
 
-    let mut redis = Redis::start(TempDir::new(), &["--maxmemory-policy", "allkeys-lru"]);
+    let mut redis = Redis::start(temp_dir(), &["--maxmemory-policy", "allkeys-lru"]);
     redis.run("SET k v");
     let entries = read_all(&redis.save(), ReaderOptions::default()).expect("read the dump");
     assert!(entries[0].meta.lru_idle_s.is_some_and(|idle_s| idle_s < 20));

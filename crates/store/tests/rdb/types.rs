@@ -1,7 +1,9 @@
 //! Values of other types: passed over when asked, named otherwise. The commands are in `fixtures/types.txt`.
 
 use crate::bytes::{dump, entry, string};
-use crate::redis::{Redis, Reply, TempDir};
+use stillframe_testkit::Reply;
+
+use crate::redis::{temp_dir, Redis};
 use crate::{read_all, skipping, text};
 use stillframe_store::rdb::{Entry, ReadErrorKind, Reader, ReaderOptions};
 
@@ -53,10 +55,10 @@ fn dumps_of_redis_6_and_valkey_8_are_read() {
 }
 
 fn redis_with_types() -> Redis {
-    let mut redis = Redis::start(TempDir::new(), &[]);
+    let mut redis = Redis::start(temp_dir(), &[]);
     for line in COMMANDS.lines() {
         if let Reply::Error(error) = redis.inline(line) {
-            panic!("{line}: {error}");
+            panic!("{line}: {}", error.escape_ascii());
         }
     }
     redis
@@ -69,19 +71,19 @@ fn a_dump_of_the_installed_redis_is_read() {
     redis.run("CONFIG SET rdbcompression no");
     check(&redis.save(), 10);
     // The same in the encodings of large collections.
-    let dir = TempDir::new();
+    let dir = temp_dir();
     std::fs::copy(redis.dump_path(), dir.join("dump.rdb")).expect("copy the dump");
     let large = ["--hash-max-listpack-entries", "0", "--zset-max-listpack-entries", "0"];
     let large_lists = ["--set-max-intset-entries", "0", "--list-compress-depth", "1"];
     let mut redis = Redis::start(dir, &[&large[..], &large_lists].concat());
     let encoding = redis.run("OBJECT ENCODING hash:small");
-    assert_eq!(encoding, Reply::Bulk(Some(b"hashtable".to_vec())));
+    assert_eq!(encoding, Reply::Bulk(b"hashtable".to_vec()));
     check(&redis.save(), 10);
 }
 
 #[test]
 fn function_libraries_are_named_or_left_out() {
-    let mut redis = Redis::start(TempDir::new(), &[]);
+    let mut redis = Redis::start(temp_dir(), &[]);
     redis.command(&[
         b"FUNCTION",
         b"LOAD",
@@ -166,14 +168,14 @@ fn every_type_is_passed_over() {
 fn redis_loads_the_hand_made_values() {
     // Modules and types newer than 7.0 it does not know; the stream's nodes are not real ones.
     let (bytes, other_count) = all_types_dump(|code| ![7, 15, 19, 20, 21].contains(&code));
-    let dir = TempDir::new();
+    let dir = temp_dir();
     std::fs::write(dir.join("dump.rdb"), bytes).expect("write the dump");
     let mut redis = Redis::start(dir, &[]);
     assert_eq!(redis.run("DBSIZE"), Reply::Int(other_count as i64 + 2));
     for (key, kind) in
         [("key1", "list"), ("key3", "zset"), ("key9", "hash"), ("key14", "list"), ("key18", "list")]
     {
-        assert_eq!(redis.run(&format!("TYPE {key}")), Reply::Simple(kind.to_string()), "{key}");
+        assert_eq!(redis.run(&format!("TYPE {key}")), Reply::Simple(kind.into()), "{key}");
     }
 }
 

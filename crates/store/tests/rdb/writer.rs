@@ -1,7 +1,9 @@
 //! Dumps written here, loaded by Redis.
 
 use crate::bytes::string;
-use crate::redis::{seed, Redis, Reply, TempDir};
+use stillframe_testkit::{seed, Reply};
+
+use crate::redis::{temp_dir, Redis};
 use crate::strings::random_string;
 use crate::{read_all, text};
 use std::collections::BTreeMap;
@@ -72,7 +74,7 @@ fn check_redis_holds(redis: &mut Redis, strings: &Strings) {
         .collect();
     for ((key, (value, deadline)), replies) in strings.iter().zip(redis.pipeline(&commands).chunks(2)) {
         let found = match &replies[0] {
-            Reply::Bulk(Some(found)) => found,
+            Reply::Bulk(found) => found,
             other => panic!("{}: {other:?}", key.escape_ascii()),
         };
         assert!(found == value, "{}", key.escape_ascii());
@@ -115,11 +117,11 @@ fn long_strings_are_compressed_and_read_back() {
         for (entry, (value, _)) in entries.iter().zip(&values) {
             assert!(entry.value == crate::bytes_value(value), "{}", entry.key.escape_ascii());
         }
-        let dir = TempDir::new();
+        let dir = temp_dir();
         std::fs::write(dir.join("dump.rdb"), &bytes).expect("a dump");
         let mut redis = Redis::start(dir, &[]);
         for (index, (value, _)) in values.iter().enumerate() {
-            assert!(redis.run(&format!("GET {index}")) == Reply::Bulk(Some(value.clone())), "{index}");
+            assert!(redis.run(&format!("GET {index}")) == Reply::Bulk(value.clone()), "{index}");
         }
     }
 }
@@ -133,7 +135,7 @@ fn redis_loads_what_is_written() {
         assert_eq!(bytes.ends_with(&[0; 8]), !checksum);
         let entries = read_all(&bytes, ReaderOptions::default()).expect("read the dump");
         assert_eq!(entries.len(), 2 * strings.len());
-        let dir = TempDir::new();
+        let dir = temp_dir();
         std::fs::write(dir.join("dump.rdb"), bytes).expect("write dump.rdb");
         let mut redis = Redis::start(dir, &[]);
         check_redis_holds(&mut redis, &strings);
@@ -145,7 +147,7 @@ fn redis_loads_what_is_written() {
 #[test]
 fn the_bytes_of_a_string_equal_those_of_redis() {
     let mut random = fastrand::Rng::with_seed(seed());
-    let mut redis = Redis::start(TempDir::new(), &[]);
+    let mut redis = Redis::start(temp_dir(), &[]);
     for _ in 0..40 {
         let (key, value) = (random_string(&mut random, 100), random_string(&mut random, 2000));
         redis.run("FLUSHALL");

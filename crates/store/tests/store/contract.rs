@@ -6,7 +6,9 @@ use fastrand::Rng;
 use stillframe_store::{DbId, Deadline, NewValue, Options, SaveError, Store, Worker, MAX_STRING_BYTES};
 
 use crate::model::{compare_db, Entry, Model, Value};
-use crate::{open, test_seed, TempDir};
+use stillframe_testkit::{seed, TempDir};
+
+use crate::open;
 
 /// What a run draws from.
 pub struct Mix {
@@ -151,7 +153,7 @@ impl Run {
     fn check_entry(&mut self, worker: &mut Worker, db: DbId, name: &[u8]) {
         let found = worker.entry(db, &worker.key(name)).unwrap();
         let expected = self.model.db(db).get(name);
-        assert_eq!(found.map(|info| info.encoding), expected.map(|e| e.value.encoding()));
+        assert_eq!(found.and_then(|info| info.encoding), expected.map(|e| e.value.encoding()));
         assert_eq!(found.map(|i| i.value_bytes), expected.map(|e| e.value.to_bytes().len() as u64));
         assert_eq!(found.and_then(|info| info.deadline), expected.and_then(|e| e.deadline));
         let payload = expected.map_or(0, |e| (name.len() + e.value.to_bytes().len().max(8)) as u64);
@@ -214,8 +216,8 @@ impl Run {
                 return Ok::<(), SaveError>(());
             }
             let expected = left[entry.db.0 as usize].remove(entry.key).expect("a key of the model, once");
-            assert!(entry.value.to_vec() == expected.value.to_bytes());
-            assert_eq!(entry.value.encoding(), expected.value.encoding());
+            assert!(entry.value.as_string().unwrap().to_vec() == expected.value.to_bytes());
+            assert_eq!(entry.value.as_string().unwrap().encoding(), expected.value.encoding());
             assert_eq!(entry.deadline, expected.deadline);
             Ok(())
         })
@@ -236,8 +238,8 @@ pub fn wait_for_garbage(store: &Store, worker: &mut Worker) {
 }
 
 fn run(mix: Mix, steps: usize, hash_bits: u32) {
-    let dir = TempDir::new();
-    let seed = test_seed();
+    let dir = TempDir::new("store");
+    let seed = seed();
     // The store draws the secret of its hash from this generator.
     fastrand::seed(seed);
     let store = open(&dir, Options { hash_bits, database_count: mix.databases, ..Options::default() });
@@ -287,7 +289,7 @@ fn eight_bit_hashes() {
 /// A chain of one hash, then keys of other hashes on both sides of it.
 #[test]
 fn keys_beside_a_chain() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options { hash_bits: 4, ..Options::default() });
     let mut worker = store.worker();
     let mut model = Model::new(1);
@@ -317,7 +319,7 @@ fn keys_beside_a_chain() {
 
 #[test]
 fn a_string_may_have_512_megabytes_and_no_more() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
     let mut worker = store.worker();
     let (db, key) = (DbId(0), worker.key(b"large"));
@@ -337,7 +339,7 @@ fn a_string_may_have_512_megabytes_and_no_more() {
 
 #[test]
 fn memory_has_a_bound() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options { maxmemory_bytes: 2 << 20, ..Options::default() });
     let mut worker = store.worker();
     let value = NewValue::Bytes { bytes: &[1; 100], raw: false };

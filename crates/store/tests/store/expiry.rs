@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use stillframe_store::{DbId, Deadline, NewValue, Options};
 
-use crate::{open, test_seed, TempDir};
+use stillframe_testkit::{seed, TempDir};
+
+use crate::open;
 
 const DB: DbId = DbId(0);
 const TICK_MS: i64 = 100;
@@ -12,10 +14,10 @@ const TICK_MS: i64 = 100;
 /// Few keys are due among many: each is gone at the first tick after its deadline, and no other.
 #[test]
 fn what_is_due_goes_within_a_tick() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
     let mut worker = store.worker();
-    let mut random = fastrand::Rng::with_seed(test_seed());
+    let mut random = fastrand::Rng::with_seed(seed());
     let begin = 1_700_000_000_000;
     worker.set_now(begin);
     let mut deadlines = Vec::new();

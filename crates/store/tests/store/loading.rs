@@ -103,7 +103,7 @@ fn viewed(store: &Store) -> Result<Vec<u8>, SaveError> {
     let mut found = Vec::new();
     store.view()?.for_each(|entry| {
         if entry.key == b"B" {
-            found = entry.value.to_vec();
+            found = entry.value.as_string().unwrap().to_vec();
         }
         Ok::<(), SaveError>(())
     })?;

@@ -7,7 +7,7 @@ use std::sync::{mpsc, Arc, Condvar, Mutex};
 use stillframe_pagepool::device::{Device, DeviceError, SimDevice};
 use stillframe_store::{DbId, Deadline, Fault, Key, NewValue, OpError, Options, Store, Worker};
 
-use crate::test_seed;
+use stillframe_testkit::seed;
 
 const DB: DbId = DbId(0);
 
@@ -164,7 +164,7 @@ fn value_of(random: &mut fastrand::Rng) -> Vec<u8> {
 /// them faults.
 #[test]
 fn no_operation_of_a_resolved_command_faults() {
-    let seed = test_seed();
+    let seed = seed();
     let device = checkpointed(|worker| {
         let mut random = fastrand::Rng::with_seed(seed);
         for number in 0..3_000 {

@@ -5,16 +5,18 @@ use std::sync::mpsc;
 use stillframe_store::{DbId, Deadline, Fault, NewValue, OpError, Options, Store, Worker};
 
 use crate::contract::{wait_for_garbage, Mix, Run};
-use crate::{open, test_seed, TempDir};
+use stillframe_testkit::{seed, TempDir};
+
+use crate::open;
 
 /// Pages of the catalog in use; each checkpoint has its own.
 const CATALOG_PAGES: u64 = 2;
 
 #[test]
 fn a_store_comes_back_as_of_its_last_checkpoint() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let options = Options { database_count: 2, ..Options::default() };
-    let mut run = Run::new(test_seed(), Mix { key_count: 1_500, value_max: 40_000, databases: 2 });
+    let mut run = Run::new(seed(), Mix { key_count: 1_500, value_max: 40_000, databases: 2 });
     for round in 0..4 {
         let store = open(&dir, options.clone());
         assert_eq!(store.is_new(), round == 0);
@@ -78,7 +80,7 @@ fn value_of(number: u32) -> Vec<u8> {
 /// Right after a restart every operation either succeeds or faults without having changed anything.
 #[test]
 fn operations_fault_before_they_change_anything() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let db = DbId(0);
     let names: Vec<String> = (0..3_000u32).map(|i| format!("key:{i}")).collect();
     {
@@ -94,7 +96,7 @@ fn operations_fault_before_they_change_anything() {
     let store = open(&dir, Options::default());
     let mut worker = store.worker();
     assert_eq!(store.db_stats(db).key_count, names.len() as u64);
-    let mut random = fastrand::Rng::with_seed(test_seed());
+    let mut random = fastrand::Rng::with_seed(seed());
     let mut expected: Vec<Vec<u8>> = (0..names.len() as u32).map(value_of).collect();
     let mut order: Vec<usize> = (0..names.len()).collect();
     random.shuffle(&mut order);
@@ -138,7 +140,7 @@ fn operations_fault_before_they_change_anything() {
 /// Deadlines are found again after a restart, although no page says when its leaf is due.
 #[test]
 fn expiry_goes_on_after_a_restart() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let db = DbId(3);
     {
         let store = open(&dir, Options::default());
@@ -167,7 +169,7 @@ fn expiry_goes_on_after_a_restart() {
 /// Counts of a save say nothing once it has ended, and the next one does not add to them.
 #[test]
 fn the_progress_of_a_save_ends_with_it() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
     let mut worker = store.worker();
     for round in 0..3 {
@@ -184,7 +186,7 @@ fn the_progress_of_a_save_ends_with_it() {
 /// A flushed database whose pages are not freed yet when the process ends does not leak them.
 #[test]
 fn garbage_survives_a_restart() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     {
         let store = open(&dir, Options::default());
         let mut worker = store.worker();
@@ -207,7 +209,7 @@ fn garbage_survives_a_restart() {
 /// What changes nothing dirties no page.
 #[test]
 fn reads_and_refused_writes_leave_pages_clean() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
     let mut worker = store.worker();
     let db = DbId(0);
@@ -236,7 +238,7 @@ fn reads_and_refused_writes_leave_pages_clean() {
 /// A write to a part of a large value dirties the page that it touches, and no other.
 #[test]
 fn writes_into_large_values_dirty_single_pages() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
     let mut worker = store.worker();
     let (db, key) = (DbId(0), worker.key(b"large"));
@@ -249,7 +251,7 @@ fn writes_into_large_values_dirty_single_pages() {
 
 #[test]
 fn a_directory_is_used_by_one_store_at_a_time() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let _store = open(&dir, Options::default());
     let error = Store::open(dir.path(), Options::default()).err().expect("locked");
     assert!(error.to_string().contains("in use"), "{error}");

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use stillframe_store::{DbId, Deadline, NewValue, Options, Worker};
 
-use crate::{open, test_seed, TempDir};
+use stillframe_testkit::{seed, TempDir};
+
+use crate::open;
 
 const DB: DbId = DbId(0);
 
@@ -17,9 +19,9 @@ fn set(worker: &mut Worker, name: &str, len: usize) {
 
 /// Keys that are there throughout are given exactly once, whatever others come and go.
 fn exactly_once(hash_bits: u32, stable_count: usize) {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options { hash_bits, worker_count: 3, ..Options::default() });
-    let seed = test_seed();
+    let seed = seed();
     let mut worker = store.worker();
     let stable: BTreeSet<Vec<u8>> = (0..stable_count).map(|i| format!("stable:{i}").into_bytes()).collect();
     for key in &stable {
@@ -80,7 +82,7 @@ fn so_are_keys_of_equal_hashes() {
 
 #[test]
 fn a_step_gives_about_as_many_keys_as_asked_for() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
     let mut worker = store.worker();
     for i in 0..10_000 {
@@ -102,9 +104,9 @@ fn a_step_gives_about_as_many_keys_as_asked_for() {
 /// Chi-square over 200 keys: every key comes equally often.
 #[test]
 fn random_keys_are_even() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    fastrand::seed(test_seed());
+    fastrand::seed(seed());
     let mut worker = store.worker();
     let (key_count, draws) = (400, 80_000);
     for i in 0..key_count {
@@ -123,7 +125,7 @@ fn random_keys_are_even() {
 
 #[test]
 fn random_keys_are_found_among_expired_ones() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
     let mut worker = store.worker();
     worker.set_now(1);

@@ -3,27 +3,39 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use stillframe_store::{DbId, Deadline, NewValue, Options, Store, Worker};
+use stillframe_store::{DbId, Deadline, Incoming, NewValue, Options, Sending, Store, Worker};
 
 use crate::contract::wait_for_garbage;
 use crate::restart::wait_until_warm;
-use crate::{open, test_seed, TempDir};
+use stillframe_testkit::{seed, TempDir};
+
+use crate::open;
 
 const WORKERS: u64 = 3;
 const DATABASES: u32 = 3;
 const ROUNDS: u64 = 4;
 
-fn change(worker: &mut Worker, random: &mut fastrand::Rng) {
+/// Values that come and go in parts.
+#[derive(Default)]
+struct UnderWay {
+    arriving: Option<Incoming>,
+    leaving: Option<Sending>,
+}
+
+fn change(worker: &mut Worker, under_way: &mut UnderWay, random: &mut fastrand::Rng) {
     let db = DbId(random.u32(..DATABASES));
     let name = format!("key:{}", random.u32(..600)).into_bytes();
     let key = worker.key(&name);
     match random.u32(..400) {
         0 => worker.flush_db(db).unwrap(),
         1 => worker.swap_db(DbId(0), db).unwrap(),
-        2 => drop(worker.expire_cycle(Duration::from_millis(1), |_, _| ()).unwrap()),
+        3 => drop(worker.expire_cycle(Duration::from_millis(1), |_, _| ()).unwrap()),
+        // Its bytes come over many steps.
+        2 => under_way.arriving = worker.begin_incoming(random.u64(70_000..1_500_000)).ok(),
         // Freed in the background.
-        3..=6 => drop(worker.write_range(db, &key, random.u64(1_100_000..1_300_000), b"x").unwrap()),
-        7..=40 => drop(worker.remove(db, &key).unwrap()),
+        4 => under_way.leaving = worker.begin_sending(db, &key).unwrap(),
+        5..=7 => drop(worker.write_range(db, &key, random.u64(1_100_000..1_300_000), b"x").unwrap()),
+        8..=40 => drop(worker.remove(db, &key).unwrap()),
         41..=60 => drop(worker.write_range(db, &key, random.u64(..30_000), &[3; 300]).unwrap()),
         _ => {
             let len = if random.u32(..20) == 0 { 20_000 } else { 600 };
@@ -32,6 +44,27 @@ fn change(worker: &mut Worker, random: &mut fastrand::Rng) {
             let deadline = if random.bool() { Deadline::At(deadline) } else { Deadline::Clear };
             worker.set(db, &key, NewValue::Bytes { bytes: &value, raw: false }, deadline).unwrap();
         }
+    }
+}
+
+/// Lets some bytes come, and stores the value when all are there.
+fn receive(worker: &mut Worker, under_way: &mut UnderWay, random: &mut fastrand::Rng) {
+    if random.u32(..50) == 0 {
+        under_way.leaving = None;
+    }
+    let Some(incoming) = &mut under_way.arriving else { return };
+    let fill = |room: &mut [u8]| {
+        room.fill(random.u8(..));
+        room.len()
+    };
+    incoming.fill(20_000, fill).unwrap();
+    if incoming.is_complete() {
+        let name = format!("key:{}", random.u32(..600)).into_bytes();
+        let key = worker.key(&name);
+        worker
+            .set(DbId(random.u32(..DATABASES)), &key, NewValue::Incoming(incoming), Deadline::Clear)
+            .unwrap();
+        under_way.arriving = None;
     }
 }
 
@@ -45,9 +78,11 @@ fn churn(store: &Store, seed: u64, now: &AtomicU64) -> u64 {
             scope.spawn(move || {
                 let mut worker = store.worker();
                 let mut random = fastrand::Rng::with_seed(seed.wrapping_add(thread));
+                let mut under_way = UnderWay::default();
                 while !stop.load(Ordering::Relaxed) {
                     worker.set_now(now.fetch_add(1, Ordering::Relaxed) as i64);
-                    change(&mut worker, &mut random);
+                    change(&mut worker, &mut under_way, &mut random);
+                    receive(&mut worker, &mut under_way, &mut random);
                     worker.quiesce();
                 }
             });
@@ -74,10 +109,10 @@ fn pages_of_nothing(store: &Store) -> u64 {
 
 #[test]
 fn no_page_is_lost_over_restarts() {
-    let seed = test_seed();
+    let seed = seed();
     let options = Options { worker_count: WORKERS as usize, database_count: DATABASES, ..Options::default() };
-    let dir = TempDir::new();
-    let (empty_dir, now) = (TempDir::new(), AtomicU64::new(1_000_000));
+    let dir = TempDir::new("store");
+    let (empty_dir, now) = (TempDir::new("store"), AtomicU64::new(1_000_000));
     let pages_of_a_new_store = pages_of_nothing(&open(&empty_dir, options.clone()));
     for round in 0..ROUNDS {
         let store = open(&dir, options.clone());

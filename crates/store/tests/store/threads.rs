@@ -6,7 +6,9 @@ use std::time::Duration;
 use stillframe_store::{DbId, Deadline, NewValue, Options, SaveError, Store, Worker};
 
 use crate::contract::wait_for_garbage;
-use crate::{open, test_seed, TempDir};
+use stillframe_testkit::{seed, TempDir};
+
+use crate::open;
 
 const DB: DbId = DbId(0);
 const WORKERS: u64 = 3;
@@ -52,7 +54,7 @@ fn churn(worker: &mut Worker, random: &mut fastrand::Rng, key_count: u32) {
 }
 
 fn run_threads(store: &Store, duration: Duration, body: impl Fn(&mut Worker, &mut fastrand::Rng) + Sync) {
-    let seed = test_seed();
+    let seed = seed();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..WORKERS {
@@ -75,7 +77,7 @@ fn run_threads(store: &Store, duration: Duration, body: impl Fn(&mut Worker, &mu
 }
 
 fn churned(hash_bits: u32, key_count: u32) {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options { worker_count: WORKERS as usize, hash_bits, ..Options::default() });
     run_threads(&store, Duration::from_millis(1500), |worker, random| {
         churn(worker, random, key_count);
@@ -106,7 +108,7 @@ fn overlapping_keys_of_equal_hashes() {
 /// Money moves between accounts under lock sets; whoever locks all of them sees the same sum.
 #[test]
 fn lock_sets_isolate() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
     let names: Vec<String> = (0..10).map(|i| format!("account:{i}")).collect();
     {
@@ -142,7 +144,7 @@ fn lock_sets_isolate() {
 /// Entries are renamed over each other: none is lost but those overwritten, and none comes twice.
 #[test]
 fn renames_keep_entries_whole() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
     let name = |number: u32| format!("name:{number}").into_bytes();
     // An entry's size tells which it is: records, slab slots and objects are among them.
@@ -171,7 +173,7 @@ fn renames_keep_entries_whole() {
     let mut seen = std::collections::BTreeSet::new();
     let view = store.view().unwrap();
     view.for_each(|entry| {
-        let bytes = entry.value.to_vec();
+        let bytes = entry.value.as_string().unwrap().to_vec();
         let id = u32::from_le_bytes(bytes[..4].try_into().unwrap());
         assert!(seen.insert(id), "entry {id} is there twice");
         assert!(bytes.len() == len_of(id) && bytes[4..].iter().all(|b| *b == id as u8), "entry {id}");
@@ -185,7 +187,7 @@ fn renames_keep_entries_whole() {
 /// While a reader holds a key, a single-key write to it waits.
 #[test]
 fn single_writes_respect_lock_sets() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options { worker_count: 2, ..Options::default() });
     let mut worker = store.worker();
     let key = worker.key(b"k");
@@ -212,7 +214,7 @@ fn single_writes_respect_lock_sets() {
 #[test]
 fn expired_entries_leave_the_count_when_they_are_met() {
     const WRITER_NOW: i64 = 1_000_000;
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -251,7 +253,7 @@ fn expired_entries_leave_the_count_when_they_are_met() {
 /// Under a shared lock set a key that has expired counts as absent and stays until the set is released.
 #[test]
 fn what_expired_under_a_shared_lock_set_is_removed_after_it() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options { worker_count: 2, ..Options::default() });
     let mut worker = store.worker();
     let keys = [worker.key(b"a"), worker.key(b"b")];
@@ -271,9 +273,9 @@ fn what_expired_under_a_shared_lock_set_is_removed_after_it() {
 /// Cuts come between commands: pairs of keys that change together are equal in every view.
 #[test]
 fn views_see_whole_transactions() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
-    let seed = test_seed();
+    let seed = seed();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..WORKERS {
@@ -303,9 +305,11 @@ fn views_see_whole_transactions() {
                 let pair = entry.key[2..].to_vec();
                 match halves.remove(&pair) {
                     None => {
-                        halves.insert(pair, entry.value.to_vec());
+                        halves.insert(pair, entry.value.as_string().unwrap().to_vec());
                     }
-                    Some(other) => assert!(other == entry.value.to_vec(), "half a transaction"),
+                    Some(other) => {
+                        assert!(other == entry.value.as_string().unwrap().to_vec(), "half a transaction")
+                    }
                 }
                 Ok::<(), SaveError>(())
             })
@@ -319,7 +323,7 @@ fn views_see_whole_transactions() {
 
 #[test]
 fn databases_are_exchanged_between_commands() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("store");
     let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
     run_threads(&store, Duration::from_millis(500), |worker, random| match random.u32(..200) {
         0 => worker.swap_db(DbId(0), DbId(1)).unwrap(),

@@ -1,8 +1,9 @@
 //! The bars that the module has to reach, judged on the records.
 
-use serde_json::json;
-
-use super::records::{shares, strategy_name, Records};
+use super::records::{
+    distinct, fault_ns, median_of, shares, small_fork_ns, small_life_ns, Label, Measure, Part, Records,
+    SaveCommand, Strategy,
+};
 use crate::output::markdown_table;
 
 /// Both of the module's fork bars and the table bar are about one gigabyte.
@@ -54,93 +55,72 @@ pub fn judge(records: &Records) -> Vec<Bar> {
     bars
 }
 
-fn async_strategies(records: &Records, run: &str) -> Vec<String> {
-    let found = records.distinct(&[("run", json!(run))], "strategy");
-    let names = found.iter().filter_map(|v| v.as_str());
-    names.filter(|s| s.parse::<u32>().is_ok()).map(str::to_owned).collect()
+fn async_only(strategies: impl Iterator<Item = Strategy>) -> Vec<Strategy> {
+    distinct(strategies.filter(|strategy| matches!(strategy, Strategy::Async { .. })))
 }
 
 fn fork_time(records: &Records) -> Vec<Bar> {
-    let time = |strategy: &str| {
-        let wanted = [("run", json!("fork")), ("mb", json!(JUDGED_MB)), ("strategy", json!(strategy))];
-        records.median(&wanted, "/fork_ns")
+    let judged = || records.forks(Part::Fork).filter(|fork| fork.mb == JUDGED_MB);
+    let time = |strategy: Strategy| {
+        median_of(judged().filter(|fork| fork.strategy == strategy).map(|fork| fork.fork_ns as f64))
     };
-    let share = |strategy: &str| percent(time(strategy), time("default"));
-    let of = |strategy: &str| {
-        format!("parent's fork() at 1 GB, share of the default's: {}", strategy_name(strategy))
-    };
-    let mut bars: Vec<_> = async_strategies(records, "fork")
-        .iter()
+    let share = |strategy| percent(time(strategy), time(Strategy::Default));
+    let of = |strategy: Strategy| format!("parent's fork() at 1 GB, share of the default's: {strategy}");
+    let mut bars: Vec<_> = async_only(records.forks(Part::Fork).map(|fork| fork.strategy))
+        .into_iter()
         .map(|s| Bar::at_most(of(s), ASYNC_FORK_PERCENT, " %", share(s)))
         .collect();
-    bars.push(Bar::at_most(of("odf"), ODF_FORK_PERCENT, " %", share("odf")));
+    bars.push(Bar::at_most(of(Strategy::Odf), ODF_FORK_PERCENT, " %", share(Strategy::Odf)));
     bars
 }
 
 fn tables_copied(records: &Records) -> Vec<Bar> {
-    let by_parent = |strategy: &str| {
-        let wanted = [
-            ("run", json!("writes")),
-            ("mb", json!(JUDGED_MB)),
-            ("strategy", json!(strategy)),
-            ("period_ns", json!(0)),
-        ];
-        records.median_of(&wanted, |record| Some(shares(record, "").parent as f64))
+    let judged = || records.forks(Part::Writes).filter(|fork| fork.mb == JUDGED_MB && fork.period_ns == 0);
+    let by_parent = |strategy: Strategy| {
+        median_of(judged().filter(|fork| fork.strategy == strategy).map(|fork| shares(fork).parent as f64))
     };
-    let bar = |strategy: &String| {
-        let what = format!(
-            "tables the parent copies, 2,000 random writes, 1 GB, share of ODF's: {}",
-            strategy_name(strategy)
-        );
-        Bar::at_most(what, COPIED_SHARE_PERCENT, " %", percent(by_parent(strategy), by_parent("odf")))
+    let bar = |strategy: Strategy| {
+        let what = format!("tables the parent copies, 2,000 random writes, 1 GB, share of ODF's: {strategy}");
+        Bar::at_most(what, COPIED_SHARE_PERCENT, " %", percent(by_parent(strategy), by_parent(Strategy::Odf)))
     };
-    async_strategies(records, "writes").iter().map(bar).collect()
+    async_only(records.forks(Part::Writes).map(|fork| fork.strategy)).into_iter().map(bar).collect()
 }
 
 fn not_opted_in(records: &Records) -> Vec<Bar> {
-    let of = |kind: &str, label: &str, field: &str| {
-        records.median(&[("run", json!("costs")), ("kind", json!(kind)), ("label", json!(label))], field)
-    };
-    let more = |kind: &str, field: &str| Some(of(kind, "loaded", field)? - of(kind, "unloaded", field)?);
-    let small = |field: &str| percent(more("small", field), of("small", "unloaded", field));
+    type Cost = fn(&Measure) -> Option<f64>;
+    let more = |cost: Cost| Some(records.cost(Label::Loaded, cost)? - records.cost(Label::Unloaded, cost)?);
+    let percent_more = |cost: Cost| percent(more(cost), records.cost(Label::Unloaded, cost));
     vec![
-        Bar::at_most(
-            "not opted in: more instructions a fault",
-            FAULT_INSTRUCTIONS,
-            "",
-            more("fault", "/ns_per_fault"),
-        ),
+        Bar::at_most("not opted in: more instructions a fault", FAULT_INSTRUCTIONS, "", more(fault_ns)),
         Bar::at_most(
             "not opted in: fork() of a small process, more instructions",
             SMALL_FORK_PERCENT,
             " %",
-            small("/fork_ns"),
+            percent_more(small_fork_ns),
         ),
         Bar::at_most(
             "not opted in: its fork, exit and wait together",
             SMALL_FORK_PERCENT,
             " %",
-            small("/life_ns"),
+            percent_more(small_life_ns),
         ),
     ]
 }
 
 fn redis(records: &Records) -> Vec<Bar> {
-    let sizes = records.distinct(&[("command", json!("BGSAVE"))], "mb");
-    let Some(largest) = sizes.iter().filter_map(|v| v.as_u64()).max() else { return Vec::new() };
-    let p99 = |strategy: &str| {
-        let wanted = [("command", json!("BGSAVE")), ("mb", json!(largest)), ("strategy", json!(strategy))];
-        records.median(&wanted, "/during/p99_ns")
+    let saves = || records.saves(SaveCommand::BgSave);
+    let Some(largest) = saves().map(|save| save.mb).max() else { return Vec::new() };
+    let p99 = |strategy: Strategy| {
+        let wanted = saves().filter(|save| save.mb == largest && save.strategy == strategy);
+        median_of(wanted.map(|save| save.during.p99_ns as f64))
     };
-    let bar = |strategy: &String| {
-        let less = percent(p99(strategy), p99("default")).map(|share| 100.0 - share);
-        let what = format!(
-            "Redis p99 during BGSAVE, {largest} MB, less than with the default fork: {}",
-            strategy_name(strategy)
-        );
+    let bar = |strategy: Strategy| {
+        let less = percent(p99(strategy), p99(Strategy::Default)).map(|share| 100.0 - share);
+        let what =
+            format!("Redis p99 during BGSAVE, {largest} MB, less than with the default fork: {strategy}");
         Bar::at_least(what, P99_REDUCTION_PERCENT, " %", less)
     };
-    async_strategies(records, "redis").iter().map(bar).collect()
+    async_only(saves().map(|save| save.strategy)).into_iter().map(bar).collect()
 }
 
 pub fn table(bars: &[Bar]) -> String {
@@ -154,17 +134,22 @@ pub fn table(bars: &[Bar]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
+    use crate::commands::fork::records::{Fork, Latencies, Record, Save};
 
-    fn fork(strategy: &str, ns: u64) -> Value {
-        json!({"run": "fork", "mb": 1024, "strategy": strategy, "fork_ns": ns})
+    fn strategy(name: &str) -> Strategy {
+        Strategy::try_from(name.to_owned()).unwrap()
     }
 
-    fn verdicts(records: Vec<Value>) -> Vec<(String, &'static str)> {
+    fn fork(name: &str, fork_ns: u64) -> Record {
+        let fork = Fork { mb: JUDGED_MB, strategy: strategy(name), fork_ns, ..Fork::default() };
+        Record { run: Part::Fork, measure: Measure::Fork(fork) }
+    }
+
+    fn verdicts(records: Vec<Record>) -> Vec<(String, &'static str)> {
         judge(&Records::new(records)).iter().map(|b| (b.what.clone(), b.verdict())).collect()
     }
 
-    fn verdict(records: Vec<Value>, part: &str) -> &'static str {
+    fn verdict(records: Vec<Record>, part: &str) -> &'static str {
         verdicts(records).iter().find(|(what, _)| what.contains(part)).unwrap().1
     }
 
@@ -181,14 +166,27 @@ mod tests {
 
     #[test]
     fn costs_are_judged_as_differences() {
-        let fault = |label: &str, ns: f64| json!({"run": "costs", "kind": "fault", "label": label, "ns_per_fault": ns});
-        assert_eq!(verdict(vec![fault("unloaded", 6000.0), fault("loaded", 6060.0)], "a fault"), "met");
-        assert_eq!(verdict(vec![fault("unloaded", 6000.0), fault("loaded", 6061.0)], "a fault"), "MISSED");
+        let fault = |label, ns_per_fault| Record {
+            run: Part::Costs,
+            measure: Measure::Fault { label, round: 0, ns_per_fault },
+        };
+        assert_eq!(
+            verdict(vec![fault(Label::Unloaded, 6000.0), fault(Label::Loaded, 6060.0)], "a fault"),
+            "met"
+        );
+        assert_eq!(
+            verdict(vec![fault(Label::Unloaded, 6000.0), fault(Label::Loaded, 6061.0)], "a fault"),
+            "MISSED"
+        );
     }
 
     #[test]
     fn redis_is_judged_at_the_largest_size() {
-        let save = |mb: u64, strategy: &str, ns: u64| json!({"run": "redis", "command": "BGSAVE", "mb": mb, "strategy": strategy, "during": {"p99_ns": ns}});
+        let save = |mb, name: &str, p99_ns| {
+            let during = Latencies { p99_ns, ..Latencies::default() };
+            let save = Save { mb, strategy: strategy(name), during, ..Save::default() };
+            Record { run: Part::Redis, measure: Measure::Redis(Box::new(save)) }
+        };
         let small = [save(64, "default", 10), save(64, "1", 10)];
         let good = [save(512, "default", 100), save(512, "1", 20)];
         let bad = [save(512, "default", 100), save(512, "1", 21)];

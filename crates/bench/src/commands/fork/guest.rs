@@ -3,22 +3,22 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use serde_json::{json, Map, Value};
+use serde_json::{json, Map};
 use stillframe_fork::abi::{Control, Statistics, StrategyCode};
-use stillframe_fork::cgroup::Strategy;
 use stillframe_fork::root::Root;
 
+use super::records::{Latencies, Measure, Save, SaveCommand, SaveStatistics, Strategy};
 use crate::clock::{now_ns, seconds_to_ns, NS_PER_MS, NS_PER_S};
 use crate::commands::fill;
-use crate::commands::pause::round::Phase;
 use crate::error::{BenchError, Result};
 use crate::load::closed_loop::ClosedLoop;
 use crate::load::open_loop::OpenLoop;
+use crate::load::phase::Phase;
 use crate::load::recording::Sample;
-use crate::load::{KeyChoice, LoadReport, Recording, Stop, Workload, WorkloadSpec};
+use crate::load::{self, KeyChoice, LoadReport, Recording, Stop, Workload, WorkloadSpec};
 use crate::peer::{Peer, PeerKind, Server, StartOptions};
 use crate::pin::{self, CpuPlan};
 use crate::resp::{info_number, Client, Info};
@@ -86,9 +86,11 @@ pub fn run(args: &Args) -> Result<()> {
     }
     for round in 0..args.rounds {
         for strategy in &args.strategies {
-            let record = guest.save(&mut client, strategy, round)?;
+            let strategy = Strategy::try_from(strategy.clone()).map_err(BenchError::Failed)?;
+            let record = Measure::Redis(Box::new(guest.save(&mut client, strategy, round)?));
+            let line = serde_json::to_string(&record).map_err(|e| BenchError::failed("write a record", e))?;
             // A console that is gone is noticed by the host.
-            let _ = writeln!(std::io::stdout(), "{record}");
+            let _ = writeln!(std::io::stdout(), "{line}");
         }
     }
     drop(client);
@@ -111,29 +113,21 @@ struct Times {
 }
 
 impl Guest<'_> {
-    fn save(&self, client: &mut Client, strategy: &str, round: usize) -> Result<Value> {
+    fn save(&self, client: &mut Client, strategy: Strategy, round: usize) -> Result<Save> {
         self.set_strategy(strategy)?;
         let before = self.statistics()?;
-        let stop = AtomicBool::new(false);
-        let (times, report) = std::thread::scope(|scope| {
-            let generator = scope.spawn(|| self.generate(round, &stop));
-            let saved = self.save_under_load(client);
-            stop.store(true, Ordering::SeqCst);
-            let generated =
-                generator.join().map_err(|_| BenchError::Failed("the generator panicked".to_owned()))?;
-            // The generator's error comes first: a save that failed because of it says less.
-            let report = generated?;
-            saved.map(|times| (times, report))
-        })?;
+        let generate = |stop: &AtomicBool| self.generate(round, stop);
+        let (report, times) = load::beside(generate, |_| self.save_under_load(client))?;
         let after = self.statistics()?;
         let info = client.info("everything")?;
-        Ok(self.record(strategy, round, &times, &report, &info, &difference(&before, &after)))
+        let record = self.record(strategy, round, &times, &report, &info);
+        Ok(Save { statistics: difference(&before, &after)?, ..record })
     }
 
     fn save_under_load(&self, client: &mut Client) -> Result<Times> {
         std::thread::sleep(Duration::from_nanos(BEFORE_NS));
         let begin_ns = now_ns();
-        client.call(&[if self.args.aof { "BGREWRITEAOF" } else { "BGSAVE" }])?;
+        client.call(&[&self.command().to_string()])?;
         self.wait_for_save(client)?;
         let end_ns = now_ns();
         std::thread::sleep(Duration::from_nanos(AFTER_NS));
@@ -178,14 +172,11 @@ impl Guest<'_> {
         open.run(&mut workload, Recording::with_samples(now_ns(), expected), stop)
     }
 
-    fn set_strategy(&self, name: &str) -> Result<()> {
-        let (strategy, copy_threads) = match name {
-            "default" => (StrategyCode::Default, 0),
-            name => match Strategy::parse(name) {
-                Some(Strategy::Odf) => (StrategyCode::Odf, 0),
-                Some(Strategy::Async { copy_threads }) => (StrategyCode::Async, copy_threads),
-                _ => return Err(BenchError::Failed(format!("no fork strategy {name:?}"))),
-            },
+    fn set_strategy(&self, strategy: Strategy) -> Result<()> {
+        let (strategy, copy_threads) = match strategy {
+            Strategy::Default => (StrategyCode::Default, 0),
+            Strategy::Odf => (StrategyCode::Odf, 0),
+            Strategy::Async { copy_threads } => (StrategyCode::Async, copy_threads),
         };
         let pid = i32::try_from(self.server.pid()).map_err(|e| BenchError::failed("a process number", e))?;
         let control = Control { pid, strategy, copy_threads };
@@ -198,52 +189,53 @@ impl Guest<'_> {
 
     fn record(
         &self,
-        strategy: &str,
+        strategy: Strategy,
         round: usize,
         times: &Times,
         report: &LoadReport,
         info: &Info,
-        statistics: &Value,
-    ) -> Value {
+    ) -> Save {
         let samples = report.recording.samples();
-        let phase = |from_ns, to_ns| phase_json(&Phase::of(samples, from_ns, to_ns));
         let (begin_ns, end_ns) = (times.begin_ns, times.end_ns);
-        json!({
-            "kind": "redis",
-            "command": if self.args.aof { "BGREWRITEAOF" } else { "BGSAVE" },
-            "mb": self.args.mb,
-            "strategy": strategy,
-            "round": round,
-            "requests_per_second": self.requests_per_second,
-            "save_ns": end_ns - begin_ns,
-            "fork_ns": info_number(info, "latest_fork_usec").unwrap_or(0.0) * 1e3,
-            "before": phase(begin_ns - BEFORE_NS + seconds_to_ns(0.5), begin_ns),
-            "first_second": phase(begin_ns, begin_ns + NS_PER_S),
-            "during": phase(begin_ns, end_ns),
-            "bins_from_ns": BEFORE_NS / 2,
-            "replies_of_50_ms": bins(samples, begin_ns - BEFORE_NS / 2, end_ns),
-            "statistics": statistics,
-        })
+        Save {
+            command: self.command(),
+            mb: self.args.mb,
+            strategy,
+            round,
+            requests_per_second: self.requests_per_second,
+            save_ns: end_ns - begin_ns,
+            fork_ns: info_number(info, "latest_fork_usec").unwrap_or(0.0) * 1e3,
+            before: latencies(samples, begin_ns - BEFORE_NS + seconds_to_ns(0.5), begin_ns),
+            first_second: latencies(samples, begin_ns, begin_ns + NS_PER_S),
+            during: latencies(samples, begin_ns, end_ns),
+            bins_from_ns: BEFORE_NS / 2,
+            replies_of_50_ms: bins(samples, begin_ns - BEFORE_NS / 2, end_ns),
+            statistics: SaveStatistics::default(),
+        }
+    }
+
+    fn command(&self) -> SaveCommand {
+        match self.args.aof {
+            true => SaveCommand::BgRewriteAof,
+            false => SaveCommand::BgSave,
+        }
     }
 }
 
-fn difference(before: &Statistics, after: &Statistics) -> Value {
+/// What the counters have grown by.
+fn difference(before: &Statistics, after: &Statistics) -> Result<SaveStatistics> {
     let pairs = before.fields().into_iter().zip(after.fields());
     let named = pairs.map(|((name, old), (_, new))| {
         let values: Vec<u64> = new.iter().zip(&old).map(|(n, o)| n.saturating_sub(*o)).collect();
         (name.to_owned(), if values.len() == 1 { json!(values[0]) } else { json!(values) })
     });
-    Value::Object(named.collect::<Map<_, _>>())
+    serde_json::from_value(named.collect::<Map<_, _>>().into())
+        .map_err(|e| BenchError::failed("the module's statistics", e))
 }
 
-fn phase_json(phase: &Phase) -> Value {
-    json!({
-        "count": phase.count,
-        "p50_ns": phase.p50_ns,
-        "p99_ns": phase.p99_ns,
-        "p999_ns": phase.p999_ns,
-        "max_ns": phase.max_ns,
-    })
+fn latencies(samples: &[Sample], from_ns: u64, to_ns: u64) -> Latencies {
+    let Phase { count, p50_ns, p99_ns, p999_ns, max_ns, .. } = Phase::of(samples, from_ns, to_ns);
+    Latencies { count: count as u64, p50_ns, p99_ns, p999_ns, max_ns }
 }
 
 /// Replies that came in each 50 ms.

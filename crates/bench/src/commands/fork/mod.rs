@@ -10,12 +10,7 @@ mod records;
 mod tables;
 mod vm;
 
-use std::path::PathBuf;
-
-use clap::ValueEnum;
-use serde_json::{json, Value};
-
-use self::records::Records;
+use self::records::{Part, Record, Records};
 use self::vm::{Clock, Machine, MachineArgs, Shape};
 use crate::commands::DataArgs;
 use crate::error::{BenchError, Result};
@@ -48,28 +43,8 @@ pub struct Args {
     small: bool,
     #[command(flatten)]
     data: DataArgs,
-    /// Directory for the result files
-    #[arg(long, value_name = "DIR", default_value = "results/fork")]
-    out: PathBuf,
-    /// Begin of the result files' names
-    #[arg(long, value_name = "NAME", default_value = "fork")]
-    name: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
-    /// Instructions that a process which did not opt in pays
-    Costs,
-    /// Time of fork in the parent over sizes
-    Fork,
-    /// Tables copied by the parent while it writes
-    Writes,
-    /// Time of the copy over the number of threads
-    Threads,
-    /// Latency and throughput of Redis during BGSAVE
-    Redis,
-    /// The same during BGREWRITEAOF, at the largest size
-    Aof,
+    #[command(flatten)]
+    out: OutArgs,
 }
 
 /// The paper's load of 50,000 writes a second.
@@ -96,8 +71,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.rounds == 0 || args.sizes.is_empty() || args.redis_sizes.is_empty() {
         return Err(BenchError::Failed("at least one round and one size are needed".to_owned()));
     }
-    let out_args = OutArgs { out: args.out.clone(), name: Some(args.name.clone()) };
-    let mut out = Output::new(&out_args, "fork", "The async_fork kernel module", &[])?;
+    let mut out = Output::new(&args.out, "fork", "The async_fork kernel module", &[])?;
     let machine = Machine::prepare(&args.machine, args.data.scratch())?;
     out.note("kernel in the virtual machine", machine.release.clone());
     out.note("emulator", Machine::qemu_version());
@@ -105,39 +79,17 @@ pub fn run(args: &Args) -> Result<()> {
     let mut records = Vec::new();
     for part in &args.parts {
         let (name, shape, plan) = args.plan(*part);
-        for mut record in machine.run(name, shape, &plan)? {
-            record["run"] = json!(name);
-            check_strategy(&record)?;
+        for measure in machine.run(name, shape, &plan)? {
+            let record = Record { run: *part, measure };
+            record.check_strategy()?;
             records.push(record);
         }
     }
     report(&out, &Records::new(records))
 }
 
-/// A figure of a strategy that the kernel did not use would be one of the default fork.
-fn check_strategy(record: &Value) -> Result<()> {
-    let Some(strategy) = record["strategy"].as_str() else { return Ok(()) };
-    let forks = |name: &str| {
-        let paths = [format!("/{name}"), format!("/statistics/{name}")];
-        paths.iter().find_map(|path| record.pointer(path)?.as_u64()).unwrap_or(0)
-    };
-    let taken = (forks("forks_async"), forks("forks_odf"));
-    let expected = match strategy {
-        "default" => (0, 0),
-        "odf" => (0, 1),
-        _ => (1, 0),
-    };
-    if taken == expected {
-        return Ok(());
-    }
-    let what = format!("{taken:?} of Async-fork and On-Demand-Fork instead of {expected:?}");
-    Err(BenchError::Failed(format!(
-        "a save with strategy {strategy} made these deferred forks: {what}: {record}"
-    )))
-}
-
 fn report(out: &Output, records: &Records) -> Result<()> {
-    out.write_json(records.json())?;
+    out.write_json(records.all())?;
     for (name, svg) in plots::all(records) {
         out.write(&format!("{name}.svg"), svg.as_bytes())?;
     }
@@ -228,28 +180,5 @@ impl Args {
         };
         let lines: Vec<_> = sizes.iter().map(line).collect();
         format!("{LOAD}\n{}", lines.join("\n"))
-    }
-}
-
-/// The value of a record's field as text without quotes.
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_strategy_that_was_not_used_is_noticed() {
-        let record =
-            |strategy: &str, async_forks: u64| json!({"strategy": strategy, "forks_async": async_forks});
-        assert!(check_strategy(&record("1", 1)).is_ok());
-        assert!(check_strategy(&record("default", 0)).is_ok());
-        assert!(check_strategy(&record("1", 0)).is_err());
-        assert!(check_strategy(&record("odf", 1)).is_err());
-        let saved = json!({"strategy": "odf", "statistics": {"forks_async": 0, "forks_odf": 1}});
-        assert!(check_strategy(&saved).is_ok());
-        assert!(check_strategy(&json!({"kind": "fault"})).is_ok());
     }
 }

@@ -1,10 +1,8 @@
 //! The figures of the paper as drawings.
 
-use serde_json::{json, Value};
-
-use super::records::{strategy_name, Records, Where};
-use super::tables::summed;
-use super::text;
+use super::records::{
+    distinct, median_of, summed, Fork, Latencies, Part, Records, Save, SaveCommand, Strategy,
+};
 use crate::chart::{draw, Chart, Series};
 use crate::output::human_ns;
 use crate::plot::COLORS;
@@ -26,41 +24,38 @@ pub fn all(records: &Records) -> Vec<(&'static str, String)> {
 }
 
 /// Each strategy keeps its colour in all figures; the fourth is also dashed.
-fn style(strategy: &str) -> (&'static str, bool) {
+fn style(strategy: Strategy) -> (&'static str, bool) {
     match strategy {
-        "default" => (COLORS[0], false),
-        "odf" => (COLORS[3], false),
-        "1" => (COLORS[1], false),
-        "8" => (COLORS[2], false),
-        _ => (COLORS[1], true),
+        Strategy::Default => (COLORS[0], false),
+        Strategy::Odf => (COLORS[3], false),
+        Strategy::Async { copy_threads: 1 } => (COLORS[1], false),
+        Strategy::Async { copy_threads: 8 } => (COLORS[2], false),
+        Strategy::Async { .. } => (COLORS[1], true),
     }
 }
 
-fn series(strategy: &str, points: Vec<(f64, f64)>) -> Series {
+fn series(strategy: Strategy, points: Vec<(f64, f64)>) -> Series {
     let (color, dashed) = style(strategy);
-    Series { name: strategy_name(strategy), color, points, dashed }
-}
-
-fn megabytes(sizes: &[Value]) -> Vec<(f64, String)> {
-    sizes.iter().enumerate().map(|(i, mb)| (i as f64, format!("{mb} MB"))).collect()
+    Series { name: strategy.to_string(), color, points, dashed }
 }
 
 /// A line for each strategy over sizes.
-fn over_sizes(records: &Records, wanted: &Where<'_>, field: &str) -> (Vec<(f64, String)>, Vec<Series>) {
-    let sizes = records.distinct(wanted, "mb");
-    let line = |strategy: &Value| {
-        let point = |(i, mb): (usize, &Value)| {
-            let wanted = [wanted, &[("mb", mb.clone()), ("strategy", strategy.clone())]].concat();
-            Some((i as f64, records.median(&wanted, field)?))
+fn over_sizes(figures: &[(u64, Strategy, f64)]) -> (Vec<(f64, String)>, Vec<Series>) {
+    let sizes = distinct(figures.iter().map(|(mb, ..)| *mb));
+    let line = |strategy: Strategy| {
+        let point = |(i, mb): (usize, &u64)| {
+            let of = figures.iter().filter(|(size, s, _)| size == mb && *s == strategy);
+            Some((i as f64, median_of(of.map(|(.., value)| *value))?))
         };
-        series(&text(strategy), sizes.iter().enumerate().filter_map(point).collect())
+        series(strategy, sizes.iter().enumerate().filter_map(point).collect())
     };
-    let lines = records.distinct(wanted, "strategy").iter().map(line).collect();
-    (megabytes(&sizes), lines)
+    let lines = distinct(figures.iter().map(|(_, strategy, _)| *strategy)).into_iter().map(line).collect();
+    (sizes.iter().enumerate().map(|(i, mb)| (i as f64, format!("{mb} MB"))).collect(), lines)
 }
 
 fn fork_times(records: &Records) -> Chart {
-    let (x_labels, series) = over_sizes(records, &[("run", json!("fork"))], "/fork_ns");
+    let figure = |fork: &Fork| (fork.mb, fork.strategy, fork.fork_ns as f64);
+    let (x_labels, series) = over_sizes(&records.forks(Part::Fork).map(figure).collect::<Vec<_>>());
     Chart {
         title: "Time of fork in the parent".into(),
         subtitle: "instructions, one a nanosecond (paper: Figures 3 and 22)".into(),
@@ -74,16 +69,17 @@ fn fork_times(records: &Records) -> Chart {
 }
 
 fn interruptions(records: &Records) -> Chart {
-    let paced = records.distinct(&[("run", json!("writes"))], "period_ns").pop().unwrap_or(Value::Null);
-    let wanted = [("run", json!("writes")), ("period_ns", paced)];
-    let strategies = records.distinct(&wanted, "strategy");
-    let line = |strategy: &Value| {
-        let counts =
-            summed(records, &[wanted.as_slice(), &[("strategy", strategy.clone())]].concat(), "/histogram");
-        let points = counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        series(&text(strategy), points.map(|(i, count)| (i as f64, *count as f64)).collect())
+    let paced_ns = records.forks(Part::Writes).map(|fork| fork.period_ns).last();
+    let forks = || {
+        let paced = records.forks(Part::Writes).filter(move |fork| Some(fork.period_ns) == paced_ns);
+        paced.filter(|fork| fork.strategy != Strategy::Default)
     };
-    let lines: Vec<_> = strategies.iter().filter(|s| **s != "default").map(line).collect();
+    let line = |strategy: Strategy| {
+        let counts = summed(forks().filter(|fork| fork.strategy == strategy).map(|fork| &fork.histogram));
+        let points = counts.0.iter().enumerate().filter(|(_, count)| **count > 0);
+        series(strategy, points.map(|(i, count)| (i as f64, *count as f64)).collect())
+    };
+    let lines: Vec<_> = distinct(forks().map(|fork| fork.strategy)).into_iter().map(line).collect();
     let buckets = || lines.iter().flat_map(|s| &s.points).map(|p| p.0 as u32);
     let (first, last) = (buckets().min().unwrap_or(0), buckets().max().unwrap_or(0));
     let label = |i: u32| (f64::from(i), human_ns((1u64 << i) as f64));
@@ -100,10 +96,10 @@ fn interruptions(records: &Records) -> Chart {
 }
 
 fn threads(records: &Records) -> Chart {
-    let strategies = records.distinct(&[("run", json!("threads"))], "strategy");
-    let point = |(i, strategy): (usize, &Value)| {
-        let wanted = [("run", json!("threads")), ("strategy", strategy.clone())];
-        Some((i as f64, records.median(&wanted, "/child_copy_ns")?))
+    let strategies = distinct(records.forks(Part::Threads).map(|fork| fork.strategy));
+    let point = |(i, strategy): (usize, &Strategy)| {
+        let forks = records.forks(Part::Threads).filter(|fork| fork.strategy == *strategy);
+        Some((i as f64, median_of(forks.map(|fork| fork.child_copy_ns as f64))?))
     };
     let points: Vec<_> = strategies.iter().enumerate().filter_map(point).collect();
     let line = Series { name: "child's copy".into(), color: COLORS[1], points, dashed: false };
@@ -111,7 +107,7 @@ fn threads(records: &Records) -> Chart {
         title: "Time of the child's copy".into(),
         subtitle: "emulated time, a CPU for each core of the host (paper: Figure 15a)".into(),
         x_title: "copy threads".into(),
-        x_labels: strategies.iter().enumerate().map(|(i, s)| (i as f64, text(s))).collect(),
+        x_labels: strategies.iter().enumerate().map(|(i, s)| (i as f64, String::from(*s))).collect(),
         log: false,
         show: human_ns,
         series: if strategies.is_empty() { Vec::new() } else { vec![line] },
@@ -120,10 +116,14 @@ fn threads(records: &Records) -> Chart {
 }
 
 fn latency(records: &Records) -> Chart {
-    let wanted = [("command", json!("BGSAVE"))];
-    let (x_labels, mut series) = over_sizes(records, &wanted, "/during/p99_ns");
+    let saves = || records.saves(SaveCommand::BgSave);
+    let figures = |of: fn(&Latencies) -> u64| {
+        let figure = |save: &Save| (save.mb, save.strategy, of(&save.during) as f64);
+        saves().map(figure).collect::<Vec<_>>()
+    };
+    let (x_labels, mut series) = over_sizes(&figures(|during| during.p99_ns));
     series.iter_mut().for_each(|s| s.name.push_str(", p99"));
-    let (_, mut longest) = over_sizes(records, &wanted, "/during/max_ns");
+    let (_, mut longest) = over_sizes(&figures(|during| during.max_ns));
     for line in &mut longest {
         line.name.push_str(", max");
         line.dashed = true;
@@ -143,15 +143,17 @@ fn latency(records: &Records) -> Chart {
 
 /// The paper's Figure 21 is over sizes; here there is one.
 fn log_rewriting(records: &Records) -> Chart {
-    let wanted = [("command", json!("BGREWRITEAOF"))];
-    let size = records.distinct(&wanted, "mb").pop().unwrap_or(Value::Null);
-    let shown = [("p50_ns", "p50"), ("p99_ns", "p99"), ("p999_ns", "p99.9"), ("max_ns", "longest")];
-    let line = |strategy: &Value| {
-        let wanted = [wanted.as_slice(), &[("strategy", strategy.clone())]].concat();
-        let point = |(i, (field, _)): (usize, &(&str, &str))| {
-            Some((i as f64, records.median(&wanted, &format!("/during/{field}"))?))
+    let saves = || records.saves(SaveCommand::BgRewriteAof);
+    let size = saves().map(|save| save.mb).max().unwrap_or(0);
+    type Of = fn(&Latencies) -> u64;
+    let shown: [(Of, &str); 4] =
+        [(|l| l.p50_ns, "p50"), (|l| l.p99_ns, "p99"), (|l| l.p999_ns, "p99.9"), (|l| l.max_ns, "longest")];
+    let line = |strategy: Strategy| {
+        let point = |(i, (of, _)): (usize, &(Of, &str))| {
+            let own = saves().filter(|save| save.strategy == strategy && save.mb == size);
+            Some((i as f64, median_of(own.map(|save| of(&save.during) as f64))?))
         };
-        series(&text(strategy), shown.iter().enumerate().filter_map(point).collect())
+        series(strategy, shown.iter().enumerate().filter_map(point).collect())
     };
     Chart {
         title: format!("Latency of Redis during BGREWRITEAOF, {size} MB"),
@@ -160,22 +162,21 @@ fn log_rewriting(records: &Records) -> Chart {
         x_labels: shown.iter().enumerate().map(|(i, (_, name))| (i as f64, (*name).to_owned())).collect(),
         log: true,
         show: human_ns,
-        series: records.distinct(&wanted, "strategy").iter().map(line).collect(),
+        series: distinct(saves().map(|save| save.strategy)).into_iter().map(line).collect(),
         footer: FOOTER.into(),
     }
 }
 
 /// One save of each strategy at the largest size.
 fn throughput(records: &Records) -> Chart {
-    let largest = records.distinct(&[("command", json!("BGSAVE"))], "mb").pop().unwrap_or(Value::Null);
-    let wanted = [("command", json!("BGSAVE")), ("mb", largest.clone()), ("round", json!(0))];
-    let line = |record: &Value| {
-        let from_s = record["bins_from_ns"].as_f64().unwrap_or(0.0) / 1e9;
-        let bins = super::records::counters(record, "/replies_of_50_ms");
+    let largest = records.saves(SaveCommand::BgSave).map(|save| save.mb).max().unwrap_or(0);
+    let line = |save: &Save| {
+        let from_s = save.bins_from_ns as f64 / 1e9;
         let point = |(i, count): (usize, &u64)| (i as f64 * BIN_S - from_s, *count as f64 / BIN_S);
-        series(&text(&record["strategy"]), bins.iter().enumerate().map(point).collect())
+        series(save.strategy, save.replies_of_50_ms.iter().enumerate().map(point).collect())
     };
-    let lines: Vec<_> = records.select(&wanted).map(line).collect();
+    let first = records.saves(SaveCommand::BgSave).filter(|save| save.mb == largest && save.round == 0);
+    let lines: Vec<_> = first.map(line).collect();
     let last_s = lines.iter().flat_map(|s| &s.points).map(|p| p.0).fold(1.0, f64::max);
     let step_s = (last_s / 8.0).ceil().max(1.0);
     let labels = (0..=8).map(|i| f64::from(i) * step_s).filter(|s| *s <= last_s);

@@ -1,11 +1,12 @@
 //! The figures of the paper as tables.
 
-use serde_json::{json, Value};
+use stillframe_fork::status::Shares;
 
-use super::records::{counters, shares, strategy_name, Records, Where};
-use super::text;
+use super::records::{
+    distinct, fault_ns, median_of, shares, small_fork_ns, small_life_ns, summed, Counters, Label, Measure,
+    Part, Records, Save, SaveCommand, Strategy,
+};
 use crate::output::{human_ns, markdown_table, thousands};
-use crate::stats::median;
 
 const NONE: &str = "-";
 
@@ -16,8 +17,8 @@ pub fn all(records: &Records) -> String {
         histogram(records),
         threads(records),
         costs(records),
-        redis(records, "BGSAVE", "Redis during BGSAVE (Figures 9, 10, 14, 15b, 19, 20)"),
-        redis(records, "BGREWRITEAOF", "Redis during BGREWRITEAOF (Figure 21)"),
+        redis(records, SaveCommand::BgSave, "Redis during BGSAVE (Figures 9, 10, 14, 15b, 19, 20)"),
+        redis(records, SaveCommand::BgRewriteAof, "Redis during BGREWRITEAOF (Figure 21)"),
     ]
     .concat()
 }
@@ -38,25 +39,25 @@ fn number(value: Option<f64>) -> String {
 }
 
 fn fork_times(records: &Records) -> String {
-    let run = ("run", json!("fork"));
-    let small = records.median(&[("run", json!("costs")), ("label", json!("unloaded"))], "/fork_ns");
-    let strategies = records.distinct(std::slice::from_ref(&run), "strategy");
+    let small = records.cost(Label::Unloaded, small_fork_ns);
+    let strategies = distinct(records.forks(Part::Fork).map(|fork| fork.strategy));
     let mut rows = Vec::new();
-    for mb in records.distinct(std::slice::from_ref(&run), "mb") {
-        let time = |strategy: &Value| {
-            records.median(&[run.clone(), ("mb", mb.clone()), ("strategy", strategy.clone())], "/fork_ns")
+    for mb in distinct(records.forks(Part::Fork).map(|fork| fork.mb)) {
+        let time = |strategy: Strategy| {
+            let forks = records.forks(Part::Fork).filter(|fork| fork.mb == mb && fork.strategy == strategy);
+            median_of(forks.map(|fork| fork.fork_ns as f64))
         };
-        let default = time(&json!("default"));
+        let default = time(Strategy::Default);
         let tables_share =
             default.zip(small).map(|(all, rest)| format!("{:.1} %", 100.0 * (1.0 - rest / all)));
         let mut row = vec![format!("{mb} MB"), tables_share.unwrap_or_else(|| NONE.to_owned())];
         for strategy in &strategies {
-            let share = time(strategy).zip(default).map(|(t, d)| format!(" ({:.2} %)", 100.0 * t / d));
-            row.push(format!("{}{}", ns(time(strategy)), share.unwrap_or_default()));
+            let share = time(*strategy).zip(default).map(|(t, d)| format!(" ({:.2} %)", 100.0 * t / d));
+            row.push(format!("{}{}", ns(time(*strategy)), share.unwrap_or_default()));
         }
         rows.push(row);
     }
-    let names: Vec<_> = strategies.iter().map(|s| strategy_name(&text(s))).collect();
+    let names: Vec<_> = strategies.iter().map(Strategy::to_string).collect();
     let mut header = vec!["size", "page tables' share of the default fork"];
     header.extend(names.iter().map(String::as_str));
     let comment = "Instructions of the parent's fork() (one instruction is one nanosecond, one CPU), and their share of the \
@@ -66,23 +67,21 @@ fn fork_times(records: &Records) -> String {
 
 fn writes(records: &Records) -> String {
     let mut rows = Vec::new();
-    for period in records.distinct(&[("run", json!("writes"))], "period_ns") {
-        let of_period = [("run", json!("writes")), ("period_ns", period.clone())];
-        for strategy in records.distinct(&of_period, "strategy") {
-            let wanted = [of_period.as_slice(), &[("strategy", strategy.clone())]].concat();
-            let share = |pick: fn(stillframe_fork::status::Shares) -> u64| {
-                number(records.median_of(&wanted, |r| Some(pick(shares(r, "")) as f64)))
-            };
+    for period_ns in distinct(records.forks(Part::Writes).map(|fork| fork.period_ns)) {
+        let of_period = || records.forks(Part::Writes).filter(move |fork| fork.period_ns == period_ns);
+        for strategy in distinct(of_period().map(|fork| fork.strategy)) {
+            let forks = || of_period().filter(move |fork| fork.strategy == strategy);
+            let share = |pick: fn(Shares) -> u64| number(median_of(forks().map(|f| pick(shares(f)) as f64)));
             rows.push(vec![
-                strategy_name(&text(&strategy)),
-                if period == 0 { "back to back".to_owned() } else { format!("one in {period} ns") },
+                strategy.to_string(),
+                if period_ns == 0 { "back to back".to_owned() } else { format!("one in {period_ns} ns") },
                 share(|s| s.parent),
                 share(|s| s.child),
                 share(|s| s.helper),
-                ns(records.median(&wanted, "/sync_ns")),
-                ns(records.median(&wanted, "/write_p50_ns")),
-                ns(records.median(&wanted, "/write_p99_ns")),
-                ns(records.median(&wanted, "/write_max_ns")),
+                ns(median_of(forks().map(|fork| fork.sync_ns as f64))),
+                ns(median_of(forks().map(|fork| fork.write_p50_ns as f64))),
+                ns(median_of(forks().map(|fork| fork.write_p99_ns as f64))),
+                ns(median_of(forks().map(|fork| fork.write_max_ns as f64))),
             ]);
         }
     }
@@ -104,23 +103,14 @@ fn writes(records: &Records) -> String {
 
 /// Interruptions by length, of the paced writes and of Redis, all rounds together.
 fn histogram(records: &Records) -> String {
-    let largest = records.distinct(&[("command", json!("BGSAVE"))], "mb").pop().unwrap_or(Value::Null);
-    let paced = records.distinct(&[("run", json!("writes"))], "period_ns").pop().unwrap_or(Value::Null);
-    let mut columns: Vec<(String, Vec<u64>)> = Vec::new();
-    for (what, wanted, field) in [
-        ("writes", [("run", json!("writes")), ("period_ns", paced)], "/histogram"),
-        ("BGSAVE", [("command", json!("BGSAVE")), ("mb", largest)], "/statistics/sync_histogram"),
-    ] {
-        for strategy in records.distinct(&wanted, "strategy").iter().filter(|s| **s != "default") {
-            let wanted = [wanted.as_slice(), &[("strategy", strategy.clone())]].concat();
-            columns.push((
-                format!("{what}: {}", strategy_name(&text(strategy))),
-                summed(records, &wanted, field),
-            ));
-        }
-    }
-    let length = columns.iter().map(|c| c.1.len()).max().unwrap_or(0);
-    let count = |column: &Vec<u64>, i: usize| column.get(i).copied().unwrap_or(0);
+    let paced_ns = records.forks(Part::Writes).map(|fork| fork.period_ns).last();
+    let largest_mb = records.saves(SaveCommand::BgSave).map(|save| save.mb).max();
+    let writes = records.forks(Part::Writes).filter(|fork| Some(fork.period_ns) == paced_ns);
+    let saves = records.saves(SaveCommand::BgSave).filter(|save| Some(save.mb) == largest_mb);
+    let mut columns = by_strategy("writes", writes.map(|fork| (fork.strategy, &fork.histogram)));
+    columns.extend(by_strategy("BGSAVE", saves.map(|save| (save.strategy, &save.statistics.sync_histogram))));
+    let length = columns.iter().map(|c| c.1 .0.len()).max().unwrap_or(0);
+    let count = |column: &Counters, i: usize| column.0.get(i).copied().unwrap_or(0);
     let used: Vec<usize> = (0..length).filter(|i| columns.iter().any(|c| count(&c.1, *i) > 0)).collect();
     let row = |i: usize| {
         let name = format!("{} to {}", human_ns((1u64 << i) as f64), human_ns((1u64 << (i + 1)) as f64));
@@ -137,27 +127,31 @@ fn histogram(records: &Records) -> String {
     section("Interruptions of the parent (Figure 11)", comment, &header, &rows)
 }
 
-pub fn summed(records: &Records, wanted: &Where<'_>, field: &str) -> Vec<u64> {
-    let mut sum: Vec<u64> = Vec::new();
-    for record in records.select(wanted) {
-        let values = counters(record, field);
-        sum.resize(sum.len().max(values.len()), 0);
-        sum.iter_mut().zip(values).for_each(|(total, value)| *total += value);
-    }
-    sum
+/// A column for each strategy that interrupts at all, all rounds together.
+fn by_strategy<'a>(
+    what: &str,
+    histograms: impl Iterator<Item = (Strategy, &'a Counters)>,
+) -> Vec<(String, Counters)> {
+    let histograms: Vec<_> = histograms.filter(|(strategy, _)| *strategy != Strategy::Default).collect();
+    let strategies = distinct(histograms.iter().map(|(strategy, _)| *strategy));
+    let column = |strategy: Strategy| {
+        let own = histograms.iter().filter(|(other, _)| *other == strategy).map(|(_, histogram)| *histogram);
+        (format!("{what}: {strategy}"), summed(own))
+    };
+    strategies.into_iter().map(column).collect()
 }
 
 fn threads(records: &Records) -> String {
-    let run = ("run", json!("threads"));
-    let row = |strategy: &Value| {
-        let wanted = [run.clone(), ("strategy", strategy.clone())];
+    let row = |strategy: Strategy| {
+        let forks = || records.forks(Part::Threads).filter(move |fork| fork.strategy == strategy);
         vec![
-            text(strategy),
-            ns(records.median(&wanted, "/child_copy_ns")),
-            ns(records.median(&wanted, "/fork_ns")),
+            strategy.into(),
+            ns(median_of(forks().map(|fork| fork.child_copy_ns as f64))),
+            ns(median_of(forks().map(|fork| fork.fork_ns as f64))),
         ]
     };
-    let rows: Vec<_> = records.distinct(std::slice::from_ref(&run), "strategy").iter().map(row).collect();
+    let strategies = distinct(records.forks(Part::Threads).map(|fork| fork.strategy));
+    let rows: Vec<_> = strategies.into_iter().map(row).collect();
     let comment = "Emulated time with one thread of the host for each CPU of the machine; more copy threads than CPUs cannot \
                    help. Compare within the table only.";
     section(
@@ -169,25 +163,25 @@ fn threads(records: &Records) -> String {
 }
 
 fn costs(records: &Records) -> String {
-    let row = |what: &str, wanted: &[(&str, Value)], field: &str| {
-        let of = |label: &str| {
-            let wanted = [&[("run", json!("costs")), ("label", json!(label))], wanted].concat();
-            records.median(&wanted, field)
-        };
-        let (unloaded, loaded, shared) = (of("unloaded"), of("loaded"), of("shared"));
+    let row = |what: &str, cost: &dyn Fn(&Measure) -> Option<f64>| {
+        let of = |label| records.cost(label, cost);
+        let (unloaded, loaded, shared) = (of(Label::Unloaded), of(Label::Loaded), of(Label::Shared));
         let more = loaded.zip(unloaded).map(|(l, u)| l - u);
         let percent = more.zip(unloaded).map(|(m, u)| 100.0 * m / u);
         vec![what.to_owned(), number(unloaded), number(loaded), number(more), number(percent), number(shared)]
     };
-    let (fault, small) = ([("kind", json!("fault"))], [("kind", json!("small"))]);
-    let path =
-        |what: &str, path: &str| row(what, &[("kind", json!("path")), ("path", json!(path))], "/ns_each");
-    let rows = match records.select(&[("run", json!("costs"))]).next() {
-        None => Vec::new(),
-        Some(_) => vec![
-            row("first touch of a page", &fault, "/ns_per_fault"),
-            row("fork() of a small process", &small, "/fork_ns"),
-            row("its fork, exit and wait", &small, "/life_ns"),
+    let path = |what: &str, name: &str| {
+        row(what, &|measure| match measure {
+            Measure::Path { path, ns_each, .. } if path == name => Some(*ns_each),
+            _ => None,
+        })
+    };
+    let rows = match records.all().iter().any(|record| record.run == Part::Costs) {
+        false => Vec::new(),
+        true => vec![
+            row("first touch of a page", &fault_ns),
+            row("fork() of a small process", &small_fork_ns),
+            row("its fork, exit and wait", &small_life_ns),
             path("wake a shared futex: GUP-fast of a page for writing", "futex"),
             path("vmsplice of 16 pages to /dev/null: GUP-fast for reading", "vmsplice"),
             path("reclaim of a page: try_to_unmap_one", "reclaim"),
@@ -199,13 +193,13 @@ fn costs(records: &Records) -> String {
     section("Processes that did not opt in", "Instructions, one CPU, medians.", &header, &rows)
 }
 
-fn redis(records: &Records, command: &str, title: &str) -> String {
+fn redis(records: &Records, command: SaveCommand, title: &str) -> String {
     let mut rows = Vec::new();
-    for mb in records.distinct(&[("command", json!(command))], "mb") {
-        let of_size = [("command", json!(command)), ("mb", mb.clone())];
-        for strategy in records.distinct(&of_size, "strategy") {
-            let wanted = [of_size.as_slice(), &[("strategy", strategy.clone())]].concat();
-            rows.push(redis_row(records, &format!("{mb} MB, {}", strategy_name(&text(&strategy))), &wanted));
+    for mb in distinct(records.saves(command).map(|save| save.mb)) {
+        let of_size = || records.saves(command).filter(move |save| save.mb == mb);
+        for strategy in distinct(of_size().map(|save| save.strategy)) {
+            let saves: Vec<_> = of_size().filter(|save| save.strategy == strategy).collect();
+            rows.push(redis_row(&format!("{mb} MB, {strategy}"), &saves));
         }
     }
     let header = [
@@ -227,32 +221,23 @@ fn redis(records: &Records, command: &str, title: &str) -> String {
     section(title, comment, &header, &rows)
 }
 
-fn redis_row(records: &Records, name: &str, wanted: &Where<'_>) -> Vec<String> {
-    let time = |field: &str| ns(records.median(wanted, field));
-    let least = records.median_of(wanted, |record| {
-        let bins = counters(record, "/replies_of_50_ms");
-        // The last one may be cut short.
-        bins.iter().rev().skip(1).min().map(|least| *least as f64 * 20.0)
-    });
-    let interruptions = records.median_of(wanted, |record| {
-        Some(counters(record, "/statistics/sync_histogram").iter().sum::<u64>() as f64)
-    });
-    let out_of_service = records.median_of(wanted, |record| {
-        Some(record.pointer("/fork_ns")?.as_f64()? + record.pointer("/statistics/sync_ns_total")?.as_f64()?)
-    });
-    let rate: Vec<f64> = records.select(wanted).filter_map(|r| r["requests_per_second"].as_f64()).collect();
+fn redis_row(name: &str, saves: &[&Save]) -> Vec<String> {
+    let median = |of: &dyn Fn(&Save) -> f64| median_of(saves.iter().map(|save| of(save)));
+    // The last bin may be cut short.
+    let least =
+        |save: &&Save| save.replies_of_50_ms.iter().rev().skip(1).min().map(|least| *least as f64 * 20.0);
     vec![
         name.to_owned(),
-        format!("{:.0}", median(&rate)),
-        time("/fork_ns"),
-        time("/save_ns"),
-        time("/before/p99_ns"),
-        time("/during/p99_ns"),
-        time("/during/p999_ns"),
-        time("/during/max_ns"),
-        time("/first_second/p99_ns"),
-        number(least),
-        number(interruptions),
-        ns(out_of_service),
+        median(&|save| save.requests_per_second).map_or_else(|| NONE.to_owned(), |rate| format!("{rate:.0}")),
+        ns(median(&|save| save.fork_ns)),
+        ns(median(&|save| save.save_ns as f64)),
+        ns(median(&|save| save.before.p99_ns as f64)),
+        ns(median(&|save| save.during.p99_ns as f64)),
+        ns(median(&|save| save.during.p999_ns as f64)),
+        ns(median(&|save| save.during.max_ns as f64)),
+        ns(median(&|save| save.first_second.p99_ns as f64)),
+        number(median_of(saves.iter().filter_map(least))),
+        number(median(&|save| save.statistics.sync_histogram.sum() as f64)),
+        ns(median(&|save| save.fork_ns + save.statistics.sync_ns_total as f64)),
     ]
 }

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde::Deserialize;
+use stillframe_testkit::find_program;
 
 use super::archive::Archive;
+use super::records::Measure;
 use crate::commands::Scratch;
 use crate::error::{BenchError, Context, Result};
-use crate::peer::mortal;
 
 /// What the machine's clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -35,6 +36,8 @@ pub struct Shape {
 pub struct Machine {
     pub release: String,
     image: PathBuf,
+    /// The program that becomes QEMU: the kernel selftests start their machines by the same.
+    emulator: PathBuf,
     archive: Archive,
     scratch: Scratch,
 }
@@ -54,13 +57,10 @@ pub struct MachineArgs {
 }
 
 const QEMU: &str = "qemu-system-x86_64";
-const PACKAGES: &str = "apt-get install qemu-system-x86 linux-image-amd64 linux-headers-amd64 busybox-static redis-server gcc make";
+const PACKAGES: &str = "apt-get install qemu-system-x86 linux-image-amd64 linux-headers-amd64 busybox-static redis-server gcc make python3";
 /// A machine that says nothing for so long hangs; one that dies ends QEMU. Filling Redis while instructions are counted takes
 /// ten minutes a gigabyte, and nothing is said meanwhile.
 const SILENCE: Duration = Duration::from_secs(2400);
-/// TCG executes `rep movsb` a byte at a time, each an instruction: with fast string operations on offer, copying a page would
-/// cost 4,096 instructions of the clock instead of a few hundred.
-const CPU: &str = "max,-erms,-fsrm";
 const CONSOLE_LINES: usize = 12;
 
 impl Machine {
@@ -88,14 +88,16 @@ impl Machine {
         archive.program("bin/stillframe-fork", &beside(&own, "stillframe-fork")?)?;
         archive.file("lib/async_fork.ko", &stripped(&module, scratch.path())?);
         program(QEMU)?;
-        Ok(Self { release, image, archive, scratch })
+        program("python3")?;
+        let emulator = source.join("selftests/emulator.py");
+        Ok(Self { release, image, emulator, archive, scratch })
     }
 
     /// Boots, runs the plan and returns its records.
     ///
     /// # Errors
     /// The machine died, fell silent or reported an error; the last lines of its console say more.
-    pub fn run(&self, name: &str, shape: Shape, plan: &str) -> Result<Vec<Value>> {
+    pub fn run(&self, name: &str, shape: Shape, plan: &str) -> Result<Vec<Measure>> {
         let path = |what: &str| self.scratch.path().join(format!("{name}.{what}"));
         let (initramfs, console, answers) = (path("cpio"), path("console"), path("answers"));
         let mut archive = self.archive.clone();
@@ -119,35 +121,21 @@ impl Machine {
     }
 
     fn command(&self, shape: Shape, initramfs: &Path, console: &Path, answers: &Path) -> Command {
-        let mut command = mortal(Path::new(QEMU));
-        command.args([
-            "-machine",
-            "pc",
-            "-cpu",
-            CPU,
-            "-display",
-            "none",
-            "-monitor",
-            "none",
-            "-nodefaults",
-            "-no-reboot",
-        ]);
-        match shape.clock {
-            // Time jumps while every CPU sleeps.
-            Clock::Instructions => command.args(["-accel", "tcg", "-icount", "shift=0,sleep=off"]),
-            Clock::Host => command.args(["-accel", "tcg,thread=multi"]),
+        let clock = match shape.clock {
+            Clock::Instructions => "instructions",
+            Clock::Host => "host",
         };
-        command.args(["-m", &format!("{}M", shape.memory_mb), "-smp", &shape.cpu_count.to_string()]);
-        command.arg("-kernel").arg(&self.image).arg("-initrd").arg(initramfs);
-        command.arg("-serial").arg(format!("file:{}", console.display()));
-        command.arg("-serial").arg(format!("file:{}", answers.display()));
-        command.args(["-append", &format!("console=ttyS0 panic=-1 oops=panic quiet {}", shape.parameters)]);
+        let mut command = Command::new("python3");
+        command.arg(&self.emulator).args(["--clock", clock, "--cpus", &shape.cpu_count.to_string()]);
+        command.args(["--memory-mb", &shape.memory_mb.to_string(), "--kernel"]).arg(&self.image);
+        command.arg("--initrd").arg(initramfs).arg("--console").arg(console).arg("--answers").arg(answers);
+        command.arg("--append").arg(format!("console=ttyS0 panic=-1 oops=panic quiet {}", shape.parameters));
         command.stdin(Stdio::null());
         command
     }
 }
 
-/// Killed when dropped; and, being [`mortal`], when this program is killed.
+/// Killed when dropped; and, as `emulator.py` sees to, when this program is killed.
 struct Running(Child);
 
 impl Running {
@@ -183,19 +171,23 @@ impl Drop for Running {
     }
 }
 
+/// What is said of an error, by `fork_bench` or the plan.
+#[derive(Deserialize)]
+struct Complaint {
+    error: String,
+}
+
 /// The records of a run that came to its end without an error.
-fn records(name: &str, text: &str) -> std::result::Result<Vec<Value>, String> {
+fn records(name: &str, text: &str) -> std::result::Result<Vec<Measure>, String> {
     let mut records = Vec::new();
     for line in text.lines().map(str::trim).filter(|l| !l.is_empty()) {
-        let record: Value =
-            serde_json::from_str(line).map_err(|e| format!("{name}: the plan said {line:?}: {e}"))?;
-        if let Some(error) = record["error"].as_str() {
+        if let Ok(Complaint { error }) = serde_json::from_str(line) {
             return Err(format!("{name}: {error}"));
         }
-        records.push(record);
+        records.push(serde_json::from_str(line).map_err(|e| format!("{name}: the plan said {line:?}: {e}"))?);
     }
     match records.pop() {
-        Some(last) if last["kind"] == "done" => Ok(records),
+        Some(Measure::Done) => Ok(records),
         _ => Err(format!("{name}: the machine stopped before its plan was done")),
     }
 }
@@ -208,9 +200,8 @@ fn with_console(console: &Path, why: &str) -> BenchError {
 }
 
 fn program(name: &str) -> Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut found = std::env::split_paths(&path).map(|dir| dir.join(name)).filter(|p| p.is_file());
-    found.next().ok_or_else(|| BenchError::NoBinary { binary: name.to_owned(), hint: PACKAGES.to_owned() })
+    find_program(Path::new(name))
+        .ok_or_else(|| BenchError::NoBinary { binary: name.to_owned(), hint: PACKAGES.to_owned() })
 }
 
 fn beside(own: &Path, name: &str) -> Result<PathBuf> {
@@ -300,9 +291,11 @@ mod tests {
 
     #[test]
     fn records_need_an_end_and_no_error() {
-        let good = "{\"kind\": \"fork\", \"ns\": 3}\r\n\n{\"kind\": \"done\"}\n";
-        assert_eq!(records("x", good).unwrap().len(), 1);
-        assert!(records("x", "{\"kind\": \"fork\"}\n").unwrap_err().contains("before its plan"));
+        let fault = "{\"kind\": \"fault\", \"label\": \"loaded\", \"round\": 0, \"ns_per_fault\": 3}";
+        let good = format!("{fault}\r\n\n{{\"kind\": \"done\"}}\n");
+        assert_eq!(records("x", &good).unwrap().len(), 1);
+        assert!(records("x", fault).unwrap_err().contains("before its plan"));
+        assert!(records("x", "{\"kind\": \"news\"}\n").unwrap_err().contains("news"));
         assert!(records("x", "").unwrap_err().contains("before its plan"));
         assert!(records("x", "{\"error\": \"open: no\"}\n{\"kind\": \"done\"}")
             .unwrap_err()

@@ -4,13 +4,15 @@
 //! run. Reported are the worst latency of each second before, of the first second after the cut and during the
 //! save, memory over time, the time the save took, and the time a restart takes from a cold page cache.
 
+mod config;
 mod memory;
 mod report;
 mod restart;
-pub mod round;
+mod round;
 
+use self::config::Config;
 use crate::clock::{seconds_to_ns, NS_PER_US};
-use crate::commands::{place, DataArgs, Scratch};
+use crate::commands::{place, DataArgs};
 use crate::error::{BenchError, Result};
 use crate::load::workload::SizeRange;
 use crate::output::{OutArgs, Output};
@@ -81,29 +83,6 @@ pub struct Args {
     cpus: CpuArgs,
     #[command(flatten)]
     out: OutArgs,
-}
-
-/// The arguments as the rounds use them.
-pub struct Config {
-    pub key_count: u64,
-    pub value_bytes: usize,
-    pub overwrite_size: SizeRange,
-    pub rate: f64,
-    pub burst: u64,
-    pub clients: usize,
-    pub pipeline: usize,
-    pub rounds: usize,
-    pub peer_rounds: usize,
-    pub saves: usize,
-    pub before_ns: u64,
-    pub after_ns: u64,
-    pub settle_ns: u64,
-    pub spin_ns: u64,
-    pub unix: bool,
-    pub restart: bool,
-    pub data: Scratch,
-    pub seed: u64,
-    pub cpus: Option<CpuPlan>,
 }
 
 impl Args {

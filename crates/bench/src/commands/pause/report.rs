@@ -4,33 +4,34 @@ use std::fmt::Write;
 
 use serde_json::{json, Value};
 
+use super::config::Config;
 use super::restart::Restart;
-use super::round::{Phase, Round, Save};
-use super::Config;
+use super::round::{Round, Save};
 use crate::clock::{NS_PER_MS, NS_PER_S};
 use crate::error::Result;
+use crate::load::phase::Phase;
 use crate::load::recording::{histogram_us, BUCKET_NS};
-use crate::output::{human_bytes, human_ns, markdown_table, thousands, Output};
+use crate::output::{human_bytes, human_ns, markdown_table, thousands, Output, RESULTS};
 use crate::plot::{draw, Figure, LatencyPanel, MemorySeries, COLORS};
 use crate::stats::{median, with_range};
 
+const PLOT: &str = "plot.svg";
+const LATENCY: &str = "latency.csv";
+const MEMORY: &str = "memory.csv";
+
 pub fn write(config: &Config, rounds: &[Round], out: &Output) -> Result<()> {
     let peers = peer_names(rounds);
-    out.write_json(json!({ "rounds": rounds.iter().map(round_json).collect::<Vec<_>>() }))?;
-    out.write_csv("latency", LATENCY_COLUMNS, &latency_rows(config, rounds))?;
-    out.write_csv("memory", "peer,round,save,ms_from_cut,bytes,processes", &memory_rows(config, rounds))?;
-    out.write("svg", draw(&figure(config, rounds, &peers)).as_bytes())?;
+    out.write_json(&rounds.iter().map(round_json).collect::<Vec<_>>())?;
+    out.write_csv(LATENCY, LATENCY_COLUMNS, &latency_rows(config, rounds))?;
+    out.write_csv(MEMORY, "peer,round,save,ms_from_cut,bytes,processes", &memory_rows(config, rounds))?;
+    out.write(PLOT, draw(&figure(config, rounds, &peers)).as_bytes())?;
     let mut body = summary(rounds, &peers);
     body.push_str("\n## Each save\n\n");
     body.push_str(&each_save(rounds));
     body.push_str(&late_generator(rounds));
     let _ = write!(
         body,
-        "\n![latency and memory over time]({})\n\nRaw data: {}, {}, {}\n",
-        out.file_name("svg"),
-        out.file_name("json"),
-        out.file_name("latency.csv"),
-        out.file_name("memory.csv")
+        "\n![latency and memory over time]({PLOT})\n\nRaw data: {RESULTS}, {LATENCY}, {MEMORY}\n"
     );
     out.write_markdown(&body)
 }
@@ -231,7 +232,7 @@ fn save_json(save: &Save) -> Value {
         "memory_peak_bytes": save.memory.peak_bytes,
         "memory_after_bytes": save.memory.after_bytes,
         "memory_over_growth_bytes": save.memory.over_growth_bytes,
-        "info_persistence": save.info,
+        "info_persistence": without_places(&save.info),
     })
 }
 
@@ -390,4 +391,12 @@ fn memory_series(config: &Config, round: &Round, save: &Save, index: usize) -> M
         points: in_window.map(|s| (from_cut_s(save, s.at_ns), s.bytes as f64)).collect(),
         label: format!("+{:.1} %", save.memory.extra_percent()),
     }
+}
+
+/// What INFO tells, but for where things lie on this machine.
+fn without_places(info: &crate::resp::Info) -> crate::resp::Info {
+    info.iter()
+        .filter(|(_, value)| !value.starts_with('/'))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use super::config::Config;
 use crate::clock::{now_ns, NS_PER_S};
-use crate::commands::pause::Config;
 use crate::error::{BenchError, Result};
 use crate::load::values::{mix, ValuePool};
 use crate::load::workload::key_name;
@@ -76,7 +76,7 @@ fn read_value(client: &mut Client, pool: &ValuePool, key_index: u64) -> Result<b
     let key = key_name(key_index);
     match client.request(&["GET", &key])? {
         Reply::Bulk(value) if pool.verify(key_index, &value) => Ok(true),
-        Reply::Error(text) if text.starts_with("LOADING") => Ok(false),
+        Reply::Error(text) if text.starts_with(b"LOADING") => Ok(false),
         Reply::Bulk(value) => Err(BenchError::Failed(format!(
             "after the restart GET {key} returned {} bytes that were never written to this key",
             value.len()

@@ -3,21 +3,20 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::config::Config;
 use super::memory::{self, Extra, MemorySample, Window};
 use super::restart::{self, Restart};
-use super::Config;
 use crate::clock::{now_ns, NS_PER_MS, NS_PER_S};
 use crate::commands::{directory_bytes, fill};
 use crate::error::{BenchError, Result};
 use crate::load::closed_loop::ClosedLoop;
 use crate::load::open_loop::OpenLoop;
-use crate::load::recording::Sample;
-use crate::load::{KeyChoice, LoadReport, Recording, Stop, Workload, WorkloadSpec};
+use crate::load::phase::Phase;
+use crate::load::{self, KeyChoice, LoadReport, Recording, Stop, Workload, WorkloadSpec};
 use crate::machine;
 use crate::peer::{Peer, SaveTimes, Server, StartOptions};
 use crate::pin;
 use crate::resp::Info;
-use crate::stats::percentile;
 
 pub struct Round {
     pub peer: String,
@@ -42,45 +41,6 @@ pub struct Save {
     pub during: Phase,
     pub memory: Extra,
     pub info: Info,
-}
-
-/// The latencies of requests that were due in a stretch of time.
-#[derive(Clone, Debug, Default)]
-pub struct Phase {
-    pub count: usize,
-    pub p50_ns: u64,
-    pub p99_ns: u64,
-    pub p999_ns: u64,
-    pub p9999_ns: u64,
-    pub max_ns: u64,
-    pub per_second_max_ns: Vec<u64>,
-}
-
-impl Phase {
-    pub fn of(samples: &[Sample], from_ns: u64, to_ns: u64) -> Self {
-        let within = |s: &&Sample| (from_ns..to_ns).contains(&s.intended_ns);
-        let mut latencies: Vec<u64> = Vec::new();
-        let mut per_second_max_ns = vec![0; (to_ns - from_ns).div_ceil(NS_PER_S) as usize];
-        for sample in samples.iter().filter(within) {
-            latencies.push(sample.latency_ns);
-            let worst = &mut per_second_max_ns[((sample.intended_ns - from_ns) / NS_PER_S) as usize];
-            *worst = sample.latency_ns.max(*worst);
-        }
-        Self {
-            count: latencies.len(),
-            p50_ns: percentile(&mut latencies, 50.0),
-            p99_ns: percentile(&mut latencies, 99.0),
-            p999_ns: percentile(&mut latencies, 99.9),
-            p9999_ns: percentile(&mut latencies, 99.99),
-            max_ns: percentile(&mut latencies, 100.0),
-            per_second_max_ns,
-        }
-    }
-
-    /// The median of the worst latencies of its seconds.
-    pub fn typical_second_max_ns(&self) -> f64 {
-        crate::stats::median(&self.per_second_max_ns.iter().map(|ns| *ns as f64).collect::<Vec<_>>())
-    }
 }
 
 pub fn run(config: &Config, peer: &Peer, number: usize) -> Result<Round> {
@@ -127,22 +87,18 @@ struct Measured {
 }
 
 fn under_load(config: &Config, server: &Server, number: usize) -> Result<Measured> {
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let generator = scope.spawn(|| generate(config, server, number, &stop));
-        let sampler = scope.spawn(|| sample_memory(config, server, &stop));
-        let saves = save_repeatedly(config, server, &|| generator.is_finished());
-        stop.store(true, Ordering::SeqCst);
-        let generated = generator.join().map_err(|_| panicked("generator"))?;
-        let memory = sampler.join().map_err(|_| panicked("memory sampler"))?;
-        // The generator's error comes first: a save that failed because of it says less.
-        let (report, note) = generated?;
-        Ok(Measured { saves: saves?, report, memory, notes: vec![note] })
-    })
-}
-
-fn panicked(who: &str) -> BenchError {
-    BenchError::Failed(format!("the {who} thread panicked"))
+    let generate = |stop: &AtomicBool| generate(config, server, number, stop);
+    let ((report, note), (saves, memory)) = load::beside(generate, |load_has_ended| {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let sampler = scope.spawn(|| sample_memory(config, server, &stop));
+            let saves = save_repeatedly(config, server, load_has_ended);
+            stop.store(true, Ordering::SeqCst);
+            let memory = sampler.join();
+            Ok((saves?, memory.map_err(|_| BenchError::Failed("the memory sampler panicked".to_owned()))?))
+        })
+    })?;
+    Ok(Measured { saves, report, memory, notes: vec![note] })
 }
 
 /// Runs on the generator's thread.
@@ -265,19 +221,4 @@ fn check(peer: &Peer, report: &LoadReport) -> Result<()> {
         return Err(BenchError::Failed(format!("{} left {} SETs unanswered", peer.name, report.unanswered)));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn phases_take_what_was_due_in_them() {
-        let sample = |intended_ns, latency_ns| Sample { intended_ns, latency_ns };
-        let samples =
-            [sample(9, 1000), sample(10, 5), sample(10 + NS_PER_S, 7), sample(10 + 2 * NS_PER_S, 900)];
-        let phase = Phase::of(&samples, 10, 10 + 2 * NS_PER_S);
-        assert_eq!((phase.count, phase.max_ns, phase.per_second_max_ns.clone()), (2, 7, vec![5, 7]));
-        assert_eq!(phase.typical_second_max_ns(), 6.0);
-    }
 }

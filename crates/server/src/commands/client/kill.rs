@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::clients::ClientInfo;
-use crate::command::{Args, CmdError, CmdResult};
-use crate::commands::client::is_normal_type;
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::mailbox::Message;
-use crate::number;
-use crate::session::Ending;
+use crate::command::{CmdError, CmdResult};
+use crate::dispatch::ctx::Ctx;
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::state::clients::ClientInfo;
+use crate::state::mailbox::Message;
+use crate::state::session::Ending;
+use crate::text::number;
 
 /// Which clients are meant; all conditions must hold.
 #[derive(Default)]
@@ -95,4 +95,13 @@ pub fn kill(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         (false, _) => ctx.reply.int(count),
     }
     Ok(())
+}
+
+/// The types of clients that Redis knows; here all are normal.
+pub(super) fn is_normal_type(name: &[u8]) -> Result<bool, CmdError> {
+    match name.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(true),
+        b"slave" | b"replica" | b"master" | b"pubsub" => Ok(false),
+        _ => Err([b"ERR Unknown client type '", errors::printed(name), b"'"].concat().into()),
+    }
 }

@@ -3,17 +3,19 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use stillframe_store::DbId;
+use stillframe_store::{DbId, SnapshotKind};
+use stillframe_units::redis_bytes;
 
-use crate::clients::client_flag;
+use crate::clock::unix_ms;
+use crate::command::CommandId;
 use crate::commands::connection::REDIS_VERSION;
-use crate::commands::info::system::{cpu_seconds, human, kernel, resident_bytes, total_memory_bytes};
+use crate::commands::info::system::{cpu_seconds, kernel, resident_bytes, total_memory_bytes};
 use crate::commands::latency::{all_times, command_times};
-use crate::ctx::Ctx;
+use crate::dispatch::ctx::Ctx;
 use crate::persistence::{Status, Target};
-use crate::server::unix_ms;
-use crate::stats::{CommandStats, WorkerStats};
-use crate::table::{CommandId, TABLE};
+use crate::server::Server;
+use crate::state::clients::client_flag;
+use crate::state::stats::{CommandStats, WorkerStats};
 
 /// Appends `name:value` lines.
 macro_rules! fields {
@@ -95,25 +97,38 @@ pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
     let ratio = resident as f64 / used.max(1) as f64;
     fields!(out,
         "used_memory": used,
-        "used_memory_human": human(used),
+        "used_memory_human": redis_bytes(used),
         "used_memory_rss": resident,
-        "used_memory_rss_human": human(resident),
+        "used_memory_rss_human": redis_bytes(resident),
         "used_memory_peak": peak,
-        "used_memory_peak_human": human(peak),
+        "used_memory_peak_human": redis_bytes(peak),
         "used_memory_peak_perc": format!("{:.2}%", used as f64 * 100.0 / peak.max(1) as f64),
         "total_system_memory": total,
-        "total_system_memory_human": human(total),
+        "total_system_memory_human": redis_bytes(total),
         "used_memory_lua": 0,
+        "used_memory_vm_eval": 0,
+        "used_memory_lua_human": redis_bytes(0),
+        "used_memory_scripts_eval": 0,
+        "number_of_cached_scripts": 0,
+        "number_of_functions": 0,
+        "number_of_libraries": 0,
+        "used_memory_vm_functions": 0,
+        "used_memory_vm_total": 0,
+        "used_memory_vm_total_human": redis_bytes(0),
+        "used_memory_functions": 0,
         "used_memory_scripts": 0,
+        "used_memory_scripts_human": redis_bytes(0),
         "maxmemory": max,
-        "maxmemory_human": human(max),
+        "maxmemory_human": redis_bytes(max),
         "maxmemory_policy": "noeviction",
         "mem_fragmentation_ratio": format!("{ratio:.2}"),
         "mem_fragmentation_bytes": resident as i64 - used as i64,
         "mem_not_counted_for_evict": 0,
         "mem_replication_backlog": 0,
+        "mem_total_replication_buffers": 0,
         "mem_clients_slaves": 0,
         "mem_clients_normal": ctx.server.clients.memory_bytes(),
+        "mem_cluster_links": 0,
         "mem_aof_buffer": 0,
         "mem_allocator": "pages",
         "active_defrag_running": 0,
@@ -129,29 +144,47 @@ fn running_seconds(status: &Status) -> i64 {
     status.running.as_ref().map_or(-1, |(_, start)| start.elapsed().as_secs() as i64)
 }
 
+/// How far a save is.
+struct SaveProgress {
+    part: f64,
+    done_keys: u64,
+    total_keys: u64,
+}
+
+/// Nothing of a save is left to tell once it has ended. A dump counts keys; in a checkpoint they are done in proportion
+/// to pages.
+fn save_progress(server: &Server) -> SaveProgress {
+    let of = |done: u64, total: u64| (done as f64 / total.max(1) as f64).min(1.0);
+    let (dumping, pages) = (&server.saver.dumping, server.store.save_progress());
+    if !pages.running {
+        let (done_keys, total_keys) = (dumping.done_keys.load(Relaxed), dumping.total_keys.load(Relaxed));
+        return SaveProgress { part: of(done_keys, total_keys), done_keys, total_keys };
+    }
+    let part = of(pages.pages_done, pages.pages_total);
+    let total_keys = (0..server.database_count).map(|db| server.store.db_stats(DbId(db)).key_count).sum();
+    SaveProgress { part, done_keys: (part * total_keys as f64) as u64, total_keys }
+}
+
 pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
     let server = ctx.server;
     let status = server.saver.status();
-    let progress = server.store.save_progress();
-    // Nothing of a save is left to tell once it has ended. Keys are done in proportion to pages.
-    let part = (progress.pages_done as f64 / progress.pages_total.max(1) as f64).min(1.0);
-    let databases = (0..server.database_count).map(DbId);
-    let saving_keys = match progress.running {
-        true => databases.map(|db| server.store.db_stats(db).key_count).sum(),
-        false => 0,
-    };
+    let sizes = server.store.pool().stats();
+    let while_saving = |bytes: u64| if status.running.is_some() { bytes } else { 0 };
+    let progress = save_progress(server);
     let load = server.loading.status();
     let damaged_page_count = server.store.damaged_pages().page_count;
+    let skips = server.store.skip_stats();
+    let scrubbed = server.store.scrub_stats();
     fields!(out,
         "loading": yes(server.loading.is_on()),
         "async_loading": 0,
-        "current_cow_peak": 0,
-        "current_cow_size": 0,
+        "current_cow_peak": while_saving(sizes.snapshot_peak_held_bytes),
+        "current_cow_size": while_saving(sizes.snapshot_held_bytes),
         "current_cow_size_age": 0,
-        "current_fork_perc": format!("{:.2}", 100.0 * part),
-        "current_save_keys_processed": (part * saving_keys as f64) as u64,
-        "current_save_keys_total": saving_keys,
-        "rdb_changes_since_last_save": server.saver.unsaved_changes(server),
+        "current_fork_perc": format!("{:.2}", 100.0 * progress.part),
+        "current_save_keys_processed": progress.done_keys,
+        "current_save_keys_total": progress.total_keys,
+        "rdb_changes_since_last_save": server.saver.unsaved_changes(server.change_count()),
         "rdb_bgsave_in_progress": yes(status.running.is_some()),
         "rdb_last_save_time": status.last_save_unix_seconds,
         "rdb_last_bgsave_status": if status.last_error.is_none() { "ok" } else { "err" },
@@ -161,10 +194,15 @@ pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
             (None, _) => "damaged",
         },
         "page_file_damaged_pages": damaged_page_count,
+        "damage_places_skipped": skips.passed_count,
+        "damage_places_given_up": skips.given_up_count,
+        "scrub_pages": scrubbed.page_count,
+        "scrub_bad_pages": scrubbed.bad_page_count,
+        "scrub_healed_pages": scrubbed.healed_page_count,
         "rdb_last_bgsave_time_sec": status.last_duration.map_or(-1, |d| d.as_secs() as i64),
         "rdb_current_bgsave_time_sec": running_seconds(&status),
         "rdb_saves": status.save_count,
-        "rdb_last_cow_size": 0,
+        "rdb_last_cow_size": status.last_held_peak_bytes,
         "rdb_last_load_keys_expired": load.expired_count,
         "rdb_last_load_keys_loaded": load.key_count,
         "aof_enabled": 0,
@@ -197,6 +235,9 @@ pub fn stats(ctx: &Ctx<'_>, out: &mut String) {
     let sum = |counter: fn(&WorkerStats) -> u64| server.sum(counter);
     let load = |counter: &AtomicU64| counter.load(Relaxed);
     let kbps = |counter: &AtomicU64| format!("{:.2}", load(counter) as f64 / 1024.0);
+    let (forks, status) = (ctx.config.settings.snapshot_kind == SnapshotKind::Fork, server.saver.status());
+    // A single worker is what the main thread is in Redis.
+    let by_threads = |count: u64| if server.worker_count > 1 { count } else { 0 };
     let totals = &server.stats;
     fields!(out,
         "total_connections_received": load(&totals.connections_received),
@@ -204,13 +245,18 @@ pub fn stats(ctx: &Ctx<'_>, out: &mut String) {
         "instantaneous_ops_per_sec": load(&totals.ops_per_second),
         "total_net_input_bytes": sum(|s| s.input_bytes.get()),
         "total_net_output_bytes": sum(|s| s.output_bytes.get()),
+        "total_net_repl_input_bytes": 0,
+        "total_net_repl_output_bytes": 0,
         "instantaneous_input_kbps": kbps(&totals.input_bytes_per_second),
         "instantaneous_output_kbps": kbps(&totals.output_bytes_per_second),
+        "instantaneous_input_repl_kbps": "0.00",
+        "instantaneous_output_repl_kbps": "0.00",
         "rejected_connections": load(&totals.connections_rejected),
         "sync_full": 0,
         "sync_partial_ok": 0,
         "sync_partial_err": 0,
         "expired_keys": sum(|s| s.expired.get()),
+        "expire_cycle_cpu_milliseconds": sum(|s| s.expire_nanos.get()) / 1_000_000,
         "evicted_keys": 0,
         "evicted_clients": load(&totals.clients_evicted),
         "keyspace_hits": sum(|s| s.keyspace_hits.get()),
@@ -218,17 +264,26 @@ pub fn stats(ctx: &Ctx<'_>, out: &mut String) {
         "pubsub_channels": 0,
         "pubsub_patterns": 0,
         "pubsubshard_channels": 0,
-        "latest_fork_usec": 0,
-        "total_forks": 0,
+        "latest_fork_usec": if forks { status.last_checkpoint.cut.as_micros() } else { 0 },
+        "total_forks": if forks { status.checkpoint_count } else { 0 },
         "migrate_cached_sockets": 0,
         "slave_expires_tracked_keys": 0,
+        "active_defrag_hits": 0,
+        "active_defrag_misses": 0,
+        "active_defrag_key_hits": 0,
+        "active_defrag_key_misses": 0,
+        "total_active_defrag_time": 0,
+        "current_active_defrag_time": 0,
         "tracking_total_keys": 0,
         "tracking_total_items": 0,
         "tracking_total_prefixes": 0,
         "unexpected_error_replies": 0,
         "total_error_replies": server.errors.lock().values().sum::<u64>(),
+        "dump_payload_sanitizations": 0,
         "total_reads_processed": sum(|s| s.reads.get()),
         "total_writes_processed": sum(|s| s.writes.get()),
+        "io_threaded_reads_processed": by_threads(sum(|s| s.reads.get())),
+        "io_threaded_writes_processed": by_threads(sum(|s| s.writes.get())),
         "client_query_buffer_limit_disconnections": load(&totals.query_limit_closed),
         "client_output_buffer_limit_disconnections": load(&totals.output_limit_closed),
     );
@@ -270,7 +325,7 @@ fn for_each_used(
     ctx: &Ctx<'_>,
     mut give: impl FnMut(CommandId, &str, &dyn Fn(fn(&CommandStats) -> u64) -> u64),
 ) {
-    for (number, row) in TABLE.rows().iter().enumerate() {
+    for (number, row) in ctx.registry.rows().iter().enumerate() {
         let id = CommandId(number as u16);
         let sum = |counter: fn(&CommandStats) -> u64| ctx.server.sum(|s| counter(s.command(id)));
         if sum(|c| c.calls.get() + c.rejected.get() + c.failed.get()) > 0 {

@@ -40,18 +40,3 @@ pub fn kernel() -> String {
     let text = |s: &std::ffi::CStr| s.to_string_lossy().into_owned();
     format!("{} {} {}", text(name.sysname()), text(name.release()), text(name.machine()))
 }
-
-/// `1.50M`
-pub fn human(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["K", "M", "G", "T", "P"];
-    if bytes < 1024 {
-        return format!("{bytes}B");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.2}{}", UNITS[unit])
-}

@@ -2,10 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::command::{Args, CmdResult};
-use crate::ctx::Ctx;
-use crate::errors;
-use crate::latency::{EventSeries, Sample};
+use crate::command::CmdResult;
+use crate::dispatch::ctx::Ctx;
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::state::latency::{EventSeries, Sample};
 
 const COLUMNS: usize = 80;
 const ROWS: usize = 4;

@@ -1,0 +1,228 @@
+//! The seam between page files and where their bytes are.
+
+use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
+
+use parking_lot::Mutex;
+
+/// Alignment in bytes of every offset, length and buffer address given to a device: what `O_DIRECT` may ask for.
+pub const DEVICE_ALIGN: usize = 4096;
+
+/// How often a read is tried before it counts as failed, where much depends on it.
+const READ_ATTEMPTS: u32 = 3;
+
+/// A byte-addressed store of changeable length.
+///
+/// Contract of all transfers: offset, the address and the length of each buffer are multiples of [`DEVICE_ALIGN`].
+/// A transfer is done in full or fails; after a failed write the bytes it covered are unknown. Transfers may run
+/// concurrently from several threads; the caller keeps overlapping ones apart.
+pub trait Device: Send + Sync {
+    /// What error messages call this device; for a file its path.
+    fn name(&self) -> &str;
+
+    /// Reads the bytes from `offset` on into `bufs`, one after the other. Beyond the end is an error. The slices stay as
+    /// they are.
+    fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError>;
+
+    /// Writes `bufs` one after the other from `offset` on. The caller has made room with [`Device::allocate`].
+    fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError>;
+
+    /// Does many transfers in one call, in any order and several at a time. What becomes of one is nothing to the others.
+    /// `done` is called once for each when it has ended, perhaps on other threads and several at a time, and all have
+    /// ended when this returns.
+    fn transfer(&self, transfers: &mut [Transfer<'_>], done: &Done<'_>) {
+        for (index, transfer) in transfers.iter_mut().enumerate() {
+            let result = transfer.perform(self);
+            done(index, transfer, result);
+        }
+    }
+
+    /// Makes all completed writes and length changes durable.
+    ///
+    /// After a failure nobody knows which of them are: the kernel drops dirty pages that it could not write and
+    /// reports that once, so a second, successful call proves nothing.
+    fn sync_data(&self) -> Result<(), DeviceError>;
+
+    /// Length in bytes.
+    fn len(&self) -> Result<u64, DeviceError>;
+
+    /// Whether the device holds no byte yet.
+    fn is_empty(&self) -> Result<bool, DeviceError> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Makes the device at least `len` bytes long, with the space taken, so that writes into it neither extend the
+    /// file nor fail for want of space. New bytes read as zeros. Never shortens.
+    fn allocate(&self, len: u64) -> Result<(), DeviceError>;
+
+    /// Shortens the device to `len` bytes and gives the space back. Never extends.
+    fn truncate(&self, len: u64) -> Result<(), DeviceError>;
+
+    /// Fails unless whoever looks for the device under its name finds this one: what is written to a file that has been
+    /// removed or replaced is gone with the process.
+    fn check_identity(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+/// One of the operations of [`Device::transfer`].
+pub struct Transfer<'b> {
+    pub offset: u64,
+    pub bufs: Bufs<'b>,
+}
+
+/// The memory of a transfer, and with it the direction.
+pub enum Bufs<'b> {
+    /// As of [`Device::read_at`].
+    Read(Vec<IoSliceMut<'b>>),
+    /// As of [`Device::write_at`].
+    Write(&'b [IoSlice<'b>]),
+}
+
+/// Told of the end of a transfer: which it is of the call, and what became of it.
+pub type Done<'d> = dyn Fn(usize, &mut Transfer<'_>, Result<(), DeviceError>) + Sync + 'd;
+
+impl Transfer<'_> {
+    /// Does it alone.
+    pub fn perform(&mut self, device: &(impl Device + ?Sized)) -> Result<(), DeviceError> {
+        match &mut self.bufs {
+            Bufs::Read(bufs) => device.read_at(self.offset, bufs),
+            Bufs::Write(bufs) => device.write_at(self.offset, bufs),
+        }
+    }
+}
+
+/// Does many writes in one call. Of several errors it returns the one that says most: that space lacks says nothing of the
+/// disk.
+pub(crate) fn write_all(device: &dyn Device, mut writes: Vec<Transfer<'_>>) -> Result<(), DeviceError> {
+    let failed: Mutex<Option<DeviceError>> = Mutex::new(None);
+    device.transfer(&mut writes, &|_, _, result| {
+        let Err(error) = result else { return };
+        let mut failed = failed.lock();
+        if failed.as_ref().is_none_or(|first| first.is_no_space() && !error.is_no_space()) {
+            *failed = Some(error);
+        }
+    });
+    failed.into_inner().map_or(Ok(()), Err)
+}
+
+/// Tries a read again that failed: what passes by itself is no reason to believe that something is lost.
+pub(crate) fn read_patiently(mut read: impl FnMut() -> Result<(), DeviceError>) -> Result<(), DeviceError> {
+    let mut result = read();
+    for _ in 1..READ_ATTEMPTS {
+        if result.is_ok() {
+            break;
+        }
+        result = read();
+    }
+    result
+}
+
+/// What was asked of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceOp {
+    /// Opening or creating it.
+    Open,
+    /// [`Device::read_at`]
+    Read,
+    /// [`Device::write_at`]
+    Write,
+    /// [`Device::sync_data`]
+    Sync,
+    /// [`Device::len`]
+    Len,
+    /// [`Device::allocate`]
+    Allocate,
+    /// [`Device::truncate`]
+    Truncate,
+    /// [`Device::check_identity`]
+    Find,
+    /// Giving a new file its name.
+    Name,
+}
+
+impl fmt::Display for DeviceOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DeviceOp::Open => "open",
+            DeviceOp::Read => "read",
+            DeviceOp::Write => "write",
+            DeviceOp::Sync => "sync",
+            DeviceOp::Len => "take the length of",
+            DeviceOp::Allocate => "extend",
+            DeviceOp::Truncate => "shorten",
+            DeviceOp::Find => "find",
+            DeviceOp::Name => "name",
+        })
+    }
+}
+
+/// Why a device refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DeviceErrorKind {
+    /// The file system, the quota or the file size limit is exhausted (`ENOSPC`, `EDQUOT`, `EFBIG`).
+    #[error("no space left ({0})")]
+    NoSpace(rustix::io::Errno),
+    /// Any other error of the operating system.
+    #[error("{0}")]
+    Os(rustix::io::Errno),
+    /// The transfer goes beyond the end of the device.
+    #[error("the file ends at byte {len}")]
+    PastEnd {
+        /// Length of the device in bytes.
+        len: u64,
+    },
+    /// What was written and acknowledged is not there.
+    #[error("the disk has acknowledged the write, and something else is there")]
+    NotWritten,
+    /// Another process has it open.
+    #[error("another process uses the file: stop that one, or use another directory")]
+    InUse,
+    /// The name leads elsewhere or nowhere.
+    #[error(
+        "the file that is open here has been removed, renamed or replaced. The data is still served: \
+         save it elsewhere (BACKUP TO), see what became of the file, restart"
+    )]
+    Replaced,
+    /// A simulated device after its crash.
+    #[error("the simulated machine has crashed")]
+    Crashed,
+}
+
+/// A failed device operation: what, where and why.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("cannot {op} '{device}' (byte {offset}, {len} bytes): {kind}")]
+pub struct DeviceError {
+    /// Name of the device.
+    pub device: String,
+    /// What was asked.
+    pub op: DeviceOp,
+    /// First byte concerned, 0 where it has no meaning.
+    pub offset: u64,
+    /// Bytes concerned, 0 where it has no meaning.
+    pub len: u64,
+    /// Why it failed.
+    pub kind: DeviceErrorKind,
+}
+
+impl DeviceError {
+    /// Whether there is no such file.
+    pub fn is_missing(&self) -> bool {
+        self.op == DeviceOp::Open && self.kind == DeviceErrorKind::Os(rustix::io::Errno::NOENT)
+    }
+
+    /// Whether it is only space that lacks: nothing is broken, and a later attempt may succeed.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self.kind, DeviceErrorKind::NoSpace(_))
+    }
+}
+
+/// Total length of `bufs` in bytes.
+pub(crate) fn total_len(bufs: &[IoSlice<'_>]) -> u64 {
+    bufs.iter().map(|buf| buf.len() as u64).sum()
+}
+
+/// Total length of `bufs` in bytes.
+pub(crate) fn total_len_mut(bufs: &[IoSliceMut<'_>]) -> u64 {
+    bufs.iter().map(|buf| buf.len() as u64).sum()
+}

@@ -1,0 +1,113 @@
+//! Objects: allocating, growing and freeing runs of pages.
+
+use crate::guard::ExclusiveGuard;
+use crate::page::evict_and_wake;
+use crate::pool::Pool;
+use crate::space::Extent;
+use crate::{PageId, PoolError};
+
+/// Pages of the small zone without an owner that are freed at once.
+const ORPHANS_AT_ONCE: u32 = 1024;
+
+/// Objects of up to so many pages are handed out with whatever content their pages had.
+const SMALL_PAGES_MAX: u32 = 16;
+
+impl Pool {
+    /// A new page, latched. Its content is undefined.
+    ///
+    /// # Errors
+    /// [`PoolError::Exhausted`].
+    pub fn allocate(&self) -> Result<ExclusiveGuard<'_>, PoolError> {
+        self.allocate_object(1, 1)
+    }
+
+    /// A new object of consecutive pages with room to grow in place to `reserve_count`, its head latched. The
+    /// content of objects of 17 pages and more, and of those with a reserve, is zero, that of others undefined.
+    ///
+    /// # Errors
+    /// [`PoolError::Exhausted`].
+    pub fn allocate_object(
+        &self,
+        page_count: u32,
+        reserve_count: u32,
+    ) -> Result<ExclusiveGuard<'_>, PoolError> {
+        assert!(page_count > 0, "an object has pages");
+        let start = self.supply().take(page_count, reserve_count)?;
+        let mut object = ExclusiveGuard::allocated(self, start);
+        // Large objects start in memory that reads as zero, but for those that found no place of their own.
+        if self.pages().is_small(start) && (page_count > SMALL_PAGES_MAX || reserve_count > page_count) {
+            object.zero(page_count);
+        }
+        Ok(object)
+    }
+
+    /// Pages to which an object of `page_count` pages can grow in place.
+    pub fn capacity(&self, object: PageId, page_count: u32) -> u32 {
+        self.supply().capacity(object, page_count)
+    }
+
+    /// Grows an object in place. False if its block is too small: the caller moves it.
+    pub fn extend(&self, object: &mut ExclusiveGuard<'_>, old_count: u32, new_count: u32) -> bool {
+        self.supply().extend(object.id(), old_count, new_count)
+    }
+
+    /// Frees an object with all its pages; `page_count` is what it was allocated with or extended to (O1).
+    /// A cut that needs the content keeps it; otherwise the pages can be allocated again at once.
+    pub fn free(&self, object: ExclusiveGuard<'_>, page_count: u32) {
+        let start = object.into_id();
+        let extent = self.mark_freed(start, page_count);
+        evict_and_wake(&self.pages().descriptor(start).state);
+        self.supply().finish_free(extent);
+    }
+
+    /// Frees an object without its head's latch, because the head is not in memory or cannot be read. Only for what
+    /// nothing refers to any more. False if there are no such pages.
+    #[must_use]
+    pub fn free_unread(&self, head: PageId, page_count: u32) -> bool {
+        let last = page_count.checked_sub(1).and_then(|more| head.0.checked_add(more));
+        let exists = last.is_some_and(|last| self.pages().try_descriptor(PageId(last)).is_some());
+        if exists {
+            let extent = self.mark_freed(head, page_count);
+            self.supply().finish_free(extent);
+        }
+        exists
+    }
+
+    /// Frees the pages `[start, end)`, which nothing refers to any more, whatever objects they make up. An object that
+    /// does not begin among them is left alone. Returns up to where it has got: it frees some at a time.
+    pub fn free_orphans(&self, start: u32, end: u32) -> u32 {
+        let (block, block_end) = self.supply().block_at(PageId(start));
+        let small_end = if self.pages().is_small(block) { start + ORPHANS_AT_ONCE } else { block_end };
+        let part_end = end.min(block_end).min(small_end);
+        if block.0 == start {
+            // They are in use, so they exist.
+            let _ = self.free_unread(block, part_end - start);
+        }
+        part_end
+    }
+
+    /// Marks an extent as freed; views that see a page of it that nobody could read are told.
+    fn mark_freed(&self, start: PageId, page_count: u32) -> Extent {
+        let extent = Extent { start, page_count };
+        if self.has_damage() {
+            let damaged =
+                extent.pages().filter_map(|page| Some((page, self.residency().damage_in_place(page)?)));
+            damaged
+                .for_each(|(page, why)| self.snapshotter().before_free_of_damaged(self.core(), page, &why));
+        }
+        self.supply().mark_freed(extent);
+        extent
+    }
+
+    /// Frees a page that others may be reading optimistically: it is not used again before each member of the barrier
+    /// has been between two commands (P5). Content of other kinds is written in other ways.
+    pub fn free_node(&self, node: ExclusiveGuard<'_>) {
+        self.supply().free_node(node.into_id());
+    }
+
+    /// Gives all free memory back to the system, that of free pages and of idle spare frames, in the background but at
+    /// once. Without this a reserve is kept, and the rest given back after a while.
+    pub fn purge(&self) {
+        self.supply().purge();
+    }
+}

@@ -1,0 +1,15 @@
+//! A page: where its bytes and its descriptor are, its latch, its epochs.
+
+mod epochs;
+mod latch;
+mod parking;
+mod prefetch;
+mod table;
+
+pub use epochs::{claim, is_claimed, Epoch};
+pub use latch::{Refused, StateWord, Version, Wanted};
+pub use parking::{
+    acquire, end_load_and_wake, evict_and_wake, unlock_and_wake, unshare_and_wake, wait_for_load, SPIN_COUNT,
+};
+pub use prefetch::{prefetch, prefetch_value};
+pub use table::{Descriptor, PageTable};

@@ -1,0 +1,133 @@
+//! Waiting for a latch, and waking whoever waits.
+
+use parking_lot_core::{ParkResult, DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN};
+
+use super::latch::{Refused, StateWord, Wanted};
+
+/// Attempts before a contended latch parks.
+pub const SPIN_COUNT: u32 = 64;
+
+/// Takes a latch by `attempt`; parks while somebody holds it in a way that excludes it.
+pub fn acquire(
+    word: &StateWord,
+    wanted: Wanted,
+    attempt: impl Fn() -> Result<(), Refused>,
+) -> Result<(), Refused> {
+    loop {
+        for _ in 0..SPIN_COUNT {
+            match attempt() {
+                Err(Refused::Held) => std::hint::spin_loop(),
+                other => return other,
+            }
+        }
+        park(word, wanted);
+    }
+}
+
+/// Waits until a page is not being read any more. For threads that may wait for the disk.
+pub fn wait_for_load(word: &StateWord) {
+    while park(word, Wanted::EndOfLoad) {}
+}
+
+/// Parks while the word refuses what is wanted; false if it does not.
+#[cold]
+fn park(word: &StateWord, wanted: Wanted) -> bool {
+    if !word.announce_waiter(wanted) {
+        return false;
+    }
+    let key = word as *const StateWord as usize;
+    // SAFETY: L1: the key is the word's own address, used by nothing else; the callbacks neither panic nor park.
+    let _: ParkResult = unsafe {
+        parking_lot_core::park(key, || word.still_waiting(), || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None)
+    };
+    true
+}
+
+#[cold]
+fn wake(word: &StateWord) {
+    let key = word as *const StateWord as usize;
+    // SAFETY: L1: as in `park`.
+    unsafe { parking_lot_core::unpark_all(key, DEFAULT_UNPARK_TOKEN) };
+}
+
+/// Gives up an exclusive latch.
+#[inline(always)]
+pub fn unlock_and_wake(word: &StateWord) {
+    if word.unlock() {
+        wake(word);
+    }
+}
+
+/// Ends a load: the page is in memory now, or could not be read.
+pub fn end_load_and_wake(word: &StateWord, is_good: bool) {
+    let is_awaited = if is_good { word.loaded() } else { word.load_failed() };
+    if is_awaited {
+        wake(word);
+    }
+}
+
+/// Gives up a latch together with the page.
+pub fn evict_and_wake(word: &StateWord) {
+    if word.evict() {
+        wake(word);
+    }
+}
+
+/// Gives up a shared latch.
+#[inline(always)]
+pub fn unshare_and_wake(word: &StateWord) {
+    if word.unshare() {
+        wake(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Refused, StateWord, Wanted};
+
+    #[test]
+    fn edges() {
+        let word = StateWord::new_evicted();
+        assert_eq!(word.try_lock(), Err(Refused::Absent));
+        assert_eq!(word.try_share(), Err(Refused::Absent));
+        assert!(word.begin_life() && !word.begin_life());
+        assert_eq!(word.try_share(), Err(Refused::Held));
+        assert!(!word.unlock());
+        let version = word.read_version().unwrap();
+        assert!(word.try_share().is_ok() && word.try_share().is_ok());
+        assert!(word.validate(version), "a shared latch changes nothing");
+        assert_eq!(word.try_lock(), Err(Refused::Held));
+        assert!(word.announce_waiter(Wanted::Exclusive) && !word.announce_waiter(Wanted::Shared));
+        assert!(!word.unshare());
+        assert!(word.unshare(), "the last reader wakes the waiting writer");
+        assert!(word.try_lock().is_ok() && word.is_resident(), "what is merely latched is in memory");
+        assert!(!word.validate(version), "a writer is at it");
+        assert!(!word.unlock());
+        assert!(!word.validate(version), "a writer has been at it");
+        assert!(word.try_lock().is_ok() && !word.evict() && !word.is_resident());
+    }
+
+    /// A page that is being read is absent for everybody; only its loader is waited for.
+    #[test]
+    fn edges_of_a_load() {
+        let word = StateWord::new_evicted();
+        assert!(!word.announce_waiter(Wanted::EndOfLoad), "nobody loads");
+        for is_good in [false, true] {
+            assert!(word.begin_load() && !word.begin_load() && !word.begin_life());
+            assert!(!word.is_resident());
+            assert_eq!(word.try_lock(), Err(Refused::Absent));
+            assert_eq!(word.try_share(), Err(Refused::Absent));
+            assert_eq!(word.read_version().err(), Some(Refused::Absent));
+            assert!(!word.announce_waiter(Wanted::Exclusive) && !word.announce_waiter(Wanted::Shared));
+            assert!(word.announce_waiter(Wanted::EndOfLoad) && word.still_waiting());
+            assert!(!word.retire(), "a page that is being read is not used again");
+            assert!(if is_good { word.loaded() } else { word.load_failed() }, "who waits is woken");
+            assert!(!word.still_waiting() && !word.announce_waiter(Wanted::EndOfLoad));
+            assert_eq!(word.is_resident(), is_good);
+        }
+        let version = word.read_version().unwrap();
+        assert!(word.try_share().is_ok() && !word.retire() && !word.unshare());
+        assert!(word.retire() && !word.is_resident() && !word.validate(version));
+        assert!(word.retire(), "what was never read can be retired too");
+    }
+}

@@ -1,0 +1,351 @@
+//! Bringing pages in from the page file: on demand for commands, and all of them in the background (warm-up).
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use super::damage::{DamageLog, DamagedPages};
+use super::supply::Supply;
+use crate::page::{end_load_and_wake, wait_for_load, Descriptor};
+use crate::pagefile::{PageError, PageFile};
+use crate::snapshot::Core;
+use crate::{PageBytes, PageId, PoolError, Restart};
+
+/// Threads that load what commands wait for.
+const LOADER_COUNT: usize = 2;
+/// Pages that the warm-up brings in at once (8 MB): large batches read through the gaps of a fragmented file.
+const WARM_UP_PAGES: usize = 2048;
+
+/// How often a read that fails is tried before its page counts as unreadable.
+const READ_ATTEMPTS: u32 = 3;
+struct Request {
+    pages: Vec<PageId>,
+    done: Box<dyn FnOnce() + Send>,
+}
+
+/// Which pages are in memory, and how the others get there.
+pub struct Residency {
+    core: Arc<Core>,
+    supply: Arc<Supply>,
+    file: Option<Arc<PageFile>>,
+    /// Where requests go while loader threads run, which is until the warm-up has ended.
+    requests: Mutex<Option<Sender<Request>>>,
+    warming_up: AtomicBool,
+    stop: AtomicBool,
+    warm_pages: AtomicU64,
+    total_pages: AtomicU64,
+    /// Pages that could not be read.
+    damage: DamageLog,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// To be told of the end of the warm-up.
+    awaiting_warmth: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Residency {
+    /// Of a pool whose pages, but for those that it allocates, are in `file`.
+    pub fn new(core: Arc<Core>, supply: Arc<Supply>, file: Option<Arc<PageFile>>) -> Residency {
+        Residency {
+            core,
+            supply,
+            file,
+            requests: Mutex::default(),
+            warming_up: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            warm_pages: AtomicU64::new(0),
+            total_pages: AtomicU64::new(0),
+            damage: DamageLog::default(),
+            threads: Mutex::default(),
+            awaiting_warmth: Mutex::default(),
+        }
+    }
+
+    /// The page file, if there is one.
+    pub fn file(&self) -> Option<&Arc<PageFile>> {
+        self.file.as_ref()
+    }
+
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Called after the end of the warm-up.
+    fn tell_of_warmth(&self) {
+        let waiting = std::mem::take(&mut *self.awaiting_warmth.lock());
+        waiting.into_iter().for_each(|done| done());
+    }
+
+    /// Whether pages of the last checkpoint are still to be brought in.
+    #[inline]
+    pub fn is_warming_up(&self) -> bool {
+        self.warming_up.load(Ordering::Acquire)
+    }
+
+    /// Pages brought in so far, and of how many.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.warm_pages.load(Ordering::Relaxed), self.total_pages.load(Ordering::Relaxed))
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Ends all threads.
+    pub fn shut_down(&self) {
+        self.stop.store(true, Ordering::Release);
+        *self.requests.lock() = None;
+        let this = std::thread::current().id();
+        for thread in self.threads.lock().drain(..).filter(|thread| thread.thread().id() != this) {
+            // A loader that panicked has nothing to give back.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Pages of the file that were taken for loading, as exclusive buffers.
+struct Taken<'p> {
+    residency: &'p Residency,
+    buffers: Vec<(PageId, &'p mut PageBytes)>,
+}
+
+impl<'p> Taken<'p> {
+    fn new(residency: &'p Residency) -> Taken<'p> {
+        Taken { residency, buffers: Vec::with_capacity(WARM_UP_PAGES) }
+    }
+
+    /// EVICTED → LOADING, if the page is as the checkpoint left it: neither resident nor freed since.
+    fn add(&mut self, page: PageId) {
+        let Some(descriptor) = self.residency.core.pages.try_descriptor(page) else { return };
+        if !descriptor.state.begin_load() {
+            return;
+        }
+        // Under the claim that `Residency::give_up` takes, too.
+        if !descriptor.is_untouched() || self.residency.damage.is_given_up(page) {
+            end_load_and_wake(&descriptor.state, false);
+            return self.residency.supply.finish_deferred_frees();
+        }
+        // SAFETY: P2: nobody but this loader touches the page until `finish`; each is added once, because it stays
+        // LOADING.
+        let buffer = unsafe { &mut *self.residency.core.pages.address(page) };
+        self.buffers.push((page, buffer));
+    }
+
+    /// Reads and verifies; good pages become available, bad ones are remembered as damaged (D3).
+    fn finish(mut self, file: &PageFile) {
+        if let [(first, _), .., (last, _)] = &self.buffers[..] {
+            let span = (last.0 + 1).saturating_sub(first.0);
+            if span as usize <= 2 * self.buffers.len() {
+                self.residency.core.pages.populate_content(*first, span);
+            }
+        }
+        let errors = self.read_patiently(file);
+        let damage = &self.residency.damage;
+        errors.iter().for_each(|error| damage.note(error));
+        let is_bad = |page: PageId| errors.iter().any(|error| error.pid() == page);
+        damage.forget(self.buffers.iter().map(|(page, _)| *page).filter(|page| !is_bad(*page)));
+        for (page, _) in &self.buffers {
+            end_load_and_wake(&self.residency.core.pages.descriptor(*page).state, !is_bad(*page));
+        }
+        self.residency.supply.finish_deferred_frees();
+    }
+}
+
+impl Taken<'_> {
+    /// Reads the pages, those that the device could not read once more. Returns what is wrong with those that failed.
+    fn read_patiently(&mut self, file: &PageFile) -> Vec<PageError> {
+        let mut errors = file.read_pages(&mut self.buffers);
+        for _ in 1..READ_ATTEMPTS {
+            let (failed, others): (Vec<_>, Vec<_>) =
+                errors.into_iter().partition(|error| matches!(error, PageError::Device { .. }));
+            errors = others;
+            if failed.is_empty() {
+                break;
+            }
+            let failed: HashSet<PageId> = failed.iter().map(PageError::pid).collect();
+            let again = self.buffers.iter_mut().filter(|(page, _)| failed.contains(page));
+            errors.extend(again.filter_map(|(page, buffer)| file.read_page(*page, buffer).err()));
+        }
+        errors
+    }
+}
+
+impl Residency {
+    /// Brings pages in, now, on this thread, and waits for those that others are bringing in. One that is damaged or not
+    /// mapped says so to whoever asks for it then.
+    pub fn load(&self, pages: &[PageId]) {
+        self.load_absent(pages);
+        let states = pages.iter().filter_map(|&page| self.core.pages.try_descriptor(page));
+        states.for_each(|descriptor| wait_for_load(&descriptor.state));
+    }
+
+    fn load_absent(&self, pages: &[PageId]) {
+        let Some(file) = self.file() else { return };
+        for batch in pages.chunks(WARM_UP_PAGES) {
+            let mut taken = Taken::new(self);
+            batch.iter().for_each(|&page| taken.add(page));
+            taken.finish(file);
+        }
+    }
+
+    /// Brings pages in on another thread and calls `done` from there.
+    pub fn load_in_background(&self, pages: Vec<PageId>, done: Box<dyn FnOnce() + Send>) {
+        let request = Request { pages, done };
+        let refused = match &*self.requests.lock() {
+            Some(sender) => sender.send(request).err().map(|error| error.0),
+            None => Some(request),
+        };
+        if let Some(request) = refused {
+            // The warm-up has ended: what is still missing is damaged, or was freed.
+            self.load(&request.pages);
+            (request.done)();
+        }
+    }
+
+    /// Whether any page has ever been found damaged or unreadable.
+    pub fn has_damage(&self) -> bool {
+        self.damage.is_any()
+    }
+
+    /// Calls `done` once the warm-up has ended, at once if it has; not at all if the pool closes before.
+    pub fn when_warm(&self, done: Box<dyn FnOnce() + Send>) {
+        self.awaiting_warmth.lock().push(done);
+        if !self.is_warming_up() {
+            self.tell_of_warmth();
+        }
+    }
+
+    /// Waits until the warm-up has ended.
+    pub fn wait_until_warm(&self) {
+        while self.is_warming_up() {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
+    #[cold]
+    pub fn absent(&self, page: PageId) -> Restart {
+        match self.damage_in_place(page) {
+            Some(_) if self.may_have_passed(page) => Restart::Fault(page),
+            Some(reason) => Restart::Damaged(reason),
+            None => Restart::Fault(page),
+        }
+    }
+
+    /// Whether a page in use is not in memory and is worth loading: it is not known to be damaged, or is to be tried again.
+    pub fn is_missing(&self, page: PageId) -> bool {
+        !self.core.pages.is_resident(page) && matches!(self.absent(page), Restart::Fault(_))
+    }
+
+    /// From now on a page that could not be read stays absent until it is freed, so that what referred to it, or was
+    /// linked to it, may be changed without it (P9). False if it may yet be had: it is in memory, or being read, or the device
+    /// has failed only lately.
+    #[must_use]
+    pub fn give_up(&self, page: PageId) -> bool {
+        // There is no such page.
+        let Some(descriptor) = self.core.pages.try_descriptor(page) else { return true };
+        if !descriptor.state.begin_load() {
+            return false;
+        }
+        let is_lost = descriptor.is_untouched() && self.damage.give_up(page);
+        end_load_and_wake(&descriptor.state, false);
+        self.supply.finish_deferred_frees();
+        is_lost
+    }
+
+    /// Whether a page that could not be read is worth another try.
+    fn may_have_passed(&self, page: PageId) -> bool {
+        self.damage.may_have_passed(page)
+    }
+
+    /// Why a page in use is not in memory although it was tried, if so.
+    pub fn damage_in_place(&self, page: PageId) -> Option<Arc<str>> {
+        let Some(descriptor) = self.core.pages.try_descriptor(page) else {
+            return Some(format!("there is no page {}: what refers to it is damaged", page.0).into());
+        };
+        // The page may have been freed, and used again, since it was found damaged.
+        self.damage.reason(page).filter(|_| descriptor.is_untouched())
+    }
+
+    /// Why a page cannot be read as of a view's cut, after another try if that is worth it. Waits for the disk. Of one
+    /// that has been freed since, the views have been told.
+    pub fn damage_at_cut(&self, page: PageId) -> Option<Arc<str>> {
+        self.damage_in_place(page)?;
+        if self.may_have_passed(page) {
+            self.load(&[page]);
+        }
+        self.damage_in_place(page)
+    }
+
+    /// What is in use and cannot be read. Pages that have been written or freed since are not among them: the next
+    /// checkpoint has them whole, or not at all.
+    pub fn damaged_pages(&self) -> DamagedPages {
+        let is_untouched = |page| self.core.pages.try_descriptor(page).is_some_and(Descriptor::is_untouched);
+        self.damage.report(is_untouched)
+    }
+
+    /// Starts loaders and the warm-up for what the page file holds.
+    pub fn start(self: &Arc<Self>, page_count: u64) -> Result<(), PoolError> {
+        self.total_pages.store(page_count, Ordering::Relaxed);
+        self.warming_up.store(true, Ordering::Release);
+        let (sender, receiver) = channel();
+        *self.requests.lock() = Some(sender);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let mut threads = self.threads.lock();
+        for number in 0..LOADER_COUNT {
+            let (residency, receiver) = (Arc::downgrade(self), receiver.clone());
+            threads.push(spawn(&format!("sf-load-{number}"), move || serve(&residency, &receiver))?);
+        }
+        let residency = Arc::downgrade(self);
+        threads.push(spawn("sf-warm-up", move || warm_up(&residency))?);
+        Ok(())
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, PoolError> {
+    std::thread::Builder::new().name(name.into()).spawn(body).map_err(PoolError::Thread)
+}
+
+fn serve(residency: &Weak<Residency>, receiver: &Mutex<Receiver<Request>>) {
+    loop {
+        let Ok(request) = receiver.lock().recv() else { return };
+        if let Some(residency) = residency.upgrade().filter(|it| !it.is_stopping()) {
+            residency.load(&request.pages);
+        }
+        (request.done)();
+    }
+}
+
+/// Brings in every page of the checkpoint, in order of the file's map.
+fn warm_up(residency: &Weak<Residency>) {
+    let Some(strong) = residency.upgrade() else { return };
+    let Some(file) = strong.file().cloned() else { return };
+    let mut runs = Vec::new();
+    file.for_each_mapped(|first, count| runs.push((first, count)));
+    drop(strong);
+    let pages = runs.iter().flat_map(|&(first, count)| (first.0..first.0 + count).map(PageId));
+    let mut batch = Vec::with_capacity(WARM_UP_PAGES);
+    let bring_in = |batch: &mut Vec<PageId>| {
+        let Some(residency) = residency.upgrade().filter(|it| !it.is_stopping()) else { return false };
+        // Waits for what others are reading: the warm-up ends when every page of the checkpoint is in memory or known
+        // to be damaged.
+        residency.load(batch);
+        residency.warm_pages.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        batch.clear();
+        true
+    };
+    for page in pages {
+        batch.push(page);
+        if batch.len() == WARM_UP_PAGES && !bring_in(&mut batch) {
+            return;
+        }
+    }
+    if bring_in(&mut batch) {
+        if let Some(residency) = residency.upgrade() {
+            residency.warming_up.store(false, Ordering::Release);
+            *residency.requests.lock() = None;
+            residency.tell_of_warmth();
+        }
+    }
+}

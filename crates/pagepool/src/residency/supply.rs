@@ -1,0 +1,244 @@
+//! Where pages come from and where freed ones go: numbers, memory, and what still stands in the way of using them again.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::stock::{Stock, HUGE_EXTENT_PAGES};
+use crate::page::{evict_and_wake, unlock_and_wake};
+use crate::snapshot::{Core, Snapshotter};
+use crate::space::{Allocator, Extent, Layout};
+use crate::{PageId, PoolError};
+
+/// Extents let go by snapshots that an allocation takes back at once, so that it does not pay for all of them.
+const TAKE_BACK_EXTENTS: usize = 64;
+
+/// Pages that are not in use.
+pub struct Supply {
+    core: Arc<Core>,
+    snapshotter: Arc<dyn Snapshotter>,
+    allocator: Arc<Mutex<Allocator>>,
+    allocated_pages: AtomicU64,
+    stock: Stock,
+    /// Freed pages that somebody may still be reading optimistically, and how often the barrier had run when each was
+    /// freed, in that order.
+    lingering: Mutex<VecDeque<(PageId, u64)>>,
+    any_lingering: AtomicBool,
+    /// Objects that were freed while a loader read into one of their pages.
+    deferred_frees: Mutex<Vec<Extent>>,
+    any_deferred: AtomicBool,
+}
+
+impl Supply {
+    /// Of a pool that uses no page yet. `whole_chunks` where huge pages back the small zone.
+    ///
+    /// # Errors
+    /// [`PoolError::Thread`].
+    pub fn start(
+        core: Arc<Core>,
+        snapshotter: Arc<dyn Snapshotter>,
+        layout: Layout,
+        whole_chunks: bool,
+    ) -> Result<Supply, PoolError> {
+        let allocator = Arc::new(Mutex::new(Allocator::new(layout)));
+        let stock = Stock::start(core.clone(), snapshotter.clone(), allocator.clone(), whole_chunks)?;
+        Ok(Supply {
+            core,
+            snapshotter,
+            allocator,
+            allocated_pages: AtomicU64::new(0),
+            stock,
+            lingering: Mutex::default(),
+            any_lingering: AtomicBool::new(false),
+            deferred_frees: Mutex::default(),
+            any_deferred: AtomicBool::new(false),
+        })
+    }
+
+    /// These runs of pages, ascending, are in use, and everything else is free.
+    pub fn adopt(&self, runs: Vec<(PageId, u32)>) {
+        let page_count = runs.iter().map(|(_, count)| u64::from(*count)).sum();
+        self.allocator.lock().adopt(runs.into_iter());
+        self.allocated_pages.store(page_count, Ordering::Relaxed);
+    }
+
+    /// The id ranges that have ever been in use, `[start, end)`.
+    pub fn used_ranges(&self) -> Vec<(u32, u32)> {
+        self.allocator.lock().used_ranges()
+    }
+
+    /// Pages in use.
+    #[inline]
+    pub fn allocated_pages(&self) -> u64 {
+        self.allocated_pages.load(Ordering::Relaxed)
+    }
+
+    /// As of [`Allocator::block_at`].
+    pub fn block_at(&self, page: PageId) -> (PageId, u32) {
+        self.allocator.lock().block_at(page)
+    }
+
+    /// Takes an object's pages, the first of them latched exclusively.
+    ///
+    /// # Errors
+    /// [`PoolError::Exhausted`].
+    pub fn take(&self, page_count: u32, reserve_count: u32) -> Result<PageId, PoolError> {
+        self.finish_deferred_frees();
+        self.snapshotter.relieve(&self.core, page_count);
+        self.take_back();
+        let start = self.take_ids(page_count, reserve_count).or_else(|| {
+            // Perhaps there are some whose memory is still to be given back.
+            self.take_back_released();
+            self.stock.discard_all();
+            self.take_ids(page_count, reserve_count)
+        });
+        let start = start.ok_or(PoolError::Exhausted { page_count })?;
+        self.allocated_pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
+        self.bring_to_life(start, true);
+        for index in 1..page_count {
+            self.bring_to_life(PageId(start.0 + index), false);
+        }
+        Ok(start)
+    }
+
+    fn take_ids(&self, page_count: u32, reserve_count: u32) -> Option<PageId> {
+        let mut allocator = self.allocator.lock();
+        let start = allocator.allocate(page_count, reserve_count);
+        self.stock.note_used(&mut allocator);
+        start
+    }
+
+    /// Gives a free page its descriptor; `latched` leaves it exclusive.
+    fn bring_to_life(&self, page: PageId, latched: bool) {
+        let descriptor = self.core.pages.descriptor(page);
+        if let Some(freed) = descriptor.epochs.freed() {
+            self.snapshotter.before_reuse(&self.core, page, freed);
+        }
+        // A loader that found the page in the map of the last start may have it until it sees that it was freed.
+        while !descriptor.state.begin_life() {
+            std::thread::yield_now();
+        }
+        descriptor.epochs.set_written(self.core.epoch());
+        descriptor.epochs.set_freed(None);
+        if !latched {
+            unlock_and_wake(&descriptor.state);
+        }
+    }
+
+    /// Pages to which an object of `page_count` pages can grow in place.
+    pub fn capacity(&self, object: PageId, page_count: u32) -> u32 {
+        self.allocator.lock().capacity(object, page_count)
+    }
+
+    /// Grows an object in place; false if its block is too small.
+    pub fn extend(&self, start: PageId, old_count: u32, new_count: u32) -> bool {
+        if new_count > self.capacity(start, old_count) {
+            return false;
+        }
+        for index in old_count..new_count {
+            self.bring_to_life(PageId(start.0 + index), false);
+        }
+        self.allocated_pages.fetch_add(u64::from(new_count - old_count), Ordering::Relaxed);
+        true
+    }
+
+    /// Marks an extent as freed: whoever looks at its descriptors from now on knows.
+    pub fn mark_freed(&self, extent: Extent) {
+        let epoch = self.core.epoch();
+        extent.pages().for_each(|page| self.core.pages.descriptor(page).epochs.set_freed(Some(epoch)));
+        self.allocated_pages.fetch_sub(u64::from(extent.page_count), Ordering::Relaxed);
+    }
+
+    /// Lets an extent go that is marked as freed, unless a cut needs it. Its memory is not given back, nor its pages
+    /// used again, while a loader reads into one of them (M2): then that is put off.
+    pub fn finish_free(&self, extent: Extent) {
+        // Nobody waits for what is in the way: a loader, or for a moment the latch of a stale hint.
+        let retired = extent.pages().filter(|&page| self.core.pages.descriptor(page).state.retire()).count();
+        if retired < extent.page_count as usize {
+            self.defer_free(extent);
+        } else if !self.snapshotter.keep_freed(&self.core, extent) {
+            if !self.core.pages.is_small(extent.start) && extent.page_count < HUGE_EXTENT_PAGES {
+                self.core.pages.give_back(extent);
+                return self.allocator.lock().free(extent.start, extent.page_count);
+            }
+            self.recycle(extent);
+        }
+    }
+
+    /// Puts off the rest of a free until loaders have let go of the extent.
+    fn defer_free(&self, extent: Extent) {
+        self.deferred_frees.lock().push(extent);
+        self.any_deferred.store(true, Ordering::Release);
+    }
+
+    /// Goes on with frees that loaders held up.
+    #[inline]
+    pub fn finish_deferred_frees(&self) {
+        if self.any_deferred.load(Ordering::Acquire) {
+            self.take_deferred_frees().into_iter().for_each(|extent| self.finish_free(extent));
+        }
+    }
+
+    fn take_deferred_frees(&self) -> Vec<Extent> {
+        let mut deferred = self.deferred_frees.lock();
+        self.any_deferred.store(false, Ordering::Release);
+        std::mem::take(&mut deferred)
+    }
+
+    /// Frees a latched page that is not used again before the barrier has run once more.
+    pub fn free_node(&self, page: PageId) {
+        let descriptor = self.core.pages.descriptor(page);
+        descriptor.epochs.set_freed(Some(self.core.epoch()));
+        evict_and_wake(&descriptor.state);
+        self.allocated_pages.fetch_sub(1, Ordering::Relaxed);
+        let mut lingering = self.lingering.lock();
+        lingering.push_back((page, self.core.standstill_count()));
+        self.any_lingering.store(true, Ordering::Relaxed);
+    }
+
+    /// Goes on with the frees of nodes that nobody reads any more.
+    #[cold]
+    fn finish_lingering(&self) {
+        let mut lingering = self.lingering.lock();
+        let still_read = |&(_, freed_at): &(PageId, u64)| freed_at >= self.core.standstill_count();
+        let count = lingering.iter().position(still_read).unwrap_or(lingering.len());
+        let finished: Vec<_> = lingering.drain(..count).collect();
+        self.any_lingering.store(!lingering.is_empty(), Ordering::Relaxed);
+        drop(lingering);
+        finished.into_iter().for_each(|(start, _)| self.finish_free(Extent { start, page_count: 1 }));
+    }
+
+    /// Makes an extent that nobody needs available again; a large one once its memory has been given back.
+    fn recycle(&self, extent: Extent) {
+        if !self.core.pages.is_small(extent.start) {
+            return self.stock.discard_later(extent);
+        }
+        let mut allocator = self.allocator.lock();
+        allocator.free(extent.start, extent.page_count);
+        self.stock.note_freed(&mut allocator);
+    }
+
+    /// Gives the memory of everything that is free back to the system.
+    pub fn purge(&self) {
+        self.take_back_released();
+        self.stock.purge();
+    }
+
+    /// Makes extents that snapshots have let go available again.
+    pub fn take_back_released(&self) {
+        while self.take_back() == TAKE_BACK_EXTENTS {}
+    }
+
+    /// Returns to the allocator some of what snapshots have let go; how many extents.
+    fn take_back(&self) -> usize {
+        if self.any_lingering.load(Ordering::Relaxed) {
+            self.finish_lingering();
+        }
+        self.stock.help();
+        let released = self.snapshotter.take_released(&self.core, TAKE_BACK_EXTENTS);
+        released.iter().for_each(|&extent| self.recycle(extent));
+        released.len()
+    }
+}

@@ -1,0 +1,77 @@
+//! What the pool and its snapshot algorithms share: the pages, the epoch, spare frames.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use super::frames::{Frame, FramePool};
+use crate::metrics::PoolMetrics;
+use crate::page::{Epoch, PageTable};
+use crate::space::MapError;
+use crate::PAGE_SIZE;
+
+/// Pages written to a sink at once (1 MB).
+pub const BATCH_PAGES: usize = 256;
+
+/// See the module.
+pub struct Core {
+    pub pages: PageTable,
+    epoch: AtomicU32,
+    /// Whether the barrier's action runs, and with it nobody else.
+    is_cutting: AtomicBool,
+    standstill_count: AtomicU64,
+    pub frames: FramePool,
+    /// Frames of the sweep, apart from the writers' (invariant F2: it always finds its batch).
+    pub staging: FramePool,
+    pub metrics: PoolMetrics,
+}
+
+impl Core {
+    /// # Errors
+    /// [`MapError`].
+    pub fn new(pages: PageTable, snapshot_bytes: u64) -> Result<Core, MapError> {
+        Ok(Core {
+            pages,
+            epoch: AtomicU32::new(1),
+            is_cutting: AtomicBool::new(false),
+            standstill_count: AtomicU64::new(0),
+            frames: FramePool::new(snapshot_bytes)?,
+            staging: FramePool::new(((BATCH_PAGES + 1) * PAGE_SIZE) as u64)?,
+            metrics: PoolMetrics::default(),
+        })
+    }
+
+    #[inline(always)]
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::Relaxed))
+    }
+
+    /// Begins the next epoch; runs in the barrier. Returns the cut, or `None` if epochs are used up.
+    pub fn cut(&self) -> Option<Epoch> {
+        let cut = self.epoch();
+        let next = cut.0.checked_add(1).filter(|&next| next < u32::MAX)?;
+        self.epoch.store(next, Ordering::SeqCst);
+        Some(cut)
+    }
+
+    /// Runs the barrier's action.
+    pub fn cutting<R>(&self, action: impl FnOnce() -> R) -> R {
+        self.is_cutting.store(true, Ordering::Relaxed);
+        let result = action();
+        self.is_cutting.store(false, Ordering::Relaxed);
+        self.standstill_count.fetch_add(1, Ordering::Release);
+        result
+    }
+
+    /// How often the barrier's action has run. Whoever runs as a member and reads the number knows that the members have
+    /// all been between two commands since, once it is higher.
+    pub fn standstill_count(&self) -> u64 {
+        self.standstill_count.load(Ordering::Acquire)
+    }
+
+    /// Takes a frame for a before-image; `None` when the budget is used up. In the barrier nobody waits for the disk:
+    /// what is written there finds a frame beyond the budget.
+    pub fn take_frame(&self) -> Option<Frame<'_>> {
+        let beyond =
+            || self.is_cutting.load(Ordering::Relaxed).then(|| self.frames.take_reserved()).flatten();
+        self.frames.take().or_else(beyond)
+    }
+}

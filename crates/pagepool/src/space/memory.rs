@@ -1,0 +1,274 @@
+//! Where pages live: the `Memory` seam, and arrays indexed by page.
+
+use std::alloc::{alloc_zeroed, dealloc, Layout};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::PAGE_SIZE;
+
+/// Bytes of a huge page; pages are given to the kernel and taken from it in such extents.
+pub const HUGE_PAGE_SIZE: usize = 2 << 20;
+
+/// Why address space could not be had.
+#[derive(thiserror::Error, Debug)]
+#[error(
+    "cannot reserve {byte_len} bytes of address space: {source}; raise `ulimit -v` or set vm.overcommit_memory to 0 or 1"
+)]
+pub struct MapError {
+    pub byte_len: usize,
+    pub source: std::io::Error,
+}
+
+/// A fixed range of zeroed memory that backs pages. Cold: the pool keeps the base address and uses this only to
+/// populate and discard.
+///
+/// Implementations guarantee that `base` stays valid for `byte_len` bytes while the value lives, and that it is
+/// aligned to a page (invariant M1).
+pub trait Memory: Send + Sync {
+    fn base(&self) -> NonNull<u8>;
+    fn byte_len(&self) -> usize;
+    /// Makes memory resident ahead of its first touch. A hint: failure is not an error.
+    fn populate(&self, start: usize, byte_len: usize);
+    /// Asks for huge pages in a range that is going to be used densely. A hint.
+    fn prefer_huge(&self, start: usize, byte_len: usize);
+    /// Gives memory back; it reads as zero afterwards. The caller owns the range (invariant M2).
+    fn discard(&self, start: usize, byte_len: usize);
+}
+
+/// Anonymous, unreserved memory: the kernel gives a page at its first touch, of 4 KB unless huge ones are asked for.
+pub struct AnonMemory {
+    base: NonNull<u8>,
+    byte_len: usize,
+}
+
+// SAFETY: M1: the mapping is owned by the value and valid from any thread.
+unsafe impl Send for AnonMemory {}
+// SAFETY: M1: `populate` and `discard` are thread-safe system calls on a mapping that outlives `&self`.
+unsafe impl Sync for AnonMemory {}
+
+impl AnonMemory {
+    /// Maps `byte_len` bytes of address space.
+    ///
+    /// # Errors
+    /// [`MapError`] if the address space is limited (`ulimit -v`, `vm.overcommit_memory = 2`).
+    pub fn new(byte_len: usize) -> Result<AnonMemory, MapError> {
+        let layout_len = byte_len.next_multiple_of(HUGE_PAGE_SIZE) + HUGE_PAGE_SIZE;
+        // SAFETY: M1: a fresh private mapping at an address of the kernel's choice aliases nothing.
+        let raw = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                layout_len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if raw == libc::MAP_FAILED {
+            return Err(MapError { byte_len, source: std::io::Error::last_os_error() });
+        }
+        let skip = (raw as usize).next_multiple_of(HUGE_PAGE_SIZE) - raw as usize;
+        // SAFETY: M1: both calls name ranges inside the mapping made above; `skip` is less than HUGE_PAGE_SIZE.
+        let base = unsafe {
+            let base = raw.cast::<u8>().add(skip);
+            // Both are hints; kernels without the feature refuse them and nothing is lost.
+            libc::madvise(base.cast(), byte_len, libc::MADV_NOHUGEPAGE);
+            libc::madvise(base.cast(), byte_len, libc::MADV_DONTDUMP);
+            // The aligned part is kept, the rest goes back.
+            libc::munmap(raw, skip);
+            let tail = layout_len - skip - byte_len.next_multiple_of(PAGE_SIZE);
+            libc::munmap(base.add(byte_len.next_multiple_of(PAGE_SIZE)).cast(), tail);
+            base
+        };
+        let base = NonNull::new(base).expect("a mapping is never at address zero");
+        Ok(AnonMemory { base, byte_len: byte_len.next_multiple_of(PAGE_SIZE) })
+    }
+
+    fn advise(&self, start: usize, byte_len: usize, advice: i32) -> bool {
+        assert!(
+            start.checked_add(byte_len).is_some_and(|end| end <= self.byte_len),
+            "M1: range in the mapping"
+        );
+        // SAFETY: M1: the range lies in the mapping; M2: a discarded range is owned by the caller.
+        unsafe { libc::madvise(self.base.as_ptr().add(start).cast(), byte_len, advice) == 0 }
+    }
+}
+
+impl Memory for AnonMemory {
+    fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    fn byte_len(&self) -> usize {
+        self.byte_len
+    }
+
+    fn populate(&self, start: usize, byte_len: usize) {
+        self.advise(start, byte_len, libc::MADV_POPULATE_WRITE);
+    }
+
+    fn prefer_huge(&self, start: usize, byte_len: usize) {
+        self.advise(start, byte_len, libc::MADV_HUGEPAGE);
+    }
+
+    fn discard(&self, start: usize, byte_len: usize) {
+        let done = self.advise(start, byte_len, libc::MADV_DONTNEED);
+        assert!(done, "madvise(MADV_DONTNEED) on an own mapping cannot fail");
+    }
+}
+
+impl Drop for AnonMemory {
+    fn drop(&mut self) {
+        // SAFETY: M1: the mapping is owned and nobody refers to it after the owner is gone.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.byte_len) };
+    }
+}
+
+/// Plain heap memory, for model checkers and small tests (`MADV_*` are no-ops or a fill with zero).
+pub struct HeapMemory {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: M1: the allocation is owned by the value and valid from any thread.
+unsafe impl Send for HeapMemory {}
+// SAFETY: M1: as above; `discard` writes only ranges that its caller owns (M2).
+unsafe impl Sync for HeapMemory {}
+
+impl HeapMemory {
+    /// Allocates `byte_len` zeroed bytes.
+    pub fn new(byte_len: usize) -> HeapMemory {
+        let byte_len = byte_len.max(1).next_multiple_of(PAGE_SIZE);
+        let layout = Layout::from_size_align(byte_len, PAGE_SIZE).expect("a test's size fits a layout");
+        // SAFETY: M1: the layout has a non-zero size.
+        let base = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base) else { std::alloc::handle_alloc_error(layout) };
+        HeapMemory { base, layout }
+    }
+}
+
+impl Memory for HeapMemory {
+    fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    fn byte_len(&self) -> usize {
+        self.layout.size()
+    }
+
+    fn populate(&self, _start: usize, _byte_len: usize) {}
+
+    fn prefer_huge(&self, _start: usize, _byte_len: usize) {}
+
+    fn discard(&self, start: usize, byte_len: usize) {
+        assert!(
+            start.checked_add(byte_len).is_some_and(|end| end <= self.layout.size()),
+            "M1: range in the heap"
+        );
+        // SAFETY: M1: in range; M2: the caller owns the range.
+        unsafe { std::ptr::write_bytes(self.base.as_ptr().add(start), 0, byte_len) }
+    }
+}
+
+impl Drop for HeapMemory {
+    fn drop(&mut self) {
+        // SAFETY: M1: allocated with this layout, and nobody refers to it any more.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+/// Marks types for which all-zero bytes are a valid value and whose shared references may be used from any
+/// thread (atomics and structs of atomics).
+///
+/// # Safety
+/// The implementor asserts exactly that (invariant M3).
+pub unsafe trait ZeroInit: Sync + Send {}
+
+// SAFETY: M3: an atomic integer of zero.
+unsafe impl ZeroInit for std::sync::atomic::AtomicU64 {}
+// SAFETY: M3: as above.
+unsafe impl ZeroInit for std::sync::atomic::AtomicU32 {}
+// SAFETY: M3: as above.
+unsafe impl ZeroInit for std::sync::atomic::AtomicU8 {}
+
+/// A huge array of zeroed elements of which only the touched parts take memory: one element a page.
+pub struct VirtualArray<T: ZeroInit> {
+    memory: AnonMemory,
+    len: usize,
+    _elements: PhantomData<T>,
+}
+
+impl<T: ZeroInit> VirtualArray<T> {
+    /// Reserves address space for `len` elements.
+    ///
+    /// # Errors
+    /// As [`AnonMemory::new`].
+    pub fn new(len: usize) -> Result<VirtualArray<T>, MapError> {
+        let memory = AnonMemory::new(len * std::mem::size_of::<T>())?;
+        Ok(VirtualArray { memory, len, _elements: PhantomData })
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The element at `index`.
+    ///
+    /// # Panics
+    /// If `index` is out of range: page ids are checked where they enter.
+    #[inline(always)]
+    pub fn get(&self, index: usize) -> &T {
+        self.try_get(index).expect("index in the array")
+    }
+
+    /// The element at `index`, if there is one.
+    #[inline(always)]
+    pub fn try_get(&self, index: usize) -> Option<&T> {
+        // SAFETY: M1 and the check: in the mapping; M3: zero or a value written through `&T`.
+        (index < self.len).then(|| unsafe { &*self.memory.base().as_ptr().cast::<T>().add(index) })
+    }
+
+    /// Asks for huge pages behind the first `end` elements.
+    pub fn prefer_huge(&self, end: usize) {
+        self.memory.prefer_huge(0, (end * std::mem::size_of::<T>()).min(self.memory.byte_len()));
+    }
+
+    /// Makes elements `[start, end)` resident ahead of their first touch.
+    pub fn populate(&self, start: usize, end: usize) {
+        let size = std::mem::size_of::<T>();
+        let first = start * size / PAGE_SIZE * PAGE_SIZE;
+        let last = (end.min(self.len) * size).next_multiple_of(PAGE_SIZE).min(self.memory.byte_len());
+        self.memory.populate(first, last.saturating_sub(first));
+    }
+
+    /// Address of an element, for prefetching.
+    pub(crate) fn address(&self, index: usize) -> *const T {
+        self.memory.base().as_ptr().cast::<T>().wrapping_add(index)
+    }
+
+    /// Sets `[start, end)` to zero, giving whole pages of it back. Nobody else uses the range meanwhile.
+    pub fn zero_range(&self, start: usize, end: usize)
+    where
+        T: Resettable,
+    {
+        let size = std::mem::size_of::<T>();
+        let first_whole = (start * size).next_multiple_of(PAGE_SIZE) / size;
+        let last_whole = end * size / PAGE_SIZE * PAGE_SIZE / size;
+        if first_whole >= last_whole {
+            return (start..end).for_each(|i| self.get(i).reset());
+        }
+        (start..first_whole).chain(last_whole..end).for_each(|i| self.get(i).reset());
+        self.memory.discard(first_whole * size, (last_whole - first_whole) * size);
+    }
+}
+
+/// An element that can be set back to zero.
+pub trait Resettable {
+    fn reset(&self);
+}
+
+impl Resettable for std::sync::atomic::AtomicU64 {
+    fn reset(&self) {
+        self.store(0, std::sync::atomic::Ordering::Relaxed);
+    }
+}

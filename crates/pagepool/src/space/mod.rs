@@ -1,0 +1,10 @@
+//! Which page numbers are free, and the address space behind them.
+
+mod alloc;
+mod extent;
+mod memory;
+mod small_zone;
+
+pub use alloc::{Allocator, Layout};
+pub use extent::Extent;
+pub use memory::{AnonMemory, HeapMemory, MapError, Memory, VirtualArray, ZeroInit, HUGE_PAGE_SIZE};

@@ -1,0 +1,311 @@
+//! What is known of a command: its row in the table.
+
+use stillframe_store::DbId;
+
+use crate::command::flags::{acl, flag};
+use crate::protocol::args::Args;
+
+/// The group of a command in `COMMAND DOCS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    Bitmap,
+    Connection,
+    Generic,
+    Server,
+    String,
+    Transactions,
+}
+
+impl Group {
+    #[cfg(test)]
+    pub const ALL: [Group; 6] =
+        [Group::String, Group::Generic, Group::Bitmap, Group::Transactions, Group::Connection, Group::Server];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Bitmap => "bitmap",
+            Group::Connection => "connection",
+            Group::Generic => "generic",
+            Group::Server => "server",
+            Group::String => "string",
+            Group::Transactions => "transactions",
+        }
+    }
+}
+
+/// Where a key specification starts.
+#[derive(Clone, Copy, Debug)]
+pub enum Begin {
+    Index(i32),
+    Unknown,
+}
+
+/// Which arguments from there on are keys.
+#[derive(Clone, Copy, Debug)]
+pub enum Find {
+    /// `last` counts from the first key, or from the end of the arguments if negative.
+    Range {
+        last: i32,
+        step: i32,
+        limit: i32,
+    },
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct KeySpec {
+    pub notes: &'static str,
+    /// [`key_flag`]
+    pub flags: u32,
+    pub begin: Begin,
+    pub find: Find,
+}
+
+impl KeySpec {
+    pub const fn range(first: i32, last: i32, step: i32, flags: u32) -> KeySpec {
+        KeySpec { notes: "", flags, begin: Begin::Index(first), find: Find::Range { last, step, limit: 0 } }
+    }
+
+    pub const fn notes(mut self, notes: &'static str) -> KeySpec {
+        self.notes = notes;
+        self
+    }
+}
+
+/// Gives the argument indices of a command's keys and their [`key_flag`]s, where the specifications alone
+/// cannot tell (`SORT ... STORE`).
+pub type KeysFn = fn(&Args<'_>, &mut dyn FnMut(usize, u32));
+
+/// Gives the [`key_flag`]s of a command's key where they depend on the arguments (`SET ... GET`).
+pub type FlagsFn = fn(&Args<'_>) -> u32;
+
+/// Gives the keys that a command touches outside the selected database (`MOVE`, `COPY ... DB`), so that they
+/// are locked with the others: `(selected, args, give)`.
+pub type OtherKeysFn = fn(DbId, &Args<'_>, &mut dyn FnMut(DbId, usize));
+
+/// What a command touches beside the keys that it names: what has to hold before it may begin (invariant C3).
+#[derive(Clone, Copy, Debug)]
+pub enum Scope {
+    /// Nothing.
+    Keys,
+    /// Counters of databases.
+    Counters,
+    /// Keys that it does not name. Alone it asks for their pages as it meets them; in a transaction all must be there.
+    Walk,
+    /// Databases, which it empties.
+    Flush,
+    /// Databases, which it exchanges: what else a transaction names is then on other pages.
+    Swap,
+    /// Any page.
+    Data,
+    /// As the arguments say.
+    Of(fn(&Args<'_>) -> Scope),
+}
+
+/// A row of the command table. `H` is the command function: what it works with is known further up.
+pub struct Row<H> {
+    /// Lower case; a subcommand is `container|name`.
+    pub name: &'static str,
+    /// Number of arguments, the name included; negative: at least that many.
+    pub arity: i32,
+    /// [`flag`]
+    pub flags: u32,
+    /// [`acl`], without those that follow from the flags.
+    pub explicit_acl: u32,
+    pub group: Group,
+    pub since: &'static str,
+    pub summary: &'static str,
+    pub complexity: &'static str,
+    pub key_specs: &'static [KeySpec],
+    pub keys_fn: Option<KeysFn>,
+    pub flags_fn: Option<FlagsFn>,
+    pub other_keys: Option<OtherKeysFn>,
+    pub scope: Scope,
+    /// It looks at its one key, or changes it, in several operations of the store.
+    pub has_steps: bool,
+    pub tips: &'static [&'static str],
+    /// Its first argument names one of the rows that follow it.
+    pub is_container: bool,
+    /// Index of the value that can go to its place as its bytes come, before the command runs.
+    pub received_arg: Option<usize>,
+    /// Its time is measured on its own, not as a share of the batch: it may take long (O(n) and the like).
+    pub may_be_slow: bool,
+    pub run: H,
+}
+
+impl<H: Copy> Row<H> {
+    pub const fn new(name: &'static str, arity: i32, flags: u32, run: H) -> Row<H> {
+        Row {
+            name,
+            arity,
+            flags,
+            explicit_acl: 0,
+            group: Group::Generic,
+            since: "1.0.0",
+            summary: "",
+            complexity: "",
+            key_specs: &[],
+            keys_fn: None,
+            flags_fn: None,
+            other_keys: None,
+            scope: Scope::Keys,
+            has_steps: false,
+            tips: &[],
+            is_container: false,
+            received_arg: None,
+            may_be_slow: flags & flag::FAST == 0,
+            run,
+        }
+    }
+
+    /// What a container does without a subcommand, where that is not an error.
+    pub const fn alone(mut self, run: H) -> Row<H> {
+        self.run = run;
+        self
+    }
+
+    pub const fn acl(mut self, explicit: u32) -> Row<H> {
+        self.explicit_acl = explicit;
+        self
+    }
+
+    pub const fn doc(
+        mut self,
+        group: Group,
+        since: &'static str,
+        summary: &'static str,
+        complexity: &'static str,
+    ) -> Row<H> {
+        self.group = group;
+        self.since = since;
+        self.summary = summary;
+        self.complexity = complexity;
+        self
+    }
+
+    pub const fn keys(mut self, specs: &'static [KeySpec]) -> Row<H> {
+        self.key_specs = specs;
+        self
+    }
+
+    pub const fn keys_fn(mut self, keys_fn: KeysFn) -> Row<H> {
+        self.keys_fn = Some(keys_fn);
+        self
+    }
+
+    pub const fn flags_fn(mut self, flags_fn: FlagsFn) -> Row<H> {
+        self.flags_fn = Some(flags_fn);
+        self
+    }
+
+    pub const fn other_keys(mut self, other_keys: OtherKeysFn) -> Row<H> {
+        self.other_keys = Some(other_keys);
+        self
+    }
+
+    pub const fn scope(mut self, scope: Scope) -> Row<H> {
+        self.scope = scope;
+        self
+    }
+
+    pub const fn in_steps(mut self) -> Row<H> {
+        self.has_steps = true;
+        self
+    }
+
+    pub const fn tips(mut self, tips: &'static [&'static str]) -> Row<H> {
+        self.tips = tips;
+        self
+    }
+
+    /// For commands without the `fast` flag that take no longer than a `GET`, like `SET`.
+    pub const fn quick(mut self) -> Row<H> {
+        self.may_be_slow = false;
+        self
+    }
+
+    pub const fn receives(mut self, value_index: usize) -> Row<H> {
+        self.received_arg = Some(value_index);
+        self
+    }
+
+    /// What this call touches beside its keys; never [`Scope::Of`].
+    pub fn scope_of(&self, args: &Args<'_>) -> Scope {
+        match self.scope {
+            Scope::Of(of) => of(args),
+            scope => scope,
+        }
+    }
+
+    pub fn is(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Explicit and implied categories.
+    pub fn acl_categories(&self) -> u32 {
+        let mut categories = self.explicit_acl;
+        if self.is(flag::WRITE) {
+            categories |= acl::WRITE;
+        }
+        if self.is(flag::READONLY) && categories & acl::SCRIPTING == 0 {
+            categories |= acl::READ;
+        }
+        if self.is(flag::ADMIN) {
+            categories |= acl::ADMIN | acl::DANGEROUS;
+        }
+        if self.is(flag::BLOCKING) {
+            categories |= acl::BLOCKING;
+        }
+        categories | if self.is(flag::FAST) { acl::FAST } else { acl::SLOW }
+    }
+
+    pub fn arity_fits(&self, arg_count: usize) -> bool {
+        let wanted = self.arity.unsigned_abs() as usize;
+        arg_count == wanted || (self.arity < 0 && arg_count > wanted)
+    }
+
+    /// Index of the first key argument, if it is at a fixed place.
+    pub fn first_key(&self) -> Option<usize> {
+        match self.key_specs.first()?.begin {
+            Begin::Index(index) => Some(index as usize),
+            Begin::Unknown => None,
+        }
+    }
+
+    /// First, last and step of the keys, as `COMMAND INFO` shows them; zeros without keys.
+    pub fn key_range(&self) -> (i32, i32, i32) {
+        let range = |spec: &KeySpec| match (spec.begin, spec.find) {
+            (Begin::Index(first), Find::Range { last, step, .. }) => {
+                Some((first, if last >= 0 { first + last } else { last }, step))
+            }
+            _ => None,
+        };
+        let mut ranges = self.key_specs.iter().filter_map(range);
+        let Some((first, mut last, step)) = ranges.next() else { return (0, 0, 0) };
+        // Ranges that follow one another are shown as one.
+        for (next_first, next_last, next_step) in ranges {
+            if next_step == 1 && next_first == last + 1 {
+                last = next_last;
+            }
+        }
+        (first, last, step)
+    }
+
+    /// Calls `give` with the argument index and [`key_flag`]s of each key of a call. The arity fits.
+    pub fn for_each_key(&self, args: &Args<'_>, give: &mut dyn FnMut(usize, u32)) {
+        if let Some(keys_fn) = self.keys_fn {
+            return keys_fn(args, give);
+        }
+        for spec in self.key_specs {
+            let (Begin::Index(first), Find::Range { last, step, .. }) = (spec.begin, spec.find) else {
+                continue;
+            };
+            let last = if last >= 0 { first + last } else { args.len() as i32 + last };
+            let mut index = first;
+            while index <= last && (index as usize) < args.len() {
+                give(index as usize, spec.flags);
+                index += step;
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The engine of `EXEC`: what is queued, and running it as one step.
+
+use std::collections::HashSet;
+
+use stillframe_store::DbId;
+
+use crate::command::{CmdError, CmdResult};
+use crate::dispatch::call::{call, Outcome};
+use crate::dispatch::ctx::{Command, Ctx, Found};
+use crate::dispatch::prepare::{prepare, Needs, TOO_LATE};
+use crate::protocol::args::{ArgRange, Args};
+use crate::server::Server;
+use crate::state::session::{Queued, Session, Transaction, Watched};
+use crate::text::number::parse_i64;
+
+/// Commands that are executed at once inside of a transaction.
+pub fn runs_inside(command: &Command) -> bool {
+    matches!(command.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+}
+
+pub fn is_exec(command: &Command) -> bool {
+    command.name == "exec"
+}
+
+/// Keeps a command for `EXEC`.
+pub fn queue(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) {
+    let Some(transaction) = &mut ctx.client.transaction else { return };
+    // What cannot be executed any more is not kept.
+    if !transaction.is_broken {
+        let mut buf = Vec::with_capacity(args.from(0).map(<[u8]>::len).sum());
+        let mut ranges = Vec::with_capacity(args.len());
+        for arg in args.from(0) {
+            ranges.push(ArgRange { start: buf.len() as u32, len: arg.len() as u32 });
+            buf.extend_from_slice(arg);
+        }
+        transaction.flags |= found.command.flags;
+        transaction.bytes += (buf.len() + ranges.len() * size_of::<ArgRange>()) as u64;
+        transaction.queued.push(Queued { id: found.id, buf, ranges });
+    }
+    ctx.reply.simple("QUEUED");
+}
+
+/// Leaves the transaction and forgets the watches.
+pub fn end(ctx: &mut Ctx<'_>) {
+    ctx.client.transaction = None;
+    unwatch_all(ctx.server, ctx.client);
+}
+
+/// Answers an `EXEC` that was refused with `text`; the general code is left out.
+pub fn abort(ctx: &mut Ctx<'_>, text: &[u8]) {
+    end(ctx);
+    let mut full = b"EXECABORT Transaction discarded because of: ".to_vec();
+    full.extend_from_slice(text.strip_prefix(b"ERR ").unwrap_or(text));
+    ctx.server.count_error(&full);
+    ctx.reply.error(&full);
+}
+
+/// Forgets all watches of a client.
+pub fn unwatch_all(server: &Server, client: &mut Session) {
+    if !client.watched.is_empty() {
+        server.watches.unwatch(client.id, &client.watched);
+        client.watched.clear();
+        client.watch_flag = std::sync::Arc::default();
+    }
+}
+
+/// `EXEC`: runs what is queued, as one step.
+///
+/// # Errors
+/// There is nothing queued, or it may not run; a fault leaves the transaction as it was.
+pub fn run(ctx: &mut Ctx<'_>) -> CmdResult {
+    let Some(transaction) = &ctx.client.transaction else { return Err("ERR EXEC without MULTI".into()) };
+    if transaction.is_broken {
+        end(ctx);
+        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    let Some(transaction) = ctx.client.transaction.take() else { return Ok(()) };
+    let result = run_all(ctx, &transaction);
+    // The replies are written: what cannot be removed now is left to the active expiry.
+    let _ = ctx.worker.remove_left_expired();
+    match result {
+        // To be run again as it was.
+        Err(CmdError::Store(stillframe_store::OpError::Fault(_))) => {
+            ctx.client.transaction = Some(transaction)
+        }
+        _ => unwatch_all(ctx.server, ctx.client),
+    }
+    result
+}
+
+/// Runs the commands, as one step, unless a watched key has changed.
+fn run_all(ctx: &mut Ctx<'_>, transaction: &Transaction) -> CmdResult {
+    let watched = std::mem::take(&mut ctx.client.watched);
+    let prepared = prepare(ctx, &needs_of(ctx, transaction, &watched));
+    let has_expired = watched.iter().any(|w| w.deadline.is_some_and(|d| d <= ctx.worker.now()));
+    ctx.client.watched = watched;
+    let _held = prepared?;
+    if has_expired || ctx.client.watch_flag.is_raised() {
+        ctx.reply.null_array();
+        return Ok(());
+    }
+    ctx.reply.array(transaction.queued.len());
+    // A reply that comes later moves what was written after its place.
+    let sent_values = ctx.reply.out.send_values(false);
+    for queued in &transaction.queued {
+        let args = Args::new(&queued.buf, &queued.ranges);
+        if let Outcome::Fault(_) = call(ctx, ctx.registry.found(queued.id), &args, false) {
+            ctx.reply.error(TOO_LATE);
+        }
+    }
+    ctx.reply.out.send_values(sent_values);
+    Ok(())
+}
+
+/// What the commands need, following their `SELECT`s; watched keys are locked with theirs.
+fn needs_of<'k>(ctx: &Ctx<'_>, transaction: &'k Transaction, watched: &'k HashSet<Watched>) -> Needs<'k> {
+    let mut needs = Needs::default();
+    for key in watched {
+        needs.add_key(ctx, key.db, ctx.worker.key(&key.key));
+    }
+    let mut db = ctx.db();
+    for queued in &transaction.queued {
+        let command = ctx.registry.found(queued.id).command;
+        let args = Args::new(&queued.buf, &queued.ranges);
+        if command.name == "select" {
+            let number = parse_i64(args.at(1)).and_then(|n| u32::try_from(n).ok());
+            db = number.filter(|n| *n < ctx.server.database_count).map_or(db, DbId);
+        }
+        needs.add_queued(ctx, db, command, &args);
+    }
+    needs
+}

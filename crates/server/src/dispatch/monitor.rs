@@ -1,0 +1,56 @@
+//! `MONITOR`: every command that is executed, to those who watch.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::command::flag;
+use crate::dispatch::ctx::Command;
+use crate::dispatch::ctx::Ctx;
+use crate::dispatch::redact;
+use crate::protocol::args::Args;
+use crate::state::mailbox::Message;
+use crate::text::words::quote;
+
+/// Sends a command to all monitors. Administrative commands are not shown.
+pub fn feed(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>) {
+    if command.is(flag::SKIP_MONITOR | flag::ADMIN) {
+        return;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let addr = if ctx.peer.is_unix_socket {
+        format!("unix:{}", ctx.peer.laddr.trim_end_matches(":0"))
+    } else {
+        ctx.peer.addr.clone()
+    };
+    let mut line =
+        format!("+{}.{:06} [{} {addr}] ", now.as_secs(), now.subsec_micros(), ctx.db().0).into_bytes();
+    for index in 0..args.len() {
+        if index > 0 {
+            line.push(b' ');
+        }
+        quote(redact::shown(command, args, index), &mut line);
+    }
+    line.extend_from_slice(b"\r\n");
+    let line: Arc<[u8]> = line.into();
+    for monitor in ctx.server.monitors.lock().iter() {
+        ctx.server.send(monitor, |token| Message::Push(token, line.clone()));
+    }
+}
+
+/// Makes the client a monitor.
+pub fn start(ctx: &mut Ctx<'_>) {
+    if !ctx.client.is_monitor {
+        ctx.client.is_monitor = true;
+        ctx.server.monitors.lock().push(ctx.peer.clone());
+        ctx.server.monitor_count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The client is a monitor no more (`RESET`, closed).
+pub fn stop(server: &crate::server::Server, client: &mut crate::state::session::Session) {
+    if std::mem::take(&mut client.is_monitor) {
+        server.monitors.lock().retain(|m| m.id != client.id);
+        server.monitor_count.fetch_sub(1, Ordering::Relaxed);
+    }
+}

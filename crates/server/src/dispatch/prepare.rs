@@ -1,0 +1,138 @@
+//! What comes before the first change of a command or transaction, so that nothing has to be waited for after it
+//! (invariant C3).
+//!
+//! ```text
+//!   pages missing? ── yes ──▶ Fault: others are served, later it begins anew
+//!         │ no
+//!   locks, or the standstill of all others; both may wait, and nothing has been done
+//!         │
+//!   still all there? ── no ──▶ Fault
+//!         │ yes
+//!   apply, without a wait ──▶ release
+//! ```
+
+use stillframe_store::{Alone, DbId, Fault, Key, Locks};
+
+use crate::command::{flag, Scope};
+use crate::dispatch::ctx::Command;
+use crate::dispatch::ctx::Ctx;
+use crate::protocol::args::Args;
+
+/// While pages are missing, a call of more words than this that changes several things waits for all of them: which it
+/// needs in the worst case would be too many.
+const RESOLVED_WORDS_MAX: usize = 64;
+/// Each word of a call stores or discards two things at most: a value and a key that lies outside its leaf.
+const CHANGES_PER_WORD: usize = 2;
+
+/// What a command or a transaction needs.
+#[derive(Default)]
+pub struct Needs<'k> {
+    keys: Vec<(DbId, Key<'k>)>,
+    word_count: usize,
+    writes: bool,
+    /// It may be seen half done if somebody looked in between.
+    changes_in_steps: bool,
+    /// Something is locked for longer than an operation of the store.
+    locks: bool,
+    stops_others: bool,
+    needs_all_data: bool,
+}
+
+/// A page that could not be read was to be tried again just now: others, or a cut, would see what was done before it.
+pub const TOO_LATE: &[u8] = b"ERR a page could not be read, and is to be tried again; send the command again";
+
+/// What keeps the others away while a command is applied; let go of when dropped.
+pub enum Held {
+    Nothing,
+    Locks { _locks: Locks },
+    Alone { _alone: Alone },
+}
+
+impl<'k> Needs<'k> {
+    /// Needs of one call outside of a transaction.
+    pub fn of_call(ctx: &Ctx<'_>, command: &Command, args: &Args<'k>) -> Needs<'k> {
+        let mut needs = Needs { keys: Vec::with_capacity(1), ..Needs::default() };
+        needs.add(ctx, ctx.db(), command, args);
+        needs.changes_in_steps = needs.writes && (needs.keys.len() > 1 || command.has_steps);
+        // A command that only looks once at one key is one operation of the store, which locks for itself.
+        needs.locks = needs.writes || needs.keys.len() > 1 || command.has_steps;
+        needs.needs_all_data = matches!(command.scope_of(args), Scope::Data);
+        needs
+    }
+
+    /// Adds a call of a transaction in the database that is selected then.
+    pub fn add_queued(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>) {
+        self.add(ctx, db, command, args);
+        self.changes_in_steps = self.writes;
+        self.locks = true;
+        self.needs_all_data |= matches!(command.scope_of(args), Scope::Walk | Scope::Swap | Scope::Data);
+    }
+
+    fn add(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>) {
+        self.writes |= command.is(flag::WRITE);
+        self.word_count += args.len();
+        self.stops_others |= match command.scope_of(args) {
+            Scope::Keys | Scope::Of(_) => false,
+            // With one worker nobody changes anything meanwhile.
+            Scope::Counters | Scope::Walk => ctx.server.worker_count > 1,
+            Scope::Flush | Scope::Swap | Scope::Data => true,
+        };
+        command.for_each_key(args, &mut |index, _| self.keys.push((db, ctx.key(args, index))));
+        if let Some(other_keys) = command.other_keys {
+            other_keys(db, args, &mut |other, index| self.add_key(ctx, other, ctx.key(args, index)));
+        }
+    }
+
+    /// A key to be locked and resolved with the others.
+    pub fn add_key(&mut self, ctx: &Ctx<'_>, db: DbId, key: Key<'k>) {
+        // One that there is not is reported by the command itself.
+        if db.0 < ctx.server.database_count {
+            self.keys.push((db, key));
+        }
+    }
+
+    /// Whether it must not begin anew once it has begun.
+    pub fn runs_once(&self) -> bool {
+        self.changes_in_steps
+    }
+
+    /// # Errors
+    /// Pages that are missing; nothing is held then.
+    fn resolve(&self, ctx: &mut Ctx<'_>) -> Result<(), Fault> {
+        if !ctx.server.store.may_miss_pages() {
+            return Ok(());
+        }
+        if !self.changes_in_steps {
+            return ctx.worker.resolve(&self.keys);
+        }
+        if self.word_count > RESOLVED_WORDS_MAX && ctx.server.store.is_warming_up() {
+            return Err(Fault::all());
+        }
+        ctx.worker.resolve_changes(&self.keys, CHANGES_PER_WORD * self.word_count)
+    }
+}
+
+/// Waits for whatever is in the way. From then on until what it returns is dropped, the operations on these keys are one
+/// step to all others and to every cut, and none of several that change something meets a missing page.
+///
+/// # Errors
+/// Pages that are missing: nothing has been done.
+pub fn prepare(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Result<Held, Fault> {
+    if needs.needs_all_data && ctx.server.store.is_warming_up() {
+        return Err(Fault::all());
+    }
+    let may_miss_pages = ctx.server.store.may_miss_pages();
+    needs.resolve(ctx)?;
+    if needs.stops_others || (may_miss_pages && needs.changes_in_steps) {
+        let alone = ctx.worker.stop_others();
+        // Until they stopped, others may have changed what is needed.
+        needs.resolve(ctx)?;
+        return Ok(Held::Alone { _alone: alone });
+    }
+    if ctx.server.worker_count > 1 && needs.locks {
+        let locks = ctx.worker.lock(&needs.keys, needs.writes);
+        needs.resolve(ctx)?;
+        return Ok(Held::Locks { _locks: locks });
+    }
+    Ok(Held::Nothing)
+}

@@ -1,0 +1,85 @@
+//! What a worker's loop consists of.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::event::epoll;
+use stillframe_store::Worker;
+
+use crate::config::Config;
+use crate::dispatch::ctx::Registry;
+use crate::event_loop::batch::Batch;
+use crate::event_loop::cron::Cron;
+use crate::event_loop::spin::Spin;
+use crate::net::slots::{SlotId, Slots};
+use crate::server::Server;
+use crate::state::local::Local;
+use crate::state::mailbox::Message;
+use crate::state::stats::WorkerStats;
+
+/// Events taken from epoll at once.
+pub const EVENT_COUNT: usize = 1024;
+/// Tokens beyond those of connections, whose top bit is clear.
+pub const WAKE_TOKEN: u64 = u64::MAX;
+pub const LISTEN_TOKEN: u64 = u64::MAX - 1;
+
+pub struct EventLoop {
+    pub(super) server: Arc<Server>,
+    pub(super) stats: Arc<WorkerStats>,
+    pub(super) index: usize,
+    pub(super) registry: &'static Registry,
+    pub(super) worker: Worker,
+    pub(super) config: Arc<Config>,
+    pub(super) config_version: u64,
+    pub(super) epoll: OwnedFd,
+    pub(super) events: Vec<epoll::Event>,
+    pub(super) slots: Slots,
+    /// Connections to be served in the next round, and whether their socket is to be read.
+    pub(super) ready: Vec<(SlotId, bool)>,
+    pub(super) batch: Batch,
+    pub(super) local: Local,
+    pub(super) messages: Vec<Message>,
+    pub(super) has_messages: bool,
+    pub(super) cron: Cron,
+    pub(super) spin: Spin,
+    pub(super) is_stopping: bool,
+}
+
+impl EventLoop {
+    /// # Errors
+    /// epoll could not be set up.
+    pub fn new(server: Arc<Server>, index: usize, registry: &'static Registry) -> std::io::Result<EventLoop> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = server.workers[index].mailbox.wake_fd();
+        epoll::add(&epoll, wake, epoll::EventData::new_u64(WAKE_TOKEN), epoll::EventFlags::IN)?;
+        if index == 0 {
+            let data = epoll::EventData::new_u64(LISTEN_TOKEN);
+            epoll::add(&epoll, server.listeners.fd(), data, epoll::EventFlags::IN)?;
+        }
+        let stats = server.workers[index].stats.clone();
+        let worker = server.store.worker();
+        let config = server.config();
+        let mut event_loop = EventLoop {
+            index,
+            registry,
+            worker,
+            config_version: 0,
+            config,
+            epoll,
+            events: Vec::with_capacity(EVENT_COUNT),
+            slots: Slots::default(),
+            ready: Vec::new(),
+            batch: Batch::default(),
+            local: Local::new(stats.clone()),
+            stats,
+            messages: Vec::new(),
+            has_messages: false,
+            cron: Cron::new(index),
+            spin: Spin::default(),
+            is_stopping: false,
+            server,
+        };
+        event_loop.refresh_config();
+        Ok(event_loop)
+    }
+}

@@ -1,0 +1,7 @@
+//! Sockets: listening, connections, the limit of open files.
+
+pub mod conn;
+pub mod descriptors;
+pub mod listen;
+mod receive;
+pub mod slots;

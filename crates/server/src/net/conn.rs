@@ -1,0 +1,368 @@
+//! A connection: its socket, input, output and session.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{recv, send, RecvFlags, SendFlags};
+use stillframe_store::Incoming;
+
+use crate::protocol::args::ArgRange;
+use crate::protocol::reply::{ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
+use crate::protocol::request::{Limits, Parsed, Parser, Received};
+use crate::state::clients::ClientInfo;
+use crate::state::session::{Ending, Session};
+
+/// Bytes that a first read has room for. Doubles up to [`READ_MAX_BYTES`] while reads fill it.
+const READ_MIN_BYTES: usize = 1024;
+const READ_MAX_BYTES: usize = 64 * 1024;
+/// Bytes written to a connection before others are served.
+const WRITE_MAX_BYTES: usize = 1 << 20;
+/// Bytes of a large value that are written at once.
+const VALUE_PART_BYTES: usize = 256 * 1024;
+/// An empty buffer that has grown beyond this is given back at once.
+const KEEP_BYTES: usize = 256 * 1024;
+
+/// Bytes received and not yet executed.
+///
+/// ```text
+///   0          done           parsed          len
+///   | executed | in the batch | not yet taken |
+/// ```
+#[derive(Debug)]
+pub struct Input {
+    pub buf: Vec<u8>,
+    /// End of what has been executed.
+    pub done: usize,
+    /// End of what has been parsed.
+    pub parsed: usize,
+    pub(super) parser: Parser,
+    read_bytes: usize,
+    /// What the last parse said is missing from the command that has begun.
+    missing: usize,
+    /// Where the bytes of a large argument of the next command to be executed go.
+    pub(super) incoming: Option<Incoming>,
+}
+
+/// What a read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadEvent {
+    /// `is_all`: the socket had no more at that time.
+    Bytes {
+        count: usize,
+        is_all: bool,
+    },
+    NothingYet,
+    /// The peer has closed, or the socket has failed.
+    Closed,
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Input {
+            buf: Vec::new(),
+            done: 0,
+            parsed: 0,
+            parser: Parser::default(),
+            read_bytes: READ_MIN_BYTES,
+            missing: 0,
+            incoming: None,
+        }
+    }
+}
+
+impl Input {
+    /// Reads what there is, at most as much as there is room for after growing by a bounded step: an announced
+    /// length reserves memory only as its bytes arrive.
+    pub fn read(&mut self, fd: &OwnedFd) -> ReadEvent {
+        if self.is_receiving() {
+            return self.receive(fd);
+        }
+        self.make_room();
+        let room = self.buf.capacity() - self.buf.len();
+        loop {
+            match recv(fd, spare_capacity(&mut self.buf), RecvFlags::empty()).map(|(count, _)| count) {
+                Ok(0) => return ReadEvent::Closed,
+                Ok(count) => {
+                    if count == room {
+                        self.read_bytes = (self.read_bytes * 2).min(READ_MAX_BYTES);
+                    }
+                    return ReadEvent::Bytes { count, is_all: count < room };
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return ReadEvent::NothingYet,
+                Err(_) => return ReadEvent::Closed,
+            }
+        }
+    }
+
+    fn make_room(&mut self) {
+        let wanted = self.missing.clamp(self.read_bytes, self.read_bytes.max(self.buf.len()));
+        if self.buf.capacity() - self.buf.len() >= wanted.min(READ_MAX_BYTES) {
+            return;
+        }
+        // Moving costs no more than the bytes that have been executed since the last time.
+        if self.done > 0 && self.done >= self.buf.len() - self.done {
+            self.compact();
+        }
+        self.buf.reserve_exact(wanted);
+    }
+
+    fn compact(&mut self) {
+        self.buf.drain(..self.done);
+        self.parsed -= self.done;
+        let moved = |received: Received| Received { at: received.at - self.done, ..received };
+        self.parser.set_received(self.parser.received().map(moved));
+        self.done = 0;
+    }
+
+    /// Takes the next command apart; its ranges in `buf` are appended to `ranges`.
+    pub fn parse(&mut self, ranges: &mut Vec<ArgRange>, limits: Limits) -> Parsed {
+        let parsed = self.parser.next(&mut self.buf, self.parsed, ranges, limits);
+        match parsed {
+            Parsed::Command { end } => self.parsed = end,
+            Parsed::Nothing { end } => self.parsed = end,
+            Parsed::Incomplete { missing } => self.missing = missing,
+            Parsed::Error(_) => {}
+        }
+        parsed
+    }
+
+    /// Takes back what is parsed but not executed: it will be parsed again.
+    pub fn rewind(&mut self) {
+        self.parsed = self.done;
+        self.parser.reset();
+    }
+
+    /// Drops everything that has not been executed.
+    pub fn discard(&mut self) {
+        self.buf.clear();
+        self.done = 0;
+        self.parsed = 0;
+        self.parser.reset();
+        self.end_receiving();
+    }
+
+    /// After a batch: forgets what has been executed where that is free. `is_all_executed` says that nothing of
+    /// what was parsed waits.
+    pub fn recycle(&mut self, is_all_executed: bool) {
+        if is_all_executed {
+            self.done = self.parsed;
+        }
+        if self.done == self.buf.len() {
+            self.buf.clear();
+            self.done = 0;
+            self.parsed = 0;
+            self.missing = 0;
+            if self.buf.capacity() > KEEP_BYTES {
+                self.shrink();
+            }
+        }
+    }
+
+    /// Gives the memory of an idle connection back.
+    pub fn shrink(&mut self) {
+        if self.buf.is_empty() {
+            self.buf = Vec::new();
+            self.read_bytes = READ_MIN_BYTES;
+        }
+    }
+
+    /// Bytes received and not executed.
+    pub fn waiting_bytes(&self) -> usize {
+        self.buf.len() - self.done + self.received_bytes()
+    }
+}
+
+/// Replies not yet sent.
+#[derive(Debug)]
+pub struct Output {
+    pub buf: ReplyBuf,
+    /// Bytes of the buffer that are sent, and of the large value that belongs there.
+    sent: usize,
+    sent_of_value: usize,
+    /// Since when the soft limit is exceeded.
+    pub over_soft_limit_since: Option<Instant>,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        let mut buf = ReplyBuf::default();
+        buf.send_values(true);
+        Output { buf, sent: 0, sent_of_value: 0, over_soft_limit_since: None }
+    }
+}
+
+/// What a write achieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteEvent {
+    Drained,
+    /// The socket takes no more for now.
+    Blocked,
+    /// It takes more, but others want to be served.
+    Unfinished,
+    Closed,
+}
+
+impl Output {
+    pub fn pending_bytes(&self) -> usize {
+        self.buf.total_bytes() - self.sent - self.sent_of_value
+    }
+
+    /// Memory that it holds, with the values that are still to be sent.
+    pub fn held_bytes(&self) -> usize {
+        self.buf.capacity() + self.buf.total_bytes() - self.buf.len()
+    }
+
+    /// Bounds what commands append; 0 is no bound.
+    pub fn set_hard_limit(&mut self, limit_bytes: u64) {
+        let max_bytes = match usize::try_from(limit_bytes) {
+            Ok(limit @ 1..) => limit.saturating_add(self.sent + self.sent_of_value + UNCOUNTED_OUTPUT_BYTES),
+            _ => usize::MAX,
+        };
+        self.buf.set_max_bytes(max_bytes);
+    }
+
+    /// Unsent output as the limits count it.
+    pub fn counted_bytes(&self) -> u64 {
+        self.pending_bytes().saturating_sub(UNCOUNTED_OUTPUT_BYTES) as u64
+    }
+
+    /// Writes as much as the socket takes, but not without end; `count_bytes` is told how much that was.
+    pub fn write(&mut self, fd: &OwnedFd, mut count_bytes: impl FnMut(usize)) -> WriteEvent {
+        let mut written = 0;
+        while self.pending_bytes() > 0 {
+            if written >= WRITE_MAX_BYTES {
+                return WriteEvent::Unfinished;
+            }
+            match self.write_some(fd) {
+                Ok(count) => {
+                    written += count;
+                    count_bytes(count);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.drop_sent();
+                    return WriteEvent::Blocked;
+                }
+                Err(_) => return WriteEvent::Closed,
+            }
+        }
+        self.buf.clear(KEEP_BYTES);
+        self.sent = 0;
+        WriteEvent::Drained
+    }
+
+    /// One write: of the buffer up to the next large value, or of that.
+    fn write_some(&mut self, fd: &OwnedFd) -> Result<usize, Errno> {
+        let (at, value) = match self.buf.first_value() {
+            Some((at, value)) if at == self.sent => (at, Some(value)),
+            Some((at, _)) => (at, None),
+            None => (self.buf.len(), None),
+        };
+        let Some(value) = value else {
+            let count = send(fd, &self.buf.bytes()[self.sent..at], SendFlags::NOSIGNAL)?;
+            self.sent += count;
+            return Ok(count);
+        };
+        let send_part = |bytes: &[u8]| send(fd, bytes, SendFlags::NOSIGNAL);
+        // A page that cannot be read any more: the length is announced, so the connection ends.
+        let sent = value.with_bytes(self.sent_of_value as u64, VALUE_PART_BYTES, send_part);
+        let count = sent.unwrap_or(Err(Errno::IO))?;
+        self.sent_of_value += count;
+        if self.sent_of_value as u64 == value.len_bytes() {
+            self.buf.drop_first_value();
+            self.sent_of_value = 0;
+        }
+        Ok(count)
+    }
+
+    /// Moves what is left to the front once that costs no more than what has been sent.
+    fn drop_sent(&mut self) {
+        if self.sent >= self.buf.len() - self.sent {
+            self.buf.drop_front(self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Gives the memory of an idle connection back.
+    pub fn shrink(&mut self) {
+        if self.buf.is_empty() {
+            self.buf.clear(0);
+        }
+    }
+}
+
+/// Why a connection's commands wait although they are there.
+///
+/// ```text
+///            page fault                     pages in memory
+///   Free ------------------> Fault ------------------------------> Free
+///        CLIENT PAUSE                       time over, UNPAUSE
+///        ------------------> Paused -----------------------------> Free
+///        SAVE, SHUTDOWN, .. (reply later)   reply is there
+///        ------------------> Blocked ----------------------------> Free
+///        much unsent output                 written
+///        ------------------> Full -------------------------------> Free
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    Free,
+    Fault,
+    Paused,
+    Blocked,
+    Full,
+}
+
+/// What epoll reports for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    pub read: bool,
+    pub write: bool,
+}
+
+/// A client that waits and has so much unexecuted input is not read any more.
+const INPUT_FULL_BYTES: usize = 64 << 20;
+
+pub struct Conn {
+    pub fd: OwnedFd,
+    pub session: Session,
+    pub info: Arc<ClientInfo>,
+    pub input: Input,
+    pub output: Output,
+    pub hold: Hold,
+    /// What is wrong with the input; told to the client after the replies of the commands before it.
+    pub protocol_error: Option<String>,
+    /// As registered with epoll.
+    pub interest: Interest,
+    /// The peer will send no more: read on to the end, there is no further event.
+    pub has_hung_up: bool,
+    /// In the list of connections to be served without waiting for epoll.
+    pub is_ready: bool,
+    /// In the list of connections that the present batch has written for.
+    pub is_touched: bool,
+}
+
+impl Conn {
+    /// A reply that has not fit the hard limit ends the connection.
+    pub fn end_if_over(&mut self) {
+        if self.output.buf.is_over() {
+            self.session.ending = Ending::AtOnce;
+        }
+    }
+
+    /// Appends bytes that no command of this connection has written just now.
+    pub fn append(&mut self, bytes: &[u8], hard_limit_bytes: u64) {
+        self.output.set_hard_limit(hard_limit_bytes);
+        self.output.buf.extend(bytes);
+        self.end_if_over();
+    }
+
+    /// Whether more is to be read now.
+    pub fn wants_input(&self) -> bool {
+        let is_full = self.hold != Hold::Free && self.input.waiting_bytes() >= INPUT_FULL_BYTES;
+        !is_full && self.session.ending == Ending::Open
+    }
+}

@@ -1,0 +1,375 @@
+//! Replies, written straight to the connection's output buffer in RESP2 or RESP3.
+
+use std::collections::VecDeque;
+
+use stillframe_store::{Sending, StrRef};
+
+/// Bytes on their way to a client, within a bound: what would pass it is not appended, nor is anything after it.
+///
+/// ```text
+///   Open -- an append that would pass the bound --> Over (for good: the client is closed)
+/// ```
+#[derive(Debug)]
+pub struct ReplyBuf {
+    bytes: Vec<u8>,
+    /// Large values that are sent from where they lie, and the places in `bytes` where they belong.
+    values: VecDeque<(usize, Sending)>,
+    /// Large values may be sent like that.
+    sends_values: bool,
+    /// Most bytes that there may be; 0 once it is over.
+    max_bytes: usize,
+    is_over: bool,
+}
+
+impl Default for ReplyBuf {
+    fn default() -> Self {
+        ReplyBuf::within(usize::MAX)
+    }
+}
+
+impl ReplyBuf {
+    /// An empty buffer that takes at most so much.
+    pub fn within(max_bytes: usize) -> ReplyBuf {
+        let values = VecDeque::new();
+        ReplyBuf { bytes: Vec::new(), values, sends_values: false, max_bytes, is_over: false }
+    }
+
+    /// Sets the bound for what is appended from now on.
+    pub fn set_max_bytes(&mut self, max_bytes: usize) {
+        if !self.is_over {
+            self.max_bytes = max_bytes;
+        }
+    }
+
+    pub fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
+    /// Whether something did not fit: what is there is not a reply any more.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether `more` bytes fit. If they do not, nothing fits from then on.
+    #[inline]
+    fn has_room(&mut self, more: usize) -> bool {
+        let has_room = self.total_bytes().saturating_add(more) <= self.max_bytes;
+        if !has_room {
+            self.give_up();
+        }
+        has_room
+    }
+
+    /// Takes nothing more: a part of the reply is too large.
+    pub fn give_up(&mut self) {
+        self.is_over = true;
+        self.max_bytes = 0;
+    }
+
+    #[inline]
+    pub fn extend(&mut self, bytes: &[u8]) {
+        if self.has_room(bytes.len()) {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Whether large values may be sent from where they lie, from now on. Returns what held before.
+    pub fn send_values(&mut self, may: bool) -> bool {
+        std::mem::replace(&mut self.sends_values, may)
+    }
+
+    pub fn sends_values(&self) -> bool {
+        self.sends_values
+    }
+
+    /// The first of the large values, and the place in the buffer where it belongs.
+    pub fn first_value(&self) -> Option<(usize, &Sending)> {
+        self.values.front().map(|(at, value)| (*at, value))
+    }
+
+    /// The first of the large values has been sent.
+    pub fn drop_first_value(&mut self) {
+        self.values.pop_front();
+    }
+
+    /// With the large values.
+    #[inline]
+    pub fn total_bytes(&self) -> usize {
+        let values = if self.values.is_empty() { 0 } else { self.value_bytes() };
+        self.bytes.len() + values
+    }
+
+    #[cold]
+    fn value_bytes(&self) -> usize {
+        self.values.iter().map(|(_, value)| value.len_bytes() as usize).sum()
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// The present state, to come [`ReplyBuf::back_to`].
+    pub fn mark(&self) -> Mark {
+        Mark {
+            len: self.bytes.len(),
+            value_count: self.values.len(),
+            max_bytes: self.max_bytes,
+            is_over: self.is_over,
+        }
+    }
+
+    /// Takes back what has been appended since.
+    pub fn back_to(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.len);
+        self.values.truncate(mark.value_count);
+        (self.max_bytes, self.is_over) = (mark.max_bytes, mark.is_over);
+    }
+
+    /// Takes everything from byte `at` on out; there are no large values.
+    pub fn split_off(&mut self, at: usize) -> Vec<u8> {
+        self.bytes.split_off(at.min(self.bytes.len()))
+    }
+
+    /// Takes the first `count` bytes out.
+    pub fn drop_front(&mut self, count: usize) {
+        self.bytes.drain(..count);
+        self.values.iter_mut().for_each(|(at, _)| *at -= count);
+    }
+
+    /// Empties the buffer and gives its memory back if it has grown beyond `keep_bytes`.
+    pub fn clear(&mut self, keep_bytes: usize) {
+        self.bytes.clear();
+        if self.bytes.capacity() > keep_bytes {
+            self.bytes = Vec::new();
+        }
+    }
+}
+
+/// How full a [`ReplyBuf`] was.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    pub len: usize,
+    value_count: usize,
+    max_bytes: usize,
+    is_over: bool,
+}
+
+/// Appends replies to a buffer that lives as long as its connection.
+pub struct Reply<'a> {
+    pub out: &'a mut ReplyBuf,
+    /// RESP3 (`HELLO 3`); otherwise RESP2.
+    pub resp3: bool,
+}
+
+/// The first bytes of unsent output, which output limits do not count, as in Redis.
+pub const UNCOUNTED_OUTPUT_BYTES: usize = 16 * 1024;
+
+/// Most bytes of a type, a number and a line break.
+const HEADER_BYTES: usize = 1 + 20 + 2;
+/// What comes with the bytes of a bulk string.
+const BULK_EXTRA_BYTES: usize = HEADER_BYTES + 2;
+
+impl Reply<'_> {
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        if self.out.has_room(text.len() + 3) {
+            let bytes = &mut self.out.bytes;
+            bytes.push(kind);
+            bytes.extend_from_slice(text);
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
+
+    fn header(&mut self, kind: u8, number: i64) {
+        if self.out.has_room(HEADER_BYTES) {
+            self.header_within(kind, number);
+        }
+    }
+
+    /// [`HEADER_BYTES`] at most, for which there is room.
+    #[inline]
+    fn header_within(&mut self, kind: u8, number: i64) {
+        let bytes = &mut self.out.bytes;
+        bytes.push(kind);
+        push_decimal(bytes, number);
+        bytes.extend_from_slice(b"\r\n");
+    }
+
+    pub fn ok(&mut self) {
+        self.out.extend(b"+OK\r\n");
+    }
+
+    /// A simple string; `text` has no line break.
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// An error, code first. Line breaks become spaces.
+    pub fn error(&mut self, text: &[u8]) {
+        if self.out.has_room(text.len() + 3) {
+            let bytes = &mut self.out.bytes;
+            bytes.push(b'-');
+            bytes.extend(text.iter().map(|&b| if b == b'\r' || b == b'\n' { b' ' } else { b }));
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
+
+    pub fn int(&mut self, number: i64) {
+        match number {
+            0 => self.out.extend(b":0\r\n"),
+            1 => self.out.extend(b":1\r\n"),
+            _ => self.header(b':', number),
+        }
+    }
+
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        if self.out.has_room(bytes.len() + BULK_EXTRA_BYTES) {
+            self.header_within(b'$', bytes.len() as i64);
+            self.out.bytes.extend_from_slice(bytes);
+            self.out.bytes.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// A bulk string that holds a decimal number.
+    pub fn bulk_int(&mut self, number: i64) {
+        let mut text = [0; 20];
+        let text = decimal(&mut text, number);
+        self.bulk(text);
+    }
+
+    /// A large value as a bulk string, sent from where it lies.
+    pub fn bulk_sending(&mut self, value: Sending) {
+        let len = value.len_bytes();
+        if self.out.has_room(len as usize + BULK_EXTRA_BYTES) {
+            self.header_within(b'$', len as i64);
+            self.out.values.push_back((self.out.bytes.len(), value));
+            self.out.bytes.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// A stored string as a bulk string, copied once.
+    pub fn bulk_value(&mut self, value: &StrRef<'_>) {
+        self.bulk_range(value, 0, value.len());
+    }
+
+    /// Bytes `start..end` of a stored string as a bulk string; the caller has clamped them.
+    pub fn bulk_range(&mut self, value: &StrRef<'_>, start: u64, end: u64) {
+        // All of it or nothing: a length that is announced is followed by as many bytes.
+        if self.out.has_room((end - start) as usize + BULK_EXTRA_BYTES) {
+            self.header_within(b'$', (end - start) as i64);
+            let bytes = &mut self.out.bytes;
+            value.chunks(start, end, |chunk| bytes.extend_from_slice(chunk));
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// No such value: `_` in RESP3, a bulk string of length -1 in RESP2.
+    pub fn null(&mut self) {
+        self.out.extend(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// As [`Reply::null`], an array of length -1 in RESP2.
+    pub fn null_array(&mut self) {
+        self.out.extend(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    /// Header of an array; its elements follow.
+    pub fn array(&mut self, element_count: usize) {
+        self.header(b'*', element_count as i64);
+    }
+
+    /// Header of a map of so many pairs; a flat array in RESP2.
+    pub fn map(&mut self, pair_count: usize) {
+        if self.resp3 {
+            self.header(b'%', pair_count as i64);
+        } else {
+            self.header(b'*', 2 * pair_count as i64);
+        }
+    }
+
+    /// Header of a set; an array in RESP2.
+    pub fn set(&mut self, element_count: usize) {
+        self.header(if self.resp3 { b'~' } else { b'*' }, element_count as i64);
+    }
+
+    /// A floating point number, as Redis prints it (`%.17g`); a bulk string in RESP2.
+    pub fn double_text(&mut self, text: &str) {
+        if self.resp3 {
+            self.line(b',', text.as_bytes());
+        } else {
+            self.bulk(text.as_bytes());
+        }
+    }
+
+    /// A truth value; 1 or 0 in RESP2.
+    pub fn boolean(&mut self, value: bool) {
+        if self.resp3 {
+            self.out.extend(if value { b"#t\r\n" } else { b"#f\r\n" });
+        } else {
+            self.int(i64::from(value));
+        }
+    }
+
+    /// Text for people (`txt`); a bulk string in RESP2.
+    pub fn verbatim(&mut self, text: &[u8]) {
+        if self.resp3 {
+            if self.out.has_room(text.len() + 4 + BULK_EXTRA_BYTES) {
+                self.header_within(b'=', text.len() as i64 + 4);
+                let bytes = &mut self.out.bytes;
+                bytes.extend_from_slice(b"txt:");
+                bytes.extend_from_slice(text);
+                bytes.extend_from_slice(b"\r\n");
+            }
+        } else {
+            self.bulk(text);
+        }
+    }
+
+    /// The reply of a `HELP` subcommand: lines as simple strings, framed as Redis frames them.
+    pub fn help(&mut self, command: &str, lines: &[&str]) {
+        self.array(lines.len() + 3);
+        self.simple(&format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+        for line in lines {
+            self.simple(line);
+        }
+        self.simple("HELP");
+        self.simple("    Prints this help.");
+    }
+}
+
+/// Appends a number in decimal.
+pub fn push_decimal(out: &mut Vec<u8>, number: i64) {
+    let mut text = [0; 20];
+    let text = decimal(&mut text, number);
+    out.extend_from_slice(text);
+}
+
+/// Writes a number in decimal to the end of `buf`.
+pub fn decimal(buf: &mut [u8; 20], number: i64) -> &[u8] {
+    let mut at = buf.len();
+    let mut rest = number.unsigned_abs();
+    loop {
+        at -= 1;
+        buf[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        at -= 1;
+        buf[at] = b'-';
+    }
+    &buf[at..]
+}

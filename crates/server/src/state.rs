@@ -1,0 +1,14 @@
+//! What the server remembers: clients, sessions, counters, logs. Nothing here knows the server as a whole.
+
+pub mod client_line;
+pub mod clients;
+pub mod latency;
+pub mod loading;
+pub mod local;
+pub mod mailbox;
+pub mod pause;
+pub mod session;
+pub mod slowlog;
+pub mod stats;
+pub mod token;
+pub mod watch;

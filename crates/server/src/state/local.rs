@@ -1,0 +1,96 @@
+//! What a worker keeps for itself while it executes a batch.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::command::CommandId;
+use crate::state::stats::WorkerStats;
+
+/// Command times without a clock reading per command: quick commands share the time of their batch evenly,
+/// those that may be slow are measured one by one.
+pub struct Local {
+    pub stats: Arc<WorkerStats>,
+    /// Measure every command by itself (a low slow-log threshold asks for it).
+    pub time_each: bool,
+    pub latency_tracking: bool,
+    batch_start: Instant,
+    /// The last time the clock was read.
+    last_reading: Instant,
+    /// Time of this batch that commands measured by themselves have taken.
+    measured: Duration,
+    /// Unmeasured calls of this batch, by command.
+    counts: Box<[u32]>,
+    counted: Vec<CommandId>,
+    count: u32,
+}
+
+impl Local {
+    pub fn new(stats: Arc<WorkerStats>) -> Local {
+        let counts = vec![0; stats.command_count()].into();
+        Local {
+            stats,
+            time_each: false,
+            latency_tracking: true,
+            batch_start: Instant::now(),
+            last_reading: Instant::now(),
+            measured: Duration::ZERO,
+            counts,
+            counted: Vec::new(),
+            count: 0,
+        }
+    }
+
+    pub fn begin_batch(&mut self) {
+        self.batch_start = Instant::now();
+        self.last_reading = self.batch_start;
+        self.measured = Duration::ZERO;
+    }
+
+    /// A command has run that shares the batch's time.
+    pub fn count(&mut self, id: CommandId) {
+        let count = &mut self.counts[id.0 as usize];
+        if *count == 0 {
+            self.counted.push(id);
+        }
+        *count += 1;
+        self.count += 1;
+    }
+
+    /// Time since the clock was last read: an upper bound for the command that has just run, and a close one if
+    /// that took long.
+    pub fn since_last_reading(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.last_reading, now)
+    }
+
+    /// A command has run that was measured by itself. `outer` says whether its time is not part of another
+    /// measured command's (`EXEC`).
+    pub fn measured(&mut self, id: CommandId, time: Duration, outer: bool) {
+        self.stats.commands.add(1);
+        self.stats.command(id).record(1, nanos(time), self.latency_tracking);
+        if outer {
+            self.measured += time;
+            self.last_reading += time;
+        }
+    }
+
+    /// Shares the batch's time among the commands that have not been measured.
+    pub fn end_batch(&mut self) {
+        self.stats.batches.add(1);
+        if self.count == 0 {
+            return;
+        }
+        let shared = self.batch_start.elapsed().saturating_sub(self.measured);
+        let each_ns = nanos(shared) / u64::from(self.count);
+        for id in self.counted.drain(..) {
+            let count = std::mem::take(&mut self.counts[id.0 as usize]);
+            self.stats.command(id).record(u64::from(count), each_ns, self.latency_tracking);
+        }
+        self.stats.commands.add(u64::from(self.count));
+        self.count = 0;
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

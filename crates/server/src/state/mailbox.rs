@@ -1,0 +1,63 @@
+//! Messages to a worker from other threads.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::event::{eventfd, EventfdFlags};
+
+use crate::state::clients::ClientInfo;
+use crate::state::session::LateReply;
+use crate::state::token::Token;
+
+pub enum Message {
+    /// A new connection for this worker.
+    Accepted(OwnedFd, Arc<ClientInfo>),
+    /// The pages that a command waited for are in memory.
+    PagesLoaded(Token),
+    /// A reply that came later than its command.
+    Reply(Token, LateReply, Vec<u8>),
+    /// Bytes that the client has not asked for just now (`MONITOR`).
+    Push(Token, Arc<[u8]>),
+    /// Close the connection.
+    Kill(Token),
+    /// `CLIENT PAUSE` has ended or changed.
+    PauseChanged,
+    /// Leave the loop.
+    Stop,
+}
+
+/// The inbox of one worker, with a descriptor that wakes its loop.
+pub struct Mailbox {
+    messages: Mutex<Vec<Message>>,
+    wake: OwnedFd,
+}
+
+impl Mailbox {
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn new() -> std::io::Result<Mailbox> {
+        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Mailbox { messages: Mutex::default(), wake })
+    }
+
+    pub fn send(&self, message: Message) {
+        let mut messages = self.messages.lock();
+        messages.push(message);
+        if messages.len() == 1 {
+            // The counter cannot overflow: the worker takes it back to zero.
+            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Moves all messages to `into`, which is empty.
+    pub fn take(&self, into: &mut Vec<Message>) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.wake, &mut count);
+        std::mem::swap(&mut *self.messages.lock(), into);
+    }
+
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}

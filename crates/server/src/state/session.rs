@@ -1,0 +1,213 @@
+//! What the server remembers of a client between two commands.
+
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use stillframe_store::{DbId, UnixMillis};
+
+use crate::command::CommandId;
+use crate::protocol::args::ArgRange;
+
+/// `CLIENT REPLY`.
+///
+/// ```text
+///   On <--- ON --- Off <--- OFF --- any
+///   On --- SKIP ---> SkipNext --- next command begins ---> Skip --- it ends ---> On
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplyMode {
+    On,
+    Off,
+    /// The reply of the next command is dropped.
+    SkipNext,
+    /// The command that runs is the one that is not answered.
+    Skip,
+}
+
+/// Whether a connection goes on. Commands that follow in the input are not executed once it ends.
+///
+/// ```text
+///   Open --- QUIT, CLIENT KILL of itself, protocol error ---> AfterReply
+///   Open, AfterReply --- HTTP, output beyond the hard limit ---> AtOnce
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    Open,
+    /// Close once the replies so far are sent.
+    AfterReply,
+    /// Close without sending anything more.
+    AtOnce,
+}
+
+/// A queued command of a transaction.
+pub struct Queued {
+    pub id: CommandId,
+    pub buf: Vec<u8>,
+    pub ranges: Vec<ArgRange>,
+}
+
+/// Between `MULTI` and `EXEC`.
+#[derive(Default)]
+pub struct Transaction {
+    pub queued: Vec<Queued>,
+    /// Flags of all queued commands together.
+    pub flags: u32,
+    /// Bytes held by the queue, for `CLIENT LIST`.
+    pub bytes: u64,
+    /// A command could not be queued: `EXEC` must abort.
+    pub is_broken: bool,
+}
+
+/// Raised when a watched key changes; shared by a client's watches.
+#[derive(Default, Debug)]
+pub struct WatchFlag(AtomicBool);
+
+impl WatchFlag {
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A key named in `WATCH`; the same one as any other of its name in its database.
+pub struct Watched {
+    pub db: DbId,
+    pub key: Vec<u8>,
+    pub hash: u64,
+    /// Whether it was there; if not, nothing is lost when what has expired under its name is removed.
+    pub was_there: bool,
+    /// Its deadline at that time: expiry between `WATCH` and `EXEC` counts as a change.
+    pub deadline: Option<UnixMillis>,
+}
+
+impl PartialEq for Watched {
+    fn eq(&self, other: &Watched) -> bool {
+        (self.db, &self.key) == (other.db, &other.key)
+    }
+}
+
+impl Eq for Watched {}
+
+impl Hash for Watched {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
+}
+
+/// Which of the replies of a command that come later: of the queued commands of an `EXEC` there can be several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LateReply(usize);
+
+/// Replies that come later, in their places among those that are there.
+///
+/// ```text
+///   None --- a command says that its reply comes later --> Running --- the command ends --> Awaited --- all there --> None
+/// ```
+#[derive(Default, Debug)]
+pub struct LateReplies {
+    /// Where each belongs, in bytes of output, and the reply once it is there.
+    replies: Vec<(usize, Option<Vec<u8>>)>,
+    /// Output of the command from the first of these places on.
+    held: Vec<u8>,
+    /// The client does not want to be answered (`CLIENT REPLY`).
+    is_unwanted: bool,
+}
+
+impl LateReplies {
+    pub fn is_awaited(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
+    /// A reply that belongs at byte `at` of the output comes later.
+    pub fn promise(&mut self, at: usize) -> LateReply {
+        self.replies.push((at, None));
+        LateReply(self.replies.len() - 1)
+    }
+
+    /// The command's output is not wanted.
+    pub fn drop_all(&mut self) {
+        self.is_unwanted = self.is_awaited();
+    }
+
+    /// Where the output has to be cut off until the first reply is there.
+    pub fn first_place(&self) -> Option<usize> {
+        self.replies.first().map(|(at, _)| *at)
+    }
+
+    /// The command has ended; `held` is its output from [`LateReplies::first_place`] on.
+    pub fn hold(&mut self, held: Vec<u8>) {
+        self.held = held;
+    }
+
+    /// A reply is there. Returns all output that was held if it was the last.
+    pub fn take(&mut self, which: LateReply, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        self.replies.get_mut(which.0)?.1 = Some(bytes);
+        if self.replies.iter().any(|(_, reply)| reply.is_none()) {
+            return None;
+        }
+        let all = std::mem::take(self);
+        if all.is_unwanted {
+            return Some(Vec::new());
+        }
+        let first = all.first_place().unwrap_or(0);
+        let (mut out, mut done) = (Vec::new(), 0);
+        for (at, reply) in all.replies {
+            let at = (at - first).min(all.held.len());
+            out.extend_from_slice(&all.held[done..at]);
+            out.extend(reply.unwrap_or_default());
+            done = at;
+        }
+        out.extend_from_slice(&all.held[done..]);
+        Some(out)
+    }
+}
+
+/// State of a client that its commands change.
+pub struct Session {
+    pub id: u64,
+    pub db: DbId,
+    /// RESP3, chosen by `HELLO 3`.
+    pub resp3: bool,
+    pub is_authenticated: bool,
+    pub reply_mode: ReplyMode,
+    pub transaction: Option<Box<Transaction>>,
+    pub watched: HashSet<Watched>,
+    pub watch_flag: Arc<WatchFlag>,
+    pub ending: Ending,
+    /// `EXEC` runs the command: it must not wait, nor turn the connection into something else.
+    pub is_in_exec: bool,
+    pub late: LateReplies,
+    pub is_monitor: bool,
+    pub no_evict: bool,
+    /// `CLIENT NO-TOUCH`: reads do not count as accesses.
+    pub no_touch: bool,
+    /// The command that is running or has run last.
+    pub last_command: Option<CommandId>,
+}
+
+impl Session {
+    pub fn new(id: u64, is_authenticated: bool) -> Session {
+        Session {
+            id,
+            db: DbId(0),
+            resp3: false,
+            is_authenticated,
+            reply_mode: ReplyMode::On,
+            transaction: None,
+            watched: HashSet::new(),
+            watch_flag: Arc::default(),
+            ending: Ending::Open,
+            is_in_exec: false,
+            late: LateReplies::default(),
+            is_monitor: false,
+            no_evict: false,
+            no_touch: false,
+            last_command: None,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Reading and writing the bytes of a latched slab or object.
+
+use std::cell::RefCell;
+
+use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, Restart, SharedGuard, PAGE_SIZE};
+
+use super::blob::Blob;
+use crate::page::Page;
+use crate::stop::Stop;
+use crate::value::PageRun;
+
+/// What a blob is made of, in order.
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'a> {
+    Bytes(&'a [u8]),
+    Zeros(u64),
+}
+
+impl Part<'_> {
+    pub fn len_bytes(&self) -> u64 {
+        match self {
+            Part::Bytes(bytes) => bytes.len() as u64,
+            Part::Zeros(count) => *count,
+        }
+    }
+}
+
+/// The pages of a latched slab or object.
+pub(crate) struct LatchedRun<'p> {
+    pub guard: SharedGuard<'p>,
+    failed: RefCell<Option<Restart>>,
+}
+
+impl<'p> LatchedRun<'p> {
+    pub fn new(guard: SharedGuard<'p>) -> LatchedRun<'p> {
+        LatchedRun { guard, failed: RefCell::new(None) }
+    }
+
+    /// Why a page could not be read, if so.
+    pub fn check(self) -> Result<(), Stop> {
+        match self.failed.into_inner() {
+            Some(restart) => Err(restart.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl PageRun for LatchedRun<'_> {
+    fn with_page(&self, index: u32, f: &mut dyn FnMut(&Page)) -> bool {
+        match self.guard.object_page(index) {
+            Ok(page) => {
+                f(page);
+                true
+            }
+            Err(restart) => {
+                self.failed.borrow_mut().get_or_insert(restart);
+                false
+            }
+        }
+    }
+}
+
+/// Writes parts from byte `offset` of an object on. Zeros are passed over if the object has them already.
+pub(super) fn write_parts(
+    guard: &mut ExclusiveGuard<'_>,
+    mut offset: u64,
+    parts: &[Part<'_>],
+    zeroed: bool,
+) -> Result<(), Stop> {
+    for part in parts {
+        let end = offset + part.len_bytes();
+        let start = offset;
+        let skip = zeroed && matches!(part, Part::Zeros(_));
+        while offset < end && !skip {
+            let in_page = (offset % PAGE_SIZE as u64) as usize;
+            let len = (PAGE_SIZE - in_page).min((end - offset) as usize);
+            let page = guard.object_page_mut((offset / PAGE_SIZE as u64) as u32)?;
+            let out = &mut page[in_page..in_page + len];
+            match part {
+                Part::Bytes(bytes) => {
+                    let from = (offset - start) as usize;
+                    out.copy_from_slice(&bytes[from..from + len]);
+                }
+                Part::Zeros(_) => out.fill(0),
+            }
+            offset += len as u64;
+        }
+        offset = end;
+    }
+    Ok(())
+}
+
+/// Whether the pages that hold bytes `start..end` of a latched object are in memory.
+pub(super) fn check_resident(guard: &ExclusiveGuard<'_>, start: u64, end: u64) -> Result<(), Stop> {
+    for index in start / PAGE_SIZE as u64..end.div_ceil(PAGE_SIZE as u64) {
+        guard.object_page(index as u32)?;
+    }
+    Ok(())
+}
+
+pub(super) fn page_count_of(len_bytes: u64) -> u32 {
+    len_bytes.div_ceil(PAGE_SIZE as u64) as u32
+}
+
+pub(super) fn damaged_slab(pid: PageId) -> Stop {
+    Stop::Damaged(format!("page {}: a slab was expected", pid.0))
+}
+
+/// Gives a blob's bytes page by page until `f` has seen enough.
+pub(super) fn with_bytes(pool: &Pool, blob: &Blob, mut f: impl FnMut(&[u8]) -> bool) -> Result<(), Stop> {
+    let guard = pool.shared(blob.pid)?;
+    let mut offset = blob.start();
+    let end = offset + u64::from(blob.len_bytes);
+    while offset < end {
+        let in_page = (offset % PAGE_SIZE as u64) as usize;
+        let len = (PAGE_SIZE - in_page).min((end - offset) as usize);
+        let page = guard.object_page((offset / PAGE_SIZE as u64) as u32)?;
+        if !f(&page[in_page..in_page + len]) {
+            break;
+        }
+        offset += len as u64;
+    }
+    Ok(())
+}

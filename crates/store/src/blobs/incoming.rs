@@ -1,0 +1,170 @@
+//! A large value on its way in: an object that is filled as its bytes come, page by page, before any key refers to it.
+//!
+//! ```text
+//!            begin                       a SET refers to it
+//!   (none) ─────────▶ ARRIVING ─────────────────────────────▶ part of the data
+//!                        │  ▲ bytes come
+//!                        └──┘
+//!                        │ nobody wants it
+//!                        └─────────────▶ garbage
+//! ```
+//! To a cut it is garbage in every state but the last: what restarts from that cut frees it. So a value of any size becomes
+//! part of the data in one step that copies none of it, and a value that replaces another writes no page a cut may need.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use stillframe_pagepool::PageId;
+
+use super::blob::{Blob, Place};
+use super::bytes::{page_count_of, with_bytes};
+use super::discards::PAGE_ENTRIES;
+use super::garbage::Garbage;
+use crate::error::OpError;
+use crate::pages::Pages;
+use crate::stop::{retry, Stop};
+use crate::value::MAX_STRING_BYTES;
+
+/// Pages that a value takes before it has shown that its bytes come.
+const FIRST_PAGES: u32 = 16;
+/// Objects that may be on their way in at a time: they fit a page of a catalog, with those that are being sent.
+const ARRIVING_MAX: usize = PAGE_ENTRIES / 2;
+/// Shorter values have no object.
+pub(crate) const INCOMING_MIN_BYTES: u64 = 64 * 1024;
+
+/// A value whose bytes are still coming; see the module. What nothing has come to refer to is freed when it is dropped.
+pub struct Incoming {
+    pages: Arc<Pages>,
+    garbage: Arc<Garbage>,
+    pid: PageId,
+    page_count: u32,
+    len_bytes: u64,
+    filled_bytes: u64,
+    /// A key refers to it.
+    is_used: AtomicBool,
+}
+
+impl Incoming {
+    /// Begins a value of so many bytes, of which the first pages are taken now and the others as they come.
+    ///
+    /// # Errors
+    /// [`OpError::TooLarge`]: too large or too small for an object. [`OpError::OutOfMemory`]: also if too many arrive
+    /// at a time.
+    pub(super) fn begin(
+        pages: &Arc<Pages>,
+        garbage: &Arc<Garbage>,
+        len_bytes: u64,
+    ) -> Result<Incoming, OpError> {
+        if !(INCOMING_MIN_BYTES..=MAX_STRING_BYTES).contains(&len_bytes) {
+            return Err(OpError::TooLarge);
+        }
+        let all_pages = page_count_of(len_bytes);
+        let page_count = FIRST_PAGES.min(all_pages);
+        let pid = retry(|| {
+            pages.admit(page_count)?;
+            let guard = pages.pool.allocate_object(page_count, all_pages)?;
+            let pid = guard.id();
+            let has_room = pages.pool.capacity(pid, page_count) >= all_pages;
+            if has_room && garbage.try_hold(pid, page_count, ARRIVING_MAX) {
+                return Ok(pid);
+            }
+            pages.pool.free(guard, page_count);
+            Err(Stop::OutOfMemory { limit_bytes: 0 })
+        })?;
+        let (pages, garbage) = (pages.clone(), garbage.clone());
+        let is_used = AtomicBool::new(false);
+        Ok(Incoming { pages, garbage, pid, page_count, len_bytes, filled_bytes: 0, is_used })
+    }
+
+    fn grow(&mut self, page_count: u32) -> Result<(), Stop> {
+        if page_count <= self.page_count {
+            return Ok(());
+        }
+        self.pages.admit(page_count - self.page_count)?;
+        let mut guard = self.pages.pool.exclusive(self.pid)?;
+        if !self.pages.pool.extend(&mut guard, self.page_count, page_count) {
+            return Err(Stop::OutOfMemory { limit_bytes: 0 });
+        }
+        drop(guard);
+        self.page_count = page_count;
+        self.garbage.hold(self.pid, page_count);
+        Ok(())
+    }
+
+    /// Bytes that the value will have.
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Bytes that have come.
+    pub fn filled_bytes(&self) -> u64 {
+        self.filled_bytes
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.filled_bytes == self.len_bytes
+    }
+
+    /// Gives `f` room for up to `most_bytes` of the bytes that come next; it returns how many it has written, from the
+    /// start of the room. For a worker's thread, between two of its looks at the barrier.
+    ///
+    /// # Errors
+    /// There is no room; what has come is still there.
+    pub fn fill(&mut self, most_bytes: usize, f: impl FnOnce(&mut [u8]) -> usize) -> Result<(), OpError> {
+        let len = (self.len_bytes - self.filled_bytes).min(most_bytes as u64);
+        retry(|| self.grow(page_count_of(self.filled_bytes + len)))?;
+        let mut f = Some(f);
+        let written = retry(|| {
+            let mut guard = self.pages.pool.exclusive(self.pid)?;
+            let room = guard.object_bytes_mut(self.filled_bytes, len as usize)?;
+            Ok(f.take().map_or(0, |f| f(room)))
+        })?;
+        self.filled_bytes += written.min(len as usize) as u64;
+        Ok(())
+    }
+
+    /// What has come, part by part.
+    ///
+    /// # Errors
+    /// [`OpError::Damaged`].
+    pub fn read(&self, f: impl FnMut(&[u8])) -> Result<(), OpError> {
+        let mut f = f;
+        let blob = Blob { len_bytes: self.filled_bytes as u32, ..self.blob() };
+        retry(|| {
+            with_bytes(&self.pages.pool, &blob, |bytes| {
+                f(bytes);
+                true
+            })
+        })
+    }
+
+    pub(crate) fn blob(&self) -> Blob {
+        let place = Place::Object { page_count: self.page_count };
+        Blob { pid: self.pid, len_bytes: self.len_bytes as u32, place }
+    }
+
+    /// ARRIVING → part of the data. In the operation that makes a key refer to it, before the next look at the barrier.
+    pub(crate) fn note_used(&self) {
+        self.is_used.store(true, Ordering::Relaxed);
+        self.garbage.release(self.pid, None);
+    }
+
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Incoming({} of {} bytes)", self.filled_bytes, self.len_bytes)
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if !self.is_used() {
+            let place = Place::Object { page_count: self.page_count };
+            self.garbage.release(self.pid, Some(place));
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What lies outside leaves: long values and keys in slabs and objects, and what is to be freed of them and of trees.
+
+mod blob;
+mod bytes;
+mod discards;
+mod garbage;
+mod incoming;
+mod sending;
+mod slab;
+mod slabs;
+mod space;
+
+pub(crate) use blob::{Blob, Place, BLOB_BYTES};
+pub(crate) use bytes::{LatchedRun, Part};
+#[cfg(test)]
+pub(crate) use discards::PAGE_ENTRIES;
+pub(crate) use discards::{not_discards, Discarded, Discards};
+pub(crate) use garbage::{Collected, Garbage, GarbageLists, OtherWork, PAUSE_MAX, PAUSE_MIN};
+pub use incoming::Incoming;
+pub use sending::{Sending, SENDING_MIN_BYTES};
+pub(crate) use slab::{Class, Slab, CLASS_COUNT, SLAB_PAGE_COUNT};
+pub(crate) use space::Blobs;

@@ -1,0 +1,201 @@
+//! The slabs: for each size class a list of those with free slots.
+//!
+//! Latch order: the class's mutex, then slabs. Whoever holds a slab without the mutex waits for nothing.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, Restart, PAGE_SIZE};
+
+use super::bytes::{check_resident, damaged_slab};
+use super::slab::{self, Class, Slab, SLAB_PAGE_COUNT};
+use crate::pages::Pages;
+use crate::stop::Stop;
+
+pub(crate) struct Slabs {
+    pages: Arc<Pages>,
+    pool: Arc<Pool>,
+    /// Head of the list of slabs with free slots, for each class.
+    heads: Box<[Mutex<u32>]>,
+}
+
+impl Slabs {
+    pub fn new(pages: Arc<Pages>, heads: &[u32]) -> Slabs {
+        Slabs { pool: pages.pool.clone(), pages, heads: heads.iter().map(|head| Mutex::new(*head)).collect() }
+    }
+
+    /// The heads of all lists, as a cut writes them.
+    pub fn heads(&self) -> Vec<u32> {
+        self.heads.iter().map(|head| *head.lock()).collect()
+    }
+
+    /// Follows no list any more: what is in them is found another way.
+    pub fn forget(&self) {
+        self.heads.iter().for_each(|head| *head.lock() = 0);
+    }
+
+    /// A slot of a slab of this class, marked as used, and its latched slab.
+    pub fn take(&self, class: Class) -> Result<(ExclusiveGuard<'_>, u16), Stop> {
+        let mut list = self.heads[usize::from(class.0)].lock();
+        loop {
+            self.pass_lost_head(&mut list);
+            if *list == 0 {
+                self.pages.admit(SLAB_PAGE_COUNT)?;
+                let mut guard = self.pool.allocate_object(SLAB_PAGE_COUNT, SLAB_PAGE_COUNT)?;
+                slab::init(guard.page_mut(), class);
+                slab::set_used(guard.page_mut(), 0, true);
+                *list = guard.id().0;
+                return Ok((guard, 0));
+            }
+            let mut guard = self.pool.exclusive(PageId(*list))?;
+            let (slot, is_whole) = self.check_free_slot(&guard, class)?;
+            self.take_slot(&mut list, &mut guard, slot)?;
+            if is_whole {
+                return Ok((guard, slot));
+            }
+            self.pages.leaks.note_leak();
+        }
+    }
+
+    /// Frees a slot; an empty slab goes.
+    pub fn free(&self, pid: PageId, class: Class, slot: u16) -> Result<(), Stop> {
+        let heads = self.heads.get(usize::from(class.0)).ok_or_else(|| damaged_slab(pid))?;
+        let mut list = heads.lock();
+        let mut guard = match self.pool.exclusive(pid) {
+            // Nobody gets at its slots any more: it goes when all databases are empty.
+            Err(Restart::Damaged(_)) if self.pool.give_up(pid) => {
+                self.pages.leaks.note_leak();
+                return Ok(());
+            }
+            guard => guard?,
+        };
+        let head = Slab::new(guard.page()).filter(|slab| slab.class() == class && slab.is_used(slot));
+        let head = head.ok_or_else(|| damaged_slab(pid))?;
+        let (was_full, will_be_empty) = (head.is_full(), head.used_count() == 1);
+        if was_full {
+            self.link_slab(&mut list, &mut guard)?;
+        } else if will_be_empty {
+            self.unlink_slab(&mut list, head.prev(), head.next())?;
+            self.pool.free(guard, SLAB_PAGE_COUNT);
+            return Ok(());
+        }
+        slab::set_used(guard.page_mut(), slot, false);
+        Ok(())
+    }
+
+    /// Puts a slab that was full at the front of its class's list.
+    fn link_slab(&self, list: &mut u32, guard: &mut ExclusiveGuard<'_>) -> Result<(), Stop> {
+        self.pass_lost_head(list);
+        if let Some(mut next) = self.try_slab(*list)? {
+            slab::set_prev(next.page_mut(), guard.id().0);
+        }
+        slab::set_links(guard.page_mut(), 0, *list);
+        *list = guard.id().0;
+        Ok(())
+    }
+
+    fn unlink_slab(&self, list: &mut u32, prev: u32, next: u32) -> Result<(), Stop> {
+        let (prev_guard, next_guard) = (self.try_slab(prev)?, self.try_slab(next)?);
+        match prev_guard {
+            Some(mut guard) => slab::set_next(guard.page_mut(), next),
+            None if prev == 0 => *list = next,
+            // Behind a slab that is lost: the list does not come here.
+            None => {}
+        }
+        if let Some(mut guard) = next_guard {
+            slab::set_prev(guard.page_mut(), prev);
+        }
+        Ok(())
+    }
+
+    /// Marks a free slot of the first slab of a list as used; a slab that has no other leaves the list.
+    fn take_slot(&self, list: &mut u32, guard: &mut ExclusiveGuard<'_>, slot: u16) -> Result<(), Stop> {
+        let head = Slab::new(guard.page()).ok_or_else(|| damaged_slab(guard.id()))?;
+        if head.used_count() + 1 == head.class().slot_count() {
+            let next = head.next();
+            if let Some(mut next_guard) = self.try_slab(next)? {
+                slab::set_prev(next_guard.page_mut(), 0);
+            }
+            *list = next;
+            slab::set_links(guard.page_mut(), 0, 0);
+        }
+        slab::set_used(guard.page_mut(), slot, true);
+        Ok(())
+    }
+
+    /// A free slot of a latched slab, and whether its pages are in memory. One of which a page is damaged is of no use to
+    /// anybody: it counts as used from then on.
+    fn check_free_slot(&self, guard: &ExclusiveGuard<'_>, class: Class) -> Result<(u16, bool), Stop> {
+        let head = Slab::new(guard.page()).filter(|slab| slab.class() == class);
+        let slot = head.and_then(|slab| slab.free_slot()).ok_or_else(|| damaged_slab(guard.id()))?;
+        let start = class.slot_offset(slot) as u64;
+        match check_resident(guard, start, start + class.slot_bytes() as u64) {
+            Err(Stop::Damaged(_)) => Ok((slot, false)),
+            checked => checked.map(|()| (slot, true)),
+        }
+    }
+
+    /// A list that begins with a slab whose first page is lost ends there. What was behind it is found by others that
+    /// free slots of it.
+    fn pass_lost_head(&self, list: &mut u32) {
+        if *list != 0 && self.pool.has_damage() && self.pool.give_up(PageId(*list)) {
+            *list = 0;
+        }
+    }
+
+    /// A neighbour in a list of slabs, latched. `None` if there is none, or its first page is lost: whoever comes to that
+    /// from either side finds the list's end.
+    fn try_slab(&self, pid: u32) -> Result<Option<ExclusiveGuard<'_>>, Stop> {
+        if pid == 0 {
+            return Ok(None);
+        }
+        match self.pool.try_exclusive(PageId(pid)) {
+            Err(Restart::Damaged(_)) if self.pool.give_up(PageId(pid)) => Ok(None),
+            guard => Ok(Some(guard?)),
+        }
+    }
+
+    /// Whether the pages of a slot can be had.
+    pub fn slot_has_pages(&self, pid: PageId, class: Class, slot: u16) -> bool {
+        let start = class.slot_offset(slot);
+        let pages = start / PAGE_SIZE..(start + class.slot_bytes()).div_ceil(PAGE_SIZE);
+        pages.into_iter().all(|index| self.pool.is_resident(PageId(pid.0.saturating_add(index as u32))))
+    }
+
+    /// The slabs at the front of each class's list: each change fills one at most, or empties one.
+    pub fn resolve(&self, change_count: usize, missing: &mut Vec<PageId>) {
+        for head in &self.heads {
+            let mut next = *head.lock();
+            for _ in 0..=change_count {
+                if next == 0 {
+                    break;
+                }
+                match self.resolve_slab(PageId(next), missing) {
+                    Ok(following) => next = following,
+                    Err(Stop::Fault(pid)) => {
+                        missing.push(pid);
+                        break;
+                    }
+                    // Whoever takes a slot of it is told.
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+
+    /// Returns the slab behind it; 0 is none.
+    fn resolve_slab(&self, pid: PageId, missing: &mut Vec<PageId>) -> Result<u32, Stop> {
+        let guard = match self.pool.shared(pid) {
+            Err(Restart::Fault(pid)) => {
+                // With its pages, so as not to come back for them.
+                missing.extend((0..SLAB_PAGE_COUNT).map(|index| PageId(pid.0.saturating_add(index))));
+                return Err(Stop::Fault(pid));
+            }
+            guard => guard?,
+        };
+        let next = Slab::new(guard.page()).ok_or_else(|| damaged_slab(pid))?.next();
+        let pages = (1..SLAB_PAGE_COUNT).map(|index| PageId(pid.0.saturating_add(index)));
+        missing.extend(pages.filter(|pid| self.pool.is_missing(*pid)));
+        Ok(next)
+    }
+}

@@ -1,0 +1,288 @@
+//! Values and keys that lie outside their leaf: in slabs by size class, or in an object of their own.
+//!
+//! Latch order: leaf, then the class's mutex, then slabs. Whoever holds a slab without the mutex waits for nothing.
+
+use std::sync::Arc;
+
+use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, SharedGuard, PAGE_SIZE};
+
+use super::blob::{Blob, Place};
+use super::bytes::{check_resident, damaged_slab, page_count_of, with_bytes, write_parts, Part};
+use super::garbage::Garbage;
+use super::incoming::Incoming;
+use super::sending::{Pins, Sending};
+use super::slab::Class;
+use super::slabs::Slabs;
+use crate::error::OpError;
+use crate::pages::Pages;
+use crate::stop::Stop;
+use crate::value::MAX_STRING_BYTES;
+
+/// Pages of the longest string.
+const OBJECT_PAGES_MAX: u32 = (MAX_STRING_BYTES / PAGE_SIZE as u64) as u32;
+/// Objects up to this size are freed at once, larger ones in the background.
+const FREE_NOW_PAGES: u32 = 256;
+/// From here on the pool hands out zeroed objects.
+const ZEROED_PAGES: u32 = 17;
+
+/// All that lies outside leaves.
+pub(crate) struct Blobs {
+    pages: Arc<Pages>,
+    pool: Arc<Pool>,
+    garbage: Arc<Garbage>,
+    pins: Arc<Pins>,
+    pub slabs: Slabs,
+}
+
+impl Blobs {
+    pub fn new(pages: &Arc<Pages>, garbage: &Arc<Garbage>, slab_heads: &[u32]) -> Blobs {
+        Blobs {
+            pages: pages.clone(),
+            pool: pages.pool.clone(),
+            garbage: garbage.clone(),
+            pins: Pins::new(garbage.clone()),
+            slabs: Slabs::new(pages.clone(), slab_heads),
+        }
+    }
+
+    /// Begins a value whose bytes are still to come; see [`Incoming::begin`].
+    pub fn begin_incoming(&self, len_bytes: u64) -> Result<Incoming, OpError> {
+        Incoming::begin(&self.pages, &self.garbage, len_bytes)
+    }
+
+    /// Keeps a value as it is while it is read in parts; see [`Sending::begin`].
+    pub fn begin_sending(&self, blob: &Blob) -> Option<Sending> {
+        Sending::begin(&self.pages, &self.pins, blob)
+    }
+
+    /// Whether no value is being read in parts.
+    pub fn none_is_sent(&self) -> bool {
+        self.pins.is_empty()
+    }
+
+    /// Makes a blob of parts. `growing` reserves page ids to grow in place.
+    pub fn make(&self, parts: &[Part<'_>], growing: bool) -> Result<Blob, Stop> {
+        let len_bytes: u64 = parts.iter().map(Part::len_bytes).sum();
+        if len_bytes > MAX_STRING_BYTES {
+            return Err(Stop::TooLarge);
+        }
+        match Class::for_bytes(len_bytes as usize) {
+            Some(class) => {
+                let (mut guard, slot) = self.slabs.take(class)?;
+                write_parts(&mut guard, class.slot_offset(slot) as u64, parts, false)?;
+                let place = Place::Slab { class: class.0, slot };
+                Ok(Blob { pid: guard.id(), len_bytes: len_bytes as u32, place })
+            }
+            None => self.new_object(len_bytes, parts, growing),
+        }
+    }
+
+    fn new_object(&self, len_bytes: u64, parts: &[Part<'_>], growing: bool) -> Result<Blob, Stop> {
+        let (mut guard, page_count, zeroed) = self.allocate_object(len_bytes, growing)?;
+        write_parts(&mut guard, 0, parts, zeroed)?;
+        Ok(Blob { pid: guard.id(), len_bytes: len_bytes as u32, place: Place::Object { page_count } })
+    }
+
+    fn allocate_object(
+        &self,
+        len_bytes: u64,
+        growing: bool,
+    ) -> Result<(ExclusiveGuard<'_>, u32, bool), Stop> {
+        let page_count = len_bytes.div_ceil(PAGE_SIZE as u64) as u32;
+        let reserve_count =
+            if growing { (2 * page_count).min(OBJECT_PAGES_MAX).max(page_count) } else { page_count };
+        self.pages.admit(page_count)?;
+        let guard = self.pool.allocate_object(page_count, reserve_count)?;
+        Ok((guard, page_count, page_count >= ZEROED_PAGES || reserve_count > page_count))
+    }
+
+    /// Puts new bytes in the place of a blob's, if they fit there well and it can be had; the caller holds its leaf.
+    pub fn rewrite(&self, blob: &Blob, bytes: &[u8]) -> Result<Option<Blob>, Stop> {
+        let room_bytes = blob.memory_bytes() as usize;
+        if bytes.len() > room_bytes || bytes.len() < room_bytes - room_bytes / 4 || self.pins.has(blob) {
+            return Ok(None);
+        }
+        let written = self.pool.exclusive(blob.pid).map_err(Stop::from).and_then(|mut guard| {
+            let (start, end) = (blob.start(), blob.start() + bytes.len() as u64);
+            check_resident(&guard, start, end)?;
+            // Pages of its own that a cut needs are kept aside as they are, without a copy.
+            let is_object = matches!(blob.place, Place::Object { .. });
+            if is_object && guard.would_capture(0..page_count_of(end)) {
+                return Ok(false);
+            }
+            write_parts(&mut guard, start, &[Part::Bytes(bytes)], false)?;
+            Ok(true)
+        });
+        match written {
+            // They go elsewhere.
+            Ok(false) | Err(Stop::Damaged(_)) => return Ok(None),
+            written => written?,
+        };
+        Ok(Some(Blob { len_bytes: bytes.len() as u32, ..*blob }))
+    }
+
+    /// Writes parts at byte `start` of a blob, within its place. The caller holds its leaf.
+    pub fn overwrite(&self, blob: &Blob, start: u64, parts: &[Part<'_>]) -> Result<(), Stop> {
+        let offset = blob.start() + start;
+        let len_bytes: u64 = parts.iter().map(Part::len_bytes).sum();
+        debug_assert!(start + len_bytes <= blob.memory_bytes());
+        let mut guard = self.pool.exclusive(blob.pid)?;
+        check_resident(&guard, offset, offset + len_bytes)?;
+        write_parts(&mut guard, offset, parts, false)
+    }
+
+    /// Writes `bytes` at `start`, at or beyond the end of an object that is too small; a gap becomes zero.
+    /// Grows it in place if it can, or moves it to a larger one (the caller discards the old then).
+    pub fn grow_object(&self, blob: &Blob, start: u64, bytes: &[u8]) -> Result<Blob, Stop> {
+        let Place::Object { page_count } = blob.place else { return Err(damaged_slab(blob.pid)) };
+        let (old_len, end) = (u64::from(blob.len_bytes), (start + bytes.len() as u64));
+        let new_count = end.max(old_len).div_ceil(PAGE_SIZE as u64) as u32;
+        self.pages.admit(new_count - page_count.min(new_count))?;
+        let mut guard = self.pool.exclusive(blob.pid)?;
+        // Pages that are new are zero; the old ones have whatever was there beyond the length.
+        let old_room = u64::from(page_count) * PAGE_SIZE as u64;
+        let gap = start.min(old_room).saturating_sub(old_len);
+        check_resident(&guard, old_len.min(start), old_room.min(end))?;
+        let grown = |pid, page_count| Blob {
+            pid,
+            len_bytes: end.max(old_len) as u32,
+            place: Place::Object { page_count },
+        };
+        if self.pool.extend(&mut guard, page_count, new_count) {
+            write_parts(&mut guard, old_len, &[Part::Zeros(gap)], false)?;
+            write_parts(&mut guard, start, &[Part::Bytes(bytes)], false)?;
+            return Ok(grown(blob.pid, new_count));
+        }
+        drop(guard);
+        self.write_elsewhere(blob, start, bytes)
+    }
+
+    /// The same to a copy of an object, whose end may lie anywhere; the caller discards the old one then.
+    fn write_elsewhere(&self, blob: &Blob, start: u64, bytes: &[u8]) -> Result<Blob, Stop> {
+        let (old_len, end) = (u64::from(blob.len_bytes), start + bytes.len() as u64);
+        let old = self.pool.shared(blob.pid)?;
+        let old_pages = page_count_of(old_len);
+        for index in 0..old_pages {
+            old.object_page(index)?;
+        }
+        let (mut copy, page_count, _) = self.allocate_object(end.max(old_len), end > old_len)?;
+        for index in 0..old_pages {
+            let len = (old_len - u64::from(index) * PAGE_SIZE as u64).min(PAGE_SIZE as u64) as usize;
+            copy.object_page_mut(index)?[..len].copy_from_slice(&old.object_page(index)?[..len]);
+        }
+        write_parts(&mut copy, start, &[Part::Bytes(bytes)], false)?;
+        let len_bytes = end.max(old_len) as u32;
+        Ok(Blob { pid: copy.id(), len_bytes, place: Place::Object { page_count } })
+    }
+
+    /// A copy of an object; the caller holds the leaf that refers to it.
+    pub fn copy_object(&self, blob: &Blob) -> Result<Blob, Stop> {
+        let from = self.pool.shared(blob.pid)?;
+        let len_bytes = u64::from(blob.len_bytes);
+        let page_count = len_bytes.div_ceil(PAGE_SIZE as u64);
+        for index in 0..page_count {
+            from.object_page(index as u32)?;
+        }
+        let (mut to, page_count, _) = self.allocate_object(len_bytes, false)?;
+        for index in 0..page_count {
+            *to.object_page_mut(index)? = *from.object_page(index)?;
+        }
+        Ok(Blob { pid: to.id(), place: Place::Object { page_count }, ..*blob })
+    }
+
+    /// Appends a blob's bytes to `out`; the caller holds the leaf that refers to it.
+    pub fn read(&self, blob: &Blob, out: &mut Vec<u8>) -> Result<(), Stop> {
+        with_bytes(&self.pool, blob, |bytes| {
+            out.extend_from_slice(bytes);
+            true
+        })
+    }
+
+    /// Whether a blob has exactly these bytes.
+    pub fn equals(&self, blob: &Blob, bytes: &[u8]) -> Result<bool, Stop> {
+        if blob.len_bytes as usize != bytes.len() {
+            return Ok(false);
+        }
+        let mut rest = bytes;
+        with_bytes(&self.pool, blob, |chunk| match rest.split_at_checked(chunk.len()) {
+            Some((same, after)) if same == chunk => {
+                rest = after;
+                true
+            }
+            _ => false,
+        })?;
+        Ok(rest.is_empty())
+    }
+
+    /// Frees a blob that nothing refers to any more: now, or in the background if that would hold others up or
+    /// needs pages that are not in memory.
+    pub fn discard(&self, blob: &Blob) {
+        if self.pins.keep_unused(blob) {
+            return;
+        }
+        let large = matches!(blob.place, Place::Object { page_count } if page_count > FREE_NOW_PAGES);
+        if large || self.free(blob.pid, blob.place).is_err() {
+            self.garbage.push_blob(&self.pool, blob.pid, blob.place);
+        }
+    }
+
+    /// Frees a blob that nothing refers to any more.
+    pub fn free(&self, pid: PageId, place: Place) -> Result<(), Stop> {
+        match place {
+            Place::Object { page_count } => match self.pool.exclusive(pid) {
+                Ok(guard) => {
+                    self.pool.free(guard, page_count);
+                    Ok(())
+                }
+                // Nobody needs to know what was in it.
+                Err(_) if self.pool.free_unread(pid, page_count) => Ok(()),
+                Err(restart) => Err(restart.into()),
+            },
+            Place::Slab { class, slot } => loop {
+                match self.slabs.free(pid, Class(class), slot) {
+                    Err(Stop::Contended) => std::thread::yield_now(),
+                    result => return result,
+                }
+            },
+        }
+    }
+
+    /// Makes sure that a blob's pages are in memory; returns the byte of the run where it starts.
+    pub fn check(&self, guard: &SharedGuard<'_>, blob: &Blob) -> Result<u64, Stop> {
+        let offset = blob.start();
+        if !self.pages.all_resident() {
+            let end = offset + u64::from(blob.len_bytes);
+            for index in offset / 4096..end.div_ceil(4096) {
+                guard.object_page(index as u32)?;
+            }
+        }
+        Ok(offset)
+    }
+
+    /// Makes sure that a blob's pages are in memory.
+    pub fn check_resident(&self, blob: &Blob) -> Result<(), Stop> {
+        if self.pages.all_resident() {
+            return Ok(());
+        }
+        self.check(&self.pool.shared(blob.pid)?, blob).map(|_| ())
+    }
+
+    /// Writes into a blob's place or grows it, or makes another while it is being sent. `None` if it is in a slab and does
+    /// not fit in its slot.
+    pub fn write_at(&self, blob: &Blob, offset: u64, bytes: &[u8]) -> Result<Option<Blob>, Stop> {
+        if self.pins.has(blob) {
+            return self.write_elsewhere(blob, offset, bytes).map(Some);
+        }
+        let (old_len, end) = (u64::from(blob.len_bytes), offset + bytes.len() as u64);
+        if end <= blob.memory_bytes() {
+            let gap_start = old_len.min(offset);
+            let parts = [Part::Zeros(offset - gap_start), Part::Bytes(bytes)];
+            self.overwrite(blob, gap_start, &parts)?;
+            return Ok(Some(Blob { len_bytes: end.max(old_len) as u32, ..*blob }));
+        }
+        match blob.place {
+            Place::Slab { .. } => Ok(None),
+            Place::Object { .. } => self.grow_object(blob, offset, bytes).map(Some),
+        }
+    }
+}

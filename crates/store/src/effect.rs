@@ -1,0 +1,60 @@
+//! What changes in a store, told once, to whoever listens.
+
+use crate::{DbId, Deadline, Key, NewValue, UnixMillis};
+
+/// A change. All times are absolute: applied in this order to an empty store whose clock stands still, effects make the
+/// same store again.
+#[derive(Clone, Copy, Debug)]
+pub enum Effect<'a> {
+    /// The key has this value now.
+    Set { db: DbId, key: Key<'a>, value: NewValue<'a>, deadline: Deadline },
+    /// A part of a string was written; a gap before it is filled with zero bytes, the deadline stays.
+    Write { db: DbId, key: Key<'a>, offset: u64, bytes: &'a [u8] },
+    /// The key has this deadline now, or none.
+    Deadline { db: DbId, key: Key<'a>, deadline: Option<UnixMillis> },
+    /// A command has removed the key.
+    Delete { db: DbId, key: Key<'a> },
+    /// The key's time was over: it is removed, or about to be replaced by the effect that follows.
+    Expire { db: DbId, key: Key<'a> },
+    /// The entry has another name now, over whatever had it.
+    Move { from: (DbId, Key<'a>), to: (DbId, Key<'a>) },
+    /// The entry is there twice now, over whatever was at `to`.
+    Copy { from: (DbId, Key<'a>), to: (DbId, Key<'a>) },
+    /// The database is about to be emptied.
+    Flush { db: DbId, before: Before<'a> },
+    /// Two databases are about to be exchanged.
+    Swap { a: DbId, b: DbId, before: Before<'a> },
+}
+
+/// The store before the change that is announced, while all workers stand between two commands.
+#[derive(Clone, Copy)]
+pub struct Before<'a> {
+    pub(crate) may_have: &'a dyn Fn(DbId, &[u8]) -> bool,
+}
+
+impl Before<'_> {
+    /// Whether a key is there, or cannot be looked at.
+    pub fn may_have(&self, db: DbId, key: &[u8]) -> bool {
+        (self.may_have)(db, key)
+    }
+}
+
+impl std::fmt::Debug for Before<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Before")
+    }
+}
+
+/// Whoever wants to know of every change. It is told under the lock of the key, so that it hears the changes of one key
+/// in their order; of a change that concerns a database, while all workers stand between two commands. It must neither
+/// wait nor use the store, but for [`Before`].
+pub trait Listener: Send + Sync {
+    fn announce(&self, effect: &Effect<'_>);
+}
+
+impl Effect<'_> {
+    /// Whether it counts as a change of the data: what expires would not have been found in any case.
+    pub(crate) fn counts(&self) -> bool {
+        !matches!(self, Effect::Expire { .. })
+    }
+}

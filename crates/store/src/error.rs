@@ -1,0 +1,91 @@
+//! Why an operation did not happen, or a store could not be opened or saved.
+
+use std::path::PathBuf;
+
+use stillframe_pagepool::{CheckpointError, PageId};
+
+use crate::value::MAX_STRING_BYTES;
+
+/// Why a store could not be opened; the text says where and what to do.
+#[derive(thiserror::Error, Debug)]
+pub enum OpenError {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("{0} is in use by another process (its lock file is held); stop it or choose another dir")]
+    Locked(PathBuf),
+    #[error("{0}")]
+    Damaged(String),
+}
+
+/// Why a save did not complete. The previous checkpoint stays as it was.
+#[derive(thiserror::Error, Debug, Clone)]
+pub enum SaveError {
+    #[error("a save is already in progress")]
+    InProgress,
+    #[error("{0}")]
+    Io(String),
+}
+
+impl From<CheckpointError> for SaveError {
+    fn from(error: CheckpointError) -> SaveError {
+        match error {
+            CheckpointError::InProgress => SaveError::InProgress,
+            other => SaveError::Io(other.to_string()),
+        }
+    }
+}
+
+/// Pages that must be read from the page file before a command can be applied. The command has changed
+/// nothing; hand the fault to [`crate::Store::load`] and run it again.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    pub(crate) missing: Missing,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Missing {
+    Pages(Vec<PageId>),
+    /// Whatever is not in memory.
+    All,
+}
+
+impl Fault {
+    pub(crate) fn of(pages: Vec<PageId>) -> Fault {
+        Fault { missing: Missing::Pages(pages) }
+    }
+
+    pub(crate) fn add_to(self, pages: &mut Vec<PageId>) {
+        if let Missing::Pages(more) = self.missing {
+            pages.extend(more);
+        }
+    }
+
+    /// For a command that may touch any page: it waits for the end of the warm-up.
+    pub fn all() -> Fault {
+        Fault { missing: Missing::All }
+    }
+}
+
+/// Why an operation did not happen. None of them leaves a partial change.
+#[derive(thiserror::Error, Clone, Debug)]
+pub enum OpError {
+    #[error("pages are not in memory yet")]
+    Fault(Fault),
+    /// `maxmemory` is reached and nothing may be evicted.
+    #[error("used memory is over maxmemory ({limit_bytes} bytes)")]
+    OutOfMemory { limit_bytes: u64 },
+    /// The key holds a value of another type.
+    #[error("the key holds a value of another type")]
+    WrongType,
+    #[error("a string may have at most {MAX_STRING_BYTES} bytes")]
+    TooLarge,
+    /// A page failed its checksum or could not be read; the text names file, slot and page.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+impl From<Fault> for OpError {
+    fn from(fault: Fault) -> Self {
+        OpError::Fault(fault)
+    }
+}

@@ -1,0 +1,88 @@
+//! Working off what nothing refers to any more. For a thread of its own.
+
+use std::sync::Arc;
+
+use stillframe_pagepool::{ExclusiveGuard, Member};
+
+use super::state::Keyspace;
+use crate::blobs::{Collected, Discarded, OtherWork, PAUSE_MAX, PAUSE_MIN};
+use crate::stop::Stop;
+use crate::tree::hash::{Leaf, RecordKey, RecordValue};
+
+/// Leaves, slots of slabs and objects freed between two looks at the barrier: a few dozen microseconds.
+const STEP_UNITS: usize = 128;
+
+impl Keyspace {
+    /// Whether there is no garbage, nor any that is being freed or looked for.
+    pub fn is_tidy(&self) -> bool {
+        !self.pages.leaks.may_leak() && self.garbage.is_empty()
+    }
+
+    /// Frees garbage until the store closes. For a thread of its own, a member of the barrier.
+    pub fn collect(self: &Arc<Self>, member: &Member) {
+        let mut pause = PAUSE_MIN;
+        while member.idle(|| self.garbage.await_work(|| self.other_work())) {
+            let mut has_freed = false;
+            while !self.garbage.is_stopping() {
+                match self.collect_garbage() {
+                    Collected::Nothing => break,
+                    collected => has_freed |= collected == Collected::Freed,
+                }
+                member.quiesce();
+            }
+            self.sweep_if_due(member);
+            pause = if has_freed { PAUSE_MIN } else { (2 * pause).min(PAUSE_MAX) };
+            member.idle(|| self.garbage.pause(pause));
+        }
+    }
+
+    /// What there is to do but garbage.
+    fn other_work(&self) -> OtherWork {
+        if !self.pages.leaks.is_due() {
+            OtherWork::None
+        } else if self.pool.is_warming_up() {
+            OtherWork::Later
+        } else {
+            OtherWork::Now
+        }
+    }
+
+    /// Frees a bounded part of the garbage. Between two calls the pages that remain are consistent, so that a cut
+    /// may come.
+    pub(super) fn collect_garbage(&self) -> Collected {
+        self.garbage.work_off(&self.pool, |entry| match entry {
+            Discarded::Blob { pid, place } => self.blobs.free(pid, place).map(|()| true),
+            Discarded::Tree { root } => self.trees.free_part(root, STEP_UNITS, |leaf| self.free_leaf(leaf)),
+        })
+    }
+
+    /// Frees a leaf with its chain and everything that its records refer to; returns how many things.
+    fn free_leaf(&self, head: ExclusiveGuard<'_>) -> Result<usize, Stop> {
+        let pid = head.id();
+        let leaf = self.trees.with_chain(head)?;
+        // Errors come before the first change.
+        let pages = (0..leaf.page_count()).map(|page| leaf.leaf(page)).collect::<Result<Vec<_>, _>>()?;
+        let freed = pages.iter().map(|page| 1 + page.outside_count()).sum();
+        pages.into_iter().for_each(|page| self.discard_blobs(page));
+        self.trees.order.side.forget(pid);
+        for guard in leaf.chain {
+            self.pool.free(guard, 1);
+        }
+        self.pool.free(leaf.head, 1);
+        Ok(freed)
+    }
+
+    fn discard_blobs(&self, leaf: Leaf<'_>) {
+        if leaf.outside_count() == 0 {
+            return;
+        }
+        for record in (0..leaf.count()).filter_map(|slot| leaf.record(slot)) {
+            if let RecordKey::Out { blob, .. } = record.key {
+                self.blobs.discard(&blob);
+            }
+            if let RecordValue::Blob(blob) = record.value {
+                self.blobs.discard(&blob);
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! From a latched leaf to a key's record.
+
+use stillframe_pagepool::{PageId, SharedGuard};
+
+use super::state::Keyspace;
+use crate::key::Key;
+use crate::stop::Stop;
+use crate::tree::hash::{as_leaf, At, Leaf, LeafGuard, RecordKey, KEY_INLINE_MAX_BYTES};
+use crate::tree::Tree;
+
+impl Keyspace {
+    /// Slot of a key in one leaf.
+    #[inline(always)]
+    pub(crate) fn find_slot(&self, leaf: Leaf<'_>, key: &Key<'_>) -> Result<Option<usize>, Stop> {
+        if key.bytes.len() <= KEY_INLINE_MAX_BYTES {
+            let hint = usize::from(key.slot_hint);
+            if hint < leaf.count() && leaf.key_is(hint, key.bytes) {
+                return Ok(Some(hint));
+            }
+            Ok(leaf.find(key.hash, key.bytes))
+        } else {
+            self.find_long(leaf, key)
+        }
+    }
+
+    #[cold]
+    fn find_long(&self, leaf: Leaf<'_>, key: &Key<'_>) -> Result<Option<usize>, Stop> {
+        let mut stopped = None;
+        let found = leaf.find_candidate(key.hash, |slot| match leaf.record(slot).map(|r| r.key) {
+            Some(RecordKey::Out { hash, blob }) if hash == key.hash => {
+                match self.blobs.equals(&blob, key.bytes) {
+                    Ok(equal) => equal,
+                    // All 64 bits of a secret hash and the length agree: it can be removed or overwritten.
+                    Err(Stop::Damaged(_)) if self.skips.is_on() => true,
+                    Err(stop) => {
+                        stopped = Some(stop);
+                        false
+                    }
+                }
+            }
+            _ => false,
+        });
+        match stopped {
+            Some(stop) => Err(stop),
+            None => Ok(found),
+        }
+    }
+
+    /// Latches, shared, the leaf that holds a key's record.
+    #[inline(always)]
+    pub(crate) fn find_shared(
+        &self,
+        tree: Tree,
+        key: &Key<'_>,
+    ) -> Result<Option<(PageId, SharedGuard<'_>, usize)>, Stop> {
+        let mut guard = self.trees.leaf_shared(tree, key.hash, key.leaf_hint)?;
+        let head = guard.id();
+        loop {
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            if let Some(slot) = self.find_slot(leaf, key)? {
+                return Ok(Some((head, guard, slot)));
+            }
+            match leaf.chain() {
+                0 => return Ok(None),
+                next => guard = self.pool.shared(PageId(next))?,
+            }
+        }
+    }
+
+    /// Where a key's record is in a leaf and its chain.
+    #[inline(always)]
+    pub(crate) fn find_exclusive(&self, leaf: &LeafGuard<'_>, key: &Key<'_>) -> Result<Option<At>, Stop> {
+        for page in 0..leaf.page_count() {
+            if let Some(slot) = self.find_slot(leaf.leaf(page)?, key)? {
+                return Ok(Some(At { page, slot }));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,223 @@
+//! The state of a key space and of a worker in it.
+
+use std::sync::{Arc, OnceLock};
+
+use stillframe_pagepool::{PageId, Pool, PoolError};
+
+use super::catalog::{self, Catalog, Database};
+use super::counters::{Counters, Deltas};
+use super::databases::Databases;
+use super::expiry::Expiry;
+use super::locks::{Holder, StripeLocks};
+use super::skips::Skips;
+use crate::blobs::{Blobs, Garbage};
+use crate::effect::{Before, Effect, Listener};
+use crate::pages::Pages;
+use crate::stop::Stop;
+use crate::tree::hash::{tick_of, Hashed, Side};
+use crate::tree::{Scratch, Tree, Trees};
+use crate::{DbId, DbStats, Key, Options, UnixMillis};
+
+/// A worker's own state.
+pub(crate) struct Local {
+    pub holder: Holder,
+    pub(super) deltas: Arc<Deltas>,
+    pub now: UnixMillis,
+    pub expired_count: u64,
+    /// Expired entries count as absent and stay.
+    pub keeps_expired: bool,
+    /// Expired entries that were met under a shared lock set, to be removed after it.
+    pub left_expired: Vec<(DbId, Vec<u8>)>,
+    pub scratch: Scratch,
+    /// A value that is on its way from one place to another.
+    pub bytes: Vec<u8>,
+}
+
+impl Local {
+    pub fn set_now(&mut self, now: UnixMillis) {
+        self.now = now;
+        self.scratch.tick = tick_of(now);
+    }
+
+    pub fn change_count(&self) -> u64 {
+        self.deltas.changes()
+    }
+}
+
+/// All databases of a store.
+pub(crate) struct Keyspace {
+    pub pages: Arc<Pages>,
+    pub pool: Arc<Pool>,
+    pub catalog: PageId,
+    pub trees: Trees<Hashed>,
+    pub(super) databases: Databases,
+    pub(super) counters: Counters,
+    pub blobs: Blobs,
+    pub locks: StripeLocks,
+    pub garbage: Arc<Garbage>,
+    pub skips: Skips,
+    pub(super) expiry: Expiry,
+    listener: OnceLock<Arc<dyn Listener>>,
+}
+
+impl Keyspace {
+    /// A key space without keys in an empty pool; its first object is the catalog.
+    ///
+    /// # Errors
+    /// [`PoolError`].
+    pub fn create(pool: Arc<Pool>, options: Options) -> Result<Keyspace, PoolError> {
+        let catalog = catalog::allocate(&pool)?;
+        let content = Catalog::empty(options.database_count as usize);
+        Ok(Keyspace::with_catalog(pool, &options, catalog, &content))
+    }
+
+    /// The key space that a catalog describes; its pages are in memory.
+    pub fn attach(pool: Arc<Pool>, options: Options, catalog: PageId) -> Result<Keyspace, Stop> {
+        let content = Catalog::read(&pool, catalog, options.database_count as usize)?;
+        let keyspace = Keyspace::with_catalog(pool, &options, catalog, &content);
+        keyspace.pages.note_missing();
+        keyspace.expiry.forget_leaves();
+        Ok(keyspace)
+    }
+
+    fn with_catalog(pool: Arc<Pool>, options: &Options, catalog: PageId, content: &Catalog) -> Keyspace {
+        let pages = Arc::new(Pages::new(pool.clone(), options.maxmemory_bytes, content.may_leak));
+        let garbage = Arc::new(Garbage::new(content.garbage.clone()));
+        let side = Side::new(pages.beside_bytes.clone());
+        Keyspace {
+            catalog,
+            trees: Trees::new(&pages, Hashed::new(content.hash_seed, options.hash_bits, side)),
+            databases: Databases::new(content.databases.iter().map(|d| (d.root, d.tag)), content.next_tag),
+            counters: Counters::new(content.databases.iter().map(|d| d.stats())),
+            blobs: Blobs::new(&pages, &garbage, &content.slab_heads),
+            locks: StripeLocks::new(options.worker_count),
+            garbage,
+            skips: Skips::default(),
+            expiry: Expiry::default(),
+            listener: OnceLock::new(),
+            pages,
+            pool,
+        }
+    }
+
+    /// A new worker's state; its thread is a running member of the barrier from now on.
+    pub fn local(&self) -> Local {
+        Local {
+            holder: Holder::new(self.pool.join()),
+            deltas: self.counters.join(),
+            now: 0,
+            expired_count: 0,
+            keeps_expired: false,
+            left_expired: Vec::new(),
+            scratch: Scratch::new(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Lets `listener` hear of every change from now on; returns whether it is the first.
+    pub fn listen(&self, listener: Arc<dyn Listener>) -> bool {
+        self.listener.set(listener).is_ok()
+    }
+
+    /// The one door through which what has changed gets out; the key is locked.
+    #[inline(always)]
+    pub(crate) fn announce(&self, local: &Local, effect: Effect<'_>) {
+        if effect.counts() {
+            local.deltas.count_change();
+        }
+        self.tell(&effect);
+    }
+
+    #[inline(always)]
+    fn tell(&self, effect: &Effect<'_>) {
+        if let Some(listener) = self.listener.get() {
+            listener.announce(effect);
+        }
+    }
+
+    /// Tells of what is about to happen to whole databases.
+    fn tell_before(&self, now: UnixMillis, effect: impl for<'b> FnOnce(Before<'b>) -> Effect<'b>) {
+        let may_have = |db, bytes: &[u8]| {
+            let key = Key::new(bytes, self.trees.order.hash(bytes));
+            self.has(now, db, &key).unwrap_or(true)
+        };
+        self.tell(&effect(Before { may_have: &may_have }));
+    }
+
+    pub fn retire(&self, local: &Local) {
+        self.counters.retire(&local.deltas);
+    }
+
+    /// The tree of a database, made if there is none.
+    pub(crate) fn tree_or_create(&self, db: DbId) -> Result<Tree, Stop> {
+        self.databases.tree_or_create(db, |tag| self.trees.create(tag))
+    }
+
+    /// The tree of a database; `None` while it is empty from the start.
+    #[inline(always)]
+    pub fn tree(&self, db: DbId) -> Option<Tree> {
+        self.databases.tree(db)
+    }
+
+    pub fn database_count(&self) -> usize {
+        self.databases.count()
+    }
+
+    pub fn db_stats(&self, db: DbId) -> DbStats {
+        self.counters.db_stats(db)
+    }
+
+    /// Keys written since the process started.
+    pub fn change_count(&self) -> u64 {
+        self.counters.change_count()
+    }
+
+    /// Exchanges two databases. Runs in the barrier.
+    pub fn swap(&self, a: DbId, b: DbId, now: UnixMillis) {
+        if a == b {
+            return;
+        }
+        self.tell_before(now, |before| Effect::Swap { a, b, before });
+        self.counters.swap(a, b);
+        self.databases.swap(a, b);
+    }
+
+    /// Empties a database: its tree is garbage from now on. Runs in the barrier.
+    pub fn flush(&self, db: DbId, now: UnixMillis) {
+        self.tell_before(now, |before| Effect::Flush { db, before });
+        if let Some(root) = self.databases.take(db) {
+            self.garbage.push_tree(&self.pool, root);
+        }
+        self.counters.clear(db);
+        if self.pool.has_damage() && self.databases.trees().next().is_none() {
+            self.abandon_all();
+        }
+    }
+
+    /// Writes roots, counters, slab lists and garbage to the catalog. Runs in the barrier, just before a cut.
+    pub fn fold(&self) -> Result<(), Stop> {
+        self.content()?.write(&self.pool, self.catalog)
+    }
+
+    /// What the catalog is to say. Runs in the barrier.
+    pub(super) fn content(&self) -> Result<Catalog, Stop> {
+        let database = |db| {
+            let (tree, stats) = (self.tree(db), self.db_stats(db));
+            Database {
+                root: tree.map_or(0, |tree| tree.root.0),
+                tag: tree.map_or(0, |tree| tree.tag),
+                key_count: stats.key_count,
+                deadline_count: stats.deadline_count,
+            }
+        };
+        let databases = (0..self.database_count()).map(|db| database(DbId(db as u32))).collect();
+        Ok(Catalog {
+            hash_seed: self.trees.order.seed,
+            next_tag: self.databases.next_tag(),
+            slab_heads: self.blobs.slabs.heads(),
+            databases,
+            garbage: self.garbage.to_lists(&self.pool)?,
+            may_leak: self.pages.leaks.may_leak(),
+        })
+    }
+}

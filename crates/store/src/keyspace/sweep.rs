@@ -1,0 +1,294 @@
+//! Finding what nothing refers to any more because the pages that did are lost.
+//!
+//! A picture of the pages at a cut is walked while the store goes on. What is in use then and nothing leads to stays
+//! so (invariant C7): nobody can come to refer to it again. Catalogs say whether there may be such pages (MAY LEAK).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stillframe_pagepool::{Member, PageId, View, PAGE_SIZE};
+
+use super::catalog::{Catalog, CATALOG_PAGE_COUNT};
+use super::state::Keyspace;
+use crate::blobs::{
+    not_discards, Blob, Class, Discarded, Discards, GarbageLists, Place, Slab, SLAB_PAGE_COUNT,
+};
+use crate::page::{Page, KIND_INNER};
+use crate::stop::Stop;
+use crate::tree::hash::{as_leaf, Inner, Leaf, Record, RecordKey, RecordValue};
+use crate::tree::{bad_record, not_inner, Words};
+
+const CHUNK_PAGES: u32 = 4096;
+
+/// A set of pages: a bit a page, by chunk.
+#[derive(Default)]
+struct PageSet {
+    chunks: BTreeMap<u32, Box<[u64; CHUNK_PAGES as usize / 64]>>,
+}
+
+impl PageSet {
+    fn insert(&mut self, pid: u32) {
+        let chunk = self.chunks.entry(pid / CHUNK_PAGES).or_insert_with(|| Box::new([0; 64]));
+        chunk[(pid % CHUNK_PAGES / 64) as usize] |= 1 << (pid % 64);
+    }
+
+    fn contains(&self, pid: u32) -> bool {
+        let chunk = self.chunks.get(&(pid / CHUNK_PAGES));
+        chunk.is_some_and(|chunk| chunk[(pid % CHUNK_PAGES / 64) as usize] & 1 << (pid % 64) != 0)
+    }
+}
+
+/// Slots of a slab that are referred to: a bit each.
+struct KnownSlab {
+    class: u8,
+    slots: [u64; 4],
+}
+
+/// A walk over everything that the catalog of a cut leads to.
+struct Marking<'a> {
+    keyspace: &'a Keyspace,
+    member: &'a Member,
+    view: &'a View,
+    pages: PageSet,
+    slabs: BTreeMap<u32, KnownSlab>,
+    /// Of the tree that is walked.
+    keys: i64,
+    deadlines: i64,
+}
+
+impl Marking<'_> {
+    fn read(&self, pid: PageId, page: &mut Page) -> Result<(), Stop> {
+        self.member.quiesce();
+        if self.keyspace.garbage.is_stopping() {
+            return Err(Stop::Contended);
+        }
+        self.view.read_page(pid, page).map_err(|error| Stop::Damaged(error.to_string()))
+    }
+
+    fn mark(&mut self, pid: PageId, page_count: u32) {
+        (pid.0..pid.0.saturating_add(page_count)).for_each(|page| self.pages.insert(page));
+    }
+
+    /// Marks a tree, or what is left of one that is being freed.
+    fn tree(&mut self, pid: PageId) -> Result<(), Stop> {
+        let mut page = Box::new([0; PAGE_SIZE]);
+        self.read(pid, &mut page)?;
+        self.mark(pid, 1);
+        let level = page.level();
+        if page[0] != KIND_INNER || level == 0 {
+            return Err(not_inner(pid));
+        }
+        for child in (0..page.child_count()).map(|index| PageId(page.child(index))) {
+            match level {
+                1 => self.leaves(child)?,
+                _ => self.tree(child)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn leaves(&mut self, mut pid: PageId) -> Result<(), Stop> {
+        let mut page = [0; PAGE_SIZE];
+        while pid.0 != 0 {
+            self.read(pid, &mut page)?;
+            self.mark(pid, 1);
+            let leaf = as_leaf(pid, &page)?;
+            self.records(pid, leaf)?;
+            pid = PageId(leaf.chain());
+        }
+        Ok(())
+    }
+
+    fn records(&mut self, pid: PageId, leaf: Leaf<'_>) -> Result<(), Stop> {
+        self.keys += leaf.count() as i64;
+        self.deadlines += leaf.deadline_count() as i64;
+        for slot in 0..if leaf.outside_count() > 0 { leaf.count() } else { 0 } {
+            let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
+            self.record(&record);
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, record: &Record<'_>) {
+        if let RecordKey::Out { blob: Blob { pid, place, .. }, .. } = record.key {
+            self.blob(pid, place);
+        }
+        if let RecordValue::Blob(Blob { pid, place, .. }) = record.value {
+            self.blob(pid, place);
+        }
+    }
+
+    fn blob(&mut self, pid: PageId, place: Place) {
+        match place {
+            Place::Object { page_count } => self.mark(pid, page_count),
+            Place::Slab { class, slot } => {
+                let slab = self.slab(pid.0, class);
+                if let Some(word) = slab.slots.get_mut(usize::from(slot) / 64) {
+                    *word |= 1 << (slot % 64);
+                }
+            }
+        }
+    }
+
+    fn slab(&mut self, pid: u32, class: u8) -> &mut KnownSlab {
+        if !self.slabs.contains_key(&pid) {
+            self.mark(PageId(pid), SLAB_PAGE_COUNT);
+        }
+        self.slabs.entry(pid).or_insert(KnownSlab { class, slots: [0; 4] })
+    }
+
+    fn garbage(&mut self, lists: &GarbageLists) -> Result<(), Stop> {
+        for list in [&lists.arrived, &lists.put_off] {
+            let mut list = list.clone();
+            loop {
+                for entry in &list.newest {
+                    match *entry {
+                        Discarded::Blob { pid, place } => self.blob(pid, place),
+                        Discarded::Tree { root } => self.tree(root)?,
+                    }
+                }
+                if list.older == 0 {
+                    break;
+                }
+                let (pid, mut page) = (PageId(list.older), [0; PAGE_SIZE]);
+                self.read(pid, &mut page)?;
+                self.mark(pid, 1);
+                list = Discards::from_page(&page).ok_or_else(|| not_discards(pid))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Slabs with free slots, as far as their list can be followed.
+    fn slab_lists(&mut self, heads: &[u32]) -> Result<(), Stop> {
+        let (mut page, mut met) = ([0; PAGE_SIZE], BTreeSet::new());
+        for (class, head) in (0u8..).zip(heads) {
+            let mut pid = *head;
+            while pid != 0 && met.insert(pid) {
+                self.slab(pid, class);
+                pid = match self.slab_header(pid, class, &mut page)? {
+                    Some(slab) => slab.next(),
+                    None => 0,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// `None` if the slab's first page is lost: nobody gets at its slots.
+    fn slab_header<'p>(&self, pid: u32, class: u8, page: &'p mut Page) -> Result<Option<Slab<'p>>, Stop> {
+        match self.read(PageId(pid), page) {
+            Ok(()) => Ok(Slab::new(page).filter(|slab| slab.class() == Class(class))),
+            Err(Stop::Damaged(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Slots that are in use and that nothing refers to, but for those that cannot be used again as their pages are lost:
+    /// they go with their slab.
+    fn lost_slots(&self) -> Result<Vec<(PageId, Place)>, Stop> {
+        let (mut page, mut lost) = ([0; PAGE_SIZE], Vec::new());
+        for (&pid, known) in &self.slabs {
+            let Some(slab) = self.slab_header(pid, known.class, &mut page)? else { continue };
+            let is_known = |slot: u16| known.slots[usize::from(slot) / 64] & 1 << (slot % 64) != 0;
+            let is_empty = known.slots == [0; 4];
+            let has_pages = |slot: u16| {
+                is_empty || self.keyspace.blobs.slabs.slot_has_pages(PageId(pid), slab.class(), slot)
+            };
+            let slots = (0..slab.class().slot_count() as u16).filter(|&slot| slab.is_used(slot));
+            let slots = slots.filter(|&slot| !is_known(slot) && has_pages(slot));
+            lost.extend(slots.map(|slot| (PageId(pid), Place::Slab { class: known.class, slot })));
+        }
+        Ok(lost)
+    }
+}
+
+impl Keyspace {
+    /// Frees what nothing refers to, if there may be such pages and it is time to look. For the thread that collects
+    /// garbage, between two steps.
+    pub(super) fn sweep_if_due(self: &Arc<Self>, member: &Member) {
+        if !self.pages.leaks.is_due() || self.pool.is_warming_up() || self.garbage.is_stopping() {
+            return;
+        }
+        self.pages.leaks.begin();
+        match self.sweep(member) {
+            Ok(()) => self.pages.leaks.end(),
+            // There may be less to see another time.
+            Err(Stop::Contended) => self.pages.leaks.ask(),
+            // What cannot be read may refer to anything: it waits until that page is given up.
+            Err(_) => {}
+        }
+    }
+
+    fn sweep(self: &Arc<Self>, member: &Member) -> Result<(), Stop> {
+        let (view, catalog) = self.picture(member)?;
+        let mut marking = Marking {
+            keyspace: self,
+            member,
+            view: &view,
+            pages: PageSet::default(),
+            slabs: BTreeMap::new(),
+            keys: 0,
+            deadlines: 0,
+        };
+        marking.mark(self.catalog, CATALOG_PAGE_COUNT);
+        marking.garbage(&catalog.garbage)?;
+        let mut miscounts = Vec::new();
+        for database in catalog.databases.iter().filter(|database| database.root != 0) {
+            (marking.keys, marking.deadlines) = (0, 0);
+            marking.tree(PageId(database.root))?;
+            let keys = marking.keys - database.key_count as i64;
+            miscounts.push((database.tag, keys, marking.deadlines - database.deadline_count as i64));
+        }
+        marking.slab_lists(&catalog.slab_heads)?;
+        let slots = marking.lost_slots()?;
+        let known = marking.pages;
+        if !self.blobs.none_is_sent() {
+            // What led to it may be lost, and it is in use all the same.
+            return Err(Stop::Contended);
+        }
+        let orphans = member.idle(|| view.in_use_but(|pid| known.contains(pid.0)));
+        // What it would keep for its cut is of no use to anybody.
+        drop(view);
+        for (mut start, end) in orphans {
+            // Leaves among them would be looked at by the active expiry.
+            (start..end).for_each(|page| self.trees.order.side.forget(PageId(page)));
+            while start < end {
+                start = self.pool.free_orphans(start, end);
+                member.quiesce();
+            }
+        }
+        slots.into_iter().for_each(|(pid, place)| self.garbage.push_blob(&self.pool, pid, place));
+        miscounts.into_iter().for_each(|(tag, keys, deadlines)| self.correct(tag, keys, deadlines));
+        Ok(())
+    }
+
+    /// All pages as of a cut, and what the catalog would be there.
+    fn picture(self: &Arc<Self>, member: &Member) -> Result<(View, Catalog), Stop> {
+        let (keyspace, pool) = (self.clone(), self.pool.clone());
+        let content = Arc::new(Mutex::new(None));
+        let at_cut = content.clone();
+        let view = member.idle(|| pool.view_after(move || *at_cut.lock() = Some(keyspace.content())));
+        let view = view.map_err(|error| Stop::Damaged(error.to_string()))?;
+        let content = content.lock().take().unwrap_or(Err(Stop::Contended));
+        Ok((view, content?))
+    }
+
+    /// Corrects the counters of the tree with this tag by what was found at a cut.
+    fn correct(&self, tag: u32, keys: i64, deadlines: i64) {
+        // While this thread is between two standstills nobody exchanges or empties databases.
+        if let Some(tree) = self.databases.trees().find(|tree| tree.tag == tag) {
+            self.counters.correct(tree.db, keys, deadlines);
+        }
+    }
+
+    /// All databases are empty, and pages have been lost: everything but the catalog is garbage, also what only lost pages
+    /// led to, and no list that goes through them is followed any more. Runs in the barrier.
+    pub(super) fn abandon_all(&self) {
+        self.garbage.forget();
+        self.blobs.slabs.forget();
+        self.pages.leaks.ask();
+        self.garbage.wake();
+    }
+}

@@ -1,0 +1,79 @@
+//! Why a step inside the store stopped.
+
+use stillframe_pagepool::{PageId, PoolError, Restart};
+
+use crate::error::{Fault, OpError};
+
+/// Why a step of an operation stopped. Nothing has been changed.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Run the operation again.
+    Contended,
+    Fault(PageId),
+    Damaged(String),
+    OutOfMemory {
+        limit_bytes: u64,
+    },
+    TooLarge,
+    WrongType,
+}
+
+impl From<Restart> for Stop {
+    fn from(restart: Restart) -> Stop {
+        match restart {
+            Restart::Contended => Stop::Contended,
+            Restart::Fault(pid) => Stop::Fault(pid),
+            Restart::Damaged(text) => Stop::Damaged(text.to_string()),
+        }
+    }
+}
+
+impl From<PoolError> for Stop {
+    fn from(error: PoolError) -> Stop {
+        Stop::Damaged(error.to_string())
+    }
+}
+
+impl From<Stop> for OpError {
+    fn from(stop: Stop) -> OpError {
+        match stop {
+            Stop::Contended => OpError::Damaged("an operation was not retried".into()),
+            Stop::Fault(pid) => OpError::Fault(Fault::of(vec![pid])),
+            Stop::Damaged(text) => OpError::Damaged(text),
+            Stop::OutOfMemory { limit_bytes } => OpError::OutOfMemory { limit_bytes },
+            Stop::TooLarge => OpError::TooLarge,
+            Stop::WrongType => OpError::WrongType,
+        }
+    }
+}
+
+/// Restarts after which a tree is taken for damaged; contention ends long before.
+const RESTARTS_MAX: u32 = 50_000_000;
+/// Runs a step until nobody gets in its way.
+///
+/// # Errors
+/// [`OpError`]; nothing has been changed.
+#[inline(always)]
+pub(crate) fn retry<R>(mut step: impl FnMut() -> Result<R, Stop>) -> Result<R, OpError> {
+    match step() {
+        Ok(result) => Ok(result),
+        Err(stop) => retry_on(stop, step),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn retry_on<R>(mut stop: Stop, mut step: impl FnMut() -> Result<R, Stop>) -> Result<R, OpError> {
+    for attempt in 0..RESTARTS_MAX {
+        match stop {
+            Stop::Contended if attempt < 32 => std::hint::spin_loop(),
+            Stop::Contended => std::thread::yield_now(),
+            other => return Err(other.into()),
+        }
+        match step() {
+            Ok(result) => return Ok(result),
+            Err(next) => stop = next,
+        }
+    }
+    Err(OpError::Damaged("an operation never got through; the tree's pages contradict each other".into()))
+}

@@ -1,0 +1,509 @@
+//! What holds for page trees of every order: random sequences against a model, with views and restarts between them, and
+//! with threads.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use stillframe_pagepool::device::SimDevice;
+use stillframe_pagepool::pagefile::USER_HEADER_BYTES;
+use stillframe_pagepool::snapshot::Progress;
+use stillframe_pagepool::{ExclusiveGuard, Member, PageId, Pool, PoolOptions, View};
+
+use super::hash::{as_leaf, Hashed, Record, RecordKey, RecordValue, Side};
+use super::merge::is_sparse;
+use super::order::LeafView;
+use super::ordered::{record_bytes, Next, Ordered, OrderedLeaf, KEY_MAX_BYTES};
+use super::room::Divide;
+use super::trees::{Scratch, Tree, Trees};
+use super::words::Words;
+use crate::page::{Page, PAGE_SIZE};
+use crate::pages::Pages;
+use crate::stop::{retry, Stop};
+use crate::DbId;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// An order under test.
+trait Subject: Divide + Send + Sync + 'static {
+    /// Levels of nodes that a sequence is to reach.
+    const LEVEL_MIN: u8;
+
+    fn put(trees: &Trees<Self>, scratch: &mut Scratch, tree: Tree, key: &[u8], value: &[u8]) -> bool;
+    fn get(trees: &Trees<Self>, tree: Tree, key: &[u8]) -> Option<Vec<u8>>;
+    fn remove(trees: &Trees<Self>, scratch: &mut Scratch, tree: Tree, key: &[u8]) -> bool;
+    /// Adds the records of a leaf to `out`.
+    fn take(leaf: Self::Leaf<'_>, out: &mut Vec<(Vec<u8>, Vec<u8>)>);
+    /// Whatever else is to hold, while nobody writes.
+    fn check(_: &Trees<Self>, _: Tree, _: &Model, _: &mut fastrand::Rng) {}
+    /// What a reader can see at any time.
+    fn look(_: &Trees<Self>, _: Tree) {}
+}
+
+fn done<R>(step: impl FnMut() -> Result<R, Stop>) -> R {
+    retry(step).expect("no fault, no damage, room")
+}
+
+impl Subject for Hashed {
+    const LEVEL_MIN: u8 = 2;
+
+    fn put(trees: &Trees<Self>, scratch: &mut Scratch, tree: Tree, key: &[u8], value: &[u8]) -> bool {
+        let hash = trees.order.hash(key);
+        let (key, value) = (RecordKey::Inline(key), RecordValue::Bytes(value));
+        let record = Record { key, value, raw: true, deadline: None };
+        let bytes = record.encoded_bytes();
+        loop {
+            let stored = done(|| {
+                let mut leaf = trees.chain_exclusive(tree, hash, None)?;
+                if let Some(at) = find(&leaf, hash, &record)? {
+                    let free_bytes = leaf.leaf(at.page)?.free_bytes();
+                    let fits = leaf.record(at)?.encoded_bytes() + free_bytes >= bytes;
+                    return Ok(if fits { Some(leaf.replace(at, &record).map(|()| true)?) } else { None });
+                }
+                match trees.page_for(&leaf, hash, bytes)? {
+                    Some(page) => leaf.insert(page, hash, &record).map(|()| Some(false)),
+                    None => Ok(None),
+                }
+            });
+            match stored {
+                Some(was) => return was,
+                None => done(|| trees.make_room(scratch, tree, hash, bytes)),
+            }
+        }
+    }
+
+    fn get(trees: &Trees<Self>, tree: Tree, key: &[u8]) -> Option<Vec<u8>> {
+        let hash = trees.order.hash(key);
+        done(|| {
+            let guard = trees.leaf_shared(tree, hash, None)?;
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            Ok(leaf.find(hash, key).and_then(|slot| leaf.record(slot)).map(value_of))
+        })
+    }
+
+    fn remove(trees: &Trees<Self>, scratch: &mut Scratch, tree: Tree, key: &[u8]) -> bool {
+        let hash = trees.order.hash(key);
+        let record =
+            Record { key: RecordKey::Inline(key), value: RecordValue::Int(0), raw: false, deadline: None };
+        let removed = done(|| {
+            let mut leaf = trees.chain_exclusive(tree, hash, None)?;
+            let Some(at) = find(&leaf, hash, &record)? else { return Ok(None) };
+            leaf.remove(at)?;
+            Ok(Some(is_sparse::<Hashed>(leaf.leaf(0)?)))
+        });
+        if removed == Some(true) {
+            let _ = trees.join_leaves(scratch, tree, hash);
+        }
+        removed.is_some()
+    }
+
+    fn take(leaf: Self::Leaf<'_>, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+        for record in (0..leaf.count()).map(|slot| leaf.record(slot).unwrap()) {
+            let RecordKey::Inline(key) = record.key else { panic!("a long key") };
+            out.push((key.to_vec(), value_of(record)));
+        }
+    }
+}
+
+fn value_of(record: Record<'_>) -> Vec<u8> {
+    let RecordValue::Bytes(value) = record.value else { panic!("{record:?}") };
+    value.to_vec()
+}
+
+fn find(
+    leaf: &super::hash::LeafGuard<'_>,
+    hash: u64,
+    record: &Record<'_>,
+) -> Result<Option<super::hash::At>, Stop> {
+    let RecordKey::Inline(key) = record.key else { return Ok(None) };
+    let slot = leaf.leaf(0)?.find(hash, key);
+    Ok(slot.map(|slot| super::hash::At { page: 0, slot }))
+}
+
+impl Subject for Ordered {
+    const LEVEL_MIN: u8 = 2;
+
+    fn put(trees: &Trees<Self>, scratch: &mut Scratch, tree: Tree, key: &[u8], value: &[u8]) -> bool {
+        loop {
+            match done(|| trees.put(tree, key, value)) {
+                Some(was) => return was,
+                None => {
+                    let seek = super::ordered::Seek::Key(key);
+                    done(|| trees.make_room(scratch, tree, seek, record_bytes(key, value)));
+                }
+            }
+        }
+    }
+
+    fn get(trees: &Trees<Self>, tree: Tree, key: &[u8]) -> Option<Vec<u8>> {
+        done(|| trees.get(tree, key))
+    }
+
+    fn remove(trees: &Trees<Self>, scratch: &mut Scratch, tree: Tree, key: &[u8]) -> bool {
+        done(|| trees.remove(scratch, tree, key))
+    }
+
+    fn take(leaf: OrderedLeaf<'_>, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+        for slot in 0..leaf.count() {
+            let key = leaf.key(slot);
+            assert!(leaf.lo() <= &key[..] && leaf.hi().is_none_or(|hi| &key[..] < hi), "{key:?}");
+            out.push((key, leaf.record(slot).unwrap().1.to_vec()));
+        }
+    }
+
+    fn check(trees: &Trees<Self>, tree: Tree, model: &Model, random: &mut fastrand::Rng) {
+        let all: Vec<_> = model.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        for _ in 0..4 {
+            let bound = random_key(random);
+            let at = all.partition_point(|(key, _)| *key < bound);
+            assert_eq!(walk_up(trees, tree, &bound), all[at..], "from {bound:?}");
+            let mut down = walk_down(trees, tree, Some(&bound));
+            down.reverse();
+            assert_eq!(down, all[..at], "below {bound:?}");
+            if trees.order.counts {
+                assert_eq!(done(|| trees.rank(tree, &bound)), at as u64);
+                assert_eq!(done(|| trees.nth(tree, at as u64)), all.get(at).cloned());
+            }
+        }
+        let mut down = walk_down(trees, tree, None);
+        down.reverse();
+        assert!(down == all && walk_up(trees, tree, b"") == all);
+        if trees.order.counts {
+            assert_eq!(done(|| trees.len(tree)), all.len() as u64);
+            assert_eq!(done(|| trees.nth(tree, all.len() as u64)), None);
+        }
+    }
+
+    fn look(trees: &Trees<Self>, tree: Tree) {
+        let is_sorted = |list: &[(Vec<u8>, Vec<u8>)]| list.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        assert!(is_sorted(&walk_up(trees, tree, b"")));
+        let mut down = walk_down(trees, tree, None);
+        down.reverse();
+        assert!(is_sorted(&down));
+        if trees.order.counts {
+            let rank = done(|| trees.len(tree)) / 2;
+            if let Some((key, _)) = done(|| trees.nth(tree, rank)) {
+                done(|| trees.rank(tree, &key));
+            }
+        }
+    }
+}
+
+fn walk_up(trees: &Trees<Ordered>, tree: Tree, from: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut out, mut next) = (Vec::new(), Next::From(from.to_vec()));
+    while let Next::From(bound) = next {
+        next = done(|| {
+            trees.walk_up(tree, &bound, |key, value| {
+                out.push((key.to_vec(), value.to_vec()));
+                true
+            })
+        });
+    }
+    out
+}
+
+fn walk_down(trees: &Trees<Ordered>, tree: Tree, below: Option<&[u8]>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut out = Vec::new();
+    let mut bound = below.map(<[u8]>::to_vec);
+    loop {
+        let next = done(|| {
+            trees.walk_down(tree, bound.as_deref(), |key, value| {
+                out.push((key.to_vec(), value.to_vec()));
+                true
+            })
+        });
+        match next {
+            Next::From(lower) => bound = Some(lower),
+            Next::End => return out,
+        }
+    }
+}
+
+/// Keys of few letters, of long common starts, of any bytes, and as long as can be.
+fn random_key(random: &mut fastrand::Rng) -> Vec<u8> {
+    match random.u32(..10) {
+        0 => (0..random.usize(..10)).map(|_| [0, b'a', 0xff][random.usize(..3)]).collect(),
+        1..=5 => format!("user:{:05}:{}", random.u32(..6_000), random.u32(..3)).into_bytes(),
+        6..=8 => (0..random.usize(..40)).map(|_| random.u8(..)).collect(),
+        _ => {
+            let start = [b'x'; 90][..random.usize(..90)].to_vec();
+            [&start[..], &random.u16(..).to_be_bytes(), &[b'y'; 150][..random.usize(..150)]].concat()
+        }
+    }
+}
+
+/// A tree in a pool on a device.
+struct Run<O> {
+    device: Arc<SimDevice>,
+    trees: Arc<Trees<O>>,
+    tree: Tree,
+    member: Member,
+    scratch: Scratch,
+}
+
+fn open_pool(device: &Arc<SimDevice>) -> Arc<Pool> {
+    let options = PoolOptions { huge_pages: false, ..PoolOptions::default() };
+    let (pool, _) = Pool::open(device.clone(), &options).expect("a page file without damage");
+    pool.wait_until_warm();
+    pool
+}
+
+impl<O: Subject> Run<O> {
+    fn new(order: &dyn Fn(&Pages) -> O) -> Run<O> {
+        let device = Arc::new(SimDevice::new(1));
+        Run::on(device, order, None)
+    }
+
+    fn on(device: Arc<SimDevice>, order: &dyn Fn(&Pages) -> O, tree: Option<Tree>) -> Run<O> {
+        let pool = open_pool(&device);
+        let pages = Arc::new(Pages::new(pool.clone(), 0, false));
+        let trees = Arc::new(Trees::new(&pages, order(&pages)));
+        let create = || Tree { db: DbId(0), root: trees.create(7).expect("two pages"), tag: 7 };
+        let tree = tree.unwrap_or_else(create);
+        Run { device, trees, tree, member: pool.join(), scratch: Scratch::new() }
+    }
+
+    fn view(&self) -> View {
+        self.member.idle(|| self.trees.pool.view_after(|| ())).expect("a view")
+    }
+
+    /// What a start finds after a cut and a crash now.
+    fn restart(self, order: &dyn Fn(&Pages) -> O) -> Run<O> {
+        let cut = || self.trees.pool.checkpoint(|| Ok([0; USER_HEADER_BYTES]), &Progress::default());
+        self.member.idle(cut).expect("a save");
+        let device = Arc::new(SimDevice::from_image(1, self.device.image()));
+        Run::on(device, order, Some(self.tree))
+    }
+
+    /// The pages of the tree are consistent, and all that are in use. Returns the records.
+    fn check(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let pool = &self.trees.pool;
+        let read = |pid: PageId, page: &mut Page| *page = *pool.shared(pid).expect("a page").page();
+        let mut walk =
+            Walk::<O> { of: PhantomData, read: &read, tag: self.tree.tag, out: Vec::new(), page_count: 0 };
+        walk.node(self.tree.root, None);
+        assert_eq!(walk.page_count, pool.stats().allocated_pages, "pages that nothing leads to");
+        walk.out
+    }
+}
+
+struct Walk<'a, O> {
+    of: PhantomData<O>,
+    read: &'a dyn Fn(PageId, &mut Page),
+    tag: u32,
+    out: Vec<(Vec<u8>, Vec<u8>)>,
+    page_count: u64,
+}
+
+impl<O: Subject> Walk<'_, O> {
+    fn node(&mut self, pid: PageId, level: Option<u8>) {
+        let mut page = Box::new([0; PAGE_SIZE]);
+        (self.read)(pid, &mut page);
+        self.page_count += 1;
+        assert!(O::is_inner(&*page, self.tag) && level.is_none_or(|level| level == page.level()));
+        for index in 0..O::child_count(&*page) {
+            let child = O::child(&*page, index);
+            if page.level() > 1 {
+                self.node(child, Some(page.level() - 1));
+            } else {
+                self.leaf(child);
+            }
+        }
+    }
+
+    fn leaf(&mut self, pid: PageId) {
+        let mut page = [0; PAGE_SIZE];
+        (self.read)(pid, &mut page);
+        self.page_count += 1;
+        let leaf = O::leaf(&page).expect("a leaf");
+        assert!(leaf.is_alone(), "no chains here");
+        O::take(leaf, &mut self.out);
+    }
+}
+
+fn sorted(mut records: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    records.sort();
+    records
+}
+
+fn check_view<O: Subject>(view: &View, tree: Tree, model: &Model) {
+    let read = |pid: PageId, page: &mut Page| view.read_page(pid, page).expect("a page of the view");
+    let mut walk = Walk::<O> { of: PhantomData, read: &read, tag: tree.tag, out: Vec::new(), page_count: 0 };
+    walk.node(tree.root, None);
+    assert!(sorted(walk.out).into_iter().eq(model.clone()), "the view shows something else");
+}
+
+fn sequence<O: Subject>(order: &dyn Fn(&Pages) -> O) {
+    let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
+    let (mut run, mut model) = (Run::new(order), Model::new());
+    let mut views: Vec<(View, Model)> = Vec::new();
+    let mut deepest = 0;
+    for phase in 0..10 {
+        let removes_percent = [5, 30, 97][phase % 3];
+        for _ in 0..6_000 {
+            let key = random_key(&mut random);
+            if random.u32(..100) < removes_percent {
+                // One that is there, mostly.
+                let key = model.range(key.clone()..).next().map_or(key, |(key, _)| key.clone());
+                assert_eq!(
+                    O::remove(&run.trees, &mut run.scratch, run.tree, &key),
+                    model.remove(&key).is_some()
+                );
+            } else {
+                let most_bytes = if random.u32(..4) == 0 { 40 } else { 400 };
+                let value = vec![random.u8(..); random.usize(..most_bytes)];
+                let was = O::put(&run.trees, &mut run.scratch, run.tree, &key, &value);
+                assert_eq!(was, model.insert(key, value).is_some());
+            }
+            let key = random_key(&mut random);
+            assert_eq!(O::get(&run.trees, run.tree, &key), model.get(&key).cloned());
+            run.member.quiesce();
+        }
+        assert!(sorted(run.check()).into_iter().eq(model.clone()), "phase {phase}");
+        O::check(&run.trees, run.tree, &model, &mut random);
+        deepest = deepest.max(run.trees.pool.shared(run.tree.root).expect("a root").page().level());
+        for (view, then) in views.drain(..) {
+            check_view::<O>(&view, run.tree, &then);
+        }
+        if phase % 3 == 1 {
+            run = run.restart(order);
+            assert!(sorted(run.check()).into_iter().eq(model.clone()), "after a restart");
+        }
+        views.push((run.view(), model.clone()));
+    }
+    assert!(deepest >= O::LEVEL_MIN, "a tree of {deepest} levels has not tried everything");
+    drop(views);
+    for key in model.keys() {
+        assert!(O::remove(&run.trees, &mut run.scratch, run.tree, key));
+    }
+    let left = run.trees.pool.stats().allocated_pages;
+    assert!(run.check().is_empty() && left < 12, "{left} pages of an empty tree");
+    for _ in 0..4_000 {
+        let key = random_key(&mut random);
+        O::put(&run.trees, &mut run.scratch, run.tree, &key, &[0; 300]);
+    }
+    let (trees, tree) = (&run.trees, run.tree);
+    let mut steps = 1;
+    while !done(|| trees.free_part(tree.root, 100, |leaf| Ok(free_leaf(trees, leaf)))) {
+        steps += 1;
+    }
+    assert!(steps > 2 && trees.pool.stats().allocated_pages == 0, "{steps} steps");
+}
+
+fn free_leaf<O: Subject>(trees: &Trees<O>, leaf: ExclusiveGuard<'_>) -> usize {
+    trees.order.forget(leaf.id());
+    trees.pool.free(leaf, 1);
+    1
+}
+
+fn threads<O: Subject>(order: &dyn Fn(&Pages) -> O) {
+    const WRITERS: u8 = 3;
+    let run = Run::new(order);
+    let (tree, seed) = (run.tree, stillframe_testkit::seed());
+    let stop = Arc::new(AtomicBool::new(false));
+    let reader = {
+        let (trees, stop, member) = (run.trees.clone(), stop.clone(), run.trees.pool.join());
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                O::look(&trees, tree);
+                member.quiesce();
+            }
+        })
+    };
+    let write = |writer: u8| {
+        let (trees, member) = (run.trees.clone(), run.trees.pool.join());
+        std::thread::spawn(move || {
+            let mut random = fastrand::Rng::with_seed(seed ^ u64::from(writer) << 32);
+            let (mut scratch, mut model) = (Scratch::new(), Model::new());
+            for step in 0..12_000 {
+                // Neighbours of other writers' keys, and never the same.
+                let key = [&random_key(&mut random)[..], &[writer]].concat();
+                if random.u32(..100) < if step / 3_000 % 2 == 0 { 10 } else { 80 } {
+                    let key = model.range(key.clone()..).next().map_or(key, |(key, _)| key.clone());
+                    assert_eq!(O::remove(&trees, &mut scratch, tree, &key), model.remove(&key).is_some());
+                } else {
+                    let value = vec![writer; random.usize(..60)];
+                    assert_eq!(
+                        O::put(&trees, &mut scratch, tree, &key, &value),
+                        model.insert(key, value).is_some()
+                    );
+                }
+                member.quiesce();
+            }
+            model
+        })
+    };
+    let writers: Vec<_> = (0..WRITERS).map(write).collect();
+    for _ in 0..5 {
+        // What it shows nobody knows, but it is a whole tree.
+        let view = run.view();
+        let read = |pid: PageId, page: &mut Page| view.read_page(pid, page).expect("a page of the view");
+        let mut walk =
+            Walk::<O> { of: PhantomData, read: &read, tag: tree.tag, out: Vec::new(), page_count: 0 };
+        run.member.idle(|| walk.node(tree.root, None));
+        let records = sorted(walk.out);
+        assert!(records.windows(2).all(|pair| pair[0].0 < pair[1].0), "a key twice");
+    }
+    let mut model = Model::new();
+    run.member.idle(|| writers.into_iter().for_each(|writer| model.extend(writer.join().expect("no panic"))));
+    stop.store(true, Ordering::Relaxed);
+    run.member.idle(|| reader.join()).expect("no panic");
+    assert!(sorted(run.check()).into_iter().eq(model.clone()));
+    O::check(&run.trees, tree, &model, &mut fastrand::Rng::with_seed(seed));
+}
+
+fn hashed(pages: &Pages) -> Hashed {
+    Hashed::new((3, 4), 64, Side::new(pages.beside_bytes.clone()))
+}
+
+#[test]
+fn a_tree_of_hashes_is_a_map() {
+    sequence(&hashed);
+}
+
+#[test]
+fn a_tree_of_hashes_is_a_map_to_threads() {
+    threads(&hashed);
+}
+
+#[test]
+fn an_ordered_tree_is_a_sorted_map() {
+    sequence(&|_| Ordered { counts: false });
+}
+
+#[test]
+fn an_ordered_tree_is_a_sorted_map_to_threads() {
+    threads(&|_| Ordered { counts: false });
+}
+
+#[test]
+fn an_ordered_tree_that_counts_knows_ranks() {
+    sequence(&|_| Ordered { counts: true });
+}
+
+#[test]
+fn an_ordered_tree_that_counts_knows_ranks_among_threads() {
+    threads(&|_| Ordered { counts: true });
+}
+
+#[test]
+fn keys_and_values_as_long_as_can_be_always_find_room() {
+    let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
+    let mut run = Run::new(&|_| Ordered { counts: true });
+    let mut model = Model::new();
+    for _ in 0..3_000 {
+        // Separators that are as long as the keys: all differ at the end only, or nowhere but there.
+        let mut key = vec![b'k'; KEY_MAX_BYTES];
+        key[KEY_MAX_BYTES - 2..].copy_from_slice(&random.u16(..).to_be_bytes());
+        key[random.usize(..4) * 150] = random.u8(..);
+        let value = vec![7; random.usize(..=512)];
+        Ordered::put(&run.trees, &mut run.scratch, run.tree, &key, &value);
+        model.insert(key, value);
+        run.member.quiesce();
+    }
+    assert!(run.check().into_iter().eq(model.clone()));
+    Ordered::check(&run.trees, run.tree, &model, &mut random);
+    let too_long = run.trees.put(run.tree, &[0; KEY_MAX_BYTES + 1], b"");
+    assert!(matches!(too_long, Err(Stop::TooLarge)));
+}

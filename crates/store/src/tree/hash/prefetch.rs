@@ -1,0 +1,120 @@
+//! Bringing the keys of a batch into the cache, in stages: each for all keys before the next.
+
+use stillframe_pagepool::{PageId, SharedGuard};
+
+use super::inner::Inner;
+use super::leaf::Leaf;
+use super::order::Hashed;
+use super::record::{Record, RecordValue};
+use crate::key::Key;
+use crate::tree::trees::{Tree, Trees};
+use crate::tree::words::Words;
+
+/// Bytes of a cache line, and how many of them a prefetch asks for at most beyond the first.
+const LINE_BYTES: usize = 64;
+const PREFETCH_LINES_MAX: usize = 7;
+/// Lines of a value outside its leaf that a prefetch asks for at most; the processor follows from there.
+const VALUE_LINES_MAX: usize = 18;
+
+impl Trees<Hashed> {
+    /// First stage of a batch: finds the node above the key's leaf and starts to bring its header into the cache.
+    #[inline(always)]
+    pub fn prefetch_node(&self, tree: Tree, key: &mut Key<'_>) {
+        let Ok((node, child)) = self.descend(tree, key.hash, 2) else { return };
+        let pid = if node.level() == 2 { child } else { node.id() };
+        self.pool.prefetch_latch(pid);
+        self.pool.prefetch(pid, 0);
+        key.leaf_hint = Some(pid);
+    }
+
+    /// Second stage: starts to bring in the separator and the child that the node's header makes likely.
+    #[inline(always)]
+    pub fn prefetch_child(&self, key: &Key<'_>) {
+        let Some(pid) = key.leaf_hint else { return };
+        let Ok(node) = self.pool.optimistic(pid) else { return };
+        for offset in node.likely_offsets(key.hash) {
+            self.pool.prefetch(pid, offset);
+        }
+    }
+
+    /// Third stage: finds the page that should be the key's leaf and starts to bring in its header, and what the
+    /// side array knows of it.
+    #[inline(always)]
+    pub fn prefetch_leaf(&self, tree: Tree, key: &mut Key<'_>) {
+        let found = key.leaf_hint.and_then(|node| self.leaf_below(tree, node, key.hash));
+        let found = found.or_else(|| self.descend(tree, key.hash, 1).ok().map(|(_, pid)| pid));
+        key.leaf_hint = found;
+        let Some(pid) = found else { return };
+        self.order.side.prefetch(pid);
+        self.pool.prefetch_latch(pid);
+        self.pool.prefetch(pid, 0);
+    }
+
+    /// The child of a node above the leaves that is responsible for `hash`, if the node is.
+    #[inline(always)]
+    fn leaf_below(&self, tree: Tree, node: PageId, hash: u64) -> Option<PageId> {
+        let node = self.pool.optimistic(node).ok()?;
+        let is_it = node.is_inner(tree.tag) && node.level() == 1 && node.lo() <= hash && hash <= node.hi();
+        let child = PageId(node.child(node.find_child(hash)));
+        (is_it && node.validate().is_ok()).then_some(child)
+    }
+
+    /// Latches a page, shared, that a stage before took for a leaf. It may have been freed and be in the middle of
+    /// somebody's value by now: so the side array is asked before the latch, to keep off that value, and under it, for an
+    /// answer that lasts.
+    #[inline(always)]
+    fn hinted_leaf(&self, pid: PageId) -> Option<SharedGuard<'_>> {
+        if !self.order.side.is_leaf(pid) {
+            return None;
+        }
+        self.pool.shared(pid).ok().filter(|_| self.order.side.is_leaf(pid))
+    }
+
+    /// Fourth stage: starts to bring in the leaf's slots around the expected place of the key's.
+    #[inline(always)]
+    pub fn prefetch_slots(&self, key: &mut Key<'_>) {
+        let Some(pid) = key.leaf_hint.take() else { return };
+        let Some(guard) = self.hinted_leaf(pid) else { return };
+        let Some(leaf) = Leaf::new(guard.page()) else { return };
+        let window = leaf.window_bytes(key.hash);
+        for line in window.start / LINE_BYTES..=(window.end - 1) / LINE_BYTES {
+            self.pool.prefetch(pid, line * LINE_BYTES);
+        }
+        key.leaf_hint = Some(pid);
+    }
+
+    /// Fifth stage: finds the slot with the key's fingerprint and starts to bring in its record.
+    #[inline(always)]
+    pub fn prefetch_record(&self, key: &mut Key<'_>) {
+        let Some(pid) = key.leaf_hint else { return };
+        let Some(guard) = self.hinted_leaf(pid) else { return };
+        let Some(leaf) = Leaf::new(guard.page()) else { return };
+        // The first with the fingerprint: it is the right one but for a few in a thousand.
+        let Some(slot) = leaf.find_candidate(key.hash, |_| true) else { return };
+        key.slot_hint = slot as u16;
+        key.outside_hint = leaf.outside_count() > 0;
+        let start = leaf.record_offset(slot);
+        let end = start + leaf.mean_record_bytes();
+        for line in start / LINE_BYTES..=(end / LINE_BYTES).min(start / LINE_BYTES + PREFETCH_LINES_MAX) {
+            self.pool.prefetch(pid, line * LINE_BYTES);
+        }
+    }
+}
+
+impl Trees<Hashed> {
+    /// Last stage: starts to bring in a value that lies outside its leaf.
+    pub fn prefetch_value(&self, key: &Key<'_>) {
+        let Some(pid) = key.leaf_hint else { return };
+        let Some(guard) = self.hinted_leaf(pid) else { return };
+        let Some(leaf) = Leaf::new(guard.page()) else { return };
+        let slot = usize::from(key.slot_hint);
+        let record = (slot < leaf.count()).then(|| leaf.record(slot)).flatten();
+        let Some(Record { value: RecordValue::Blob(blob), .. }) = record else { return };
+        self.pool.prefetch_latch(blob.pid);
+        let start = blob.start() as usize / LINE_BYTES;
+        let line_count = (blob.len_bytes as usize / LINE_BYTES + 1).min(VALUE_LINES_MAX);
+        for line in start..start + line_count {
+            self.pool.prefetch(blob.pid, line * LINE_BYTES);
+        }
+    }
+}

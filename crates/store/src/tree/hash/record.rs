@@ -1,0 +1,326 @@
+//! A record: one key with its value or the reference to it, as it lies in a leaf.
+//!
+//! ```text
+//! byte 0       bits 0-1 value length, bits 8-9   2-4 value kind   5 raw   6 deadline   7 key out of line
+//! byte 1       key length (0 for a key out of line)
+//! byte 2       value length, bits 0-7
+//! [8 bytes]    deadline, milliseconds since the Unix epoch, if bit 6
+//! key          its bytes; out of line: hash (8 bytes) and blob (12 bytes)
+//! value        strings, kind 0: bytes   1: integer (8 bytes)   2: blob (12 bytes)
+//!              other types, as they make it: 3: list   4: set   5: sorted set   6: hash   7: stream
+//! ```
+
+use crate::blobs::{Blob, BLOB_BYTES};
+use crate::key::UnixMillis;
+use crate::value::ValueType;
+
+/// The longest key kept in its record, in bytes.
+pub(crate) const KEY_INLINE_MAX_BYTES: usize = 255;
+/// The longest value kept in its record, in bytes; longer ones would waste leaves.
+pub(crate) const VALUE_INLINE_MAX_BYTES: usize = 448;
+/// Header, deadline, key and value at their longest.
+pub(crate) const RECORD_MAX_BYTES: usize = 3 + 8 + KEY_INLINE_MAX_BYTES + VALUE_INLINE_MAX_BYTES;
+
+const HEADER_BYTES: usize = 3;
+const DEADLINE_BYTES: usize = 8;
+const OUT_KEY_BYTES: usize = 8 + BLOB_BYTES;
+
+const KIND_BYTES: u8 = 0;
+const KIND_INT: u8 = 1;
+const KIND_BLOB: u8 = 2;
+/// Types other than string, from kind 3 on.
+const OTHER_TYPES: [ValueType; 5] =
+    [ValueType::List, ValueType::Set, ValueType::SortedSet, ValueType::Hash, ValueType::Stream];
+
+fn type_of(kind: u8) -> Option<ValueType> {
+    OTHER_TYPES.get(usize::from(kind).checked_sub(3)?).copied()
+}
+
+/// Of a string that is kept as bytes, or of another type.
+fn kind_of(value_type: ValueType) -> u8 {
+    OTHER_TYPES.iter().position(|other| *other == value_type).map_or(KIND_BYTES, |index| index as u8 + 3)
+}
+
+const RAW: u8 = 1 << 5;
+const DEADLINE: u8 = 1 << 6;
+const KEY_OUT: u8 = 1 << 7;
+
+/// A record's key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RecordKey<'a> {
+    Inline(&'a [u8]),
+    /// A key over [`KEY_INLINE_MAX_BYTES`], with its hash.
+    Out {
+        hash: u64,
+        blob: Blob,
+    },
+}
+
+/// A record's value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RecordValue<'a> {
+    Int(i64),
+    Bytes(&'a [u8]),
+    Blob(Blob),
+    /// A value of another type than string: `body` is for that type to read, and refers to no page.
+    Other {
+        value_type: ValueType,
+        body: &'a [u8],
+    },
+}
+
+/// A record, decoded or to be encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Record<'a> {
+    pub key: RecordKey<'a>,
+    pub value: RecordValue<'a>,
+    pub raw: bool,
+    pub deadline: Option<UnixMillis>,
+}
+
+/// Lengths and flags of an encoded record, without its bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Header {
+    flags: u8,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+impl Header {
+    /// Reads the header at the start of `bytes`; `None` if they are too few.
+    #[inline(always)]
+    pub fn parse(bytes: &[u8]) -> Option<Header> {
+        let &[flags, key_len, value_low, ..] = bytes else { return None };
+        let key_bytes = if flags & KEY_OUT != 0 { OUT_KEY_BYTES } else { usize::from(key_len) };
+        let value_bytes = usize::from(value_low) | usize::from(flags & 3) << 8;
+        Some(Header { flags, key_bytes, value_bytes })
+    }
+
+    #[inline(always)]
+    fn key_start(&self) -> usize {
+        HEADER_BYTES + if self.flags & DEADLINE != 0 { DEADLINE_BYTES } else { 0 }
+    }
+
+    #[inline(always)]
+    pub fn value_start(&self) -> usize {
+        self.key_start() + self.key_bytes
+    }
+
+    /// Bytes of the whole record.
+    #[inline(always)]
+    pub fn record_bytes(&self) -> usize {
+        self.value_start() + self.value_bytes
+    }
+
+    #[inline(always)]
+    pub fn has_deadline(&self) -> bool {
+        self.flags & DEADLINE != 0
+    }
+
+    /// Whether key or value lies outside the leaf.
+    #[inline(always)]
+    pub fn is_outside(&self) -> bool {
+        self.flags & KEY_OUT != 0 || self.kind() == KIND_BLOB
+    }
+
+    #[inline(always)]
+    fn kind(&self) -> u8 {
+        (self.flags >> 2) & 7
+    }
+
+    /// Whether the record at the start of `bytes` has this key in line.
+    #[inline(always)]
+    pub fn key_is(&self, bytes: &[u8], key: &[u8]) -> bool {
+        self.flags & KEY_OUT == 0
+            && self.key_bytes == key.len()
+            && bytes.get(self.key_start()..self.value_start()) == Some(key)
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Decodes the record at the start of `bytes`; `None` if it is malformed or cut off.
+    #[inline(always)]
+    pub fn parse(bytes: &'a [u8]) -> Option<Record<'a>> {
+        let header = Header::parse(bytes)?;
+        let bytes = bytes.get(..header.record_bytes())?;
+        let deadline = match header.has_deadline() {
+            true => Some(i64::from_le_bytes(bytes.get(3..11)?.try_into().ok()?)),
+            false => None,
+        };
+        let key = bytes.get(header.key_start()..header.value_start())?;
+        let key = match header.flags & KEY_OUT {
+            0 => RecordKey::Inline(key),
+            _ => RecordKey::Out {
+                hash: u64::from_le_bytes(key.get(..8)?.try_into().ok()?),
+                blob: Blob::parse(key.get(8..)?)?,
+            },
+        };
+        let value = bytes.get(header.value_start()..)?;
+        let value = match header.kind() {
+            KIND_BYTES if value.len() <= VALUE_INLINE_MAX_BYTES => RecordValue::Bytes(value),
+            KIND_INT => RecordValue::Int(i64::from_le_bytes(value.try_into().ok()?)),
+            KIND_BLOB => RecordValue::Blob(Blob::parse(value)?),
+            kind if value.len() <= VALUE_INLINE_MAX_BYTES => {
+                RecordValue::Other { value_type: type_of(kind)?, body: value }
+            }
+            _ => return None,
+        };
+        Some(Record { key, value, raw: header.flags & RAW != 0, deadline })
+    }
+
+    #[inline(always)]
+    pub fn value_type(&self) -> ValueType {
+        match self.value {
+            RecordValue::Int(_) | RecordValue::Bytes(_) | RecordValue::Blob(_) => ValueType::String,
+            RecordValue::Other { value_type, .. } => value_type,
+        }
+    }
+
+    /// The header that [`Record::encode`] writes.
+    #[inline(always)]
+    pub fn header(&self) -> Header {
+        let value_bytes = self.value_bytes();
+        let kind = match self.value {
+            RecordValue::Bytes(_) => KIND_BYTES,
+            RecordValue::Int(_) => KIND_INT,
+            RecordValue::Blob(_) => KIND_BLOB,
+            RecordValue::Other { value_type, .. } => kind_of(value_type),
+        };
+        let (key_flag, key_bytes) = match self.key {
+            RecordKey::Inline(key) => (0, key.len()),
+            RecordKey::Out { .. } => (KEY_OUT, OUT_KEY_BYTES),
+        };
+        let raw = if self.raw { RAW } else { 0 };
+        let deadline = if self.deadline.is_some() { DEADLINE } else { 0 };
+        let flags = (value_bytes >> 8) as u8 | kind << 2 | key_flag | raw | deadline;
+        Header { flags, key_bytes, value_bytes }
+    }
+
+    /// Bytes that [`Record::encode`] writes.
+    #[inline(always)]
+    pub fn encoded_bytes(&self) -> usize {
+        self.header().record_bytes()
+    }
+
+    #[inline(always)]
+    fn value_bytes(&self) -> usize {
+        match self.value {
+            RecordValue::Int(_) => 8,
+            RecordValue::Bytes(bytes) => bytes.len(),
+            RecordValue::Blob(_) => BLOB_BYTES,
+            RecordValue::Other { body, .. } => body.len(),
+        }
+    }
+
+    /// Writes the record to `out`, which has exactly [`Record::encoded_bytes`] bytes.
+    #[inline(always)]
+    pub fn encode(&self, out: &mut [u8]) {
+        let header = self.header();
+        debug_assert!(header.value_bytes <= VALUE_INLINE_MAX_BYTES.max(BLOB_BYTES));
+        out[0] = header.flags;
+        out[2] = header.value_bytes as u8;
+        let mut at = HEADER_BYTES;
+        if let Some(deadline) = self.deadline {
+            out[at..at + DEADLINE_BYTES].copy_from_slice(&deadline.to_le_bytes());
+            at += DEADLINE_BYTES;
+        }
+        match self.key {
+            RecordKey::Inline(key) => {
+                out[1] = key.len() as u8;
+                out[at..at + key.len()].copy_from_slice(key);
+                at += key.len();
+            }
+            RecordKey::Out { hash, blob } => {
+                out[1] = 0;
+                out[at..at + 8].copy_from_slice(&hash.to_le_bytes());
+                blob.encode(&mut out[at + 8..at + OUT_KEY_BYTES]);
+                at += OUT_KEY_BYTES;
+            }
+        }
+        match self.value {
+            RecordValue::Bytes(bytes) => out[at..].copy_from_slice(bytes),
+            RecordValue::Int(value) => out[at..].copy_from_slice(&value.to_le_bytes()),
+            RecordValue::Blob(blob) => blob.encode(&mut out[at..]),
+            RecordValue::Other { body, .. } => out[at..].copy_from_slice(body),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stillframe_pagepool::PageId;
+
+    use super::*;
+    use crate::blobs::Place;
+
+    fn round_trip(record: Record<'_>) {
+        let mut out = vec![0xee; record.encoded_bytes()];
+        record.encode(&mut out);
+        assert_eq!(Record::parse(&out), Some(record));
+        out.extend([1, 2, 3]);
+        assert_eq!(Record::parse(&out), Some(record), "trailing bytes belong to another record");
+        for cut in 0..record.encoded_bytes() {
+            assert_eq!(Record::parse(&out[..cut]), None, "cut off at {cut}");
+        }
+    }
+
+    #[test]
+    fn records_come_back_as_they_were() {
+        let slab = Blob { pid: PageId(7), len_bytes: 600, place: Place::Slab { class: 40, slot: 239 } };
+        let object =
+            Blob { pid: PageId(u32::MAX), len_bytes: 1 << 29, place: Place::Object { page_count: 1 << 17 } };
+        let key = [b'k'; KEY_INLINE_MAX_BYTES];
+        let value = [b'v'; VALUE_INLINE_MAX_BYTES];
+        for key in [
+            RecordKey::Inline(b""),
+            RecordKey::Inline(b"a"),
+            RecordKey::Inline(&key),
+            RecordKey::Out { hash: u64::MAX - 1, blob: object },
+        ] {
+            for value in [
+                RecordValue::Bytes(b""),
+                RecordValue::Bytes(&value[..255]),
+                RecordValue::Bytes(&value[..256]),
+                RecordValue::Bytes(&value),
+                RecordValue::Int(i64::MIN),
+                RecordValue::Blob(slab),
+                RecordValue::Blob(object),
+                RecordValue::Other { value_type: ValueType::SortedSet, body: &value },
+                RecordValue::Other { value_type: ValueType::List, body: b"" },
+            ] {
+                for (raw, deadline) in [(false, None), (true, Some(1)), (true, None), (false, Some(i64::MAX))]
+                {
+                    round_trip(Record { key, value, raw, deadline });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_is_of_one_type() {
+        for kind in 3..8u8 {
+            let value_type = type_of(kind).unwrap();
+            assert_eq!(kind_of(value_type), kind);
+            let bytes = [kind << 2, 1, 2, b'k', 8, 9];
+            let parsed = Record::parse(&bytes).unwrap();
+            assert_eq!(parsed.value, RecordValue::Other { value_type, body: &[8, 9] });
+            assert_eq!(parsed.value_type(), value_type);
+        }
+        assert_eq!(
+            Record::parse(&[KIND_INT << 2, 0, 7, 1, 2, 3, 4, 5, 6, 7]),
+            None,
+            "an integer has 8 bytes"
+        );
+    }
+
+    #[test]
+    fn the_common_header_has_three_bytes() {
+        let record = Record {
+            key: RecordKey::Inline(&[b'k'; 16]),
+            value: RecordValue::Bytes(&[b'v'; 100]),
+            raw: true,
+            deadline: None,
+        };
+        assert_eq!(record.encoded_bytes(), 119);
+    }
+}

@@ -1,0 +1,366 @@
+//! A leaf of byte-string keys: slots sorted by key growing up, records growing down.
+//!
+//! ```text
+//! 0  kind u8 | 1 is_last u8: no upper bound | 2 count u16 | 4 heap_start u16 | 6 dead_bytes u16
+//! 8  tag u32 | 12 prefix_bytes u16 | 14 lo_bytes u16 | 16 hi_bytes u16 | 18 reserved u16
+//! 20 slots: head u32 | offset u16 | tail_bytes u16
+//!    records: value_bytes u16, the tail of the key, the value; at the end of the page hi, before it lo
+//! ```
+//! Keys are from `lo` up to, not including, `hi`. The prefix that both have in common is left out of the keys; the head is
+//! the first four bytes of the rest, zeros added.
+
+use std::cmp::Ordering;
+
+use super::node::{head_of, prefix_bytes};
+use crate::page::{get_u16, get_u32, put_u16, put_u32, Page, KIND_ORDERED_LEAF, PAGE_SIZE};
+use crate::tree::order::LeafView;
+
+/// Longer keys and values do not go into a tree of this order as they are.
+pub(crate) const KEY_MAX_BYTES: usize = 512;
+pub(crate) const VALUE_MAX_BYTES: usize = 512;
+
+pub(super) const HEADER_BYTES: usize = 20;
+pub(super) const SLOT_BYTES: usize = 8;
+/// Bytes for slots, records and bounds.
+pub(super) const CAPACITY_BYTES: usize = PAGE_SIZE - HEADER_BYTES;
+/// Bytes of a record beside key and value.
+pub(super) const RECORD_HEADER_BYTES: usize = 2;
+
+const IS_LAST: usize = 1;
+const COUNT: usize = 2;
+const HEAP_START: usize = 4;
+const DEAD: usize = 6;
+const TAG: usize = 8;
+const PREFIX: usize = 12;
+const LO: usize = 14;
+const HI: usize = 16;
+
+/// Read access to a leaf whose header has been checked.
+#[derive(Clone, Copy)]
+pub(crate) struct OrderedLeaf<'a> {
+    page: &'a Page,
+}
+
+impl LeafView for OrderedLeaf<'_> {
+    fn count(&self) -> usize {
+        usize::from(get_u16(self.page, COUNT))
+    }
+
+    fn live_bytes(&self) -> usize {
+        let heap_end = PAGE_SIZE - self.bounds_bytes();
+        heap_end - self.heap_start() - self.dead_bytes() + SLOT_BYTES * self.count()
+    }
+
+    fn free_bytes(&self) -> usize {
+        CAPACITY_BYTES - self.bounds_bytes() - self.live_bytes()
+    }
+
+    fn is_alone(&self) -> bool {
+        true
+    }
+}
+
+impl<'a> OrderedLeaf<'a> {
+    /// `None` unless the page is a leaf with a sane header: no accessor panics after that.
+    pub fn new(page: &'a Page) -> Option<OrderedLeaf<'a>> {
+        let leaf = OrderedLeaf { page };
+        let is_one = page[0] == KIND_ORDERED_LEAF && leaf.bounds_bytes() <= CAPACITY_BYTES;
+        let heap_end = PAGE_SIZE.checked_sub(leaf.bounds_bytes())?;
+        let sane = is_one
+            && HEADER_BYTES + SLOT_BYTES * leaf.count() <= leaf.heap_start()
+            && leaf.heap_start() + leaf.dead_bytes() <= heap_end
+            && usize::from(get_u16(page, PREFIX)) <= usize::from(get_u16(page, LO));
+        sane.then_some(leaf)
+    }
+
+    fn heap_start(&self) -> usize {
+        usize::from(get_u16(self.page, HEAP_START))
+    }
+
+    fn dead_bytes(&self) -> usize {
+        usize::from(get_u16(self.page, DEAD))
+    }
+
+    fn bounds_bytes(&self) -> usize {
+        usize::from(get_u16(self.page, LO)) + usize::from(get_u16(self.page, HI))
+    }
+
+    pub fn tag(&self) -> u32 {
+        get_u32(self.page, TAG)
+    }
+
+    /// The least key that belongs here.
+    pub fn lo(&self) -> &'a [u8] {
+        let at = PAGE_SIZE - self.bounds_bytes();
+        &self.page[at..at + usize::from(get_u16(self.page, LO))]
+    }
+
+    /// The least key that is above all that belong here.
+    pub fn hi(&self) -> Option<&'a [u8]> {
+        let len = usize::from(get_u16(self.page, HI));
+        (self.page[IS_LAST] == 0).then(|| &self.page[PAGE_SIZE - len..])
+    }
+
+    pub fn prefix(&self) -> &'a [u8] {
+        &self.lo()[..usize::from(get_u16(self.page, PREFIX))]
+    }
+
+    fn slot_at(index: usize) -> usize {
+        HEADER_BYTES + SLOT_BYTES * index
+    }
+
+    /// The key without the prefix, and the value; `None` if the record is malformed.
+    pub fn record(&self, index: usize) -> Option<(&'a [u8], &'a [u8])> {
+        let slot = Self::slot_at(index);
+        let at = usize::from(get_u16(self.page, slot + 4));
+        if at < HEADER_BYTES {
+            return None;
+        }
+        let tail_bytes = usize::from(get_u16(self.page, slot + 6));
+        let value_bytes = usize::from(u16::from_le_bytes(self.page.get(at..at + 2)?.try_into().ok()?));
+        let tail = self.page.get(at + 2..at + 2 + tail_bytes)?;
+        let value = self.page.get(at + 2 + tail_bytes..at + 2 + tail_bytes + value_bytes)?;
+        Some((tail, value))
+    }
+
+    /// Bytes of a record, without its slot; 0 if it is malformed.
+    pub fn record_bytes(&self, index: usize) -> usize {
+        self.record(index).map_or(0, |(tail, value)| RECORD_HEADER_BYTES + tail.len() + value.len())
+    }
+
+    pub fn key(&self, index: usize) -> Vec<u8> {
+        [self.prefix(), self.record(index).map_or(&[], |(tail, _)| tail)].concat()
+    }
+
+    /// Whether a record can be stored where [`OrderedLeaf::find`] has found its key or the place for it.
+    pub fn has_room(&self, found: Result<usize, usize>, key: &[u8], value: &[u8]) -> bool {
+        let bytes = (RECORD_HEADER_BYTES + key.len() + value.len()).saturating_sub(self.prefix().len());
+        match found {
+            Ok(slot) => bytes <= self.free_bytes() + self.record_bytes(slot),
+            Err(_) => bytes + SLOT_BYTES <= self.free_bytes(),
+        }
+    }
+
+    /// The slot of a key; if it is not there, where it would be.
+    pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
+        let prefix = self.prefix();
+        let Some(tail) = key.strip_prefix(prefix) else {
+            return Err(if key < prefix { 0 } else { self.count() });
+        };
+        let head = head_of(tail);
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let mid = (low + high) / 2;
+            let order = match get_u32(self.page, Self::slot_at(mid)).cmp(&head) {
+                Ordering::Equal => self.record(mid).map_or(&[][..], |(tail, _)| tail).cmp(tail),
+                other => other,
+            };
+            match order {
+                Ordering::Less => low = mid + 1,
+                Ordering::Equal => return Ok(mid),
+                Ordering::Greater => high = mid,
+            }
+        }
+        Err(low)
+    }
+}
+
+/// Write access to a leaf whose header has been checked.
+pub(super) struct OrderedLeafMut<'a> {
+    page: &'a mut Page,
+}
+
+impl<'a> OrderedLeafMut<'a> {
+    pub fn new(page: &'a mut Page) -> Option<OrderedLeafMut<'a>> {
+        OrderedLeaf::new(page)?;
+        Some(OrderedLeafMut { page })
+    }
+
+    /// Makes an empty leaf of the page.
+    pub fn init(page: &'a mut Page, tag: u32, lo: &[u8], hi: Option<&[u8]>) -> OrderedLeafMut<'a> {
+        page[..HEADER_BYTES].fill(0);
+        page[0] = KIND_ORDERED_LEAF;
+        page[IS_LAST] = u8::from(hi.is_none());
+        let prefix_bytes = prefix_bytes(lo, hi);
+        let hi = hi.unwrap_or(&[]);
+        let heap_start = PAGE_SIZE - lo.len() - hi.len();
+        page[heap_start..heap_start + lo.len()].copy_from_slice(lo);
+        page[heap_start + lo.len()..].copy_from_slice(hi);
+        put_u16(page, HEAP_START, heap_start as u16);
+        put_u32(page, TAG, tag);
+        put_u16(page, PREFIX, prefix_bytes as u16);
+        put_u16(page, LO, lo.len() as u16);
+        put_u16(page, HI, hi.len() as u16);
+        OrderedLeafMut { page }
+    }
+
+    pub fn leaf(&self) -> OrderedLeaf<'_> {
+        OrderedLeaf { page: self.page }
+    }
+
+    /// Inserts a record whose key belongs before the slot; false if there is no room.
+    pub fn insert(&mut self, index: usize, key: &[u8], value: &[u8]) -> bool {
+        let Some(tail) = key.get(self.leaf().prefix().len()..) else { return false };
+        let record_bytes = RECORD_HEADER_BYTES + tail.len() + value.len();
+        let count = self.leaf().count();
+        let Some(at) = self.reserve(record_bytes, SLOT_BYTES) else { return false };
+        self.write_record(at, tail, value);
+        let (slot, end) = (OrderedLeaf::slot_at(index), OrderedLeaf::slot_at(count));
+        self.page.copy_within(slot..end, slot + SLOT_BYTES);
+        self.write_slot(index, tail, at);
+        put_u16(self.page, COUNT, count as u16 + 1);
+        true
+    }
+
+    /// Gives a record another value; false if there is no room.
+    pub fn replace(&mut self, index: usize, value: &[u8]) -> bool {
+        let Some((tail, old)) = self.leaf().record(index) else { return false };
+        let (tail, old_bytes) = (tail.to_vec(), RECORD_HEADER_BYTES + tail.len() + old.len());
+        let at = usize::from(get_u16(self.page, OrderedLeaf::slot_at(index) + 4));
+        if value.len() == old.len() {
+            self.write_record(at, &tail, value);
+            return true;
+        }
+        let record_bytes = RECORD_HEADER_BYTES + tail.len() + value.len();
+        if self.leaf().free_bytes() + old_bytes < record_bytes {
+            return false;
+        }
+        self.remove(index);
+        let key = [self.leaf().prefix(), &tail].concat();
+        self.insert(index, &key, value)
+    }
+
+    pub fn remove(&mut self, index: usize) {
+        let (count, bytes) = (self.leaf().count(), self.leaf().record_bytes(index));
+        let (slot, end) = (OrderedLeaf::slot_at(index), OrderedLeaf::slot_at(count));
+        self.page.copy_within(slot + SLOT_BYTES..end, slot);
+        put_u16(self.page, COUNT, count as u16 - 1);
+        let most = PAGE_SIZE - self.leaf().bounds_bytes() - self.leaf().heap_start();
+        put_u16(self.page, DEAD, (self.leaf().dead_bytes() + bytes).min(most) as u16);
+    }
+
+    fn write_record(&mut self, at: usize, tail: &[u8], value: &[u8]) {
+        put_u16(self.page, at, value.len() as u16);
+        let tail_at = at + RECORD_HEADER_BYTES;
+        self.page[tail_at..tail_at + tail.len()].copy_from_slice(tail);
+        let value_at = tail_at + tail.len();
+        self.page[value_at..value_at + value.len()].copy_from_slice(value);
+    }
+
+    fn write_slot(&mut self, index: usize, tail: &[u8], at: usize) {
+        let slot = OrderedLeaf::slot_at(index);
+        put_u32(self.page, slot, head_of(tail));
+        put_u16(self.page, slot + 4, at as u16);
+        put_u16(self.page, slot + 6, tail.len() as u16);
+    }
+
+    /// Takes room for a record from the heap, beside `slot_bytes` for slots, compacting if need be.
+    fn reserve(&mut self, record_bytes: usize, slot_bytes: usize) -> Option<usize> {
+        if self.leaf().free_bytes() < record_bytes + slot_bytes {
+            return None;
+        }
+        let slots_end = OrderedLeaf::slot_at(self.leaf().count()) + slot_bytes;
+        if self.leaf().heap_start() < slots_end + record_bytes {
+            self.compact();
+        }
+        let at = self.leaf().heap_start().checked_sub(record_bytes).filter(|at| *at >= slots_end)?;
+        put_u16(self.page, HEAP_START, at as u16);
+        Some(at)
+    }
+
+    /// Moves all records together.
+    fn compact(&mut self) {
+        let copy = *self.page;
+        let old = OrderedLeaf { page: &copy };
+        let mut heap_start = PAGE_SIZE - old.bounds_bytes();
+        let slots_end = OrderedLeaf::slot_at(old.count());
+        for index in 0..old.count() {
+            let Some((tail, value)) = old.record(index) else { continue };
+            let bytes = RECORD_HEADER_BYTES + tail.len() + value.len();
+            // Records of a leaf that somebody else wrote may overlap: they would be too many.
+            let Some(at) = heap_start.checked_sub(bytes).filter(|at| *at >= slots_end) else { break };
+            heap_start = at;
+            self.write_record(at, tail, value);
+            self.write_slot(index, tail, at);
+        }
+        put_u16(self.page, HEAP_START, heap_start as u16);
+        put_u16(self.page, DEAD, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn content(leaf: OrderedLeaf<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+        (0..leaf.count()).map(|i| (leaf.key(i), leaf.record(i).unwrap().1.to_vec())).collect()
+    }
+
+    #[test]
+    fn a_leaf_is_a_sorted_map() {
+        let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
+        for (lo, hi) in [(&b""[..], None), (b"ab", Some(&b"ac"[..])), (b"abcd", Some(b"abce\x01"))] {
+            let mut page = [0x55; PAGE_SIZE];
+            let prefix = prefix_bytes(lo, hi);
+            OrderedLeafMut::init(&mut page, 9, lo, hi);
+            let mut model = BTreeMap::new();
+            for step in 0..4_000 {
+                let tail: Vec<u8> =
+                    (0..random.usize(..7)).map(|_| [0, b'a', 0xff][random.usize(..3)]).collect();
+                let key = [lo, &tail].concat();
+                assert!(key.starts_with(&lo[..prefix]));
+                let value = vec![step as u8; random.usize(..90)];
+                let mut leaf = OrderedLeafMut::new(&mut page).unwrap();
+                let stored = match (leaf.leaf().find(&key), random.u32(..3)) {
+                    (Ok(slot), 0) => {
+                        leaf.remove(slot);
+                        model.remove(&key);
+                        continue;
+                    }
+                    (Ok(slot), _) => leaf.replace(slot, &value),
+                    (Err(slot), _) => leaf.insert(slot, &key, &value),
+                };
+                if stored {
+                    model.insert(key, value);
+                } else {
+                    assert!(leaf.leaf().free_bytes() < SLOT_BYTES + RECORD_HEADER_BYTES + 6 + 90);
+                    while leaf.leaf().count() > 5 {
+                        leaf.remove(0);
+                        model.pop_first();
+                    }
+                }
+                let leaf = OrderedLeaf::new(&page).unwrap();
+                assert_eq!((leaf.lo(), leaf.hi(), leaf.tag()), (lo, hi, 9));
+            }
+            let leaf = OrderedLeaf::new(&page).unwrap();
+            assert_eq!(content(leaf), model.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_crafted_leaf_never_panics() {
+        let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
+        for _ in 0..20_000 {
+            let mut page = [0; PAGE_SIZE];
+            page.fill_with(|| random.u8(..));
+            page[0] = KIND_ORDERED_LEAF;
+            for at in [COUNT, HEAP_START, DEAD, PREFIX, LO, HI] {
+                put_u16(&mut page, at, random.u16(..) >> random.u32(3..12));
+            }
+            put_u16(&mut page, HEAP_START, random.u16(..4096));
+            let Some(mut leaf) = OrderedLeafMut::new(&mut page) else { continue };
+            let key = [random.u8(..); 3];
+            let (Ok(slot) | Err(slot)) = leaf.leaf().find(&key);
+            let slot = slot.min(leaf.leaf().count());
+            leaf.insert(slot, &key, b"value");
+            if leaf.leaf().count() > 0 {
+                leaf.replace(0, &[1; 40]);
+            }
+            if leaf.leaf().count() > 0 {
+                leaf.remove(0);
+            }
+        }
+    }
+}

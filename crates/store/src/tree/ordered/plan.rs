@@ -1,0 +1,131 @@
+//! Dividing the records of neighbouring leaves anew, by bytes.
+
+use super::leaf::{OrderedLeaf, OrderedLeafMut, CAPACITY_BYTES, RECORD_HEADER_BYTES, SLOT_BYTES};
+use super::node::{common_prefix, prefix_bytes};
+use crate::page::Page;
+use crate::tree::order::LeafView;
+
+/// A target of a division.
+struct Target {
+    /// Its first record: source and slot.
+    start: (usize, usize),
+    /// The least key that belongs there.
+    lo: Vec<u8>,
+    /// Bytes of bounds, records and slots.
+    bytes: usize,
+}
+
+pub(crate) struct Plan {
+    targets: Vec<Target>,
+    hi: Option<Vec<u8>>,
+}
+
+/// The shortest key that is above `left` and not above `right`.
+fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
+    right[..(common_prefix(left, right) + 1).min(right.len())].to_vec()
+}
+
+/// All records of the sources, in order.
+fn records<'s>(sources: &'s [OrderedLeaf<'_>]) -> impl Iterator<Item = (usize, usize)> + 's {
+    sources.iter().enumerate().flat_map(|(s, leaf)| (0..leaf.count()).map(move |i| (s, i)))
+}
+
+impl Plan {
+    /// Divides the records evenly. `None` if they are too few, or do not fit.
+    pub fn even(sources: &[OrderedLeaf<'_>], target_count: usize) -> Option<Plan> {
+        let total: usize = sources.iter().map(|leaf| leaf.live_bytes()).sum();
+        let (mut starts, mut seen) = (vec![(0, 0)], 0);
+        for (number, (s, i)) in records(sources).enumerate() {
+            let bytes = sources[s].record_bytes(i) + SLOT_BYTES;
+            let due = total * starts.len() / target_count;
+            if number > 0 && starts.len() < target_count && seen + bytes / 2 >= due {
+                starts.push((s, i));
+            }
+            seen += bytes;
+        }
+        (starts.len() == target_count).then_some(())?;
+        Plan::at(sources, &starts)
+    }
+
+    /// Divides the records so that targets begin with these.
+    pub fn at(sources: &[OrderedLeaf<'_>], starts: &[(usize, usize)]) -> Option<Plan> {
+        let mut targets: Vec<Target> = Vec::with_capacity(starts.len());
+        let mut previous: Option<(usize, usize)> = None;
+        for (s, i) in records(sources) {
+            if starts.get(targets.len()) == Some(&(s, i)) || targets.is_empty() {
+                let lo = match previous {
+                    None => sources[0].lo().to_vec(),
+                    Some((s_before, i_before)) => {
+                        separator(&sources[s_before].key(i_before), &sources[s].key(i))
+                    }
+                };
+                targets.push(Target { start: (s, i), lo, bytes: 0 });
+            }
+            previous = Some((s, i));
+        }
+        if targets.is_empty() {
+            targets.push(Target { start: (0, 0), lo: sources[0].lo().to_vec(), bytes: 0 });
+        }
+        let hi = sources.last()?.hi().map(<[u8]>::to_vec);
+        let mut plan = Plan { targets, hi };
+        for target in 0..plan.targets.len() {
+            plan.targets[target].bytes = plan.bytes_of(target, sources);
+        }
+        let fits = plan.targets.iter().all(|target| target.bytes <= CAPACITY_BYTES);
+        (fits && plan.targets.len() == starts.len()).then_some(plan)
+    }
+
+    pub fn target_count(&self) -> usize {
+        self.targets.len()
+    }
+
+    pub fn lo(&self, target: usize) -> &[u8] {
+        &self.targets[target].lo
+    }
+
+    fn hi(&self, target: usize) -> Option<&[u8]> {
+        self.targets.get(target + 1).map(|next| &next.lo[..]).or(self.hi.as_deref())
+    }
+
+    /// The records that a target gets.
+    fn records_of<'s>(
+        &self,
+        target: usize,
+        sources: &'s [OrderedLeaf<'_>],
+    ) -> impl Iterator<Item = (usize, usize)> + 's {
+        let start = self.targets[target].start;
+        let end = self.targets.get(target + 1).map(|next| next.start);
+        records(sources).filter(move |at| *at >= start && end.is_none_or(|end| *at < end))
+    }
+
+    fn bytes_of(&self, target: usize, sources: &[OrderedLeaf<'_>]) -> usize {
+        let (lo, hi) = (self.lo(target), self.hi(target));
+        let prefix_bytes = prefix_bytes(lo, hi);
+        let record = |(s, i): (usize, usize)| {
+            let Some((tail, value)) = sources[s].record(i) else { return 0 };
+            let key_bytes = sources[s].prefix().len() + tail.len();
+            SLOT_BYTES + RECORD_HEADER_BYTES + key_bytes.saturating_sub(prefix_bytes) + value.len()
+        };
+        lo.len() + hi.map_or(0, <[u8]>::len) + self.records_of(target, sources).map(record).sum::<usize>()
+    }
+
+    /// The target of a key.
+    pub fn target_of(&self, key: &[u8]) -> usize {
+        self.targets.partition_point(|target| target.lo[..] <= *key).max(1) - 1
+    }
+
+    /// Bytes that remain free in a target.
+    pub fn free_bytes(&self, target: usize) -> usize {
+        CAPACITY_BYTES - self.targets[target].bytes
+    }
+
+    /// Fills a target's page from the sources, which must be copies of what was planned with.
+    pub fn fill(&self, target: usize, page: &mut Page, sources: &[OrderedLeaf<'_>]) {
+        let mut out = OrderedLeafMut::init(page, sources[0].tag(), self.lo(target), self.hi(target));
+        for (index, (s, i)) in self.records_of(target, sources).enumerate() {
+            let value = sources[s].record(i).map_or(&[][..], |(_, value)| value);
+            let fitted = out.insert(index, &sources[s].key(i), value);
+            debug_assert!(fitted, "the plan has room for every record");
+        }
+    }
+}

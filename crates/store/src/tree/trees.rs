@@ -1,0 +1,206 @@
+//! From a key to its latched leaf.
+//!
+//! Inner nodes are read optimistically, leaves under a latch. A root keeps its page for the life of its tree.
+
+use std::sync::Arc;
+
+use stillframe_pagepool::{ExclusiveGuard, OptimisticGuard, PageId, Pool, Restart, SharedGuard};
+
+use super::order::{as_leaf, not_a_leaf, not_inner, Order, TARGETS_MAX};
+use super::words::Words;
+use crate::key::DbId;
+use crate::page::{Page, PAGE_SIZE};
+use crate::pages::Pages;
+use crate::stop::Stop;
+
+/// A tree: its root page and the tag that all its pages carry. A tag is never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tree {
+    /// The database that it belongs to.
+    pub db: DbId,
+    pub root: PageId,
+    pub tag: u32,
+}
+
+/// What a worker needs to divide leaves.
+pub(crate) struct Scratch {
+    /// Copies of the leaves that are being divided anew.
+    pub copies: Box<[Page; TARGETS_MAX]>,
+    /// Now, in the unit of access times.
+    pub tick: u32,
+}
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        Scratch { copies: Box::new([[0; PAGE_SIZE]; TARGETS_MAX]), tick: 0 }
+    }
+}
+
+/// The trees of one order.
+pub(crate) struct Trees<O> {
+    pub pages: Arc<Pages>,
+    pub pool: Arc<Pool>,
+    pub order: O,
+}
+
+impl<O: Order> Trees<O> {
+    pub fn new(pages: &Arc<Pages>, order: O) -> Trees<O> {
+        Trees { pages: pages.clone(), pool: pages.pool.clone(), order }
+    }
+
+    /// An empty tree; its root.
+    pub fn create(&self, tag: u32) -> Result<PageId, Stop> {
+        self.pages.admit(2)?;
+        let mut root = self.pool.allocate()?;
+        let mut leaf = match self.pool.allocate() {
+            Ok(leaf) => leaf,
+            Err(error) => {
+                self.pool.free(root, 1);
+                return Err(error.into());
+            }
+        };
+        self.order.init_leaf(leaf.page_mut(), tag);
+        self.order.register(leaf.id(), as_leaf::<O>(leaf.id(), leaf.page())?, None);
+        self.order.init_root(&mut root, tag, 1, &leaf);
+        Ok(root.id())
+    }
+
+    /// The node of `level` that is responsible for `key`, and the child that is.
+    #[inline(always)]
+    pub fn descend(
+        &self,
+        tree: Tree,
+        key: O::Key<'_>,
+        level: u8,
+    ) -> Result<(OptimisticGuard<'_>, PageId), Stop> {
+        let mut node = self.pool.optimistic(tree.root)?;
+        loop {
+            if !O::is_inner(&node, tree.tag) {
+                node.validate()?;
+                return Err(not_inner(node.id()));
+            }
+            let node_level = node.level();
+            let child = O::child(&node, O::find_child(&node, key));
+            node.validate()?;
+            if node_level <= level {
+                return Ok((node, child));
+            }
+            let next = match self.pool.optimistic(child) {
+                Ok(next) => next,
+                Err(restart) => return Err(stop_below(&node, restart)),
+            };
+            // The child was this node's when its version was read.
+            node.validate()?;
+            node = next;
+        }
+    }
+
+    /// Latches the leaf of a key, shared.
+    #[inline(always)]
+    pub fn leaf_shared(
+        &self,
+        tree: Tree,
+        key: O::Key<'_>,
+        hint: Option<PageId>,
+    ) -> Result<SharedGuard<'_>, Stop> {
+        if let Some(pid) = hint.filter(|&pid| self.order.is_known(pid)) {
+            if let Ok(guard) = self.pool.shared(pid) {
+                if self.is_leaf_of(pid, guard.page(), tree, key) {
+                    return Ok(guard);
+                }
+            }
+        }
+        let (parent, pid) = self.descend(tree, key, 1)?;
+        let guard = self.pool.shared(pid).map_err(|restart| stop_below(&parent, restart))?;
+        if !self.is_leaf_of(pid, guard.page(), tree, key) {
+            self.meet(&parent, pid, guard.page(), tree, key)?;
+        }
+        Ok(guard)
+    }
+
+    /// Latches the leaf of a key, exclusive.
+    #[inline(always)]
+    pub fn leaf_exclusive(
+        &self,
+        tree: Tree,
+        key: O::Key<'_>,
+        hint: Option<PageId>,
+    ) -> Result<ExclusiveGuard<'_>, Stop> {
+        if let Some(pid) = hint.filter(|&pid| self.order.is_known(pid)) {
+            if let Ok(guard) = self.pool.exclusive(pid) {
+                if self.is_leaf_of(pid, guard.page(), tree, key) {
+                    return Ok(guard);
+                }
+            }
+        }
+        let (parent, pid) = self.descend(tree, key, 1)?;
+        let guard = self.pool.exclusive(pid).map_err(|restart| stop_below(&parent, restart))?;
+        if !self.is_leaf_of(pid, guard.page(), tree, key) {
+            self.meet(&parent, pid, guard.page(), tree, key)?;
+        }
+        Ok(guard)
+    }
+
+    /// The same for a thread that holds another leaf's latch: does not wait.
+    pub fn try_leaf_exclusive(&self, tree: Tree, key: O::Key<'_>) -> Result<ExclusiveGuard<'_>, Stop> {
+        let (parent, pid) = self.descend(tree, key, 1)?;
+        let guard = self.pool.try_exclusive(pid).map_err(|restart| stop_below(&parent, restart))?;
+        if !self.is_leaf_of(pid, guard.page(), tree, key) {
+            self.meet(&parent, pid, guard.page(), tree, key)?;
+        }
+        Ok(guard)
+    }
+
+    /// Whether a latched page is known to be the leaf that is responsible for `key`.
+    #[inline(always)]
+    fn is_leaf_of(&self, pid: PageId, page: &Page, tree: Tree, key: O::Key<'_>) -> bool {
+        self.order.is_known(pid) && O::leaf(page).is_some_and(|leaf| O::covers(leaf, tree.tag, key))
+    }
+
+    /// A latched page below `parent` that the side array does not know, or that is not the right one.
+    #[cold]
+    fn meet(
+        &self,
+        parent: &OptimisticGuard<'_>,
+        pid: PageId,
+        page: &Page,
+        tree: Tree,
+        key: O::Key<'_>,
+    ) -> Result<(), Stop> {
+        parent.validate()?;
+        let leaf = as_leaf::<O>(pid, page)?;
+        if !O::covers(leaf, tree.tag, key) {
+            return Err(not_a_leaf(pid));
+        }
+        if !self.order.is_known(pid) {
+            self.order.meet(&self.pool, pid, leaf)?;
+        }
+        Ok(())
+    }
+
+    /// Latches the node of `level` that is responsible for `key`, without waiting.
+    pub fn inner_exclusive(
+        &self,
+        tree: Tree,
+        key: O::Key<'_>,
+        level: u8,
+    ) -> Result<ExclusiveGuard<'_>, Stop> {
+        let (node, _) = self.descend(tree, key, level)?;
+        let found_level = node.level();
+        let guard = node.upgrade()?;
+        // The root may have grown or shrunk since the caller looked.
+        if found_level != level {
+            return Err(Stop::Contended);
+        }
+        Ok(guard)
+    }
+}
+
+/// Why a child could not be had: stale if the parent has changed.
+#[cold]
+pub(crate) fn stop_below(parent: &OptimisticGuard<'_>, restart: Restart) -> Stop {
+    match parent.validate() {
+        Ok(()) => restart.into(),
+        Err(_) => Stop::Contended,
+    }
+}

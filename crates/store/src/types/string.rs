@@ -1,0 +1,310 @@
+//! Strings: what is particular to them at the level of the store.
+
+use crate::blobs::{Blob, Incoming, LatchedRun, Part, Sending};
+use crate::effect::Effect;
+use crate::keyspace::{copy_record, Keyspace, Local, Put, Was};
+use crate::stop::{retry, Stop};
+use crate::tree::hash::{At, LeafGuard, Record, RecordValue, RECORD_MAX_BYTES, VALUE_INLINE_MAX_BYTES};
+use crate::tree::Tree;
+use crate::value::Repr;
+use crate::worker::Worker;
+use crate::{DbId, Deadline, Key, NewValue, OpError, StrRef, MAX_STRING_BYTES};
+
+impl<'a> From<NewValue<'a>> for Put<'a> {
+    fn from(value: NewValue<'a>) -> Put<'a> {
+        match value {
+            NewValue::Int(value) => Put::Int(value),
+            NewValue::Bytes { bytes, raw } => Put::Bytes { bytes, raw },
+            NewValue::Incoming(incoming) => {
+                assert!(incoming.is_complete() && !incoming.is_used(), "{incoming:?} cannot be stored");
+                Put::Ready { blob: incoming.blob(), raw: false }
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Reads a value in place. `f` runs under the latch: it may copy, not block. An expired entry is removed
+    /// and counts as absent.
+    #[inline]
+    pub fn get<R>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        f: impl FnOnce(StrRef<'_>) -> R,
+    ) -> Result<Option<R>, OpError> {
+        let (keyspace, local) = self.split();
+        keyspace.get_string(local, db, key, f)
+    }
+
+    /// Begins to read a value of 256 KB or more in parts: it stays as it is until the [`Sending`] is dropped, whatever
+    /// happens to the key. `None` if it is absent or shorter, or if too many values are being read so.
+    ///
+    /// # Errors
+    /// As [`Worker::get`].
+    pub fn begin_sending(&mut self, db: DbId, key: &Key<'_>) -> Result<Option<Sending>, OpError> {
+        let (keyspace, local) = self.split();
+        keyspace.send_string(local, db, key)
+    }
+
+    /// Begins a value whose bytes are still to come ([`NewValue::Incoming`]). Lengths of 64 KB to [`MAX_STRING_BYTES`].
+    ///
+    /// # Errors
+    /// [`OpError::TooLarge`] for other lengths. [`OpError::OutOfMemory`]: also if too many are on their way in at a time.
+    pub fn begin_incoming(&mut self, len_bytes: u64) -> Result<Incoming, OpError> {
+        self.keyspace().blobs.begin_incoming(len_bytes)
+    }
+
+    /// Stores a value; returns whether the key was there before. A deadline in the past stores nothing and
+    /// removes the key.
+    #[inline]
+    pub fn set(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        value: NewValue<'_>,
+        deadline: Deadline,
+    ) -> Result<bool, OpError> {
+        let (keyspace, local) = self.split();
+        keyspace.set_string(local, db, key, value, deadline)
+    }
+
+    /// Writes `bytes` at `offset` of the string, in place where it can; a missing key or a gap is filled with
+    /// zero bytes; the deadline stays; the encoding becomes raw, which is all that no bytes at the start of a string do.
+    /// Returns the new length in bytes.
+    ///
+    /// # Errors
+    /// [`OpError::TooLarge`] over [`MAX_STRING_BYTES`].
+    pub fn write_range(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u64, OpError> {
+        let (keyspace, local) = self.split();
+        keyspace.write_string_range(local, db, key, offset, bytes)
+    }
+}
+
+/// What a range write found.
+enum Range {
+    /// Written in place; the value's new length.
+    Written(u64),
+    /// The whole value has to be stored anew: it is in the worker's buffer. With growth to come, or not.
+    Rewrite { growing: bool },
+}
+
+impl Keyspace {
+    /// Reads a value in place; an expired entry is removed.
+    #[inline(always)]
+    fn get_string<R>(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        key: &Key<'_>,
+        f: impl FnOnce(StrRef<'_>) -> R,
+    ) -> Result<Option<R>, OpError> {
+        let mut f = Some(f);
+        let lock = self.locks.lock_key(&local.holder, db, key.hash, false);
+        let looked = retry(|| {
+            self.look(local.now, db, key, |met| {
+                let result = self.with_value(&met.record, |value| f.take().map(|f| f(value)))?;
+                self.trees.order.side.touch(met.leaf, local.scratch.tick);
+                Ok(result)
+            })
+        })?;
+        drop(lock);
+        self.settle(local, db, key, looked).map(Option::flatten)
+    }
+
+    /// Keeps a large value as it is while it is read in parts; an expired entry is removed.
+    fn send_string(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<Option<Sending>, OpError> {
+        let lock = self.locks.lock_key(&local.holder, db, key.hash, false);
+        let looked = retry(|| {
+            self.look(local.now, db, key, |met| {
+                let RecordValue::Blob(blob) = met.record.value else { return Ok(None) };
+                self.blobs.check_resident(&blob)?;
+                self.trees.order.side.touch(met.leaf, local.scratch.tick);
+                Ok(self.blobs.begin_sending(&blob))
+            })
+        })?;
+        drop(lock);
+        self.settle(local, db, key, looked).map(Option::flatten)
+    }
+
+    /// Gives a record's value to `f`; fails before that if a page is missing, and after it if one could not be read all
+    /// the same.
+    #[inline(always)]
+    fn with_value<R>(&self, record: &Record<'_>, f: impl FnOnce(StrRef<'_>) -> R) -> Result<R, Stop> {
+        let repr = match record.value {
+            RecordValue::Int(value) => Repr::Int(value),
+            RecordValue::Bytes(bytes) => Repr::Bytes(bytes),
+            RecordValue::Blob(blob) => {
+                let run = LatchedRun::new(self.pool.shared(blob.pid)?);
+                let offset = self.blobs.check(&run.guard, &blob)?;
+                let repr = Repr::Pages { run: &run, offset, len_bytes: u64::from(blob.len_bytes) };
+                let result = f(StrRef { repr, raw: record.raw });
+                return run.check().map(|()| result);
+            }
+            RecordValue::Other { .. } => return Err(Stop::WrongType),
+        };
+        Ok(f(StrRef { repr, raw: record.raw }))
+    }
+
+    /// Stores a value; returns whether the key was there before.
+    pub fn set_string(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        key: &Key<'_>,
+        value: NewValue<'_>,
+        deadline: Deadline,
+    ) -> Result<bool, OpError> {
+        if let NewValue::Bytes { bytes, .. } = value {
+            if bytes.len() as u64 > crate::MAX_STRING_BYTES {
+                return Err(OpError::TooLarge);
+            }
+        }
+        if matches!(deadline, Deadline::At(at) if at <= local.now) {
+            return self.remove(local, db, key);
+        }
+        let _lock = self.locks.lock_key(&local.holder, db, key.hash, true);
+        let was = self.beside_damage(db, key, || self.put(local, db, key, value.into(), deadline))?;
+        if let NewValue::Incoming(incoming) = value {
+            incoming.note_used();
+        }
+        self.announce(local, Effect::Set { db, key: *key, value, deadline });
+        Ok(was == Was::There)
+    }
+
+    /// Writes `bytes` at `offset` of a string; see [`crate::Worker::write_range`].
+    fn write_string_range(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        key: &Key<'_>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u64, OpError> {
+        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= MAX_STRING_BYTES);
+        let end = end.ok_or(OpError::TooLarge)?;
+        let _lock = self.locks.lock_key(&local.holder, db, key.hash, true);
+        let tree = retry(|| self.tree_or_create(db))?;
+        let found = retry(|| self.write_range_step(local, tree, key, offset, bytes))?;
+        // No bytes at the start of what is there: at most the encoding changes.
+        let is_change = found.is_none() || offset > 0 || !bytes.is_empty();
+        let len_bytes = match found {
+            Some(Range::Written(len_bytes)) => len_bytes,
+            Some(Range::Rewrite { growing }) => {
+                self.store_range(local, db, key, offset, bytes, end, growing)?
+            }
+            None => {
+                local.bytes.clear();
+                self.store_range(local, db, key, offset, bytes, end, false)?
+            }
+        };
+        if is_change {
+            self.announce(local, Effect::Write { db, key: *key, offset, bytes });
+        }
+        Ok(len_bytes)
+    }
+
+    /// Stores a value made of the worker's buffer, a gap of zeros, and `bytes` at `offset`.
+    #[allow(clippy::too_many_arguments)]
+    fn store_range(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        key: &Key<'_>,
+        offset: u64,
+        bytes: &[u8],
+        end: u64,
+        growing: bool,
+    ) -> Result<u64, OpError> {
+        let mut old = std::mem::take(&mut local.bytes);
+        let len_bytes = end.max(old.len() as u64);
+        let overlap = (old.len() as u64).min(end).saturating_sub(offset) as usize;
+        if overlap > 0 {
+            old[offset as usize..offset as usize + overlap].copy_from_slice(&bytes[..overlap]);
+        }
+        let gap = offset.saturating_sub(old.len() as u64);
+        let result = if len_bytes <= VALUE_INLINE_MAX_BYTES as u64 {
+            old.resize(old.len() + gap as usize, 0);
+            old.extend_from_slice(&bytes[overlap..]);
+            self.put(local, db, key, Put::Bytes { bytes: &old, raw: true }, Deadline::Keep)
+        } else {
+            let parts = [Part::Bytes(&old), Part::Zeros(gap), Part::Bytes(&bytes[overlap..])];
+            retry(|| self.blobs.make(&parts, growing)).and_then(|blob| self.put_ready(local, db, key, blob))
+        };
+        old.clear();
+        local.bytes = old;
+        result.map(|_| len_bytes)
+    }
+
+    /// Stores a blob that nothing refers to yet; frees it if that fails.
+    fn put_ready(&self, local: &mut Local, db: DbId, key: &Key<'_>, blob: Blob) -> Result<Was, OpError> {
+        let put = Put::Ready { blob, raw: true };
+        self.put(local, db, key, put, Deadline::Keep).inspect_err(|_| self.blobs.discard(&blob))
+    }
+
+    /// Writes in place if the value's place allows; else copies the old value to the worker's buffer. `None` if
+    /// the key is absent.
+    fn write_range_step(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        key: &Key<'_>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<Option<Range>, Stop> {
+        let mut leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
+        let Some(at) = self.find_exclusive(&leaf, key)? else { return Ok(None) };
+        let record = leaf.record(at)?;
+        if record.deadline.is_some_and(|deadline| deadline <= local.now) {
+            return Ok(None);
+        }
+        local.bytes.clear();
+        let blob = match record.value {
+            RecordValue::Int(value) => {
+                local.bytes.extend_from_slice(value.to_string().as_bytes());
+                return Ok(Some(Range::Rewrite { growing: false }));
+            }
+            RecordValue::Bytes(old) => {
+                let end = offset as usize + bytes.len();
+                if end > old.len() || !record.raw {
+                    local.bytes.extend_from_slice(old);
+                    return Ok(Some(Range::Rewrite { growing: false }));
+                }
+                let len_bytes = old.len() as u64;
+                leaf.leaf_mut(at.page)?.value_mut(at.slot)[offset as usize..end].copy_from_slice(bytes);
+                self.trees.order.side.touch(leaf.head.id(), local.scratch.tick);
+                return Ok(Some(Range::Written(len_bytes)));
+            }
+            RecordValue::Blob(blob) => blob,
+            RecordValue::Other { .. } => return Err(Stop::WrongType),
+        };
+        let Some(new_blob) = self.blobs.write_at(&blob, offset, bytes)? else {
+            self.blobs.read(&blob, &mut local.bytes)?;
+            return Ok(Some(Range::Rewrite { growing: true }));
+        };
+        self.refer_to(&mut leaf, at, new_blob)?;
+        self.trees.order.side.touch(leaf.head.id(), local.scratch.tick);
+        drop(leaf);
+        if new_blob.pid != blob.pid {
+            self.blobs.discard(&blob);
+        }
+        Ok(Some(Range::Written(u64::from(new_blob.len_bytes))))
+    }
+
+    /// Lets a record refer to a blob that has changed; it takes the same bytes as before.
+    fn refer_to(&self, leaf: &mut LeafGuard<'_>, at: At, blob: Blob) -> Result<(), Stop> {
+        let mut copy = [0; RECORD_MAX_BYTES];
+        let old = copy_record(leaf.record(at)?, &mut copy)?;
+        let record = Record { value: RecordValue::Blob(blob), raw: true, ..old };
+        if old != record {
+            leaf.replace(at, &record)?;
+        }
+        Ok(())
+    }
+}

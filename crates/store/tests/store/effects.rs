@@ -1,0 +1,265 @@
+//! Effects, replayed on an empty store, make the same store again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stillframe_store::{DbId, Deadline, Effect, Listener, NewValue, Options, Store, UnixMillis, Worker};
+
+use stillframe_testkit::TempDir;
+
+const DATABASES: u32 = 3;
+
+/// An effect with its bytes.
+enum Owned {
+    Set(DbId, Vec<u8>, Result<i64, (Vec<u8>, bool)>, Deadline),
+    Write(DbId, Vec<u8>, u64, Vec<u8>),
+    Deadline(DbId, Vec<u8>, Option<UnixMillis>),
+    Remove(DbId, Vec<u8>),
+    Move((DbId, Vec<u8>), (DbId, Vec<u8>)),
+    Copy((DbId, Vec<u8>), (DbId, Vec<u8>)),
+    Flush(DbId),
+    Swap(DbId, DbId),
+}
+
+impl Owned {
+    fn of(effect: &Effect<'_>) -> Owned {
+        let place = |(db, key): (DbId, stillframe_store::Key<'_>)| (db, key.bytes.to_vec());
+        match *effect {
+            Effect::Set { db, key, value, deadline } => {
+                let value = match value {
+                    NewValue::Int(int) => Ok(int),
+                    NewValue::Bytes { bytes, raw } => Err((bytes.to_vec(), raw)),
+                    NewValue::Incoming(incoming) => {
+                        let mut bytes = Vec::new();
+                        incoming.read(|part| bytes.extend_from_slice(part)).unwrap();
+                        Err((bytes, false))
+                    }
+                };
+                Owned::Set(db, key.bytes.to_vec(), value, deadline)
+            }
+            Effect::Write { db, key, offset, bytes } => {
+                Owned::Write(db, key.bytes.to_vec(), offset, bytes.to_vec())
+            }
+            Effect::Deadline { db, key, deadline } => Owned::Deadline(db, key.bytes.to_vec(), deadline),
+            Effect::Delete { db, key } | Effect::Expire { db, key } => Owned::Remove(db, key.bytes.to_vec()),
+            Effect::Move { from, to } => Owned::Move(place(from), place(to)),
+            Effect::Copy { from, to } => Owned::Copy(place(from), place(to)),
+            Effect::Flush { db, .. } => Owned::Flush(db),
+            Effect::Swap { a, b, .. } => Owned::Swap(a, b),
+        }
+    }
+
+    fn apply(&self, to: &mut Worker) {
+        match self {
+            Owned::Set(db, key, value, deadline) => {
+                let value = match value {
+                    Ok(int) => NewValue::Int(*int),
+                    Err((bytes, raw)) => NewValue::Bytes { bytes, raw: *raw },
+                };
+                to.set(*db, &to.key(key), value, *deadline).unwrap();
+            }
+            Owned::Write(db, key, offset, bytes) => {
+                to.write_range(*db, &to.key(key), *offset, bytes).unwrap();
+            }
+            Owned::Deadline(db, key, deadline) => {
+                assert!(to.set_deadline(*db, &to.key(key), *deadline).unwrap(), "a deadline of no key");
+            }
+            Owned::Remove(db, key) => {
+                assert!(to.remove(*db, &to.key(key)).unwrap(), "what was removed is not there");
+            }
+            Owned::Move(from, at) => {
+                assert!(to.rename((from.0, &to.key(&from.1)), (at.0, &to.key(&at.1))).unwrap());
+            }
+            Owned::Copy(from, at) => {
+                assert!(to.copy((from.0, &to.key(&from.1)), (at.0, &to.key(&at.1))).unwrap());
+            }
+            Owned::Flush(db) => to.flush_db(*db).unwrap(),
+            Owned::Swap(a, b) => to.swap_db(*a, *b).unwrap(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Log(Mutex<Vec<Owned>>);
+
+impl Listener for Log {
+    fn announce(&self, effect: &Effect<'_>) {
+        self.0.lock().push(Owned::of(effect));
+    }
+}
+
+fn open(worker_count: usize) -> (Store, TempDir) {
+    let dir = TempDir::new("effects");
+    let options =
+        Options { database_count: DATABASES, worker_count, huge_pages: false, ..Options::default() };
+    (crate::open(&dir, options), dir)
+}
+
+fn rng(seed: u64, number: u64) -> fastrand::Rng {
+    fastrand::Rng::with_seed(seed.wrapping_add(number))
+}
+
+/// Value and deadline by database and key.
+type Content = BTreeMap<(u32, Vec<u8>), (Vec<u8>, Option<UnixMillis>)>;
+
+/// Everything that is in a store, also what has expired and not been removed.
+fn content(store: &Store) -> Content {
+    let mut worker = store.worker();
+    worker.set_now(0);
+    let mut all = Content::new();
+    for db in (0..DATABASES).map(DbId) {
+        let (mut cursor, mut keys) = (0, Vec::new());
+        loop {
+            cursor =
+                worker.scan(db, cursor, 100, |key, info| keys.push((key.to_vec(), info.deadline))).unwrap();
+            if cursor == 0 {
+                break;
+            }
+        }
+        for (key, deadline) in keys {
+            let value = worker.get(db, &worker.key(&key), |value| value.to_vec()).unwrap().unwrap();
+            all.insert((db.0, key), (value, deadline));
+        }
+    }
+    all
+}
+
+fn random_key(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let number = rng.u32(..40);
+    match number % 8 {
+        // Longer than what fits a leaf.
+        0 => format!("{number:0500}").into_bytes(),
+        _ => format!("key:{number}").into_bytes(),
+    }
+}
+
+fn random_value(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let len = match rng.u32(..10) {
+        0 => rng.usize(10_000..40_000),
+        1 | 2 => rng.usize(500..5_000),
+        _ => rng.usize(..100),
+    };
+    vec![rng.alphanumeric() as u8; len]
+}
+
+fn random_step(worker: &mut Worker, rng: &mut fastrand::Rng, now: &mut UnixMillis) {
+    *now += rng.i64(0..3);
+    worker.set_now(*now);
+    let (db, bytes) = (DbId(rng.u32(..DATABASES)), random_key(rng));
+    let key = worker.key(&bytes);
+    match rng.u32(..100) {
+        0..=29 => {
+            let value = random_value(rng);
+            let value = match rng.bool() {
+                true => NewValue::Bytes { bytes: &value, raw: rng.bool() },
+                false => NewValue::Int(rng.i64(..)),
+            };
+            let deadline = match rng.u32(..3) {
+                0 => Deadline::Keep,
+                1 => Deadline::Clear,
+                _ => Deadline::At(*now + rng.i64(-2..60)),
+            };
+            worker.set(db, &key, value, deadline).unwrap();
+        }
+        30..=44 => {
+            let bytes = random_value(rng);
+            worker.write_range(db, &key, rng.u64(..3_000), &bytes).unwrap();
+        }
+        45..=54 => drop(worker.remove(db, &key).unwrap()),
+        55..=69 => {
+            let deadline = rng.bool().then(|| *now + rng.i64(1..60));
+            worker.set_deadline(db, &key, deadline).unwrap();
+        }
+        70..=79 => drop(worker.get(db, &key, |value| value.len()).unwrap()),
+        step @ 80..=93 => {
+            let (to_db, to_bytes) = (DbId(rng.u32(..DATABASES)), random_key(rng));
+            let to = worker.key(&to_bytes);
+            let _locks = worker.lock(&[(db, key), (to_db, to)], true);
+            if step < 87 {
+                worker.rename((db, &key), (to_db, &to)).unwrap();
+            } else if (db, &bytes) != (to_db, &to_bytes) {
+                worker.copy((db, &key), (to_db, &to)).unwrap();
+            }
+        }
+        94..=96 => drop(worker.expire_cycle(std::time::Duration::from_millis(1), |_, _| {}).unwrap()),
+        97 => worker.flush_db(db).unwrap(),
+        _ => worker.swap_db(db, DbId(rng.u32(..DATABASES))).unwrap(),
+    }
+    worker.quiesce();
+}
+
+fn check_replay(store: &Store, log: &Log) {
+    let (again, _dir) = open(1);
+    let mut worker = again.worker();
+    worker.set_now(0);
+    for effect in log.0.lock().iter() {
+        effect.apply(&mut worker);
+        worker.quiesce();
+    }
+    drop(worker);
+    assert!(content(&again) == content(store), "the replayed store differs");
+}
+
+#[test]
+fn replayed_they_make_the_same_store() {
+    let seed = stillframe_testkit::seed();
+    for round in 0..20 {
+        let ((store, _dir), log) = (open(1), Arc::new(Log::default()));
+        assert!(store.listen(log.clone()));
+        let (mut worker, mut rng, mut now) = (store.worker(), rng(seed, round), 1_000_000);
+        for _ in 0..600 {
+            random_step(&mut worker, &mut rng, &mut now);
+        }
+        drop(worker);
+        check_replay(&store, &log);
+    }
+}
+
+#[test]
+fn so_they_do_with_several_workers() {
+    let seed = stillframe_testkit::seed();
+    for round in 0..5 {
+        let ((store, _dir), log) = (open(3), Arc::new(Log::default()));
+        assert!(store.listen(log.clone()));
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let store = &store;
+                scope.spawn(move || {
+                    let (mut worker, mut rng, mut now) =
+                        (store.worker(), rng(seed, 100 + round * 3 + thread), 1_000_000);
+                    for _ in 0..600 {
+                        random_step(&mut worker, &mut rng, &mut now);
+                    }
+                });
+            }
+        });
+        check_replay(&store, &log);
+    }
+}
+
+#[test]
+fn a_store_has_one_listener() {
+    let (store, _dir) = open(1);
+    assert!(store.listen(Arc::new(Log::default())));
+    assert!(!store.listen(Arc::new(Log::default())));
+}
+
+#[test]
+fn an_effect_each_and_expiry_counts_nothing() {
+    let ((store, _dir), log) = (open(1), Arc::new(Log::default()));
+    store.listen(log.clone());
+    let mut worker = store.worker();
+    worker.set_now(1000);
+    let (db, key) = (DbId(0), worker.key(b"a"));
+    worker.set(db, &key, NewValue::Int(1), Deadline::At(1010)).unwrap();
+    worker.write_range(db, &key, 0, b"x").unwrap();
+    // Changes the encoding at most.
+    worker.write_range(db, &key, 0, b"").unwrap();
+    assert_eq!((store.change_count(), log.0.lock().len()), (2, 2));
+    worker.set_now(1010);
+    assert!(worker.get(db, &key, |_| ()).unwrap().is_none());
+    assert_eq!((store.change_count(), log.0.lock().len()), (2, 3));
+    assert!(!worker.remove(db, &key).unwrap());
+    assert_eq!((store.change_count(), log.0.lock().len()), (2, 3));
+}

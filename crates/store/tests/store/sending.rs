@@ -1,0 +1,207 @@
+//! Large values that are read in parts: they stay as they were, whatever happens to their keys meanwhile.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use stillframe_store::{DbId, Deadline, NewValue, Options, Sending, Store, Worker};
+use stillframe_testkit::TempDir;
+
+use crate::contract::wait_for_garbage;
+use crate::open;
+use crate::restart::wait_until_warm;
+
+const DB: DbId = DbId(0);
+const LEN: usize = 1_500_003;
+
+fn bytes(seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; LEN];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+fn set(worker: &mut Worker, name: &str, value: &[u8]) {
+    let key = worker.key(name.as_bytes());
+    worker.set(DB, &key, NewValue::Bytes { bytes: value, raw: false }, Deadline::Clear).unwrap();
+}
+
+fn begin(worker: &mut Worker, name: &str) -> Option<Sending> {
+    let key = worker.key(name.as_bytes());
+    worker.begin_sending(DB, &key).unwrap()
+}
+
+/// All of it, in parts that end anywhere.
+fn read(worker: &mut Worker, sending: &Sending) -> Vec<u8> {
+    let (mut all, mut random) = (Vec::new(), fastrand::Rng::with_seed(7));
+    while (all.len() as u64) < sending.len_bytes() {
+        let part = sending.with_bytes(all.len() as u64, random.usize(1..200_000), <[u8]>::to_vec).unwrap();
+        all.extend(part);
+        worker.quiesce();
+    }
+    assert!(sending.with_bytes(sending.len_bytes(), 100, <[u8]>::is_empty).unwrap());
+    all
+}
+
+fn allocated(store: &Store) -> u64 {
+    store.pool().stats().allocated_pages
+}
+
+type Change = fn(&mut Worker, &[u8]);
+
+/// Everything that can happen to a key whose value is being read.
+#[test]
+fn a_value_stays_as_it_was_when_it_was_asked_for() {
+    let dir = TempDir::new("store");
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    let (old, new) = (bytes(1), bytes(2));
+    set(&mut worker, "other", b"x");
+    let before = allocated(&store);
+    let changes: [(&str, Change); 9] = [
+        ("nothing", |_, _| ()),
+        ("the same length", |worker, new| set(worker, "key", new)),
+        ("a shorter value", |worker, _| set(worker, "key", b"short")),
+        ("a part", |worker, new| {
+            let key = worker.key(b"key");
+            worker.write_range(DB, &key, 700_000, &new[..5_000]).unwrap();
+        }),
+        ("more", |worker, new| {
+            let key = worker.key(b"key");
+            worker.write_range(DB, &key, LEN as u64, new).unwrap();
+        }),
+        ("removal", |worker, _| {
+            let key = worker.key(b"key");
+            worker.remove(DB, &key).unwrap();
+        }),
+        ("another name", |worker, _| {
+            let (key, other) = (worker.key(b"key").detach(), worker.key(b"other").detach());
+            worker.rename((DB, &key.attach(b"key")), (DB, &other.attach(b"other"))).unwrap();
+            set(worker, "other", b"x");
+        }),
+        ("emptying", |worker, _| worker.flush_db(DB).unwrap()),
+        ("its end", |worker, _| {
+            let key = worker.key(b"key");
+            worker.set_deadline(DB, &key, Some(worker.now() + 1)).unwrap();
+            worker.set_now(worker.now() + 2);
+            assert!(worker.entry(DB, &key).unwrap().is_none());
+        }),
+    ];
+    for (what, change) in changes {
+        set(&mut worker, "other", b"x");
+        set(&mut worker, "key", &old);
+        let sending = begin(&mut worker, "key").expect("it is large");
+        let again = begin(&mut worker, "key").expect("there can be two readers");
+        change(&mut worker, &new);
+        worker.idle(|| store.checkpoint()).unwrap();
+        drop(again);
+        worker.quiesce();
+        assert!(read(&mut worker, &sending) == old, "{what}");
+        worker.idle(|| store.check()).unwrap();
+        drop(sending);
+        worker.flush_db(DB).unwrap();
+        wait_for_garbage(&store, &mut worker);
+        set(&mut worker, "other", b"x");
+        assert_eq!(allocated(&store), before, "{what}");
+    }
+}
+
+/// Readers beside writers, and saves: each value is one byte over and over, so a reader who sees two has seen a write.
+#[test]
+fn readers_beside_writers_see_one_value_each() {
+    const NAMES: [&str; 3] = ["a", "b", "c"];
+    let dir = TempDir::new("store");
+    let store = open(&dir, Options { worker_count: 4, ..Options::default() });
+    let stop = AtomicBool::new(false);
+    let read_count = AtomicU64::new(0);
+    let seed = stillframe_testkit::seed();
+    std::thread::scope(|scope| {
+        let (store, stop, read_count) = (&store, &stop, &read_count);
+        for thread in 0..2 {
+            scope.spawn(move || {
+                let (mut worker, mut random) = (store.worker(), fastrand::Rng::with_seed(seed ^ thread));
+                while !stop.load(Ordering::Relaxed) {
+                    let name = NAMES[random.usize(..3)];
+                    let key = worker.key(name.as_bytes());
+                    match random.u8(..8) {
+                        0 => drop(worker.remove(DB, &key).unwrap()),
+                        1 => worker.flush_db(DB).unwrap(),
+                        _ => set(
+                            &mut worker,
+                            name,
+                            &vec![random.u8(..); 300_000 + random.usize(..3) * 100_000],
+                        ),
+                    }
+                    worker.quiesce();
+                }
+            });
+            scope.spawn(move || {
+                let (mut worker, mut random) = (store.worker(), fastrand::Rng::with_seed(seed ^ thread << 8));
+                while !stop.load(Ordering::Relaxed) {
+                    if let Some(sending) = begin(&mut worker, NAMES[random.usize(..3)]) {
+                        let all = read(&mut worker, &sending);
+                        assert!(all.iter().all(|byte| *byte == all[0]), "two values in one");
+                        read_count.fetch_add(1, Ordering::Relaxed);
+                    }
+                    worker.quiesce();
+                }
+            });
+        }
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(50));
+            store.checkpoint().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(read_count.load(Ordering::Relaxed) > 10);
+    let mut worker = store.worker();
+    wait_for_garbage(&store, &mut worker);
+    worker.idle(|| store.check()).unwrap();
+}
+
+#[test]
+fn values_that_are_copied_sooner_are_not_kept() {
+    let dir = TempDir::new("store");
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    assert!(begin(&mut worker, "absent").is_none());
+    set(&mut worker, "small", &[1; 200_000]);
+    assert!(begin(&mut worker, "small").is_none());
+    let names: Vec<_> = (0..400).map(|i| format!("large:{i}")).collect();
+    let value = bytes(1);
+    names.iter().for_each(|name| set(&mut worker, name, &value[..300_000]));
+    let kept: Vec<_> = names.iter().map_while(|name| begin(&mut worker, name)).collect();
+    assert!(kept.len() > 100 && kept.len() < 400, "{}", kept.len());
+    let begun: Vec<_> = std::iter::from_fn(|| worker.begin_incoming(1 << 20).ok()).take(400).collect();
+    worker.flush_db(DB).unwrap();
+    worker.idle(|| store.checkpoint()).expect("all of them fit a catalog");
+    assert!(begun.len() > 100 && begun.len() < 400, "{}", begun.len());
+    for sending in &kept {
+        assert!(read(&mut worker, sending) == value[..300_000]);
+    }
+    worker.idle(|| drop((kept, begun)));
+    wait_for_garbage(&store, &mut worker);
+    worker.idle(|| store.check()).unwrap();
+}
+
+/// What was removed while it was read is garbage to a cut: nothing of it is left after a restart.
+#[test]
+fn a_restart_frees_what_was_being_read() {
+    let dir = TempDir::new("store");
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    set(&mut worker, "other", b"x");
+    worker.idle(|| store.checkpoint()).unwrap();
+    let before = allocated(&store);
+    set(&mut worker, "key", &bytes(1));
+    let sending = begin(&mut worker, "key").expect("it is large");
+    let key = worker.key(b"key");
+    worker.remove(DB, &key).unwrap();
+    worker.idle(|| store.checkpoint()).unwrap();
+    // As after a crash: what is done from here on is not saved.
+    drop((sending, worker, store));
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    wait_until_warm(&store, &mut worker);
+    wait_for_garbage(&store, &mut worker);
+    assert_eq!(allocated(&store), before);
+    worker.idle(|| store.check()).unwrap();
+}

@@ -1,0 +1,73 @@
+//! A server from outside: directories and ports that nobody else has, its process, a client. What the tests of all
+//! crates stand on, and the benchmark. It links none of the server: whatever takes redis-server's flags and speaks its
+//! protocol can be started, told and watched.
+//!
+//! What a test asks of a server that is known to be there panics when it is not; the same under a name with `try`, or
+//! with an [`std::io::Result`], is for tests in which it may be gone, and for programs.
+#![forbid(unsafe_code)]
+
+mod address;
+mod client;
+mod dir;
+mod launch;
+mod process;
+mod reply;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub use address::{Address, Port, Stream};
+pub use client::Client;
+pub use dir::TempDir;
+pub use launch::{mortal, Launch};
+pub use process::{Process, Ready};
+pub use reply::{encode, encoded, Reply};
+
+/// Longer than any start or reply takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The seed of a random test: `STILLFRAME_SEED`, or a fresh one. Printed, so that a failure can be replayed.
+#[must_use]
+pub fn seed() -> u64 {
+    seed_or(fastrand::u64(..))
+}
+
+/// The same, for a test that is the same each time unless it is told otherwise.
+#[must_use]
+pub fn seed_or(default: u64) -> u64 {
+    let seed = std::env::var("STILLFRAME_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(default);
+    println!("STILLFRAME_SEED={seed}");
+    seed
+}
+
+/// Whether it becomes true in that time.
+pub fn within(time: Duration, mut is_true: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + time;
+    loop {
+        if is_true() {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until `is_true`.
+///
+/// # Panics
+/// If it never is.
+pub fn eventually(what: &str, is_true: impl FnMut() -> bool) {
+    assert!(within(PATIENCE, is_true), "never: {what}");
+}
+
+/// Where a program is: the path itself if it has directories, else the first of that name on the `PATH`.
+#[must_use]
+pub fn find_program(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return program.is_file().then(|| program.to_owned());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| path.is_file())
+}

@@ -1,0 +1,81 @@
+//! What the pages refer to is there: files and headings that they link to, and source files that they name.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files_below(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+fn pages() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    files_below(&root().join("docs"), &mut found);
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    found.extend(["README.md", "fuzz/README.md", "kernel/selftests/README.md"].map(|page| root().join(page)));
+    found
+}
+
+/// What stands between `open` and `close`, within a line.
+fn between<'t>(text: &'t str, open: &'t str, close: char) -> impl Iterator<Item = &'t str> {
+    text.lines().flat_map(move |line| {
+        line.split(open).skip(1).filter_map(move |rest| Some(rest.split_once(close)?.0))
+    })
+}
+
+/// As code hosts make them of headings.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let slug = |heading: &str| {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.collect::<String>().to_lowercase().replace(' ', "-")
+    };
+    text.lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| slug(line.trim_start_matches('#').trim()))
+        .collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for link in between(&text, "](", ')').filter(|link| !link.contains("://")) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
+            assert!(target.exists(), "{}: {link}", page.display());
+            if !anchor.is_empty() {
+                let headings = anchors(&std::fs::read_to_string(&target).unwrap());
+                assert!(headings.contains(anchor), "{}: {link}, of {headings:?}", page.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn source_files_that_are_named_are_there() {
+    let root = root();
+    let mut sources = Vec::new();
+    for dir in ["crates", "fuzz/fuzz_targets", "kernel"] {
+        files_below(&root.join(dir), &mut sources);
+    }
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        // Code in a line begins with every other of its ticks.
+        let code = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+        let is_source =
+            |name: &&str| name.ends_with(".rs") && !name.contains(['*', ' ', '{']) && !name.starts_with('.');
+        for name in code.filter(is_source) {
+            let there = sources.iter().any(|source| source.ends_with(name));
+            assert!(there, "{} names {name}", page.display());
+        }
+    }
+}
