@@ -26,3 +26,7 @@ part "kernel module"
 kernel/selftests/package
 # In a virtual machine; says SKIP where none can run.
 kernel/selftests/run
+
+part "benchmark of fork in a virtual machine"
+# Apart from the other tests, which would slow it down; says so if no machine can run.
+cargo test -p stillframe-bench --test small_runs --locked -- --ignored
