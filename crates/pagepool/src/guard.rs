@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::page::{
-    acquire, prefetch, unlock_and_wake, unshare_and_wake, Refused, StateWord, Version, Wanted, SPIN_COUNT,
+    acquire, prefetch, unlock_and_wake, unshare_and_wake, Held, Refused, StateWord, Version, Wanted,
+    SPIN_COUNT,
 };
 use crate::pool::Pool;
 use crate::{PageBytes, PageId, Restart, PAGE_SIZE};
@@ -52,17 +53,25 @@ pub struct OptimisticGuard<'p> {
 impl<'p> OptimisticGuard<'p> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<OptimisticGuard<'p>, Restart> {
-        let word = state(pool, page)?;
+        Held::assert_none();
         for _ in 0..SPIN_COUNT {
-            match word.read_version() {
-                Ok(version) => return Ok(OptimisticGuard { pool, page, version }),
-                Err(Refused::Absent) => return Err(pool.residency().absent(page)),
-                Err(Refused::Held) => std::hint::spin_loop(),
+            match OptimisticGuard::try_new(pool, page) {
+                Err(Restart::Contended) => std::hint::spin_loop(),
+                done => return done,
             }
         }
         // A writer was preempted: queue behind it instead of burning its time.
         drop(SharedGuard::new(pool, page)?);
         Err(Restart::Contended)
+    }
+
+    #[inline(always)]
+    fn try_new(pool: &'p Pool, page: PageId) -> Result<OptimisticGuard<'p>, Restart> {
+        match state(pool, page)?.read_version() {
+            Ok(version) => Ok(OptimisticGuard { pool, page, version }),
+            Err(Refused::Absent) => Err(pool.residency().absent(page)),
+            Err(Refused::Held) => Err(Restart::Contended),
+        }
     }
 
     pub fn id(&self) -> PageId {
@@ -109,6 +118,7 @@ impl<'p> OptimisticGuard<'p> {
 pub struct SharedGuard<'p> {
     pool: &'p Pool,
     page: PageId,
+    _held: Held,
 }
 
 impl<'p> SharedGuard<'p> {
@@ -116,9 +126,9 @@ impl<'p> SharedGuard<'p> {
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<SharedGuard<'p>, Restart> {
         let word = state(pool, page)?;
         match word.try_share() {
-            Ok(()) => Ok(SharedGuard { pool, page }),
+            Ok(()) => Ok(SharedGuard { pool, page, _held: Held::new() }),
             Err(_) => match acquire(word, Wanted::Shared, || word.try_share()) {
-                Ok(()) => Ok(SharedGuard { pool, page }),
+                Ok(()) => Ok(SharedGuard { pool, page, _held: Held::new() }),
                 Err(_) => Err(pool.residency().absent(page)),
             },
         }
@@ -173,6 +183,7 @@ impl Drop for SharedGuard<'_> {
 pub struct ExclusiveGuard<'p> {
     pool: &'p Pool,
     page: PageId,
+    _held: Held,
 }
 
 impl<'p> ExclusiveGuard<'p> {
@@ -180,9 +191,9 @@ impl<'p> ExclusiveGuard<'p> {
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<ExclusiveGuard<'p>, Restart> {
         let word = state(pool, page)?;
         match word.try_lock() {
-            Ok(()) => Ok(ExclusiveGuard { pool, page }),
+            Ok(()) => Ok(ExclusiveGuard { pool, page, _held: Held::new() }),
             Err(_) => match acquire(word, Wanted::Exclusive, || word.try_lock()) {
-                Ok(()) => Ok(ExclusiveGuard { pool, page }),
+                Ok(()) => Ok(ExclusiveGuard { pool, page, _held: Held::new() }),
                 Err(_) => Err(pool.residency().absent(page)),
             },
         }
@@ -191,7 +202,7 @@ impl<'p> ExclusiveGuard<'p> {
     #[inline(always)]
     pub(crate) fn try_new(pool: &'p Pool, page: PageId) -> Result<ExclusiveGuard<'p>, Restart> {
         match state(pool, page)?.try_lock() {
-            Ok(()) => Ok(ExclusiveGuard { pool, page }),
+            Ok(()) => Ok(ExclusiveGuard { pool, page, _held: Held::new() }),
             Err(Refused::Held) => Err(Restart::Contended),
             Err(Refused::Absent) => Err(pool.residency().absent(page)),
         }
@@ -199,7 +210,7 @@ impl<'p> ExclusiveGuard<'p> {
 
     /// Wraps a latch that an allocation took.
     pub(crate) fn allocated(pool: &'p Pool, page: PageId) -> ExclusiveGuard<'p> {
-        ExclusiveGuard { pool, page }
+        ExclusiveGuard { pool, page, _held: Held::new() }
     }
 
     fn version_before(&self) -> Version {
@@ -299,6 +310,7 @@ impl<'p> ExclusiveGuard<'p> {
     pub(crate) fn into_id(self) -> PageId {
         let page = self.page;
         std::mem::forget(self);
+        Held::give_up();
         page
     }
 }
@@ -311,13 +323,23 @@ impl Drop for ExclusiveGuard<'_> {
 }
 
 impl Pool {
-    /// Reads a page without a latch.
+    /// Reads a page without a latch. May wait for a writer, so for a thread that holds no latch (L1, asserted in debug
+    /// builds); others use [`Pool::try_optimistic`].
     ///
     /// # Errors
     /// [`Restart`]: run the operation again, after loading the page if it says so.
     #[inline(always)]
     pub fn optimistic(&self, page: PageId) -> Result<OptimisticGuard<'_>, Restart> {
         OptimisticGuard::new(self, page)
+    }
+
+    /// The same without waiting.
+    ///
+    /// # Errors
+    /// [`Restart`]; [`Restart::Contended`] if somebody writes.
+    #[inline(always)]
+    pub fn try_optimistic(&self, page: PageId) -> Result<OptimisticGuard<'_>, Restart> {
+        OptimisticGuard::try_new(self, page)
     }
 
     /// Latches a page or the object whose head it is, shared; parks while it is held exclusively.

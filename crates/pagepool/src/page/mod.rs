@@ -1,12 +1,14 @@
 //! A page: where its bytes and its descriptor are, its latch, its epochs.
 
 mod epochs;
+mod held;
 mod latch;
 mod parking;
 mod prefetch;
 mod table;
 
 pub use epochs::{claim, is_claimed, Epoch};
+pub use held::Held;
 pub use latch::{Refused, StateWord, Version, Wanted};
 pub use parking::{
     acquire, end_load_and_wake, evict_and_wake, unlock_and_wake, unshare_and_wake, wait_for_load, SPIN_COUNT,

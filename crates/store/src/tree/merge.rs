@@ -35,8 +35,9 @@ impl<O: Order> Trees<O> {
             keep_pair::<O>(&mut window, index)?;
             plan = self.plan_fewer(scratch, &parent, &window)?;
         }
-        if let Some(plan) = plan {
-            self.join_window(scratch, &mut parent, window, &plan)?;
+        match plan {
+            Some(plan) => self.join_window(scratch, &mut parent, window, &plan)?,
+            None => drop(window),
         }
         if O::is_sparse(&parent) {
             drop(parent);

@@ -65,7 +65,7 @@ impl<O: Order> Trees<O> {
         Ok(root.id())
     }
 
-    /// The node of `level` that is responsible for `key`, and the child that is.
+    /// The node of `level` that is responsible for `key`, and the child that is. For a thread that holds no latch.
     #[inline(always)]
     pub fn descend(
         &self,
@@ -73,7 +73,18 @@ impl<O: Order> Trees<O> {
         key: O::Key<'_>,
         level: u8,
     ) -> Result<(OptimisticGuard<'_>, PageId), Stop> {
-        let mut node = self.pool.optimistic(tree.root)?;
+        self.descend_by(|pid| self.pool.optimistic(pid), tree, key, level)
+    }
+
+    #[inline(always)]
+    fn descend_by<'p>(
+        &self,
+        read: impl Fn(PageId) -> Result<OptimisticGuard<'p>, Restart>,
+        tree: Tree,
+        key: O::Key<'_>,
+        level: u8,
+    ) -> Result<(OptimisticGuard<'p>, PageId), Stop> {
+        let mut node = read(tree.root)?;
         loop {
             if !O::is_inner(&node, tree.tag) {
                 node.validate()?;
@@ -85,7 +96,7 @@ impl<O: Order> Trees<O> {
             if node_level <= level {
                 return Ok((node, child));
             }
-            let next = match self.pool.optimistic(child) {
+            let next = match read(child) {
                 Ok(next) => next,
                 Err(restart) => return Err(stop_below(&node, restart)),
             };
@@ -143,7 +154,7 @@ impl<O: Order> Trees<O> {
 
     /// The same for a thread that holds another leaf's latch: does not wait.
     pub fn try_leaf_exclusive(&self, tree: Tree, key: O::Key<'_>) -> Result<ExclusiveGuard<'_>, Stop> {
-        let (parent, pid) = self.descend(tree, key, 1)?;
+        let (parent, pid) = self.descend_by(|pid| self.pool.try_optimistic(pid), tree, key, 1)?;
         let guard = self.pool.try_exclusive(pid).map_err(|restart| stop_below(&parent, restart))?;
         if !self.is_leaf_of(pid, guard.page(), tree, key) {
             self.meet(&parent, pid, guard.page(), tree, key)?;
