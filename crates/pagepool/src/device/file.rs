@@ -14,6 +14,8 @@ use super::seam::{
     total_len, total_len_mut, Device, DeviceError, DeviceErrorKind, DeviceOp, Done, Transfer, DEVICE_ALIGN,
 };
 
+/// Buffers that the kernel takes in one call (`IOV_MAX`).
+const MOST_BUFS: usize = 1024;
 /// Transfers around the page cache that are in flight at a time: a disk takes about as long for one short transfer as
 /// for eight.
 const DIRECT_TRANSFERS: usize = 8;
@@ -112,24 +114,39 @@ impl FileDevice {
         os_error(&self.name, op, offset, len, errno)
     }
 
-    /// Continues a read of which the kernel did only a part (`done` bytes so far).
-    fn read_rest(
+    /// Ends a read of which the kernel did `first` (bytes, or why none).
+    fn end_read(
         &self,
         offset: u64,
         bufs: &mut [IoSliceMut<'_>],
-        mut done: usize,
+        first: Result<usize, Errno>,
     ) -> Result<(), DeviceError> {
+        let total = total_len_mut(bufs);
+        match first {
+            Ok(done) if done as u64 == total => Ok(()),
+            Ok(done) => self.read_rest(offset, bufs, done),
+            Err(Errno::INTR) => self.read_rest(offset, bufs, 0),
+            Err(errno) => Err(self.error(DeviceOp::Read, offset, total, errno)),
+        }
+    }
+
+    /// Continues a read of which the kernel did only a part (`done` bytes so far).
+    fn read_rest(&self, offset: u64, bufs: &mut [IoSliceMut<'_>], done: usize) -> Result<(), DeviceError> {
         let total = total_len_mut(bufs);
         let mut copy: Vec<_> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
         let mut rest = &mut copy[..];
-        IoSliceMut::advance_slices(&mut rest, done);
-        while (done as u64) < total {
-            let (at, wanted) = (offset + done as u64, total - done as u64);
-            match rustix::io::preadv(&self.fd, rest, at) {
-                Ok(0) => return Err(self.past_end(at, wanted)?),
+        // Whole blocks only, as `O_DIRECT` may ask for: what is left of one is read again with the rest.
+        let mut whole = whole_blocks(done);
+        IoSliceMut::advance_slices(&mut rest, whole);
+        while (whole as u64) < total {
+            let (at, wanted) = (offset + whole as u64, total - whole as u64);
+            let now = rest.len().min(MOST_BUFS);
+            match rustix::io::preadv(&self.fd, &mut rest[..now], at) {
+                // Only the end of the file cuts a block off.
+                Ok(step) if step < DEVICE_ALIGN => return Err(self.past_end(at, wanted)?),
                 Ok(step) => {
-                    done += step;
-                    IoSliceMut::advance_slices(&mut rest, step);
+                    whole += whole_blocks(step);
+                    IoSliceMut::advance_slices(&mut rest, whole_blocks(step));
                 }
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.error(DeviceOp::Read, at, wanted, errno)),
@@ -143,21 +160,40 @@ impl FileDevice {
         Ok(DeviceError { kind, ..self.error(DeviceOp::Read, offset, wanted, Errno::IO) })
     }
 
+    /// Ends a write of which the kernel did `first` (bytes, or why none).
+    fn end_write(
+        &self,
+        offset: u64,
+        bufs: &[IoSlice<'_>],
+        first: Result<usize, Errno>,
+    ) -> Result<(), DeviceError> {
+        let total = total_len(bufs);
+        match first {
+            Ok(done) if done as u64 == total => Ok(()),
+            Ok(done) => self.write_rest(offset, bufs, done),
+            Err(Errno::INTR) => self.write_rest(offset, bufs, 0),
+            Err(errno) => Err(self.error(DeviceOp::Write, offset, total, errno)),
+        }
+    }
+
     /// Continues a write that the kernel took only in part (`done` bytes so far).
-    fn write_rest(&self, offset: u64, bufs: &[IoSlice<'_>], mut done: usize) -> Result<(), DeviceError> {
-        let total = total_len(bufs) as usize;
-        while done < total {
-            // Whole blocks only, as `O_DIRECT` may ask for: the begin of a block is written again with its rest.
-            let whole = done - done % DEVICE_ALIGN;
-            let mut copy = bufs.to_vec();
-            let mut rest = &mut copy[..];
-            IoSlice::advance_slices(&mut rest, whole);
-            let at = offset + whole as u64;
-            let fail = |errno| Err(self.error(DeviceOp::Write, at, (total - whole) as u64, errno));
-            match rustix::io::pwritev(&self.fd, rest, at) {
+    fn write_rest(&self, offset: u64, bufs: &[IoSlice<'_>], done: usize) -> Result<(), DeviceError> {
+        let total = total_len(bufs);
+        let mut copy = bufs.to_vec();
+        let mut rest = &mut copy[..];
+        // Whole blocks only, as `O_DIRECT` may ask for: the begin of a block is written again with its rest.
+        let mut whole = whole_blocks(done);
+        IoSlice::advance_slices(&mut rest, whole);
+        while (whole as u64) < total {
+            let (at, wanted) = (offset + whole as u64, total - whole as u64);
+            let fail = |errno| Err(self.error(DeviceOp::Write, at, wanted, errno));
+            match rustix::io::pwritev(&self.fd, &rest[..rest.len().min(MOST_BUFS)], at) {
                 // Not even a block fits: what cuts writes off is a limit of the file's size or of the disk.
                 Ok(step) if step < DEVICE_ALIGN => return fail(Errno::NOSPC),
-                Ok(step) => done = whole + step,
+                Ok(step) => {
+                    whole += whole_blocks(step);
+                    IoSlice::advance_slices(&mut rest, whole_blocks(step));
+                }
                 Err(Errno::INTR) => {}
                 Err(errno) => return fail(errno),
             }
@@ -173,24 +209,15 @@ impl Device for FileDevice {
 
     fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
         debug_assert!(bufs.iter().all(|buf| aligned(buf.as_ptr(), buf.len())) && offset_aligned(offset));
-        let total = total_len_mut(bufs);
-        match rustix::io::preadv(&self.fd, bufs, offset) {
-            Ok(done) if done as u64 == total => Ok(()),
-            Ok(done) => self.read_rest(offset, bufs, done),
-            Err(Errno::INTR) => self.read_rest(offset, bufs, 0),
-            Err(errno) => Err(self.error(DeviceOp::Read, offset, total, errno)),
-        }
+        let now = bufs.len().min(MOST_BUFS);
+        let first = rustix::io::preadv(&self.fd, &mut bufs[..now], offset);
+        self.end_read(offset, bufs, first)
     }
 
     fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
         debug_assert!(bufs.iter().all(|buf| aligned(buf.as_ptr(), buf.len())) && offset_aligned(offset));
-        let total = total_len(bufs);
-        match rustix::io::pwritev(&self.fd, bufs, offset) {
-            Ok(done) if done as u64 == total => Ok(()),
-            Ok(done) => self.write_rest(offset, bufs, done),
-            Err(Errno::INTR) => self.write_rest(offset, bufs, 0),
-            Err(errno) => Err(self.error(DeviceOp::Write, offset, total, errno)),
-        }
+        let first = rustix::io::pwritev(&self.fd, &bufs[..bufs.len().min(MOST_BUFS)], offset);
+        self.end_write(offset, bufs, first)
     }
 
     fn transfer(&self, transfers: &mut [Transfer<'_>], done: &Done<'_>) {
@@ -290,6 +317,11 @@ fn os_error(name: &str, op: DeviceOp, offset: u64, len: u64, errno: Errno) -> De
         _ => DeviceErrorKind::Os(errno),
     };
     DeviceError { device: name.to_owned(), op, offset, len, kind }
+}
+
+/// The part of a length that is whole blocks, in bytes.
+fn whole_blocks(len: usize) -> usize {
+    len - len % DEVICE_ALIGN
 }
 
 fn aligned(address: *const u8, len: usize) -> bool {

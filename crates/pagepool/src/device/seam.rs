@@ -14,8 +14,8 @@ const READ_ATTEMPTS: u32 = 3;
 /// A byte-addressed store of changeable length.
 ///
 /// Contract of all transfers: offset, the address and the length of each buffer are multiples of [`DEVICE_ALIGN`].
-/// A transfer is done in full or fails; after a failed write the bytes it covered are unknown. Transfers may run
-/// concurrently from several threads; the caller keeps overlapping ones apart.
+/// A transfer is done in full or fails; after a failed write the bytes it covered are unknown. One of no bytes succeeds,
+/// wherever it is. Transfers may run concurrently from several threads; the caller keeps overlapping ones apart.
 pub trait Device: Send + Sync {
     /// What error messages call this device; for a file its path.
     fn name(&self) -> &str;
@@ -29,7 +29,7 @@ pub trait Device: Send + Sync {
 
     /// Does many transfers in one call, in any order and several at a time. What becomes of one is nothing to the others.
     /// `done` is called once for each when it has ended, perhaps on other threads and several at a time, and all have
-    /// ended when this returns.
+    /// ended when this returns or unwinds. `done` may read and write, but not call this: it could wait for itself.
     fn transfer(&self, transfers: &mut [Transfer<'_>], done: &Done<'_>) {
         for (index, transfer) in transfers.iter_mut().enumerate() {
             let result = transfer.perform(self);

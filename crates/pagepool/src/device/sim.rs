@@ -297,6 +297,9 @@ impl Device for SimDevice {
     fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
         let len = total_len_mut(bufs);
         assert_aligned(offset, len);
+        if len == 0 {
+            return Ok(());
+        }
         let state = &mut *self.state.lock();
         let fault = state.begin(DeviceOp::Read, offset, len)?;
         let fail = |kind| Err(error(DeviceOp::Read, offset, len, kind));
@@ -314,7 +317,7 @@ impl Device for SimDevice {
             buf.copy_from_slice(&state.visible[at..end]);
             at = end;
         }
-        if fault == Some(Fault::BitFlip) && !bufs.is_empty() {
+        if fault == Some(Fault::BitFlip) {
             let victim = state.rng.usize(..bufs.len());
             flip_bit(&mut state.rng, &mut bufs[victim]);
         }
@@ -324,6 +327,9 @@ impl Device for SimDevice {
     fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
         let len = total_len(bufs);
         assert_aligned(offset, len);
+        if len == 0 {
+            return Ok(());
+        }
         let state = &mut *self.state.lock();
         let fault = state.begin(DeviceOp::Write, offset, len)?;
         if offset + len > state.visible.len() as u64 {

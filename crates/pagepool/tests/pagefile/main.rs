@@ -6,6 +6,5 @@ mod files;
 mod fuzz;
 mod model;
 mod space;
-mod transfers;
 mod waits;
 mod witness;
