@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stillframe_pagepool::device::OpenMode;
+use stillframe_pagepool::device::IoOptions;
 use stillframe_pagepool::pagefile::PageFile;
 use stillframe_pagepool::pagefile::USER_HEADER_BYTES;
 use stillframe_pagepool::snapshot::Progress;
@@ -18,7 +18,7 @@ fn main() {
     let dir = args.next().expect("usage: checkpoint <dir> <gigabytes>");
     let gigabytes: f64 = args.next().and_then(|s| s.parse().ok()).unwrap_or(1.0);
     let path = Path::new(&dir).join("checkpoint-example.pages");
-    let device = PageFile::open_or_create_at(&path, OpenMode::Auto).expect("the directory is writable");
+    let device = PageFile::open_or_create_at(&path, IoOptions::default()).expect("the directory is writable");
     let (pool, _) = Pool::open(Arc::new(device), &PoolOptions::default()).expect("the file opens");
     let page_count = (gigabytes * (1u64 << 30) as f64) as usize / PAGE_SIZE;
     let since = Instant::now();

@@ -13,6 +13,9 @@ pub enum OpenError {
     Io { path: PathBuf, source: std::io::Error },
     #[error("{0} is in use by another process (its lock file is held); stop it or choose another dir")]
     Locked(PathBuf),
+    /// What the options ask for explicitly cannot be had here; the text says what else to ask for.
+    #[error("{0}")]
+    Refused(String),
     #[error("{0}")]
     Damaged(String),
 }

@@ -54,6 +54,8 @@ pub use error::{Fault, OpError, OpenError, SaveError};
 pub use key::{DbId, Key, UnixMillis};
 pub use keyspace::{CheckReport, Locks, SkipStats};
 pub use options::Options;
+pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
+pub use stillframe_pagepool::metrics::Summary;
 pub use stillframe_pagepool::{ScrubReport, ScrubStats, SnapshotKind, SCRUB_STEP_PAGES};
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
 pub use value::{Encoding, StrRef, Value, ValueType, MAX_STRING_BYTES};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use stillframe_pagepool::device::{FileDevice, PageBuf};
+use stillframe_pagepool::device::{FileDevice, IoOptions, PageBuf};
 use stillframe_pagepool::pagefile::{OpenOptions, PageError, PageFile, PageFileError, Recovered, UserHeader};
 use stillframe_pagepool::PageId;
 
@@ -41,7 +41,9 @@ impl Offline {
     /// What is wrong with the file.
     pub fn open(path: &Path, any: bool) -> Result<Offline, OpenError> {
         let damaged = |error: PageFileError| OpenError::Damaged(error.to_string());
-        let device = Arc::new(FileDevice::open_to_read(path).map_err(|error| damaged(error.into()))?);
+        let device = Arc::new(
+            FileDevice::open_to_read(path, IoOptions::default()).map_err(|error| damaged(error.into()))?,
+        );
         let options = OpenOptions { needed: needed_pages, is_read_only: true, ..OpenOptions::default() };
         let (result, loss) = match PageFile::open(device.clone(), &options) {
             Err(PageFileError::WouldLose { cause, generation, taken }) if any => {

@@ -1,3 +1,4 @@
+use stillframe_pagepool::device::IoOptions;
 use stillframe_pagepool::SnapshotKind;
 
 /// How a store is opened.
@@ -12,6 +13,8 @@ pub struct Options {
     pub snapshot_memory_bytes: u64,
     /// Back the pool with huge pages (epoch only).
     pub huge_pages: bool,
+    /// How the page file is read and written.
+    pub io: IoOptions,
     /// Threads that will hold a [`crate::Worker`]; with one, keys are not locked.
     pub worker_count: usize,
     /// Significant bits of the key hash; 64 but in tests of equal hashes.
@@ -28,6 +31,7 @@ impl Default for Options {
             snapshot_kind: SnapshotKind::Epoch,
             snapshot_memory_bytes: 64 << 20,
             huge_pages: true,
+            io: IoOptions::default(),
             worker_count: 1,
             hash_bits: 64,
             accept_loss_after_checkpoint: None,

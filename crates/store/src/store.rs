@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use stillframe_pagepool::device::{Device, DirLock, LockError, OpenMode};
+use stillframe_pagepool::device::{Device, DirLock, IoReport, LockError};
 use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
@@ -94,8 +94,11 @@ impl Store {
             LockError::Held { dir, .. } => OpenError::Locked(dir),
             LockError::Io { path, source } => OpenError::Io { path, source },
         })?;
-        let device = PageFile::open_or_create_at(&dir.join(PAGE_FILE), OpenMode::Auto)
-            .map_err(|error| OpenError::Damaged(error.to_string()))?;
+        let device =
+            PageFile::open_or_create_at(&dir.join(PAGE_FILE), options.io).map_err(|error| match error {
+                PageFileError::Device(error) if error.is_refusal() => OpenError::Refused(error.to_string()),
+                error => OpenError::Damaged(error.to_string()),
+            })?;
         Store::open_over(Arc::new(device), options, dir.into(), Some(lock))
     }
 
@@ -169,6 +172,11 @@ impl Store {
     /// What opening found wrong in the page file, if anything: it serves what it could verify.
     pub fn recovery_note(&self) -> Option<&str> {
         self.shared.recovery_note.as_deref()
+    }
+
+    /// How the page file is read and written, and how that went, if its device counts.
+    pub fn io_report(&self) -> Option<IoReport> {
+        self.pool().file().and_then(|file| file.io_report())
     }
 
     /// The directory it was opened with.

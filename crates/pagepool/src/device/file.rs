@@ -9,24 +9,27 @@ use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, CWD}
 use rustix::io::Errno;
 
 use super::buf::PageBuf;
-use super::parallel;
+use super::crew::Crew;
+use super::meter::{Direction, IoReport, Meter};
+use super::options::{DirectIo, IoEngine, IoOptions};
+use super::ring::{Rings, Step};
 use super::seam::{
-    total_len, total_len_mut, Device, DeviceError, DeviceErrorKind, DeviceOp, Done, Transfer, DEVICE_ALIGN,
+    total_len, total_len_mut, Bufs, Device, DeviceError, DeviceErrorKind, DeviceOp, Done, Transfer,
+    DEVICE_ALIGN,
 };
 
 /// Buffers that the kernel takes in one call (`IOV_MAX`).
 const MOST_BUFS: usize = 1024;
-/// Transfers around the page cache that are in flight at a time: a disk takes about as long for one short transfer as
-/// for eight.
-const DIRECT_TRANSFERS: usize = 8;
+/// Why transfers go through the page cache although they need not.
+const NOT_DIRECT: &str = "the file system takes no direct I/O";
+/// Whom a file is for.
+const PERMISSIONS: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP);
 
-/// Whether transfers go through the page cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpenMode {
-    /// `O_DIRECT` where the file system takes it, else buffered.
-    Auto,
-    /// Through the page cache.
-    Buffered,
+/// What does the operations of a call that has several; one alone is a `preadv` or a `pwritev`, which costs as many calls
+/// of the system as a ring would.
+enum Engine {
+    Rings(Rings),
+    Crew(Crew),
 }
 
 /// A file as a [`Device`].
@@ -37,54 +40,72 @@ pub struct FileDevice {
     fd: OwnedFd,
     path: PathBuf,
     name: String,
-    direct: bool,
+    is_direct: bool,
+    /// Why it is not, if it was wanted rather.
+    direct_note: Option<&'static str>,
+    engine: Engine,
+    /// Why it is not the other, if that was wanted rather.
+    engine_note: Option<String>,
+    meter: Meter,
 }
 
 impl FileDevice {
     /// Opens the file at `path`, which must exist, and locks it against every other `FileDevice`: two that wrote to the
-    /// same file would destroy it. The lock goes with the last descriptor.
-    pub fn open(path: &Path, mode: OpenMode) -> Result<FileDevice, DeviceError> {
-        FileDevice::open_with(path, mode, OFlags::RDWR)
+    /// same file would destroy it. The lock goes with the device, or the process.
+    ///
+    /// # Errors
+    /// [`DeviceErrorKind::InUse`], what was wanted explicitly and is refused, and those of the system.
+    pub fn open(path: &Path, options: IoOptions) -> Result<FileDevice, DeviceError> {
+        FileDevice::open_with(path, options, OFlags::RDWR)
     }
 
     /// Opens the file at `path` to read it; others may do so at the same time, but nobody may write it.
-    pub fn open_to_read(path: &Path) -> Result<FileDevice, DeviceError> {
-        FileDevice::open_with(path, OpenMode::Auto, OFlags::empty())
+    ///
+    /// # Errors
+    /// As of [`FileDevice::open`].
+    pub fn open_to_read(path: &Path, options: IoOptions) -> Result<FileDevice, DeviceError> {
+        FileDevice::open_with(path, options, OFlags::empty())
     }
 
     /// Creates a file at `path`, or empties one that is there; locked likewise.
-    pub fn create(path: &Path, mode: OpenMode) -> Result<FileDevice, DeviceError> {
-        let device = FileDevice::open_with(path, mode, OFlags::RDWR | OFlags::CREATE)?;
+    ///
+    /// # Errors
+    /// As of [`FileDevice::open`].
+    pub fn create(path: &Path, options: IoOptions) -> Result<FileDevice, DeviceError> {
+        let device = FileDevice::open_with(path, options, OFlags::RDWR | OFlags::CREATE)?;
         device.truncate(0)?;
         Ok(device)
     }
 
-    fn open_with(path: &Path, mode: OpenMode, access: OFlags) -> Result<FileDevice, DeviceError> {
+    fn open_with(path: &Path, options: IoOptions, access: OFlags) -> Result<FileDevice, DeviceError> {
         let name = path.display().to_string();
         let fail = |errno| os_error(&name, DeviceOp::Open, 0, 0, errno);
         let base = OFlags::CLOEXEC | access;
-        let permissions = Mode::RUSR | Mode::WUSR | Mode::RGRP;
-        let opened = match mode {
-            OpenMode::Auto => open_direct(path, base, permissions).map_err(fail)?,
-            OpenMode::Buffered => None,
+        let opened = match options.direct {
+            DirectIo::Auto | DirectIo::Yes => open_direct(path, base).map_err(fail)?,
+            DirectIo::No => None,
         };
-        let direct = opened.is_some();
+        let is_direct = opened.is_some();
+        if !is_direct && options.direct == DirectIo::Yes {
+            let kind = DeviceErrorKind::DirectIoRefused;
+            return Err(DeviceError { kind, ..fail(Errno::INVAL) });
+        }
         let fd = match opened {
             Some(fd) => fd,
-            None => retry(|| rustix::fs::open(path, base, permissions)).map_err(fail)?,
+            None => retry(|| rustix::fs::open(path, base, PERMISSIONS)).map_err(fail)?,
         };
-        let lock = match access.contains(OFlags::RDWR) {
-            true => FlockOperation::NonBlockingLockExclusive,
-            false => FlockOperation::NonBlockingLockShared,
+        lock(&fd, access).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => DeviceError { kind: DeviceErrorKind::InUse, ..fail(errno) },
+            errno => fail(errno),
+        })?;
+        let (engine, engine_note) = match open_engine(path, &fd, options.engine, is_direct, base) {
+            Err((kind, errno)) => return Err(DeviceError { kind, ..fail(errno) }),
+            Ok(engine) => engine,
         };
-        match retry(|| rustix::fs::flock(&fd, lock)) {
-            Err(Errno::WOULDBLOCK) => {
-                return Err(DeviceError { kind: DeviceErrorKind::InUse, ..fail(Errno::WOULDBLOCK) })
-            }
-            result => result.map_err(fail)?,
-        }
+        let direct_note = (!is_direct && options.direct == DirectIo::Auto).then_some(NOT_DIRECT);
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let device = FileDevice { fd, path, name, direct };
+        let meter = Meter::default();
+        let device = FileDevice { fd, path, name, is_direct, direct_note, engine, engine_note, meter };
         // Between opening and locking it may have lost its name to another.
         device.check_identity()?;
         Ok(device)
@@ -103,11 +124,6 @@ impl FileDevice {
         sync_parent(path).map_err(fail)?;
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Ok(FileDevice { path, name, ..self })
-    }
-
-    /// Whether transfers bypass the page cache.
-    pub fn is_direct(&self) -> bool {
-        self.direct
     }
 
     fn error(&self, op: DeviceOp, offset: u64, len: u64, errno: Errno) -> DeviceError {
@@ -176,6 +192,15 @@ impl FileDevice {
         }
     }
 
+    /// Ends a transfer of which the kernel did `first`.
+    fn end(&self, transfer: &mut Transfer<'_>, first: Step) -> Result<(), DeviceError> {
+        let offset = transfer.offset;
+        match &mut transfer.bufs {
+            Bufs::Read(bufs) => self.end_read(offset, bufs, first),
+            Bufs::Write(bufs) => self.end_write(offset, bufs, first),
+        }
+    }
+
     /// Continues a write that the kernel took only in part (`done` bytes so far).
     fn write_rest(&self, offset: u64, bufs: &[IoSlice<'_>], done: usize) -> Result<(), DeviceError> {
         let total = total_len(bufs);
@@ -210,29 +235,55 @@ impl Device for FileDevice {
     fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
         debug_assert!(bufs.iter().all(|buf| aligned(buf.as_ptr(), buf.len())) && offset_aligned(offset));
         let now = bufs.len().min(MOST_BUFS);
-        let first = rustix::io::preadv(&self.fd, &mut bufs[..now], offset);
-        self.end_read(offset, bufs, first)
+        self.meter.time(Direction::Read, total_len_mut(bufs), || {
+            let first = rustix::io::preadv(&self.fd, &mut bufs[..now], offset);
+            self.end_read(offset, bufs, first)
+        })
     }
 
     fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
         debug_assert!(bufs.iter().all(|buf| aligned(buf.as_ptr(), buf.len())) && offset_aligned(offset));
-        let first = rustix::io::pwritev(&self.fd, &bufs[..bufs.len().min(MOST_BUFS)], offset);
-        self.end_write(offset, bufs, first)
+        let now = bufs.len().min(MOST_BUFS);
+        self.meter.time(Direction::Write, total_len(bufs), || {
+            let first = rustix::io::pwritev(&self.fd, &bufs[..now], offset);
+            self.end_write(offset, bufs, first)
+        })
     }
 
     fn transfer(&self, transfers: &mut [Transfer<'_>], done: &Done<'_>) {
-        let most = if self.direct { DIRECT_TRANSFERS } else { 1 };
-        let jobs: Vec<_> = transfers.iter_mut().map(Mutex::new).collect();
-        parallel::for_each(most, &jobs, |index, job| {
-            let mut transfer = job.lock();
-            let result = transfer.perform(self);
-            done(index, &mut transfer, result);
-        });
+        debug_assert!(transfers.iter().all(is_aligned));
+        match &self.engine {
+            Engine::Rings(rings) if transfers.len() > 1 => {
+                rings.transfer(transfers, &self.meter, &mut |index, transfer, first, began| {
+                    let result = self.end(transfer, first);
+                    let (direction, len) = (transfer.direction(), transfer.byte_len());
+                    self.meter.end(direction, len, result.is_ok(), began.elapsed());
+                    done(index, transfer, result);
+                });
+            }
+            Engine::Crew(crew) if transfers.len() > 1 => {
+                let jobs: Vec<_> = transfers.iter_mut().map(Mutex::new).collect();
+                crew.run(jobs.len(), &|index| {
+                    let mut transfer = jobs[index].lock();
+                    let result = transfer.perform(self);
+                    done(index, &mut transfer, result);
+                });
+            }
+            _ => {
+                for (index, transfer) in transfers.iter_mut().enumerate() {
+                    let result = transfer.perform(self);
+                    done(index, transfer, result);
+                }
+            }
+        }
     }
 
     fn sync_data(&self) -> Result<(), DeviceError> {
         // Not retried after any failure but EINTR: see the trait.
-        retry(|| rustix::fs::fdatasync(&self.fd)).map_err(|errno| self.error(DeviceOp::Sync, 0, 0, errno))
+        retry(|| rustix::fs::fdatasync(&self.fd)).map_err(|errno| {
+            self.meter.note_sync_error();
+            self.error(DeviceOp::Sync, 0, 0, errno)
+        })
     }
 
     fn len(&self) -> Result<u64, DeviceError> {
@@ -273,11 +324,66 @@ impl Device for FileDevice {
             Err(errno) => Err(fail(errno)),
         }
     }
+
+    fn io_report(&self) -> Option<IoReport> {
+        Some(IoReport {
+            engine: match self.engine {
+                Engine::Rings(_) => "io_uring",
+                Engine::Crew(_) => "threads",
+            },
+            engine_note: self.engine_note.clone(),
+            is_direct: self.is_direct,
+            direct_note: self.direct_note,
+            ..self.meter.report()
+        })
+    }
+}
+
+/// Locks an open file, for itself if it may be written; does not wait.
+fn lock(fd: &OwnedFd, access: OFlags) -> Result<(), Errno> {
+    let lock = match access.contains(OFlags::RDWR) {
+        true => FlockOperation::NonBlockingLockExclusive,
+        false => FlockOperation::NonBlockingLockShared,
+    };
+    retry(|| rustix::fs::flock(fd, lock))
+}
+
+/// The engine for the file at `path`, which is open as `fd`, and why it is not the one that was wanted rather.
+fn open_engine(
+    path: &Path,
+    fd: &OwnedFd,
+    wanted: IoEngine,
+    is_direct: bool,
+    base: OFlags,
+) -> Result<(Engine, Option<String>), (DeviceErrorKind, Errno)> {
+    if wanted == IoEngine::Threads {
+        return Ok((Engine::Crew(Crew::default()), None));
+    }
+    let direct = if is_direct { OFlags::DIRECT } else { OFlags::empty() };
+    let flags = base.difference(OFlags::CREATE) | direct;
+    let os = |errno| (DeviceErrorKind::Os(errno), errno);
+    let again = retry(|| rustix::fs::open(path, flags, Mode::empty())).map_err(os)?;
+    if identity(&again).map_err(os)? != identity(fd).map_err(os)? {
+        return Err((DeviceErrorKind::Replaced, Errno::NOENT));
+    }
+    match Rings::new(again) {
+        Ok(rings) => Ok((Engine::Rings(rings), None)),
+        Err(errno) if wanted == IoEngine::IoUring => Err((DeviceErrorKind::IoUringRefused(errno), errno)),
+        Err(errno) => {
+            let note = format!("io_uring is refused: {errno}");
+            Ok((Engine::Crew(Crew::default()), Some(note)))
+        }
+    }
+}
+
+/// What tells an open file from all others.
+fn identity(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
+    rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 /// Opens with `O_DIRECT`; `None` where the file system refuses, on opening or on the first transfer.
-fn open_direct(path: &Path, base: OFlags, permissions: Mode) -> Result<Option<OwnedFd>, Errno> {
-    let fd = match retry(|| rustix::fs::open(path, base | OFlags::DIRECT, permissions)) {
+fn open_direct(path: &Path, base: OFlags) -> Result<Option<OwnedFd>, Errno> {
+    let fd = match retry(|| rustix::fs::open(path, base | OFlags::DIRECT, PERMISSIONS)) {
         Ok(fd) => fd,
         Err(Errno::INVAL) => return Ok(None),
         Err(errno) => return Err(errno),
@@ -322,6 +428,14 @@ fn os_error(name: &str, op: DeviceOp, offset: u64, len: u64, errno: Errno) -> De
 /// The part of a length that is whole blocks, in bytes.
 fn whole_blocks(len: usize) -> usize {
     len - len % DEVICE_ALIGN
+}
+
+fn is_aligned(transfer: &Transfer<'_>) -> bool {
+    let fits = match &transfer.bufs {
+        Bufs::Read(bufs) => bufs.iter().all(|buf| aligned(buf.as_ptr(), buf.len())),
+        Bufs::Write(bufs) => bufs.iter().all(|buf| aligned(buf.as_ptr(), buf.len())),
+    };
+    fits && offset_aligned(transfer.offset)
 }
 
 fn aligned(address: *const u8, len: usize) -> bool {

@@ -1,21 +1,26 @@
 //! Where page files live: a byte-addressed [`Device`] with positioned, vectored transfers.
 //!
-//! [`FileDevice`] is a file, [`SimDevice`] an array in memory that fails on request: crashes that lose, tear and
+//! [`FileDevice`] is a file, which `io_uring` or threads read and write, [`SimDevice`] an array in memory that fails on request: crashes that lose, tear and
 //! reorder writes, lying syncs, I/O errors, a full disk, flipped bits and misdirected writes, all by seed.
 //! [`HookedDevice`] is one that can be held up.
 
 mod buf;
+mod crew;
 mod file;
 mod hooked;
 mod lock;
-mod parallel;
+mod meter;
+mod options;
+mod ring;
 mod seam;
 mod sim;
 
 pub use buf::PageBuf;
-pub use file::{FileDevice, OpenMode};
+pub use file::FileDevice;
 pub use hooked::{Gate, HookedDevice, OpHook, ReadCall, ReadHook};
 pub use lock::{DirLock, LockError};
+pub use meter::{IoReport, OpReport};
+pub use options::{DirectIo, IoEngine, IoOptions};
 pub(crate) use seam::{read_patiently, write_all};
 pub use seam::{Bufs, Device, DeviceError, DeviceErrorKind, DeviceOp, Done, Transfer};
 pub use sim::{Fault, FaultRates, SimDevice};

@@ -5,6 +5,8 @@ use std::io::{IoSlice, IoSliceMut};
 
 use parking_lot::Mutex;
 
+use super::meter::{Direction, IoReport};
+
 /// Alignment in bytes of every offset, length and buffer address given to a device: what `O_DIRECT` may ask for.
 pub const DEVICE_ALIGN: usize = 4096;
 
@@ -63,6 +65,11 @@ pub trait Device: Send + Sync {
     fn check_identity(&self) -> Result<(), DeviceError> {
         Ok(())
     }
+
+    /// How it does its operations and how they went, if it counts them.
+    fn io_report(&self) -> Option<IoReport> {
+        None
+    }
 }
 
 /// One of the operations of [`Device::transfer`].
@@ -83,6 +90,21 @@ pub enum Bufs<'b> {
 pub type Done<'d> = dyn Fn(usize, &mut Transfer<'_>, Result<(), DeviceError>) + Sync + 'd;
 
 impl Transfer<'_> {
+    pub(crate) fn direction(&self) -> Direction {
+        match &self.bufs {
+            Bufs::Read(_) => Direction::Read,
+            Bufs::Write(_) => Direction::Write,
+        }
+    }
+
+    /// Bytes that it is to transfer.
+    pub(crate) fn byte_len(&self) -> u64 {
+        match &self.bufs {
+            Bufs::Read(bufs) => total_len_mut(bufs),
+            Bufs::Write(bufs) => total_len(bufs),
+        }
+    }
+
     /// Does it alone.
     pub fn perform(&mut self, device: &(impl Device + ?Sized)) -> Result<(), DeviceError> {
         match &mut self.bufs {
@@ -184,6 +206,18 @@ pub enum DeviceErrorKind {
          save it elsewhere (BACKUP TO), see what became of the file, restart"
     )]
     Replaced,
+    /// There is no `io_uring`, and nothing else is to be used.
+    #[error(
+        "io_uring is refused ({0}). Where it is to be had: sysctl kernel.io_uring_disabled=0, and io_uring_setup, \
+         io_uring_enter and io_uring_register allowed in the container's seccomp profile. Else set 'io-engine' to 'auto' or \
+         'threads'"
+    )]
+    IoUringRefused(rustix::io::Errno),
+    /// The file system does not let transfers go around the page cache, and they are to.
+    #[error(
+        "its file system takes no direct I/O. Set 'direct-io' to 'auto' or 'no', or use another directory"
+    )]
+    DirectIoRefused,
     /// A simulated device after its crash.
     #[error("the simulated machine has crashed")]
     Crashed,
@@ -209,6 +243,11 @@ impl DeviceError {
     /// Whether there is no such file.
     pub fn is_missing(&self) -> bool {
         self.op == DeviceOp::Open && self.kind == DeviceErrorKind::Os(rustix::io::Errno::NOENT)
+    }
+
+    /// Whether something was asked for explicitly that cannot be had here. That says nothing of the file.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self.kind, DeviceErrorKind::IoUringRefused(_) | DeviceErrorKind::DirectIoRefused)
     }
 
     /// Whether it is only space that lacks: nothing is broken, and a later attempt may succeed.

@@ -11,7 +11,7 @@ use super::space::Space;
 use super::superblock::{FileId, NeededPages};
 use super::superblocks::Superblocks;
 use super::table::SlotTable;
-use crate::device::{Device, DeviceError};
+use crate::device::{Device, DeviceError, IoReport};
 use crate::PageId;
 
 /// An open page file. All methods may be called from any thread.
@@ -98,6 +98,11 @@ impl PageFile {
     /// The error that made the file refuse all writing until it is opened again, if there was one.
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
+    }
+
+    /// What the device does and has done, if it counts.
+    pub fn io_report(&self) -> Option<IoReport> {
+        self.device.io_report()
     }
 
     /// Sizes as of now.

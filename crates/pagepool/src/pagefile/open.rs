@@ -18,7 +18,7 @@ use super::space::Space;
 use super::superblock::{FileId, Found, NeededPages, Role, Superblock, UserHeader};
 use super::superblocks::{Other, Repairs, Superblocks};
 use super::table::SlotTable;
-use crate::device::{read_patiently, Device, DeviceError, FileDevice, OpenMode, PageBuf};
+use crate::device::{read_patiently, Device, DeviceError, FileDevice, IoOptions, PageBuf};
 use crate::{PageId, PAGE_SIZE};
 
 /// How a page file is opened.
@@ -95,8 +95,8 @@ impl PageFile {
 
     /// The device of the page file at `path`. If there is none an empty page file is made under another name, and gets
     /// its name when it is durable: so a file of that name that is empty or zeroed has lost its data.
-    pub fn open_or_create_at(path: &Path, mode: OpenMode) -> Result<FileDevice, PageFileError> {
-        match FileDevice::open(path, mode) {
+    pub fn open_or_create_at(path: &Path, io: IoOptions) -> Result<FileDevice, PageFileError> {
+        match FileDevice::open(path, io) {
             Err(error) if error.is_missing() => {}
             Ok(device) if device.is_empty()? => {
                 return Err(PageFileError::Empty { file: device.name().to_owned() });
@@ -105,7 +105,7 @@ impl PageFile {
         }
         let mut unfinished = path.as_os_str().to_owned();
         unfinished.push(".new");
-        let device = FileDevice::create(Path::new(&unfinished), mode)?;
+        let device = FileDevice::create(Path::new(&unfinished), io)?;
         create(&device)?;
         Ok(device.publish(path)?)
     }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use rustix::io::Errno;
-use stillframe_pagepool::device::{Device, DeviceErrorKind, DeviceOp, FileDevice, OpenMode, PageBuf};
+use stillframe_pagepool::device::{Device, DeviceErrorKind, DeviceOp, FileDevice, PageBuf};
 use stillframe_pagepool::PAGE_SIZE;
 
 use crate::support::{
-    alone, check_pages, create, each_device, each_file, offset_of, singles, transfer, End, Op,
+    alone, check_pages, create, each_device, each_file, offset_of, singles, transfer, ways, End, Kind, Op,
 };
 
 fn kind_of(end: End) -> Option<DeviceErrorKind> {
@@ -66,7 +66,8 @@ fn a_file_that_is_open_to_read_takes_no_writes() {
         device.allocate(offset_of(80)).unwrap();
         transfer(&device, &singles(0..80, Some(1)));
         drop(device);
-        let device = FileDevice::open_to_read(&dir.join("pages")).unwrap();
+        let Kind::File(way) = kind else { panic!("it is a file") };
+        let device = FileDevice::open_to_read(&dir.join("pages"), way).unwrap();
         let mut ops = singles(0..40, Some(2));
         ops.extend(singles(40..80, None));
         for (op, end) in ops.iter().zip(transfer(&device, &ops)) {
@@ -87,8 +88,8 @@ fn a_file_that_is_open_to_read_takes_no_writes() {
 /// It has no room for anything.
 #[test]
 fn a_full_disk_is_told_as_such() {
-    for mode in [OpenMode::Auto, OpenMode::Buffered] {
-        let device = FileDevice::open(Path::new("/dev/full"), mode).unwrap();
+    for way in ways() {
+        let device = FileDevice::open(Path::new("/dev/full"), way).unwrap();
         let ops = singles(0..100, Some(1));
         for (op, end) in ops.iter().zip(transfer(&device, &ops)) {
             let error = end.err().unwrap();

@@ -5,5 +5,7 @@
 
 mod contract;
 mod errors;
+mod figures;
+mod refused;
 mod simulated;
 mod support;

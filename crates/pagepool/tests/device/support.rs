@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use stillframe_pagepool::device::{
-    Bufs, Device, DeviceError, FileDevice, OpenMode, PageBuf, SimDevice, Transfer,
+    Bufs, Device, DeviceError, DeviceErrorKind, DirectIo, FileDevice, IoEngine, IoOptions, PageBuf,
+    SimDevice, Transfer,
 };
 use stillframe_pagepool::PAGE_SIZE;
 use stillframe_testkit::TempDir;
@@ -13,12 +14,25 @@ use stillframe_testkit::TempDir;
 /// A kind of device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    File(OpenMode),
+    File(IoOptions),
     Sim,
 }
 
-/// Those that are files.
-pub const FILES: [Kind; 2] = [Kind::File(OpenMode::Auto), Kind::File(OpenMode::Buffered)];
+/// Ways of reading and writing a file. Says so, loudly, if one cannot be had here.
+pub fn ways() -> Vec<IoOptions> {
+    let mut ways = Vec::new();
+    for engine in [IoEngine::Threads, IoEngine::IoUring] {
+        let dir = TempDir::new("ways");
+        match FileDevice::create(&dir.join("pages"), IoOptions { engine, direct: DirectIo::No }) {
+            Ok(_) => ways.extend([DirectIo::Auto, DirectIo::No].map(|direct| IoOptions { engine, direct })),
+            Err(error) => {
+                assert!(matches!(error.kind, DeviceErrorKind::IoUringRefused(_)), "{error}");
+                eprintln!("SKIPPED, NOT TESTED: {engine:?}: {error}");
+            }
+        }
+    }
+    ways
+}
 
 /// Runs `test` with an empty device of each kind.
 pub fn each_device(seed: u64, test: impl Fn(Kind, Arc<dyn Device>)) {
@@ -28,16 +42,16 @@ pub fn each_device(seed: u64, test: impl Fn(Kind, Arc<dyn Device>)) {
 
 /// Runs `test` for each kind that is a file, with a directory for it.
 pub fn each_file(test: impl Fn(Kind, &TempDir)) {
-    for kind in FILES {
-        println!("{kind:?}");
-        test(kind, &TempDir::new("device"));
+    for way in ways() {
+        println!("{way:?}");
+        test(Kind::File(way), &TempDir::new("device"));
     }
 }
 
 /// A new file of that kind, `pages` in `dir`.
 pub fn create(kind: Kind, dir: &TempDir) -> FileDevice {
-    let Kind::File(mode) = kind else { panic!("{kind:?} is no file") };
-    FileDevice::create(&dir.join("pages"), mode).unwrap()
+    let Kind::File(way) = kind else { panic!("{kind:?} is no file") };
+    FileDevice::create(&dir.join("pages"), way).unwrap()
 }
 
 pub fn offset_of(page: usize) -> u64 {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stillframe_pagepool::device::{DirLock, LockError, OpenMode};
+use stillframe_pagepool::device::{DirLock, DirectIo, IoEngine, IoOptions, LockError};
 use stillframe_pagepool::pagefile::{OpenOptions, PageFile, PageFileError, Recovered};
 use stillframe_pagepool::PAGE_SIZE;
 use stillframe_testkit::TempDir;
@@ -17,19 +17,28 @@ fn file_in(dir: &TempDir) -> PathBuf {
     dir.join("pages.db")
 }
 
-fn open(path: &Path, mode: OpenMode) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
-    let device = PageFile::open_or_create_at(path, mode)?;
+fn open(path: &Path, io: IoOptions) -> Result<(Arc<PageFile>, Recovered), PageFileError> {
+    let device = PageFile::open_or_create_at(path, io)?;
     PageFile::open(Arc::new(device), &OpenOptions::default())
 }
 
 #[test]
 fn a_file_keeps_what_was_committed() {
-    for mode in [OpenMode::Auto, OpenMode::Buffered] {
-        let dir = TempDir::new(&format!("keeps-{mode:?}"));
+    let io = |engine, direct| IoOptions { engine, direct };
+    let ways = IoEngine::ALL.iter().flat_map(|engine| DirectIo::ALL.map(|direct| io(*engine, direct)));
+    for io in ways {
+        let dir = TempDir::new("keeps");
+        match PageFile::open_or_create_at(&dir.join("probe"), io) {
+            Err(error) => {
+                eprintln!("SKIPPED, NOT TESTED: {io:?}: {error}");
+                continue;
+            }
+            Ok(device) => drop(device),
+        }
         let mut rng = fastrand::Rng::with_seed(stillframe_testkit::seed_or(41));
         let mut content = Content::new();
         for round in 0..4 {
-            let (file, recovered) = open(&file_in(&dir), mode).unwrap();
+            let (file, recovered) = open(&file_in(&dir), io).unwrap();
             assert_eq!(recovered.is_new, round == 0);
             assert!(recovered.damage.is_none(), "{recovered:?}");
             assert!(has_content(&file, &recovered, &content));
@@ -50,7 +59,7 @@ fn a_file_keeps_what_was_committed() {
 fn a_checkpoint_after_one_percent_changed_writes_little_more_than_that() {
     let dir = TempDir::new("one-percent");
     let mut rng = fastrand::Rng::with_seed(stillframe_testkit::seed_or(42));
-    let (file, _) = open(&file_in(&dir), OpenMode::Auto).unwrap();
+    let (file, _) = open(&file_in(&dir), IoOptions::default()).unwrap();
     let mut content = Content::new();
     let page_count = 30_000;
     let all: Vec<_> = (1..=page_count).map(|pid| (pid, 1)).collect();
@@ -72,7 +81,7 @@ fn a_checkpoint_after_one_percent_changed_writes_little_more_than_that() {
 #[test]
 fn a_file_from_which_bytes_are_missing_is_refused() {
     let dir = TempDir::new("short");
-    let (file, _) = open(&file_in(&dir), OpenMode::Auto).unwrap();
+    let (file, _) = open(&file_in(&dir), IoOptions::default()).unwrap();
     let mut content = Content::new();
     checkpoint(&file, &mut content, &(1..500).map(|pid| (pid, 1)).collect::<Vec<_>>());
     drop(file);
@@ -82,7 +91,7 @@ fn a_file_from_which_bytes_are_missing_is_refused() {
         .unwrap()
         .set_len(300 * PAGE_SIZE as u64)
         .unwrap();
-    let error = open(&file_in(&dir), OpenMode::Auto).err().unwrap();
+    let error = open(&file_in(&dir), IoOptions::default()).err().unwrap();
     // The checkpoint before it, the empty one, would load: but nobody would take that for their data.
     assert!(error.to_string().contains(&file_in(&dir).display().to_string()), "{error}");
 }
@@ -90,10 +99,10 @@ fn a_file_from_which_bytes_are_missing_is_refused() {
 #[test]
 fn a_directory_or_a_read_only_file_is_a_clear_error() {
     let dir = TempDir::new("clear-error");
-    let error = open(&dir, OpenMode::Auto).err().unwrap().to_string();
+    let error = open(&dir, IoOptions::default()).err().unwrap().to_string();
     assert!(error.contains("cannot open") && error.contains(&dir.display().to_string()), "{error}");
     let missing = dir.join("no/such/dir/pages.db");
-    let error = open(&missing, OpenMode::Auto).err().unwrap().to_string();
+    let error = open(&missing, IoOptions::default()).err().unwrap().to_string();
     assert!(error.contains("cannot open") && error.contains("No such file"), "{error}");
 }
 
@@ -113,19 +122,19 @@ fn a_directory_is_locked_once() {
 #[test]
 fn an_emptied_or_zeroed_file_is_not_a_new_one() {
     let dir = TempDir::new("emptied");
-    let (file, _) = open(&file_in(&dir), OpenMode::Auto).unwrap();
+    let (file, _) = open(&file_in(&dir), IoOptions::default()).unwrap();
     let mut content = Content::new();
     checkpoint(&file, &mut content, &[(1, 1)]);
     let len = file.stats().file_bytes;
     drop(file);
     for len in [0, PAGE_SIZE as u64, 2 * PAGE_SIZE as u64, 3 * PAGE_SIZE as u64, len] {
         std::fs::write(file_in(&dir), vec![0; len as usize]).unwrap();
-        let error = open(&file_in(&dir), OpenMode::Auto).err().unwrap().to_string();
+        let error = open(&file_in(&dir), IoOptions::default()).err().unwrap().to_string();
         assert!(error.contains(&file_in(&dir).display().to_string()), "{error}");
         assert_eq!(std::fs::metadata(file_in(&dir)).unwrap().len(), len, "left alone");
     }
     std::fs::remove_file(file_in(&dir)).unwrap();
-    assert!(open(&file_in(&dir), OpenMode::Auto).unwrap().1.is_new);
+    assert!(open(&file_in(&dir), IoOptions::default()).unwrap().1.is_new);
 }
 
 /// What a crash leaves of a creation has another name and is begun anew.
@@ -134,7 +143,7 @@ fn a_creation_that_was_cut_short_is_begun_anew() {
     let dir = TempDir::new("cut-short");
     for left in [0, 100, PAGE_SIZE, 5 * PAGE_SIZE] {
         std::fs::write(dir.join("pages.db.new"), vec![7; left]).unwrap();
-        let (file, recovered) = open(&file_in(&dir), OpenMode::Auto).unwrap();
+        let (file, recovered) = open(&file_in(&dir), IoOptions::default()).unwrap();
         assert!(recovered.is_new && !dir.join("pages.db.new").exists());
         check_content(&file, &Content::new());
         drop(file);
@@ -145,11 +154,11 @@ fn a_creation_that_was_cut_short_is_begun_anew() {
 #[test]
 fn a_file_is_open_once() {
     let dir = TempDir::new("once");
-    let (file, _) = open(&file_in(&dir), OpenMode::Auto).unwrap();
-    let error = open(&file_in(&dir), OpenMode::Auto).err().unwrap().to_string();
+    let (file, _) = open(&file_in(&dir), IoOptions::default()).unwrap();
+    let error = open(&file_in(&dir), IoOptions::default()).err().unwrap().to_string();
     assert!(error.contains("another process uses the file"), "{error}");
     drop(file);
-    open(&file_in(&dir), OpenMode::Auto).unwrap();
+    open(&file_in(&dir), IoOptions::default()).unwrap();
 }
 
 /// A checkpoint that nobody will find is not one: whatever became of the file's name, also in the middle.
@@ -157,7 +166,7 @@ fn a_file_is_open_once() {
 fn a_file_that_has_lost_its_name_takes_no_checkpoint() {
     for round in 0..6 {
         let dir = TempDir::new(&format!("gone-{round}"));
-        let (file, _) = open(&file_in(&dir), OpenMode::Auto).unwrap();
+        let (file, _) = open(&file_in(&dir), IoOptions::default()).unwrap();
         let mut content = Content::new();
         checkpoint(&file, &mut content, &[(1, 1)]);
         let begun = (round % 2 == 1).then(|| file.begin_checkpoint().unwrap());

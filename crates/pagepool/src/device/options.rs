@@ -1,0 +1,59 @@
+//! How a file is read and written, by name.
+
+/// What does many operations of one call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IoEngine {
+    /// `io_uring` where the system lets it, else threads.
+    #[default]
+    Auto,
+    /// `io_uring`, or the file is not opened.
+    IoUring,
+    /// Threads that wait in `preadv` and `pwritev`.
+    Threads,
+}
+
+impl IoEngine {
+    /// All of them, the default first.
+    pub const ALL: [IoEngine; 3] = [IoEngine::Auto, IoEngine::IoUring, IoEngine::Threads];
+    /// Their names, in the same order.
+    pub const NAMES: [&'static str; 3] = ["auto", "io_uring", "threads"];
+
+    pub fn by_name(name: &str) -> Option<IoEngine> {
+        by_name(&IoEngine::ALL, &IoEngine::NAMES, name)
+    }
+}
+
+/// Whether operations go around the page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DirectIo {
+    /// With `O_DIRECT` where the file system takes it, else through the page cache.
+    #[default]
+    Auto,
+    /// With `O_DIRECT`, or the file is not opened.
+    Yes,
+    /// Through the page cache.
+    No,
+}
+
+impl DirectIo {
+    /// All of them, the default first.
+    pub const ALL: [DirectIo; 3] = [DirectIo::Auto, DirectIo::Yes, DirectIo::No];
+    /// Their names, in the same order.
+    pub const NAMES: [&'static str; 3] = ["auto", "yes", "no"];
+
+    pub fn by_name(name: &str) -> Option<DirectIo> {
+        by_name(&DirectIo::ALL, &DirectIo::NAMES, name)
+    }
+}
+
+fn by_name<T: Copy>(all: &[T], names: &[&str], name: &str) -> Option<T> {
+    let at = names.iter().position(|other| *other == name)?;
+    all.get(at).copied()
+}
+
+/// How a file is read and written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IoOptions {
+    pub engine: IoEngine,
+    pub direct: DirectIo,
+}

@@ -1,0 +1,280 @@
+//! Many operations of one call by `io_uring`: handed over in one call of the system, and reaped as they end.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use io_uring::{opcode, types, IoUring};
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+
+use super::meter::Meter;
+use super::seam::{Bufs, Transfer};
+
+/// Operations of one call that are under way at a time.
+const DEPTH: u32 = 64;
+/// Calls that are under way at a time; more wait for one of them to end.
+const MOST_RINGS: usize = 8;
+/// Buffers that the kernel takes in one operation (`IOV_MAX`).
+const MOST_BUFS: usize = 1024;
+/// The file's number in each ring.
+const FILE: types::Fixed = types::Fixed(0);
+/// Only to wait, of the kernel's `IORING_ENTER_GETEVENTS`.
+const GET_EVENTS: u32 = 1;
+/// Between two looks, where the kernel does not let us wait.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// What the kernel did of an operation: bytes, or why none. `EINTR`: it has not been tried.
+pub type Step = Result<usize, Errno>;
+
+/// Is told of the end of an operation, and when it began.
+pub type End<'e> = dyn FnMut(usize, &mut Transfer<'_>, Step, Instant) + 'e;
+
+/// The rings of a file. A call has one to itself from its first operation to its last: so completions need no sorting,
+/// and a ring no lock.
+///
+/// ```text
+///              ┌──────────────── all reaped ────────────────┐
+///              ▼                                            │
+///   (none) ─▶ IDLE ─────────────── lease ──────────────▶ AT WORK ── the kernel refuses, rest reaped ─▶ (closed)
+/// ```
+pub struct Rings {
+    /// Not the one that holds the file's lock (I4).
+    file: OwnedFd,
+    stock: Mutex<Stock>,
+    came_back: Condvar,
+}
+
+struct Stock {
+    idle: Vec<IoUring>,
+    /// Rings that there are, those at work included.
+    ring_count: usize,
+}
+
+impl Rings {
+    /// Rings for `file`; one is made now.
+    ///
+    /// # Errors
+    /// Why the kernel, or who guards it, refuses.
+    pub fn new(file: OwnedFd) -> Result<Rings, Errno> {
+        let first = make_ring(&file).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let stock = Stock { idle: vec![first], ring_count: 1 };
+        Ok(Rings { file, stock: Mutex::new(stock), came_back: Condvar::new() })
+    }
+
+    /// Does `transfers`, many at a time, and tells `end` of each. All have ended when this returns or unwinds. What the kernel
+    /// refuses to take as a whole ends as not tried.
+    pub fn transfer(&self, transfers: &mut [Transfer<'_>], meter: &Meter, end: &mut End<'_>) {
+        let tried = self.lease().map_or(0, |mut lease| fly(lease.ring(), transfers, meter, end));
+        for (index, transfer) in transfers.iter_mut().enumerate().skip(tried) {
+            meter.begin();
+            end(index, transfer, Err(Errno::INTR), Instant::now());
+        }
+    }
+
+    /// A ring, if need be a new one; none if that cannot be had.
+    fn lease(&self) -> Option<Lease<'_>> {
+        let mut stock = self.stock.lock();
+        loop {
+            if let Some(ring) = stock.idle.pop() {
+                return Some(Lease { rings: self, ring: Some(ring) });
+            }
+            if stock.ring_count < MOST_RINGS {
+                break;
+            }
+            self.came_back.wait(&mut stock);
+        }
+        stock.ring_count += 1;
+        drop(stock);
+        // If it is not made the lease takes it off the count.
+        let ring = make_ring(&self.file).ok();
+        let lease = Lease { rings: self, ring };
+        lease.ring.is_some().then_some(lease)
+    }
+}
+
+/// A ring that a call has to itself.
+struct Lease<'r> {
+    rings: &'r Rings,
+    ring: Option<IoUring>,
+}
+
+impl Lease<'_> {
+    fn ring(&mut self) -> &mut IoUring {
+        self.ring.as_mut().expect("a ring that is leased is there")
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        // One with operations that the kernel did not take is closed: it would take them with the next (I1).
+        let is_empty = self.ring.as_mut().is_some_and(|ring| ring.submission().is_empty());
+        let kept = self.ring.take().filter(|_| is_empty);
+        let mut stock = self.rings.stock.lock();
+        match kept {
+            Some(ring) => stock.idle.push(ring),
+            None => stock.ring_count -= 1,
+        }
+        drop(stock);
+        self.rings.came_back.notify_one();
+    }
+}
+
+/// A ring that is known to work.
+fn make_ring(file: &OwnedFd) -> io::Result<IoUring> {
+    let build = |is_cooperative: bool| {
+        let mut builder = IoUring::builder();
+        builder.dontfork();
+        if is_cooperative {
+            builder.setup_coop_taskrun();
+        }
+        builder.build(DEPTH)
+    };
+    let mut ring: IoUring = match build(true) {
+        // Before Linux 5.19.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => build(false)?,
+        result => result?,
+    };
+    ring.submitter().register_files(&[file.as_raw_fd()])?;
+    // SAFETY: I1: it has no buffer.
+    let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
+    pushed.map_err(io::Error::other)?;
+    let ended = loop {
+        match ring.submit_and_wait(1) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        if let Some(completion) = ring.completion().next() {
+            break completion;
+        }
+    };
+    match ended.result() {
+        code @ ..0 => Err(io::Error::from_raw_os_error(-code)),
+        _ => Ok(ring),
+    }
+}
+
+/// Does `transfers` until all have ended or the kernel refuses. Returns how many have ended: the first ones.
+fn fly(ring: &mut IoUring, transfers: &mut [Transfer<'_>], meter: &Meter, end: &mut End<'_>) -> usize {
+    let mut flight = Flight { ring, meter, pushed: 0, reaped: 0 };
+    let mut began = Vec::with_capacity(transfers.len());
+    loop {
+        let now = Instant::now();
+        while began.len() < transfers.len() && flight.has_room() {
+            flight.push(began.len(), &mut transfers[began.len()]);
+            began.push(now);
+        }
+        if flight.unreaped_count() == 0 {
+            return transfers.len();
+        }
+        if flight.enter().is_err() {
+            break;
+        }
+        while let Some((index, step)) = flight.reap() {
+            end(index, &mut transfers[index], step, began[index]);
+        }
+    }
+    while flight.under_way_count() > 0 {
+        match flight.reap() {
+            Some((index, step)) => end(index, &mut transfers[index], step, began[index]),
+            None => flight.wait(),
+        }
+    }
+    // The kernel takes operations in their order.
+    began.len() - flight.queued_count()
+}
+
+/// The operations of one call in a ring. Whoever ends it, by unwinding too, waits for what the kernel has (I1).
+struct Flight<'f> {
+    ring: &'f mut IoUring,
+    meter: &'f Meter,
+    pushed: usize,
+    reaped: usize,
+}
+
+impl Flight<'_> {
+    /// Operations that have not been reaped.
+    fn unreaped_count(&self) -> usize {
+        self.pushed - self.reaped
+    }
+
+    fn has_room(&self) -> bool {
+        self.unreaped_count() < DEPTH as usize
+    }
+
+    /// Operations that the kernel has not taken yet.
+    fn queued_count(&mut self) -> usize {
+        self.ring.submission().len()
+    }
+
+    /// Operations that the kernel has.
+    fn under_way_count(&mut self) -> usize {
+        self.unreaped_count() - self.queued_count()
+    }
+
+    /// Queues an operation; the kernel gets it with the next `enter`.
+    fn push(&mut self, index: usize, transfer: &mut Transfer<'_>) {
+        let offset = transfer.offset;
+        // `IoSlice` and `IoSliceMut` are `iovec`s.
+        let entry = match &mut transfer.bufs {
+            Bufs::Read(bufs) => {
+                let len = bufs.len().min(MOST_BUFS) as u32;
+                opcode::Readv::new(FILE, bufs.as_mut_ptr().cast(), len).offset(offset).build()
+            }
+            Bufs::Write(bufs) => {
+                let len = bufs.len().min(MOST_BUFS) as u32;
+                opcode::Writev::new(FILE, bufs.as_ptr().cast(), len).offset(offset).build()
+            }
+        };
+        // SAFETY: I1: buffers and their list are borrowed for longer than this flight, which does not end before the
+        // kernel has told that it is done with them; until then nobody is shown the transfer.
+        let pushed = unsafe { self.ring.submission().push(&entry.user_data(index as u64)) };
+        pushed.expect("a ring has room for what may be under way");
+        self.meter.begin();
+        self.pushed += 1;
+    }
+
+    /// Hands over what is queued, and waits for a completion.
+    fn enter(&mut self) -> io::Result<()> {
+        loop {
+            match self.ring.submit_and_wait(1) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result.map(drop),
+            }
+        }
+    }
+
+    /// Waits a little for a completion and hands nothing over.
+    fn wait(&mut self) {
+        // SAFETY: I1: the kernel is given nothing.
+        let waited = unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 1, GET_EVENTS, None) };
+        if waited.is_err() {
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// An operation that has ended: its number, and what the kernel did of it.
+    fn reap(&mut self) -> Option<(usize, Step)> {
+        let completion = self.ring.completion().next()?;
+        self.reaped += 1;
+        let result = completion.result();
+        let step = usize::try_from(result).map_err(|_| match -result {
+            // Such an operation has not been tried.
+            libc::EINTR | libc::EAGAIN | libc::ECANCELED => Errno::INTR,
+            code => Errno::from_raw_os_error(code),
+        });
+        Some((completion.user_data() as usize, step))
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        // Neither these, if somebody unwinds, nor what is still queued will be told of any more.
+        self.meter.forget(self.unreaped_count());
+        while self.under_way_count() > 0 {
+            if self.reap().is_none() {
+                self.wait();
+            }
+        }
+    }
+}
