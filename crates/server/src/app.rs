@@ -69,6 +69,7 @@ impl Running {
         let listeners = listen::open(settings)?;
         let store = Store::open(&dir, store_options(settings))
             .map_err(|error| explain_refusal(error, &dir.join(&settings.dbfilename)))?;
+        log_io(&store);
         store.set_skips_damage(settings.skips_damage);
         if let Some(note) = store.recovery_note() {
             log::warning(note);
@@ -135,10 +136,24 @@ fn store_options(settings: &Settings) -> Options {
         snapshot_kind: settings.snapshot_kind,
         snapshot_memory_bytes: settings.snapshot_memory_bytes,
         huge_pages: settings.huge_pages,
+        io: settings.io,
         worker_count: settings.workers,
         accept_loss_after_checkpoint: settings.accept_loss_after_checkpoint,
         ..Options::default()
     }
+}
+
+/// Says what reads and writes the page file.
+fn log_io(store: &Store) {
+    let Some(io) = store.io_report() else { return };
+    let because = |note: &str| if note.is_empty() { String::new() } else { format!(" ({note})") };
+    let engine_note = because(io.engine_note.as_deref().unwrap_or_default());
+    let cache = if io.is_direct { "around" } else { "through" };
+    let direct_note = because(io.direct_note.unwrap_or_default());
+    log::notice(format!(
+        "The page file is read and written by {}{engine_note}, {cache} the page cache{direct_note}",
+        io.engine
+    ));
 }
 
 /// Refuses to hide keys: with fewer databases than were saved nobody would find them, and every dump would leave them out.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stillframe_store::SnapshotKind;
+use stillframe_store::{DirectIo, IoEngine, SnapshotKind};
 
 use crate::config::settings::{Setter, SnapshotFormat};
 
@@ -169,6 +169,10 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.dbfilename = v.text.into()),
     p("dir", Dir, "", Protected)
         .to(|s, v| s.dir = v.path()),
+    p("direct-io", Choice(&DirectIo::NAMES), DirectIo::NAMES[0], AtStart)
+        .to(|s, v| s.io.direct = DirectIo::by_name(v.text).unwrap_or_default())
+        .own("Whether the page file is read and written around the page cache. `auto`: where its file system lets it. `yes`: \
+              the server does not start where it does not."),
     p("enable-debug-command", PROTECTION, "no", AtStart)
         .to(|s, v| s.debug_command = v.protection()),
     p("enable-module-command", PROTECTION, "no", AtStart),
@@ -179,6 +183,10 @@ pub static PARAMS: &[Param] = &[
         .own("Back tree nodes and slabs with huge pages."),
     p("hz", Hertz, "10", Live)
         .to(|s, v| s.hz = v.number()),
+    p("io-engine", Choice(&IoEngine::NAMES), IoEngine::NAMES[0], AtStart)
+        .to(|s, v| s.io.engine = IoEngine::by_name(v.text).unwrap_or_default())
+        .own("What has many operations of the page file under way at a time. `auto`: `io_uring` where the system lets it, else \
+              threads. `io_uring`: the server does not start without."),
     a("io-threads", "workers", Int { min: 1, max: 128 }, "1", AtStart)
         .to(|s, v| s.workers = v.number())
         .own("Threads that serve, all on one store. In Redis the same setting only moves reading and writing to other threads."),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stillframe_store::SnapshotKind;
+use stillframe_store::{IoOptions, SnapshotKind};
 
 /// `save <seconds> <changes>`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,8 @@ pub struct Settings {
     pub debug_command: Protection,
     pub protected_configs: Protection,
     pub huge_pages: bool,
+    /// How the page file is read and written.
+    pub io: IoOptions,
     pub hz: u32,
     pub workers: usize,
     pub latency_threshold: Option<Duration>,

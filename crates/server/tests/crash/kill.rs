@@ -143,7 +143,18 @@ impl Runner {
     fn setup(&mut self) -> Launch {
         let budget = *self.rng.choice(&["1mb", "4mb", "64mb"]).expect("one of three");
         let workers = *self.rng.choice(&["1", "2", "3", "4"]).expect("one of four");
-        let options = ["--snapshot-memory", budget, "--io-threads", workers];
+        let engine = *self.rng.choice(&["auto", "threads"]).expect("one of two");
+        let direct = *self.rng.choice(&["auto", "auto", "no"]).expect("one of three");
+        let options = [
+            "--snapshot-memory",
+            budget,
+            "--io-threads",
+            workers,
+            "--io-engine",
+            engine,
+            "--direct-io",
+            direct,
+        ];
         let setup = server_in(self.dir.path(), self.dir.path()).with(&options).with(self.extra_args);
         if !self.load.has_ledgers() {
             return setup;

@@ -6,6 +6,7 @@ mod clients;
 mod dump;
 mod harness;
 mod hostile;
+mod io;
 mod large;
 mod limits;
 mod loading;

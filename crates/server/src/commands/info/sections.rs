@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use stillframe_store::{DbId, SnapshotKind};
+use stillframe_store::{DbId, SnapshotKind, Summary};
 use stillframe_units::redis_bytes;
 
 use crate::clock::unix_ms;
@@ -409,6 +409,7 @@ pub fn stillframe(ctx: &Ctx<'_>, out: &mut String) {
         "busy_poll_hits": server.sum(|s| s.busy_poll_hits.get()),
     );
     snapshots(ctx, out);
+    io(ctx, out);
     if let Some(times) = all_times(server).filter(|times| !times.is_empty()) {
         let at = |p: f64| times.value_at_percentile(p) as f64 / 1000.0;
         let _ = write!(
@@ -451,15 +452,41 @@ fn snapshots(ctx: &Ctx<'_>, out: &mut String) {
         ("checkpoint", metrics.checkpoint.summary()),
     ];
     for (name, summary) in histograms {
-        let us = |ns: u64| ns as f64 / 1000.0;
+        histogram(out, name, &summary);
+    }
+}
+
+/// What reads and writes the page file, how much is under way, and how it went.
+fn io(ctx: &Ctx<'_>, out: &mut String) {
+    let Some(io) = ctx.server.store.io_report() else { return };
+    fields!(out,
+        "io_engine": io.engine,
+        "io_engine_note": io.engine_note.as_deref().unwrap_or("none"),
+        "io_direct": yes(io.is_direct),
+        "io_direct_note": io.direct_note.unwrap_or("none"),
+        "io_queue_depth": io.depth,
+        "io_queue_depth_peak": io.depth_peak,
+        "io_sync_errors": io.sync_error_count,
+    );
+    for (name, ops) in [("read", io.reads), ("write", io.writes)] {
         let _ = write!(
             out,
-            "{name}_us:count={},p50={:.3},p99={:.3},p99.9={:.3},max={:.3}\r\n",
-            summary.count,
-            us(summary.p50_ns),
-            us(summary.p99_ns),
-            us(summary.p999_ns),
-            us(summary.max_ns)
+            "io_{name}s:{}\r\nio_{name}_bytes:{}\r\nio_{name}_errors:{}\r\n",
+            ops.latency.count, ops.byte_count, ops.error_count
         );
+        histogram(out, &format!("io_{name}"), &ops.latency);
     }
+}
+
+fn histogram(out: &mut String, name: &str, summary: &Summary) {
+    let us = |ns: u64| ns as f64 / 1000.0;
+    let _ = write!(
+        out,
+        "{name}_us:count={},p50={:.3},p99={:.3},p99.9={:.3},max={:.3}\r\n",
+        summary.count,
+        us(summary.p50_ns),
+        us(summary.p99_ns),
+        us(summary.p999_ns),
+        us(summary.max_ns)
+    );
 }
