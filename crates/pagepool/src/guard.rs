@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::page::{
-    acquire, prefetch, unlock_and_wake, unshare_and_wake, Held, Refused, StateWord, Version, Wanted,
-    SPIN_COUNT,
+    acquire, prefetch, prefetch_for_write, unlock_and_wake, unshare_and_wake, Held, Refused, StateWord,
+    Version, Wanted, SPIN_COUNT,
 };
 use crate::pool::Pool;
 use crate::{PageBytes, PageId, Restart, PAGE_SIZE};
@@ -367,16 +367,36 @@ impl Pool {
         ExclusiveGuard::try_new(self, page)
     }
 
+    /// Copies `N` bytes of a page from byte `offset` on, all of them within the page, without a latch: others may be
+    /// writing them. So the copy is of use as a hint only. `None` if the page is not in memory.
+    #[inline(always)]
+    pub fn peek<const N: usize>(&self, page: PageId, offset: usize) -> Option<[u8; N]> {
+        let is_there = self.pages().try_descriptor(page)?.state.is_resident();
+        is_there.then(|| self.pages().peek(page, offset))
+    }
+
     /// Hints that byte `offset` of a page will be read soon.
     #[inline(always)]
     pub fn prefetch(&self, page: PageId, offset: usize) {
         prefetch(self.pages().byte_address(page, offset).cast());
     }
 
-    /// Hints that a page will be latched soon.
+    /// The same, and written.
+    #[inline(always)]
+    pub fn prefetch_for_write(&self, page: PageId, offset: usize) {
+        prefetch_for_write(self.pages().byte_address(page, offset).cast());
+    }
+
+    /// Hints that a page will be read optimistically soon.
+    #[inline(always)]
+    pub fn prefetch_version(&self, page: PageId) {
+        prefetch(self.pages().descriptor_address(page).cast());
+    }
+
+    /// Hints that a page will be latched soon, which writes its state word.
     #[inline(always)]
     pub fn prefetch_latch(&self, page: PageId) {
-        prefetch(self.pages().descriptor_address(page).cast());
+        prefetch_for_write(self.pages().descriptor_address(page).cast());
     }
 
     /// Page `index` of an object whose head is latched.

@@ -36,7 +36,7 @@ pub use crate::barrier::{Barrier, BarrierTimes, Member, Standstill};
 pub use crate::checkpoint::CheckpointStats;
 pub use crate::error::{CheckpointError, PoolError, Restart};
 pub use crate::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
-pub use crate::page::{prefetch_value, Epoch};
+pub use crate::page::{prefetch_value, prefetch_value_for_write, Epoch};
 pub use crate::pool::{Pool, PoolOptions, PoolStats};
 pub use crate::residency::{DamagedPages, ScrubReport, ScrubStats, SCRUB_STEP_PAGES};
 pub use crate::snapshot::{SnapshotKind, UnknownSnapshotKind};

@@ -20,6 +20,8 @@ pub struct Key<'a> {
     pub(crate) slot_hint: u16,
     /// The leaf has records that refer to other pages.
     pub(crate) outside_hint: bool,
+    /// What the key is looked up for, so that its memory is asked for in the right way.
+    pub(crate) will_write: bool,
 }
 
 /// A slot hint that no slot has.
@@ -27,7 +29,12 @@ pub(crate) const NO_SLOT: u16 = u16::MAX;
 
 impl<'a> Key<'a> {
     pub(crate) fn new(bytes: &'a [u8], hash: u64) -> Key<'a> {
-        Key { bytes, hash, leaf_hint: None, slot_hint: NO_SLOT, outside_hint: false }
+        Key { bytes, hash, leaf_hint: None, slot_hint: NO_SLOT, outside_hint: false, will_write: false }
+    }
+
+    /// Says that the stages of a batch prepare a write.
+    pub fn to_be_written(self, will_write: bool) -> Key<'a> {
+        Key { will_write, ..self }
     }
 
     /// The hash and hint without the bytes, to be kept between the stages of a batch.

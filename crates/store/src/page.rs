@@ -15,19 +15,19 @@ pub(crate) const KIND_ORDERED_INNER: u8 = 6;
 pub(crate) const KIND_ORDERED_LEAF: u8 = 7;
 
 #[inline(always)]
-pub(crate) fn get_u16(page: &Page, at: usize) -> u16 {
+pub(crate) fn get_u16(page: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([page[at], page[at + 1]])
 }
 
 #[inline(always)]
-pub(crate) fn get_u32(page: &Page, at: usize) -> u32 {
+pub(crate) fn get_u32(page: &[u8], at: usize) -> u32 {
     let mut bytes = [0; 4];
     bytes.copy_from_slice(&page[at..at + 4]);
     u32::from_le_bytes(bytes)
 }
 
 #[inline(always)]
-pub(crate) fn get_u64(page: &Page, at: usize) -> u64 {
+pub(crate) fn get_u64(page: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&page[at..at + 8]);
     u64::from_le_bytes(bytes)

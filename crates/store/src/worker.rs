@@ -68,6 +68,9 @@ impl Worker {
     pub fn prefetch_leaf(&self, db: DbId, key: &mut Key<'_>) {
         if let Some(tree) = self.keyspace().tree(db) {
             self.keyspace().trees.prefetch_leaf(tree, key);
+            if key.will_write {
+                self.keyspace().locks.prefetch(db, key.hash);
+            }
         }
     }
 

@@ -13,5 +13,5 @@ pub use latch::{Refused, StateWord, Version, Wanted};
 pub use parking::{
     acquire, end_load_and_wake, evict_and_wake, unlock_and_wake, unshare_and_wake, wait_for_load, SPIN_COUNT,
 };
-pub use prefetch::{prefetch, prefetch_value};
+pub use prefetch::{prefetch, prefetch_for_write, prefetch_value, prefetch_value_for_write};
 pub use table::{Descriptor, PageTable};

@@ -117,6 +117,18 @@ impl PageTable {
         unsafe { std::ptr::copy_nonoverlapping(self.address(page).cast_const(), into, 1) };
     }
 
+    /// Copies bytes of a page that others may be writing. Nothing in the copy is to be believed (P10).
+    #[inline(always)]
+    pub fn peek<const N: usize>(&self, page: PageId, offset: usize) -> [u8; N] {
+        assert!((page.0 as usize) < self.descriptors.len() && offset + N <= PAGE_SIZE);
+        let mut copy = [0; N];
+        let from = self.byte_address(page, offset).cast_const();
+        // SAFETY: M1: the bytes lie in the mapping. P10: they are plain bytes for which every value is valid, copied once.
+        unsafe { std::ptr::copy_nonoverlapping(from, copy.as_mut_ptr(), N) };
+        // Whoever looks twice sees the same.
+        *std::hint::black_box(&mut copy)
+    }
+
     /// Copies a page's content if it was last written at or before `cut`. False if it has been, or is being,
     /// written since.
     pub fn copy_as_of(&self, page: PageId, cut: Epoch, into: &mut PageBytes) -> bool {

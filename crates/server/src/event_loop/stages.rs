@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::command::flag;
 use crate::dispatch;
 use crate::dispatch::call::Outcome;
 use crate::dispatch::ctx::Ctx;
@@ -143,11 +144,12 @@ impl EventLoop {
         let EventLoop { batch, slots, worker, .. } = self;
         let is_staged = batch.items.len() >= STAGED_COMMANDS;
         for item in &mut batch.items {
-            let Some(index) = item.found.and_then(|f| f.command.first_key()) else { continue };
+            let Some(command) = item.found.map(|found| found.command) else { continue };
+            let Some(index) = command.first_key() else { continue };
             let Some(conn) = slots.get(item.slot) else { continue };
             let range = batch.ranges[item.first_range as usize + index];
             let bytes = &conn.input.buf[range.start as usize..(range.start + range.len) as usize];
-            let mut key = worker.key(bytes);
+            let mut key = worker.key(bytes).to_be_written(command.is(flag::WRITE));
             if is_staged {
                 worker.prefetch_node(conn.session.db, &mut key);
             }

@@ -70,7 +70,7 @@ impl Keyspace {
         let mut left = std::mem::take(&mut local.left_expired);
         for (db, bytes) in left.drain(..) {
             let key = Key::new(&bytes, self.trees.order.hash(&bytes));
-            let _lock = self.locks.lock_key(&local.holder, db, key.hash, true);
+            let _lock = self.locks.lock_key(&local.holder, db, key.hash);
             self.remove_expired(local, db, &key)?;
         }
         local.left_expired = left;

@@ -1,12 +1,13 @@
-//! Striped key locks, for commands that need several keys not to change (invariant C2).
+//! Striped key locks, for commands that need several keys not to change (invariants C2 and C7).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use parking_lot::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
-use stillframe_pagepool::Member;
+use stillframe_pagepool::{prefetch_value_for_write, Member};
 
+use super::gate::Gate;
 use crate::{DbId, Key};
 
 const STRIPE_COUNT: usize = 1024;
@@ -21,6 +22,7 @@ pub(crate) struct Padding;
 /// The stripes; none with a single worker, which needs no locks.
 pub(crate) struct StripeLocks {
     stripes: Box<[Stripe]>,
+    gate: Arc<Gate>,
 }
 
 /// The lock sets that a worker holds.
@@ -59,10 +61,15 @@ enum OwnedStripe {
 pub struct Locks {
     _stripes: Vec<OwnedStripe>,
     held: Option<(Arc<HeldLocks>, bool)>,
+    /// Passed by those who write.
+    gate: Option<Arc<Gate>>,
 }
 
 impl Drop for Locks {
     fn drop(&mut self) {
+        if let Some(gate) = &self.gate {
+            gate.leave();
+        }
         if let Some((held, write)) = &self.held {
             held.counter(*write).fetch_sub(1, Ordering::Relaxed);
         }
@@ -94,7 +101,7 @@ pub(crate) enum KeyLock<'a> {
 impl StripeLocks {
     pub fn new(worker_count: usize) -> StripeLocks {
         let count = if worker_count > 1 { STRIPE_COUNT } else { 0 };
-        StripeLocks { stripes: (0..count).map(|_| Stripe::default()).collect() }
+        StripeLocks { stripes: (0..count).map(|_| Stripe::default()).collect(), gate: Arc::default() }
     }
 
     fn index(&self, db: DbId, hash: u64) -> usize {
@@ -108,23 +115,37 @@ impl StripeLocks {
 }
 
 impl StripeLocks {
-    /// Locks one key for one operation. Waiting counts as quiescent: nothing has been done yet.
+    /// Hints that a key will be locked for a write soon.
     #[inline(always)]
-    pub fn lock_key<'a>(&'a self, holder: &Holder, db: DbId, hash: u64, write: bool) -> KeyLock<'a> {
+    pub fn prefetch(&self, db: DbId, hash: u64) {
+        if !self.stripes.is_empty() {
+            prefetch_value_for_write(&**self.stripe(db, hash));
+        }
+    }
+
+    /// Locks one key for an operation that may change it. Waiting counts as quiescent: nothing has been done yet.
+    #[inline(always)]
+    pub fn lock_key<'a>(&'a self, holder: &Holder, db: DbId, hash: u64) -> KeyLock<'a> {
         if self.stripes.is_empty() || holder.held.any() {
             return KeyLock::None;
         }
         let stripe = self.stripe(db, hash);
-        if write {
-            let taken = stripe.try_write();
-            KeyLock::Exclusive { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.write())) }
-        } else {
-            let taken = stripe.try_read();
-            KeyLock::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read())) }
-        }
+        let taken = stripe.try_write();
+        KeyLock::Exclusive { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.write())) }
     }
 
-    /// The same for background work: `None` if somebody holds the key.
+    /// The same for an operation that reads one key: takes nothing as long as no command changes several (C7).
+    #[inline(always)]
+    pub fn lock_key_to_read<'a>(&'a self, holder: &Holder, db: DbId, hash: u64) -> KeyLock<'a> {
+        if self.gate.is_clear() || holder.held.any() {
+            return KeyLock::None;
+        }
+        let stripe = self.stripe(db, hash);
+        let taken = stripe.try_read();
+        KeyLock::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read())) }
+    }
+
+    /// The lock of a key that background work may change: `None` if somebody holds the key.
     pub fn try_lock_key<'a>(&'a self, holder: &Holder, db: DbId, hash: u64) -> Option<KeyLock<'a>> {
         if self.stripes.is_empty() || holder.held.any() {
             return Some(KeyLock::None);
@@ -141,7 +162,7 @@ impl StripeLocks {
     /// first has to name every key that must not change.
     pub fn lock_keys(&self, holder: &Holder, keys: &[(DbId, Key<'_>)], write: bool) -> Locks {
         if self.stripes.is_empty() {
-            return Locks { _stripes: Vec::new(), held: None };
+            return Locks { _stripes: Vec::new(), held: None, gate: None };
         }
         let mut indices: Vec<usize> = Vec::new();
         if !holder.held.any() {
@@ -151,7 +172,9 @@ impl StripeLocks {
         }
         let stripes = indices.into_iter().map(|index| self.lock_stripe(holder, index, write)).collect();
         holder.held.counter(write).fetch_add(1, Ordering::Relaxed);
-        Locks { _stripes: stripes, held: Some((holder.held.clone(), write)) }
+        let gate = write.then(|| self.gate.clone());
+        gate.iter().for_each(|gate| gate.enter());
+        Locks { _stripes: stripes, held: Some((holder.held.clone(), write)), gate }
     }
 
     /// A lock set without locks, for a worker that has stopped the others.

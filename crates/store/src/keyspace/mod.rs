@@ -18,6 +18,7 @@ mod expiry;
 mod find;
 #[cfg(test)]
 mod garbage_tests;
+mod gate;
 mod locks;
 mod read;
 mod resolve;

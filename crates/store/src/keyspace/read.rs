@@ -27,7 +27,7 @@ pub(crate) struct Met<'a> {
 impl Keyspace {
     /// Looks a key up and gives its record to `f`, under the leaf's shared latch.
     #[inline(always)]
-    pub(crate) fn look<R>(
+    fn look<R>(
         &self,
         now: UnixMillis,
         db: DbId,
@@ -43,10 +43,26 @@ impl Keyspace {
         f(Met { record, leaf }).map(Looked::Found)
     }
 
+    /// Reads an entry: gives its record to `f`, under the leaf's shared latch, perhaps again after `f` has failed. An
+    /// expired one is removed.
+    #[inline(always)]
+    pub(crate) fn read<R>(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        key: &Key<'_>,
+        mut f: impl FnMut(&Local, Met<'_>) -> Result<R, Stop>,
+    ) -> Result<Option<R>, OpError> {
+        let lock = self.locks.lock_key_to_read(&local.holder, db, key.hash);
+        let looked = retry(|| self.look(local.now, db, key, |met| f(local, met)))?;
+        drop(lock);
+        self.settle(local, db, key, looked)
+    }
+
     /// Turns what was found into a result; removes an entry that has expired, or notes it for
     /// [`Keyspace::remove_left_expired`].
     #[inline(always)]
-    pub(crate) fn settle<R>(
+    fn settle<R>(
         &self,
         local: &mut Local,
         db: DbId,
@@ -59,7 +75,7 @@ impl Keyspace {
             Looked::Expired if local.keeps_expired => Ok(None),
             Looked::Expired => {
                 if self.locks.may_remove(&local.holder) {
-                    let _lock = self.locks.lock_key(&local.holder, db, key.hash, true);
+                    let _lock = self.locks.lock_key(&local.holder, db, key.hash);
                     self.remove_expired(local, db, key)?;
                 } else {
                     local.left_expired.push((db, key.bytes.to_vec()));
@@ -91,24 +107,16 @@ impl Keyspace {
 
     /// What is known of an entry; an expired one is removed.
     pub fn entry(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<Option<EntryInfo>, OpError> {
-        let lock = self.locks.lock_key(&local.holder, db, key.hash, false);
-        let looked =
-            retry(|| self.look(local.now, db, key, |met| Ok(self.entry_info(local, &met.record, met.leaf))))?;
-        drop(lock);
-        self.settle(local, db, key, looked)
+        self.read(local, db, key, |local, met| Ok(self.entry_info(local, &met.record, met.leaf)))
     }
 
     /// Marks an entry as accessed.
     pub fn touch(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        let lock = self.locks.lock_key(&local.holder, db, key.hash, false);
-        let looked = retry(|| {
-            self.look(local.now, db, key, |met| {
-                self.trees.order.side.touch(met.leaf, local.scratch.tick);
-                Ok(())
-            })
+        let touched = self.read(local, db, key, |local, met| {
+            self.trees.order.side.touch(met.leaf, local.scratch.tick);
+            Ok(())
         })?;
-        drop(lock);
-        Ok(self.settle(local, db, key, looked)?.is_some())
+        Ok(touched.is_some())
     }
 
     pub(super) fn entry_info(&self, local: &Local, record: &Record<'_>, leaf: PageId) -> EntryInfo {

@@ -27,7 +27,7 @@ impl Keyspace {
         key: &Key<'_>,
         deadline: Option<UnixMillis>,
     ) -> Result<bool, OpError> {
-        let _lock = self.locks.lock_key(&local.holder, db, key.hash, true);
+        let _lock = self.locks.lock_key(&local.holder, db, key.hash);
         let Some(tree) = self.tree(db) else { return Ok(false) };
         loop {
             match retry(|| self.set_deadline_step(local, tree, key, deadline))? {

@@ -343,7 +343,7 @@ impl Keyspace {
 
     /// Removes an entry; returns whether it was there.
     pub fn remove(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        let _lock = self.locks.lock_key(&local.holder, db, key.hash, true);
+        let _lock = self.locks.lock_key(&local.holder, db, key.hash);
         let was = self.beside_damage(db, key, || self.remove_if(local, db, key, |_| true))?;
         if was == Was::There {
             self.announce(local, Effect::Delete { db, key: *key });

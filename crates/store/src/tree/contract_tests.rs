@@ -21,7 +21,7 @@ use super::words::Words;
 use crate::page::{Page, PAGE_SIZE};
 use crate::pages::Pages;
 use crate::stop::{retry, Stop};
-use crate::DbId;
+use crate::{DbId, Key};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -96,6 +96,24 @@ impl Subject for Hashed {
             let _ = trees.join_leaves(scratch, tree, hash);
         }
         removed.is_some()
+    }
+
+    /// The stages of a batch lead to the record of nearly every key, though nothing else would be wrong without them.
+    fn check(trees: &Trees<Self>, tree: Tree, model: &Model, random: &mut fastrand::Rng) {
+        let mut missed_count = 0;
+        for bytes in random.choose_multiple(model.keys(), 200) {
+            let mut key = Key::new(bytes, trees.order.hash(bytes));
+            trees.prefetch_node(tree, &mut key);
+            trees.prefetch_child(&key);
+            trees.prefetch_leaf(tree, &mut key);
+            trees.prefetch_slots(&mut key);
+            trees.prefetch_record(&mut key);
+            let guard = done(|| trees.leaf_shared(tree, key.hash, None));
+            let found = as_leaf(guard.id(), guard.page()).unwrap().find(key.hash, bytes);
+            let is_hit = key.leaf_hint == Some(guard.id()) && found == Some(usize::from(key.slot_hint));
+            missed_count += u32::from(!is_hit);
+        }
+        assert!(missed_count <= 4, "{missed_count} of 200 hints are wrong");
     }
 
     fn take(leaf: Self::Leaf<'_>, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {

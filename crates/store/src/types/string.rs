@@ -106,31 +106,23 @@ impl Keyspace {
         f: impl FnOnce(StrRef<'_>) -> R,
     ) -> Result<Option<R>, OpError> {
         let mut f = Some(f);
-        let lock = self.locks.lock_key(&local.holder, db, key.hash, false);
-        let looked = retry(|| {
-            self.look(local.now, db, key, |met| {
-                let result = self.with_value(&met.record, |value| f.take().map(|f| f(value)))?;
-                self.trees.order.side.touch(met.leaf, local.scratch.tick);
-                Ok(result)
-            })
-        })?;
-        drop(lock);
-        self.settle(local, db, key, looked).map(Option::flatten)
+        let read = self.read(local, db, key, |local, met| {
+            let result = self.with_value(&met.record, |value| f.take().map(|f| f(value)))?;
+            self.trees.order.side.touch(met.leaf, local.scratch.tick);
+            Ok(result)
+        });
+        read.map(Option::flatten)
     }
 
     /// Keeps a large value as it is while it is read in parts; an expired entry is removed.
     fn send_string(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<Option<Sending>, OpError> {
-        let lock = self.locks.lock_key(&local.holder, db, key.hash, false);
-        let looked = retry(|| {
-            self.look(local.now, db, key, |met| {
-                let RecordValue::Blob(blob) = met.record.value else { return Ok(None) };
-                self.blobs.check_resident(&blob)?;
-                self.trees.order.side.touch(met.leaf, local.scratch.tick);
-                Ok(self.blobs.begin_sending(&blob))
-            })
-        })?;
-        drop(lock);
-        self.settle(local, db, key, looked).map(Option::flatten)
+        let sending = self.read(local, db, key, |local, met| {
+            let RecordValue::Blob(blob) = met.record.value else { return Ok(None) };
+            self.blobs.check_resident(&blob)?;
+            self.trees.order.side.touch(met.leaf, local.scratch.tick);
+            Ok(self.blobs.begin_sending(&blob))
+        });
+        sending.map(Option::flatten)
     }
 
     /// Gives a record's value to `f`; fails before that if a page is missing, and after it if one could not be read all
@@ -169,7 +161,7 @@ impl Keyspace {
         if matches!(deadline, Deadline::At(at) if at <= local.now) {
             return self.remove(local, db, key);
         }
-        let _lock = self.locks.lock_key(&local.holder, db, key.hash, true);
+        let _lock = self.locks.lock_key(&local.holder, db, key.hash);
         let was = self.beside_damage(db, key, || self.put(local, db, key, value.into(), deadline))?;
         if let NewValue::Incoming(incoming) = value {
             incoming.note_used();
@@ -189,7 +181,7 @@ impl Keyspace {
     ) -> Result<u64, OpError> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= MAX_STRING_BYTES);
         let end = end.ok_or(OpError::TooLarge)?;
-        let _lock = self.locks.lock_key(&local.holder, db, key.hash, true);
+        let _lock = self.locks.lock_key(&local.holder, db, key.hash);
         let tree = retry(|| self.tree_or_create(db))?;
         let found = retry(|| self.write_range_step(local, tree, key, offset, bytes))?;
         // No bytes at the start of what is there: at most the encoding changes.

@@ -141,6 +141,34 @@ fn lock_sets_isolate() {
     assert!(audits.load(Ordering::Relaxed) > 10);
 }
 
+/// Two keys are raised together; whoever reads one after the other, without locks, sees no half of that.
+#[test]
+fn single_reads_see_whole_lock_sets() {
+    let dir = TempDir::new("store");
+    let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
+    let names = ["first", "second"];
+    let reads = AtomicI64::new(0);
+    run_threads(&store, Duration::from_millis(800), |worker, random| {
+        let keys = names.map(|name| (DB, worker.key(name.as_bytes())));
+        let read = |worker: &mut Worker, i: usize| {
+            let value = worker.get(DB, &keys[i].1, |value| value.as_int()).unwrap().flatten();
+            value.unwrap_or(0)
+        };
+        if random.u32(..8) > 0 {
+            let seen = [read(worker, 0), read(worker, 1)];
+            assert!(seen[0] <= seen[1], "half of a lock set: {seen:?}");
+            reads.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let _locks = worker.lock(&keys, true);
+        let next = read(worker, 0) + 1;
+        for (_, key) in &keys {
+            worker.set(DB, key, NewValue::Int(next), Deadline::Clear).unwrap();
+        }
+    });
+    assert!(reads.load(Ordering::Relaxed) > 100);
+}
+
 /// Entries are renamed over each other: none is lost but those overwritten, and none comes twice.
 #[test]
 fn renames_keep_entries_whole() {

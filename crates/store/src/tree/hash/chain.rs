@@ -3,9 +3,10 @@
 use stillframe_pagepool::{ExclusiveGuard, PageId};
 
 use super::inner::{Inner, InnerMut, FANOUT};
-use super::leaf::{finest_shift, Leaf, LeafMut, SLOT_BYTES};
+use super::leaf::{finest_shift, Leaf, LeafMut};
 use super::order::{as_leaf, Hashed};
 use super::record::Record;
+use super::shape::SLOT_BYTES;
 use super::spread::{exact_cut, fill_exact, HashOf};
 use crate::page::Page;
 use crate::stop::Stop;

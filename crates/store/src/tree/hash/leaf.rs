@@ -13,15 +13,12 @@
 //! a key again.
 
 use super::record::{Header, Record};
+use super::shape::{span, Shape, HEADER_BYTES, SLOT_BYTES, WINDOW_BYTES};
 use crate::page::*;
-use wide::u32x4;
+use stillframe_pagepool::{PageId, Pool};
 
-pub(crate) const HEADER_BYTES: usize = 36;
 /// Bytes for slots and records.
 pub(crate) const CAPACITY_BYTES: usize = PAGE_SIZE - HEADER_BYTES;
-pub(crate) const SLOT_BYTES: usize = 4;
-/// Slots compared at once: the whole of a leaf of 100-byte values, or a window around the expected place.
-const WINDOW_SLOTS: usize = 40;
 
 const FP_SHIFT: usize = 1;
 const COUNT: usize = 2;
@@ -33,11 +30,6 @@ const TAG: usize = 24;
 const CHAIN: usize = 28;
 const DEADLINES: usize = 32;
 const OUTSIDE: usize = 34;
-
-/// Number of fingerprint units that `lo..=hi` spans, less one.
-fn span(lo: u64, hi: u64, shift: u8) -> u64 {
-    (hi >> shift) - (lo >> shift)
-}
 
 /// The finest shift by which every hash of `lo..=hi` has a fingerprint that tells it from others.
 pub(crate) fn finest_shift(lo: u64, hi: u64) -> u8 {
@@ -52,6 +44,57 @@ pub(crate) fn finest_shift(lo: u64, hi: u64) -> u8 {
 pub(crate) fn shift_is_good(lo: u64, hi: u64, shift: u8) -> bool {
     let span = span(lo, hi, shift);
     span <= 0xffff && (span >= 0xfff || shift == 0)
+}
+
+/// Bytes at the start of a leaf that a peek takes: a cache line.
+const PEEK_BYTES: usize = 64;
+
+/// The header of what was taken for a leaf, as a peek gave it: hints come from it, and nothing else.
+pub(super) struct PeekedLeaf {
+    head: [u8; PEEK_BYTES],
+    pub shape: Shape,
+}
+
+impl PeekedLeaf {
+    /// `None` if the page is not in memory or no leaf.
+    #[inline(always)]
+    pub fn new(pool: &Pool, pid: PageId) -> Option<PeekedLeaf> {
+        let head = pool.peek::<PEEK_BYTES>(pid, 0)?;
+        let shape = Shape {
+            fp_shift: head[FP_SHIFT],
+            count: usize::from(get_u16(&head, COUNT)),
+            lo: get_u64(&head, LO),
+            hi: get_u64(&head, HI),
+        };
+        let is_leaf = head[0] == KIND_LEAF
+            && shape.fp_shift < 64
+            && shape.lo <= shape.hi
+            && HEADER_BYTES + SLOT_BYTES * shape.count <= PAGE_SIZE;
+        is_leaf.then_some(PeekedLeaf { head, shape })
+    }
+
+    /// The first slot with the hash's fingerprint, and where its record begins: it is the right one but for a few in a
+    /// thousand.
+    #[inline(always)]
+    pub fn candidate(&self, pool: &Pool, pid: PageId, hash: u64) -> Option<(usize, usize)> {
+        let window = self.shape.window(hash)?;
+        let slots = pool.peek::<WINDOW_BYTES>(pid, window.at)?;
+        let matches = window.matches(&slots);
+        let first = (matches != 0).then(|| matches.trailing_zeros() as usize)?;
+        Some((window.start + first, usize::from(get_u16(&slots, SLOT_BYTES * first))))
+    }
+
+    /// Whether any record has its key or its value elsewhere.
+    #[inline(always)]
+    pub fn has_outside(&self) -> bool {
+        get_u16(&self.head, OUTSIDE) > 0
+    }
+
+    /// Bytes of a record on average, slack included.
+    #[inline(always)]
+    pub fn mean_record_bytes(&self) -> usize {
+        PAGE_SIZE.saturating_sub(usize::from(get_u16(&self.head, HEAP_START))) / self.shape.count.max(1)
+    }
 }
 
 /// Read access to a leaf whose header has been checked.
@@ -145,8 +188,13 @@ impl<'a> Leaf<'a> {
     }
 
     #[inline(always)]
+    fn shape(&self) -> Shape {
+        Shape { fp_shift: self.fp_shift(), count: self.count(), lo: self.lo(), hi: self.hi() }
+    }
+
+    #[inline(always)]
     pub fn fingerprint(&self, hash: u64) -> u16 {
-        (hash >> self.fp_shift()) as u16
+        self.shape().fingerprint(hash)
     }
 
     #[inline(always)]
@@ -162,7 +210,7 @@ impl<'a> Leaf<'a> {
 
     #[inline(always)]
     fn rank_of(&self, fingerprint: u16) -> u16 {
-        fingerprint.wrapping_sub((self.lo() >> self.fp_shift()) as u16)
+        self.shape().rank_of(fingerprint)
     }
 
     /// The least hash that the key of the slot can have; keys of lower slots with another fingerprint are below it.
@@ -194,11 +242,6 @@ impl<'a> Leaf<'a> {
         Header::parse(tail).map(|h| h.record_bytes()).filter(|n| *n <= tail.len()).unwrap_or(0)
     }
 
-    /// Bytes of a record on average, slack included.
-    pub fn mean_record_bytes(&self) -> usize {
-        (PAGE_SIZE - self.heap_start()) / self.count().max(1)
-    }
-
     /// Whether the record of a slot has this key in line.
     #[inline(always)]
     pub fn key_is(&self, index: usize, key: &[u8]) -> bool {
@@ -215,15 +258,12 @@ impl<'a> Leaf<'a> {
     /// First slot with the hash's fingerprint for which `accept` says yes.
     #[inline(always)]
     pub fn find_candidate(&self, hash: u64, mut accept: impl FnMut(usize) -> bool) -> Option<usize> {
-        let fingerprint = self.fingerprint(hash);
-        let count = self.count();
-        let start = self.window_start(fingerprint, count);
-        let at = HEADER_BYTES + SLOT_BYTES * start;
-        let Some(window) = self.page.get(at..at + SLOT_BYTES * WINDOW_SLOTS) else {
-            return self.find_by_bisection(fingerprint, accept);
+        let shape = self.shape();
+        let Some(window) = shape.window(hash) else {
+            return self.find_by_bisection(shape.fingerprint(hash), accept);
         };
-        let end = count.min(start + WINDOW_SLOTS);
-        let mut matches = match_mask(window, fingerprint) & ((1u64 << (end - start)) - 1);
+        let (fingerprint, start, end, count) = (window.fingerprint, window.start, window.end, shape.count);
+        let mut matches = window.matches(&self.page[window.at..window.at + WINDOW_BYTES]);
         while matches != 0 {
             let index = start + matches.trailing_zeros() as usize;
             if accept(index) {
@@ -237,24 +277,6 @@ impl<'a> Leaf<'a> {
             true => None,
             false => self.find_by_bisection(fingerprint, accept),
         }
-    }
-
-    /// The bytes of the page that [`Leaf::find`] looks at first.
-    #[inline(always)]
-    pub fn window_bytes(&self, hash: u64) -> std::ops::Range<usize> {
-        let start = HEADER_BYTES + SLOT_BYTES * self.window_start(self.fingerprint(hash), self.count());
-        start..start + SLOT_BYTES * self.count().clamp(1, WINDOW_SLOTS)
-    }
-
-    /// Where [`WINDOW_SLOTS`] slots around the expected place of a fingerprint start: hashes are uniform.
-    #[inline(always)]
-    fn window_start(&self, fingerprint: u16, count: usize) -> usize {
-        if count <= WINDOW_SLOTS {
-            return 0;
-        }
-        let span = span(self.lo(), self.hi(), self.fp_shift()) as u32 & 0xffff;
-        let expected = u32::from(self.rank_of(fingerprint)) * count as u32 / (span + 1);
-        (expected as usize).saturating_sub(WINDOW_SLOTS / 2).min(count - WINDOW_SLOTS)
     }
 
     #[cold]
@@ -293,20 +315,6 @@ impl<'a> Leaf<'a> {
         }
         (0..self.count()).filter_map(|i| self.record(i)?.deadline).min()
     }
-}
-
-/// A bit for each of up to 64 slots (a multiple of 4 is given): whether its fingerprint is the given one.
-#[inline(always)]
-fn match_mask(slots: &[u8], fingerprint: u16) -> u64 {
-    let wanted = u32x4::splat(u32::from(fingerprint));
-    let mut mask = 0u64;
-    for (group, slots) in slots.chunks_exact(4 * SLOT_BYTES).enumerate() {
-        let slot = |i: usize| u32::from_le_bytes([slots[i], slots[i + 1], slots[i + 2], slots[i + 3]]);
-        let four = u32x4::new([slot(0), slot(4), slot(8), slot(12)]);
-        let equal = (four >> 16u32).simd_eq(wanted);
-        mask |= u64::from(equal.to_bitmask()) << (4 * group);
-    }
-    mask
 }
 
 /// Write access to a leaf whose header has been checked.

@@ -3,6 +3,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::leaf::*;
 use super::record::*;
+use super::shape::SLOT_BYTES;
 use super::spread::{exact_cut, fill_exact, Plan};
 use crate::page::*;
 

@@ -6,8 +6,9 @@ use siphasher::sip::SipHasher13;
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool};
 
 use super::inner::{Inner, InnerMut, FANOUT};
-use super::leaf::{finest_shift, Leaf, LeafMut, CAPACITY_BYTES, SLOT_BYTES};
+use super::leaf::{finest_shift, Leaf, LeafMut, CAPACITY_BYTES};
 use super::record::{Record, RecordKey};
+use super::shape::SLOT_BYTES;
 use super::side::Side;
 use super::spread::Plan;
 use crate::key::UnixMillis;

@@ -3,7 +3,7 @@
 use stillframe_pagepool::{PageId, SharedGuard};
 
 use super::inner::Inner;
-use super::leaf::Leaf;
+use super::leaf::{Leaf, PeekedLeaf};
 use super::order::Hashed;
 use super::record::{Record, RecordValue};
 use crate::key::Key;
@@ -22,7 +22,7 @@ impl Trees<Hashed> {
     pub fn prefetch_node(&self, tree: Tree, key: &mut Key<'_>) {
         let Ok((node, child)) = self.descend(tree, key.hash, 2) else { return };
         let pid = if node.level() == 2 { child } else { node.id() };
-        self.pool.prefetch_latch(pid);
+        self.pool.prefetch_version(pid);
         self.pool.prefetch(pid, 0);
         key.leaf_hint = Some(pid);
     }
@@ -59,6 +59,37 @@ impl Trees<Hashed> {
         (is_it && node.validate().is_ok()).then_some(child)
     }
 
+    /// Fourth stage: starts to bring in the leaf's slots around the expected place of the key's.
+    #[inline(always)]
+    pub fn prefetch_slots(&self, key: &mut Key<'_>) {
+        let Some(pid) = key.leaf_hint.take() else { return };
+        let Some(leaf) = PeekedLeaf::new(&self.pool, pid) else { return };
+        let window = leaf.shape.window_bytes(key.hash);
+        for line in window.start / LINE_BYTES..=(window.end - 1) / LINE_BYTES {
+            self.pool.prefetch(pid, line * LINE_BYTES);
+        }
+        key.leaf_hint = Some(pid);
+    }
+
+    /// Fifth stage: finds the slot with the key's fingerprint and starts to bring in its record.
+    #[inline(always)]
+    pub fn prefetch_record(&self, key: &mut Key<'_>) {
+        let Some(pid) = key.leaf_hint else { return };
+        let Some(leaf) = PeekedLeaf::new(&self.pool, pid) else { return };
+        let Some((slot, start)) = leaf.candidate(&self.pool, pid, key.hash) else { return };
+        key.slot_hint = slot as u16;
+        key.outside_hint = leaf.has_outside();
+        let end = start + leaf.mean_record_bytes();
+        for line in start / LINE_BYTES..=(end / LINE_BYTES).min(start / LINE_BYTES + PREFETCH_LINES_MAX) {
+            match key.will_write {
+                true => self.pool.prefetch_for_write(pid, line * LINE_BYTES),
+                false => self.pool.prefetch(pid, line * LINE_BYTES),
+            }
+        }
+    }
+}
+
+impl Trees<Hashed> {
     /// Latches a page, shared, that a stage before took for a leaf. It may have been freed and be in the middle of
     /// somebody's value by now: so the side array is asked before the latch, to keep off that value, and under it, for an
     /// answer that lasts.
@@ -70,38 +101,6 @@ impl Trees<Hashed> {
         self.pool.shared(pid).ok().filter(|_| self.order.side.is_leaf(pid))
     }
 
-    /// Fourth stage: starts to bring in the leaf's slots around the expected place of the key's.
-    #[inline(always)]
-    pub fn prefetch_slots(&self, key: &mut Key<'_>) {
-        let Some(pid) = key.leaf_hint.take() else { return };
-        let Some(guard) = self.hinted_leaf(pid) else { return };
-        let Some(leaf) = Leaf::new(guard.page()) else { return };
-        let window = leaf.window_bytes(key.hash);
-        for line in window.start / LINE_BYTES..=(window.end - 1) / LINE_BYTES {
-            self.pool.prefetch(pid, line * LINE_BYTES);
-        }
-        key.leaf_hint = Some(pid);
-    }
-
-    /// Fifth stage: finds the slot with the key's fingerprint and starts to bring in its record.
-    #[inline(always)]
-    pub fn prefetch_record(&self, key: &mut Key<'_>) {
-        let Some(pid) = key.leaf_hint else { return };
-        let Some(guard) = self.hinted_leaf(pid) else { return };
-        let Some(leaf) = Leaf::new(guard.page()) else { return };
-        // The first with the fingerprint: it is the right one but for a few in a thousand.
-        let Some(slot) = leaf.find_candidate(key.hash, |_| true) else { return };
-        key.slot_hint = slot as u16;
-        key.outside_hint = leaf.outside_count() > 0;
-        let start = leaf.record_offset(slot);
-        let end = start + leaf.mean_record_bytes();
-        for line in start / LINE_BYTES..=(end / LINE_BYTES).min(start / LINE_BYTES + PREFETCH_LINES_MAX) {
-            self.pool.prefetch(pid, line * LINE_BYTES);
-        }
-    }
-}
-
-impl Trees<Hashed> {
     /// Last stage: starts to bring in a value that lies outside its leaf.
     pub fn prefetch_value(&self, key: &Key<'_>) {
         let Some(pid) = key.leaf_hint else { return };

@@ -1,7 +1,8 @@
 //! Dividing the records of neighbouring leaves anew: sharing, splitting and merging are one operation.
 
-use super::leaf::{finest_shift, shift_is_good, Leaf, LeafBuilder, LeafMut, SLOT_BYTES};
+use super::leaf::{finest_shift, shift_is_good, Leaf, LeafBuilder, LeafMut};
 use super::record::Record;
+use super::shape::SLOT_BYTES;
 use crate::page::*;
 use crate::tree::order::TARGETS_MAX;
 
