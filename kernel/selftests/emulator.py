@@ -8,7 +8,9 @@ How a machine under QEMU's software emulation is started: those of the selftests
 import argparse
 import collections
 import os
+import select
 import shutil
+import subprocess
 
 Emulator = collections.namedtuple("Emulator", "qemu machine cpu")
 
@@ -35,6 +37,41 @@ def command(arch, kernel, initrd, append, memory_mb, console, answers, cpus="2",
     return [*mortal, emulator.qemu, *emulator.machine, *CLOCKS[clock], "-cpu", emulator.cpu, "-m", f"{memory_mb}M",
             "-smp", str(cpus), *more, "-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot",
             "-kernel", str(kernel), "-initrd", str(initrd), "-serial", f"file:{console}", *answers, "-append", append]
+
+
+class Running:
+    """An emulator whose second serial line is its standard output; killed at the end of the `with` block."""
+
+    def __init__(self, words, patience_seconds, errors=None):
+        """patience_seconds: after so long a silence the machine hangs; may be changed meanwhile. errors: as Popen's."""
+        self.patience_seconds = patience_seconds
+        self.is_silent = False
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+    def lines(self):
+        """Lines as they come, without their ends, until the machine has stopped or hangs (`is_silent`)."""
+        data = b""
+        while True:
+            ready, _, _ = select.select([self.process.stdout], [], [], self.patience_seconds)
+            self.is_silent = not ready
+            part = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+            if not part:
+                return
+            *lines, data = (data + part).split(b"\n")
+            for line in lines:
+                yield line.decode(errors="replace").strip()
+
+
+def console_lines(console):
+    """What the kernel has said so far."""
+    return console.read_text(errors="replace").splitlines() if console.exists() else []
 
 
 def main():
