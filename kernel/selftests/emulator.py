@@ -1,11 +1,6 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""
-How a machine under QEMU's software emulation is started: those of the selftests, which import this, and those of
-`stillframe-bench fork`, which runs it. Run as a program it becomes the emulator.
-"""
+"""A machine under QEMU's software emulation: how it is started, heard and ended."""
 
-import argparse
 import collections
 import os
 import select
@@ -72,20 +67,3 @@ class Running:
 def console_lines(console):
     """What the kernel has said so far."""
     return console.read_text(errors="replace").splitlines() if console.exists() else []
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--arch", choices=EMULATORS, default="x86_64")
-    parser.add_argument("--clock", choices=CLOCKS, required=True)
-    parser.add_argument("--cpus", required=True)
-    for name in ("kernel", "initrd", "append", "memory-mb", "console"):
-        parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--answers", required=True, help="file for what comes through the second serial line")
-    options = vars(parser.parse_args())
-    words = command(**{**options, "answers": ["-serial", f"file:{options['answers']}"]})
-    os.execvp(words[0], words)
-
-
-if __name__ == "__main__":
-    main()

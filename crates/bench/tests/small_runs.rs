@@ -296,6 +296,50 @@ fn fake_program(dir: &Path, name: &str, script: &str) {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// Whether machines can be prepared whose emulator is a script.
+fn can_fake_machines() -> bool {
+    if !["python3", "gcc", "make", "strip", "cpio", "setpriv"].iter().all(|name| on_path(name)) {
+        skipped("fork", "python3, gcc, make, strip, cpio or setpriv is not installed");
+        return false;
+    }
+    if !Path::new(BENCH).with_file_name("stillframe-fork").is_file() {
+        skipped("fork", "stillframe-fork is not built in this target directory");
+        return false;
+    }
+    true
+}
+
+fn kernel_source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel")
+}
+
+/// Files for `fork` where no machine is meant to run: what it puts into one, and a script in the emulator's place.
+fn fake_machine(dir: &Path, emulator: &str) {
+    fake_program(
+        dir,
+        "qemu-system-x86_64",
+        &format!("[ \"$1\" = --version ] && echo fake && exit\n{emulator}"),
+    );
+    fake_program(dir, "busybox", "");
+    std::os::unix::fs::symlink("/bin/true", dir.join("redis-server")).unwrap();
+    std::fs::write(dir.join("vmlinuz-6.1.0"), "").unwrap();
+}
+
+fn path_with(dir: &Path) -> String {
+    format!("{}:{}", dir.display(), std::env::var("PATH").unwrap())
+}
+
+/// `fork` with such files, from the shell, so that more can be said before the program's name.
+fn fork_command(dir: &Path, before: &[&str]) -> Command {
+    let mut command = Command::new("env");
+    command.args(before).arg(BENCH);
+    command.args(["fork", "--small", "--parts", "threads", "--module", "/bin/true", "--image"]);
+    command.arg(dir.join("vmlinuz-6.1.0")).arg("--kernel-source").arg(kernel_source());
+    command.arg("--out").arg(dir.join("out")).arg("--data").arg(dir).env("PATH", path_with(dir));
+    command.stdin(Stdio::null());
+    command
+}
+
 /// Gone, or dead and not yet collected by whoever inherited it.
 fn is_gone(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
@@ -305,39 +349,15 @@ fn is_gone(pid: &str) -> bool {
 /// With a program that sleeps in the emulator's place.
 #[test]
 fn an_emulator_does_not_outlive_a_killed_benchmark() {
-    if !["gcc", "strip", "setpriv"].iter().all(|name| on_path(name)) {
-        return skipped("fork", "gcc, strip or setpriv is not installed");
-    }
-    if !Path::new(BENCH).with_file_name("stillframe-fork").is_file() {
-        return skipped("fork", "stillframe-fork is not built in this target directory");
+    if !can_fake_machines() {
+        return;
     }
     for signal in ["INT", "TERM", "KILL"] {
         let dir = TempDir::new("killed");
         let noted = dir.join("pid");
-        let emulator = format!(
-            "[ \"$1\" = --version ] && exit\necho $$ > {0}.new\nmv {0}.new {0}\nexec sleep 600",
-            noted.display()
-        );
-        fake_program(&dir, "qemu-system-x86_64", &emulator);
-        fake_program(&dir, "busybox", "");
-        fake_program(&dir, "redis-server", "");
-        std::fs::write(dir.join("vmlinuz-6.1.0"), "").unwrap();
-        let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
+        fake_machine(&dir, &format!("echo $$ > {0}.new\nmv {0}.new {0}\nexec sleep 600", noted.display()));
         // Jobs that a shell starts in the background ignore SIGINT, and so do their children.
-        let mut bench = Command::new("env")
-            .args(["--default-signal=INT", BENCH])
-            .args(["fork", "--small", "--parts", "threads", "--module", "/proc/self/exe", "--image"])
-            .arg(dir.join("vmlinuz-6.1.0"))
-            .arg("--kernel-source")
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel"))
-            .arg("--out")
-            .arg(dir.join("out"))
-            .arg("--data")
-            .arg(&dir)
-            .env("PATH", path)
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut bench = fork_command(&dir, &["--default-signal=INT"]).stderr(Stdio::null()).spawn().unwrap();
         assert!(within(Duration::from_secs(60), || noted.exists()), "the emulator was not started");
         let emulator = std::fs::read_to_string(&noted).unwrap().trim().to_owned();
         assert!(!is_gone(&emulator));
@@ -349,4 +369,109 @@ fn an_emulator_does_not_outlive_a_killed_benchmark() {
             "SIG{signal}: the emulator {emulator} lives on"
         );
     }
+}
+
+/// What a machine did wrong is said, with the end of its console, and nothing of it stays.
+#[test]
+fn a_machine_that_fails_is_a_clear_error() {
+    if !can_fake_machines() {
+        return;
+    }
+    let died = "threads: the machine stopped before its plan was done; its console ended with\nKernel panic";
+    let record = r#"echo '{"kind": "fork", "mb": 1}'; echo the plan is done; exec sleep 600"#;
+    let cases = [
+        ("exit 0", died),
+        ("exit 3", "threads: QEMU ended with 3; its console"),
+        ("echo sh: not found", "threads: the plan said 'sh: not found', which is no record; its console"),
+        ("echo 7", "threads: the plan said '7'"),
+        (
+            r#"echo '{"error": "open: no"}'; exec sleep 600"#,
+            "threads: open: no; its console ended with\nKernel panic",
+        ),
+        (r#"echo '{"kind": "news"}'; exec sleep 600"#, "unknown variant `news`"),
+        (record, "missing field `strategy`"),
+    ];
+    for (says, expected) in cases {
+        let dir = TempDir::new("fails");
+        // The emulator's own words are no records.
+        let console =
+            "for a in \"$@\"; do case $a in file:*) echo Kernel panic > \"${a#file:}\" ;; esac; done";
+        fake_machine(&dir, &format!("echo warning: old >&2\n{console}\n{says}"));
+        let out = fork_command(&dir, &[]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && stderr.contains(expected), "{says}:\n{stderr}");
+        assert!(!stderr.contains("Traceback"), "{says}:\n{stderr}");
+        let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(!left.iter().any(|name| name.to_str().unwrap().starts_with("stillframe-bench-")), "{left:?}");
+    }
+}
+
+/// Each before any machine is started.
+#[test]
+fn what_no_machine_can_run_without_is_named() {
+    if !can_fake_machines() {
+        return;
+    }
+    let dir = TempDir::new("without");
+    fake_machine(&dir, "exit 1");
+    let said = |extra: &[&str], path: &str| {
+        let out = fork_command(&dir, &[]).args(extra).env("PATH", path).output().unwrap();
+        assert!(!out.status.success());
+        String::from_utf8(out.stderr).unwrap()
+    };
+    let path = path_with(&dir);
+    let image = said(&["--image", "/nowhere/vmlinuz-6.1.0"], &path);
+    assert!(image.contains("no kernel image /nowhere/vmlinuz-6.1.0"), "{image}");
+    let source = said(&["--kernel-source", "/nowhere"], &path);
+    assert!(source.contains("--kernel-source DIR"), "{source}");
+    // A path with everything but one program.
+    let bin = TempDir::new("bin");
+    for name in
+        ["env", "setpriv", "qemu-system-x86_64", "gcc", "make", "strip", "ldd", "busybox", "redis-server"]
+    {
+        let at = find_program(Path::new(name)).unwrap_or_else(|| dir.join(name));
+        std::os::unix::fs::symlink(at, bin.join(name)).unwrap();
+    }
+    let bin_path = bin.to_str().unwrap();
+    assert!(said(&[], bin_path).contains("python3 not found: apt-get install python3"));
+    let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
+    let python = String::from_utf8(python.stdout).unwrap();
+    std::os::unix::fs::symlink(python.trim(), bin.join("python3")).unwrap();
+    let cpio = said(&[], bin_path);
+    assert!(cpio.contains("cpio not found: apt-get install qemu-system-x86 "), "{cpio}");
+}
+
+/// The driver by itself: a machine that says nothing is not waited for, and is ended.
+#[test]
+fn a_silent_machine_is_ended() {
+    if !can_fake_machines() {
+        return;
+    }
+    let dir = TempDir::new("silent");
+    let noted = dir.join("pid");
+    fake_machine(&dir, &format!("echo $$ > {}\nexec sleep 600", noted.display()));
+    let boot =
+        serde_json::json!({"clock": "host", "cpu_count": 1, "memory_mb": 64, "parameters": "", "plan": ""});
+    let job = serde_json::json!({
+        "kernel": dir.join("vmlinuz-6.1.0"), "headers": null, "module": "/bin/true", "directory": &*dir,
+        "programs": [], "silence_seconds": 1, "boots": [boot],
+    });
+    let mut driver = Command::new("python3")
+        .arg(kernel_source().join("bench/run"))
+        .env("PATH", path_with(&dir))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    driver.stdin.take().unwrap().write_all(job.to_string().as_bytes()).unwrap();
+    let said = String::from_utf8(driver.wait_with_output().unwrap().stdout).unwrap();
+    let events: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.len(), 2, "{said}");
+    assert_eq!((&events[0]["event"], &events[0]["emulator"]), (&"ready".into(), &"fake".into()));
+    assert!(
+        events[1]["why"].as_str().unwrap().starts_with("nothing was heard of the machine for 1 s"),
+        "{said}"
+    );
+    let emulator = std::fs::read_to_string(&noted).unwrap();
+    assert!(is_gone(emulator.trim()), "the emulator lives on");
 }

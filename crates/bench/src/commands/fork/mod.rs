@@ -2,7 +2,6 @@
 //! (Pang et al., VLDB 2023) show, and judges the bars that the module has to reach. `docs/figures.md` says what
 //! software emulation hides.
 
-mod archive;
 mod bars;
 pub mod guest;
 mod plots;
@@ -11,7 +10,7 @@ mod tables;
 mod vm;
 
 use self::records::{Part, Record, Records};
-use self::vm::{Clock, Machine, MachineArgs, Shape};
+use self::vm::{Boot, Clock, MachineArgs, Machines};
 use crate::commands::DataArgs;
 use crate::error::{BenchError, Result};
 use crate::output::{OutArgs, Output};
@@ -72,14 +71,14 @@ pub fn run(args: &Args) -> Result<()> {
         return Err(BenchError::Failed("at least one round and one size are needed".to_owned()));
     }
     let mut out = Output::new(&args.out, "fork", "The async_fork kernel module", &[])?;
-    let machine = Machine::prepare(&args.machine, args.data.scratch())?;
-    out.note("kernel in the virtual machine", machine.release.clone());
-    out.note("emulator", Machine::qemu_version());
+    let boots: Vec<_> = args.parts.iter().map(|part| args.boot(*part)).collect();
+    let mut machines = Machines::prepare(&args.machine, args.data.scratch(), &boots)?;
+    out.note("kernel in the virtual machine", machines.release.clone());
+    out.note("emulator", machines.emulator.clone());
     out.note("redis", redis_version());
     let mut records = Vec::new();
-    for part in &args.parts {
-        let (name, shape, plan) = args.plan(*part);
-        for measure in machine.run(name, shape, &plan)? {
+    for (part, boot) in args.parts.iter().zip(&boots) {
+        for measure in machines.run(boot)? {
             let record = Record { run: *part, measure };
             record.check_strategy()?;
             records.push(record);
@@ -107,26 +106,31 @@ fn largest(sizes: &[u64]) -> u64 {
 }
 
 impl Args {
-    /// The name of the run, the machine it needs, and its script.
-    fn plan(&self, part: Part) -> (&'static str, Shape, String) {
+    /// The machine that a part needs, and its script.
+    fn boot(&self, part: Part) -> Boot {
         let data_mb = largest(&self.sizes);
         let host_cpus = std::thread::available_parallelism().map_or(1, usize::from).max(2);
-        let counting =
-            |memory_mb: u64| Shape { clock: Clock::Instructions, cpu_count: 1, memory_mb, parameters: "" };
-        let timed =
-            |cpu_count, memory_mb: u64| Shape { clock: Clock::Host, cpu_count, memory_mb, parameters: "" };
-        let redis_mb = 5 * largest(&self.redis_sizes) + SPARE_MB;
-        let redis = match self.redis_clock {
-            Clock::Instructions => counting(redis_mb),
-            Clock::Host => timed(REDIS_CPUS, redis_mb),
+        let boot = |name, (clock, cpu_count), memory_mb, plan| Boot {
+            name,
+            clock,
+            cpu_count,
+            memory_mb,
+            parameters: "",
+            plan,
         };
+        let (counted, timed) = ((Clock::Instructions, 1), (Clock::Host, host_cpus));
+        let redis = match self.redis_clock {
+            Clock::Instructions => counted,
+            Clock::Host => (Clock::Host, REDIS_CPUS),
+        };
+        let (memory_mb, redis_mb) = (data_mb + SPARE_MB, 5 * largest(&self.redis_sizes) + SPARE_MB);
         match part {
-            Part::Costs => ("costs", Shape { parameters: TWO_NODES, ..counting(SPARE_MB) }, self.costs()),
-            Part::Fork => ("fork", counting(data_mb + SPARE_MB), self.fork_times()),
-            Part::Writes => ("writes", timed(host_cpus, data_mb + SPARE_MB), self.writes(data_mb)),
-            Part::Threads => ("threads", timed(host_cpus, data_mb + SPARE_MB), self.threads(data_mb)),
-            Part::Redis => ("redis", redis, self.redis(&self.redis_sizes, "")),
-            Part::Aof => ("aof", redis, self.redis(&[largest(&self.redis_sizes)], "--aof")),
+            Part::Costs => Boot { parameters: TWO_NODES, ..boot("costs", counted, SPARE_MB, self.costs()) },
+            Part::Fork => boot("fork", counted, memory_mb, self.fork_times()),
+            Part::Writes => boot("writes", timed, memory_mb, self.writes(data_mb)),
+            Part::Threads => boot("threads", timed, memory_mb, self.threads(data_mb)),
+            Part::Redis => boot("redis", redis, redis_mb, self.redis(&self.redis_sizes, "")),
+            Part::Aof => boot("aof", redis, redis_mb, self.redis(&[largest(&self.redis_sizes)], "--aof")),
         }
     }
 

@@ -1,21 +1,22 @@
-//! A stock kernel under QEMU's software emulation. A plan, which is a shell script, runs inside; each line of its
-//! output is a record of JSON, which arrives here through the second serial port.
+//! The machines that measure: `kernel/bench/run` builds what they need and boots them with the driver of the kernel
+//! selftests. It is told a job, and its events are read here.
 
-use std::fs;
+use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
-use stillframe_testkit::find_program;
+use rustix::process::{kill_process, Pid, Signal};
+use serde::{Deserialize, Serialize};
+use stillframe_testkit::{find_program, mortal};
 
-use super::archive::Archive;
 use super::records::Measure;
 use crate::commands::Scratch;
 use crate::error::{BenchError, Context, Result};
 
 /// What the machine's clock counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Clock {
     /// One instruction is one nanosecond: repeatable. For one CPU: several take long and uneven turns.
     Instructions,
@@ -23,23 +24,17 @@ pub enum Clock {
     Host,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
+/// A boot: the machine, and the shell script that runs in it. Each line of its output is a record of JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct Boot {
+    #[serde(skip)]
+    pub name: &'static str,
     pub clock: Clock,
-    pub memory_mb: u64,
     pub cpu_count: usize,
+    pub memory_mb: u64,
     /// More of the kernel's command line.
     pub parameters: &'static str,
-}
-
-/// Everything a boot needs, prepared once.
-pub struct Machine {
-    pub release: String,
-    image: PathBuf,
-    /// The program that becomes QEMU: the kernel selftests start their machines by the same.
-    emulator: PathBuf,
-    archive: Archive,
-    scratch: Scratch,
+    pub plan: String,
 }
 
 /// What has to be found or built before the first boot.
@@ -51,157 +46,163 @@ pub struct MachineArgs {
     /// The module [default: built from the kernel directory]
     #[arg(long, value_name = "FILE")]
     module: Option<PathBuf>,
-    /// The kernel image, named vmlinuz-RELEASE [default: the newest in /boot whose headers are installed]
-    #[arg(long, value_name = "FILE")]
-    image: Option<PathBuf>,
+    /// The kernel: an image, or a version or suite of Debian's, as 6.12 or trixie [default: the newest stock 6.1 in
+    /// /boot whose headers are installed]
+    #[arg(long, alias = "image", value_name = "KERNEL")]
+    kernel: Option<PathBuf>,
+    /// The build directory of that kernel [default: by its release, in /lib/modules]
+    #[arg(long, value_name = "DIR")]
+    headers: Option<PathBuf>,
 }
 
-const QEMU: &str = "qemu-system-x86_64";
-const PACKAGES: &str = "apt-get install qemu-system-x86 linux-image-amd64 linux-headers-amd64 busybox-static redis-server gcc make python3";
+/// What `kernel/bench/run` is told.
+#[derive(Serialize)]
+struct Job<'a> {
+    kernel: Option<&'a Path>,
+    headers: Option<&'a Path>,
+    module: Option<&'a Path>,
+    directory: &'a Path,
+    programs: [PathBuf; 2],
+    silence_seconds: u64,
+    boots: &'a [Boot],
+}
+
+/// What it answers.
+///
+/// ```text
+/// ─▶ Ready ─▶ Record … ─▶ Done ─┬─▶ end, if that was the last boot
+///             ▲                 │
+///             └─────────────────┘      at any time: Missing or Failed, then the end
+/// ```
+#[derive(Debug, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase", deny_unknown_fields)]
+enum Event {
+    Ready { release: String, emulator: String },
+    Record { record: Measure },
+    Done,
+    Missing { program: String, hint: String },
+    Failed { why: String },
+}
+
 /// A machine that says nothing for so long hangs; one that dies ends QEMU. Filling Redis while instructions are counted takes
 /// ten minutes a gigabyte, and nothing is said meanwhile.
 const SILENCE: Duration = Duration::from_secs(2400);
-const CONSOLE_LINES: usize = 12;
+/// Below the kernel directory.
+const DRIVER: &str = "bench/run";
 
-impl Machine {
+/// Boots in their order. Its process does not outlive this one, and the machine does not outlive that process.
+pub struct Machines {
+    /// Of the kernel that is booted.
+    pub release: String,
+    /// QEMU's version.
+    pub emulator: String,
+    /// Before the directory in which it works: fields are dropped in their order.
+    events: Events,
+    _scratch: Scratch,
+}
+
+impl Machines {
+    /// Starts the driver, and waits until all is built.
+    ///
     /// # Errors
     /// A program, the kernel or its headers are missing, or the module does not build.
-    pub fn prepare(args: &MachineArgs, scratch: Scratch) -> Result<Self> {
-        fs::create_dir_all(scratch.path()).context(|| format!("create {}", scratch.path().display()))?;
-        let source = kernel_source(args)?;
-        let (image, release) = kernel_image(args)?;
-        let module = match &args.module {
-            Some(module) => module.clone(),
-            None => build_module(&source, &release, scratch.path())?,
-        };
-        let bench = build_guest(&source, scratch.path())?;
-        let mut archive = Archive::default();
-        for directory in ["dev", "proc", "sys", "tmp", "data"] {
-            archive.directory(directory);
-        }
-        archive.program("init", &source.join("bench/init"))?;
-        archive.program("bin/busybox", &program("busybox")?)?;
-        archive.program("bin/fork_bench", &bench)?;
-        archive.program("bin/redis-server", &program("redis-server")?)?;
+    pub fn prepare(args: &MachineArgs, scratch: Scratch, boots: &[Boot]) -> Result<Self> {
+        std::fs::create_dir_all(scratch.path()).context(|| format!("create {}", scratch.path().display()))?;
         let own = std::env::current_exe().context(|| "find this program".to_owned())?;
-        archive.program("bin/stillframe-bench", &own)?;
-        archive.program("bin/stillframe-fork", &beside(&own, "stillframe-fork")?)?;
-        archive.file("lib/async_fork.ko", &stripped(&module, scratch.path())?);
-        program(QEMU)?;
-        program("python3")?;
-        let emulator = source.join("selftests/emulator.py");
-        Ok(Self { release, image, emulator, archive, scratch })
+        let job = Job {
+            kernel: args.kernel.as_deref(),
+            headers: args.headers.as_deref(),
+            module: args.module.as_deref(),
+            directory: scratch.path(),
+            programs: [beside(&own, "stillframe-fork")?, own],
+            silence_seconds: SILENCE.as_secs(),
+            boots,
+        };
+        let mut events = Events::start(&kernel_source(args)?.join(DRIVER), &job)?;
+        match events.next()? {
+            Event::Ready { release, emulator } => Ok(Self { release, emulator, events, _scratch: scratch }),
+            event => Err(unexpected("before the first boot", &event)),
+        }
     }
 
-    /// Boots, runs the plan and returns its records.
+    /// The records of a boot, whose turn it is.
     ///
     /// # Errors
     /// The machine died, fell silent or reported an error; the last lines of its console say more.
-    pub fn run(&self, name: &str, shape: Shape, plan: &str) -> Result<Vec<Measure>> {
-        let path = |what: &str| self.scratch.path().join(format!("{name}.{what}"));
-        let (initramfs, console, answers) = (path("cpio"), path("console"), path("answers"));
-        let mut archive = self.archive.clone();
-        archive.file("plan", format!("{plan}\necho '{{\"kind\": \"done\"}}'\n").as_bytes());
-        fs::write(&initramfs, archive.finish()).context(|| format!("write {}", initramfs.display()))?;
+    pub fn run(&mut self, boot: &Boot) -> Result<Vec<Measure>> {
         let began = Instant::now();
-        eprintln!("{name}: {} CPU, {} MB, clock: {:?}", shape.cpu_count, shape.memory_mb, shape.clock);
-        let mut command = self.command(shape, &initramfs, &console, &answers);
-        let mut qemu = command.spawn().map(Running).context(|| "start QEMU".to_owned())?;
-        qemu.wait(name, &answers)?;
-        let text = fs::read_to_string(&answers).unwrap_or_default();
-        let records = records(name, &text).map_err(|why| with_console(&console, &why))?;
+        let Boot { name, clock, cpu_count, memory_mb, .. } = boot;
+        eprintln!("{name}: {cpu_count} CPU, {memory_mb} MB, clock: {clock:?}");
+        let mut records = Vec::new();
+        loop {
+            match self.events.next().map_err(|why| BenchError::failed(name, why))? {
+                Event::Record { record } => records.push(record),
+                Event::Done => break,
+                event => return Err(unexpected(name, &event)),
+            }
+        }
         eprintln!("{name}: {} records in {:.0} s", records.len(), began.elapsed().as_secs_f64());
         Ok(records)
     }
+}
 
-    pub fn qemu_version() -> String {
-        let output = Command::new(QEMU).arg("--version").output();
-        let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
-        text.lines().next().unwrap_or("unknown").to_owned()
-    }
+/// The driver's process and what it says; ended when dropped, and with it the machine.
+struct Events {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
 
-    fn command(&self, shape: Shape, initramfs: &Path, console: &Path, answers: &Path) -> Command {
-        let clock = match shape.clock {
-            Clock::Instructions => "instructions",
-            Clock::Host => "host",
+impl Events {
+    fn start(driver: &Path, job: &Job<'_>) -> Result<Self> {
+        let python = find_program(Path::new("python3")).ok_or_else(|| BenchError::NoBinary {
+            binary: "python3".to_owned(),
+            hint: "apt-get install python3".to_owned(),
+        })?;
+        let mut command = mortal(&python);
+        command.arg(driver).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context(|| format!("start {}", driver.display()))?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            unreachable!("both are pipes");
         };
-        let mut command = Command::new("python3");
-        command.arg(&self.emulator).args(["--clock", clock, "--cpus", &shape.cpu_count.to_string()]);
-        command.args(["--memory-mb", &shape.memory_mb.to_string(), "--kernel"]).arg(&self.image);
-        command.arg("--initrd").arg(initramfs).arg("--console").arg(console).arg("--answers").arg(answers);
-        command.arg("--append").arg(format!("console=ttyS0 panic=-1 oops=panic quiet {}", shape.parameters));
-        command.stdin(Stdio::null());
-        command
+        let events = Self { child, lines: BufReader::new(stdout).lines() };
+        // To its end, which is where the driver stops reading.
+        serde_json::to_writer(stdin, job).map_err(|e| BenchError::failed("tell the driver its job", e))?;
+        Ok(events)
+    }
+
+    /// # Errors
+    /// The driver said that something is missing or has failed, or it ended.
+    fn next(&mut self) -> Result<Event> {
+        let Some(line) = self.lines.next() else {
+            let status = self.child.wait().context(|| "wait for the driver".to_owned())?;
+            return Err(BenchError::Failed(format!("the machine's driver ended early, with {status}")));
+        };
+        event(&line.context(|| "read from the driver".to_owned())?)
     }
 }
 
-/// Killed when dropped; and, as `emulator.py` sees to, when this program is killed.
-struct Running(Child);
-
-impl Running {
-    /// Until the machine has powered off; says how far it is.
-    fn wait(&mut self, name: &str, answers: &Path) -> Result<()> {
-        let (mut seen, mut changed) = (0, Instant::now());
-        loop {
-            let ended = self.0.try_wait().context(|| "wait for QEMU".to_owned())?;
-            if let Some(status) = ended {
-                return match status.success() {
-                    true => Ok(()),
-                    false => Err(BenchError::Failed(format!("{name}: QEMU ended with {status}"))),
-                };
-            }
-            let length = fs::metadata(answers).map_or(0, |m| m.len());
-            if length != seen {
-                (seen, changed) = (length, Instant::now());
-            } else if changed.elapsed() > SILENCE {
-                return Err(BenchError::Failed(format!(
-                    "{name}: nothing was heard of the machine for {SILENCE:?}"
-                )));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-impl Drop for Running {
+impl Drop for Events {
     fn drop(&mut self) {
-        // Fails only if it has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// What is said of an error, by `fork_bench` or the plan.
-#[derive(Deserialize)]
-struct Complaint {
-    error: String,
-}
-
-/// The records of a run that came to its end without an error.
-fn records(name: &str, text: &str) -> std::result::Result<Vec<Measure>, String> {
-    let mut records = Vec::new();
-    for line in text.lines().map(str::trim).filter(|l| !l.is_empty()) {
-        if let Ok(Complaint { error }) = serde_json::from_str(line) {
-            return Err(format!("{name}: {error}"));
+        // Once it has been waited for, its number may be somebody else's.
+        if let Ok(None) = self.child.try_wait() {
+            // Asked, not killed: so it ends the machine also where setpriv is not installed.
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            let _ = self.child.wait();
         }
-        records.push(serde_json::from_str(line).map_err(|e| format!("{name}: the plan said {line:?}: {e}"))?);
-    }
-    match records.pop() {
-        Some(Measure::Done) => Ok(records),
-        _ => Err(format!("{name}: the machine stopped before its plan was done")),
     }
 }
 
-fn with_console(console: &Path, why: &str) -> BenchError {
-    let text = fs::read(console).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
-    let lines: Vec<_> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
-    BenchError::Failed(format!("{why}; its console ended with\n{}", last.join("\n")))
+fn event(line: &str) -> Result<Event> {
+    match serde_json::from_str(line) {
+        Ok(Event::Missing { program, hint }) => Err(BenchError::NoBinary { binary: program, hint }),
+        Ok(Event::Failed { why }) => Err(BenchError::Failed(why)),
+        Ok(event) => Ok(event),
+        Err(why) => Err(BenchError::Failed(format!("the driver said {line:?}: {why}"))),
+    }
 }
 
-fn program(name: &str) -> Result<PathBuf> {
-    find_program(Path::new(name))
-        .ok_or_else(|| BenchError::NoBinary { binary: name.to_owned(), hint: PACKAGES.to_owned() })
+fn unexpected(when: &str, event: &Event) -> BenchError {
+    BenchError::Failed(format!("{when}: the driver said {event:?} out of turn"))
 }
 
 fn beside(own: &Path, name: &str) -> Result<PathBuf> {
@@ -222,7 +223,7 @@ fn kernel_source(args: &MachineArgs) -> Result<PathBuf> {
         candidates.push(PathBuf::from("kernel"));
         candidates.extend(above);
     }
-    let found = candidates.into_iter().find(|dir| dir.join("bench/fork_bench.c").is_file());
+    let found = candidates.into_iter().find(|dir| dir.join(DRIVER).is_file());
     found.ok_or_else(|| {
         BenchError::Failed(
             "the kernel directory of the source tree was not found: --kernel-source DIR".to_owned(),
@@ -230,76 +231,22 @@ fn kernel_source(args: &MachineArgs) -> Result<PathBuf> {
     })
 }
 
-fn kernel_image(args: &MachineArgs) -> Result<(PathBuf, String)> {
-    let release_of = |path: &Path| Some(path.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_owned());
-    let mut images: Vec<PathBuf> = match &args.image {
-        Some(image) => vec![image.clone()],
-        None => fs::read_dir("/boot").into_iter().flatten().flatten().map(|e| e.path()).collect(),
-    };
-    images.sort_by_key(|path| fs::metadata(path).and_then(|m| m.modified()).ok());
-    let usable = |path: &PathBuf| {
-        let release = release_of(path)?;
-        let has_headers =
-            Path::new(&format!("/lib/modules/{release}/build")).exists() || args.module.is_some();
-        has_headers.then(|| (path.clone(), release))
-    };
-    let found = images.iter().rev().find_map(usable);
-    found.ok_or_else(|| BenchError::NoBinary {
-        binary: "a kernel with headers".to_owned(),
-        hint: PACKAGES.to_owned(),
-    })
-}
-
-fn run_tool(command: &mut Command, what: &str) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output().context(|| format!("start {what}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = [output.stdout, output.stderr].concat();
-    Err(BenchError::Failed(format!("{what} failed:\n{}", String::from_utf8_lossy(&text))))
-}
-
-/// In a copy, so that the source directory stays clean.
-fn build_module(source: &Path, release: &str, scratch: &Path) -> Result<PathBuf> {
-    let copy = scratch.join("kernel");
-    run_tool(Command::new("cp").arg("-rT").arg(source).arg(&copy), "copying the kernel directory")?;
-    let build = format!("KDIR=/lib/modules/{release}/build");
-    run_tool(Command::new("make").arg("-C").arg(&copy).arg(build), "building the module")?;
-    Ok(copy.join("async_fork/async_fork.ko"))
-}
-
-fn build_guest(source: &Path, scratch: &Path) -> Result<PathBuf> {
-    let target = scratch.join("fork_bench");
-    let flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o"];
-    let mut command = Command::new("gcc");
-    run_tool(command.args(flags).arg(&target).arg(source.join("bench/fork_bench.c")), "building fork_bench")?;
-    Ok(target)
-}
-
-fn stripped(module: &Path, scratch: &Path) -> Result<Vec<u8>> {
-    let target = scratch.join("async_fork.ko");
-    run_tool(
-        Command::new("strip").args(["--strip-debug", "-o"]).arg(&target).arg(module),
-        "stripping the module",
-    )?;
-    fs::read(&target).context(|| format!("read {}", target.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn records_need_an_end_and_no_error() {
-        let fault = "{\"kind\": \"fault\", \"label\": \"loaded\", \"round\": 0, \"ns_per_fault\": 3}";
-        let good = format!("{fault}\r\n\n{{\"kind\": \"done\"}}\n");
-        assert_eq!(records("x", &good).unwrap().len(), 1);
-        assert!(records("x", fault).unwrap_err().contains("before its plan"));
-        assert!(records("x", "{\"kind\": \"news\"}\n").unwrap_err().contains("news"));
-        assert!(records("x", "").unwrap_err().contains("before its plan"));
-        assert!(records("x", "{\"error\": \"open: no\"}\n{\"kind\": \"done\"}")
-            .unwrap_err()
-            .contains("open: no"));
-        assert!(records("x", "sh: not found\n").unwrap_err().contains("sh: not found"));
+    fn events_are_typed() {
+        let fault = r#"{"event": "record", "record": {"kind": "fault", "label": "loaded", "round": 0, "ns_per_fault": 3}}"#;
+        assert!(matches!(event(fault).unwrap(), Event::Record { record: Measure::Fault { .. } }));
+        assert!(matches!(event(r#"{"event": "done"}"#).unwrap(), Event::Done));
+        let why = |line: &str| event(line).unwrap_err().to_string();
+        assert!(why(&fault.replace("fault", "news")).contains("news"));
+        assert!(why(&fault.replace("round", "turn")).contains("turn"));
+        assert!(why("Traceback").contains("Traceback"));
+        assert_eq!(why(r#"{"event": "failed", "why": "no kernel"}"#), "no kernel");
+        let missing =
+            r#"{"event": "missing", "program": "busybox", "hint": "apt-get install busybox-static"}"#;
+        assert_eq!(why(missing), "busybox not found: apt-get install busybox-static");
     }
 }
