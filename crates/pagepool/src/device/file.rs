@@ -15,11 +15,9 @@ use super::options::{DirectIo, IoEngine, IoOptions};
 use super::ring::{Rings, Step};
 use super::seam::{
     total_len, total_len_mut, Bufs, Device, DeviceError, DeviceErrorKind, DeviceOp, Done, Transfer,
-    DEVICE_ALIGN,
+    DEVICE_ALIGN, MOST_BUFS,
 };
 
-/// Buffers that the kernel takes in one call (`IOV_MAX`).
-const MOST_BUFS: usize = 1024;
 /// Why transfers go through the page cache although they need not.
 const NOT_DIRECT: &str = "the file system takes no direct I/O";
 /// Whom a file is for.

@@ -9,14 +9,12 @@ use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
 use super::meter::Meter;
-use super::seam::{Bufs, Transfer};
+use super::seam::{Bufs, Transfer, MOST_BUFS};
 
 /// Operations of one call that are under way at a time.
 const DEPTH: u32 = 64;
 /// Calls that are under way at a time; more wait for one of them to end.
 const MOST_RINGS: usize = 8;
-/// Buffers that the kernel takes in one operation (`IOV_MAX`).
-const MOST_BUFS: usize = 1024;
 /// The file's number in each ring.
 const FILE: types::Fixed = types::Fixed(0);
 /// Only to wait, of the kernel's `IORING_ENTER_GETEVENTS`.

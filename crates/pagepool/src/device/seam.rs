@@ -10,6 +10,9 @@ use super::meter::{Direction, IoReport};
 /// Alignment in bytes of every offset, length and buffer address given to a device: what `O_DIRECT` may ask for.
 pub const DEVICE_ALIGN: usize = 4096;
 
+/// Buffers that the kernel takes in one operation (`IOV_MAX`).
+pub(crate) const MOST_BUFS: usize = 1024;
+
 /// How often a read is tried before it counts as failed, where much depends on it.
 const READ_ATTEMPTS: u32 = 3;
 
