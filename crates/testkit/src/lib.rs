@@ -22,7 +22,7 @@ pub use client::Client;
 pub use dir::TempDir;
 pub use launch::{mortal, Launch};
 pub use process::{Process, Ready};
-pub use refusal::{with_refused, SystemCall, IO_URING};
+pub use refusal::{refuse, with_refused, SystemCall, IO_URING};
 pub use reply::{encode, encoded, Reply};
 
 /// Longer than any start or reply takes on a busy machine.

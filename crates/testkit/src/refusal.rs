@@ -11,20 +11,28 @@ pub type SystemCall = libc::c_long;
 pub const IO_URING: [SystemCall; 3] =
     [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
-/// Runs `work` on a thread whose calls of `refused` fail with the error of number `errno`; so do those of threads and
-/// processes that it starts.
+/// From now on this thread's calls of `refused` fail with the error of number `errno`; so do those of threads and processes
+/// that it starts. There is no way back.
 ///
 /// # Panics
-/// If the system has no such filters, or if `work` does.
-pub fn with_refused<T: Send>(refused: &[SystemCall], errno: i32, work: impl FnOnce() -> T + Send) -> T {
+/// If the system has no such filters.
+pub fn refuse(refused: &[SystemCall], errno: i32) {
     let rules: BTreeMap<_, _> = refused.iter().map(|call| (*call, Vec::new())).collect();
     let action = SeccompAction::Errno(errno.unsigned_abs());
     let arch = std::env::consts::ARCH.try_into().expect("a known processor");
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, arch).expect("a filter");
     let program: BpfProgram = filter.try_into().expect("a program");
+    seccompiler::apply_filter(&program).expect("the kernel takes filters");
+}
+
+/// Runs `work` on a thread of its own that is refused that, as of [`refuse`].
+///
+/// # Panics
+/// As that, and if `work` does.
+pub fn with_refused<T: Send>(refused: &[SystemCall], errno: i32, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let filtered = scope.spawn(|| {
-            seccompiler::apply_filter(&program).expect("the kernel takes filters");
+            refuse(refused, errno);
             work()
         });
         filtered.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

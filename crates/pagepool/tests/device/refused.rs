@@ -1,10 +1,14 @@
 //! What the system does not let us have.
 
+use std::io::IoSliceMut;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::io::Errno;
-use stillframe_pagepool::device::{Device, DeviceErrorKind, DirectIo, FileDevice, IoEngine, IoOptions};
-use stillframe_testkit::{with_refused, TempDir, IO_URING};
+use stillframe_pagepool::device::{
+    Bufs, Device, DeviceErrorKind, DirectIo, FileDevice, IoEngine, IoOptions, PageBuf, Transfer,
+};
+use stillframe_testkit::{refuse, with_refused, TempDir, IO_URING};
 
 use crate::support::{check_pages, offset_of, singles, transfer, ways};
 
@@ -69,6 +73,44 @@ fn where_io_uring_is_refused_later_operations_are_done_nevertheless() {
         });
         check_works(&device, round * 10 + 1);
         assert_eq!(device.io_report().unwrap().engine, "io_uring");
+    }
+}
+
+/// Reads of the whole file, so long that many are under way when the first has ended.
+const READ_COUNT: usize = 80;
+
+/// In the middle of a call, while the kernel has operations of it: these are waited for, the others are done one by one.
+#[test]
+fn where_io_uring_is_refused_in_the_middle_all_operations_end() {
+    if !ways().contains(&with_engine(IoEngine::IoUring)) {
+        return eprintln!("SKIPPED, NOT TESTED: io_uring that is refused in the middle");
+    }
+    let dir = TempDir::new("refused-middle");
+    for (refused_at, round) in [0, 1, 30, 64, 75].into_iter().zip(1..) {
+        let device = FileDevice::create(&dir.join("pages"), with_engine(IoEngine::IoUring)).unwrap();
+        check_works(&device, round);
+        // A thread of its own, since there is no way back.
+        let read_all = || {
+            let mut pages = vec![PageBuf::ZERO; READ_COUNT * PAGE_COUNT];
+            let mut reads = Vec::new();
+            for pages in pages.chunks_mut(PAGE_COUNT) {
+                let bufs = pages.iter_mut().map(|page| IoSliceMut::new(&mut page.0)).collect();
+                reads.push(Transfer { offset: 0, bufs: Bufs::Read(bufs) });
+            }
+            let end_count = AtomicUsize::new(0);
+            device.transfer(&mut reads, &|_, _, result| {
+                result.unwrap();
+                if end_count.fetch_add(1, Ordering::Relaxed) == refused_at {
+                    refuse(&IO_URING, libc::EPERM);
+                }
+            });
+            drop(reads);
+            assert_eq!(end_count.into_inner(), READ_COUNT);
+            pages.chunks(PAGE_COUNT).for_each(|pages| check_pages(0, pages, |_| round));
+        };
+        std::thread::scope(|scope| scope.spawn(read_all).join().unwrap());
+        assert_eq!(device.io_report().unwrap().depth, 0);
+        check_works(&device, 100 + round);
     }
 }
 
