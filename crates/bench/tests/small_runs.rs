@@ -253,7 +253,7 @@ fn a_run_does_not_write_over_another() {
     let report = std::fs::read(first.join("report.md")).unwrap();
     assert!(run(&["--name", "same"]));
     assert_eq!(std::fs::read(first.join("report.md")).unwrap(), report);
-    assert_eq!(raw_results(&run_dir(&dir, "same-2")).len(), 1);
+    assert_eq!(raw_results(&run_dir(&dir, "same-2")).len(), 4, "one for each load");
     assert!(!run(&["--name", "../elsewhere"]));
     let count = || std::fs::read_dir(&dir).unwrap().count();
     assert_eq!(count(), 2);

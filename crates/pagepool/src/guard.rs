@@ -367,12 +367,16 @@ impl Pool {
         ExclusiveGuard::try_new(self, page)
     }
 
-    /// Copies `N` bytes of a page from byte `offset` on, all of them within the page, without a latch: others may be
-    /// writing them. So the copy is of use as a hint only. `None` if the page is not in memory.
+    /// Copies `N` bytes, at most 128, of a page from byte `offset` on, all of them within the page, without a latch: others
+    /// may be writing them. So the copy is of use as a hint only. False if the page is not in memory.
     #[inline(always)]
-    pub fn peek<const N: usize>(&self, page: PageId, offset: usize) -> Option<[u8; N]> {
-        let is_there = self.pages().try_descriptor(page)?.state.is_resident();
-        is_there.then(|| self.pages().peek(page, offset))
+    #[must_use]
+    pub fn peek<const N: usize>(&self, page: PageId, offset: usize, into: &mut [u8; N]) -> bool {
+        let is_there = self.pages().try_descriptor(page).is_some_and(|d| d.state.is_resident());
+        if is_there {
+            self.pages().peek(page, offset, into);
+        }
+        is_there
     }
 
     /// Hints that byte `offset` of a page will be read soon.

@@ -13,7 +13,9 @@
 //! a key again.
 
 use super::record::{Header, Record};
-use super::shape::{span, Shape, HEADER_BYTES, SLOT_BYTES, WINDOW_BYTES};
+use super::shape::{
+    span, Shape, HEADER_BYTES, PEEK_SLOTS, PEEK_SLOTS_BYTES, SLOT_BYTES, WINDOW_BYTES, WINDOW_SLOTS,
+};
 use crate::page::*;
 use stillframe_pagepool::{PageId, Pool};
 
@@ -59,7 +61,10 @@ impl PeekedLeaf {
     /// `None` if the page is not in memory or no leaf.
     #[inline(always)]
     pub fn new(pool: &Pool, pid: PageId) -> Option<PeekedLeaf> {
-        let head = pool.peek::<PEEK_BYTES>(pid, 0)?;
+        let mut head = [0; PEEK_BYTES];
+        if !pool.peek(pid, 0, &mut head) {
+            return None;
+        }
         let shape = Shape {
             fp_shift: head[FP_SHIFT],
             count: usize::from(get_u16(&head, COUNT)),
@@ -74,12 +79,12 @@ impl PeekedLeaf {
     }
 
     /// The first slot with the hash's fingerprint, and where its record begins: it is the right one but for a few in a
-    /// thousand.
+    /// hundred.
     #[inline(always)]
     pub fn candidate(&self, pool: &Pool, pid: PageId, hash: u64) -> Option<(usize, usize)> {
-        let window = self.shape.window(hash)?;
-        let slots = pool.peek::<WINDOW_BYTES>(pid, window.at)?;
-        let matches = window.matches(&slots);
+        let window = self.shape.window(hash, PEEK_SLOTS)?;
+        let mut slots = [0; PEEK_SLOTS_BYTES];
+        let matches = if pool.peek(pid, window.at, &mut slots) { window.matches(&slots) } else { 0 };
         let first = (matches != 0).then(|| matches.trailing_zeros() as usize)?;
         Some((window.start + first, usize::from(get_u16(&slots, SLOT_BYTES * first))))
     }
@@ -259,7 +264,7 @@ impl<'a> Leaf<'a> {
     #[inline(always)]
     pub fn find_candidate(&self, hash: u64, mut accept: impl FnMut(usize) -> bool) -> Option<usize> {
         let shape = self.shape();
-        let Some(window) = shape.window(hash) else {
+        let Some(window) = shape.window(hash, WINDOW_SLOTS) else {
             return self.find_by_bisection(shape.fingerprint(hash), accept);
         };
         let (fingerprint, start, end, count) = (window.fingerprint, window.start, window.end, shape.count);

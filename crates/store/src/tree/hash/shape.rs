@@ -9,6 +9,9 @@ pub(crate) const SLOT_BYTES: usize = 4;
 /// Slots compared at once: the whole of a leaf of 100-byte values, or a window around the expected place.
 pub(super) const WINDOW_SLOTS: usize = 40;
 pub(super) const WINDOW_BYTES: usize = SLOT_BYTES * WINDOW_SLOTS;
+/// The same for a peek, where a few may be missed.
+pub(super) const PEEK_SLOTS: usize = 32;
+pub(super) const PEEK_SLOTS_BYTES: usize = SLOT_BYTES * PEEK_SLOTS;
 
 /// Number of fingerprint units that `lo..=hi` spans, less one.
 pub(super) fn span(lo: u64, hi: u64, shift: u8) -> u64 {
@@ -38,31 +41,31 @@ impl Shape {
         fingerprint.wrapping_sub((self.lo >> self.fp_shift) as u16)
     }
 
-    /// Where [`WINDOW_SLOTS`] slots around the expected place of a fingerprint start: hashes are uniform.
+    /// Where so many slots around the expected place of a fingerprint start: hashes are uniform.
     #[inline(always)]
-    pub fn window_start(&self, fingerprint: u16) -> usize {
-        if self.count <= WINDOW_SLOTS {
+    fn window_start(&self, fingerprint: u16, slot_count: usize) -> usize {
+        if self.count <= slot_count {
             return 0;
         }
         let span = span(self.lo, self.hi, self.fp_shift) as u32 & 0xffff;
         let expected = u32::from(self.rank_of(fingerprint)) * self.count as u32 / (span + 1);
-        (expected as usize).saturating_sub(WINDOW_SLOTS / 2).min(self.count - WINDOW_SLOTS)
+        (expected as usize).saturating_sub(slot_count / 2).min(self.count - slot_count)
     }
 
-    /// Where the window of a hash is in the page; `None` if it would reach beyond.
+    /// Where the window of a hash, of so many slots, is in the page; `None` if it would reach beyond.
     #[inline(always)]
-    pub fn window(&self, hash: u64) -> Option<Window> {
+    pub fn window(&self, hash: u64, slot_count: usize) -> Option<Window> {
         let fingerprint = self.fingerprint(hash);
-        let start = self.window_start(fingerprint);
+        let start = self.window_start(fingerprint, slot_count);
         let at = HEADER_BYTES + SLOT_BYTES * start;
-        let end = self.count.min(start + WINDOW_SLOTS);
-        (at + WINDOW_BYTES <= PAGE_SIZE).then_some(Window { fingerprint, start, end, at })
+        let end = self.count.min(start + slot_count);
+        (at + SLOT_BYTES * slot_count <= PAGE_SIZE).then_some(Window { fingerprint, start, end, at })
     }
 
     /// The bytes of the page where the slots of the window are.
     #[inline(always)]
     pub fn window_bytes(&self, hash: u64) -> std::ops::Range<usize> {
-        let at = HEADER_BYTES + SLOT_BYTES * self.window_start(self.fingerprint(hash));
+        let at = HEADER_BYTES + SLOT_BYTES * self.window_start(self.fingerprint(hash), WINDOW_SLOTS);
         at..at + SLOT_BYTES * self.count.clamp(1, WINDOW_SLOTS)
     }
 }
@@ -74,7 +77,7 @@ pub(super) struct Window {
     /// First slot, and the one after the last.
     pub start: usize,
     pub end: usize,
-    /// Its first byte in the page; there are [`WINDOW_BYTES`].
+    /// Its first byte in the page.
     pub at: usize,
 }
 
