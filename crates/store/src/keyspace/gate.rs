@@ -1,5 +1,5 @@
 //! How a read of one key finds out that no command on several keys is under way, without writing anything that others
-//! read (invariant C7).
+//! read (invariant C8).
 //!
 //! Whoever has locked keys to change them passes the gate before his first latch and after his last. A reader looks at it
 //! before he latches his key's leaf, and waits for the key's lock if somebody is inside. One who has looked too early may

@@ -1,4 +1,4 @@
-//! Striped key locks, for commands that need several keys not to change (invariants C2 and C7).
+//! Striped key locks, for commands that need several keys not to change (invariants C2 and C8).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl StripeLocks {
         KeyLock::Exclusive { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.write())) }
     }
 
-    /// The same for an operation that reads one key: takes nothing as long as no command changes several (C7).
+    /// The same for an operation that reads one key: takes nothing as long as no command changes several (C8).
     #[inline(always)]
     pub fn lock_key_to_read<'a>(&'a self, holder: &Holder, db: DbId, hash: u64) -> KeyLock<'a> {
         if self.gate.is_clear() || holder.held.any() {
