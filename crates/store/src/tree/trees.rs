@@ -73,18 +73,17 @@ impl<O: Order> Trees<O> {
         key: O::Key<'_>,
         level: u8,
     ) -> Result<(OptimisticGuard<'_>, PageId), Stop> {
-        self.descend_by(|pid| self.pool.optimistic(pid), tree, key, level)
+        self.descend_by::<true>(tree, key, level)
     }
 
     #[inline(always)]
-    fn descend_by<'p>(
+    fn descend_by<const MAY_WAIT: bool>(
         &self,
-        read: impl Fn(PageId) -> Result<OptimisticGuard<'p>, Restart>,
         tree: Tree,
         key: O::Key<'_>,
         level: u8,
-    ) -> Result<(OptimisticGuard<'p>, PageId), Stop> {
-        let mut node = read(tree.root)?;
+    ) -> Result<(OptimisticGuard<'_>, PageId), Stop> {
+        let mut node = self.read_node::<MAY_WAIT>(tree.root)?;
         loop {
             if !O::is_inner(&node, tree.tag) {
                 node.validate()?;
@@ -96,13 +95,21 @@ impl<O: Order> Trees<O> {
             if node_level <= level {
                 return Ok((node, child));
             }
-            let next = match read(child) {
+            let next = match self.read_node::<MAY_WAIT>(child) {
                 Ok(next) => next,
                 Err(restart) => return Err(stop_below(&node, restart)),
             };
             // The child was this node's when its version was read.
             node.validate()?;
             node = next;
+        }
+    }
+
+    #[inline(always)]
+    fn read_node<const MAY_WAIT: bool>(&self, pid: PageId) -> Result<OptimisticGuard<'_>, Restart> {
+        match MAY_WAIT {
+            true => self.pool.optimistic(pid),
+            false => self.pool.try_optimistic(pid),
         }
     }
 
@@ -154,7 +161,7 @@ impl<O: Order> Trees<O> {
 
     /// The same for a thread that holds another leaf's latch: does not wait.
     pub fn try_leaf_exclusive(&self, tree: Tree, key: O::Key<'_>) -> Result<ExclusiveGuard<'_>, Stop> {
-        let (parent, pid) = self.descend_by(|pid| self.pool.try_optimistic(pid), tree, key, 1)?;
+        let (parent, pid) = self.descend_by::<false>(tree, key, 1)?;
         let guard = self.pool.try_exclusive(pid).map_err(|restart| stop_below(&parent, restart))?;
         if !self.is_leaf_of(pid, guard.page(), tree, key) {
             self.meet(&parent, pid, guard.page(), tree, key)?;
