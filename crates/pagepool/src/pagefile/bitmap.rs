@@ -49,11 +49,6 @@ impl SlotSet {
         present
     }
 
-    pub fn clear(&mut self) {
-        self.words.fill(0);
-        self.len = 0;
-    }
-
     /// Takes all slots of `other` out.
     pub fn remove_all(&mut self, other: &SlotSet) {
         for (bits, others) in self.words.iter_mut().zip(&other.words) {
@@ -71,6 +66,13 @@ impl SlotSet {
             self.len += (!*bits & others).count_ones();
             *bits |= others;
         }
+    }
+
+    /// How many slots are in at least one of `sets`.
+    pub fn union_len(sets: &[&SlotSet]) -> u32 {
+        let word_count = sets.iter().map(|set| set.words.len()).max().unwrap_or(0);
+        let word = |at: usize| sets.iter().fold(0, |all, set| all | set.words.get(at).copied().unwrap_or(0));
+        (0..word_count).map(|at| word(at).count_ones()).sum()
     }
 
     /// The first slot from `from` on and below `end` that is not in the set.
@@ -166,5 +168,7 @@ mod tests {
             |wanted: &dyn Fn(Slot) -> bool| (0..900).filter(|slot| wanted(Slot(*slot))).count() as u32;
         assert_eq!(both.len(), count(&|slot| left.contains(slot) || right.contains(slot)));
         assert_eq!(rest.len(), count(&|slot| left.contains(slot) && !right.contains(slot)));
+        assert_eq!(SlotSet::union_len(&[&left, &right]), both.len());
+        assert_eq!(SlotSet::union_len(&[&SlotSet::default(), &left]), left.len());
     }
 }

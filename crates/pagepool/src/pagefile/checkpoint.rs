@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::entry::{is_all_zero, Entry, SlotRun, FANOUT, PAGE_ID_LIMIT};
+use super::entry::{Entry, SlotRun, FANOUT, PAGE_ID_LIMIT};
 use super::error::PageFileError;
 use super::file::PageFile;
-use crate::device::{write_all, Bufs, PageBuf, Transfer};
+use super::names::Name;
+use super::spill::Spilled;
+use super::write::{check_pid, Batch};
+use crate::device::PageBuf;
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
 /// Pages for which slots are looked for together.
 const BATCH_PAGES: usize = 1024;
-/// Longest write in pages (1 MB).
-const WRITE_PAGES: usize = 256;
 
 /// Whether pages may still be added.
 ///
@@ -56,6 +57,7 @@ pub struct CheckpointWriter {
 pub(super) struct Counters {
     pub page_count: AtomicU64,
     pub zero_page_count: AtomicU64,
+    pub adopted_page_count: AtomicU64,
     pub written_bytes: AtomicU64,
 }
 
@@ -107,49 +109,40 @@ impl CheckpointWriter {
     }
 
     fn write_batch(&self, batch: &[(PageId, &PageBytes)]) -> Result<(), PageFileError> {
-        let mut stored: Vec<&(PageId, &PageBytes)> = Vec::with_capacity(batch.len());
-        let mut entries: Vec<(PageId, Entry)> = Vec::with_capacity(batch.len());
-        for item in batch {
-            check_pid(item.0)?;
-            match is_all_zero(item.1) {
-                true => entries.push((item.0, Entry::ZEROS)),
-                false => stored.push(item),
-            }
-        }
-        let zero_count = entries.len() as u64;
-        let had_none = |item: &&&(PageId, _)| self.file.table.get(0, item.0 .0).slot().is_none();
-        let new_count = stored.iter().filter(had_none).count() as u64;
-        let runs = self.file.take_slots(stored.len() as u32, new_count)?;
-        let slots = runs.iter().flat_map(|run| run.slots());
-        entries.extend(
-            stored
-                .iter()
-                .zip(slots)
-                .map(|((pid, page), slot)| (*pid, Entry::new(slot, crc32c::crc32c(*page)))),
-        );
-        let bufs: Vec<_> = stored.iter().map(|(_, page)| IoSlice::new(&page[..])).collect();
-        self.write_runs(&runs, &bufs)?;
+        let batch = Batch::new(batch)?;
+        let had_none = |pid: &PageId| self.file.table.get(0, pid.0).slot().is_none();
+        let new_count = batch.stored().filter(had_none).count() as u64;
+        let runs = self.file.take_slots(batch.slot_count(), new_count)?;
+        let entries = batch.entries(&runs);
+        self.write_runs(&runs, batch.bufs())?;
         self.record(&entries);
-        self.counters.page_count.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        self.counters.zero_page_count.fetch_add(zero_count, Ordering::Relaxed);
+        self.counters.page_count.fetch_add(entries.len() as u64, Ordering::Relaxed);
+        self.counters.zero_page_count.fetch_add(batch.zero_page_count(), Ordering::Relaxed);
         Ok(())
     }
 
     /// Writes `bufs`, one page each, to the slots of `runs`, one after the other.
     pub(super) fn write_runs(&self, runs: &[SlotRun], bufs: &[IoSlice<'_>]) -> Result<(), PageFileError> {
-        let file = &self.file;
-        let mut writes = Vec::with_capacity(runs.len());
-        let mut rest = bufs;
-        for run in runs {
-            let (bufs, others) = rest.split_at(run.slot_count as usize);
-            rest = others;
-            let parts = run.slots().step_by(WRITE_PAGES).zip(bufs.chunks(WRITE_PAGES));
-            writes.extend(
-                parts.map(|(slot, bufs)| Transfer { offset: slot.offset(), bufs: Bufs::Write(bufs) }),
-            );
-        }
-        write_all(&*file.device, writes).map_err(|error| file.note_write_error(error))?;
+        self.file.write_runs(runs, bufs)?;
         self.counters.written_bytes.fetch_add((bufs.len() * PAGE_SIZE) as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The checkpoint has `pid` as it is in `version`, without writing it. That is a version of this page, and the slot may be
+    /// released afterwards: the checkpoint names it, too.
+    pub fn adopt_page(&self, pid: PageId, version: &Spilled) -> Result<(), PageFileError> {
+        let phase = self.phase.read();
+        self.check_open(*phase)?;
+        self.note_incomplete(check_pid(pid))?;
+        let mut pending = self.pending.lock();
+        let entry = version.entry();
+        let is_there =
+            self.leaf_mut(&mut pending, pid.0 / FANOUT as u32).entry(pid.0 as usize % FANOUT) == entry;
+        if !is_there && entry != self.file.table.get(0, pid.0) {
+            entry.slot().into_iter().for_each(|slot| self.file.space.lock().adopt(slot));
+        }
+        self.set_entry(&mut pending, pid, entry);
+        self.counters.adopted_page_count.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -213,9 +206,9 @@ impl CheckpointWriter {
         let page = self.leaf_mut(pending, pid.0 / FANOUT as u32);
         let replaced = page.entry(offset);
         page.set_entry(offset, entry);
-        if replaced != self.file.table.get(0, pid.0) {
+        if replaced != entry && replaced != self.file.table.get(0, pid.0) {
             if let Some(slot) = replaced.slot() {
-                self.file.space.lock().release_pending(slot);
+                self.file.space.lock().release(Name::Pending, slot);
             }
         }
     }
@@ -235,12 +228,5 @@ impl CheckpointWriter {
 impl Drop for CheckpointWriter {
     fn drop(&mut self) {
         self.abort();
-    }
-}
-
-fn check_pid(pid: PageId) -> Result<(), PageFileError> {
-    match pid.0 < PAGE_ID_LIMIT {
-        true => Ok(()),
-        false => Err(PageFileError::PageIdTooLarge { pid }),
     }
 }

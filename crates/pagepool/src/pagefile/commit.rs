@@ -15,7 +15,7 @@ use super::superblock::{now_unix_ms, Role, Superblock, UserHeader};
 use super::superblocks::Other;
 use super::table::MAP_HEIGHT;
 use crate::device::PageBuf;
-use crate::PAGE_SIZE;
+use crate::{PageId, PAGE_SIZE};
 
 /// What a checkpoint did and how long it took.
 #[derive(Clone, Copy, Default, Debug)]
@@ -26,6 +26,8 @@ pub struct CommitStats {
     pub page_count: u64,
     /// Of those, pages of zeros, which take neither slot nor write.
     pub zero_page_count: u64,
+    /// Pages taken over where they had been written before, without a write.
+    pub adopted_page_count: u64,
     /// Pages of the map written.
     pub map_page_count: u64,
     /// Unchanged pages moved ahead, to shorten a file of which much has been freed.
@@ -85,18 +87,18 @@ impl CheckpointWriter {
         let map_write = begin.elapsed();
         changes.superblock.user_header = *user_header;
         self.name_checkpoint(&mut changes.superblock);
+        let generation = changes.superblock.generation;
         let (data_sync, superblock_sync) = self.make_durable(&changes.superblock, &draft, &map_runs)?;
 
-        publish(file, &draft);
-        let live_count = changes.superblock.data_slot_count + changes.superblock.map_slot_count;
-        file.space.lock().commit(changes.superseded, live_count);
+        self.publish(&draft, changes);
         file.shrink();
         let written_bytes = self.written_bytes() + 3 * PAGE_SIZE as u64;
         file.last_checkpoint_bytes.store(written_bytes, Ordering::Relaxed);
         Ok(CommitStats {
-            generation: changes.superblock.generation,
+            generation,
             page_count: self.counters.page_count.load(Ordering::Relaxed),
             zero_page_count: self.counters.zero_page_count.load(Ordering::Relaxed),
+            adopted_page_count: self.counters.adopted_page_count.load(Ordering::Relaxed),
             map_page_count: map_runs.iter().map(|run| u64::from(run.slot_count)).sum(),
             moved_page_count: moved.page_count,
             written_bytes,
@@ -217,6 +219,28 @@ impl CheckpointWriter {
         Ok((data_sync, begin.elapsed()))
     }
 
+    /// Makes the new map the one that reads follow. Locations that it has are no longer kept beside it.
+    fn publish(&self, draft: &Draft, changes: Changes) {
+        let file = &self.file;
+        for level in 1..=MAP_HEIGHT {
+            for (index, page) in &draft[level as usize] {
+                for offset in 0..FANOUT {
+                    let (child, new) = (index * FANOUT as u32 + offset as u32, page.entry(offset));
+                    if file.table.get(level - 1, child) != new {
+                        file.table.set(level - 1, child, new);
+                        if level == 1 && new != Entry::NONE && file.table.located(child) == new {
+                            file.settle_location(PageId(child), new);
+                        }
+                    }
+                }
+            }
+        }
+        let live_count = changes.superblock.data_slot_count + changes.superblock.map_slot_count;
+        let mut space = file.space.lock();
+        space.commit(changes.superseded);
+        debug_assert_eq!(u64::from(space.names().live_count()), live_count, "the superblock says otherwise");
+    }
+
     /// Makes the superblock durable, in a file that is still the one at its path, and lets the witness say so. That
     /// becomes durable with the next sync; until then opening takes the superblock's word.
     fn write_current(&self, superblock: &Superblock) -> Result<(), PageFileError> {
@@ -249,19 +273,5 @@ fn draft_nodes(file: &PageFile, draft: &mut Draft) {
             parent.set_entry(*index as usize % FANOUT, provisional);
         }
         draft[level as usize] = parents;
-    }
-}
-
-/// Makes the new map the one that reads follow.
-fn publish(file: &PageFile, draft: &Draft) {
-    for level in 1..=MAP_HEIGHT {
-        for (index, page) in &draft[level as usize] {
-            for offset in 0..FANOUT {
-                let (child, new) = (index * FANOUT as u32 + offset as u32, page.entry(offset));
-                if file.table.get(level - 1, child) != new {
-                    file.table.set(level - 1, child, new);
-                }
-            }
-        }
     }
 }

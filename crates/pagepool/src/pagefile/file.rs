@@ -10,7 +10,7 @@ use super::error::PageFileError;
 use super::space::Space;
 use super::superblock::{FileId, NeededPages};
 use super::superblocks::Superblocks;
-use super::table::SlotTable;
+use super::table::{Content, SlotTable};
 use crate::device::{Device, DeviceError, IoReport};
 use crate::PageId;
 
@@ -32,7 +32,7 @@ pub struct PageFile {
     pub(super) needed: NeededPages,
 }
 
-/// Sizes, in slots of 4 KB unless said otherwise.
+/// Sizes, in slots of 4 KB unless said otherwise. A slot may be counted as several things at once, but for free ones.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct PageFileStats {
     /// Length of the file in bytes.
@@ -43,12 +43,14 @@ pub struct PageFileStats {
     pub page_count: u64,
     /// Slots that the durable checkpoint names, its map included.
     pub live_slots: u64,
-    /// Slots that only the checkpoint before it names.
+    /// Slots that the checkpoint before it names and it does not.
     pub previous_slots: u64,
-    /// Slots taken by the running checkpoint.
+    /// Slots that the running checkpoint names and the durable one does not.
     pub pending_slots: u64,
-    /// Slots taken by spilled pages.
+    /// Slots that hold versions of pages: spilled, or kept where they were.
     pub spilled_slots: u64,
+    /// Slots of pages that have been written back since the durable checkpoint.
+    pub located_slots: u64,
     /// Slots that nobody uses.
     pub free_slots: u64,
     /// Bytes that the last checkpoint wrote, map and superblock included.
@@ -95,6 +97,11 @@ impl PageFile {
         self.table.get(0, pid.0) != Entry::NONE
     }
 
+    /// Whether there is content of page `pid`: written back, or in the durable checkpoint.
+    pub fn has_content(&self, pid: PageId) -> bool {
+        self.table.entry(Content::Newest, pid.0) != Entry::NONE
+    }
+
     /// The error that made the file refuse all writing until it is opened again, if there was one.
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
@@ -116,10 +123,11 @@ impl PageFile {
             file_bytes: Slot(space.slot_count()).offset(),
             generation,
             page_count,
-            live_slots: space.live_count(),
-            previous_slots: space.previous_count().into(),
-            pending_slots: space.pending_count().into(),
-            spilled_slots: space.spilled_count().into(),
+            live_slots: space.names().live_count().into(),
+            previous_slots: space.names().previous_count().into(),
+            pending_slots: space.names().pending_count().into(),
+            spilled_slots: space.names().kept_count().into(),
+            located_slots: space.names().located_count().into(),
             free_slots: space.free_count().into(),
             last_checkpoint_bytes: self.last_checkpoint_bytes.load(Ordering::Relaxed),
         }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use super::entry::{Entry, Slot, SlotRun};
 use super::error::{PageError, PageFileError};
 use super::file::PageFile;
+use super::table::Content;
 use crate::device::{Bufs, DeviceError, DeviceErrorKind, DeviceOp, PageBuf, Transfer};
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
@@ -22,12 +23,23 @@ const GAP_TOTAL: usize = 256;
 const CALL_GAP_TOTAL: usize = 2048;
 
 impl PageFile {
-    /// Reads page `pid` of the durable checkpoint into `page`, which must be page-aligned, and verifies it.
+    /// Reads page `pid` from its location (what was written back last, else what the durable checkpoint has) into `page`,
+    /// which must be page-aligned, and verifies it. Locations may change meanwhile: what is read was at one of them.
     ///
     /// On an error the content of `page` is undefined, but for what does not fit its checksum: that is as it was read.
     pub fn read_page(&self, pid: PageId, page: &mut PageBytes) -> Result<(), PageError> {
+        self.read_content(Content::Newest, pid, page)
+    }
+
+    /// The same, of that content.
+    pub(super) fn read_content(
+        &self,
+        content: Content,
+        pid: PageId,
+        page: &mut PageBytes,
+    ) -> Result<(), PageError> {
         loop {
-            let entry = self.table.get(0, pid.0);
+            let entry = self.table.entry(content, pid.0);
             let result = match entry.slot() {
                 None if entry == Entry::NONE => {
                     Err(PageError::Unmapped { file: self.name().to_owned(), pid })
@@ -42,8 +54,8 @@ impl PageFile {
                     .map_err(|source| PageError::Device { pid, source })
                     .and_then(|()| self.verify(pid, entry, slot, page)),
             };
-            // A checkpoint that moved the page in the meantime may have let its old slot be reused.
-            if result.is_ok() || self.table.get(0, pid.0) == entry {
+            // Who moved the page in the meantime may have let its old slot be reused.
+            if result.is_ok() || self.table.entry(content, pid.0) == entry {
                 return result;
             }
         }
@@ -52,23 +64,32 @@ impl PageFile {
     /// Reads many pages, each as [`PageFile::read_page`] does; those that lie close together in the file with one
     /// call. Leaves `pages` sorted by place in the file. Returns what failed; all other pages are verified.
     pub fn read_pages(&self, pages: &mut [(PageId, &mut PageBytes)]) -> Vec<PageError> {
-        pages.sort_by_cached_key(|(pid, _)| self.table.get(0, pid.0).slot());
+        self.read_contents(Content::Newest, pages)
+    }
+
+    /// The same, of that content.
+    pub(super) fn read_contents(
+        &self,
+        content: Content,
+        pages: &mut [(PageId, &mut PageBytes)],
+    ) -> Vec<PageError> {
+        pages.sort_by_cached_key(|(pid, _)| self.table.entry(content, pid.0).slot());
         let mut errors = Vec::new();
         let mut rest = pages;
         while !rest.is_empty() {
-            let runs = self.next_runs(rest);
+            let runs = self.next_runs(content, rest);
             let (now, later) = rest.split_at_mut(runs.iter().map(Vec::len).sum());
-            errors.extend(self.read_runs(now, &runs));
+            errors.extend(self.read_runs(content, now, &runs));
             rest = later;
         }
         errors
     }
 
     /// The entries of the first of `pages`, by what is read together, as far as one call does it.
-    fn next_runs(&self, pages: &[(PageId, &mut PageBytes)]) -> Vec<Vec<Entry>> {
+    fn next_runs(&self, content: Content, pages: &[(PageId, &mut PageBytes)]) -> Vec<Vec<Entry>> {
         let (mut runs, mut rest, mut gap_count) = (Vec::new(), pages, 0);
         while !rest.is_empty() && gap_count <= CALL_GAP_TOTAL {
-            let entries = self.close_entries(rest);
+            let entries = self.close_entries(content, rest);
             gap_count += gaps_in(&entries);
             rest = &rest[entries.len()..];
             runs.push(entries);
@@ -77,11 +98,11 @@ impl PageFile {
     }
 
     /// The entries of the first of `pages`, as far as one transfer can read them.
-    fn close_entries(&self, pages: &[(PageId, &mut PageBytes)]) -> Vec<Entry> {
+    fn close_entries(&self, content: Content, pages: &[(PageId, &mut PageBytes)]) -> Vec<Entry> {
         let mut entries: Vec<Entry> = Vec::new();
         let (mut buf_count, mut gap_count) = (0, 0);
         for (pid, _) in pages {
-            let entry = self.table.get(0, pid.0);
+            let entry = self.table.entry(content, pid.0);
             if let Some(last) = entries.last() {
                 let Some(gap) = gap_between(*last, entry) else { break };
                 (buf_count, gap_count) = (buf_count + gap, gap_count + gap);
@@ -96,7 +117,12 @@ impl PageFile {
     }
 
     /// Reads pages with one call, those of each run with one transfer.
-    fn read_runs(&self, pages: &mut [(PageId, &mut PageBytes)], runs: &[Vec<Entry>]) -> Vec<PageError> {
+    fn read_runs(
+        &self,
+        content: Content,
+        pages: &mut [(PageId, &mut PageBytes)],
+        runs: &[Vec<Entry>],
+    ) -> Vec<PageError> {
         let mut gaps = vec![PageBuf::ZERO; runs.iter().map(|entries| gaps_in(entries)).sum()];
         let (mut unused, mut rest) = (gaps.iter_mut(), pages.iter_mut());
         let (mut transfers, mut reads, mut again) = (Vec::new(), Vec::new(), Vec::new());
@@ -129,7 +155,7 @@ impl PageFile {
         // A bad page is read again alone: to tell it from its neighbours, or because it has been moved.
         let again = |index: usize| {
             let (pid, page) = &mut pages[index];
-            self.read_page(*pid, page).err()
+            self.read_content(content, *pid, page).err()
         };
         bad.into_inner().into_iter().filter_map(again).collect()
     }

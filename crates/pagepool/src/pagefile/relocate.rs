@@ -8,7 +8,8 @@ use super::checkpoint::{CheckpointWriter, PendingMap};
 use super::entry::{Entry, SlotRun, FANOUT};
 use super::error::PageFileError;
 use super::file::PageFile;
-use super::table::MAP_HEIGHT;
+use super::names::Name;
+use super::table::{Content, MAP_HEIGHT};
 use crate::device::PageBuf;
 use crate::PageId;
 
@@ -47,7 +48,7 @@ impl CheckpointWriter {
             moved.page_count += self.move_batch(batch, &mut runs)?;
         }
         let mut space = self.file.space.lock();
-        runs.iter().flat_map(|run| run.slots()).for_each(|slot| space.release_pending(slot));
+        runs.iter().flat_map(|run| run.slots()).for_each(|slot| space.release(Name::Pending, slot));
         Ok(moved)
     }
 
@@ -90,10 +91,13 @@ impl CheckpointWriter {
         let mut bufs = vec![PageBuf::ZERO; pids.len()];
         let mut pages: Vec<_> =
             pids.iter().zip(&mut bufs).map(|(pid, buf)| (PageId(*pid), &mut buf.0)).collect();
-        let mut errors = self.file.read_pages(&mut pages);
+        let mut errors = self.file.read_contents(Content::Durable, &mut pages);
         errors.retain_mut(|error| match pages.iter_mut().find(|(pid, _)| *pid == error.pid()) {
             // Once more, as what is moved for damaged is damaged for good.
-            Some((pid, page)) => self.file.read_page(*pid, page).map_err(|again| *error = again).is_err(),
+            Some((pid, page)) => {
+                let again = self.file.read_content(Content::Durable, *pid, page);
+                again.map_err(|again| *error = again).is_err()
+            }
             None => true,
         });
         // Damaged bytes move as they are, with the checksum that they do not fit: whoever wants the page is told, and it

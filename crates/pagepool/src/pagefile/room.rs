@@ -6,7 +6,8 @@ use parking_lot::MutexGuard;
 use super::entry::{Slot, SlotRun};
 use super::error::PageFileError;
 use super::file::PageFile;
-use super::space::{Room, Space};
+use super::names::Name;
+use super::space::{Room, Space, Taker};
 use crate::device::{DeviceError, DeviceErrorKind, DeviceOp};
 
 impl PageFile {
@@ -15,23 +16,57 @@ impl PageFile {
         let mut space = self.space.lock();
         space.expect_new(new_count);
         let mut runs = Vec::new();
-        let mut missing = need;
-        while missing > 0 {
-            match space.take(missing) {
-                Some(run) => {
-                    missing -= run.slot_count;
-                    runs.push(run);
-                }
-                None if space.is_settled() => self.make_room(&mut space, missing)?,
-                None => self.wait_until_settled(&mut space)?,
-            }
+        self.take_runs(&mut space, Taker::Checkpoint, need, &mut runs)?;
+        Ok(runs)
+    }
+
+    /// Takes `need` slots for pages that are written back; on an error none.
+    pub(super) fn take_located_slots(&self, need: u32) -> Result<Vec<SlotRun>, PageFileError> {
+        let mut space = self.space.lock();
+        let mut runs = Vec::new();
+        let result = self.take_runs(&mut space, Taker::WriteBack, need, &mut runs);
+        if let Err(error) = result {
+            release_runs(&mut space, Name::Located, &runs);
+            return Err(error);
         }
         Ok(runs)
     }
 
-    /// Finds room for the running checkpoint after the search found none.
-    fn make_room(&self, space: &mut MutexGuard<'_, Space>, need: u32) -> Result<(), PageFileError> {
-        match space.plan(need) {
+    /// Gives back slots that were taken for pages that are written back.
+    pub(super) fn release_located_slots(&self, runs: &[SlotRun]) {
+        release_runs(&mut self.space.lock(), Name::Located, runs);
+    }
+
+    /// Adds `need` slots to `runs`; on an error perhaps some.
+    fn take_runs(
+        &self,
+        space: &mut MutexGuard<'_, Space>,
+        taker: Taker,
+        need: u32,
+        runs: &mut Vec<SlotRun>,
+    ) -> Result<(), PageFileError> {
+        let mut missing = need;
+        while missing > 0 {
+            match space.take(taker, missing) {
+                Some(run) => {
+                    missing -= run.slot_count;
+                    runs.push(run);
+                }
+                None if space.is_settled() => self.make_room(space, taker, missing)?,
+                None => self.wait_until_settled(space)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds room after the search found none.
+    fn make_room(
+        &self,
+        space: &mut MutexGuard<'_, Space>,
+        taker: Taker,
+        need: u32,
+    ) -> Result<(), PageFileError> {
+        match space.plan(taker, need) {
             Room::Search => Ok(()),
             Room::ReleasePrevious => {
                 // First make sure that nobody looks for them there. What others take meanwhile is free in any case.
@@ -50,7 +85,7 @@ impl PageFile {
                     }
                     Err(error) => Err(self.note_write_error(error)),
                     Ok(()) => {
-                        space.search_tail(tail_start);
+                        space.search_tail(taker, tail_start);
                         Ok(())
                     }
                 }
@@ -112,4 +147,8 @@ impl PageFile {
             kind: DeviceErrorKind::NoSpace(rustix::io::Errno::FBIG),
         }
     }
+}
+
+fn release_runs(space: &mut Space, name: Name, runs: &[SlotRun]) {
+    runs.iter().flat_map(|run| run.slots()).for_each(|slot| space.release(name, slot));
 }

@@ -4,7 +4,7 @@ use super::checkpoint::CheckpointWriter;
 use super::entry::{Entry, Slot, FANOUT};
 use super::error::{PageError, PageFileError};
 use super::file::PageFile;
-use super::table::{node_limit, MAP_HEIGHT};
+use super::table::{node_limit, Content, MAP_HEIGHT};
 use crate::device::PageBuf;
 use crate::{PageBytes, PageId};
 
@@ -42,19 +42,19 @@ impl PageFile {
         pids
     }
 
-    /// Reads pages only to verify them; returns the slots that are bad. A checkpoint may move pages meanwhile: a slot
+    /// Reads pages of the durable checkpoint only to verify them; returns the slots that are bad. A checkpoint may move pages meanwhile: a slot
     /// counts as bad if a second reading agrees and the page is still there.
     pub fn verify_slots(&self, pids: &[PageId]) -> Vec<BadSlot> {
         let mut bufs = vec![PageBuf::ZERO; pids.len()];
         let mut pages: Vec<_> = pids.iter().zip(&mut bufs).map(|(pid, buf)| (*pid, &mut buf.0)).collect();
-        let suspects = self.read_pages(&mut pages);
+        let suspects = self.read_contents(Content::Durable, &mut pages);
         let mut again = PageBuf::boxed();
         suspects.iter().filter_map(|suspect| self.confirm(suspect.pid(), &mut again.0)).collect()
     }
 
     fn confirm(&self, pid: PageId, again: &mut PageBytes) -> Option<BadSlot> {
         let slot = self.slot_of(pid)?;
-        let error = self.read_page(pid, again).err()?;
+        let error = self.read_content(Content::Durable, pid, again).err()?;
         // Otherwise a checkpoint has been faster: the next round verifies what it wrote.
         (self.slot_of(pid) == Some(slot)).then_some(BadSlot { pid, slot, error })
     }

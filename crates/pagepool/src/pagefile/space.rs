@@ -1,38 +1,9 @@
-//! Which slots are free, and which of them to take next.
+//! The slots of the file: who names them, which to take next, and how many there are.
 
 use super::bitmap::SlotSet;
 use super::entry::{Slot, SlotRun};
-
-/// How a checkpoint looks for slots: in this order, each until it yields nothing more.
-///
-/// A write costs about as much as 32 more pages in it would, so long runs come before anything else, and short ones,
-/// lowest first, only when the file is as long as it may be.
-const STAGES: [Stage; 9] = [
-    Stage::Runs(256),
-    Stage::Runs(64),
-    Stage::Grow,
-    Stage::ReleaseIfMany,
-    Stage::Runs(16),
-    Stage::Runs(4),
-    Stage::Runs(1),
-    Stage::Release,
-    Stage::GrowAnyway,
-];
-
-/// See [`STAGES`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// Free runs of at least so many slots.
-    Runs(u32),
-    /// Extend the file as far as its live slots justify.
-    Grow,
-    /// Give up the previous checkpoint if that more than doubles the free slots.
-    ReleaseIfMany,
-    /// Give up the previous checkpoint.
-    Release,
-    /// Extend the file, as there is no other way.
-    GrowAnyway,
-}
+use super::names::{Name, Names};
+use super::search::{Search, Stage, CHECKPOINT_STAGES, WRITE_BACK_STAGES};
 
 /// The file grows by this part of its length at a time, between these numbers of slots (256 KB, 16 MB). Growing takes
 /// microseconds; what it adds in excess is space that nobody uses.
@@ -40,12 +11,12 @@ const GROWTH_PART: u32 = 256;
 /// See [`GROWTH_PART`].
 const GROWTH_SLOTS: std::ops::RangeInclusive<u32> = 64..=4096;
 
-/// Length, in percent of the live slots, to which the file may grow rather than use short runs.
+/// Length, in percent of the needed slots, to which the file may grow rather than use short runs.
 const GROWN: u64 = 160;
-/// Beyond this length, in percent of the live slots, the file is too long: twice is what checkpoints that rewrite
+/// Beyond this length, in percent of the needed slots, the file is too long: twice is what checkpoints that rewrite
 /// everything need.
 const OVERSIZE: u64 = 210;
-/// In a file that is too long, slots below this part, in percent of the live slots, are taken first.
+/// In a file that is too long, slots below this part, in percent of the needed slots, are taken first.
 const OVERSIZE_CEILING: u64 = 125;
 /// A checkpoint moves this part of the live slots of a file that is too long, and at least [`LEAST_MOVED`]: it shrinks
 /// over several checkpoints rather than that one of them takes long.
@@ -53,26 +24,13 @@ const OVERSIZE_MOVED_PART: u32 = 16;
 /// See [`OVERSIZE_MOVED_PART`].
 const LEAST_MOVED: u32 = 256;
 
-/// Slots (1 MB) that a file may always have beyond what its live slots justify.
+/// Slots (1 MB) that a file may always have beyond what its needed slots justify.
 const SLACK_SLOTS: u64 = 256;
+/// Write-backs look through the file anew if at least this part of it has become free: each round looks at every word of
+/// 64 slots, and finds as many slots as words then.
+const WORTHWHILE_PART: u32 = 64;
 
-/// The state of every slot.
-///
-/// ```text
-///                take                    commit
-///      free ------------> pending ---------------> live
-///       ^  ^                 |                      |
-///       |  | abort, replaced |                      | superseded by a commit
-///       |  +-----------------+                      v
-///       +--------------------------------------- previous
-///              the next commit, or release_previous
-///
-///      free --spill--> spilled --release--> free
-/// ```
-///
-/// *used* is everything but free. A checkpoint therefore never writes a slot that the durable checkpoint names, and
-/// those of the one before it only once `release_previous` has been called (after that one has been made
-/// unreachable).
+/// The slots of the file, named ([`Names`]) and free.
 ///
 /// The length of the file:
 /// ```text
@@ -82,28 +40,27 @@ const SLACK_SLOTS: u64 = 256;
 /// The device is asked for it in between, without the lock. A slot is known only while it is in the file: slots to come
 /// from the end of the growth on, slots to go no longer from the begin of the shrinking. Whoever needs another length
 /// waits until it is settled.
-#[derive(Default)]
+///
+/// *Needed* are the slots that stay when the previous checkpoint goes: what the durable one names, locations, versions. By
+/// them goes how long the file may be.
 pub(super) struct Space {
-    used: SlotSet,
-    previous: SlotSet,
-    pending: SlotSet,
+    names: Names,
     /// Slots the file has room for, the superblocks' included.
     slot_count: u32,
     length: Length,
-    /// Slots that the durable checkpoint names.
-    live_count: u64,
     /// Slots the running checkpoint took for pages that had none.
     new_count: u64,
-    spilled_count: u32,
-    /// There is no free slot below this one.
-    free_from: u32,
-    /// Index into [`STAGES`], and where the search goes on.
-    stage: usize,
-    cursor: u32,
-    /// In a file that is too long the search looks below this slot first.
-    ceiling: Option<u32>,
-    /// The disk is full: no growth for convenience in this checkpoint.
+    checkpoint: Search,
+    write_back: Search,
+    /// The disk is full: no growth for convenience until the next checkpoint.
     is_disk_full: bool,
+}
+
+/// Who takes slots in runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Taker {
+    Checkpoint,
+    WriteBack,
 }
 
 /// See [`Space`].
@@ -138,44 +95,65 @@ pub(super) enum Room {
 
 impl Space {
     /// Of a file of `slot_count` slots whose durable checkpoint takes `live` and the one before it also `previous`.
-    pub fn recovered(slot_count: u32, live: SlotSet, mut previous: SlotSet) -> Space {
-        previous.remove_all(&live);
-        let live_count = u64::from(live.len());
-        let mut used = live;
-        used.insert_all(&previous);
-        used.insert_run(SlotRun { first: Slot(0), slot_count: Slot::FIRST.0 });
-        Space { used, previous, slot_count, live_count, ..Space::default() }
+    pub fn recovered(slot_count: u32, live: SlotSet, previous: SlotSet) -> Space {
+        Space {
+            names: Names::recovered(live, previous),
+            slot_count,
+            length: Length::Settled,
+            new_count: 0,
+            checkpoint: Search::new(CHECKPOINT_STAGES),
+            write_back: Search::new(WRITE_BACK_STAGES),
+            is_disk_full: false,
+        }
     }
 
-    /// For the begin of a checkpoint: the search starts at long runs and low addresses.
-    fn restart_search(&mut self) {
-        (self.stage, self.cursor) = (0, Slot::FIRST.0);
+    fn search(&mut self, taker: Taker) -> &mut Search {
+        match taker {
+            Taker::Checkpoint => &mut self.checkpoint,
+            Taker::WriteBack => &mut self.write_back,
+        }
     }
 
     /// Begins a checkpoint. Returns slots to which it should move pages from the end of a file that is too long.
     pub fn begin(&mut self) -> Vec<SlotRun> {
         (self.new_count, self.is_disk_full) = (0, false);
-        self.restart_search();
-        self.ceiling = self.is_oversize().then(|| self.limit(OVERSIZE_CEILING));
+        self.restart(Taker::Checkpoint);
         let mut runs = Vec::new();
-        if self.ceiling.is_some() {
-            let mut missing = (self.live_count as u32 / OVERSIZE_MOVED_PART).max(LEAST_MOVED);
-            for stage in (0..STAGES.len()).filter(|stage| matches!(STAGES[*stage], Stage::Runs(_))) {
-                (self.stage, self.cursor) = (stage, Slot::FIRST.0);
-                while let Some(run) = self.take(missing).filter(|run| run.slot_count > 0) {
-                    missing -= run.slot_count;
-                    runs.push(run);
+        if self.checkpoint.ceiling.is_some() {
+            let mut missing = (self.names.live_count() / OVERSIZE_MOVED_PART).max(LEAST_MOVED);
+            while missing > 0 {
+                let is_search = matches!(self.checkpoint.stage(), Stage::Runs(_));
+                match is_search.then(|| self.take(Taker::Checkpoint, missing)).flatten() {
+                    Some(run) => {
+                        missing -= run.slot_count;
+                        runs.push(run);
+                    }
+                    None if self.checkpoint.advance() => {}
+                    None => break,
                 }
             }
-            self.restart_search();
+            self.checkpoint.restart();
         }
         runs
     }
 
-    /// A length of the file in percent of the slots that a checkpoint takes, and a little.
+    /// Begins a search anew, at low addresses only if the file is too long.
+    fn restart(&mut self, taker: Taker) {
+        let ceiling = self.is_oversize().then(|| self.limit(OVERSIZE_CEILING));
+        let search = self.search(taker);
+        search.restart();
+        search.ceiling = ceiling;
+    }
+
+    /// A length of the file in percent of the slots that are needed when the checkpoint is durable, and a little.
     fn limit(&self, percent: u64) -> u32 {
-        let slot_count = (self.live_count + self.new_count) * percent / 100 + SLACK_SLOTS;
-        u32::try_from(slot_count).unwrap_or(u32::MAX)
+        self.limit_with(0, percent)
+    }
+
+    /// The same, if `more` slots are needed.
+    fn limit_with(&self, more: u32, percent: u64) -> u32 {
+        let needed_count = u64::from(self.names.needed_count()) + u64::from(more) + self.new_count;
+        u32::try_from(needed_count * percent / 100 + SLACK_SLOTS).unwrap_or(u32::MAX)
     }
 
     /// Whether the file is longer than even checkpoints that rewrite everything make it: much has been freed.
@@ -186,11 +164,9 @@ impl Space {
     /// Which slots should be emptied by moving up to `count` pages; `superseded` are those of the durable checkpoint
     /// that the running one no longer names.
     pub fn choose_to_empty(&self, superseded: &SlotSet, count: u32) -> SlotSet {
-        let mut live = self.used.clone();
-        live.remove_all(&self.previous);
-        live.remove_all(&self.pending);
-        live.remove_all(superseded);
-        live.last_from(self.limit(OVERSIZE_CEILING), count)
+        let mut movable = self.names.movable();
+        movable.remove_all(superseded);
+        movable.last_from(self.limit(OVERSIZE_CEILING), count)
     }
 
     /// Announces that the running checkpoint needs slots for `page_count` pages that had none.
@@ -198,88 +174,84 @@ impl Space {
         self.new_count += page_count;
     }
 
-    /// Takes up to `need` consecutive slots for the running checkpoint.
-    pub fn take(&mut self, need: u32) -> Option<SlotRun> {
-        let run = self.find_run(need)?;
-        self.used.insert_run(run);
-        self.pending.insert_run(run);
-        self.cursor = run.first.0 + run.slot_count;
+    /// Takes up to `need` consecutive slots.
+    pub fn take(&mut self, taker: Taker, need: u32) -> Option<SlotRun> {
+        let (search, name) = match taker {
+            Taker::Checkpoint => (&mut self.checkpoint, Name::Pending),
+            Taker::WriteBack => (&mut self.write_back, Name::Located),
+        };
+        let run = search.find_run(self.names.used(), self.slot_count, need)?;
+        self.names.take(name, run);
         Some(run)
     }
 
-    fn find_run(&mut self, need: u32) -> Option<SlotRun> {
-        let search_end = self.ceiling.unwrap_or(u32::MAX).min(self.slot_count);
-        // A run that has been begun is used up, however short its rest.
-        let mut begun = Some(self.cursor);
-        loop {
-            let Some(first) = self.used.first_absent(self.cursor, search_end) else {
-                self.cursor = search_end;
-                return None;
-            };
-            let end = self.used.first_present(first, search_end).unwrap_or(search_end);
-            let least = match STAGES[self.stage] {
-                Stage::Runs(length) if begun.take() != Some(first) => length,
-                _ => 1,
-            };
-            if end - first >= least {
-                return Some(SlotRun { first: Slot(first), slot_count: need.min(end - first) });
-            }
-            self.cursor = end;
-        }
-    }
-
-    /// Takes one slot for a spilled page: the first free one that there is.
+    /// Takes one slot for a spilled page.
     pub fn take_spill(&mut self) -> Option<Slot> {
-        let from = self.free_from.max(Slot::FIRST.0);
-        let found = self.used.first_absent(from, self.slot_count);
-        self.free_from = found.unwrap_or(self.slot_count);
-        let slot = Slot(found?);
-        self.used.insert(slot);
-        self.spilled_count += 1;
-        Some(slot)
+        self.names.take_kept(self.slot_count)
     }
 
-    pub fn release_spill(&mut self, slot: Slot) {
-        assert!(self.used.remove(slot), "slot {} was not in use", slot.0);
-        self.free_from = self.free_from.min(slot.0);
-        self.spilled_count -= 1;
+    /// Names a slot that has a name once more, for a version that is in it.
+    pub fn keep(&mut self, slot: Slot) {
+        self.names.keep(slot);
+    }
+
+    /// See [`Names::adopt`].
+    pub fn adopt(&mut self, slot: Slot) {
+        self.names.adopt(slot);
+    }
+
+    /// See [`Names::release`].
+    pub fn release(&mut self, name: Name, slot: Slot) {
+        self.names.release(name, slot);
     }
 
     /// Decides how `need` slots are found after [`Space::take`] found none.
-    pub fn plan(&mut self, need: u32) -> Room {
+    pub fn plan(&mut self, taker: Taker, need: u32) -> Room {
         let least = u64::from(self.tail_start()) + u64::from(need);
         let Ok(least) = u32::try_from(least) else { return Room::Exhausted };
         let slot_count = least.max(self.slot_count.saturating_add(self.growth_step()));
+        // A checkpoint has said what it expects.
+        let more = if taker == Taker::WriteBack { need } else { 0 };
         loop {
-            match STAGES[self.stage] {
-                Stage::Grow if self.may_grow() && least <= self.limit(GROWN) => {
-                    return Room::Grow { slot_count: slot_count.min(self.limit(GROWN)), least };
+            match self.search(taker).stage() {
+                Stage::Grow if self.may_grow(taker) && least <= self.limit_with(more, GROWN) => {
+                    return Room::Grow { slot_count: slot_count.min(self.limit_with(more, GROWN)), least };
                 }
-                Stage::GrowAnyway if self.ceiling.take().is_some() => {
-                    self.restart_search();
+                Stage::Again | Stage::GrowAnyway if self.search(taker).ceiling.take().is_some() => {
+                    self.search(taker).restart();
+                    return Room::Search;
+                }
+                Stage::Again if self.is_search_worthwhile() => {
+                    self.restart(taker);
                     return Room::Search;
                 }
                 Stage::GrowAnyway => return Room::Grow { slot_count, least },
-                _ => self.stage += 1,
-            }
-            let previous_count = self.previous.len();
-            match STAGES[self.stage] {
-                Stage::Runs(_) => {
-                    self.cursor = Slot::FIRST.0;
-                    return Room::Search;
+                _ => self.search(taker).advance(),
+            };
+            match self.search(taker).stage() {
+                Stage::Runs(_) => return Room::Search,
+                Stage::ReleaseIfMany if self.names.previous_only_count() > self.free_count() => {
+                    return Room::ReleasePrevious;
                 }
-                Stage::ReleaseIfMany if previous_count > self.free_count() => return Room::ReleasePrevious,
-                Stage::Release if previous_count > 0 && self.ceiling.is_none() => {
-                    return Room::ReleasePrevious
+                Stage::Release
+                    if self.checkpoint.ceiling.is_none() && self.names.previous_only_count() > 0 =>
+                {
+                    return Room::ReleasePrevious;
                 }
                 _ => {}
             }
         }
     }
 
+    /// Whether write-backs should look through the file anew rather than extend it. If any slot is free they find one.
+    fn is_search_worthwhile(&self) -> bool {
+        let least = if self.is_disk_full { 0 } else { self.slot_count / WORTHWHILE_PART };
+        self.free_count() > least
+    }
+
     /// Whether the file may grow for convenience.
-    fn may_grow(&self) -> bool {
-        !self.is_disk_full && self.ceiling.is_none()
+    fn may_grow(&mut self, taker: Taker) -> bool {
+        !self.is_disk_full && self.search(taker).ceiling.is_none()
     }
 
     fn growth_step(&self) -> u32 {
@@ -310,7 +282,8 @@ impl Space {
         assert_eq!(self.length, Length::Growing);
         self.length = Length::Settled;
         if let Some(slot_count) = grown {
-            self.set_slot_count(slot_count);
+            // The tail may have become free meanwhile: then it was long enough.
+            self.set_slot_count(slot_count.max(self.slot_count));
         }
     }
 
@@ -333,64 +306,54 @@ impl Space {
     }
 
     fn set_slot_count(&mut self, slot_count: u32) {
-        self.free_from = self.free_from.min(self.slot_count).min(slot_count);
+        self.names.note_length(self.slot_count.min(slot_count));
         self.slot_count = slot_count;
     }
 
-    /// Lets the search go on in the free run at the end of the file, which has just been extended.
-    pub fn search_tail(&mut self, old_tail_start: u32) {
-        self.cursor = old_tail_start;
+    /// Lets a search go on in the free run at the end of the file, which has just been extended.
+    pub fn search_tail(&mut self, taker: Taker, old_tail_start: u32) {
+        self.search(taker).go_on_at(old_tail_start);
     }
 
     /// The disk is full: from now on free slots are used down to the last before growth is tried again.
     pub fn note_disk_full(&mut self) {
         self.is_disk_full = true;
+        self.write_back.restart();
     }
 
-    /// Whether [`Space::note_disk_full`] has been called in this checkpoint.
+    /// Whether [`Space::note_disk_full`] has been called since the begin of the last checkpoint.
     pub fn is_disk_full(&self) -> bool {
         self.is_disk_full
     }
 
     /// First slot of the free run at the end of the file.
     pub fn tail_start(&self) -> u32 {
-        self.used.last().map_or(Slot::FIRST.0, |last| last + 1).min(self.slot_count)
+        self.names.used().last().map_or(Slot::FIRST.0, |last| last + 1).min(self.slot_count)
     }
 
-    /// Frees what only the previous checkpoint named, and begins the search anew.
+    /// Ceases to name what the previous checkpoint names, and begins the searches anew.
     pub fn release_previous(&mut self) {
-        self.used.remove_all(&self.previous);
-        self.previous.clear();
-        self.free_from = Slot::FIRST.0;
-        self.restart_search();
-    }
-
-    /// Gives back a slot that the running checkpoint took and does not need.
-    pub fn release_pending(&mut self, slot: Slot) {
-        assert!(self.pending.remove(slot) && self.used.remove(slot), "slot {} was not pending", slot.0);
-        self.free_from = self.free_from.min(slot.0);
+        self.names.release_previous();
+        self.checkpoint.restart();
+        self.restart(Taker::WriteBack);
     }
 
     /// The running checkpoint has failed: gives its slots back.
     pub fn abort(&mut self) {
-        self.used.remove_all(&self.pending);
-        self.pending.clear();
-        self.free_from = Slot::FIRST.0;
+        self.names.abort();
+        self.restart(Taker::WriteBack);
     }
 
     /// The running checkpoint may or may not be the durable one: keeps its slots for good.
     pub fn keep_in_doubt(&mut self) {
-        self.pending.clear();
+        self.names.keep_in_doubt();
     }
 
     /// The running checkpoint is durable; `superseded` are the slots that only its predecessor names.
-    pub fn commit(&mut self, superseded: SlotSet, live_count: u64) {
-        self.used.remove_all(&self.previous);
-        self.previous = superseded;
-        self.free_from = Slot::FIRST.0;
-        self.pending.clear();
-        self.live_count = live_count;
+    pub fn commit(&mut self, superseded: SlotSet) {
+        self.names.commit(superseded);
         self.new_count = 0;
+        self.restart(Taker::WriteBack);
     }
 
     /// A shorter length for the file, if a good part of it is free at the end and not needed soon.
@@ -406,24 +369,12 @@ impl Space {
         self.slot_count
     }
 
-    pub fn live_count(&self) -> u64 {
-        self.live_count
+    pub fn names(&self) -> &Names {
+        &self.names
     }
 
-    pub fn previous_count(&self) -> u32 {
-        self.previous.len()
-    }
-
-    pub fn pending_count(&self) -> u32 {
-        self.pending.len()
-    }
-
-    pub fn spilled_count(&self) -> u32 {
-        self.spilled_count
-    }
-
-    /// Slots of the file that nobody uses.
+    /// Slots of the file that nobody names.
     pub fn free_count(&self) -> u32 {
-        self.slot_count - self.used.len().min(self.slot_count)
+        self.slot_count - self.names.used().len().min(self.slot_count)
     }
 }

@@ -1,4 +1,4 @@
-//! The live map in memory: where the newest durable content of each page lies.
+//! Where the content of each page lies: the live map in memory, and the locations that it does not have yet.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,15 +13,49 @@ pub(super) const MAP_HEIGHT: u32 = 4;
 /// of level `n`. A map page of level `n` at index `i` holds entries `512 i .. 512 (i + 1)` of array `n - 1`.
 /// The entry of the root is in the superblock.
 ///
-/// Takes 8 bytes of memory a mapped page, and address space for all that could be.
+/// Takes 8 bytes of memory a mapped page, as many for 512 neighbours of which one has been written back, and address
+/// space for all that could be.
 pub(super) struct SlotTable {
     levels: Vec<VirtualArray<AtomicU64>>,
+    /// What has been written back and is not in the map: it counts before that. Changed with [`super::space::Space`] locked.
+    located: VirtualArray<AtomicU64>,
+}
+
+/// Which content of a page is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Content {
+    /// What the durable checkpoint has.
+    Durable,
+    /// What was written last: its location.
+    Newest,
 }
 
 impl SlotTable {
     pub fn new() -> Result<SlotTable, MapError> {
         let levels = (0..MAP_HEIGHT).map(|level| VirtualArray::new(node_limit(level) as usize));
-        Ok(SlotTable { levels: levels.collect::<Result<_, _>>()? })
+        let located = VirtualArray::new(node_limit(0) as usize)?;
+        Ok(SlotTable { levels: levels.collect::<Result<_, _>>()?, located })
+    }
+
+    /// Where page `pid` has that content.
+    pub fn entry(&self, content: Content, pid: u32) -> Entry {
+        // In this order: what becomes durable is entered into the map before it is no longer located.
+        match content {
+            Content::Newest => Some(self.located(pid)).filter(|entry| *entry != Entry::NONE),
+            Content::Durable => None,
+        }
+        .unwrap_or_else(|| self.get(0, pid))
+    }
+
+    /// The location of page `pid` that the map does not have, if there is one.
+    pub fn located(&self, pid: u32) -> Entry {
+        let entry = self.located.try_get(pid as usize);
+        entry.map_or(Entry::NONE, |entry| Entry(entry.load(Ordering::Acquire)))
+    }
+
+    /// Sets that location, with the space locked; of a page whose number is in range. Returns what it was.
+    pub fn set_located(&self, pid: u32, entry: Entry) -> Entry {
+        Entry(self.located.get(pid as usize).swap(entry.0, Ordering::AcqRel))
     }
 
     /// The entry of node `index` of `level` (level 0: page `index`). Indices out of range have none.

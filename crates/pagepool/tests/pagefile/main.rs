@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod files;
 mod fuzz;
+mod locations;
 mod model;
 mod space;
 mod waits;

@@ -23,8 +23,14 @@ pub fn page_of(pid: u32, version: u64) -> Box<PageBuf> {
         let seed = fastrand::Rng::with_seed(u64::from(pid) << 32 ^ version).u64(..);
         let words = page.0.chunks_exact_mut(8).zip(0u64..);
         words.for_each(|(word, at)| word.copy_from_slice(&seed.wrapping_add(at << 20).to_le_bytes()));
+        page.0[..8].copy_from_slice(&version.to_le_bytes());
     }
     page
+}
+
+/// The version that a page of [`page_of`] says it is.
+pub fn version_of(page: &PageBuf) -> u64 {
+    u64::from_le_bytes(page.0[..8].try_into().unwrap())
 }
 
 /// The caller's header for a given content: its fingerprint, so that a header of another checkpoint is noticed.
@@ -170,7 +176,7 @@ pub fn has_content(file: &PageFile, recovered: &Recovered, content: &Content) ->
     recovered.user_header == header && mapped(file) == content.keys().copied().collect::<Vec<_>>()
 }
 
-/// Fails unless every slot of the file is accounted for exactly once.
+/// Fails unless every slot of the file is accounted for exactly once; versions are not kept where they were.
 pub fn check_accounting(file: &PageFile) {
     let stats = file.stats();
     let sum = 3
@@ -178,6 +184,7 @@ pub fn check_accounting(file: &PageFile) {
         + stats.previous_slots
         + stats.pending_slots
         + stats.spilled_slots
+        + stats.located_slots
         + stats.free_slots;
     assert_eq!(sum, stats.file_bytes / PAGE_SIZE as u64, "{stats:?}");
 }
