@@ -68,11 +68,28 @@ impl SlotSet {
         }
     }
 
+    /// Takes those slots of `slots` out that are in none of `others`.
+    pub fn remove_unless(&mut self, slots: &SlotSet, others: &[&SlotSet]) {
+        for (at, (bits, chosen)) in self.words.iter_mut().zip(&slots.words).enumerate() {
+            // Most words of a large file are not concerned.
+            if *chosen != 0 {
+                let removed = chosen & !union_word(others, at);
+                self.len -= (*bits & removed).count_ones();
+                *bits &= !removed;
+            }
+        }
+    }
+
     /// How many slots are in at least one of `sets`.
     pub fn union_len(sets: &[&SlotSet]) -> u32 {
         let word_count = sets.iter().map(|set| set.words.len()).max().unwrap_or(0);
-        let word = |at: usize| sets.iter().fold(0, |all, set| all | set.words.get(at).copied().unwrap_or(0));
-        (0..word_count).map(|at| word(at).count_ones()).sum()
+        (0..word_count).map(|at| union_word(sets, at).count_ones()).sum()
+    }
+
+    /// How many of the slots are in none of `others`.
+    pub fn len_without(&self, others: &[&SlotSet]) -> u32 {
+        let words = self.words.iter().enumerate().filter(|(_, bits)| **bits != 0);
+        words.map(|(at, bits)| (bits & !union_word(others, at)).count_ones()).sum()
     }
 
     /// The first slot from `from` on and below `end` that is not in the set.
@@ -119,6 +136,10 @@ impl SlotSet {
         }
         None
     }
+}
+
+fn union_word(sets: &[&SlotSet], at: usize) -> u64 {
+    sets.iter().fold(0, |all, set| all | set.words.get(at).copied().unwrap_or(0))
 }
 
 fn place(slot: u32) -> (usize, u32) {
@@ -170,5 +191,10 @@ mod tests {
         assert_eq!(rest.len(), count(&|slot| left.contains(slot) && !right.contains(slot)));
         assert_eq!(SlotSet::union_len(&[&left, &right]), both.len());
         assert_eq!(SlotSet::union_len(&[&SlotSet::default(), &left]), left.len());
+        assert_eq!(left.len_without(&[&right, &SlotSet::default()]), rest.len());
+        let mut some = both.clone();
+        some.remove_unless(&left, &[&SlotSet::default(), &right]);
+        assert!((0..900).all(|slot| some.contains(Slot(slot)) == right.contains(Slot(slot))));
+        assert_eq!(some.len(), right.len());
     }
 }

@@ -90,9 +90,9 @@ impl Names {
 
     /// Somebody has ceased to name `slots`.
     fn let_go_all(&mut self, slots: &SlotSet) {
-        let mut unnamed = slots.clone();
-        self.sets().iter().for_each(|set| unnamed.remove_all(set));
-        self.used.remove_all(&unnamed);
+        let mut used = std::mem::take(&mut self.used);
+        used.remove_unless(slots, &self.sets());
+        self.used = used;
         self.free_from = Slot::FIRST.0;
     }
 
@@ -177,7 +177,6 @@ impl Names {
         let pending = std::mem::take(&mut self.pending);
         self.live.remove_all(&self.previous);
         self.live.insert_all(&pending);
-        self.previous.remove_all(&self.live);
         self.let_go_all(&released);
     }
 
@@ -205,9 +204,7 @@ impl Names {
 
     /// Slots that giving the previous checkpoint up would free.
     pub fn previous_only_count(&self) -> u32 {
-        let mut only = self.previous.clone();
-        [&self.pending, &self.located, &self.kept, &self.doubt].iter().for_each(|set| only.remove_all(set));
-        only.len()
+        self.previous.len_without(&[&self.pending, &self.located, &self.kept, &self.doubt])
     }
 
     pub fn live_count(&self) -> u32 {

@@ -2,15 +2,28 @@
 
 use std::sync::Arc;
 
-use stillframe_pagepool::device::{Fault, FaultRates, SimDevice};
-use stillframe_pagepool::pagefile::{PageFile, PageFileError};
+use stillframe_pagepool::device::{Fault, FaultRates, PageBuf, SimDevice};
+use stillframe_pagepool::pagefile::{CheckpointWriter, PageError, PageFile, PageFileError};
+use stillframe_pagepool::PageId;
 
-use crate::model::{check_accounting, check_content, has_content, open, Change, Content};
+use crate::model::{
+    check_accounting, check_content, has_content, header_of, open, page_of, random_pid, write_back, Change,
+    Content,
+};
 
 const PAGE_COUNT: u32 = 300;
 
-/// Runs `count` random checkpoints; returns the last committed content and, after an error, the one that was
-/// meant to follow it.
+/// Runs random checkpoints; returns the last committed content and, after an error, the one that was meant to follow it.
+type Run = fn(
+    &Arc<PageFile>,
+    &mut fastrand::Rng,
+    Content,
+    std::ops::Range<u64>,
+) -> (Content, Option<(Content, PageFileError)>);
+
+/// The workloads of these tests.
+const RUNS: [Run; 2] = [run, run_with_write_backs];
+
 fn run(
     file: &Arc<PageFile>,
     rng: &mut fastrand::Rng,
@@ -27,6 +40,103 @@ fn run(
     (content, None)
 }
 
+/// The same with pages written back between and during checkpoints, some of which the checkpoints adopt. In the end the file
+/// knows no locations any more.
+fn run_with_write_backs(
+    file: &Arc<PageFile>,
+    rng: &mut fastrand::Rng,
+    mut content: Content,
+    versions: std::ops::Range<u64>,
+) -> (Content, Option<(Content, PageFileError)>) {
+    let mut located = Content::new();
+    let mut failed = None;
+    for version in versions {
+        let mut after = content.clone();
+        match step_with_write_backs(file, rng, &mut located, &mut after, version) {
+            Ok(()) => content = after,
+            Err(error) => {
+                failed = Some((after, error));
+                break;
+            }
+        }
+    }
+    for (pid, version) in located {
+        let mut page = Box::new(PageBuf::ZERO);
+        match file.read_page(PageId(pid), &mut page.0) {
+            Ok(()) => assert!(page.0 == page_of(pid, version).0, "page {pid} is not version {version}"),
+            // The fault may come as late as this.
+            Err(error) => assert!(matches!(error, PageError::Device { .. }), "{error}"),
+        }
+        file.forget_location(PageId(pid));
+    }
+    (content, failed)
+}
+
+/// Write-backs, and a checkpoint that has `after`.
+fn step_with_write_backs(
+    file: &Arc<PageFile>,
+    rng: &mut fastrand::Rng,
+    located: &mut Content,
+    after: &mut Content,
+    version: u64,
+) -> Result<(), PageFileError> {
+    write_back_some(file, rng, located, 1000 + version)?;
+    let change = Change::random(rng, after, PAGE_COUNT, 60, version);
+    let writer = file.begin_checkpoint()?;
+    *after = change.after.clone();
+    change.write(&writer)?;
+    adopt_some(file, &writer, rng, located, after)?;
+    write_back_some(file, rng, located, 2000 + version)?;
+    adopt_some(file, &writer, rng, located, after)?;
+    writer.commit(&header_of(after))?;
+    // From now on these go where the map goes.
+    located.retain(|pid, version| after.get(pid) != Some(version));
+    Ok(())
+}
+
+fn write_back_some(
+    file: &PageFile,
+    rng: &mut fastrand::Rng,
+    located: &mut Content,
+    version: u64,
+) -> Result<(), PageFileError> {
+    let pages: Content = (0..rng.u32(..60)).map(|_| (random_pid(rng, PAGE_COUNT), version)).collect();
+    let pages: Vec<_> = pages.into_iter().collect();
+    for ((pid, version), written) in pages.iter().zip(write_back(file, &pages)?) {
+        match rng.u8(..4) {
+            0 => file.drop_written(written),
+            _ => {
+                file.set_location(PageId(*pid), written);
+                located.insert(*pid, *version);
+            }
+        }
+    }
+    for _ in 0..20 {
+        let pid = random_pid(rng, PAGE_COUNT);
+        file.forget_location(PageId(pid));
+        located.remove(&pid);
+    }
+    Ok(())
+}
+
+/// The checkpoint has some pages as they were written back.
+fn adopt_some(
+    file: &PageFile,
+    writer: &CheckpointWriter,
+    rng: &mut fastrand::Rng,
+    located: &Content,
+    after: &mut Content,
+) -> Result<(), PageFileError> {
+    for (pid, version) in located.iter().filter(|_| rng.bool()) {
+        let kept = file.keep_location(PageId(*pid)).expect("it has been written back");
+        let adopted = writer.adopt_page(PageId(*pid), &kept);
+        file.release_spill(kept);
+        adopted?;
+        after.insert(*pid, *version);
+    }
+    Ok(())
+}
+
 /// Reopens after a crash and fails unless exactly one of the two allowed contents is there.
 fn reopen(device: &Arc<SimDevice>, content: Content, in_flight: Option<Content>) -> (Arc<PageFile>, Content) {
     let (file, recovered) = open(device).unwrap();
@@ -37,11 +147,17 @@ fn reopen(device: &Arc<SimDevice>, content: Content, in_flight: Option<Content>)
     };
     check_content(&file, &found);
     check_accounting(&file);
+    let stats = file.stats();
+    assert_eq!((stats.located_slots, stats.spilled_slots), (0, 0), "{stats:?}");
     (file, found)
 }
 
 #[test]
 fn a_crash_in_any_call_leaves_the_last_checkpoint_or_the_one_in_flight() {
+    RUNS.into_iter().for_each(check_crash_in_any_call);
+}
+
+fn check_crash_in_any_call(run: Run) {
     let seed = stillframe_testkit::seed_or(11);
     let mut crash_count = 0;
     for round in 0.. {
@@ -76,7 +192,8 @@ fn crashes_follow_crashes() {
     for round in 0..150u64 {
         let (file, found) = reopen(&device, content, in_flight);
         device.schedule(device.call_count() + rng.u64(..60), Fault::Crash);
-        let (committed, error) = run(&file, &mut rng, found, round * 10 + 1..round * 10 + 7);
+        let (committed, error) =
+            RUNS[round as usize % 2](&file, &mut rng, found, round * 10 + 1..round * 10 + 7);
         (content, in_flight) = (committed, error.map(|(in_flight, _)| in_flight));
         device.clear_faults();
         device.crash();
@@ -142,6 +259,10 @@ fn crashes_while_the_file_grows_and_shrinks() {
 
 #[test]
 fn an_error_in_any_call_fails_the_checkpoint_and_nothing_else() {
+    RUNS.into_iter().for_each(check_error_in_any_call);
+}
+
+fn check_error_in_any_call(run: Run) {
     let seed = stillframe_testkit::seed_or(13);
     let mut failures = [0; 2];
     for round in 2.. {

@@ -6,21 +6,15 @@ use std::sync::Arc;
 
 use stillframe_pagepool::device::{Fault, PageBuf, SimDevice};
 use stillframe_pagepool::pagefile::{CheckpointWriter, PageFile, PageFileError, Spilled, WrittenBack};
-use stillframe_pagepool::{PageBytes, PageId, PAGE_SIZE};
+use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use crate::model::{
-    check_accounting, check_content, has_content, header_of, open, page_of, random_pid, version_of, Content,
+    check_accounting, check_content, has_content, header_of, open, page_of, random_pid, version_of,
+    write_back, Content,
 };
 
 /// Pages of the workload; about as many more lie sparse.
 const PAGE_COUNT: u32 = 120;
-
-/// Writes back pages, given as number and version.
-fn write_back(file: &PageFile, batch: &[(u32, u64)]) -> Result<Vec<WrittenBack>, PageFileError> {
-    let pages: Vec<_> = batch.iter().map(|(pid, version)| (*pid, page_of(*pid, *version))).collect();
-    let refs: Vec<(PageId, &PageBytes)> = pages.iter().map(|(pid, page)| (PageId(*pid), &page.0)).collect();
-    file.write_back(&refs)
-}
 
 /// A checkpoint under way.
 struct Running {

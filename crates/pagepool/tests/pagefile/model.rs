@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use stillframe_pagepool::device::{PageBuf, SimDevice};
 use stillframe_pagepool::pagefile::{
-    CheckpointWriter, CommitStats, OpenOptions, PageFile, PageFileError, Recovered, UserHeader,
+    CheckpointWriter, CommitStats, OpenOptions, PageFile, PageFileError, Recovered, UserHeader, WrittenBack,
     USER_HEADER_BYTES,
 };
-use stillframe_pagepool::{PageId, PAGE_SIZE};
+use stillframe_pagepool::{PageBytes, PageId, PAGE_SIZE};
 
 /// The second zone of page numbers.
 pub const FAR: u32 = 1 << 28;
@@ -112,6 +112,13 @@ pub fn write_batch(writer: &CheckpointWriter, batch: &[(u32, u64)]) -> Result<()
     let refs: Vec<(PageId, &[u8; PAGE_SIZE])> =
         pages.iter().map(|(pid, page)| (PageId(*pid), &page.0)).collect();
     writer.write_pages(&refs)
+}
+
+/// Writes back pages, given as number and version.
+pub fn write_back(file: &PageFile, batch: &[(u32, u64)]) -> Result<Vec<WrittenBack>, PageFileError> {
+    let pages: Vec<_> = batch.iter().map(|(pid, version)| (*pid, page_of(*pid, *version))).collect();
+    let refs: Vec<(PageId, &PageBytes)> = pages.iter().map(|(pid, page)| (PageId(*pid), &page.0)).collect();
+    file.write_back(&refs)
 }
 
 /// A checkpoint that writes `pages` in one batch.
