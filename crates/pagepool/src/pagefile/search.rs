@@ -21,15 +21,8 @@ pub(super) const CHECKPOINT_STAGES: &[Stage] = &[
 
 /// How write-backs look for slots. They free slots all the time, so they go round; the previous checkpoint is not theirs to
 /// give up.
-pub(super) const WRITE_BACK_STAGES: &[Stage] = &[
-    Stage::Runs(64),
-    Stage::Grow,
-    Stage::Runs(16),
-    Stage::Runs(4),
-    Stage::Runs(1),
-    Stage::Again,
-    Stage::GrowAnyway,
-];
+pub(super) const WRITE_BACK_STAGES: &[Stage] =
+    &[Stage::Runs(64), Stage::Grow, Stage::Runs(16), Stage::Runs(4), Stage::Runs(1), Stage::AgainOrGrow];
 
 /// See [`CHECKPOINT_STAGES`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,10 +35,10 @@ pub(super) enum Stage {
     ReleaseIfMany,
     /// Give up the previous checkpoint.
     Release,
-    /// Begin anew if enough has become free meanwhile.
-    Again,
     /// Extend the file, as there is no other way.
     GrowAnyway,
+    /// The same, unless enough has become free meanwhile: then begin anew.
+    AgainOrGrow,
 }
 
 /// How far a search has come.

@@ -217,15 +217,15 @@ impl Space {
                 Stage::Grow if self.may_grow(taker) && least <= self.limit_with(more, GROWN) => {
                     return Room::Grow { slot_count: slot_count.min(self.limit_with(more, GROWN)), least };
                 }
-                Stage::Again | Stage::GrowAnyway if self.search(taker).ceiling.take().is_some() => {
+                Stage::GrowAnyway | Stage::AgainOrGrow if self.search(taker).ceiling.take().is_some() => {
                     self.search(taker).restart();
                     return Room::Search;
                 }
-                Stage::Again if self.is_search_worthwhile() => {
+                Stage::AgainOrGrow if self.is_search_worthwhile() => {
                     self.restart(taker);
                     return Room::Search;
                 }
-                Stage::GrowAnyway => return Room::Grow { slot_count, least },
+                Stage::GrowAnyway | Stage::AgainOrGrow => return Room::Grow { slot_count, least },
                 _ => self.search(taker).advance(),
             };
             match self.search(taker).stage() {
@@ -376,5 +376,110 @@ impl Space {
     /// Slots of the file that nobody names.
     pub fn free_count(&self) -> u32 {
         self.slot_count - self.names.used().len().min(self.slot_count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes `need` slots for write-backs as the page file does, extending the file as is planned.
+    fn take(space: &mut Space, need: u32) -> Vec<SlotRun> {
+        let (mut runs, mut missing) = (Vec::new(), need);
+        while missing > 0 {
+            match space.take(Taker::WriteBack, missing) {
+                Some(run) => {
+                    missing -= run.slot_count;
+                    runs.push(run);
+                }
+                None => match space.plan(Taker::WriteBack, missing) {
+                    Room::Grow { slot_count, .. } => {
+                        let (tail_start, before) = (space.tail_start(), space.slot_count());
+                        space.begin_growth();
+                        space.end_growth(Some(slot_count));
+                        assert!(space.slot_count() >= before, "a growth to {slot_count}");
+                        space.search_tail(Taker::WriteBack, tail_start);
+                    }
+                    room => assert_eq!(room, Room::Search, "a write-back gives nothing up"),
+                },
+            }
+        }
+        runs
+    }
+
+    fn let_go(space: &mut Space, runs: &[SlotRun]) {
+        runs.iter().flat_map(|run| run.slots()).for_each(|slot| space.release(Name::Located, slot));
+    }
+
+    fn space(slot_count: u32) -> Space {
+        Space::recovered(slot_count, SlotSet::default(), SlotSet::default())
+    }
+
+    /// The search has passed the end of the file, which has become free since: less is needed than there is.
+    #[test]
+    fn a_growth_to_less_than_there_is_takes_nothing_away() {
+        let mut space = space(1000);
+        let runs = take(&mut space, 997);
+        let tail = SlotRun { first: Slot(100), slot_count: 900 };
+        assert_eq!(runs, [SlotRun { first: Slot::FIRST, slot_count: 997 }]);
+        let_go(&mut space, &[tail]);
+        assert_eq!(take(&mut space, 1), [SlotRun { first: Slot(100), slot_count: 1 }]);
+        assert_eq!(space.slot_count(), 1000);
+    }
+
+    /// Short runs are found again and again as they become free, and long ones are looked for first.
+    #[test]
+    fn write_backs_go_round() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut space = space(3);
+        let mut slots: Vec<Slot> = take(&mut space, 2000).iter().flat_map(|run| run.slots()).collect();
+        for _ in 0..2000 {
+            let runs = take(&mut space, 1 + rng.u32(..40));
+            slots.extend(runs.iter().flat_map(|run| run.slots()));
+            while slots.len() > 2000 {
+                let slot = slots.swap_remove(rng.usize(..slots.len()));
+                space.release(Name::Located, slot);
+            }
+            assert!(
+                u64::from(space.slot_count()) <= 2040 * GROWN / 100 + SLACK_SLOTS,
+                "{}",
+                space.slot_count()
+            );
+        }
+        let long = SlotRun { first: Slot(500), slot_count: 200 };
+        slots.retain(|slot| {
+            let is_in = long.slots().any(|other| other == *slot);
+            if is_in {
+                space.release(Name::Located, *slot);
+            }
+            !is_in
+        });
+        space.release_previous();
+        let first = take(&mut space, 64)[0];
+        assert!(first.slot_count == 64, "{first:?}");
+    }
+
+    /// What is located or kept justifies the length of the file, and is not moved.
+    #[test]
+    fn needed_slots_are_those_that_stay() {
+        let mut live = SlotSet::default();
+        live.insert_run(SlotRun { first: Slot(3), slot_count: 1000 });
+        let mut previous = SlotSet::default();
+        previous.insert_run(SlotRun { first: Slot(1003), slot_count: 3000 });
+        let mut space = Space::recovered(5400, live, previous);
+        let percent = |space: &Space| (space.limit(100) - SLACK_SLOTS as u32, space.is_oversize());
+        assert_eq!(percent(&space), (1000, true));
+        let runs = take(&mut space, 1500);
+        assert_eq!(percent(&space), (2500, false));
+        (3..503).chain(1003..1503).for_each(|slot| space.keep(Slot(slot)));
+        assert_eq!(percent(&space), (3000, false));
+        space.release_previous();
+        assert_eq!((percent(&space), space.names().previous_count()), ((3000, false), 0));
+        let_go(&mut space, &runs);
+        assert_eq!(percent(&space), (1500, true));
+        let chosen = space.choose_to_empty(&SlotSet::default(), 2000);
+        assert_eq!(chosen.len(), 0, "all of it lies low");
+        (3..503).for_each(|slot| space.release(Name::Kept, Slot(slot)));
+        assert!(!space.names().movable().contains(Slot(2)) && space.names().movable().contains(Slot(3)));
     }
 }

@@ -9,3 +9,4 @@ mod model;
 mod space;
 mod waits;
 mod witness;
+mod write_back;
