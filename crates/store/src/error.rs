@@ -92,3 +92,45 @@ impl From<Fault> for OpError {
         OpError::Fault(fault)
     }
 }
+
+/// Why an operation on a named tree did not happen. None of them leaves a partial change.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+pub enum TreeError {
+    #[error("the name of a tree has 1 to 255 bytes")]
+    Name,
+    #[error("the store has as many trees as it can have")]
+    TooMany,
+    #[error("the key of a tree has at most 512 bytes")]
+    KeyTooLong,
+    #[error("a value has at most {MAX_STRING_BYTES} bytes")]
+    ValueTooLong,
+    /// A key of a bulk load is not above the one before it.
+    #[error("the keys of a bulk load ascend")]
+    NotAscending,
+    #[error("only an empty tree can be loaded in bulk")]
+    NotEmpty,
+    #[error("the tree has been dropped")]
+    Dropped,
+    /// The operation was called within the closure of another one of the same thread.
+    #[error("another operation of this thread is under way")]
+    Busy,
+    /// While a thread is in a transaction it changes trees through that transaction only.
+    #[error("this thread is in a transaction")]
+    InTransaction,
+    /// `maxmemory` is reached.
+    #[error("used memory is over maxmemory ({limit_bytes} bytes)")]
+    OutOfMemory { limit_bytes: u64 },
+    /// A page failed its checksum or could not be read; the text names file, slot and page. Or there are no pages left.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+impl From<OpError> for TreeError {
+    fn from(error: OpError) -> TreeError {
+        match error {
+            OpError::TooLarge => TreeError::ValueTooLong,
+            OpError::OutOfMemory { limit_bytes } => TreeError::OutOfMemory { limit_bytes },
+            other => TreeError::Damaged(other.to_string()),
+        }
+    }
+}

@@ -12,10 +12,12 @@
 //!   entry, effect         what callers give and get, what changes
 //!   options               how a store is opened
 //!   tree                  page trees; below it the orders
+//!   named                 which named trees there are, and who is at work on them
 //!   keyspace              databases, catalog, expiry, locks, damage, sweep
 //!   rdb                   dumps, and the payloads of DUMP and RESTORE
 //!   walk, store, worker   views, the store, a thread's access to it
 //!   types                 what is particular to each type of values
+//!   handle                a thread's access to a named tree
 //!   offline               a page file without a server
 //! ```
 #![forbid(unsafe_code)]
@@ -26,9 +28,11 @@ mod blobs;
 mod effect;
 mod entry;
 mod error;
+mod handle;
 mod key;
 mod keyspace;
 mod leaks;
+mod named;
 pub mod offline;
 mod options;
 mod page;
@@ -50,7 +54,8 @@ mod sync {
 pub use blobs::{Incoming, Sending, SENDING_MIN_BYTES};
 pub use effect::{Before, Effect, Listener};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
-pub use error::{Fault, OpError, OpenError, SaveError};
+pub use error::{Fault, OpError, OpenError, SaveError, TreeError};
+pub use handle::{Record, Transaction, Tree, TreeRange};
 pub use key::{DbId, Key, UnixMillis};
 pub use keyspace::{CheckReport, Locks, SkipStats};
 pub use options::Options;

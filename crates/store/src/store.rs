@@ -17,6 +17,7 @@ use crate::effect::Listener;
 use crate::error::Missing;
 use crate::error::{OpenError, SaveError};
 use crate::keyspace::{CheckReport, Keyspace, SkipStats, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
+use crate::named::idle_here;
 use crate::page::Page;
 use crate::rdb::Cut;
 use crate::stop::Stop;
@@ -184,8 +185,13 @@ impl Store {
         &self.shared.dir
     }
 
-    fn keyspace(&self) -> &Arc<Keyspace> {
+    pub(crate) fn keyspace(&self) -> &Arc<Keyspace> {
         &self.shared.keyspace
+    }
+
+    /// A number that no other store has as long as this one is there.
+    pub(crate) fn number(&self) -> usize {
+        Arc::as_ptr(self.keyspace()) as usize
     }
 
     /// Takes a checkpoint into the page file and waits until it is durable. Call it from a thread that
@@ -227,7 +233,9 @@ impl Store {
             changes_at_cut.store(keyspace.change_count(), Ordering::Relaxed);
             Ok(header_of(keyspace.catalog))
         };
-        let stats = self.keyspace().pool.checkpoint_telling(in_barrier, after_cut, &self.shared.progress)?;
+        let (pool, progress) = (&self.keyspace().pool, &self.shared.progress);
+        let save = || pool.checkpoint_telling(in_barrier, after_cut, progress);
+        let stats = idle_here(self.number(), save).map_err(|busy| SaveError::Io(busy.to_string()))??;
         self.shared.saved_change_count.store(changes.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(CheckpointReport {
             pages_changed: stats.commit.page_count,
@@ -259,12 +267,14 @@ impl Store {
         let folded = Arc::new(Mutex::new(Ok(())));
         let (waited_at_cut, changes_at_cut) = (waited.clone(), changes.clone());
         let folded_at_cut = folded.clone();
-        let picture = pool.view_after(move || {
+        let at_cut = move || {
             waited_at_cut.store(since.elapsed().as_nanos() as u64, Ordering::Relaxed);
             *folded_at_cut.lock() = keyspace.fold();
             changes_at_cut.store(keyspace.change_count(), Ordering::Relaxed);
             at_cut();
-        })?;
+        };
+        let picture = idle_here(self.number(), || pool.view_after(at_cut));
+        let picture = picture.map_err(|busy| SaveError::Io(busy.to_string()))??;
         std::mem::replace(&mut *folded.lock(), Ok(())).map_err(cut_failed)?;
         let cut = self.cut_at(changes.load(Ordering::Relaxed));
         let barrier_wait = Duration::from_nanos(waited.load(Ordering::Relaxed));

@@ -35,8 +35,8 @@ pub(crate) struct GarbageLists {
     /// What could not be freed, because pages were not in memory.
     pub put_off: Discards,
     /// Objects that no key refers to and that are in use all the same, with their pages ([`super::incoming`],
-    /// [`super::sending`]): a cut writes them as garbage.
-    held: BTreeMap<PageId, u32>,
+    /// [`super::sending`]): a cut writes them as garbage. And a tree that is being built, by its root.
+    held: BTreeMap<PageId, Held>,
 }
 
 impl GarbageLists {
@@ -47,6 +47,13 @@ impl GarbageLists {
     pub fn is_empty(&self) -> bool {
         self.arrived.is_empty() && self.put_off.is_empty()
     }
+}
+
+/// What is held at a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    Object { page_count: u32 },
+    Tree,
 }
 
 /// What a step did.
@@ -103,7 +110,7 @@ impl Garbage {
         let held = &mut self.lists.lock().held;
         let has_room = held.len() < most;
         if has_room {
-            held.insert(pid, page_count);
+            held.insert(pid, Held::Object { page_count });
         }
         has_room
     }
@@ -111,7 +118,7 @@ impl Garbage {
     /// No key refers to the object, which has so many pages now, and it is not to be freed. All together hold no more than
     /// a page has entries.
     pub fn hold(&self, pid: PageId, page_count: u32) {
-        self.lists.lock().held.insert(pid, page_count);
+        self.lists.lock().held.insert(pid, Held::Object { page_count });
     }
 
     /// The object belongs to the data from now on, or, if its place is given, is garbage. That may be the work of a thread
@@ -122,6 +129,22 @@ impl Garbage {
         debug_assert!(was_there.is_some());
         if let Some(place) = unused {
             lists.arrived.newest.push(Discarded::Blob { pid, place });
+            self.changed.notify_one();
+        }
+    }
+
+    /// A tree is being built that is not part of the data yet: to a cut it is garbage. One at a time.
+    pub fn hold_tree(&self, root: PageId) {
+        self.lists.lock().held.insert(root, Held::Tree);
+    }
+
+    /// The tree belongs to the data from now on, or, unless it is used, is garbage.
+    pub fn release_tree(&self, root: PageId, is_used: bool) {
+        let mut lists = self.lists.lock();
+        let was_there = lists.held.remove(&root);
+        debug_assert_eq!(was_there, Some(Held::Tree));
+        if !is_used {
+            lists.arrived.newest.push(Discarded::Tree { root });
             self.changed.notify_one();
         }
     }
@@ -148,7 +171,10 @@ impl Garbage {
         arrived.fit_a_page(pool, held.len())?;
         put_off.fit_a_page(pool, 0)?;
         let mut written = GarbageLists::new(arrived.clone(), put_off.clone());
-        let entry = |(&pid, &page_count)| Discarded::Blob { pid, place: Place::Object { page_count } };
+        let entry = |(&pid, &held)| match held {
+            Held::Object { page_count } => Discarded::Blob { pid, place: Place::Object { page_count } },
+            Held::Tree => Discarded::Tree { root: pid },
+        };
         written.arrived.newest.extend(held.iter().map(entry));
         Ok(written)
     }

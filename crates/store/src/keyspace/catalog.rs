@@ -4,6 +4,7 @@
 //! ```text
 //! page 0       0 kind u8 | 8 hash seed 2 x u64 | 24 next_tag u32 | 28 database_count u32 | 32 has_garbage u32
 //!              36 may_leak u32: pages may be in use to which nothing leads
+//!              40 list of the named trees: page u32 | page_count u32; with one the kind is another
 //!              64 heads of the lists of slabs with free slots, u32 for each class
 //! pages 1-11   databases, 32 bytes each: root u32 | tag u32 | key_count u64 | deadline_count u64 | reserved u64
 //! pages 12-13  the newest of the garbage that has arrived and of what has been put off, see `discards`
@@ -12,7 +13,8 @@
 use stillframe_pagepool::{PageId, Pool, PoolError, PAGE_SIZE};
 
 use crate::blobs::{Discards, GarbageLists, CLASS_COUNT};
-use crate::page::{get_u32, get_u64, put_u32, put_u64, Page, KIND_CATALOG};
+use crate::named::NamesPlace;
+use crate::page::{get_u32, get_u64, put_u32, put_u64, Page, KIND_CATALOG, KIND_CATALOG_WITH_NAMES};
 use crate::stop::Stop;
 use crate::DbStats;
 
@@ -51,6 +53,8 @@ pub(crate) struct Catalog {
     pub garbage: GarbageLists,
     /// Pages may be in use to which nothing leads, because others are lost.
     pub may_leak: bool,
+    /// The list of the named trees, if there are any.
+    pub names: Option<NamesPlace>,
 }
 
 /// Allocates the catalog's pages, all zero.
@@ -73,6 +77,7 @@ impl Catalog {
             databases: vec![Database::default(); database_count.clamp(1, CATALOG_DB_MAX)],
             garbage: GarbageLists::default(),
             may_leak: false,
+            names: None,
         }
     }
 
@@ -83,13 +88,18 @@ impl Catalog {
     ) -> Result<Catalog, Stop> {
         let head = page_at(0)?;
         let stored_count = get_u32(head, 28) as usize;
-        if head[0] != KIND_CATALOG || stored_count > CATALOG_DB_MAX {
+        let is_catalog = head[0] == KIND_CATALOG || head[0] == KIND_CATALOG_WITH_NAMES;
+        if !is_catalog || stored_count > CATALOG_DB_MAX {
             return Err(Stop::Damaged("the catalog page is not a catalog".into()));
         }
         let mut catalog = Catalog::empty(database_count.max(stored_count));
         catalog.hash_seed = (get_u64(head, 8), get_u64(head, 16));
         catalog.next_tag = get_u32(head, 24);
         catalog.may_leak = get_u32(head, 36) != 0;
+        if head[0] == KIND_CATALOG_WITH_NAMES {
+            let wrong = || Stop::Damaged("the catalog's list of named trees is nowhere".into());
+            catalog.names = Some(NamesPlace::new(get_u32(head, 40), get_u32(head, 44)).ok_or_else(wrong)?);
+        }
         for (class, slab_head) in catalog.slab_heads.iter_mut().enumerate() {
             *slab_head = get_u32(head, SLAB_HEADS + 4 * class);
         }
@@ -131,6 +141,12 @@ impl Catalog {
     fn encode_head(&self) -> Page {
         let mut page = [0; PAGE_SIZE];
         page[0] = KIND_CATALOG;
+        if let Some(names) = self.names {
+            // A version that knows no named trees refuses it, instead of taking their pages for leaks.
+            page[0] = KIND_CATALOG_WITH_NAMES;
+            put_u32(&mut page, 40, names.pid.0);
+            put_u32(&mut page, 44, names.page_count);
+        }
         put_u64(&mut page, 8, self.hash_seed.0);
         put_u64(&mut page, 16, self.hash_seed.1);
         put_u32(&mut page, 24, self.next_tag);
@@ -195,6 +211,7 @@ mod tests {
         let mut catalog = Catalog::empty(300);
         catalog.next_tag = 77;
         catalog.may_leak = true;
+        catalog.names = NamesPlace::new(123, 4);
         catalog.slab_heads[CLASS_COUNT - 1] = 12;
         for (i, db) in (0u64..).zip(&mut catalog.databases) {
             *db = Database { root: i as u32, tag: 9, key_count: i << 40, deadline_count: i };

@@ -9,9 +9,11 @@ use super::state::Keyspace;
 use crate::blobs::{
     not_discards, Blob, Class, Discarded, Discards, GarbageLists, Place, Slab, SLAB_PAGE_COUNT,
 };
-use crate::page::{KIND_INNER, PAGE_SIZE};
+use crate::named::NamedTree;
+use crate::page::{Page, KIND_INNER, KIND_ORDERED_INNER, PAGE_SIZE};
 use crate::stop::Stop;
 use crate::tree::hash::{as_leaf, Inner, Leaf, Record, RecordKey, RecordValue, HEADER_BYTES, SLOT_BYTES};
+use crate::tree::ordered::{check_tree, visit_rest, Visitor};
 use crate::tree::{bad_record, not_inner, Tree, Words};
 use crate::DbId;
 
@@ -26,6 +28,10 @@ pub struct CheckReport {
     pub object_page_count: u64,
     /// Bytes of records and slots in leaves.
     pub live_leaf_bytes: u64,
+    /// Named trees, which the counts above leave out but for slabs and objects.
+    pub tree_count: u64,
+    pub tree_record_count: u64,
+    pub tree_page_count: u64,
 }
 
 #[derive(Default)]
@@ -83,6 +89,28 @@ impl Check {
     }
 }
 
+/// Goes through the pages of named trees.
+struct NamedCheck<'a> {
+    keyspace: &'a Keyspace,
+    check: &'a mut Check,
+}
+
+impl Visitor for NamedCheck<'_> {
+    fn read(&mut self, pid: PageId, into: &mut Page) -> Result<(), Stop> {
+        *into = *self.keyspace.pool.shared(pid)?.page();
+        Ok(())
+    }
+
+    fn page(&mut self, pid: PageId) -> Result<(), Stop> {
+        self.check.report.tree_page_count += 1;
+        self.check.claim(pid, 1)
+    }
+
+    fn blob(&mut self, blob: Blob) -> Result<(), Stop> {
+        self.check.claim_blob(&blob)
+    }
+}
+
 impl Keyspace {
     /// Checks everything, while nobody writes. The text of an error says what is wrong and where.
     pub fn check(&self) -> Result<CheckReport, Stop> {
@@ -102,6 +130,7 @@ impl Keyspace {
                 format!("{db:?} has {keys} keys, {deadlines} deadlines; the counters say {stats:?}")
             })?;
         }
+        self.check_named(&mut check)?;
         self.claim_garbage(&mut check)?;
         self.check_slabs(&mut check)?;
         let (reached, allocated) = (check.pages.len() as u64, self.pool.stats().allocated_pages);
@@ -109,6 +138,23 @@ impl Keyspace {
             format!("{reached} pages can be reached, but {allocated} are allocated")
         })?;
         Ok(check.report)
+    }
+
+    fn check_named(&self, check: &mut Check) -> Result<(), Stop> {
+        if let Some(place) = self.named.place() {
+            check.claim(place.pid, place.page_count)?;
+        }
+        let trees = self.named.all().map_err(|error| Stop::Damaged(error.to_string()))?;
+        trees.iter().try_for_each(|tree| self.check_named_tree(check, tree))
+    }
+
+    fn check_named_tree(&self, check: &mut Check, named: &NamedTree) -> Result<(), Stop> {
+        let (tree, counted) = (named.tree(), named.record_count());
+        let found = check_tree(tree.root, tree.tag, &mut NamedCheck { keyspace: self, check })?;
+        check.report.tree_count += 1;
+        check.report.tree_record_count += found;
+        let name = String::from_utf8_lossy(named.name());
+        ensure(found == counted, || format!("tree {name} has {found} records; its counter says {counted}"))
     }
 
     /// Garbage is not in the report, but its pages are accounted for.
@@ -133,7 +179,10 @@ impl Keyspace {
     fn claim_discarded(&self, check: &mut Check, entry: Discarded) -> Result<(), Stop> {
         match entry {
             Discarded::Blob { pid, place } => check.claim_blob(&Blob { pid, len_bytes: 0, place }),
-            Discarded::Tree { root } => self.claim_tree(check, root),
+            Discarded::Tree { root } => match self.pool.shared(root)?.page()[0] {
+                KIND_ORDERED_INNER => visit_rest(root, &mut NamedCheck { keyspace: self, check }),
+                _ => self.claim_tree(check, root),
+            },
         }
     }
 

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use stillframe_pagepool::{ExclusiveGuard, Member};
+use stillframe_pagepool::{ExclusiveGuard, Member, PageId, Restart};
 
 use super::state::Keyspace;
 use crate::blobs::{Collected, Discarded, OtherWork, PAUSE_MAX, PAUSE_MIN};
+use crate::page::KIND_ORDERED_INNER;
 use crate::stop::Stop;
 use crate::tree::hash::{Leaf, RecordKey, RecordValue};
+use crate::tree::ordered;
+use crate::tree::LeafView;
 
 /// Leaves, slots of slabs and objects freed between two looks at the barrier: a few dozen microseconds.
 const STEP_UNITS: usize = 128;
@@ -52,8 +55,30 @@ impl Keyspace {
     pub(super) fn collect_garbage(&self) -> Collected {
         self.garbage.work_off(&self.pool, |entry| match entry {
             Discarded::Blob { pid, place } => self.blobs.free(pid, place).map(|()| true),
-            Discarded::Tree { root } => self.trees.free_part(root, STEP_UNITS, |leaf| self.free_leaf(leaf)),
+            Discarded::Tree { root } => self.free_tree_part(root),
         })
+    }
+
+    fn free_tree_part(&self, root: PageId) -> Result<bool, Stop> {
+        let is_named = match self.pool.shared(root) {
+            Ok(guard) => guard.page()[0] == KIND_ORDERED_INNER,
+            // A root that cannot be read is freed alike, whatever tree it is of.
+            Err(Restart::Damaged(_)) => false,
+            Err(restart) => return Err(restart.into()),
+        };
+        match is_named {
+            true => self.named.trees.free_part(root, STEP_UNITS, |leaf| self.free_named_leaf(leaf)),
+            false => self.trees.free_part(root, STEP_UNITS, |leaf| self.free_leaf(leaf)),
+        }
+    }
+
+    /// Frees a leaf of a named tree and everything that its records refer to; returns how many things.
+    fn free_named_leaf(&self, guard: ExclusiveGuard<'_>) -> Result<usize, Stop> {
+        let leaf = ordered::as_leaf(guard.id(), guard.page())?;
+        let values = (0..leaf.count()).filter_map(|slot| leaf.record(slot)?.1.blob());
+        let freed = 1 + values.map(|blob| self.blobs.discard(&blob)).count();
+        self.pool.free(guard, 1);
+        Ok(freed)
     }
 
     /// Frees a leaf with its chain and everything that its records refer to; returns how many things.

@@ -38,6 +38,12 @@ impl Databases {
         self.next_tag.load(Ordering::Relaxed)
     }
 
+    /// A tag that no tree has had.
+    pub fn take_tag(&self) -> u32 {
+        let _creating = self.creation.lock();
+        self.next_tag.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// The tree of a database; `None` while it is empty from the start.
     #[inline(always)]
     pub fn tree(&self, db: DbId) -> Option<Tree> {

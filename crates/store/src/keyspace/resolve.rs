@@ -77,7 +77,7 @@ impl Keyspace {
     }
 
     /// The head page and all of the place that the blob may grow into or leave to others.
-    fn resolve_blob(&self, blob: &Blob, missing: &mut Vec<PageId>) {
+    pub(crate) fn resolve_blob(&self, blob: &Blob, missing: &mut Vec<PageId>) {
         let start = blob.start();
         let end = start + blob.memory_bytes();
         let indices = start / PAGE_SIZE as u64..end.div_ceil(PAGE_SIZE as u64);

@@ -12,6 +12,8 @@ use super::locks::{Holder, StripeLocks};
 use super::skips::Skips;
 use crate::blobs::{Blobs, Garbage};
 use crate::effect::{Before, Effect, Listener};
+use crate::error::TreeError;
+use crate::named::Named;
 use crate::pages::Pages;
 use crate::stop::Stop;
 use crate::tree::hash::{tick_of, Hashed, Side};
@@ -53,6 +55,7 @@ pub(crate) struct Keyspace {
     pub(super) databases: Databases,
     pub(super) counters: Counters,
     pub blobs: Blobs,
+    pub named: Named,
     pub locks: StripeLocks,
     pub garbage: Arc<Garbage>,
     pub skips: Skips,
@@ -90,6 +93,7 @@ impl Keyspace {
             databases: Databases::new(content.databases.iter().map(|d| (d.root, d.tag)), content.next_tag),
             counters: Counters::new(content.databases.iter().map(|d| d.stats())),
             blobs: Blobs::new(&pages, &garbage, &content.slab_heads),
+            named: Named::new(&pages, content.names),
             locks: StripeLocks::new(options.worker_count),
             garbage,
             skips: Skips::default(),
@@ -189,13 +193,32 @@ impl Keyspace {
             self.garbage.push_tree(&self.pool, root);
         }
         self.counters.clear(db);
-        if self.pool.has_damage() && self.databases.trees().next().is_none() {
+        if self.pool.has_damage() && self.databases.trees().next().is_none() && self.named.is_empty() {
             self.abandon_all();
         }
     }
 
-    /// Writes roots, counters, slab lists and garbage to the catalog. Runs in the barrier, just before a cut.
+    /// A tag for a new tree.
+    pub fn take_tag(&self) -> u32 {
+        self.databases.take_tag()
+    }
+
+    /// Takes a named tree out of the list: it is garbage from now on. Whether there was one. Runs in the barrier.
+    ///
+    /// # Errors
+    /// [`TreeError::Damaged`]: the list cannot be read.
+    pub fn drop_named(&self, name: &[u8]) -> Result<bool, TreeError> {
+        let root = self.named.take(name)?;
+        if let Some(root) = root {
+            self.garbage.push_tree(&self.pool, root);
+        }
+        Ok(root.is_some())
+    }
+
+    /// Writes roots, counters, slab lists and garbage to the catalog, and the list of named trees. Runs in the barrier, just
+    /// before a cut.
     pub fn fold(&self) -> Result<(), Stop> {
+        self.named.write()?;
         self.content()?.write(&self.pool, self.catalog)
     }
 
@@ -218,6 +241,7 @@ impl Keyspace {
             databases,
             garbage: self.garbage.to_lists(&self.pool)?,
             may_leak: self.pages.leaks.may_leak(),
+            names: self.named.place(),
         })
     }
 }

@@ -14,9 +14,11 @@ use super::state::Keyspace;
 use crate::blobs::{
     not_discards, Blob, Class, Discarded, Discards, GarbageLists, Place, Slab, SLAB_PAGE_COUNT,
 };
-use crate::page::{Page, KIND_INNER};
+use crate::named::NameEntry;
+use crate::page::{Page, KIND_INNER, KIND_ORDERED_INNER};
 use crate::stop::Stop;
 use crate::tree::hash::{as_leaf, Inner, Leaf, Record, RecordKey, RecordValue};
+use crate::tree::ordered::{check_tree, visit_rest, Visitor};
 use crate::tree::{bad_record, not_inner, Words};
 
 const CHUNK_PAGES: u32 = 4096;
@@ -43,6 +45,12 @@ impl PageSet {
 struct KnownSlab {
     class: u8,
     slots: [u64; 4],
+}
+
+/// What leads to all pages at a cut.
+struct Content {
+    catalog: Catalog,
+    named: Vec<NameEntry>,
 }
 
 /// A walk over everything that the catalog of a cut leads to.
@@ -76,6 +84,9 @@ impl Marking<'_> {
         self.read(pid, &mut page)?;
         self.mark(pid, 1);
         let level = page.level();
+        if page[0] == KIND_ORDERED_INNER {
+            return visit_rest(pid, self);
+        }
         if page[0] != KIND_INNER || level == 0 {
             return Err(not_inner(pid));
         }
@@ -204,6 +215,22 @@ impl Marking<'_> {
     }
 }
 
+impl Visitor for Marking<'_> {
+    fn read(&mut self, pid: PageId, into: &mut Page) -> Result<(), Stop> {
+        Marking::read(self, pid, into)
+    }
+
+    fn page(&mut self, pid: PageId) -> Result<(), Stop> {
+        self.mark(pid, 1);
+        Ok(())
+    }
+
+    fn blob(&mut self, blob: Blob) -> Result<(), Stop> {
+        Marking::blob(self, blob.pid, blob.place);
+        Ok(())
+    }
+}
+
 impl Keyspace {
     /// Frees what nothing refers to, if there may be such pages and it is time to look. For the thread that collects
     /// garbage, between two steps.
@@ -222,7 +249,7 @@ impl Keyspace {
     }
 
     fn sweep(self: &Arc<Self>, member: &Member) -> Result<(), Stop> {
-        let (view, catalog) = self.picture(member)?;
+        let (view, Content { catalog, named }) = self.picture(member)?;
         let mut marking = Marking {
             keyspace: self,
             member,
@@ -240,6 +267,14 @@ impl Keyspace {
             marking.tree(PageId(database.root))?;
             let keys = marking.keys - database.key_count as i64;
             miscounts.push((database.tag, keys, marking.deadlines - database.deadline_count as i64));
+        }
+        if let Some(place) = catalog.names {
+            marking.mark(place.pid, place.page_count);
+        }
+        let mut named_miscounts = Vec::new();
+        for NameEntry { root, tag, record_count, .. } in named {
+            let found = check_tree(root, tag, &mut marking)?;
+            named_miscounts.push((tag, found as i64 - record_count as i64));
         }
         marking.slab_lists(&catalog.slab_heads)?;
         let slots = marking.lost_slots()?;
@@ -261,15 +296,27 @@ impl Keyspace {
         }
         slots.into_iter().for_each(|(pid, place)| self.garbage.push_blob(&self.pool, pid, place));
         miscounts.into_iter().for_each(|(tag, keys, deadlines)| self.correct(tag, keys, deadlines));
+        named_miscounts.into_iter().for_each(|(tag, records)| self.correct_named(tag, records));
         Ok(())
     }
 
-    /// All pages as of a cut, and what the catalog would be there.
-    fn picture(self: &Arc<Self>, member: &Member) -> Result<(View, Catalog), Stop> {
+    fn correct_named(&self, tag: u32, records: i64) {
+        let trees = self.named.all().unwrap_or_default();
+        trees.iter().filter(|tree| tree.tree().tag == tag).for_each(|tree| tree.correct(records));
+    }
+
+    /// What the catalog would say now, and the list of named trees. Runs in the barrier.
+    fn content_now(&self) -> Result<Content, Stop> {
+        let trees = self.named.all().map_err(|error| Stop::Damaged(error.to_string()))?;
+        Ok(Content { catalog: self.content()?, named: trees.iter().map(|tree| tree.entry()).collect() })
+    }
+
+    /// All pages as of a cut, and what leads to them there.
+    fn picture(self: &Arc<Self>, member: &Member) -> Result<(View, Content), Stop> {
         let (keyspace, pool) = (self.clone(), self.pool.clone());
         let content = Arc::new(Mutex::new(None));
         let at_cut = content.clone();
-        let view = member.idle(|| pool.view_after(move || *at_cut.lock() = Some(keyspace.content())));
+        let view = member.idle(|| pool.view_after(move || *at_cut.lock() = Some(keyspace.content_now())));
         let view = view.map_err(|error| Stop::Damaged(error.to_string()))?;
         let content = content.lock().take().unwrap_or(Err(Stop::Contended));
         Ok((view, content?))

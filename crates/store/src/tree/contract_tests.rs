@@ -14,7 +14,7 @@ use stillframe_pagepool::{ExclusiveGuard, Member, PageId, Pool, PoolOptions, Vie
 use super::hash::{as_leaf, Hashed, Record, RecordKey, RecordValue, Side};
 use super::merge::is_sparse;
 use super::order::LeafView;
-use super::ordered::{record_bytes, Next, Ordered, OrderedLeaf, KEY_MAX_BYTES};
+use super::ordered::{record_bytes, Hint, Next, Ordered, OrderedLeaf, Removal, Seek, Stored, KEY_MAX_BYTES};
 use super::room::Divide;
 use super::trees::{Scratch, Tree, Trees};
 use super::words::Words;
@@ -143,30 +143,36 @@ impl Subject for Ordered {
     const LEVEL_MIN: u8 = 2;
 
     fn put(trees: &Trees<Self>, scratch: &mut Scratch, tree: Tree, key: &[u8], value: &[u8]) -> bool {
+        let value = Stored::inline(value);
         loop {
-            match done(|| trees.put(tree, key, value)) {
+            match done(|| trees.put(tree, key, value, |_| ())) {
                 Some(was) => return was,
-                None => {
-                    let seek = super::ordered::Seek::Key(key);
-                    done(|| trees.make_room(scratch, tree, seek, record_bytes(key, value)));
-                }
+                None => done(|| trees.make_room(scratch, tree, Seek::Key(key), record_bytes(key, value))),
             }
         }
     }
 
     fn get(trees: &Trees<Self>, tree: Tree, key: &[u8]) -> Option<Vec<u8>> {
-        done(|| trees.get(tree, key))
+        done(|| trees.look(tree, key, Hint::default(), |found| Ok(found.map(|value| value.bytes.to_vec()))))
     }
 
     fn remove(trees: &Trees<Self>, scratch: &mut Scratch, tree: Tree, key: &[u8]) -> bool {
-        done(|| trees.remove(scratch, tree, key))
+        match done(|| trees.remove(tree, key, |_| ())) {
+            Removal::WasAbsent => false,
+            Removal::Done { is_sparse } => {
+                if is_sparse {
+                    let _ = trees.join_leaves(scratch, tree, Seek::Key(key));
+                }
+                true
+            }
+        }
     }
 
     fn take(leaf: OrderedLeaf<'_>, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
         for slot in 0..leaf.count() {
             let key = leaf.key(slot);
             assert!(leaf.lo() <= &key[..] && leaf.hi().is_none_or(|hi| &key[..] < hi), "{key:?}");
-            out.push((key, leaf.record(slot).unwrap().1.to_vec()));
+            out.push((key, leaf.record(slot).unwrap().1.bytes.to_vec()));
         }
     }
 
@@ -213,8 +219,8 @@ fn walk_up(trees: &Trees<Ordered>, tree: Tree, from: &[u8]) -> Vec<(Vec<u8>, Vec
     while let Next::From(bound) = next {
         next = done(|| {
             trees.walk_up(tree, &bound, |key, value| {
-                out.push((key.to_vec(), value.to_vec()));
-                true
+                out.push((key.to_vec(), value.bytes.to_vec()));
+                Ok(true)
             })
         });
     }
@@ -227,8 +233,8 @@ fn walk_down(trees: &Trees<Ordered>, tree: Tree, below: Option<&[u8]>) -> Vec<(V
     loop {
         let next = done(|| {
             trees.walk_down(tree, bound.as_deref(), |key, value| {
-                out.push((key.to_vec(), value.to_vec()));
-                true
+                out.push((key.to_vec(), value.bytes.to_vec()));
+                Ok(true)
             })
         });
         match next {
@@ -522,6 +528,6 @@ fn keys_and_values_as_long_as_can_be_always_find_room() {
     }
     assert!(run.check().into_iter().eq(model.clone()));
     Ordered::check(&run.trees, run.tree, &model, &mut random);
-    let too_long = run.trees.put(run.tree, &[0; KEY_MAX_BYTES + 1], b"");
+    let too_long = run.trees.put(run.tree, &[0; KEY_MAX_BYTES + 1], Stored::inline(b""), |_| ());
     assert!(matches!(too_long, Err(Stop::TooLarge)));
 }

@@ -81,7 +81,10 @@ impl<O: Order> Trees<O> {
         self.spread(scratch, parent, window.first, source_count, leaves, plan)?;
         for left_over in window.leaves.drain(target_count..) {
             self.order.forget(left_over.id());
-            self.pool.free(left_over, 1);
+            match O::LEAVES_LINGER {
+                true => self.pool.free_node(left_over),
+                false => self.pool.free(left_over, 1),
+            }
         }
         Ok(())
     }

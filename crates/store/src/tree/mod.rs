@@ -6,14 +6,12 @@ mod free;
 pub(crate) mod hash;
 mod merge;
 mod order;
-// No command uses it yet: collections will.
-#[cfg_attr(not(test), allow(dead_code, unused_imports))]
 pub(crate) mod ordered;
 mod room;
 mod trees;
 mod words;
 
 pub(crate) use merge::is_sparse;
-pub(crate) use order::{bad_record, not_inner};
-pub(crate) use trees::{stop_below, Scratch, Tree, Trees};
+pub(crate) use order::{bad_record, not_inner, LeafView};
+pub(crate) use trees::{stop_below, Scratch, Tree, Trees, NO_DATABASE};
 pub(crate) use words::Words;

@@ -33,6 +33,8 @@ pub(crate) trait Order: Sized {
     const CAPACITY_BYTES: usize;
     /// Bytes of a slot.
     const SLOT_BYTES: usize;
+    /// Whether others may still know a leaf by its number when it is freed (P8).
+    const LEAVES_LINGER: bool;
 
     fn is_inner(node: &impl Words, tag: u32) -> bool;
     fn child_count(node: &impl Words) -> usize;

@@ -13,6 +13,9 @@ use crate::page::{Page, PAGE_SIZE};
 use crate::pages::Pages;
 use crate::stop::Stop;
 
+/// What stands for the database of a tree that belongs to none.
+pub(crate) const NO_DATABASE: DbId = DbId(u32::MAX);
+
 /// A tree: its root page and the tag that all its pages carry. A tag is never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tree {

@@ -4,6 +4,8 @@ mod captures;
 mod contract;
 mod effects;
 mod expiry;
+#[path = "../support/held_up.rs"]
+mod held_up;
 mod incoming;
 mod loading;
 mod model;

@@ -1,14 +1,15 @@
-//! What is done with a tree of byte-string keys. One record is a key and a value, both of a few hundred bytes at most.
+//! What is done with a tree of byte-string keys. One record is a key and a value, both of a few hundred bytes at most; a
+//! longer value lies elsewhere, and the record refers to it.
 
-use stillframe_pagepool::ExclusiveGuard;
+use stillframe_pagepool::{ExclusiveGuard, PageId};
 
-use super::leaf::{OrderedLeaf, OrderedLeafMut, KEY_MAX_BYTES, RECORD_HEADER_BYTES, VALUE_MAX_BYTES};
+use super::leaf::{OrderedLeaf, OrderedLeafMut, Stored, KEY_MAX_BYTES, RECORD_HEADER_BYTES, VALUE_MAX_BYTES};
 use super::node::add_records;
 use super::order::{Ordered, Seek};
 use crate::stop::Stop;
 use crate::tree::merge::is_sparse;
 use crate::tree::order::{as_leaf, bad_record, not_a_leaf, not_inner, LeafView, Order};
-use crate::tree::trees::{Scratch, Tree, Trees};
+use crate::tree::trees::{Tree, Trees};
 use crate::tree::words::Words;
 
 /// Where a walk through a tree goes on.
@@ -17,6 +18,24 @@ pub(crate) enum Next {
     /// From this bound on, upwards or downwards.
     From(Vec<u8>),
     End,
+}
+
+/// Where a key was found lately. A hint only, good until the thread's next look at the barrier (P8), and checked before it
+/// is believed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hint {
+    pub leaf: Option<PageId>,
+    pub slot: u16,
+}
+
+/// What a removal did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Removal {
+    WasAbsent,
+    Done {
+        /// [`Trees::join_leaves`] may save memory.
+        is_sparse: bool,
+    },
 }
 
 /// A leaf latched for a write; in a tree that counts, with all nodes above it (invariant T1) and the places of the way in
@@ -67,19 +86,39 @@ impl Trees<Ordered> {
         }
     }
 
-    /// The value of a key, if it is there.
-    pub fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
-        let guard = self.leaf_shared(tree, Seek::Key(key), None)?;
+    /// Gives `f` what the tree has for a key, under the leaf's shared latch.
+    #[inline(always)]
+    pub fn look<R>(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        hint: Hint,
+        f: impl FnOnce(Option<Stored<'_>>) -> Result<R, Stop>,
+    ) -> Result<R, Stop> {
+        let guard = self.leaf_shared(tree, Seek::Key(key), hint.leaf)?;
         let leaf = as_leaf::<Ordered>(guard.id(), guard.page())?;
-        let Ok(slot) = leaf.find(key) else { return Ok(None) };
+        let hinted = usize::from(hint.slot);
+        let slot = match hint.leaf.is_some() && hinted < leaf.count() && leaf.key_is(hinted, key) {
+            true => hinted,
+            false => match leaf.find(key) {
+                Ok(slot) => slot,
+                Err(_) => return f(None),
+            },
+        };
         let (_, value) = leaf.record(slot).ok_or_else(|| bad_record(guard.id()))?;
-        Ok(Some(value.to_vec()))
+        f(Some(value))
     }
 
-    /// Stores a record; whether the key was there before. `None` if there is no room: [`Trees::make_room`] for
-    /// [`record_bytes`] is to come first.
-    pub fn put(&self, tree: Tree, key: &[u8], value: &[u8]) -> Result<Option<bool>, Stop> {
-        if key.len() > KEY_MAX_BYTES || value.len() > VALUE_MAX_BYTES {
+    /// Stores a record and gives `old` what was there before, as soon as it is sure that it will be replaced. Whether there
+    /// was one. `None` if there is no room: [`Trees::make_room`] for [`record_bytes`] is to come first.
+    pub fn put(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        value: Stored<'_>,
+        old: impl FnOnce(Stored<'_>),
+    ) -> Result<Option<bool>, Stop> {
+        if key.len() > KEY_MAX_BYTES || value.bytes.len() > VALUE_MAX_BYTES {
             return Err(Stop::TooLarge);
         }
         let mut way = self.way(tree, key)?;
@@ -89,10 +128,12 @@ impl Trees<Ordered> {
         if !leaf.has_room(found, key, value) {
             return Ok(None);
         }
-        let mut leaf = way.leaf_mut()?;
         match found {
-            Ok(slot) => Ok(leaf.replace(slot, value).then_some(true)),
-            Err(slot) if leaf.insert(slot, key, value) => {
+            Ok(slot) => {
+                old(leaf.record(slot).ok_or_else(|| bad_record(way.leaf.id()))?.1);
+                Ok(way.leaf_mut()?.replace(slot, value).then_some(true))
+            }
+            Err(slot) if way.leaf_mut()?.insert(slot, key, value) => {
                 way.count(1);
                 Ok(Some(false))
             }
@@ -100,21 +141,16 @@ impl Trees<Ordered> {
         }
     }
 
-    /// Removes a record; whether it was there.
-    pub fn remove(&self, scratch: &mut Scratch, tree: Tree, key: &[u8]) -> Result<bool, Stop> {
+    /// Removes a record and gives `old` what it had.
+    pub fn remove(&self, tree: Tree, key: &[u8], old: impl FnOnce(Stored<'_>)) -> Result<Removal, Stop> {
         let mut way = self.way(tree, key)?;
-        let Ok(slot) = as_leaf::<Ordered>(way.leaf.id(), way.leaf.page())?.find(key) else {
-            return Ok(false);
-        };
+        let leaf = as_leaf::<Ordered>(way.leaf.id(), way.leaf.page())?;
+        let Ok(slot) = leaf.find(key) else { return Ok(Removal::WasAbsent) };
+        old(leaf.record(slot).ok_or_else(|| bad_record(way.leaf.id()))?.1);
         way.leaf_mut()?.remove(slot);
         way.count(-1);
-        let sparse = is_sparse::<Ordered>(as_leaf::<Ordered>(way.leaf.id(), way.leaf.page())?);
-        drop(way);
-        if sparse {
-            // Joining only saves memory: what stands in its way may stay there.
-            let _ = self.join_leaves(scratch, tree, Seek::Key(key));
-        }
-        Ok(true)
+        let leaf = as_leaf::<Ordered>(way.leaf.id(), way.leaf.page())?;
+        Ok(Removal::Done { is_sparse: is_sparse::<Ordered>(leaf) })
     }
 
     /// Gives the records of one leaf from `from` on, in order, until `f` says no. Where the walk goes on after them.
@@ -122,12 +158,12 @@ impl Trees<Ordered> {
         &self,
         tree: Tree,
         from: &[u8],
-        mut f: impl FnMut(&[u8], &[u8]) -> bool,
+        mut f: impl FnMut(&[u8], Stored<'_>) -> Result<bool, Stop>,
     ) -> Result<Next, Stop> {
         let guard = self.leaf_shared(tree, Seek::Key(from), None)?;
         let leaf = as_leaf::<Ordered>(guard.id(), guard.page())?;
         let (Ok(start) | Err(start)) = leaf.find(from);
-        match give(leaf, start..leaf.count(), &mut f).ok_or_else(|| bad_record(guard.id()))? {
+        match give(guard.id(), leaf, start..leaf.count(), &mut f)? {
             true => Ok(leaf.hi().map_or(Next::End, |hi| Next::From(hi.to_vec()))),
             false => Ok(Next::End),
         }
@@ -138,7 +174,7 @@ impl Trees<Ordered> {
         &self,
         tree: Tree,
         below: Option<&[u8]>,
-        mut f: impl FnMut(&[u8], &[u8]) -> bool,
+        mut f: impl FnMut(&[u8], Stored<'_>) -> Result<bool, Stop>,
     ) -> Result<Next, Stop> {
         if below.is_some_and(<[u8]>::is_empty) {
             return Ok(Next::End);
@@ -149,30 +185,35 @@ impl Trees<Ordered> {
             Some(Ok(end) | Err(end)) => end,
             None => leaf.count(),
         };
-        let goes_on = give(leaf, (0..end).rev(), &mut f).ok_or_else(|| bad_record(guard.id()))?;
+        let goes_on = give(guard.id(), leaf, (0..end).rev(), &mut f)?;
         Ok(if goes_on && !leaf.lo().is_empty() { Next::From(leaf.lo().to_vec()) } else { Next::End })
     }
 }
 
 /// Bytes to make room for, before a record is put.
-pub(crate) fn record_bytes(key: &[u8], value: &[u8]) -> usize {
-    RECORD_HEADER_BYTES + key.len() + value.len()
+pub(crate) fn record_bytes(key: &[u8], value: Stored<'_>) -> usize {
+    RECORD_HEADER_BYTES + key.len() + value.bytes.len()
 }
 
-/// Gives records until `f` says no; whether it did not. `None` if one is malformed.
+/// Gives records until `f` says no; whether it did not.
 fn give(
+    pid: PageId,
     leaf: OrderedLeaf<'_>,
     slots: impl Iterator<Item = usize>,
-    f: &mut impl FnMut(&[u8], &[u8]) -> bool,
-) -> Option<bool> {
-    let mut key = leaf.prefix().to_vec();
+    f: &mut impl FnMut(&[u8], Stored<'_>) -> Result<bool, Stop>,
+) -> Result<bool, Stop> {
+    let mut key = [0; KEY_MAX_BYTES];
+    let prefix = leaf.prefix();
+    let Some(start) = key.get_mut(..prefix.len()) else { return Err(bad_record(pid)) };
+    start.copy_from_slice(prefix);
     for slot in slots {
-        let (tail, value) = leaf.record(slot)?;
-        key.truncate(leaf.prefix().len());
-        key.extend_from_slice(tail);
-        if !f(&key, value) {
-            return Some(false);
+        let (tail, value) = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
+        let end = prefix.len() + tail.len();
+        let Some(rest) = key.get_mut(prefix.len()..end) else { return Err(bad_record(pid)) };
+        rest.copy_from_slice(tail);
+        if !f(&key[..end], value)? {
+            return Ok(false);
         }
     }
-    Some(true)
+    Ok(true)
 }

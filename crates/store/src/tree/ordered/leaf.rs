@@ -4,7 +4,8 @@
 //! 0  kind u8 | 1 is_last u8: no upper bound | 2 count u16 | 4 heap_start u16 | 6 dead_bytes u16
 //! 8  tag u32 | 12 prefix_bytes u16 | 14 lo_bytes u16 | 16 hi_bytes u16 | 18 reserved u16
 //! 20 slots: head u32 | offset u16 | tail_bytes u16
-//!    records: value_bytes u16, the tail of the key, the value; at the end of the page hi, before it lo
+//!    records: value_bytes u16, with bit 15 the value is a reference; the tail of the key, the value
+//!    at the end of the page hi, before it lo
 //! ```
 //! Keys are from `lo` up to, not including, `hi`. The prefix that both have in common is left out of the keys; the head is
 //! the first four bytes of the rest, zeros added.
@@ -12,12 +13,43 @@
 use std::cmp::Ordering;
 
 use super::node::{head_of, prefix_bytes};
+use crate::blobs::Blob;
 use crate::page::{get_u16, get_u32, put_u16, put_u32, Page, KIND_ORDERED_LEAF, PAGE_SIZE};
 use crate::tree::order::LeafView;
 
 /// Longer keys and values do not go into a tree of this order as they are.
 pub(crate) const KEY_MAX_BYTES: usize = 512;
 pub(crate) const VALUE_MAX_BYTES: usize = 512;
+
+/// A record's value is a reference to where it lies.
+const OUTSIDE: u16 = 1 << 15;
+
+/// A value as a leaf has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stored<'a> {
+    /// The value, or the reference to it.
+    pub bytes: &'a [u8],
+    pub is_outside: bool,
+}
+
+impl<'a> Stored<'a> {
+    pub fn inline(bytes: &'a [u8]) -> Stored<'a> {
+        Stored { bytes, is_outside: false }
+    }
+
+    /// Where the value lies, if not in the leaf. A reference that is malformed leads nowhere.
+    pub fn blob(&self) -> Option<Blob> {
+        if self.is_outside {
+            Blob::parse(self.bytes)
+        } else {
+            None
+        }
+    }
+
+    fn length_word(&self) -> u16 {
+        self.bytes.len() as u16 | if self.is_outside { OUTSIDE } else { 0 }
+    }
+}
 
 pub(super) const HEADER_BYTES: usize = 20;
 pub(super) const SLOT_BYTES: usize = 8;
@@ -110,22 +142,24 @@ impl<'a> OrderedLeaf<'a> {
     }
 
     /// The key without the prefix, and the value; `None` if the record is malformed.
-    pub fn record(&self, index: usize) -> Option<(&'a [u8], &'a [u8])> {
+    #[inline(always)]
+    pub fn record(&self, index: usize) -> Option<(&'a [u8], Stored<'a>)> {
         let slot = Self::slot_at(index);
         let at = usize::from(get_u16(self.page, slot + 4));
         if at < HEADER_BYTES {
             return None;
         }
         let tail_bytes = usize::from(get_u16(self.page, slot + 6));
-        let value_bytes = usize::from(u16::from_le_bytes(self.page.get(at..at + 2)?.try_into().ok()?));
+        let length_word = u16::from_le_bytes(self.page.get(at..at + 2)?.try_into().ok()?);
+        let value_bytes = usize::from(length_word & !OUTSIDE);
         let tail = self.page.get(at + 2..at + 2 + tail_bytes)?;
-        let value = self.page.get(at + 2 + tail_bytes..at + 2 + tail_bytes + value_bytes)?;
-        Some((tail, value))
+        let bytes = self.page.get(at + 2 + tail_bytes..at + 2 + tail_bytes + value_bytes)?;
+        Some((tail, Stored { bytes, is_outside: length_word & OUTSIDE != 0 }))
     }
 
     /// Bytes of a record, without its slot; 0 if it is malformed.
     pub fn record_bytes(&self, index: usize) -> usize {
-        self.record(index).map_or(0, |(tail, value)| RECORD_HEADER_BYTES + tail.len() + value.len())
+        self.record(index).map_or(0, |(tail, value)| RECORD_HEADER_BYTES + tail.len() + value.bytes.len())
     }
 
     pub fn key(&self, index: usize) -> Vec<u8> {
@@ -133,15 +167,29 @@ impl<'a> OrderedLeaf<'a> {
     }
 
     /// Whether a record can be stored where [`OrderedLeaf::find`] has found its key or the place for it.
-    pub fn has_room(&self, found: Result<usize, usize>, key: &[u8], value: &[u8]) -> bool {
-        let bytes = (RECORD_HEADER_BYTES + key.len() + value.len()).saturating_sub(self.prefix().len());
+    pub fn has_room(&self, found: Result<usize, usize>, key: &[u8], value: Stored<'_>) -> bool {
+        let bytes = (RECORD_HEADER_BYTES + key.len() + value.bytes.len()).saturating_sub(self.prefix().len());
         match found {
             Ok(slot) => bytes <= self.free_bytes() + self.record_bytes(slot),
             Err(_) => bytes + SLOT_BYTES <= self.free_bytes(),
         }
     }
 
+    /// Whether the record in a slot has this key.
+    #[inline(always)]
+    pub fn key_is(&self, index: usize, key: &[u8]) -> bool {
+        let tail = key.strip_prefix(self.prefix());
+        tail.is_some() && self.record(index).map(|(tail, _)| tail) == tail
+    }
+
+    /// Bytes of the page that a record takes.
+    pub fn record_range(&self, index: usize) -> std::ops::Range<usize> {
+        let at = usize::from(get_u16(self.page, Self::slot_at(index) + 4));
+        at..(at + self.record_bytes(index)).min(PAGE_SIZE)
+    }
+
     /// The slot of a key; if it is not there, where it would be.
+    #[inline(always)]
     pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let prefix = self.prefix();
         let Some(tail) = key.strip_prefix(prefix) else {
@@ -199,9 +247,9 @@ impl<'a> OrderedLeafMut<'a> {
     }
 
     /// Inserts a record whose key belongs before the slot; false if there is no room.
-    pub fn insert(&mut self, index: usize, key: &[u8], value: &[u8]) -> bool {
+    pub fn insert(&mut self, index: usize, key: &[u8], value: Stored<'_>) -> bool {
         let Some(tail) = key.get(self.leaf().prefix().len()..) else { return false };
-        let record_bytes = RECORD_HEADER_BYTES + tail.len() + value.len();
+        let record_bytes = RECORD_HEADER_BYTES + tail.len() + value.bytes.len();
         let count = self.leaf().count();
         let Some(at) = self.reserve(record_bytes, SLOT_BYTES) else { return false };
         self.write_record(at, tail, value);
@@ -213,21 +261,29 @@ impl<'a> OrderedLeafMut<'a> {
     }
 
     /// Gives a record another value; false if there is no room.
-    pub fn replace(&mut self, index: usize, value: &[u8]) -> bool {
+    pub fn replace(&mut self, index: usize, value: Stored<'_>) -> bool {
         let Some((tail, old)) = self.leaf().record(index) else { return false };
-        let (tail, old_bytes) = (tail.to_vec(), RECORD_HEADER_BYTES + tail.len() + old.len());
+        let (tail_bytes, old_bytes) = (tail.len(), old.bytes.len());
         let at = usize::from(get_u16(self.page, OrderedLeaf::slot_at(index) + 4));
-        if value.len() == old.len() {
-            self.write_record(at, &tail, value);
+        if let Some(unused_bytes) = old_bytes.checked_sub(value.bytes.len()) {
+            put_u16(self.page, at, value.length_word());
+            let value_at = at + RECORD_HEADER_BYTES + tail_bytes;
+            self.page[value_at..value_at + value.bytes.len()].copy_from_slice(value.bytes);
+            self.add_dead(unused_bytes);
             return true;
         }
-        let record_bytes = RECORD_HEADER_BYTES + tail.len() + value.len();
-        if self.leaf().free_bytes() + old_bytes < record_bytes {
+        if self.leaf().free_bytes() + old_bytes < value.bytes.len() {
             return false;
         }
+        let key = [self.leaf().prefix(), tail].concat();
         self.remove(index);
-        let key = [self.leaf().prefix(), &tail].concat();
         self.insert(index, &key, value)
+    }
+
+    /// Notes that bytes among the records belong to none.
+    fn add_dead(&mut self, bytes: usize) {
+        let most = PAGE_SIZE - self.leaf().bounds_bytes() - self.leaf().heap_start();
+        put_u16(self.page, DEAD, (self.leaf().dead_bytes() + bytes).min(most) as u16);
     }
 
     pub fn remove(&mut self, index: usize) {
@@ -235,16 +291,15 @@ impl<'a> OrderedLeafMut<'a> {
         let (slot, end) = (OrderedLeaf::slot_at(index), OrderedLeaf::slot_at(count));
         self.page.copy_within(slot + SLOT_BYTES..end, slot);
         put_u16(self.page, COUNT, count as u16 - 1);
-        let most = PAGE_SIZE - self.leaf().bounds_bytes() - self.leaf().heap_start();
-        put_u16(self.page, DEAD, (self.leaf().dead_bytes() + bytes).min(most) as u16);
+        self.add_dead(bytes);
     }
 
-    fn write_record(&mut self, at: usize, tail: &[u8], value: &[u8]) {
-        put_u16(self.page, at, value.len() as u16);
+    fn write_record(&mut self, at: usize, tail: &[u8], value: Stored<'_>) {
+        put_u16(self.page, at, value.length_word());
         let tail_at = at + RECORD_HEADER_BYTES;
         self.page[tail_at..tail_at + tail.len()].copy_from_slice(tail);
         let value_at = tail_at + tail.len();
-        self.page[value_at..value_at + value.len()].copy_from_slice(value);
+        self.page[value_at..value_at + value.bytes.len()].copy_from_slice(value.bytes);
     }
 
     fn write_slot(&mut self, index: usize, tail: &[u8], at: usize) {
@@ -276,7 +331,7 @@ impl<'a> OrderedLeafMut<'a> {
         let slots_end = OrderedLeaf::slot_at(old.count());
         for index in 0..old.count() {
             let Some((tail, value)) = old.record(index) else { continue };
-            let bytes = RECORD_HEADER_BYTES + tail.len() + value.len();
+            let bytes = RECORD_HEADER_BYTES + tail.len() + value.bytes.len();
             // Records of a leaf that somebody else wrote may overlap: they would be too many.
             let Some(at) = heap_start.checked_sub(bytes).filter(|at| *at >= slots_end) else { break };
             heap_start = at;
@@ -295,7 +350,7 @@ mod tests {
     use super::*;
 
     fn content(leaf: OrderedLeaf<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
-        (0..leaf.count()).map(|i| (leaf.key(i), leaf.record(i).unwrap().1.to_vec())).collect()
+        (0..leaf.count()).map(|i| (leaf.key(i), leaf.record(i).unwrap().1.bytes.to_vec())).collect()
     }
 
     #[test]
@@ -319,8 +374,8 @@ mod tests {
                         model.remove(&key);
                         continue;
                     }
-                    (Ok(slot), _) => leaf.replace(slot, &value),
-                    (Err(slot), _) => leaf.insert(slot, &key, &value),
+                    (Ok(slot), _) => leaf.replace(slot, Stored::inline(&value)),
+                    (Err(slot), _) => leaf.insert(slot, &key, Stored::inline(&value)),
                 };
                 if stored {
                     model.insert(key, value);
@@ -354,9 +409,9 @@ mod tests {
             let key = [random.u8(..); 3];
             let (Ok(slot) | Err(slot)) = leaf.leaf().find(&key);
             let slot = slot.min(leaf.leaf().count());
-            leaf.insert(slot, &key, b"value");
+            leaf.insert(slot, &key, Stored::inline(b"value"));
             if leaf.leaf().count() > 0 {
-                leaf.replace(0, &[1; 40]);
+                leaf.replace(0, Stored { bytes: &[1; 40], is_outside: true });
             }
             if leaf.leaf().count() > 0 {
                 leaf.remove(0);

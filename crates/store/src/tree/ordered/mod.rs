@@ -1,12 +1,21 @@
 //! Trees ordered by byte-string keys: ranges both ways, ranks by choice.
 
 mod access;
+mod bulk;
 mod leaf;
 mod node;
 mod order;
 mod plan;
+mod prefetch;
+// Sorted sets will ask for ranks; a tree of the library's does not count.
+#[cfg_attr(not(test), allow(dead_code))]
 mod ranks;
+mod walk;
 
-pub(crate) use access::{record_bytes, Next};
-pub(crate) use leaf::{OrderedLeaf, KEY_MAX_BYTES};
-pub(crate) use order::{Ordered, Seek};
+pub(crate) use access::{record_bytes, Hint, Next, Removal};
+pub(crate) use bulk::Bulk;
+#[cfg(test)]
+pub(crate) use leaf::OrderedLeaf;
+pub(crate) use leaf::{Stored, KEY_MAX_BYTES, VALUE_MAX_BYTES};
+pub(crate) use order::{as_leaf, Ordered, Seek};
+pub(crate) use walk::{check_tree, visit_rest, Visitor};

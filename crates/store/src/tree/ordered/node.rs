@@ -108,11 +108,7 @@ pub(super) trait OrderedNode: Words {
     fn search(&self, key: &[u8], below: bool) -> usize {
         let prefix_bytes = usize::from(self.word(LENGTHS) as u16);
         // Keys that belong here begin with the prefix; for another the caller finds out that it is in the wrong place.
-        let start = &key[..prefix_bytes.min(key.len())];
-        if self.compare(self.fences_at(), prefix_bytes, start) != Ordering::Equal {
-            return 0;
-        }
-        let tail = &key[prefix_bytes..];
+        let Some(tail) = key.get(prefix_bytes..) else { return 0 };
         let head = head_of(tail);
         let (mut low, mut high) = (0, self.count());
         while low + 1 < high {
@@ -129,6 +125,13 @@ pub(super) trait OrderedNode: Words {
             }
         }
         low
+    }
+
+    /// Bytes of the page that the first steps of a search look at: the median of the separators, the quartiles, the eighths.
+    #[inline(always)]
+    fn first_probes(&self) -> impl Iterator<Item = usize> {
+        let count = self.count();
+        (1..8).map(move |eighth| HEADER_BYTES + CHILD_BYTES * (count * eighth / 8))
     }
 
     /// Everything that is in the node.

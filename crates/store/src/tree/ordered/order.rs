@@ -7,7 +7,7 @@ use super::node::{Child, Node, OrderedNode, CHILD_BYTES};
 use super::plan::Plan;
 use crate::page::{Page, KIND_ORDERED_INNER, PAGE_SIZE};
 use crate::stop::Stop;
-use crate::tree::order::{bad_record, LeafView, Order};
+use crate::tree::order::{bad_record, not_a_leaf, LeafView, Order};
 use crate::tree::room::{Divide, Full};
 use crate::tree::trees::{Tree, Trees};
 use crate::tree::words::Words;
@@ -74,6 +74,7 @@ impl Order for Ordered {
     const KIND_INNER: u8 = KIND_ORDERED_INNER;
     const CAPACITY_BYTES: usize = CAPACITY_BYTES;
     const SLOT_BYTES: usize = SLOT_BYTES;
+    const LEAVES_LINGER: bool = true;
 
     #[inline(always)]
     fn is_inner(node: &impl Words, tag: u32) -> bool {
@@ -125,7 +126,8 @@ impl Order for Ordered {
         leaf.tag() == tag && is_inside
     }
 
-    /// Nothing is known of these leaves beside their pages, so there are no hints either.
+    /// Nothing is known of these leaves beside their pages. A hint is good until the thread's next look at the barrier:
+    /// leaves are freed as nodes are.
     fn is_known(&self, _pid: PageId) -> bool {
         true
     }
@@ -257,4 +259,12 @@ impl Divide for Ordered {
         trees.order.respread(&mut parent, index, 1, &plan, &[left, right]);
         Ok(())
     }
+}
+
+/// A page as a leaf.
+///
+/// # Errors
+/// [`Stop::Damaged`]: it is none.
+pub(crate) fn as_leaf(pid: PageId, page: &Page) -> Result<OrderedLeaf<'_>, Stop> {
+    OrderedLeaf::new(page).ok_or_else(|| not_a_leaf(pid))
 }

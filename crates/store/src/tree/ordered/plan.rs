@@ -21,7 +21,7 @@ pub(crate) struct Plan {
 }
 
 /// The shortest key that is above `left` and not above `right`.
-fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
+pub(super) fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
     right[..(common_prefix(left, right) + 1).min(right.len())].to_vec()
 }
 
@@ -104,7 +104,7 @@ impl Plan {
         let record = |(s, i): (usize, usize)| {
             let Some((tail, value)) = sources[s].record(i) else { return 0 };
             let key_bytes = sources[s].prefix().len() + tail.len();
-            SLOT_BYTES + RECORD_HEADER_BYTES + key_bytes.saturating_sub(prefix_bytes) + value.len()
+            SLOT_BYTES + RECORD_HEADER_BYTES + key_bytes.saturating_sub(prefix_bytes) + value.bytes.len()
         };
         lo.len() + hi.map_or(0, <[u8]>::len) + self.records_of(target, sources).map(record).sum::<usize>()
     }
@@ -122,9 +122,10 @@ impl Plan {
     /// Fills a target's page from the sources, which must be copies of what was planned with.
     pub fn fill(&self, target: usize, page: &mut Page, sources: &[OrderedLeaf<'_>]) {
         let mut out = OrderedLeafMut::init(page, sources[0].tag(), self.lo(target), self.hi(target));
-        for (index, (s, i)) in self.records_of(target, sources).enumerate() {
-            let value = sources[s].record(i).map_or(&[][..], |(_, value)| value);
-            let fitted = out.insert(index, &sources[s].key(i), value);
+        let records = self.records_of(target, sources);
+        let whole = records.filter_map(|(s, i)| Some((sources[s].key(i), sources[s].record(i)?.1)));
+        for (index, (key, value)) in whole.enumerate() {
+            let fitted = out.insert(index, &key, value);
             debug_assert!(fitted, "the plan has room for every record");
         }
     }

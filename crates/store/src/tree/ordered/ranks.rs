@@ -85,7 +85,7 @@ impl Trees<Ordered> {
             return Ok(None);
         }
         let (_, value) = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
-        Ok(Some((leaf.key(slot), value.to_vec())))
+        Ok(Some((leaf.key(slot), value.bytes.to_vec())))
     }
 }
 

@@ -1,0 +1,16 @@
+//! A thread's access to a named tree.
+
+mod commit;
+mod load;
+mod many;
+mod overlay;
+mod point;
+mod range;
+mod transaction;
+mod tree;
+mod turn;
+mod values;
+
+pub use range::{Record, TreeRange};
+pub use transaction::Transaction;
+pub use tree::Tree;

@@ -1,0 +1,119 @@
+//! Operations on one record.
+
+use super::tree::Tree;
+use super::values::{check_record, put_record, read_value, with_missing, NewValue};
+use crate::blobs::Blob;
+use crate::error::TreeError;
+use crate::named::Visit;
+use crate::stop::{retry, Stop};
+use crate::tree::ordered::{Hint, Removal, Seek, Stored, KEY_MAX_BYTES};
+
+impl Tree {
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, TreeError> {
+        self.get_with(key, <[u8]>::to_vec)
+    }
+
+    /// Gives `f` the value of a key, in its page if it has 512 bytes at most: nothing is copied or allocated. `f` is under a
+    /// latch, so it should be short, and it may not call this thread's handles.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    #[inline]
+    pub fn get_with<R>(
+        &self,
+        key: impl AsRef<[u8]>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, TreeError> {
+        let (key, mut f, mut missing) = (key.as_ref(), Some(f), Vec::new());
+        if key.len() > KEY_MAX_BYTES {
+            return Ok(None);
+        }
+        self.run(Visit::Reads, |keyspace, tree| {
+            let found = retry(|| {
+                keyspace.named.trees.look(tree, key, Hint::default(), |found| match found {
+                    None => Ok(None),
+                    Some(value) if value.is_outside => {
+                        let mut buffer = self.seat.buffer.borrow_mut();
+                        buffer.clear();
+                        read_value(keyspace, value, &mut buffer, &mut missing)?;
+                        Ok(f.take().map(|f| f(&buffer)))
+                    }
+                    Some(value) => Ok(f.take().map(|f| f(value.bytes))),
+                })
+            });
+            found.map_err(|error| with_missing(error, &mut missing))
+        })
+    }
+
+    /// Whether a key is there.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, TreeError> {
+        let key = key.as_ref();
+        if key.len() > KEY_MAX_BYTES {
+            return Ok(false);
+        }
+        self.run(Visit::Reads, |keyspace, tree| {
+            retry(|| keyspace.named.trees.look(tree, key, Hint::default(), |found| Ok(found.is_some())))
+        })
+    }
+
+    /// Stores a value under a key; whether the key was there before.
+    ///
+    /// # Errors
+    /// [`TreeError`]; nothing has been changed.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, TreeError> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        check_record(key, value)?;
+        self.seat.check_no_transaction()?;
+        self.run(Visit::Writes, |keyspace, tree| {
+            let scratch = &mut self.seat.scratch.borrow_mut();
+            let new = NewValue::make(keyspace, value)?;
+            let mut old: Option<Blob> = None;
+            let note = |was: Option<Stored<'_>>| old = was.and_then(|was| was.blob());
+            let put = put_record(&keyspace.named.trees, scratch, tree, key, new.stored(), note);
+            match &put {
+                Ok(was_there) => self.visitor.count(i64::from(!was_there)),
+                // A cut may come before it is tried again.
+                Err(_) => new.discard(keyspace),
+            }
+            if let (Ok(_), Some(blob)) = (&put, old) {
+                keyspace.blobs.discard(&blob);
+            }
+            put
+        })
+    }
+
+    /// Removes a key with its value; whether it was there.
+    ///
+    /// # Errors
+    /// [`TreeError`]; nothing has been changed.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool, TreeError> {
+        let key = key.as_ref();
+        self.seat.check_no_transaction()?;
+        if key.len() > KEY_MAX_BYTES {
+            return Ok(false);
+        }
+        self.run(Visit::Writes, |keyspace, tree| {
+            let trees = &keyspace.named.trees;
+            let mut old: Option<Blob> = None;
+            let removal = retry(|| trees.remove(tree, key, |was| old = was.blob()))?;
+            let Removal::Done { is_sparse } = removal else { return Ok(false) };
+            self.visitor.count(-1);
+            if let Some(blob) = old {
+                keyspace.blobs.discard(&blob);
+            }
+            if is_sparse {
+                // Joining only saves memory: what stands in its way may stay there.
+                let _: Result<(), Stop> =
+                    trees.join_leaves(&mut self.seat.scratch.borrow_mut(), tree, Seek::Key(key));
+            }
+            Ok(true)
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! Which named trees a store has.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stillframe_pagepool::PageId;
+
+use super::names::{self, NameEntry, NamesPlace, NAME_MAX_BYTES, TREES_MAX};
+use super::tree::NamedTree;
+use crate::error::{OpError, TreeError};
+use crate::pages::Pages;
+use crate::stop::Stop;
+use crate::tree::ordered::Ordered;
+use crate::tree::Trees;
+
+/// All named trees.
+pub(crate) struct Named {
+    pub trees: Trees<Ordered>,
+    /// The same trees for what must not be refused any more, whatever `maxmemory` says.
+    pub unbounded: Trees<Ordered>,
+    list: Mutex<List>,
+    /// Held for a bulk load: to a cut its pages are garbage, and there is room for one such tree.
+    pub loading: Mutex<()>,
+}
+
+struct List {
+    /// Or why the list cannot be read: then it stays where it is.
+    trees: Result<BTreeMap<Vec<u8>, Arc<NamedTree>>, String>,
+    /// Where the last cut has it, and what it wrote there.
+    place: Option<NamesPlace>,
+    written: Vec<u8>,
+}
+
+impl List {
+    fn trees(&self) -> Result<&BTreeMap<Vec<u8>, Arc<NamedTree>>, TreeError> {
+        self.trees.as_ref().map_err(|why| TreeError::Damaged(why.clone()))
+    }
+}
+
+impl Named {
+    /// Trees whose list is at `place`; it waits for the list's pages. What cannot be read is an error to who asks for it.
+    pub fn new(pages: &Arc<Pages>, place: Option<NamesPlace>) -> Named {
+        let read = place.map_or(Ok(Vec::new()), |place| names::read(&pages.pool, place));
+        let by_name = |entry: NameEntry| (entry.name.clone(), Arc::new(NamedTree::new(entry)));
+        let trees = read.map(|entries| entries.into_iter().map(by_name).collect());
+        let trees = trees.map_err(|stop| format!("the named trees cannot be had: {}", OpError::from(stop)));
+        let unbounded = Arc::new(Pages::new(pages.pool.clone(), 0, false));
+        Named {
+            trees: Trees::new(pages, Ordered { counts: false }),
+            unbounded: Trees::new(&unbounded, Ordered { counts: false }),
+            list: Mutex::new(List { trees, place, written: Vec::new() }),
+            loading: Mutex::default(),
+        }
+    }
+
+    /// The tree of a name, made if there is none. For a member of the barrier; may meet pages that are missing.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub fn open(&self, name: &[u8], next_tag: impl FnOnce() -> u32) -> Result<Arc<NamedTree>, TreeError> {
+        let mut list = self.list.lock();
+        let count = list.trees()?.len();
+        if let Some(tree) = list.trees()?.get(name) {
+            return Ok(tree.clone());
+        }
+        if !(1..=NAME_MAX_BYTES).contains(&name.len()) {
+            return Err(TreeError::Name);
+        }
+        if count >= TREES_MAX {
+            return Err(TreeError::TooMany);
+        }
+        let tag = next_tag();
+        let root = self.trees.create(tag).map_err(OpError::from)?;
+        let entry = NameEntry { name: name.to_vec(), root, tag, record_count: 0 };
+        let tree = Arc::new(NamedTree::new(entry));
+        if let Ok(trees) = &mut list.trees {
+            trees.insert(name.to_vec(), tree.clone());
+        }
+        Ok(tree)
+    }
+
+    /// Takes a tree out of the list; its root. Runs in the barrier.
+    ///
+    /// # Errors
+    /// [`TreeError::Damaged`].
+    pub fn take(&self, name: &[u8]) -> Result<Option<PageId>, TreeError> {
+        let mut list = self.list.lock();
+        list.trees()?;
+        let taken = list.trees.as_mut().ok().and_then(|trees| trees.remove(name));
+        Ok(taken.map(|tree| {
+            tree.drop_it();
+            tree.tree().root
+        }))
+    }
+
+    /// All trees, by name.
+    ///
+    /// # Errors
+    /// [`TreeError::Damaged`].
+    pub fn all(&self) -> Result<Vec<Arc<NamedTree>>, TreeError> {
+        Ok(self.list.lock().trees()?.values().cloned().collect())
+    }
+
+    /// Whether there is no tree, for sure.
+    pub fn is_empty(&self) -> bool {
+        self.list.lock().trees.as_ref().is_ok_and(BTreeMap::is_empty)
+    }
+
+    /// Where the list was at the last cut.
+    pub fn place(&self) -> Option<NamesPlace> {
+        self.list.lock().place
+    }
+
+    /// Writes the list, elsewhere, if it has changed; where it is. Runs in the barrier, just before a cut.
+    ///
+    /// # Errors
+    /// There are no pages for it, or a tree is torn, which no cut may show.
+    pub fn write(&self) -> Result<Option<NamesPlace>, Stop> {
+        let mut list = self.list.lock();
+        let Ok(trees) = &list.trees else { return Ok(list.place) };
+        if let Some(why) = trees.values().find_map(|tree| tree.torn()) {
+            return Err(Stop::Damaged(why.into()));
+        }
+        let entries: Vec<NameEntry> = trees.values().map(|tree| tree.entry()).collect();
+        let bytes = names::encode(&entries);
+        if list.place.is_some() != entries.is_empty() && list.written == bytes {
+            return Ok(list.place);
+        }
+        let place = match entries.is_empty() {
+            true => None,
+            false => Some(names::write(&self.trees.pool, &bytes)?),
+        };
+        if let Some(old) = std::mem::replace(&mut list.place, place) {
+            self.free_list(old);
+        }
+        list.written = bytes;
+        Ok(place)
+    }
+
+    fn free_list(&self, place: NamesPlace) {
+        match self.trees.pool.exclusive(place.pid) {
+            Ok(guard) => self.trees.pool.free(guard, place.page_count),
+            // Nobody needs to know what was in it.
+            Err(_) => drop(self.trees.pool.free_unread(place.pid, place.page_count)),
+        }
+    }
+}
