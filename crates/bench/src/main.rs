@@ -1,7 +1,7 @@
 //! `stillframe-bench`: measures Redis-protocol servers, first of all what a save does to those who are being
 //! served. It starts the servers it compares, side by side on the same data, and writes tables, raw files and
 //! plots. It is not a library, and it links none of the server: whatever speaks RESP2 can be measured. Two
-//! measurements, `cut` and `workers`, run the embedded library in this process.
+//! measurements, `cut` and `workers`, run the embedded library in this process; `vmcache` measures stores that are linked.
 #![forbid(unsafe_code)]
 
 mod chart;
@@ -9,6 +9,7 @@ mod clock;
 mod commands;
 mod embedded;
 mod error;
+mod kv;
 mod load;
 mod machine;
 mod output;
@@ -16,9 +17,12 @@ mod peer;
 mod pin;
 mod plot;
 mod procfs;
+mod progress;
 mod provenance;
 mod resp;
 mod stats;
+mod ticks;
+mod tpcc;
 
 use std::process::ExitCode;
 
@@ -58,6 +62,11 @@ enum Command {
     /// The part of fork that runs in the virtual machine
     #[command(hide = true)]
     ForkGuest(commands::fork::guest::Args),
+    /// Stores that can be linked, one against the other: random lookups and TPC-C, in memory and out of it
+    Vmcache(commands::vmcache::Args),
+    /// The process in which vmcache measures one system
+    #[command(hide = true)]
+    VmcacheGuest(commands::vmcache::guest::Args),
     /// Answer +OK to everything: shows the most that the generator can drive here
     NullServer(commands::null_server::Args),
 }
@@ -74,6 +83,8 @@ fn main() -> ExitCode {
         Command::Workers(args) => commands::workers::run(&args),
         Command::Fork(args) => commands::fork::run(&args),
         Command::ForkGuest(args) => commands::fork::guest::run(&args),
+        Command::Vmcache(args) => commands::vmcache::run(&args),
+        Command::VmcacheGuest(args) => commands::vmcache::guest::run(&args),
         Command::NullServer(args) => commands::null_server::run(&args),
     };
     match result {

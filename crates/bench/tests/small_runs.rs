@@ -137,6 +137,65 @@ fn throughput() {
     results.iter().for_each(|r| positive(&r["per_second"]));
 }
 
+/// Each part, on each system that this program was built with.
+#[test]
+fn vmcache() {
+    let dir = TempDir::new("vmcache");
+    let path = dir.to_str().unwrap();
+    let report = bench(&["vmcache", "--small", "--out", path, "--data", path, "--name", "test"]);
+    let run = run_dir(&dir, "test");
+    let raw = raw_results(&run);
+    let of = |part: &str| -> Vec<&Value> { raw.iter().filter(|record| record["part"] == part).collect() };
+    assert!(of("failure").is_empty(), "{raw:?}");
+    for record in of("lookups").into_iter().chain(of("tpcc")).chain(of("raw")) {
+        positive(&record["per_second"]);
+    }
+    // Two numbers of threads, two sizes of calls, in memory and out of it.
+    assert!(of("lookups").len() >= 8 && of("lookups").len() % 8 == 0, "{raw:?}");
+    assert_eq!(of("raw").len(), 3);
+    for record in of("tpcc") {
+        let counts: Vec<u64> =
+            record["kinds"].as_array().unwrap().iter().map(|kind| kind["count"].as_u64().unwrap()).collect();
+        assert!(counts.len() == 5 && counts[0] > counts[2], "{record}");
+    }
+    for words in ["- lmdb, TPC-C, out of memory: LMDB ", "durability: ", "## Raw reader", "memory limit: "] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+    for place in ["in-memory", "out-of-memory"] {
+        for part in ["lookups", "tpcc"] {
+            let chart = std::fs::read_to_string(run.join(format!("{part}-{place}.svg"))).unwrap();
+            assert!(chart.ends_with("</svg>\n") && chart.contains("lmdb"), "{chart}");
+        }
+    }
+    let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 1, "data is left: {left:?}");
+}
+
+/// A system that fails is said, and is no row of the table.
+#[test]
+fn a_system_that_cannot_be_measured_is_said() {
+    let dir = TempDir::new("vmcache-fails");
+    let out = Command::new(BENCH)
+        .args([
+            "vmcache",
+            "--small",
+            "--systems",
+            "lmdb",
+            "--parts",
+            "lookups,tpcc",
+            "--out",
+            dir.to_str().unwrap(),
+        ])
+        .args(["--data", "/dev/null", "--name", "test"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && stderr.contains("nothing was measured: lmdb"), "{stderr}");
+    let report = std::fs::read_to_string(run_dir(&dir, "test").join("report.md")).unwrap();
+    assert!(report.contains("## What failed") && report.contains("lmdb, TPC-C, in memory: lmdb"), "{report}");
+}
+
 /// A variant may be another program; one that is not there is said before anything is measured.
 #[test]
 fn throughput_of_another_build() {

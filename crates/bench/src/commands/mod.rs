@@ -9,6 +9,7 @@ pub mod memory;
 pub mod null_server;
 pub mod pause;
 pub mod throughput;
+pub mod vmcache;
 pub mod workers;
 
 use std::path::{Path, PathBuf};

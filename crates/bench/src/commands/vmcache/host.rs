@@ -1,0 +1,111 @@
+//! Starts the processes that measure, each with its memory limit.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::fs::{fadvise, Advice};
+use stillframe_testkit::mortal;
+
+use super::limit::MemoryGroup;
+use super::plan::{Answer, Plan};
+use crate::error::{BenchError, Context, Result};
+
+/// The hidden subcommand.
+pub const GUEST: &str = "vmcache-guest";
+
+/// How memory is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// By a control group, and the stores' own settings.
+    Group,
+    /// By the stores' own settings only.
+    Settings,
+}
+
+impl Limit {
+    /// A control group where the machine allows one; else why not.
+    pub fn best() -> (Limit, String) {
+        let attempt = MemoryGroup::new(&group_name(), 1 << 30);
+        match attempt {
+            Ok(_) => (Limit::Group, "each system in a control group, its page cache included".to_owned()),
+            Err(why) => (
+                Limit::Settings,
+                format!("by the systems' own settings ({why}): a page cache is not limited"),
+            ),
+        }
+    }
+}
+
+fn group_name() -> String {
+    format!("stillframe-bench-{}", std::process::id())
+}
+
+pub struct Outcome {
+    pub answer: Answer,
+    /// The most memory that it had, page cache included, where there is a control group.
+    pub memory_peak_bytes: Option<u64>,
+}
+
+/// Has a plan carried out by a process that does not outlive this one.
+///
+/// # Errors
+/// The process cannot be started or limited, or it says that it failed, or it was killed.
+pub fn measure(plan: &Plan, limit: Limit) -> Result<Outcome> {
+    forget_cached(&plan.dir);
+    let group = match limit {
+        Limit::Group => Some(MemoryGroup::new(&group_name(), plan.memory_bytes).map_err(BenchError::Failed)?),
+        Limit::Settings => None,
+    };
+    let own = std::env::current_exe().context(|| "find this program".to_owned())?;
+    let mut child = mortal(&own)
+        .arg(GUEST)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context(|| format!("start {}", own.display()))?;
+    let sent = group
+        .as_ref()
+        .map_or(Ok(()), |group| group.add(child.id()))
+        .map_err(BenchError::Failed)
+        .and_then(|()| {
+            let text = serde_json::to_vec(plan).map_err(|error| BenchError::failed("write a plan", error))?;
+            // Without it the child would wait for ever; it is closed here.
+            let mut stdin =
+                child.stdin.take().ok_or(BenchError::Failed("a child without input".to_owned()))?;
+            stdin.write_all(&text).context(|| "tell a measuring process its plan".to_owned())
+        });
+    // Closes its input if nothing was sent: it ends by itself then.
+    drop(child.stdin.take());
+    let mut text = String::new();
+    let heard = child.stdout.take().map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut text));
+    let status = child.wait().context(|| "wait for a measuring process".to_owned())?;
+    sent?;
+    heard.context(|| "hear a measuring process".to_owned())?;
+    if !status.success() {
+        let hint =
+            if status.code().is_none() { ": it may have needed more memory than it was given" } else { "" };
+        return Err(BenchError::Failed(format!(
+            "{}: the process ended with {status}{hint}",
+            plan.system.name()
+        )));
+    }
+    let answer = serde_json::from_str(&text).map_err(|error| BenchError::failed("read an answer", error))?;
+    Ok(Outcome { answer, memory_peak_bytes: group.and_then(|group| group.peak_bytes()) })
+}
+
+/// Has the kernel forget what it has cached of files: pages that an earlier process paid for would be free for the next.
+fn forget_cached(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            forget_cached(&path);
+        } else if let Ok(file) = File::open(&path) {
+            // Only clean pages are forgotten. A failure costs nothing but fairness to the others.
+            let _ = file.sync_all();
+            let _ = fadvise(&file, 0, None, Advice::DontNeed);
+        }
+    }
+}

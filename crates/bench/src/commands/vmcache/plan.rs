@@ -1,0 +1,118 @@
+//! What a measuring process is told, and what it answers. Each system is measured in a process of its own: so its memory can
+//! be limited and seen.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::kv::{Settings, System};
+use crate::tpcc::{MixReport, Scale};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    pub system: System,
+    /// Of the store's own; made if it is not there.
+    pub dir: PathBuf,
+    pub memory_bytes: u64,
+    pub work: Work,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Work {
+    Lookups(Lookups),
+    Tpcc(Tpcc),
+}
+
+/// TPC-C on data of its own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Tpcc {
+    pub scale: Scale,
+    /// One after the other, on the same data. Several threads only where transactions write beside each other.
+    pub thread_counts: Vec<usize>,
+    pub warm_up_s: f64,
+    pub measured_s: f64,
+    pub seed: u64,
+}
+
+/// Random lookups of keys that are all there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Lookups {
+    pub key_count: u64,
+    /// Whether all rows are read once before, in their order.
+    pub is_warmed: bool,
+    /// One after the other, on the same data.
+    pub phases: Vec<Phase>,
+    pub warm_up_s: f64,
+    pub measured_s: f64,
+    pub seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phase {
+    pub thread_count: usize,
+    /// Keys of one call; one alone is looked up by itself.
+    pub batch: usize,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Answer {
+    pub settings: Settings,
+    /// Zero if the data was there already.
+    pub load_s: f64,
+    pub disk_bytes: u64,
+    pub measured: Measured,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Measured {
+    Lookups(Vec<(Phase, Rates)>),
+    /// After which the consistency conditions held.
+    Tpcc(Vec<MixRun>),
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MixRun {
+    pub thread_count: usize,
+    pub report: MixReport,
+    pub disk: DiskUse,
+}
+
+/// How often something was done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rates {
+    pub per_second: f64,
+    /// Of each full second.
+    pub over_time: Vec<u64>,
+    pub disk: DiskUse,
+    pub count: u64,
+}
+
+/// Bytes that a process has read from disk and has had written to it, by the kernel's count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskUse {
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}
+
+impl DiskUse {
+    /// By this process, so far.
+    pub fn now() -> DiskUse {
+        let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+        let fields: BTreeMap<&str, u64> = text
+            .lines()
+            .filter_map(|line| {
+                line.split_once(": ").and_then(|(name, value)| Some((name, value.parse().ok()?)))
+            })
+            .collect();
+        let field = |name: &str| fields.get(name).copied().unwrap_or(0);
+        DiskUse { read_bytes: field("read_bytes"), written_bytes: field("write_bytes") }
+    }
+
+    pub fn since(self, before: DiskUse) -> DiskUse {
+        DiskUse {
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+        }
+    }
+}

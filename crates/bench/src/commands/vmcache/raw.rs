@@ -1,0 +1,162 @@
+//! A raw reader: what the disk gives to whoever asks for 4 KB at a random place of a file, past the page cache. The ruler
+//! for lookups out of memory.
+
+use std::fs::{File, OpenOptions};
+use std::io::{IoSliceMut, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use serde::Serialize;
+use stillframe_pagepool::device::{Bufs, Device, FileDevice, IoOptions, PageBuf, Transfer};
+
+use crate::error::{BenchError, Context, Result};
+use crate::progress::Progress;
+use crate::ticks::Ticks;
+
+const READ_BYTES: u64 = 4096;
+const CHUNK_BYTES: usize = 1 << 20;
+const FILE: &str = "raw";
+
+/// How reads are kept on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Reader {
+    /// So many threads in `pread`.
+    Threads(usize),
+    /// So many reads handed over in one call, and all waited for.
+    Batches(usize),
+}
+
+impl Reader {
+    pub const ALL: [Reader; 3] = [Reader::Threads(1), Reader::Threads(32), Reader::Batches(32)];
+
+    pub fn name(self) -> String {
+        match self {
+            Reader::Threads(1) => "one pread at a time".to_owned(),
+            Reader::Threads(count) => format!("{count} threads in pread"),
+            Reader::Batches(count) => format!("one thread, batches of {count}"),
+        }
+    }
+
+    /// Reads under way at once.
+    pub fn depth(self) -> usize {
+        match self {
+            Reader::Threads(count) | Reader::Batches(count) => count,
+        }
+    }
+}
+
+/// A file full of bytes that no disk can leave out.
+pub struct RawFile {
+    path: PathBuf,
+    page_count: u64,
+    is_direct: bool,
+    /// What hands over a batch.
+    engine: &'static str,
+}
+
+impl RawFile {
+    /// # Errors
+    /// The file cannot be written: no space, or an I/O error.
+    pub fn create(dir: &Path, bytes: u64) -> Result<RawFile> {
+        std::fs::create_dir_all(dir).context(|| format!("create {}", dir.display()))?;
+        let path = dir.join(FILE);
+        let page_count = bytes.div_ceil(CHUNK_BYTES as u64).max(1) * (CHUNK_BYTES as u64 / READ_BYTES);
+        let mut progress = Progress::new("raw reader: writing its file".to_owned(), page_count * READ_BYTES);
+        let mut file = File::create(&path).context(|| format!("create {}", path.display()))?;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut rng = fastrand::Rng::with_seed(1);
+        for _ in 0..page_count * READ_BYTES / CHUNK_BYTES as u64 {
+            rng.fill(&mut chunk);
+            file.write_all(&chunk).context(|| format!("write {}", path.display()))?;
+            progress.add(CHUNK_BYTES as u64);
+        }
+        file.sync_all().context(|| format!("sync {}", path.display()))?;
+        let is_direct = open_direct(&path).is_ok();
+        let engine = open_device(&path)?.io_report().map_or("unknown", |report| report.engine);
+        Ok(RawFile { path, page_count, is_direct, engine })
+    }
+
+    /// How it is read, for the report.
+    pub fn description(&self) -> String {
+        let bytes = stillframe_units::human_bytes((self.page_count * READ_BYTES) as f64);
+        let way = match self.is_direct {
+            true => "with O_DIRECT",
+            false => "THROUGH THE PAGE CACHE, which the file system here insists on: its rates are no ruler",
+        };
+        format!("4 KB at random places of {bytes}, {way}; batches by {}", self.engine)
+    }
+
+    /// Reads a second.
+    ///
+    /// # Errors
+    /// An I/O error.
+    pub fn rate(&self, reader: Reader, seconds: f64) -> Result<f64> {
+        let ticks = Ticks::new(Duration::from_secs_f64(seconds));
+        let rate = match reader {
+            Reader::Threads(count) => self.in_threads(count, &ticks)?,
+            Reader::Batches(count) => self.in_batches(count, &ticks)?,
+        };
+        eprintln!("raw reader, {}: {rate:.0} reads/s", reader.name());
+        Ok(rate)
+    }
+
+    fn in_threads(&self, count: usize, ticks: &Ticks) -> Result<f64> {
+        let read = |seed: u64| -> Result<f64> {
+            let file = if self.is_direct { open_direct(&self.path) } else { File::open(&self.path) };
+            let file = file.context(|| format!("open {}", self.path.display()))?;
+            let (mut rng, mut page) = (fastrand::Rng::with_seed(seed), Box::new(PageBuf::ZERO));
+            ticks.fill(1, || {
+                let offset = rng.u64(..self.page_count) * READ_BYTES;
+                file.read_exact_at(&mut page.0, offset)
+                    .context(|| format!("read {}", self.path.display()))?;
+                Ok(1)
+            })
+        };
+        std::thread::scope(|scope| {
+            let read = &read;
+            let threads: Vec<_> = (0..count).map(|thread| scope.spawn(move || read(thread as u64))).collect();
+            let joined = |thread: std::thread::ScopedJoinHandle<'_, Result<f64>>| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err(BenchError::Failed("a reading thread panicked".to_owned())))
+            };
+            threads.into_iter().map(joined).sum()
+        })
+    }
+
+    /// Through the pool's device, which hands a call's reads over together.
+    fn in_batches(&self, count: usize, ticks: &Ticks) -> Result<f64> {
+        let device = open_device(&self.path)?;
+        let mut pages = vec![PageBuf::ZERO; count];
+        let mut rng = fastrand::Rng::with_seed(0);
+        ticks.fill(1, || {
+            let mut reads: Vec<Transfer<'_>> = pages
+                .iter_mut()
+                .map(|page| Transfer {
+                    offset: rng.u64(..self.page_count) * READ_BYTES,
+                    bufs: Bufs::Read(vec![IoSliceMut::new(&mut page.0)]),
+                })
+                .collect();
+            let has_failed = AtomicBool::new(false);
+            device.transfer(&mut reads, &|_, _, result| {
+                has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            });
+            match has_failed.into_inner() {
+                false => Ok(count as u64),
+                true => Err(BenchError::Failed("a raw read of a batch failed".to_owned())),
+            }
+        })
+    }
+}
+
+fn open_direct(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path)
+}
+
+fn open_device(path: &Path) -> Result<FileDevice> {
+    FileDevice::open_to_read(path, IoOptions::default())
+        .map_err(|error| BenchError::failed("open the raw reader's file", error))
+}

@@ -1,0 +1,18 @@
+//! Stores of ordered byte strings behind one interface, so that one workload runs on each of them: ours and its peers.
+
+#[cfg(feature = "fjall")]
+mod fjall;
+mod lmdb;
+#[cfg(test)]
+mod model;
+#[cfg(feature = "redb")]
+mod redb;
+mod seam;
+mod systems;
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+pub use model::Model;
+pub use seam::{Access, KeyValue, OpenOptions, Order, Row, Session, Settings, Transaction, TreeId, Verdict};
+pub use systems::System;

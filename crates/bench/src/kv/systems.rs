@@ -1,0 +1,48 @@
+//! The list of stores that can be compared.
+
+use serde::{Deserialize, Serialize};
+
+use super::lmdb::Lmdb;
+use super::seam::{KeyValue, OpenOptions};
+use crate::error::Result;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
+pub enum System {
+    Lmdb,
+    #[cfg(feature = "redb")]
+    Redb,
+    #[cfg(feature = "fjall")]
+    Fjall,
+}
+
+impl System {
+    pub fn all() -> &'static [System] {
+        <System as clap::ValueEnum>::value_variants()
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Lmdb => "lmdb",
+            #[cfg(feature = "redb")]
+            System::Redb => "redb",
+            #[cfg(feature = "fjall")]
+            System::Fjall => "fjall",
+        }
+    }
+
+    /// Opens the store, or makes a new one if the directory is empty.
+    ///
+    /// # Errors
+    /// The directory has something else, or an I/O error.
+    pub fn open(self, options: &OpenOptions<'_>) -> Result<Box<dyn KeyValue>> {
+        Ok(match self {
+            System::Lmdb => Box::new(Lmdb::open(options)?),
+            #[cfg(feature = "redb")]
+            System::Redb => Box::new(super::redb::Redb::open(options)?),
+            #[cfg(feature = "fjall")]
+            System::Fjall => Box::new(super::fjall::Fjall::open(options)?),
+        })
+    }
+}
