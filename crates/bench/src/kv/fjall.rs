@@ -9,8 +9,8 @@ use fjall::{
 };
 
 use super::seam::{
-    refused_write, Access, Body, Done, KeyValue, OpenOptions, Order, Row, Session, Settings, Show,
-    Transaction, TreeId, Verdict,
+    refused_write, Access, Body, Done, KeyValue, OpenOptions, Order, Session, Settings, Show, Transaction,
+    TreeId, TreeRow, Verdict,
 };
 use crate::error::{BenchError, Result};
 
@@ -68,12 +68,16 @@ impl KeyValue for Fjall {
         Ok(Box::new(self))
     }
 
-    fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = Row>) -> Result<()> {
-        let mut ingestion = self.trees[tree.0].inner().start_ingestion().map_err(failed)?;
-        for (key, value) in rows {
-            ingestion.write(key, value).map_err(failed)?;
+    fn bulk_load(&self, rows: &mut dyn Iterator<Item = TreeRow>) -> Result<()> {
+        let mut rows = rows.peekable();
+        while let Some(&(tree, ..)) = rows.peek() {
+            let mut ingestion = self.trees[tree.0].inner().start_ingestion().map_err(failed)?;
+            while let Some((_, key, value)) = rows.next_if(|row| row.0 == tree) {
+                ingestion.write(key, value).map_err(failed)?;
+            }
+            ingestion.finish().map_err(failed)?;
         }
-        ingestion.finish().map_err(failed)
+        Ok(())
     }
 
     fn flush(&self) -> Result<()> {
@@ -127,7 +131,7 @@ impl Transaction for Reading<'_> {
         Err(refused_write())
     }
 
-    fn remove(&mut self, _: TreeId, _: &[u8]) -> Result<bool> {
+    fn remove(&mut self, _: TreeId, _: &[u8]) -> Result<()> {
         Err(refused_write())
     }
 
@@ -151,8 +155,9 @@ impl Transaction for Writing<'_> {
         Ok(())
     }
 
-    fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<bool> {
-        Ok(self.txn.take(&self.trees[tree.0], key).map_err(failed)?.is_some())
+    fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
+        self.txn.remove(&self.trees[tree.0], key);
+        Ok(())
     }
 
     fn scan(&mut self, tree: TreeId, keys: Range<&[u8]>, order: Order, row: &mut Show<'_>) -> Result<()> {

@@ -8,8 +8,8 @@ use stillframe_lmdb_sys::heed::{
 };
 
 use super::seam::{
-    refused_write, Access, Body, Done, KeyValue, OpenOptions, Order, Row, Session, Settings, Show,
-    Transaction, TreeId, Verdict,
+    refused_write, Access, Body, Done, KeyValue, OpenOptions, Order, Session, Settings, Show, Transaction,
+    TreeId, TreeRow, Verdict,
 };
 use crate::error::{BenchError, Result};
 
@@ -71,12 +71,12 @@ impl KeyValue for Lmdb {
         Ok(Box::new(LmdbSession { store: self, picture: None }))
     }
 
-    fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = Row>) -> Result<()> {
+    fn bulk_load(&self, rows: &mut dyn Iterator<Item = TreeRow>) -> Result<()> {
         let mut is_done = false;
         while !is_done {
             let mut txn = self.env.write_txn().map_err(failed)?;
             for _ in 0..LOAD_ROWS {
-                let Some((key, value)) = rows.next() else {
+                let Some((tree, key, value)) = rows.next() else {
                     is_done = true;
                     break;
                 };
@@ -164,7 +164,7 @@ impl Transaction for Reading<'_> {
         Err(refused_write())
     }
 
-    fn remove(&mut self, _: TreeId, _: &[u8]) -> Result<bool> {
+    fn remove(&mut self, _: TreeId, _: &[u8]) -> Result<()> {
         Err(refused_write())
     }
 
@@ -192,8 +192,8 @@ impl Transaction for Writing<'_> {
         })
     }
 
-    fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<bool> {
-        self.trees[tree.0].delete(&mut self.txn, key).map_err(failed)
+    fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
+        self.trees[tree.0].delete(&mut self.txn, key).map(drop).map_err(failed)
     }
 
     fn scan(&mut self, tree: TreeId, keys: Range<&[u8]>, order: Order, row: &mut Show<'_>) -> Result<()> {

@@ -8,11 +8,14 @@ mod model;
 #[cfg(feature = "redb")]
 mod redb;
 mod seam;
+mod stillframe;
 mod systems;
 #[cfg(test)]
 mod tests;
 
 #[cfg(test)]
 pub use model::Model;
-pub use seam::{Access, KeyValue, OpenOptions, Order, Row, Session, Settings, Transaction, TreeId, Verdict};
+pub use seam::{
+    Access, KeyValue, OpenOptions, Order, Session, Settings, Transaction, TreeId, TreeRow, Verdict,
+};
 pub use systems::System;

@@ -5,8 +5,8 @@ use std::ops::{Bound, Range};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::seam::{
-    refused_write, Access, Body, Done, KeyValue, Order, Row, Session, Settings, Show, Transaction, TreeId,
-    Verdict,
+    refused_write, Access, Body, Done, KeyValue, Order, Session, Settings, Show, Transaction, TreeId,
+    TreeRow, Verdict,
 };
 use crate::error::Result;
 
@@ -34,8 +34,8 @@ impl KeyValue for Model {
         Ok(Box::new(self))
     }
 
-    fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = Row>) -> Result<()> {
-        self.trees()[tree.0].extend(rows);
+    fn bulk_load(&self, rows: &mut dyn Iterator<Item = TreeRow>) -> Result<()> {
+        rows.for_each(|(tree, key, value)| drop(self.trees()[tree.0].insert(key, value)));
         Ok(())
     }
 
@@ -96,14 +96,13 @@ impl Transaction for Changing<'_> {
         Ok(())
     }
 
-    fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<bool> {
+    fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
         if self.access == Access::Read {
             return Err(refused_write());
         }
         let before = self.trees[tree.0].remove(key);
-        let was_there = before.is_some();
         self.before.push((tree, key.to_vec(), before));
-        Ok(was_there)
+        Ok(())
     }
 
     fn scan(&mut self, tree: TreeId, keys: Range<&[u8]>, order: Order, row: &mut Show<'_>) -> Result<()> {

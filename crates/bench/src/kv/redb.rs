@@ -10,8 +10,8 @@ use redb::{
 };
 
 use super::seam::{
-    refused_write, Access, Body, Done, KeyValue, OpenOptions, Order, Row, Session, Settings, Show,
-    Transaction, TreeId, Verdict,
+    refused_write, Access, Body, Done, KeyValue, OpenOptions, Order, Session, Settings, Show, Transaction,
+    TreeId, TreeRow, Verdict,
 };
 use crate::error::{BenchError, Result};
 
@@ -84,20 +84,19 @@ impl KeyValue for Redb {
         Ok(Box::new(RedbSession { store: self, picture: None }))
     }
 
-    fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = Row>) -> Result<()> {
+    fn bulk_load(&self, rows: &mut dyn Iterator<Item = TreeRow>) -> Result<()> {
         let mut is_done = false;
         while !is_done {
             let txn = self.write(Durability::Immediate)?;
-            {
-                let mut table = txn.open_table(definition(&self.names[tree.0])).map_err(failed)?;
-                for _ in 0..LOAD_ROWS {
-                    let Some((key, value)) = rows.next() else {
-                        is_done = true;
-                        break;
-                    };
-                    table.insert(&key[..], &value[..]).map_err(failed)?;
-                }
+            let mut writing = Writing { txn: &txn, names: &self.names, tables: HashMap::new() };
+            for _ in 0..LOAD_ROWS {
+                let Some((tree, key, value)) = rows.next() else {
+                    is_done = true;
+                    break;
+                };
+                writing.put(tree, &key, &value)?;
             }
+            drop(writing);
             self.commit(txn)?;
         }
         Ok(())
@@ -190,7 +189,7 @@ impl Transaction for Reading<'_> {
         Err(refused_write())
     }
 
-    fn remove(&mut self, _: TreeId, _: &[u8]) -> Result<bool> {
+    fn remove(&mut self, _: TreeId, _: &[u8]) -> Result<()> {
         Err(refused_write())
     }
 
@@ -228,8 +227,9 @@ impl Transaction for Writing<'_> {
         Ok(())
     }
 
-    fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<bool> {
-        Ok(self.table(tree)?.remove(key).map_err(failed)?.is_some())
+    fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
+        self.table(tree)?.remove(key).map_err(failed)?;
+        Ok(())
     }
 
     fn scan(&mut self, tree: TreeId, keys: Range<&[u8]>, order: Order, row: &mut Show<'_>) -> Result<()> {

@@ -6,11 +6,11 @@ use std::path::Path;
 use crate::error::{BenchError, Result};
 
 /// A tree of a store, by its place in [`OpenOptions::trees`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TreeId(pub usize);
 
-/// Key and value.
-pub type Row = (Vec<u8>, Vec<u8>);
+/// Tree, key and value.
+pub type TreeRow = (TreeId, Vec<u8>, Vec<u8>);
 
 /// What a store is opened with.
 #[derive(Clone, Copy, Debug)]
@@ -42,11 +42,11 @@ pub trait KeyValue: Send + Sync {
     /// The store has no room for another one.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
-    /// Adds rows in ascending order of their keys to an empty tree, the fastest way that the store has.
+    /// Fills empty trees with rows in ascending order of tree and key, the fastest way that the store has.
     ///
     /// # Errors
     /// The store cannot take them: no space, or an I/O error.
-    fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = Row>) -> Result<()>;
+    fn bulk_load(&self, rows: &mut dyn Iterator<Item = TreeRow>) -> Result<()>;
 
     /// Returns when all that was committed is durable.
     ///
@@ -104,11 +104,11 @@ pub trait Transaction {
     /// As of [`Transaction::get`]; or the transaction is one that reads.
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Whether there was one.
+    /// Removes `key`, if it is there.
     ///
     /// # Errors
     /// As of [`Transaction::put`].
-    fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<bool>;
+    fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<()>;
 
     /// Shows rows of `keys` in their order to `row`, until it has enough.
     ///

@@ -4,12 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::lmdb::Lmdb;
 use super::seam::{KeyValue, OpenOptions};
+use super::stillframe::Stillframe;
 use crate::error::Result;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lowercase")]
 pub enum System {
+    Stillframe,
     Lmdb,
     #[cfg(feature = "redb")]
     Redb,
@@ -24,6 +26,7 @@ impl System {
 
     pub fn name(self) -> &'static str {
         match self {
+            System::Stillframe => "stillframe",
             System::Lmdb => "lmdb",
             #[cfg(feature = "redb")]
             System::Redb => "redb",
@@ -38,6 +41,7 @@ impl System {
     /// The directory has something else, or an I/O error.
     pub fn open(self, options: &OpenOptions<'_>) -> Result<Box<dyn KeyValue>> {
         Ok(match self {
+            System::Stillframe => Box::new(Stillframe::open(options)?),
             System::Lmdb => Box::new(Lmdb::open(options)?),
             #[cfg(feature = "redb")]
             System::Redb => Box::new(super::redb::Redb::open(options)?),

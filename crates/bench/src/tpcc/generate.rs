@@ -9,7 +9,7 @@ use zerocopy::{Immutable, IntoBytes};
 use super::random::{data, digits, first_name, last_name, letters, text, Constants};
 use super::schema::*;
 use crate::error::Result;
-use crate::kv::{KeyValue, Row, TreeId};
+use crate::kv::{KeyValue, TreeId, TreeRow};
 use crate::progress::Progress;
 
 /// Numbers of history rows that were loaded; those of runs are higher.
@@ -33,29 +33,8 @@ pub fn load(store: &dyn KeyValue, scale: Scale, seed: u64, progress: &str) -> Re
     let source = Source { scale, seed, constants: constants(seed), date: now_ms() };
     let mut progress =
         Progress::new(format!("{progress}: loading {} warehouses", scale.warehouses), scale.bytes());
-    let mut fill = |tree: TreeId, rows: &mut dyn Iterator<Item = Row>| {
-        let mut counted = rows.inspect(|(key, value)| progress.add((key.len() + value.len()) as u64));
-        store.bulk_load(tree, &mut counted)
-    };
-    fill(ITEM, &mut source.items())?;
-    fill(WAREHOUSE, &mut (1..=scale.warehouses).map(|warehouse| source.warehouse(warehouse)))?;
-    fill(STOCK, &mut (1..=scale.warehouses).flat_map(|warehouse| source.stock(warehouse)))?;
-    type Make = fn(&Source, u32, u8) -> Vec<Row>;
-    let by_district: [(TreeId, Make); 8] = [
-        (DISTRICT, Source::district),
-        (CUSTOMER, Source::customers),
-        (CUSTOMER_BY_NAME, Source::names),
-        (HISTORY, Source::history),
-        (ORDER, Source::orders),
-        (ORDER_BY_CUSTOMER, Source::orders_by_customer),
-        (NEW_ORDER, Source::new_orders),
-        (ORDER_LINE, Source::order_lines),
-    ];
-    for (tree, make) in by_district {
-        let source = &source;
-        let districts = (1..=scale.warehouses).flat_map(|w| (1..=DISTRICTS).map(move |d| (w, d)));
-        fill(tree, &mut districts.flat_map(|(warehouse, district)| make(source, warehouse, district)))?;
-    }
+    let mut rows = source.rows().inspect(|(_, key, value)| progress.add((key.len() + value.len()) as u64));
+    store.bulk_load(&mut rows)?;
     store.flush()?;
     Ok(begin.elapsed().as_secs_f64())
 }
@@ -71,6 +50,10 @@ struct Source {
     date: u64,
 }
 
+type Row = (Vec<u8>, Vec<u8>);
+/// Makes the rows of one table that are a district's.
+type Make = fn(&Source, u32, u8) -> Vec<Row>;
+
 /// An order as two tables need it.
 struct Draft {
     number: u32,
@@ -83,6 +66,28 @@ impl Source {
     fn rng(&self, table: TreeId, warehouse: u32, district: u8) -> Rng {
         let place = u64::from(warehouse) << 16 | u64::from(district) << 8 | table.0 as u64;
         Rng::with_seed(self.seed ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// Those of all tables, by table.
+    fn rows(&self) -> impl Iterator<Item = TreeRow> + '_ {
+        let warehouses = || 1..=self.scale.warehouses;
+        let tables: [(TreeId, Make); 8] = [
+            (DISTRICT, Source::district),
+            (CUSTOMER, Source::customers),
+            (CUSTOMER_BY_NAME, Source::names),
+            (HISTORY, Source::history),
+            (ORDER, Source::orders),
+            (ORDER_BY_CUSTOMER, Source::orders_by_customer),
+            (NEW_ORDER, Source::new_orders),
+            (ORDER_LINE, Source::order_lines),
+        ];
+        let of_districts = tables.into_iter().flat_map(move |(tree, make)| {
+            let districts = warehouses().flat_map(|w| (1..=DISTRICTS).map(move |d| (w, d)));
+            districts.flat_map(move |(w, d)| make(self, w, d)).map(in_tree(tree))
+        });
+        let of_warehouses = warehouses().map(|warehouse| self.warehouse(warehouse)).map(in_tree(WAREHOUSE));
+        let stock = warehouses().flat_map(|warehouse| self.stock(warehouse)).map(in_tree(STOCK));
+        of_warehouses.chain(of_districts).chain(self.items().map(in_tree(ITEM))).chain(stock)
     }
 
     fn items(&self) -> impl Iterator<Item = Row> {
@@ -273,6 +278,10 @@ impl Source {
         }
         rows
     }
+}
+
+fn in_tree(tree: TreeId) -> impl Fn(Row) -> TreeRow {
+    move |(key, value)| (tree, key, value)
 }
 
 fn sorted(rows: impl Iterator<Item = Row>) -> Vec<Row> {

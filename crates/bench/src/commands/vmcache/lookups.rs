@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::plan::{DiskUse, Lookups, Phase, Rates};
 use crate::error::{BenchError, Result};
-use crate::kv::{Access, KeyValue, Order, Row, Session, TreeId, Verdict};
+use crate::kv::{Access, KeyValue, Order, Session, TreeId, TreeRow, Verdict};
 use crate::progress::Progress;
 use crate::ticks::Ticks;
 
@@ -33,11 +33,11 @@ fn value_of(number: u64) -> [u8; VALUE_BYTES] {
 pub fn load(store: &dyn KeyValue, work: &Lookups, progress: &str) -> Result<f64> {
     let begin = Instant::now();
     let mut progress = Progress::new(format!("{progress}: loading {} rows", work.key_count), work.key_count);
-    let mut rows = (0..work.key_count).map(|number| -> Row {
+    let mut rows = (0..work.key_count).map(|number| -> TreeRow {
         progress.add(1);
-        (number.to_be_bytes().to_vec(), value_of(number).to_vec())
+        (TREE, number.to_be_bytes().to_vec(), value_of(number).to_vec())
     });
-    store.bulk_load(TREE, &mut rows)?;
+    store.bulk_load(&mut rows)?;
     store.flush()?;
     Ok(begin.elapsed().as_secs_f64())
 }

@@ -1,0 +1,204 @@
+//! This project's store. A transaction is on one tree, so all trees of a workload are one, with a byte for each before its
+//! keys.
+
+use std::cell::RefCell;
+use std::ops::{Bound, Range};
+
+use stillframe_store::{Options, Store, Tree, TreeError};
+use stillframe_units::human_bytes;
+
+use super::seam::{
+    refused_write, Access, Body, Done, KeyValue, OpenOptions, Order, Session, Settings, Show, Transaction,
+    TreeId, TreeRow, Verdict,
+};
+use crate::error::{BenchError, Result};
+
+const TREE: &str = "rows";
+/// The rest is for before-images, and for what the process needs beside its data.
+const DATA_PERCENT: u64 = 85;
+const SNAPSHOT_BYTES: u64 = 64 << 20;
+
+pub struct Stillframe {
+    store: Store,
+    has_prefix: bool,
+    data_bytes: u64,
+}
+
+fn failed(error: impl std::fmt::Display) -> BenchError {
+    BenchError::failed("stillframe", error)
+}
+
+impl Stillframe {
+    pub fn open(options: &OpenOptions<'_>) -> Result<Stillframe> {
+        let data_bytes = options.memory_bytes / 100 * DATA_PERCENT;
+        let of_store = Options {
+            maxmemory_bytes: data_bytes,
+            snapshot_memory_bytes: SNAPSHOT_BYTES.min(options.memory_bytes / 16),
+            worker_count: options.thread_count,
+            ..Options::default()
+        };
+        let store = Store::open(options.dir, of_store).map_err(failed)?;
+        Ok(Stillframe { store, has_prefix: options.trees.len() > 1, data_bytes })
+    }
+
+    fn tree(&self) -> Result<Tree> {
+        self.store.tree(TREE).map_err(failed)
+    }
+}
+
+impl KeyValue for Stillframe {
+    fn settings(&self) -> Settings {
+        Settings {
+            version: format!("stillframe {}", env!("CARGO_PKG_VERSION")),
+            memory: format!("maxmemory of {}, all tables in one tree", human_bytes(self.data_bytes as f64)),
+            durability: "none until a flush, which is a checkpoint; a crash leaves the last one".to_owned(),
+        }
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(StillframeSession { tree: self.tree()?, key: Key::new(self.has_prefix) }))
+    }
+
+    fn bulk_load(&self, rows: &mut dyn Iterator<Item = TreeRow>) -> Result<()> {
+        let prefixed = rows.map(|(tree, key, value)| match self.has_prefix {
+            true => ([&[tree.0 as u8], &key[..]].concat(), value),
+            false => (key, value),
+        });
+        self.tree()?.bulk_load(prefixed).map(drop).map_err(failed)
+    }
+
+    fn flush(&self) -> Result<()> {
+        let tree = self.tree()?;
+        tree.idle(|| self.store.checkpoint()).map(drop).map_err(failed)
+    }
+
+    fn has_many_writers(&self) -> bool {
+        false
+    }
+}
+
+/// A key as the one tree has it.
+struct Key {
+    bytes: Vec<u8>,
+    has_prefix: bool,
+}
+
+impl Key {
+    fn new(has_prefix: bool) -> Key {
+        Key { bytes: Vec::new(), has_prefix }
+    }
+
+    fn of(&mut self, tree: TreeId, key: &[u8]) -> &[u8] {
+        self.bytes.clear();
+        if self.has_prefix {
+            self.bytes.push(tree.0 as u8);
+        }
+        self.bytes.extend_from_slice(key);
+        &self.bytes
+    }
+}
+
+struct StillframeSession {
+    tree: Tree,
+    key: Key,
+}
+
+/// Why a transaction is not to count.
+enum End {
+    Rollback,
+    Failed(BenchError),
+}
+
+impl From<TreeError> for End {
+    fn from(error: TreeError) -> End {
+        End::Failed(failed(error))
+    }
+}
+
+impl Session for StillframeSession {
+    fn get(&mut self, tree: TreeId, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let found = self.tree.get_with(self.key.of(tree, key), found);
+        Ok(found.map_err(failed)?.is_some())
+    }
+
+    fn get_many(&mut self, tree: TreeId, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
+        let mut show = |index: usize, value: Option<&[u8]>| {
+            value.into_iter().for_each(|value| found(index, value));
+        };
+        let looked_up = match self.key.has_prefix {
+            false => self.tree.get_many_with(keys, &mut show),
+            true => {
+                let keys: Vec<Vec<u8>> = keys.iter().map(|key| self.key.of(tree, key).to_vec()).collect();
+                self.tree.get_many_with(&keys, &mut show)
+            }
+        };
+        looked_up.map_err(failed)
+    }
+
+    /// One that reads is a transaction, too: so nothing of another comes between its reads.
+    fn transaction(&mut self, access: Access, body: &mut Body<'_>) -> Result<Done> {
+        let key = RefCell::new(Key::new(self.key.has_prefix));
+        let ended = self.tree.transaction(|txn| match body(&mut Running { txn, access, key: &key }) {
+            Ok(Verdict::Commit) => Ok(()),
+            Ok(Verdict::Rollback) => Err(End::Rollback),
+            Err(error) => Err(End::Failed(error)),
+        });
+        match ended {
+            Ok(()) => Ok(Done::at_once(Verdict::Commit)),
+            Err(End::Rollback) => Ok(Done::at_once(Verdict::Rollback)),
+            Err(End::Failed(error)) => Err(error),
+        }
+    }
+}
+
+struct Running<'r, 't> {
+    txn: &'r mut stillframe_store::Transaction<'t>,
+    access: Access,
+    key: &'r RefCell<Key>,
+}
+
+impl Running<'_, '_> {
+    fn check_writes(&self) -> Result<()> {
+        match self.access {
+            Access::Write => Ok(()),
+            Access::Read => Err(refused_write()),
+        }
+    }
+}
+
+impl Transaction for Running<'_, '_> {
+    fn get(&mut self, tree: TreeId, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let found = self.txn.get_with(self.key.borrow_mut().of(tree, key), found);
+        Ok(found.map_err(failed)?.is_some())
+    }
+
+    fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_writes()?;
+        self.txn.put(self.key.borrow_mut().of(tree, key), value).map_err(failed)
+    }
+
+    fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
+        self.check_writes()?;
+        self.txn.remove(self.key.borrow_mut().of(tree, key)).map_err(failed)
+    }
+
+    fn scan(&mut self, tree: TreeId, keys: Range<&[u8]>, order: Order, row: &mut Show<'_>) -> Result<()> {
+        let (from, to) = {
+            let mut key = self.key.borrow_mut();
+            (key.of(tree, keys.start).to_vec(), key.of(tree, keys.end).to_vec())
+        };
+        let skipped = usize::from(self.key.borrow().has_prefix);
+        let mut range = self.txn.range((Bound::Included(&from[..]), Bound::Excluded(&to[..])));
+        let mut show = |key: &[u8], value: &[u8]| row(&key[skipped..], value);
+        loop {
+            let shown = match order {
+                Order::Ascending => range.next_with(&mut show),
+                Order::Descending => range.next_back_with(&mut show),
+            };
+            let Some(shown) = shown.map_err(failed)? else { return Ok(()) };
+            if shown?.is_break() {
+                return Ok(());
+            }
+        }
+    }
+}
