@@ -8,8 +8,8 @@ use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use crate::fuzz::MapEditor;
 use crate::model::{
-    check_content, checkpoint, has_content, header_of, open, open_accepting, page_of, write_batch, Change,
-    Content,
+    check_content, checkpoint, has_content, header_of, open, open_accepting, page_of, write_back,
+    write_batch, Change, Content,
 };
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -121,12 +121,16 @@ fn a_transient_error_while_opening_cannot_resurrect_an_overwritten_checkpoint() 
         let (file, recovered) = open_accepting(&device, 2).unwrap();
         assert!(recovered.fell_back && has_content(&file, &recovered, &older), "{recovered:?}");
         device.schedule(device.call_count() + crash_after, Fault::Crash);
-        // Spilling and checkpoints both write; either may be the first.
-        let spilled = if crash_after % 2 == 0 { file.spill(&page_of(1, 77).0).map(drop) } else { Ok(()) };
+        // Spilling, write-backs and checkpoints all write; any may be the first.
+        let written = match crash_after % 3 {
+            0 => file.spill(&page_of(1, 77).0).is_ok(),
+            1 => write_back(&file, &[(1, 77), (2, 77)]).is_ok(),
+            _ => true,
+        };
         let pages: Vec<_> = (1..1500).step_by(4).map(|pid| (pid, 3)).collect();
         let mut after = older.clone();
         after.extend(pages.iter().copied());
-        if let (Ok(()), Ok(writer)) = (spilled, file.begin_checkpoint()) {
+        if let (true, Ok(writer)) = (written, file.begin_checkpoint()) {
             if write_batch(&writer, &pages).is_ok() {
                 let _ = writer.commit(&header_of(&after));
             }

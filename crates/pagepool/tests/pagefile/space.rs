@@ -7,8 +7,8 @@ use stillframe_pagepool::pagefile::{PageFile, PageFileError, USER_HEADER_BYTES};
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use crate::model::{
-    check_accounting, check_content, checkpoint, has_content, header_of, open, page_of, write_batch, Change,
-    Content,
+    check_accounting, check_content, checkpoint, has_content, header_of, open, page_of, write_back,
+    write_batch, Change, Content,
 };
 
 /// Pages that a checkpoint writes in any case: the superblock, and the witness before and after it.
@@ -174,13 +174,22 @@ fn slots_of_a_checkpoint_in_doubt_are_not_given_to_others() {
     checkpoint(&file, &mut content, &versions(1..100, 1));
     let writer = file.begin_checkpoint().unwrap();
     write_batch(&writer, &versions(1..100, 2)).unwrap();
+    // One of its pages was written before, and others name its slot, too.
+    for (pid, written) in (200..).zip(write_back(&file, &versions(200..210, 2)).unwrap()) {
+        file.set_location(PageId(pid), written);
+        let kept = file.keep_location(PageId(pid)).unwrap();
+        writer.adopt_page(PageId(pid), &kept).unwrap();
+        file.release_spill(kept);
+    }
     let free_slots = file.stats().free_slots;
     // Map, witness, sync, both read back, superblock, sync: the last one fails, and the disk may hold either checkpoint.
     device.schedule(device.call_count() + 6, Fault::Error);
     let error = writer.commit(&header_of(&content)).unwrap_err();
     assert!(matches!(error, PageFileError::Failed { .. }), "{error}");
     drop(writer);
+    (200..210).for_each(|pid| file.forget_location(PageId(pid)));
     assert!(file.stats().free_slots <= free_slots, "{:?}", file.stats());
+    assert_eq!((file.stats().located_slots, file.stats().spilled_slots), (0, 0));
     assert!(file.failure().is_some_and(|cause| cause.contains("cannot sync")), "{:?}", file.failure());
     assert!(file.spill(&page_of(1, 1).0).is_err());
     check_content(&file, &content);

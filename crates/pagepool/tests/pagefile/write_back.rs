@@ -173,6 +173,7 @@ fn a_full_disk_refuses_write_backs_and_nothing_else() {
     assert!(error.is_no_space() && file.failure().is_none(), "{error}");
     assert!(file.stats().free_slots < 50, "{:?}", file.stats());
     assert_eq!(file.stats().previous_slots, previous_slots, "not a write-back's to give up");
+    assert_eq!(file.stats().located_slots, located.len() as u64, "what did not fit keeps nothing");
     check_accounting(&file);
     for pid in 3000.. {
         match write_back(&file, &[(pid, 6)]) {
@@ -233,6 +234,12 @@ fn damage_at_a_location_is_reported_with_its_place() {
     let (mut located, mut content) = (Content::new(), Content::new());
     checkpoint(&file, &mut content, &[(1, 1)]);
     locate(&file, &mut located, &[(1, 2), (5, 2)]);
+    // Scrubbing looks at what is durable, wherever the page is read.
+    let durable_slot = file.slot_of(PageId(1)).unwrap().offset();
+    device.corrupt(durable_slot, 1, |bytes| bytes[0] ^= 8);
+    assert_eq!(file.verify_slots(&[PageId(1)]).len(), 1);
+    check_located(&file, &located);
+    device.corrupt(durable_slot, 1, |bytes| bytes[0] ^= 8);
     let image = device.image();
     let is_there = |found: &[u8]| found == page_of(1, 2).0;
     let slot = image.chunks(PAGE_SIZE).position(is_there).expect("it has been written back") as u64;
@@ -243,7 +250,6 @@ fn damage_at_a_location_is_reported_with_its_place() {
     let errors = file.read_pages(&mut reads);
     let error = errors.first().expect("it is damaged").to_string();
     assert!(errors.len() == 1 && error.contains(&format!("page 1 at slot {slot} ")), "{error}");
-    // Scrubbing looks at what is durable, which is whole.
     assert!(file.verify_slots(&[PageId(1)]).is_empty());
     file.forget_location(PageId(1));
     check_content(&file, &{
