@@ -12,6 +12,7 @@ use super::seam::{
     refused_write, Access, Body, Done, KeyValue, OpenOptions, Order, Session, Settings, Show, Transaction,
     TreeId, TreeRow, Verdict,
 };
+use super::versions::locked;
 use crate::error::{BenchError, Result};
 
 const CACHE_PERCENT: u64 = 60;
@@ -54,7 +55,7 @@ impl KeyValue for Fjall {
     fn settings(&self) -> Settings {
         let shown = |bytes: u64| stillframe_units::human_bytes(bytes as f64);
         Settings {
-            version: "fjall 3".to_owned(),
+            version: format!("fjall {}", locked("fjall")),
             memory: format!(
                 "cache of {}, write buffers of {} a tree, no compression",
                 shown(self.cache_bytes),

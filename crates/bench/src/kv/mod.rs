@@ -7,11 +7,17 @@ mod lmdb;
 mod model;
 #[cfg(feature = "redb")]
 mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
 mod seam;
 mod stillframe;
 mod systems;
 #[cfg(test)]
 mod tests;
+#[cfg(any(feature = "redb", feature = "fjall"))]
+mod versions;
+#[cfg(feature = "wiredtiger")]
+mod wiredtiger;
 
 #[cfg(test)]
 pub use model::Model;

@@ -13,6 +13,7 @@ use super::seam::{
     refused_write, Access, Body, Done, KeyValue, OpenOptions, Order, Session, Settings, Show, Transaction,
     TreeId, TreeRow, Verdict,
 };
+use super::versions::locked;
 use crate::error::{BenchError, Result};
 
 type ReadTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
@@ -72,7 +73,7 @@ impl Redb {
 impl KeyValue for Redb {
     fn settings(&self) -> Settings {
         Settings {
-            version: "redb 4".to_owned(),
+            version: format!("redb {}", locked("redb")),
             memory: format!("cache of {}", stillframe_units::human_bytes(self.cache_bytes as f64)),
             durability: format!(
                 "none (Durability::None), one in {COMMITS_UNSYNCED_MAX} commits is synced, which redb needs to reuse space"

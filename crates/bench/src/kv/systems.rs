@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::lmdb::Lmdb;
 use super::seam::{KeyValue, OpenOptions};
 use super::stillframe::Stillframe;
+#[cfg(feature = "wiredtiger")]
+use super::wiredtiger::{Pages, WiredTiger};
 use crate::error::Result;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
@@ -13,6 +15,13 @@ use crate::error::Result;
 pub enum System {
     Stillframe,
     Lmdb,
+    #[cfg(feature = "wiredtiger")]
+    WiredTiger,
+    /// With pages of 4 KB
+    #[cfg(feature = "wiredtiger")]
+    WiredTiger4k,
+    #[cfg(feature = "rocksdb")]
+    RocksDb,
     #[cfg(feature = "redb")]
     Redb,
     #[cfg(feature = "fjall")]
@@ -28,6 +37,12 @@ impl System {
         match self {
             System::Stillframe => "stillframe",
             System::Lmdb => "lmdb",
+            #[cfg(feature = "wiredtiger")]
+            System::WiredTiger => "wiredtiger",
+            #[cfg(feature = "wiredtiger")]
+            System::WiredTiger4k => "wiredtiger4k",
+            #[cfg(feature = "rocksdb")]
+            System::RocksDb => "rocksdb",
             #[cfg(feature = "redb")]
             System::Redb => "redb",
             #[cfg(feature = "fjall")]
@@ -43,6 +58,12 @@ impl System {
         Ok(match self {
             System::Stillframe => Box::new(Stillframe::open(options)?),
             System::Lmdb => Box::new(Lmdb::open(options)?),
+            #[cfg(feature = "wiredtiger")]
+            System::WiredTiger => Box::new(WiredTiger::open(options, Pages::Large)?),
+            #[cfg(feature = "wiredtiger")]
+            System::WiredTiger4k => Box::new(WiredTiger::open(options, Pages::Of4Kb)?),
+            #[cfg(feature = "rocksdb")]
+            System::RocksDb => Box::new(super::rocksdb::Rocksdb::open(options)?),
             #[cfg(feature = "redb")]
             System::Redb => Box::new(super::redb::Redb::open(options)?),
             #[cfg(feature = "fjall")]
