@@ -193,6 +193,11 @@ impl Keyspace {
             self.garbage.push_tree(&self.pool, root);
         }
         self.counters.clear(db);
+        self.abandon_if_empty();
+    }
+
+    /// What damage keeps in use goes when there is no data left. Runs in the barrier.
+    fn abandon_if_empty(&self) {
         if self.pool.has_damage() && self.databases.trees().next().is_none() && self.named.is_empty() {
             self.abandon_all();
         }
@@ -211,6 +216,7 @@ impl Keyspace {
         let root = self.named.take(name)?;
         if let Some(root) = root {
             self.garbage.push_tree(&self.pool, root);
+            self.abandon_if_empty();
         }
         Ok(root.is_some())
     }

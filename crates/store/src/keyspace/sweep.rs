@@ -330,7 +330,7 @@ impl Keyspace {
         }
     }
 
-    /// All databases are empty, and pages have been lost: everything but the catalog is garbage, also what only lost pages
+    /// All databases are empty, there are no named trees, and pages have been lost: everything but the catalog is garbage, also what only lost pages
     /// led to, and no list that goes through them is followed any more. Runs in the barrier.
     pub(super) fn abandon_all(&self) {
         self.garbage.forget();

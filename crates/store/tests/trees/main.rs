@@ -1,9 +1,13 @@
 //! Named trees against a model. A failure is replayed with `STILLFRAME_SEED=<seed>`.
 
+mod bulk;
+mod damage;
 #[path = "../support/held_up.rs"]
 mod held_up;
 mod model;
 mod restart;
+mod threads;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
