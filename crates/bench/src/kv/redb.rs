@@ -23,7 +23,8 @@ type WriteTable<'t> = Table<'t, &'static [u8], &'static [u8]>;
 const FILE: &str = "data.redb";
 /// Rows of one transaction of a bulk load.
 const LOAD_ROWS: usize = 100_000;
-const CACHE_PERCENT: u64 = 80;
+/// What is in the cache takes more than its size, and the kernel caches files in what is left.
+const CACHE_PERCENT: u64 = 50;
 /// Commits between two that are durable: the pages that a commit replaces are kept until one is.
 const COMMITS_UNSYNCED_MAX: u64 = 4096;
 

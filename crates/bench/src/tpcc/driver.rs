@@ -53,6 +53,9 @@ pub struct KindReport {
     pub max_ns: u64,
 }
 
+/// Longer ones count as this.
+const LATENCY_MAX_NS: u64 = 600 * 1_000_000_000;
+
 struct Tally {
     latency: Histogram<u64>,
     rollback_count: u64,
@@ -60,7 +63,8 @@ struct Tally {
 
 impl Tally {
     fn new() -> Result<Tally> {
-        let latency = Histogram::new(3).map_err(|error| BenchError::failed("make a histogram", error))?;
+        let latency = Histogram::new_with_max(LATENCY_MAX_NS, 3)
+            .map_err(|error| BenchError::failed("make a histogram", error))?;
         Ok(Tally { latency, rollback_count: 0 })
     }
 

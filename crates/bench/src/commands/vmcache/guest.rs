@@ -5,7 +5,7 @@ use std::io::{stdin, Write};
 use std::path::Path;
 
 use super::lookups;
-use super::plan::{Answer, DiskUse, Measured, MixRun, Plan, Tpcc, Work};
+use super::plan::{Answer, DiskUse, Measured, MixRun, Plan, Reply, Tpcc, Work};
 use crate::error::{BenchError, Context, Result};
 use crate::kv::{KeyValue, OpenOptions};
 use crate::tpcc::{self, Mix};
@@ -24,9 +24,12 @@ pub struct Args {}
 pub fn run(_: &Args) -> Result<()> {
     let plan: Plan = serde_json::from_reader(stdin())
         .map_err(|error| BenchError::failed("read the plan from standard input", error))?;
-    let answer = measure(&plan)?;
+    let reply = match measure(&plan) {
+        Ok(answer) => Reply::Measured(answer),
+        Err(error) => Reply::Failed { why: error.to_string() },
+    };
     let text =
-        serde_json::to_string(&answer).map_err(|error| BenchError::failed("write the answer", error))?;
+        serde_json::to_string(&reply).map_err(|error| BenchError::failed("write the answer", error))?;
     writeln!(std::io::stdout(), "{text}").context(|| "write the answer".to_owned())
 }
 

@@ -9,7 +9,7 @@ use rustix::fs::{fadvise, Advice};
 use stillframe_testkit::mortal;
 
 use super::limit::MemoryGroup;
-use super::plan::{Answer, Plan};
+use super::plan::{Answer, Plan, Reply};
 use crate::error::{BenchError, Context, Result};
 
 /// The hidden subcommand.
@@ -91,7 +91,11 @@ pub fn measure(plan: &Plan, limit: Limit) -> Result<Outcome> {
             plan.system.name()
         )));
     }
-    let answer = serde_json::from_str(&text).map_err(|error| BenchError::failed("read an answer", error))?;
+    let reply = serde_json::from_str(&text).map_err(|error| BenchError::failed("read an answer", error))?;
+    let answer = match reply {
+        Reply::Measured(answer) => answer,
+        Reply::Failed { why } => return Err(BenchError::Failed(why)),
+    };
     Ok(Outcome { answer, memory_peak_bytes: group.and_then(|group| group.peak_bytes()) })
 }
 

@@ -55,6 +55,13 @@ pub struct Phase {
     pub batch: usize,
 }
 
+/// What the process says in the end.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Reply {
+    Measured(Answer),
+    Failed { why: String },
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Answer {
     pub settings: Settings,

@@ -15,6 +15,7 @@ use crate::commands::vmcache::host::Outcome;
 use crate::error::{BenchError, Result};
 use crate::kv::System;
 use crate::output::Output;
+use crate::provenance::without_paths;
 
 struct Failure {
     system: System,
@@ -37,7 +38,7 @@ impl Report {
     pub fn fail(&mut self, system: System, what: &str, is_on_disk: bool, error: &BenchError) {
         eprintln!("{}: {what}: {error}", system.name());
         let what = format!("{what}, {}", place(is_on_disk));
-        self.failures.push(Failure { system, what, why: error.to_string() });
+        self.failures.push(Failure { system, what, why: without_paths(&error.to_string()) });
     }
 
     /// # Errors
