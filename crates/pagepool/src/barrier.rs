@@ -18,7 +18,7 @@ use crate::metrics::Histogram;
 // The standard library's and `parking_lot`'s here, and loom's in `tests/loom_barrier.rs`, which includes this file.
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::thread::{self, ThreadId};
-use crate::sync::{ArcMutexGuard, Condvar, Instant, Mutex, RawMutex};
+use crate::sync::{heavy_fence, light_fence, pause, ArcMutexGuard, Condvar, Instant, Mutex, RawMutex};
 
 const QUIESCENT: u32 = 0;
 const RUNNING: u32 = 1;
@@ -34,7 +34,11 @@ enum Action {
 }
 
 #[repr(align(128))]
-struct MemberState(AtomicU32);
+struct MemberState {
+    state: AtomicU32,
+    /// How often it has been between two commands; only the member counts it up.
+    turns: AtomicU32,
+}
 
 /// What a run of the barrier cost.
 #[derive(Clone, Copy, Debug)]
@@ -163,12 +167,34 @@ impl Barrier {
     }
 
     fn all_quiescent(&self) -> bool {
-        self.members.lock().iter().all(|m| m.0.load(Ordering::SeqCst) == QUIESCENT)
+        self.members.lock().iter().all(|m| m.state.load(Ordering::SeqCst) == QUIESCENT)
+    }
+
+    /// Waits until each member has been between two commands since the call, or stands by, and until no action of the
+    /// barrier that was under way is (a grace period of RCU). Whoever waits lets nobody stand still. Not to be called by a
+    /// running member.
+    pub fn wait_for_turns(&self) {
+        heavy_fence(|| {
+            self.run(|| ());
+        });
+        let running = |m: &MemberState| m.state.load(Ordering::Acquire) == RUNNING;
+        let since: Vec<_> = {
+            let members = self.members.lock();
+            members.iter().map(|m| (m.clone(), m.turns.load(Ordering::Acquire))).collect()
+        };
+        for (member, turns) in since {
+            let mut wait_count = 0;
+            while running(&member) && member.turns.load(Ordering::Acquire) == turns {
+                wait_count += 1;
+                pause(wait_count);
+            }
+        }
+        drop(self.pending.lock());
     }
 
     /// A new member, running.
     pub fn join(self: &Arc<Self>) -> Member {
-        let state = Arc::new(MemberState(AtomicU32::new(QUIESCENT)));
+        let state = Arc::new(MemberState { state: AtomicU32::new(QUIESCENT), turns: AtomicU32::new(0) });
         self.members.lock().push(state.clone());
         let member = Member { barrier: self.clone(), state, _not_sync: PhantomData };
         member.enter();
@@ -189,7 +215,18 @@ impl Member {
     pub fn quiesce(&self) {
         if self.barrier.requested.load(Ordering::Relaxed) {
             self.stand_by();
+        } else {
+            self.count_turn();
         }
+    }
+
+    /// What the member does from here on it does after whatever was before a heavy fence of another thread that reads the
+    /// number as it was before (R3).
+    #[inline(always)]
+    fn count_turn(&self) {
+        let turns = &self.state.turns;
+        turns.store(turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        light_fence();
     }
 
     #[cold]
@@ -197,6 +234,7 @@ impl Member {
         if self.barrier.is_held_here() {
             return;
         }
+        self.count_turn();
         let since = Instant::now();
         self.leave();
         self.enter();
@@ -212,6 +250,8 @@ impl Member {
         let turn = self.barrier.initiator.lock_arc();
         self.barrier.request(Action::Hold(thread::current().id()));
         self.barrier.wait_for_hold();
+        // For those who wait for turns it runs. The barrier does not look at members while it is held.
+        self.state.state.store(RUNNING, Ordering::SeqCst);
         Standstill { barrier: self.barrier.clone(), state: self.state.clone(), _turn: turn }
     }
 
@@ -228,7 +268,7 @@ impl Member {
 
     /// RUNNING → QUIESCENT.
     fn leave(&self) {
-        self.state.0.store(QUIESCENT, Ordering::SeqCst);
+        self.state.state.store(QUIESCENT, Ordering::SeqCst);
         if self.barrier.requested.load(Ordering::SeqCst) {
             self.barrier.complete_if_last();
         }
@@ -237,7 +277,7 @@ impl Member {
     /// QUIESCENT → RUNNING, unless an action is requested; then after it.
     fn enter(&self) {
         loop {
-            self.state.0.store(RUNNING, Ordering::SeqCst);
+            self.state.state.store(RUNNING, Ordering::SeqCst);
             if !self.barrier.requested.load(Ordering::SeqCst) {
                 return;
             }
@@ -272,14 +312,14 @@ pub struct Standstill {
 
 impl Drop for Standstill {
     fn drop(&mut self) {
-        self.state.0.store(RUNNING, Ordering::SeqCst);
+        self.state.state.store(RUNNING, Ordering::SeqCst);
         self.barrier.release();
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        self.state.0.store(QUIESCENT, Ordering::SeqCst);
+        self.state.state.store(QUIESCENT, Ordering::SeqCst);
         self.barrier.members.lock().retain(|m| !Arc::ptr_eq(m, &self.state));
         if self.barrier.requested.load(Ordering::SeqCst) {
             self.barrier.complete_if_last();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::page::Epoch;
 use crate::pagefile::{CheckpointWriter, CommitStats, PageFile, Spilled, UserHeader};
 use crate::pool::Pool;
-use crate::snapshot::{FrameWish, Progress, Sink, Spill, StreamPlan};
+use crate::snapshot::{FrameWish, Progress, Sink, Spill, SpilledImage, StreamPlan};
 use crate::{BarrierTimes, CheckpointError, PageBytes, PageId};
 
 /// What a completed checkpoint did, and how long each part took.
@@ -28,6 +28,10 @@ impl Sink for CheckpointWriter {
         Ok(CheckpointWriter::write_pages(self, pages)?)
     }
 
+    fn adopt_page(&self, page: PageId, image: &SpilledImage) -> Result<(), CheckpointError> {
+        Ok(CheckpointWriter::adopt_page(self, page, image.spilled())?)
+    }
+
     fn free_page(&self, page: PageId) -> Result<(), CheckpointError> {
         Ok(CheckpointWriter::free_page(self, page)?)
     }
@@ -44,6 +48,10 @@ impl Spill for PageFile {
 
     fn release_spill(&self, spilled: Spilled) {
         PageFile::release_spill(self, spilled);
+    }
+
+    fn keep(&self, page: PageId) -> Option<Spilled> {
+        PageFile::keep_location(self, page)
     }
 }
 
@@ -94,6 +102,7 @@ impl Pool {
         self.core().frames.discard_if_idle(&self.frame_wish());
         let (commit, healed) = committed?;
         *durable = cut;
+        self.core().set_durable(cut);
         self.scrubbing().note_healed(&healed);
         let metrics = self.metrics();
         metrics.sweep.record(sweep);

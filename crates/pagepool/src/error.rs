@@ -13,6 +13,8 @@ pub enum Restart {
     Contended,
     /// The page must be read from the page file first ([`crate::Pool::load`]).
     Fault(PageId),
+    /// The page must be read from the page file first, but everything in memory is needed there: it cannot be written.
+    NoRoom,
     /// The page is damaged or unreadable, for good; the text says where.
     Damaged(Arc<str>),
 }

@@ -417,14 +417,14 @@ impl Pool {
     /// Captures a page for running snapshots if this is its first modification since the last cut.
     #[inline(always)]
     fn before_write(&self, page: PageId) {
-        if self.pages().descriptor(page).epochs.written() != self.core().epoch() {
+        if self.pages().descriptor(page).epochs.is_first_write(self.core().epoch()) {
             self.first_write(page);
         }
     }
 
     fn would_capture(&self, page: PageId) -> bool {
         let core = self.core();
-        core.pages.descriptor(page).epochs.written() != core.epoch()
+        core.pages.descriptor(page).epochs.is_first_write(core.epoch())
             && self.snapshotter().would_capture(core, page)
     }
 
@@ -432,5 +432,9 @@ impl Pool {
     fn first_write(&self, page: PageId) {
         self.snapshotter().before_first_write(self.core(), page);
         self.pages().descriptor(page).epochs.set_written(self.core().epoch());
+        // What the page file has is the content of cuts alone from now on.
+        if let Some(file) = self.file() {
+            file.forget_location(page);
+        }
     }
 }

@@ -13,6 +13,7 @@ mod barrier;
 mod checkpoint;
 pub mod device;
 mod error;
+mod fence;
 mod guard;
 pub mod metrics;
 mod objects;
@@ -26,6 +27,7 @@ mod view;
 
 /// What protocols between threads are made of; the model checker puts its own in the place of these.
 mod sync {
+    pub use crate::fence::{heavy_fence, light_fence, pause};
     pub use parking_lot::{ArcMutexGuard, Condvar, Mutex, RawMutex, RwLock, RwLockReadGuard};
     pub use std::sync::{atomic, Arc};
     pub use std::thread;

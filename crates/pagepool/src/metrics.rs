@@ -108,6 +108,14 @@ pub struct PoolMetrics {
     pub fsync: Histogram,
     /// From the request of a checkpoint to its durable superblock.
     pub checkpoint: Histogram,
+    /// Pages brought in from the page file.
+    pub loaded_page_count: AtomicU64,
+    /// Pages whose memory was given back although they are in use.
+    pub evicted_page_count: AtomicU64,
+    /// Of those, pages that had to be written first.
+    pub written_back_page_count: AtomicU64,
+    /// Writes of such pages that failed.
+    pub write_back_error_count: AtomicU64,
 }
 
 #[cfg(test)]

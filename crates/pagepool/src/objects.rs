@@ -1,7 +1,6 @@
 //! Objects: allocating, growing and freeing runs of pages.
 
 use crate::guard::ExclusiveGuard;
-use crate::page::evict_and_wake;
 use crate::pool::Pool;
 use crate::space::Extent;
 use crate::{PageId, PoolError};
@@ -56,7 +55,7 @@ impl Pool {
     pub fn free(&self, object: ExclusiveGuard<'_>, page_count: u32) {
         let start = object.into_id();
         let extent = self.mark_freed(start, page_count);
-        evict_and_wake(&self.pages().descriptor(start).state);
+        self.supply().let_go_of(start);
         self.supply().finish_free(extent);
     }
 
@@ -92,8 +91,10 @@ impl Pool {
         if self.has_damage() {
             let damaged =
                 extent.pages().filter_map(|page| Some((page, self.residency().damage_in_place(page)?)));
-            damaged
-                .for_each(|(page, why)| self.snapshotter().before_free_of_damaged(self.core(), page, &why));
+            damaged.for_each(|(page, why)| {
+                self.snapshotter().before_free_of_damaged(self.core(), page, &why);
+                self.residency().forget_damage(page);
+            });
         }
         self.supply().mark_freed(extent);
         extent

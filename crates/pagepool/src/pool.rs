@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::metrics::PoolMetrics;
 use crate::page::{Epoch, PageTable};
 use crate::pagefile::{NeededPages, OpenOptions, PageFile, Recovered};
-use crate::residency::{DamagedPages, Residency, ScrubReport, ScrubStats, Scrubbing, Supply};
+use crate::residency::{DamagedPages, Evictor, Residency, Room, ScrubReport, ScrubStats, Scrubbing, Supply};
 use crate::snapshot::{Core, NoSpill, SnapshotKind, Snapshotter, Spill};
 use crate::space::{AnonMemory, Layout, Memory};
 use crate::{Barrier, BarrierTimes, Member, PageId, PoolError, PAGE_SIZE};
@@ -24,6 +24,9 @@ pub struct PoolOptions {
     pub snapshot_memory_bytes: u64,
     /// Pages without which a checkpoint of the page file counts as damaged.
     pub needed_pages: NeededPages,
+    /// Pages that may be in memory; others are in the page file alone. `None`: all of them. It says nothing without a page
+    /// file, or with an algorithm that needs all in memory.
+    pub memory_pages: Option<u64>,
     /// The checkpoint of this generation may be served although a later one was acknowledged.
     pub accept_loss_after: Option<u64>,
 }
@@ -36,6 +39,7 @@ impl Default for PoolOptions {
             snapshot_kind: SnapshotKind::Epoch,
             snapshot_memory_bytes: 64 << 20,
             needed_pages: |_| 0..0,
+            memory_pages: None,
             accept_loss_after: None,
         }
     }
@@ -45,6 +49,8 @@ impl Default for PoolOptions {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct PoolStats {
     pub allocated_pages: u64,
+    /// Pages in use that are in memory.
+    pub resident_pages: u64,
     /// Bytes that snapshots hold beyond the data now: before-images in frames and freed pages that a cut needs.
     pub snapshot_held_bytes: u64,
     /// The most of them since the last checkpoint or view began.
@@ -60,6 +66,8 @@ pub struct Pool {
     barrier: Arc<Barrier>,
     supply: Arc<Supply>,
     residency: Arc<Residency>,
+    room: Arc<Room>,
+    evictor: Option<Evictor>,
     scrubbing: Scrubbing,
     /// The cut of the last durable checkpoint; held while one is taken.
     durable: Mutex<Epoch>,
@@ -95,8 +103,9 @@ impl Pool {
         let memory = AnonMemory::new(options.layout.page_count() as usize * PAGE_SIZE)?;
         let pool = Pool::build(Box::new(memory), options, file.clone(), Some(file.clone()))?;
         pool.adopt(&file, options.layout)?;
+        pool.residency.start_loaders()?;
         if recovered.page_count > 0 {
-            pool.residency.start(recovered.page_count)?;
+            pool.residency.start_warm_up(recovered.page_count)?;
         }
         Ok((Arc::new(pool), recovered))
     }
@@ -161,15 +170,32 @@ impl Pool {
         if is_huge {
             core.pages.prefer_huge(options.layout.small_end);
         }
-        let supply = Supply::start(core.clone(), snapshotter.clone(), options.layout, is_huge)?;
-        let supply = Arc::new(supply);
-        let residency = Arc::new(Residency::new(core.clone(), supply.clone(), file));
+        let barrier: Arc<Barrier> = Arc::default();
+        let can_evict = file.is_some() && snapshotter.takes_evictions();
+        let limit = options.memory_pages.filter(|_| can_evict);
+        let room = Arc::new(Room::new(limit));
+        let supply = Arc::new(Supply::start(
+            core.clone(),
+            snapshotter.clone(),
+            options.layout,
+            is_huge,
+            room.clone(),
+            file.clone(),
+        )?);
+        let evictor = file.clone().map(|file| {
+            let members = barrier.clone();
+            let wait_for_turns = Box::new(move || members.wait_for_turns());
+            Evictor::start(core.clone(), supply.clone(), room.clone(), file, wait_for_turns)
+        });
+        let residency = Residency::new(core.clone(), supply.clone(), room.clone(), file);
         Ok(Pool {
             core,
             snapshotter,
-            barrier: Arc::default(),
+            barrier,
             supply,
-            residency,
+            residency: Arc::new(residency),
+            room,
+            evictor: evictor.transpose()?,
             scrubbing: Scrubbing::default(),
             durable: Mutex::new(Epoch(0)),
         })
@@ -210,13 +236,15 @@ impl Pool {
         self.supply.allocated_pages()
     }
 
-    /// Whether the page is in memory; one that is still being read is not, one that is latched is.
+    /// Whether the page is in memory; one that is still being read is not, one that is latched is. This is an access: if it
+    /// is, it stays there until this thread, a member of the barrier, has been between two commands (R3).
     pub fn is_resident(&self, page: PageId) -> bool {
-        self.core.pages.is_resident(page)
+        self.core.pages.touch(page)
     }
 
     /// Brings pages in, now, on this thread, and waits for those that others are bringing in. One that is damaged or not
-    /// mapped says so to whoever asks for it then.
+    /// mapped says so to whoever asks for it then, as does one that there is no room for. Not to be called with a latch
+    /// held, nor by a running member of the barrier if pages are evicted: the evictor may be waiting for it.
     pub fn load(&self, pages: &[PageId]) {
         self.residency.load(pages);
     }
@@ -245,6 +273,69 @@ impl Pool {
     /// Waits until the warm-up has ended.
     pub fn wait_until_warm(&self) {
         self.residency.wait_until_warm();
+    }
+
+    /// Changes the bound of pages in memory; as of [`PoolOptions::memory_pages`].
+    pub fn set_memory_pages(&self, page_count: Option<u64>) {
+        self.room.set_limit(page_count.filter(|_| self.can_evict()));
+    }
+
+    /// Whether a page in use may be missing from memory without having been asked for: warm-up, eviction, damage.
+    #[inline]
+    pub fn may_miss_pages(&self) -> bool {
+        self.is_warming_up() || self.room.evicts() || self.has_damage()
+    }
+
+    /// Whether pages in memory have come so near their bound that commands which allocate should wait.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.room.is_limited() && self.room.is_full()
+    }
+
+    /// Whether pages may be evicted from this pool: a checkpoint by `fork` would miss those.
+    #[must_use]
+    pub fn can_evict(&self) -> bool {
+        self.evictor.is_some() && self.snapshotter.takes_evictions()
+    }
+
+    /// Whether a page has ever been, or is about to be, evicted.
+    #[inline(always)]
+    pub fn evicts(&self) -> bool {
+        self.room.evicts()
+    }
+
+    /// Pages that may be in memory; `None`: all of them.
+    pub fn memory_pages(&self) -> Option<u64> {
+        self.room.limit_pages()
+    }
+
+    /// Pages in use that are in memory.
+    #[inline]
+    pub fn resident_pages(&self) -> u64 {
+        self.room.resident_pages()
+    }
+
+    /// Keeps the pages of an object in memory for good, from when they are there on.
+    pub fn keep_in_memory(&self, head: PageId, page_count: u32) {
+        self.room.keep(head, page_count);
+    }
+
+    /// Calls `done` from another thread when memory is not full any more, or nothing in it can go.
+    pub fn when_room(&self, done: Box<dyn FnOnce() + Send>) {
+        self.residency.load_in_background(Vec::new(), done);
+    }
+
+    /// Waits until that is no more, or nothing in memory can go. Not to be called by a running member of the barrier, for
+    /// which the evictor may be waiting.
+    pub fn wait_for_room(&self) {
+        if self.room.is_limited() {
+            self.room.wait_for(0);
+        }
+    }
+
+    /// Whether there is too much in memory and nothing of it can go: what is dirty cannot be written.
+    pub fn is_stuck(&self) -> bool {
+        self.room.is_limited() && self.room.is_stuck()
     }
 
     /// Whether a page in use is not in memory and is worth loading: it is not known to be damaged, or is to be tried again.
@@ -286,6 +377,7 @@ impl Pool {
     pub fn stats(&self) -> PoolStats {
         PoolStats {
             allocated_pages: self.allocated_pages(),
+            resident_pages: self.room.resident_pages(),
             snapshot_held_bytes: self.snapshotter.held_bytes(&self.core),
             snapshot_peak_held_bytes: self.snapshotter.peak_held_bytes(&self.core),
             snapshot_resident_bytes: self.core.frames.resident_count() * PAGE_SIZE as u64,
@@ -309,6 +401,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        self.evictor.iter().for_each(Evictor::shut_down);
         self.residency.shut_down();
     }
 }

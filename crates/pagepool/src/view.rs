@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::page::Epoch;
+use crate::page::{wait_for_move, Epoch};
 use crate::pool::Pool;
 use crate::snapshot::Version;
 use crate::{BarrierTimes, CheckpointError, PageBytes, PageId};
@@ -15,9 +15,8 @@ pub struct View {
 }
 
 impl Pool {
-    /// A read-only picture of all pages; `at_cut` runs in the barrier just before the cut, and what it writes belongs
-    /// to the picture. Waits for the end of the warm-up first: pages that are not in memory cannot be kept for a cut.
-    /// Not to be called by a running member of the barrier.
+    /// A read-only picture of all pages, in memory or not; `at_cut` runs in the barrier just before the cut, and what it
+    /// writes belongs to the picture. Not to be called by a running member of the barrier.
     ///
     /// # Errors
     /// [`CheckpointError::EpochsExhausted`].
@@ -25,7 +24,6 @@ impl Pool {
         self: &Arc<Self>,
         at_cut: impl FnOnce() + Send + 'static,
     ) -> Result<View, CheckpointError> {
-        self.wait_until_warm();
         let (cut, barrier) = self.at_barrier(|pool| {
             at_cut();
             pool.snapshotter().begin_view(pool.core())
@@ -45,14 +43,17 @@ impl View {
     /// # Errors
     /// If the page is damaged, or its before-image could not be spilled to the page file or cannot be read back.
     pub fn read_page(&self, page: PageId, into: &mut PageBytes) -> Result<(), CheckpointError> {
-        if let Some(reason) = self.pool.residency().damage_at_cut(page) {
-            return Err(CheckpointError::Io(reason));
+        let core = self.pool.core();
+        if core.pages.try_descriptor(page).is_none() {
+            return Err(CheckpointError::Io(no_such_page(page)));
         }
         loop {
-            match self.pool.snapshotter().locate(self.pool.core(), self.cut, page) {
-                Version::InPlace if self.pool.pages().copy_as_of(page, self.cut, into) => return Ok(()),
-                // A writer has come first: from now on there is an image.
-                Version::InPlace => {}
+            match self.pool.snapshotter().locate(core, self.cut, page) {
+                Version::InPlace => {
+                    if let Some(result) = self.read_in_place(page, into) {
+                        return result;
+                    }
+                }
                 Version::Frame(frame) => {
                     into.copy_from_slice(frame.bytes());
                     return Ok(());
@@ -61,6 +62,34 @@ impl View {
                 Version::Lost(error) => return Err(*error),
             }
         }
+    }
+
+    /// Copies a page that has not been written since the cut; `None` if it has been meanwhile. What is not in memory is
+    /// read past it: a view does not displace what is in use.
+    fn read_in_place(&self, page: PageId, into: &mut PageBytes) -> Option<Result<(), CheckpointError>> {
+        let core = self.pool.core();
+        let descriptor = core.pages.descriptor(page);
+        if core.copy_as_of(page, self.cut, into) {
+            return Some(Ok(()));
+        }
+        if descriptor.state.is_resident() || !core.is_clean(page) {
+            // Somebody writes it just now, or it is on its way out.
+            wait_for_move(&descriptor.state);
+            return None;
+        }
+        let image = self.pool.residency().image_in_file(page);
+        // Whoever has modified it meanwhile has raised its epoch before (S10).
+        if descriptor.epochs.written() > self.cut {
+            return None;
+        }
+        Some(match image {
+            Some(image) => image.read(into),
+            None if descriptor.epochs.freed().is_some() && !descriptor.epochs.is_in_file() => {
+                // Freed in memory, and off the map by now.
+                return core.pages.copy_kept_as_of(page, self.cut, into).then_some(Ok(()));
+            }
+            None => Err(CheckpointError::Io(no_such_page(page))),
+        })
     }
 
     /// Pages that were in use at the cut, still are, and are none of those that `is_known` tells, as runs `[start, end)`.
@@ -80,8 +109,12 @@ impl View {
         let epochs = &descriptor.epochs;
         epochs.freed().is_none()
             && epochs.written() <= self.cut
-            && (descriptor.state.is_resident() || self.pool.file().is_some_and(|file| file.is_mapped(page)))
+            && (descriptor.state.is_resident() || self.pool.file().is_some_and(|file| file.has_content(page)))
     }
+}
+
+fn no_such_page(page: PageId) -> Arc<str> {
+    format!("there is no page {}: what refers to it is damaged", page.0).into()
 }
 
 /// The pages of `ranges` that are wanted, as runs.

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
 #[path = "loom_sync/mod.rs"]
@@ -17,6 +18,8 @@ mod sync {
     pub use loom::thread;
     use std::ops::Sub;
     use std::time::Duration;
+
+    use loom::sync::atomic::{fence, Ordering};
 
     use crate::{is_spoilt, locks, Mistake};
 
@@ -105,6 +108,20 @@ mod sync {
         }
     }
 
+    pub fn light_fence() {
+        if !is_spoilt(Mistake::NoFenceBetweenTurns) {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    pub fn heavy_fence(_otherwise: impl FnOnce()) {
+        fence(Ordering::SeqCst);
+    }
+
+    pub fn pause(_wait_count: u32) {
+        thread::yield_now();
+    }
+
     /// A clock by which whoever looks has always spun for long enough.
     #[derive(Clone, Copy)]
     pub struct Instant;
@@ -156,6 +173,12 @@ enum Mistake {
     LostWakeUp,
     /// A member works on while it counts as idle.
     WorksWhileIdle,
+    /// What a member does after a turn may be seen before it.
+    NoFenceBetweenTurns,
+    /// Whoever evicts a page waits for nobody.
+    NoGrace,
+    /// A command does not take the mark off a page that it touches.
+    NoTouch,
 }
 
 thread_local! {
@@ -171,7 +194,14 @@ fn is_spoilt(mistake: Mistake) -> bool {
 struct World {
     barrier: Arc<Barrier>,
     data: UnsafeCell<u32>,
+    /// Of a page whose content is `data`.
+    page: AtomicU32,
 }
+
+/// States of the page.
+const TOUCHED: u32 = 0;
+const MARKED: u32 = 1;
+const GONE: u32 = 2;
 
 // SAFETY: B1: that commands and actions do not meet at the cell is what the model checks.
 unsafe impl Sync for World {}
@@ -192,6 +222,31 @@ impl World {
         world.barrier.run(move || at_cut.change());
     }
 
+    /// A command that finds the page in memory and looks at it later, without another look at its state.
+    fn command_on_page(&self) {
+        let mut state = self.page.load(Ordering::Acquire);
+        while state == MARKED && !is_spoilt(Mistake::NoTouch) {
+            match self.page.compare_exchange(MARKED, TOUCHED, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => state = TOUCHED,
+                Err(now) => state = now,
+            }
+        }
+        if state != GONE {
+            self.command();
+        }
+    }
+
+    /// Marks the page, and takes it away if nobody touches it before every member has been between two commands.
+    fn evict(world: &Arc<World>) {
+        let _ = world.page.compare_exchange(TOUCHED, MARKED, Ordering::Relaxed, Ordering::Relaxed);
+        if !is_spoilt(Mistake::NoGrace) {
+            world.barrier.wait_for_turns();
+        }
+        if world.page.compare_exchange(MARKED, GONE, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            world.change();
+        }
+    }
+
     fn idle(&self, member: &Member) {
         member.idle(|| {
             if is_spoilt(Mistake::WorksWhileIdle) {
@@ -205,14 +260,18 @@ impl World {
 
 type Step = fn(&Arc<World>);
 
-/// Every interleaving of `steps`, each a thread; `changes` are made in all.
+/// Every interleaving of `steps`, each a thread; `changes` are made in all, and one more if the page is evicted.
 fn explore(mistake: Mistake, steps: &[Step], changes: u32) {
     MISTAKE.with(|spoilt| spoilt.set(mistake));
     let steps = steps.to_vec();
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(move || {
-        let world = Arc::new(World { barrier: Arc::default(), data: UnsafeCell::new(0) });
+        let world = Arc::new(World {
+            barrier: Arc::default(),
+            data: UnsafeCell::new(0),
+            page: AtomicU32::new(TOUCHED),
+        });
         let spawn = |&step: &Step| {
             let world = world.clone();
             thread::spawn(move || step(&world))
@@ -220,7 +279,9 @@ fn explore(mistake: Mistake, steps: &[Step], changes: u32) {
         let threads: Vec<_> = steps.iter().map(spawn).collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         // SAFETY: B1: everybody is gone.
-        world.data.with(|place| assert_eq!(unsafe { *place }, changes, "no action is lost"));
+        let made = world.data.with(|place| unsafe { *place });
+        let evicted = u32::from(world.page.load(Ordering::Relaxed) == GONE);
+        assert_eq!(made, changes + evicted, "no action is lost");
     });
 }
 
@@ -252,6 +313,53 @@ fn stop_others(world: &Arc<World>) {
     world.command();
 }
 
+/// A worker whose commands look at a page.
+fn use_page(world: &Arc<World>) {
+    let member = world.barrier.join();
+    world.command_on_page();
+    member.quiesce();
+    world.command_on_page();
+}
+
+/// The same between two rests.
+fn use_page_between_rests(world: &Arc<World>) {
+    let member = world.barrier.join();
+    member.idle(|| ());
+    world.command_on_page();
+    member.idle(|| ());
+}
+
+/// A worker that looks at a page while nobody else runs.
+fn use_page_alone(world: &Arc<World>) {
+    let member = world.barrier.join();
+    let standstill = member.stop_others();
+    world.command_on_page();
+    member.quiesce();
+    world.command_on_page();
+    drop(standstill);
+}
+
+/// The barrier's action looks at a page.
+fn use_page_in_action(world: &Arc<World>) {
+    let at_cut = world.clone();
+    world.barrier.run(move || at_cut.command_on_page());
+}
+
+fn eviction_beside_workers(mistake: Mistake) {
+    explore(mistake, &[World::evict, use_page], 0);
+    explore(mistake, &[World::evict, use_page_between_rests], 0);
+    explore(mistake, &[World::evict, use_page, use_page_between_rests], 0);
+}
+
+fn eviction_beside_standstill(mistake: Mistake) {
+    explore(mistake, &[World::evict, use_page_alone], 0);
+}
+
+fn eviction_beside_action(mistake: Mistake) {
+    explore(mistake, &[World::evict, use_page_in_action], 0);
+    explore(mistake, &[World::evict, use_page_in_action, use_page], 0);
+}
+
 fn cut_beside_workers(mistake: Mistake) {
     explore(mistake, &[World::cut, work], 1);
     explore(mistake, &[World::cut, rest], 1);
@@ -274,8 +382,16 @@ fn two_standstills(mistake: Mistake) {
     explore(mistake, &[stop_others, stop_others], 4);
 }
 
-const MODELS: [fn(Mistake); 5] =
-    [cut_beside_workers, two_cuts, standstill_beside_worker, standstill_beside_cut, two_standstills];
+const MODELS: [fn(Mistake); 8] = [
+    cut_beside_workers,
+    two_cuts,
+    standstill_beside_worker,
+    standstill_beside_cut,
+    two_standstills,
+    eviction_beside_workers,
+    eviction_beside_standstill,
+    eviction_beside_action,
+];
 
 #[test]
 fn nobody_runs_beside_an_action() {
@@ -285,7 +401,7 @@ fn nobody_runs_beside_an_action() {
 /// The checker finds what goes wrong: each model can fail.
 #[test]
 fn every_mistake_is_found() {
-    let cases: [(Mistake, fn(Mistake)); 8] = [
+    let cases: [(Mistake, fn(Mistake)); 13] = [
         (Mistake::NoTotalOrder, cut_beside_workers),
         (Mistake::RelaxedAccesses, cut_beside_workers),
         (Mistake::LostWakeUp, cut_beside_workers),
@@ -294,6 +410,11 @@ fn every_mistake_is_found() {
         (Mistake::NoTotalOrder, standstill_beside_worker),
         (Mistake::LostWakeUp, standstill_beside_cut),
         (Mistake::LostWakeUp, two_standstills),
+        (Mistake::NoGrace, eviction_beside_workers),
+        (Mistake::NoTouch, eviction_beside_workers),
+        (Mistake::NoFenceBetweenTurns, eviction_beside_workers),
+        (Mistake::NoGrace, eviction_beside_standstill),
+        (Mistake::NoGrace, eviction_beside_action),
     ];
     for (mistake, model) in cases {
         let found = std::panic::catch_unwind(|| model(mistake)).is_err();

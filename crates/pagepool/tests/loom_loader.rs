@@ -126,7 +126,7 @@ impl Page {
         if self.is_damaged && !self.does(Mistake::NoteAfterEnd) {
             note();
         }
-        let _ = if self.is_damaged { self.state.load_failed() } else { self.state.loaded() };
+        let _ = if self.is_damaged { self.state.load_failed() } else { self.state.loaded(true) };
         if self.is_damaged && self.does(Mistake::NoteAfterEnd) {
             note();
         }
@@ -151,7 +151,7 @@ impl Page {
 
     /// `wait_for_load`; the parking lot is the scheduler here.
     fn wait_for_load(&self) {
-        while self.state.announce_waiter(Wanted::EndOfLoad) {
+        while self.state.announce_waiter(Wanted::EndOfMove) {
             thread::yield_now();
         }
     }
@@ -176,7 +176,7 @@ impl Page {
     fn read_if_resident(&self) {
         let is_resident = match self.mistake {
             Mistake::LoadingIsResident => {
-                self.state.is_resident() || self.state.announce_waiter(Wanted::EndOfLoad)
+                self.state.is_resident() || self.state.announce_waiter(Wanted::EndOfMove)
             }
             _ => self.state.is_resident(),
         };
@@ -198,9 +198,9 @@ impl Page {
     fn finish_free(&self) {
         let is_retired = match self.mistake {
             Mistake::RetireByLooking if !self.state.is_resident() => {
-                !self.state.announce_waiter(Wanted::EndOfLoad)
+                !self.state.announce_waiter(Wanted::EndOfMove)
             }
-            _ => self.state.retire(),
+            _ => self.state.retire().is_some(),
         };
         if is_retired || self.does(Mistake::NoDeferral) {
             *self.free.lock().unwrap() = true;
@@ -308,8 +308,8 @@ fn no_end_of_a_load_is_lost() {
             let page = Page::new(Mistake::None, !is_good);
             assert!(page.state.begin_load());
             let waiter = page.clone();
-            let thread = thread::spawn(move || waiter.state.announce_waiter(Wanted::EndOfLoad));
-            let woke = if is_good { page.state.loaded() } else { page.state.load_failed() };
+            let thread = thread::spawn(move || waiter.state.announce_waiter(Wanted::EndOfMove));
+            let woke = if is_good { page.state.loaded(true) } else { page.state.load_failed() };
             let announced = thread.join().unwrap();
             assert_eq!(woke, announced, "the loader wakes exactly those that announced themselves");
             assert!(!page.state.still_waiting());

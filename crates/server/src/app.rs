@@ -129,10 +129,12 @@ impl Running {
     }
 }
 
-/// `maxmemory` is not among them: it is decided once, before a command, and not by the store in the middle of one.
+/// `maxmemory` as a bound of the data is not among them: it is decided once, before a command, and not by the store in the
+/// middle of one.
 fn store_options(settings: &Settings) -> Options {
     Options {
         database_count: settings.databases,
+        tiered_bytes: settings.tiered_bytes(),
         snapshot_kind: settings.snapshot_kind,
         snapshot_memory_bytes: settings.snapshot_memory_bytes,
         huge_pages: settings.huge_pages,

@@ -189,7 +189,12 @@ fn is_refused_without_memory(ctx: &Ctx<'_>, command: &Command) -> bool {
         Some(transaction) if exec::is_exec(command) => transaction.flags & flag::DENYOOM != 0,
         _ => command.is(flag::DENYOOM),
     };
-    needs_memory && ctx.server.store.used_memory_bytes() > ctx.config.settings.maxmemory_bytes
+    let (store, settings) = (&ctx.server.store, &ctx.config.settings);
+    let is_over = || match settings.tiered_bytes() {
+        0 => store.used_memory_bytes() > settings.maxmemory_bytes,
+        _ => store.is_stuck(),
+    };
+    needs_memory && is_over()
 }
 
 /// Answers a command that may not run; a transaction that it belongs to is broken.

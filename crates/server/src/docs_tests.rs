@@ -96,7 +96,7 @@ fn the_readme_lists_the_settings_of_its_own() {
 fn the_page_of_settings_lists_all() {
     let with_effect = settings(Param::has_effect).map(|param| {
         let change = match param.effect {
-            Effect::Live => "yes",
+            Effect::Live | Effect::OneOf(..) => "yes",
             Effect::Protected => "if `enable-protected-configs` lets it",
             _ => "no",
         };
@@ -109,10 +109,14 @@ fn the_page_of_settings_lists_all() {
         Effect::Only(why) | Effect::OnlyAtStart(why) => {
             Some(vec![names(param), code(&param.shown_default()), why.to_owned()])
         }
+        Effect::OneOf(taken, why) => {
+            let taken: Vec<String> = taken.iter().map(|value| code(value)).collect();
+            Some(vec![names(param), taken.join(", "), why.to_owned()])
+        }
         _ => None,
     });
     let always = REFUSED.iter().map(|(name, why)| vec![code(name), String::new(), (*why).to_owned()]);
-    let header = ["setting", "the one value that is taken", "why"];
+    let header = ["setting", "the values that are taken", "why"];
     check("docs/settings.md", "refused", &markdown(&header, refused.chain(always)));
 
     let ignored = settings(|param| matches!(param.effect, Effect::Ignored | Effect::IgnoredAtStart));

@@ -50,6 +50,8 @@ pub(crate) enum Missing {
     Pages(Vec<PageId>),
     /// Whatever is not in memory.
     All,
+    /// No page, but memory for new ones.
+    Room,
 }
 
 impl Fault {
@@ -61,6 +63,11 @@ impl Fault {
         if let Missing::Pages(more) = self.missing {
             pages.extend(more);
         }
+    }
+
+    /// For a command that is going to allocate pages while memory is full: it waits until others have been evicted.
+    pub fn room() -> Fault {
+        Fault { missing: Missing::Room }
     }
 
     /// For a command that may touch any page: it waits for the end of the warm-up.
@@ -77,6 +84,11 @@ pub enum OpError {
     /// `maxmemory` is reached and nothing may be evicted.
     #[error("used memory is over maxmemory ({limit_bytes} bytes)")]
     OutOfMemory { limit_bytes: u64 },
+    /// A page has to be read, and nothing in memory can make room for it.
+    #[error(
+        "there is no memory for a page that is needed: what is there cannot be written to the page file"
+    )]
+    NoRoom,
     /// The key holds a value of another type.
     #[error("the key holds a value of another type")]
     WrongType,

@@ -8,6 +8,9 @@ pub struct Options {
     pub database_count: u32,
     /// Upper bound of memory for data, in bytes; 0 is no bound.
     pub maxmemory_bytes: u64,
+    /// Upper bound of memory of a store with a page file, in bytes: what does not fit is in the file alone, and is read when
+    /// it is asked for. 0 is no bound. Not with [`SnapshotKind::Fork`].
+    pub tiered_bytes: u64,
     pub snapshot_kind: SnapshotKind,
     /// Budget for before-images, spare frames and quarantined pages, in bytes.
     pub snapshot_memory_bytes: u64,
@@ -28,6 +31,7 @@ impl Default for Options {
         Options {
             database_count: 16,
             maxmemory_bytes: 0,
+            tiered_bytes: 0,
             snapshot_kind: SnapshotKind::Epoch,
             snapshot_memory_bytes: 64 << 20,
             huge_pages: true,

@@ -6,15 +6,32 @@ use std::sync::Arc;
 use stillframe_pagepool::{Pool, PAGE_SIZE};
 
 use crate::leaks::Leaks;
+use crate::options::Options;
 use crate::stop::Stop;
 
-/// Memory of a page beside its content: its descriptor and its place in the snapshot's tables.
+/// Memory of a page beside its content: its descriptor, its places in the page file, and in the snapshot's tables.
 const DESCRIPTOR_BYTES: u64 = 24;
+/// Memory that the pool takes beside pages and snapshots: what is read, written and staged at a time, free pages that keep
+/// their memory.
+const STAGING_BYTES: u64 = 24 << 20;
+/// The least that is left for pages (8 MB).
+const MEMORY_PAGES_MIN: u64 = 2048;
+
+/// Pages that may be in memory if `bytes` is the bound of all and `beside_bytes` are for what there is beside them; `None`: any
+/// number.
+pub(crate) fn memory_pages(bytes: u64, beside_bytes: u64) -> Option<u64> {
+    let left = bytes.saturating_sub(beside_bytes + STAGING_BYTES.min(bytes / 8));
+    (bytes != 0).then_some((left / PAGE_SIZE as u64).max(MEMORY_PAGES_MIN))
+}
 
 pub(crate) struct Pages {
     pub pool: Arc<Pool>,
     /// Upper bound of memory; 0 is none.
     limit_bytes: AtomicU64,
+    /// Upper bound of memory beyond which pages are in the page file alone; 0 is none.
+    tiered_bytes: AtomicU64,
+    /// What snapshots may hold.
+    snapshot_bytes: u64,
     /// Memory that is taken beside the pool, by what belongs to pages.
     pub beside_bytes: Arc<AtomicU64>,
     /// Whether every page is in memory, so that nothing needs to be asked for.
@@ -23,19 +40,36 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    pub fn new(pool: Arc<Pool>, limit_bytes: u64, may_leak: bool) -> Pages {
+    pub fn new(pool: Arc<Pool>, options: &Options, may_leak: bool) -> Pages {
         Pages {
             pool,
-            limit_bytes: AtomicU64::new(limit_bytes),
+            limit_bytes: AtomicU64::new(options.maxmemory_bytes),
+            tiered_bytes: AtomicU64::new(options.tiered_bytes),
+            snapshot_bytes: options.snapshot_memory_bytes,
             beside_bytes: Arc::default(),
             all_resident: AtomicBool::new(true),
             leaks: Leaks::new(may_leak),
         }
     }
 
+    /// Memory of the data, as far as it is in memory, and of what is known of the rest.
     pub fn used_bytes(&self) -> u64 {
-        self.pool.allocated_pages() * (PAGE_SIZE as u64 + DESCRIPTOR_BYTES)
-            + self.beside_bytes.load(Ordering::Relaxed)
+        self.pool.resident_pages() * PAGE_SIZE as u64 + self.side_bytes()
+    }
+
+    fn side_bytes(&self) -> u64 {
+        self.pool.allocated_pages() * DESCRIPTOR_BYTES + self.beside_bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn set_tiered_bytes(&self, bytes: u64) {
+        self.tiered_bytes.store(bytes, Ordering::Relaxed);
+        self.settle_bound();
+    }
+
+    /// Leaves pages what the bound leaves them, now that there is so much data. To be called now and then.
+    pub fn settle_bound(&self) {
+        let bytes = self.tiered_bytes.load(Ordering::Relaxed);
+        self.pool.set_memory_pages(memory_pages(bytes, self.snapshot_bytes + self.side_bytes()));
     }
 
     pub fn set_limit_bytes(&self, bytes: u64) {
@@ -54,7 +88,7 @@ impl Pages {
 
     #[inline(always)]
     pub fn all_resident(&self) -> bool {
-        self.all_resident.load(Ordering::Relaxed)
+        self.all_resident.load(Ordering::Relaxed) && !self.pool.evicts()
     }
 
     /// After a restart: pages may be missing.
@@ -65,7 +99,7 @@ impl Pages {
     /// Notes, after a restart, that no page is missing any more.
     #[cold]
     pub fn note_residence(&self) {
-        if !self.pool.is_warming_up() && !self.pool.has_damage() {
+        if !self.pool.may_miss_pages() {
             self.all_resident.store(true, Ordering::Relaxed);
         }
     }

@@ -16,6 +16,7 @@ pub(crate) enum Stop {
     },
     TooLarge,
     WrongType,
+    NoRoom,
 }
 
 impl From<Restart> for Stop {
@@ -23,6 +24,7 @@ impl From<Restart> for Stop {
         match restart {
             Restart::Contended => Stop::Contended,
             Restart::Fault(pid) => Stop::Fault(pid),
+            Restart::NoRoom => Stop::NoRoom,
             Restart::Damaged(text) => Stop::Damaged(text.to_string()),
         }
     }
@@ -43,6 +45,7 @@ impl From<Stop> for OpError {
             Stop::OutOfMemory { limit_bytes } => OpError::OutOfMemory { limit_bytes },
             Stop::TooLarge => OpError::TooLarge,
             Stop::WrongType => OpError::WrongType,
+            Stop::NoRoom => OpError::NoRoom,
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::error::{OpenError, SaveError};
 use crate::keyspace::{CheckReport, Keyspace, SkipStats, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 use crate::named::idle_here;
 use crate::page::Page;
+use crate::pages::memory_pages;
 use crate::rdb::Cut;
 use crate::stop::Stop;
 use crate::walk::{Lost, PageSource, ViewEntry, Walk};
@@ -363,6 +364,7 @@ impl Store {
     pub fn load(&self, fault: Fault, done: Box<dyn FnOnce() + Send>) {
         match fault.missing {
             Missing::Pages(pages) => self.keyspace().pool.load_in_background(pages, done),
+            Missing::Room => self.keyspace().pool.when_room(done),
             Missing::All => self.keyspace().pool.when_warm(done),
         }
     }
@@ -379,6 +381,28 @@ impl Store {
     /// Bytes of memory that count against `maxmemory`.
     pub fn used_memory_bytes(&self) -> u64 {
         self.keyspace().pages.used_bytes()
+    }
+
+    /// Changes the bound of memory beyond which data is in the page file alone, at run time; 0 is none. As of
+    /// [`Options::tiered_bytes`].
+    pub fn set_tiered_bytes(&self, bytes: u64) {
+        self.keyspace().pages.set_tiered_bytes(bytes);
+    }
+
+    /// Leaves pages in memory what the bound leaves them, now that there is so much data. To be called now and then.
+    pub fn settle_memory(&self) {
+        self.keyspace().pages.settle_bound();
+    }
+
+    /// Whether memory is so full that commands which store something should wait for [`Fault::room`].
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.keyspace().pool.is_full()
+    }
+
+    /// Whether memory is full and nothing can be evicted: what is there cannot be written to the page file.
+    pub fn is_stuck(&self) -> bool {
+        self.keyspace().pool.is_stuck()
     }
 
     /// Changes the bound at run time; 0 is none.
@@ -430,6 +454,7 @@ fn pool_options(options: &Options) -> PoolOptions {
         snapshot_kind: options.snapshot_kind,
         snapshot_memory_bytes: options.snapshot_memory_bytes,
         needed_pages,
+        memory_pages: memory_pages(options.tiered_bytes, options.snapshot_memory_bytes),
         accept_loss_after: options.accept_loss_after_checkpoint,
     }
 }

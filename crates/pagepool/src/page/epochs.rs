@@ -15,12 +15,24 @@ use crate::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Epoch(pub u32);
 
+impl Epoch {
+    /// The last there can be.
+    pub const LAST: Epoch = Epoch(WRITTEN_BACK - 1);
+}
+
+/// Bit of `written`: the content has been written back since its last modification. So the next one is noticed although it
+/// may be of the same epoch (invariant R1).
+const WRITTEN_BACK: u32 = 1 << 31;
+
+/// Bit of `freed`: the page was not in memory when it was freed, so its content is in the page file alone.
+const IN_FILE: u32 = 1 << 31;
+
 /// When the content of a page was first modified, and when it was freed.
 #[derive(Debug)]
 pub struct PageEpochs {
-    /// Epoch of the first modification of the content that the page holds (invariant S1).
+    /// Epoch of the first modification of the content that the page holds (invariant S1), and [`WRITTEN_BACK`].
     written: AtomicU32,
-    /// Epoch in which the page was freed; 0 while it is in use.
+    /// Epoch in which the page was freed, and [`IN_FILE`]; 0 while it is in use.
     freed: AtomicU32,
 }
 
@@ -34,14 +46,41 @@ impl PageEpochs {
 
     #[inline(always)]
     pub fn written(&self) -> Epoch {
-        Epoch(self.written.load(Ordering::Acquire))
+        Epoch(self.written.load(Ordering::Acquire) & !WRITTEN_BACK)
+    }
+
+    /// Whether a modification in `epoch`, which is the present one, is the first in it or since the content was written
+    /// back.
+    #[inline(always)]
+    pub fn is_first_write(&self, epoch: Epoch) -> bool {
+        self.written.load(Ordering::Acquire) != epoch.0
+    }
+
+    /// Whether the content in memory is also in the page file; `durable` is the cut of the last durable checkpoint.
+    pub fn is_clean(&self, durable: Epoch) -> bool {
+        let written = self.written.load(Ordering::Acquire);
+        written & WRITTEN_BACK != 0 || written <= durable.0
+    }
+
+    /// The content has been written back. Under the page's exclusive latch, as all changes of `written`.
+    pub fn set_written_back(&self) {
+        self.written.fetch_or(WRITTEN_BACK, Ordering::AcqRel);
     }
 
     pub fn freed(&self) -> Option<Epoch> {
-        match self.freed.load(Ordering::Acquire) {
+        match self.freed.load(Ordering::Acquire) & !IN_FILE {
             0 => None,
             epoch => Some(Epoch(epoch)),
         }
+    }
+
+    /// Of a page that has been freed: its content is not in its place but in the page file.
+    pub fn set_in_file(&self) {
+        self.freed.fetch_or(IN_FILE, Ordering::AcqRel);
+    }
+
+    pub fn is_in_file(&self) -> bool {
+        self.freed.load(Ordering::Acquire) & IN_FILE != 0
     }
 
     /// Raises the write epoch; nothing of the content is modified before this is visible (invariant S2).

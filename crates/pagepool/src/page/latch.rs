@@ -1,24 +1,26 @@
 //! The state word of a page: latch, version and residence in 64 bits.
 //!
 //! ```text
-//!                  begin_load             loaded
-//!            ┌─────────────────▶ LOADING(v) ───▶ UNLOCKED(v+1)
-//!            │  ┌─ load_failed ──────┘
-//!            │  ▼
-//!        EVICTED(v) ──────────── begin_life ──────────▶ EXCLUSIVE(v) ── unlock ──▶ UNLOCKED(v+1)
-//!         ▲  │  ▲ │                                       │  ▲                       │  ▲  │
-//!         │  └──┘ retire                                  │  └──────── try_lock ─────┤  │  │ (by nobody yet)
-//!         │                                               │                          │  │  ▼
-//!         ├────────────────────────── evict ──────────────┘                          │  │ MARKED(v) ── try_lock, retire
-//!         └────────────────────────── retire ────────────────────────────────────────┘  │  │
-//!                                                                              unshare  │  │ try_share
-//!                                                                        SHARED(n, v) ──┘  │
-//!                                                                          ▲  n+1 / n-1 ◀──┘
+//!                  begin_load               loaded
+//!            ┌─────────────────▶ MOVING(v) ───────────▶ UNLOCKED(v+1), or MARKED(v+1)
+//!            │  ┌─ load_failed ──┘   ▲
+//!            │  │  moved_out         └───────────────── claim ────────────────────┐
+//!            │  ▼                                                                 │
+//!        EVICTED(v) ──────────── begin_life ──────────▶ EXCLUSIVE(v) ── unlock ──▶│UNLOCKED(v+1)
+//!         ▲  │  ▲ │                                       │  ▲                    │  ▲  │  ▲
+//!         │  └──┘ retire                                  │  └───── try_lock ─────│──┤  │  │ touch, read_version
+//!         │                                               │                       │  │  ▼  │
+//!         ├────────────────────────── evict ──────────────┘                       └─ MARKED(v) ── try_lock, retire
+//!         └────────────────────────── retire ───────────────────────────────────────┘ │  │
+//!                                                                             unshare │  │ try_share
+//!                                                                        SHARED(n, v)─┘  │
+//!                                                                          ▲  n+1 / n-1 ◀┘
 //!                                                                          └── try_share
 //! ```
-//! EVICTED and LOADING are *absent*: the page is not in memory for anybody, and whoever wants it faults instead of
-//! waiting for the disk. Only `Pool::load` waits for the end of a load. All other states are *resident*, EXCLUSIVE too:
-//! a latch is short. MARKED is for the clock of an eviction, which does not exist yet; all who meet it treat it as UNLOCKED.
+//! EVICTED and MOVING, which is on its way in or out, are *absent*: the page is not in memory for anybody, and whoever
+//! wants it faults instead of waiting for the disk. Only `Pool::load` waits for the end of a move. All other states are
+//! *resident*, EXCLUSIVE too: a latch is short. MARKED is a resident page that nobody has touched since the clock of the
+//! eviction came by (vmcache, section 3.4): every access takes the mark off, and the evictor claims only what has it still.
 //!
 //! The version rises when an exclusive latch is given up, a load ends or a page is retired, so an optimistic reader that
 //! sees the same version before and after has read what no writer touched. A waiter bit sends unlockers to the parking
@@ -33,7 +35,7 @@ const WAITERS: u64 = 1 << 55;
 const VERSION_MASK: u64 = WAITERS - 1;
 
 const EVICTED: u64 = 0;
-const LOADING: u64 = 1;
+const MOVING: u64 = 1;
 const EXCLUSIVE: u64 = 2;
 const MARKED: u64 = 3;
 const UNLOCKED: u64 = 4;
@@ -53,8 +55,8 @@ pub enum Refused {
 pub enum Wanted {
     Shared,
     Exclusive,
-    /// That the page is not LOADING any more.
-    EndOfLoad,
+    /// That the page is not MOVING any more.
+    EndOfMove,
 }
 
 /// The word. All zero is evicted (or never allocated), so a restart writes nothing.
@@ -73,6 +75,21 @@ const fn with_tag(word: u64, tag: u64) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version(u64);
 
+/// A MARKED word as the clock found it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark(u64);
+
+/// What the clock of the eviction meets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Met {
+    /// Absent, or latched.
+    Passed,
+    /// It has been touched since the clock came by; now it is MARKED.
+    Touched,
+    /// Nobody has touched it since the clock came by.
+    Idle(Mark),
+}
+
 impl StateWord {
     #[cfg(test)]
     pub fn new_evicted() -> StateWord {
@@ -82,12 +99,76 @@ impl StateWord {
     /// Whether the page is in memory, latched or not.
     #[inline(always)]
     pub fn is_resident(&self) -> bool {
-        tag(self.0.load(Ordering::Acquire)) > LOADING
+        tag(self.0.load(Ordering::Acquire)) > MOVING
     }
 
-    /// EVICTED → LOADING. False if the page is not evicted.
+    /// The same, and this is an access: takes the clock's mark off.
+    #[inline(always)]
+    pub fn touch(&self) -> bool {
+        let word = self.0.load(Ordering::Acquire);
+        tag(self.unmarked(word)) > MOVING
+    }
+
+    /// The word after MARKED → UNLOCKED, if it was MARKED: from then on the evictor does not claim the page before it has
+    /// marked it again.
+    #[inline(always)]
+    fn unmarked(&self, word: u64) -> u64 {
+        if tag(word) == MARKED {
+            self.take_mark_off(word)
+        } else {
+            word
+        }
+    }
+
+    #[cold]
+    fn take_mark_off(&self, mut word: u64) -> u64 {
+        while tag(word) == MARKED {
+            let unlocked = with_tag(word, UNLOCKED);
+            match self.0.compare_exchange_weak(word, unlocked, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return unlocked,
+                Err(now) => word = now,
+            }
+        }
+        word
+    }
+
+    /// UNLOCKED → MARKED, by the clock.
+    pub fn meet(&self) -> Met {
+        let word = self.0.load(Ordering::Acquire);
+        match tag(word) {
+            MARKED => Met::Idle(Mark(word)),
+            UNLOCKED => {
+                let marked = with_tag(word, MARKED);
+                match self.0.compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => Met::Touched,
+                    Err(_) => Met::Passed,
+                }
+            }
+            _ => Met::Passed,
+        }
+    }
+
+    /// Whether nobody has touched the page since it was met.
+    pub fn is_idle(&self, mark: Mark) -> bool {
+        fence(Ordering::Acquire);
+        self.0.load(Ordering::Relaxed) == mark.0
+    }
+
+    /// MARKED → MOVING, if nobody has touched the page since it was met.
+    pub fn claim(&self, mark: Mark) -> bool {
+        let claimed = with_tag(mark.0, MOVING);
+        let is_claimed =
+            self.0.compare_exchange(mark.0, claimed, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if is_claimed {
+            // As in `try_lock`.
+            fence(Ordering::Release);
+        }
+        is_claimed
+    }
+
+    /// EVICTED → MOVING. False if the page is not evicted.
     pub fn begin_load(&self) -> bool {
-        self.leave_evicted(LOADING)
+        self.leave_evicted(MOVING)
     }
 
     /// EVICTED → EXCLUSIVE: the page is allocated. False if the page is not evicted.
@@ -101,31 +182,37 @@ impl StateWord {
             && self.0.compare_exchange(word, with_tag(word, to), Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// LOADING → UNLOCKED, version raised. True if somebody waits for it.
+    /// MOVING → UNLOCKED, or MARKED, version raised. True if somebody waits for it.
     #[must_use]
-    pub fn loaded(&self) -> bool {
-        self.leave(LOADING, UNLOCKED)
+    pub fn loaded(&self, is_wanted: bool) -> bool {
+        self.leave(MOVING, if is_wanted { UNLOCKED } else { MARKED })
     }
 
-    /// LOADING → EVICTED, version raised. True if somebody waits for it.
+    /// MOVING → EVICTED, version raised. True if somebody waits for it.
     #[must_use]
     pub fn load_failed(&self) -> bool {
-        self.leave(LOADING, EVICTED)
+        self.leave(MOVING, EVICTED)
     }
 
-    /// EVICTED, UNLOCKED, MARKED → EVICTED, version raised: of a page that has been marked as freed. False while it is
-    /// latched or being read. It writes the word in any case: so a load that begins later sees the mark, and one that
-    /// began earlier is seen here.
-    pub fn retire(&self) -> bool {
+    /// MOVING → EVICTED, version raised: it has been claimed, and its memory given back. True if somebody waits.
+    #[must_use]
+    pub fn moved_out(&self) -> bool {
+        self.leave(MOVING, EVICTED)
+    }
+
+    /// EVICTED, UNLOCKED, MARKED → EVICTED, version raised: of a page that has been marked as freed. `None` while it is
+    /// latched or being read, else whether it was in memory. It writes the word in any case: so a load that begins later
+    /// sees the mark, and one that began earlier is seen here.
+    pub fn retire(&self) -> Option<bool> {
         let mut word = self.0.load(Ordering::Relaxed);
         while matches!(tag(word), EVICTED | UNLOCKED | MARKED) {
             let next = (EVICTED << TAG_SHIFT) | (word.wrapping_add(1) & VERSION_MASK);
             match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => return Some(tag(word) != EVICTED),
                 Err(now) => word = now,
             }
         }
-        false
+        None
     }
 
     /// UNLOCKED, MARKED → EXCLUSIVE.
@@ -135,7 +222,7 @@ impl StateWord {
         loop {
             match tag(word) {
                 UNLOCKED | MARKED => {}
-                EVICTED | LOADING => return Err(Refused::Absent),
+                EVICTED | MOVING => return Err(Refused::Absent),
                 _ => return Err(Refused::Held),
             }
             let locked = with_tag(word, EXCLUSIVE);
@@ -156,7 +243,7 @@ impl StateWord {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let shared = match tag(word) {
-                EVICTED | LOADING => return Err(Refused::Absent),
+                EVICTED | MOVING => return Err(Refused::Absent),
                 EXCLUSIVE | MAX_SHARED => return Err(Refused::Held),
                 MARKED => with_tag(word, UNLOCKED + 1),
                 _ => word + TAG_ONE,
@@ -214,7 +301,7 @@ impl StateWord {
         let mut word = self.0.load(Ordering::Acquire);
         loop {
             let held = match (wanted, tag(word)) {
-                (Wanted::EndOfLoad, tag) => tag == LOADING,
+                (Wanted::EndOfMove, tag) => tag == MOVING,
                 (_, EXCLUSIVE | MAX_SHARED) => true,
                 (Wanted::Exclusive, tag) => tag > UNLOCKED,
                 (Wanted::Shared, _) => false,
@@ -240,9 +327,9 @@ impl StateWord {
     /// Begins an optimistic read.
     #[inline(always)]
     pub fn read_version(&self) -> Result<Version, Refused> {
-        let word = self.0.load(Ordering::Acquire);
+        let word = self.unmarked(self.0.load(Ordering::Acquire));
         match tag(word) {
-            EVICTED | LOADING => Err(Refused::Absent),
+            EVICTED | MOVING => Err(Refused::Absent),
             EXCLUSIVE => Err(Refused::Held),
             _ => Ok(Version(word & VERSION_MASK)),
         }
@@ -259,5 +346,19 @@ impl StateWord {
         fence(Ordering::Acquire);
         let word = self.0.load(Ordering::Relaxed);
         tag(word) > EXCLUSIVE && word & VERSION_MASK == version.0
+    }
+
+    /// The version of a page in memory, whoever holds it; none of one that is absent. For readers of content that a latch
+    /// says nothing of: two equal ones say that it has been in memory throughout (P11).
+    pub fn residence(&self) -> Option<Version> {
+        let word = self.0.load(Ordering::Acquire);
+        (tag(word) > MOVING).then_some(Version(word & VERSION_MASK))
+    }
+
+    /// Whether the page has been in memory ever since that was asked.
+    pub fn is_still_resident(&self, since: Version) -> bool {
+        fence(Ordering::Acquire);
+        let word = self.0.load(Ordering::Relaxed);
+        tag(word) > MOVING && word & VERSION_MASK == since.0
     }
 }

@@ -24,9 +24,9 @@ pub fn acquire(
     }
 }
 
-/// Waits until a page is not being read any more. For threads that may wait for the disk.
-pub fn wait_for_load(word: &StateWord) {
-    while park(word, Wanted::EndOfLoad) {}
+/// Waits until a page is not on its way in or out any more. For threads that may wait for the disk.
+pub fn wait_for_move(word: &StateWord) {
+    while park(word, Wanted::EndOfMove) {}
 }
 
 /// Parks while the word refuses what is wanted; false if it does not.
@@ -58,10 +58,30 @@ pub fn unlock_and_wake(word: &StateWord) {
     }
 }
 
+/// How a load has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loaded {
+    /// Somebody asked for the page.
+    Wanted,
+    /// Nobody has yet: it goes before others if memory runs short.
+    Ahead,
+    Failed,
+}
+
 /// Ends a load: the page is in memory now, or could not be read.
-pub fn end_load_and_wake(word: &StateWord, is_good: bool) {
-    let is_awaited = if is_good { word.loaded() } else { word.load_failed() };
+pub fn end_load_and_wake(word: &StateWord, loaded: Loaded) {
+    let is_awaited = match loaded {
+        Loaded::Failed => word.load_failed(),
+        loaded => word.loaded(loaded == Loaded::Wanted),
+    };
     if is_awaited {
+        wake(word);
+    }
+}
+
+/// Ends an eviction: the page's memory has been given back.
+pub fn end_eviction_and_wake(word: &StateWord) {
+    if word.moved_out() {
         wake(word);
     }
 }
@@ -84,6 +104,7 @@ pub fn unshare_and_wake(word: &StateWord) {
 #[cfg(test)]
 mod tests {
     use super::{Refused, StateWord, Wanted};
+    use crate::page::Met;
 
     #[test]
     fn edges() {
@@ -111,7 +132,7 @@ mod tests {
     #[test]
     fn edges_of_a_load() {
         let word = StateWord::new_evicted();
-        assert!(!word.announce_waiter(Wanted::EndOfLoad), "nobody loads");
+        assert!(!word.announce_waiter(Wanted::EndOfMove), "nobody loads");
         for is_good in [false, true] {
             assert!(word.begin_load() && !word.begin_load() && !word.begin_life());
             assert!(!word.is_resident());
@@ -119,15 +140,42 @@ mod tests {
             assert_eq!(word.try_share(), Err(Refused::Absent));
             assert_eq!(word.read_version().err(), Some(Refused::Absent));
             assert!(!word.announce_waiter(Wanted::Exclusive) && !word.announce_waiter(Wanted::Shared));
-            assert!(word.announce_waiter(Wanted::EndOfLoad) && word.still_waiting());
-            assert!(!word.retire(), "a page that is being read is not used again");
-            assert!(if is_good { word.loaded() } else { word.load_failed() }, "who waits is woken");
-            assert!(!word.still_waiting() && !word.announce_waiter(Wanted::EndOfLoad));
+            assert!(word.announce_waiter(Wanted::EndOfMove) && word.still_waiting());
+            assert_eq!(word.retire(), None, "a page that is being read is not used again");
+            assert!(if is_good { word.loaded(true) } else { word.load_failed() }, "who waits is woken");
+            assert!(!word.still_waiting() && !word.announce_waiter(Wanted::EndOfMove));
             assert_eq!(word.is_resident(), is_good);
         }
         let version = word.read_version().unwrap();
-        assert!(word.try_share().is_ok() && !word.retire() && !word.unshare());
-        assert!(word.retire() && !word.is_resident() && !word.validate(version));
-        assert!(word.retire(), "what was never read can be retired too");
+        assert!(word.try_share().is_ok() && word.retire().is_none() && !word.unshare());
+        assert!(word.retire() == Some(true) && !word.is_resident() && !word.validate(version));
+        assert_eq!(word.retire(), Some(false), "what was never read can be retired too");
+    }
+
+    /// Every access takes the mark off, and only what has it still is evicted.
+    #[test]
+    fn edges_of_an_eviction() {
+        let word = StateWord::new_evicted();
+        assert_eq!(word.meet(), Met::Passed);
+        assert!(word.begin_load() && !word.loaded(false));
+        let Met::Idle(mark) = word.meet() else { panic!("what was brought in ahead is marked") };
+        let accesses: [&dyn Fn(); 4] = [
+            &|| assert!(word.touch()),
+            &|| assert!(word.read_version().is_ok()),
+            &|| assert!(word.try_share().is_ok() && !word.unshare()),
+            &|| assert!(word.try_lock().is_ok() && !word.unlock()),
+        ];
+        for access in accesses {
+            assert!(matches!(word.meet(), Met::Idle(_)));
+            access();
+            assert!(!word.is_idle(mark) && !word.claim(mark));
+            assert_eq!(word.meet(), Met::Touched);
+        }
+        let Met::Idle(mark) = word.meet() else { panic!("nobody has touched it") };
+        let version = word.residence().unwrap();
+        assert!(word.is_still_resident(version) && word.claim(mark) && !word.is_still_resident(version));
+        assert_eq!((word.try_share(), word.try_lock()), (Err(Refused::Absent), Err(Refused::Absent)));
+        assert!(!word.touch() && word.retire().is_none() && word.announce_waiter(Wanted::EndOfMove));
+        assert!(word.moved_out() && !word.is_resident() && word.residence().is_none());
     }
 }

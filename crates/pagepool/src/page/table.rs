@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use super::epochs::{Epoch, PageEpochs};
-use super::latch::StateWord;
+use super::latch::{Mark, StateWord};
 use crate::space::{Extent, Layout, MapError, Memory, VirtualArray, ZeroInit};
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
@@ -14,9 +14,9 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Whether the page has been neither modified nor freed since the process started.
-    pub fn is_untouched(&self) -> bool {
-        self.epochs.written() == Epoch(0) && self.epochs.freed().is_none()
+    /// Whether the page, if it was ever allocated, has not been freed since.
+    pub fn is_in_use(&self) -> bool {
+        self.epochs.freed().is_none()
     }
 }
 
@@ -80,6 +80,13 @@ impl PageTable {
         self.try_descriptor(page).is_some_and(|descriptor| descriptor.state.is_resident())
     }
 
+    /// The same, and this is an access, after which the page stays in memory until its thread, a member of the barrier, has
+    /// been between two commands (R3).
+    #[inline]
+    pub fn touch(&self, page: PageId) -> bool {
+        self.try_descriptor(page).is_some_and(|descriptor| descriptor.state.touch())
+    }
+
     #[inline(always)]
     pub fn descriptor(&self, page: PageId) -> &Descriptor {
         self.descriptors.get(page.0 as usize)
@@ -130,15 +137,46 @@ impl PageTable {
         std::hint::black_box(into);
     }
 
-    /// Copies a page's content if it was last written at or before `cut`. False if it has been, or is being,
-    /// written since.
+    /// Copies the content of a page in memory if it was last written at or before `cut`. False if it has been, or is being,
+    /// written since, or is not in memory throughout (P11): then it may be worth another try.
     pub fn copy_as_of(&self, page: PageId, cut: Epoch, into: &mut PageBytes) -> bool {
+        let descriptor = self.descriptor(page);
+        let Some(since) = descriptor.state.residence() else { return false };
+        self.copy_kept_as_of(page, cut, into) && descriptor.state.is_still_resident(since)
+    }
+
+    /// The same of a page that has been freed and stays in its place (P3).
+    pub fn copy_kept_as_of(&self, page: PageId, cut: Epoch, into: &mut PageBytes) -> bool {
         self.descriptor(page).epochs.copy_as_of(cut, || self.copy_racy(page, into))
+    }
+
+    /// Copies a page that nobody has touched since the clock met it. False if somebody has.
+    pub fn copy_idle(&self, page: PageId, mark: Mark, into: &mut PageBytes) -> bool {
+        self.copy_racy(page, into);
+        self.descriptor(page).state.is_idle(mark)
     }
 
     /// Whether a page lies in the small zone, where freed pages keep their content until they are trimmed.
     pub fn is_small(&self, page: PageId) -> bool {
         page < self.small_end
+    }
+
+    /// Gives the memory of pages back, ascending, which the caller has claimed (M2).
+    pub fn give_back_pages(&self, pages: &[PageId]) {
+        let mut ranges: Vec<(usize, usize)> = Vec::with_capacity(pages.len());
+        for page in pages {
+            let start = page.0 as usize * PAGE_SIZE;
+            match ranges.last_mut().filter(|(start_before, len)| start_before + *len == start) {
+                Some((_, byte_len)) => *byte_len += PAGE_SIZE,
+                None => ranges.push((start, PAGE_SIZE)),
+            }
+        }
+        self.memory.discard_parts(&ranges);
+    }
+
+    /// From now on no huge page backs the content of pages: single ones are going to be given back.
+    pub fn avoid_huge(&self) {
+        self.memory.avoid_huge();
     }
 
     /// Gives the memory of a freed extent back, which reads as zero then. The caller owns the extent (M2).

@@ -1,4 +1,5 @@
-//! Bringing pages in from the page file: on demand for commands, and all of them in the background (warm-up).
+//! Bringing pages in from the page file: on demand for commands, and all of them that there is room for in the background
+//! (warm-up).
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,14 +10,17 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 
 use super::damage::{DamageLog, DamagedPages};
+use super::room::Room;
 use super::supply::Supply;
-use crate::page::{end_load_and_wake, wait_for_load, Descriptor};
+use crate::page::{end_load_and_wake, wait_for_move, Descriptor, Loaded};
 use crate::pagefile::{PageError, PageFile};
-use crate::snapshot::Core;
+use crate::snapshot::{Core, Spill, SpilledImage};
 use crate::{PageBytes, PageId, PoolError, Restart};
 
 /// Threads that load what commands wait for.
 const LOADER_COUNT: usize = 2;
+/// Requests that one of them serves together.
+const REQUESTS_MAX: usize = 64;
 /// Pages that the warm-up brings in at once (8 MB): large batches read through the gaps of a fragmented file.
 const WARM_UP_PAGES: usize = 2048;
 
@@ -32,7 +36,8 @@ pub struct Residency {
     core: Arc<Core>,
     supply: Arc<Supply>,
     file: Option<Arc<PageFile>>,
-    /// Where requests go while loader threads run, which is until the warm-up has ended.
+    room: Arc<Room>,
+    /// Where requests go while loader threads run.
     requests: Mutex<Option<Sender<Request>>>,
     warming_up: AtomicBool,
     stop: AtomicBool,
@@ -47,11 +52,17 @@ pub struct Residency {
 
 impl Residency {
     /// Of a pool whose pages, but for those that it allocates, are in `file`.
-    pub fn new(core: Arc<Core>, supply: Arc<Supply>, file: Option<Arc<PageFile>>) -> Residency {
+    pub fn new(
+        core: Arc<Core>,
+        supply: Arc<Supply>,
+        room: Arc<Room>,
+        file: Option<Arc<PageFile>>,
+    ) -> Residency {
         Residency {
             core,
             supply,
             file,
+            room,
             requests: Mutex::default(),
             warming_up: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -78,6 +89,14 @@ impl Residency {
         waiting.into_iter().for_each(|done| done());
     }
 
+    fn end_warm_up(&self) {
+        if self.room.is_limited() && self.room.absent_pages() > 0 {
+            self.room.begin_evicting();
+        }
+        self.warming_up.store(false, Ordering::Release);
+        self.tell_of_warmth();
+    }
+
     /// Whether pages of the last checkpoint are still to be brought in.
     #[inline]
     pub fn is_warming_up(&self) -> bool {
@@ -96,6 +115,7 @@ impl Residency {
     /// Ends all threads.
     pub fn shut_down(&self) {
         self.stop.store(true, Ordering::Release);
+        self.room.close();
         *self.requests.lock() = None;
         let this = std::thread::current().id();
         for thread in self.threads.lock().drain(..).filter(|thread| thread.thread().id() != this) {
@@ -109,26 +129,28 @@ impl Residency {
 struct Taken<'p> {
     residency: &'p Residency,
     buffers: Vec<(PageId, &'p mut PageBytes)>,
+    /// How the load of those ends that can be read.
+    loaded: Loaded,
 }
 
 impl<'p> Taken<'p> {
-    fn new(residency: &'p Residency) -> Taken<'p> {
-        Taken { residency, buffers: Vec::with_capacity(WARM_UP_PAGES) }
+    fn new(residency: &'p Residency, loaded: Loaded) -> Taken<'p> {
+        Taken { residency, buffers: Vec::new(), loaded }
     }
 
-    /// EVICTED → LOADING, if the page is as the checkpoint left it: neither resident nor freed since.
+    /// EVICTED → MOVING, if the page is neither resident nor freed.
     fn add(&mut self, page: PageId) {
         let Some(descriptor) = self.residency.core.pages.try_descriptor(page) else { return };
         if !descriptor.state.begin_load() {
             return;
         }
         // Under the claim that `Residency::give_up` takes, too.
-        if !descriptor.is_untouched() || self.residency.damage.is_given_up(page) {
-            end_load_and_wake(&descriptor.state, false);
+        if !descriptor.is_in_use() || self.residency.damage.is_given_up(page) {
+            end_load_and_wake(&descriptor.state, Loaded::Failed);
             return self.residency.supply.finish_deferred_frees();
         }
         // SAFETY: P2: nobody but this loader touches the page until `finish`; each is added once, because it stays
-        // LOADING.
+        // MOVING.
         let buffer = unsafe { &mut *self.residency.core.pages.address(page) };
         self.buffers.push((page, buffer));
     }
@@ -146,8 +168,12 @@ impl<'p> Taken<'p> {
         errors.iter().for_each(|error| damage.note(error));
         let is_bad = |page: PageId| errors.iter().any(|error| error.pid() == page);
         damage.forget(self.buffers.iter().map(|(page, _)| *page).filter(|page| !is_bad(*page)));
+        let good_count = self.buffers.len() - errors.len();
+        self.residency.room.note_present(good_count as u64);
+        self.residency.core.metrics.loaded_page_count.fetch_add(good_count as u64, Ordering::Relaxed);
         for (page, _) in &self.buffers {
-            end_load_and_wake(&self.residency.core.pages.descriptor(*page).state, !is_bad(*page));
+            let loaded = if is_bad(*page) { Loaded::Failed } else { self.loaded };
+            end_load_and_wake(&self.residency.core.pages.descriptor(*page).state, loaded);
         }
         self.residency.supply.finish_deferred_frees();
     }
@@ -176,15 +202,23 @@ impl Residency {
     /// Brings pages in, now, on this thread, and waits for those that others are bringing in. One that is damaged or not
     /// mapped says so to whoever asks for it then.
     pub fn load(&self, pages: &[PageId]) {
-        self.load_absent(pages);
-        let states = pages.iter().filter_map(|&page| self.core.pages.try_descriptor(page));
-        states.for_each(|descriptor| wait_for_load(&descriptor.state));
+        self.load_as(pages, Loaded::Wanted);
     }
 
-    fn load_absent(&self, pages: &[PageId]) {
+    fn load_as(&self, pages: &[PageId], loaded: Loaded) {
+        self.load_absent(pages, loaded);
+        let states = pages.iter().filter_map(|&page| self.core.pages.try_descriptor(page));
+        states.for_each(|descriptor| wait_for_move(&descriptor.state));
+    }
+
+    fn load_absent(&self, pages: &[PageId], loaded: Loaded) {
         let Some(file) = self.file() else { return };
-        for batch in pages.chunks(WARM_UP_PAGES) {
-            let mut taken = Taken::new(self);
+        for batch in pages.chunks(WARM_UP_PAGES.min(self.room.batch_pages())) {
+            // Without it the pages stay absent, and who asks for them is told why.
+            if self.room.is_limited() && !self.room.wait_for(batch.len() as u64) {
+                return;
+            }
+            let mut taken = Taken::new(self, loaded);
             batch.iter().for_each(|&page| taken.add(page));
             taken.finish(file);
         }
@@ -198,7 +232,7 @@ impl Residency {
             None => Some(request),
         };
         if let Some(request) = refused {
-            // The warm-up has ended: what is still missing is damaged, or was freed.
+            // The pool closes, or has no file.
             self.load(&request.pages);
             (request.done)();
         }
@@ -227,15 +261,15 @@ impl Residency {
     #[cold]
     pub fn absent(&self, page: PageId) -> Restart {
         match self.damage_in_place(page) {
-            Some(_) if self.may_have_passed(page) => Restart::Fault(page),
-            Some(reason) => Restart::Damaged(reason),
-            None => Restart::Fault(page),
+            Some(reason) if !self.may_have_passed(page) => Restart::Damaged(reason),
+            _ if self.room.is_stuck() => Restart::NoRoom,
+            _ => Restart::Fault(page),
         }
     }
 
     /// Whether a page in use is not in memory and is worth loading: it is not known to be damaged, or is to be tried again.
     pub fn is_missing(&self, page: PageId) -> bool {
-        !self.core.pages.is_resident(page) && matches!(self.absent(page), Restart::Fault(_))
+        !self.core.pages.touch(page) && matches!(self.absent(page), Restart::Fault(_))
     }
 
     /// From now on a page that could not be read stays absent until it is freed, so that what referred to it, or was
@@ -248,8 +282,8 @@ impl Residency {
         if !descriptor.state.begin_load() {
             return false;
         }
-        let is_lost = descriptor.is_untouched() && self.damage.give_up(page);
-        end_load_and_wake(&descriptor.state, false);
+        let is_lost = descriptor.is_in_use() && self.damage.give_up(page);
+        end_load_and_wake(&descriptor.state, Loaded::Failed);
         self.supply.finish_deferred_frees();
         is_lost
     }
@@ -264,31 +298,29 @@ impl Residency {
         let Some(descriptor) = self.core.pages.try_descriptor(page) else {
             return Some(format!("there is no page {}: what refers to it is damaged", page.0).into());
         };
-        // The page may have been freed, and used again, since it was found damaged.
-        self.damage.reason(page).filter(|_| descriptor.is_untouched())
+        self.damage.reason(page).filter(|_| descriptor.is_in_use() && !descriptor.state.is_resident())
     }
 
-    /// Why a page cannot be read as of a view's cut, after another try if that is worth it. Waits for the disk. Of one
-    /// that has been freed since, the views have been told.
-    pub fn damage_at_cut(&self, page: PageId) -> Option<Arc<str>> {
-        self.damage_in_place(page)?;
-        if self.may_have_passed(page) {
-            self.load(&[page]);
-        }
-        self.damage_in_place(page)
+    /// A page is being freed: what was wrong with it says nothing of what comes there next.
+    pub fn forget_damage(&self, page: PageId) {
+        self.damage.forget(std::iter::once(page));
+    }
+
+    /// The content of a page as it lies in the page file, as of [`Spill::keep`].
+    pub fn image_in_file(&self, page: PageId) -> Option<SpilledImage> {
+        let spill: Arc<dyn Spill> = self.file.clone()?;
+        SpilledImage::keep(&spill, page)
     }
 
     /// What is in use and cannot be read. Pages that have been written or freed since are not among them: the next
     /// checkpoint has them whole, or not at all.
     pub fn damaged_pages(&self) -> DamagedPages {
-        let is_untouched = |page| self.core.pages.try_descriptor(page).is_some_and(Descriptor::is_untouched);
-        self.damage.report(is_untouched)
+        let is_in_use = |page| self.core.pages.try_descriptor(page).is_some_and(Descriptor::is_in_use);
+        self.damage.report(is_in_use)
     }
 
-    /// Starts loaders and the warm-up for what the page file holds.
-    pub fn start(self: &Arc<Self>, page_count: u64) -> Result<(), PoolError> {
-        self.total_pages.store(page_count, Ordering::Relaxed);
-        self.warming_up.store(true, Ordering::Release);
+    /// Starts the threads that load what is asked for.
+    pub fn start_loaders(self: &Arc<Self>) -> Result<(), PoolError> {
         let (sender, receiver) = channel();
         *self.requests.lock() = Some(sender);
         let receiver = Arc::new(Mutex::new(receiver));
@@ -297,8 +329,15 @@ impl Residency {
             let (residency, receiver) = (Arc::downgrade(self), receiver.clone());
             threads.push(spawn(&format!("sf-load-{number}"), move || serve(&residency, &receiver))?);
         }
+        Ok(())
+    }
+
+    /// Starts the warm-up for what the page file holds.
+    pub fn start_warm_up(self: &Arc<Self>, page_count: u64) -> Result<(), PoolError> {
+        self.total_pages.store(page_count, Ordering::Relaxed);
+        self.warming_up.store(true, Ordering::Release);
         let residency = Arc::downgrade(self);
-        threads.push(spawn("sf-warm-up", move || warm_up(&residency))?);
+        self.threads.lock().push(spawn("sf-warm-up", move || warm_up(&residency))?);
         Ok(())
     }
 }
@@ -307,17 +346,28 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     std::thread::Builder::new().name(name.into()).spawn(body).map_err(PoolError::Thread)
 }
 
+/// Serves what has come in since the last time, together: the device takes it in one submission.
 fn serve(residency: &Weak<Residency>, receiver: &Mutex<Receiver<Request>>) {
     loop {
-        let Ok(request) = receiver.lock().recv() else { return };
-        if let Some(residency) = residency.upgrade().filter(|it| !it.is_stopping()) {
-            residency.load(&request.pages);
+        let mut requests = Vec::new();
+        {
+            let receiver = receiver.lock();
+            let Ok(first) = receiver.recv() else { return };
+            requests.push(first);
+            requests.extend(receiver.try_iter().take(REQUESTS_MAX - 1));
         }
-        (request.done)();
+        if let Some(residency) = residency.upgrade().filter(|it| !it.is_stopping()) {
+            if requests.iter().any(|request| request.pages.is_empty()) {
+                residency.room.wait_for(0);
+            }
+            let pages: Vec<PageId> = requests.iter().flat_map(|request| &request.pages).copied().collect();
+            residency.load(&pages);
+        }
+        requests.into_iter().for_each(|request| (request.done)());
     }
 }
 
-/// Brings in every page of the checkpoint, in order of the file's map.
+/// Brings in every page of the checkpoint, in order of the file's map, as far as there is room.
 fn warm_up(residency: &Weak<Residency>) {
     let Some(strong) = residency.upgrade() else { return };
     let Some(file) = strong.file().cloned() else { return };
@@ -330,22 +380,28 @@ fn warm_up(residency: &Weak<Residency>) {
         let Some(residency) = residency.upgrade().filter(|it| !it.is_stopping()) else { return false };
         // Waits for what others are reading: the warm-up ends when every page of the checkpoint is in memory or known
         // to be damaged.
-        residency.load(batch);
+        residency.load_as(batch, Loaded::Ahead);
         residency.warm_pages.fetch_add(batch.len() as u64, Ordering::Relaxed);
         batch.clear();
         true
     };
+    let has_room = |count: usize| residency.upgrade().is_some_and(|it| it.room.spare_pages() > count as u64);
     for page in pages {
         batch.push(page);
-        if batch.len() == WARM_UP_PAGES && !bring_in(&mut batch) {
+        if batch.len() < WARM_UP_PAGES {
+            continue;
+        }
+        if !has_room(batch.len()) {
+            break;
+        }
+        if !bring_in(&mut batch) {
             return;
         }
     }
+    if !has_room(batch.len()) {
+        batch.clear();
+    }
     if bring_in(&mut batch) {
-        if let Some(residency) = residency.upgrade() {
-            residency.warming_up.store(false, Ordering::Release);
-            *residency.requests.lock() = None;
-            residency.tell_of_warmth();
-        }
+        residency.upgrade().into_iter().for_each(|residency| residency.end_warm_up());
     }
 }

@@ -1,12 +1,18 @@
-//! Which pages take memory: the free ones that keep it, and those of the page file that are brought in.
+//! Which pages take memory: the free ones that keep it, those of the page file that are brought in, and those that go when
+//! there is not enough of it.
 
+mod clock;
 mod damage;
+mod evictor;
 mod loader;
+mod room;
 mod scrub;
 mod stock;
 mod supply;
 
 pub use damage::DamagedPages;
+pub use evictor::Evictor;
 pub use loader::Residency;
+pub use room::Room;
 pub use scrub::{ScrubReport, ScrubStats, Scrubbing, SCRUB_STEP_PAGES};
 pub use supply::Supply;

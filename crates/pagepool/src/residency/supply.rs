@@ -1,13 +1,15 @@
 //! Where pages come from and where freed ones go: numbers, memory, and what still stands in the way of using them again.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::room::Room;
 use super::stock::{Stock, HUGE_EXTENT_PAGES};
 use crate::page::{evict_and_wake, unlock_and_wake};
+use crate::pagefile::PageFile;
 use crate::snapshot::{Core, Snapshotter};
 use crate::space::{Allocator, Extent, Layout};
 use crate::{PageId, PoolError};
@@ -20,7 +22,9 @@ pub struct Supply {
     core: Arc<Core>,
     snapshotter: Arc<dyn Snapshotter>,
     allocator: Arc<Mutex<Allocator>>,
-    allocated_pages: AtomicU64,
+    room: Arc<Room>,
+    /// Where pages lie that are not in memory.
+    file: Option<Arc<PageFile>>,
     stock: Stock,
     /// Freed pages that somebody may still be reading optimistically, and how often the barrier had run when each was
     /// freed, in that order.
@@ -41,6 +45,8 @@ impl Supply {
         snapshotter: Arc<dyn Snapshotter>,
         layout: Layout,
         whole_chunks: bool,
+        room: Arc<Room>,
+        file: Option<Arc<PageFile>>,
     ) -> Result<Supply, PoolError> {
         let allocator = Arc::new(Mutex::new(Allocator::new(layout)));
         let stock = Stock::start(core.clone(), snapshotter.clone(), allocator.clone(), whole_chunks)?;
@@ -48,7 +54,8 @@ impl Supply {
             core,
             snapshotter,
             allocator,
-            allocated_pages: AtomicU64::new(0),
+            room,
+            file,
             stock,
             lingering: Mutex::default(),
             any_lingering: AtomicBool::new(false),
@@ -57,11 +64,13 @@ impl Supply {
         })
     }
 
-    /// These runs of pages, ascending, are in use, and everything else is free.
+    /// These runs of pages, ascending, are in use and not in memory, and everything else is free.
     pub fn adopt(&self, runs: Vec<(PageId, u32)>) {
-        let page_count = runs.iter().map(|(_, count)| u64::from(*count)).sum();
+        for (_, page_count) in &runs {
+            self.room.note_absent(u64::from(*page_count));
+            self.room.note_allocated(*page_count);
+        }
         self.allocator.lock().adopt(runs.into_iter());
-        self.allocated_pages.store(page_count, Ordering::Relaxed);
     }
 
     /// The id ranges that have ever been in use, `[start, end)`.
@@ -72,7 +81,7 @@ impl Supply {
     /// Pages in use.
     #[inline]
     pub fn allocated_pages(&self) -> u64 {
-        self.allocated_pages.load(Ordering::Relaxed)
+        self.room.allocated_pages()
     }
 
     /// As of [`Allocator::block_at`].
@@ -95,7 +104,7 @@ impl Supply {
             self.take_ids(page_count, reserve_count)
         });
         let start = start.ok_or(PoolError::Exhausted { page_count })?;
-        self.allocated_pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
+        self.room.note_allocated(page_count);
         self.bring_to_life(start, true);
         for index in 1..page_count {
             self.bring_to_life(PageId(start.0 + index), false);
@@ -140,7 +149,7 @@ impl Supply {
         for index in old_count..new_count {
             self.bring_to_life(PageId(start.0 + index), false);
         }
-        self.allocated_pages.fetch_add(u64::from(new_count - old_count), Ordering::Relaxed);
+        self.room.note_allocated(new_count - old_count);
         true
     }
 
@@ -148,22 +157,52 @@ impl Supply {
     pub fn mark_freed(&self, extent: Extent) {
         let epoch = self.core.epoch();
         extent.pages().for_each(|page| self.core.pages.descriptor(page).epochs.set_freed(Some(epoch)));
-        self.allocated_pages.fetch_sub(u64::from(extent.page_count), Ordering::Relaxed);
+        self.room.note_freed(extent.page_count);
+    }
+
+    /// A latched page that is marked as freed is not in memory any more for those who look for it.
+    pub fn let_go_of(&self, page: PageId) {
+        self.room.note_absent(1);
+        evict_and_wake(&self.core.pages.descriptor(page).state);
     }
 
     /// Lets an extent go that is marked as freed, unless a cut needs it. Its memory is not given back, nor its pages
-    /// used again, while a loader reads into one of them (M2): then that is put off.
+    /// used again, while one of them is on its way in or out (M2): then that is put off.
     pub fn finish_free(&self, extent: Extent) {
-        // Nobody waits for what is in the way: a loader, or for a moment the latch of a stale hint.
-        let retired = extent.pages().filter(|&page| self.core.pages.descriptor(page).state.retire()).count();
+        // Nobody waits for what is in the way: a loader, the evictor, or for a moment the latch of a stale hint.
+        let retired = extent.pages().filter(|&page| self.retire(page)).count();
         if retired < extent.page_count as usize {
-            self.defer_free(extent);
-        } else if !self.snapshotter.keep_freed(&self.core, extent) {
-            if !self.core.pages.is_small(extent.start) && extent.page_count < HUGE_EXTENT_PAGES {
-                self.core.pages.give_back(extent);
-                return self.allocator.lock().free(extent.start, extent.page_count);
-            }
-            self.recycle(extent);
+            return self.defer_free(extent);
+        }
+        self.room.note_present(u64::from(extent.page_count));
+        if self.snapshotter.keep_freed(&self.core, extent) {
+            return;
+        }
+        if !self.core.pages.is_small(extent.start) && extent.page_count < HUGE_EXTENT_PAGES {
+            self.forget(extent);
+            self.core.pages.give_back(extent);
+            return self.allocator.lock().free(extent.start, extent.page_count);
+        }
+        self.recycle(extent);
+    }
+
+    /// Takes a freed page out of memory for those who look for it. False while it is on its way in or out.
+    fn retire(&self, page: PageId) -> bool {
+        let descriptor = self.core.pages.descriptor(page);
+        match descriptor.state.retire() {
+            Some(true) => self.room.note_absent(1),
+            // If it has been retired before and is clean, both places have the content.
+            Some(false) if self.file.is_some() && self.core.is_clean(page) => descriptor.epochs.set_in_file(),
+            Some(false) => {}
+            None => return false,
+        }
+        true
+    }
+
+    /// Nobody needs what these pages hold in the page file, but for checkpoints.
+    fn forget(&self, extent: Extent) {
+        if let Some(file) = &self.file {
+            extent.pages().for_each(|page| file.forget_location(page));
         }
     }
 
@@ -191,8 +230,8 @@ impl Supply {
     pub fn free_node(&self, page: PageId) {
         let descriptor = self.core.pages.descriptor(page);
         descriptor.epochs.set_freed(Some(self.core.epoch()));
-        evict_and_wake(&descriptor.state);
-        self.allocated_pages.fetch_sub(1, Ordering::Relaxed);
+        self.let_go_of(page);
+        self.room.note_freed(1);
         let mut lingering = self.lingering.lock();
         lingering.push_back((page, self.core.standstill_count()));
         self.any_lingering.store(true, Ordering::Relaxed);
@@ -212,6 +251,7 @@ impl Supply {
 
     /// Makes an extent that nobody needs available again; a large one once its memory has been given back.
     fn recycle(&self, extent: Extent) {
+        self.forget(extent);
         if !self.core.pages.is_small(extent.start) {
             return self.stock.discard_later(extent);
         }

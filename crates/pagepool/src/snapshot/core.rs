@@ -6,7 +6,7 @@ use super::frames::{Frame, FramePool};
 use crate::metrics::PoolMetrics;
 use crate::page::{Epoch, PageTable};
 use crate::space::MapError;
-use crate::PAGE_SIZE;
+use crate::{PageBytes, PageId, PAGE_SIZE};
 
 /// Pages written to a sink at once (1 MB).
 pub const BATCH_PAGES: usize = 256;
@@ -15,6 +15,8 @@ pub const BATCH_PAGES: usize = 256;
 pub struct Core {
     pub pages: PageTable,
     epoch: AtomicU32,
+    /// The cut of the last durable checkpoint.
+    durable: AtomicU32,
     /// Whether the barrier's action runs, and with it nobody else.
     is_cutting: AtomicBool,
     standstill_count: AtomicU64,
@@ -31,6 +33,7 @@ impl Core {
         Ok(Core {
             pages,
             epoch: AtomicU32::new(1),
+            durable: AtomicU32::new(0),
             is_cutting: AtomicBool::new(false),
             standstill_count: AtomicU64::new(0),
             frames: FramePool::new(snapshot_bytes)?,
@@ -47,9 +50,36 @@ impl Core {
     /// Begins the next epoch; runs in the barrier. Returns the cut, or `None` if epochs are used up.
     pub fn cut(&self) -> Option<Epoch> {
         let cut = self.epoch();
-        let next = cut.0.checked_add(1).filter(|&next| next < u32::MAX)?;
-        self.epoch.store(next, Ordering::SeqCst);
+        let next = Epoch(cut.0 + 1);
+        if next == Epoch::LAST {
+            return None;
+        }
+        self.epoch.store(next.0, Ordering::SeqCst);
         Some(cut)
+    }
+
+    /// The cut of the last durable checkpoint.
+    pub fn durable(&self) -> Epoch {
+        Epoch(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Everything that was last written at or before `cut` is in the page file from now on.
+    pub fn set_durable(&self, cut: Epoch) {
+        self.durable.store(cut.0, Ordering::Release);
+    }
+
+    /// Whether the content of a page is in the page file as it is: in memory too, or not.
+    pub fn is_clean(&self, page: PageId) -> bool {
+        self.pages.descriptor(page).epochs.is_clean(self.durable())
+    }
+
+    /// Copies a page's content, wherever it lies in memory, if it was last written at or before `cut`. False if it has been
+    /// written since, or is not in memory; then it is in the page file, or on its way there.
+    pub fn copy_as_of(&self, page: PageId, cut: Epoch, into: &mut PageBytes) -> bool {
+        let epochs = &self.pages.descriptor(page).epochs;
+        // What is neither in the page file nor in use was in memory when it was freed, and stays there.
+        let is_kept = || epochs.freed().is_some() && !epochs.is_in_file() && !self.is_clean(page);
+        self.pages.copy_as_of(page, cut, into) || is_kept() && self.pages.copy_kept_as_of(page, cut, into)
     }
 
     /// Runs the barrier's action.

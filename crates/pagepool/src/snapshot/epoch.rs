@@ -26,10 +26,11 @@ use super::images::{release, Held, Images};
 use super::quarantine::{Kept, Quarantine};
 use super::running::{Look, Running};
 use super::seam::{Snapshotter, StreamPlan};
-use super::sink::{Progress, Sink, Spill};
-use super::version::{SpilledImage, Version};
+use super::sink::{Progress, Sink};
+use super::spill::{Spill, SpilledImage};
+use super::version::Version;
 use super::views::Views;
-use crate::page::{claim, is_claimed, Descriptor, Epoch};
+use crate::page::{claim, is_claimed, wait_for_move, Descriptor, Epoch};
 use crate::space::{Extent, MapError, VirtualArray};
 use crate::{CheckpointError, PageBytes, PageId, PAGE_SIZE};
 
@@ -49,6 +50,17 @@ struct Stream {
     /// The first error of any thread: the checkpoint fails with it.
     failure: Mutex<Option<CheckpointError>>,
     failed: AtomicBool,
+}
+
+/// What the sweep has of a page.
+enum Swept<'c> {
+    Copy(Frame<'c>),
+    /// It lies in the page file as it is.
+    Slot(SpilledImage),
+}
+
+fn lost(page: PageId) -> CheckpointError {
+    CheckpointError::Io(format!("page {} is neither in memory nor in the page file", page.0).into())
 }
 
 impl Stream {
@@ -113,6 +125,10 @@ impl EpochSnapshotter {
     /// for views.
     fn capture(&self, core: &Core, page: PageId, look: Look<'_, Stream>, claimed: bool, for_view: bool) {
         let since = Instant::now();
+        if let Some(image) = self.keep_clean(core, page) {
+            self.capture_slot(core, page, image, look, claimed, for_view);
+            return core.metrics.capture.record(since.elapsed());
+        }
         // SAFETY: P2: called under the page's exclusive latch.
         let content = unsafe { core.pages.stable_bytes(page) };
         let interval = (core.pages.descriptor(page).epochs.written(), core.epoch());
@@ -139,6 +155,32 @@ impl EpochSnapshotter {
             (None, _) => self.keep_image(core, page, interval, Held::Frame(id)),
         }
         core.metrics.capture.record(since.elapsed());
+    }
+
+    /// Where the content of a page that nobody can modify now lies in the page file, if it is there as it is.
+    fn keep_clean(&self, core: &Core, page: PageId) -> Option<SpilledImage> {
+        core.is_clean(page).then(|| SpilledImage::keep(&self.spill, page)).flatten()
+    }
+
+    /// The same as a capture, of a page that lies in the page file as it is: nothing is copied.
+    fn capture_slot(
+        &self,
+        core: &Core,
+        page: PageId,
+        image: SpilledImage,
+        look: Look<'_, Stream>,
+        claimed: bool,
+        for_view: bool,
+    ) {
+        let joined = if claimed { look.join() } else { None };
+        drop(look);
+        if let Some(stream) = joined {
+            stream.note(stream.sink.adopt_page(page, &image));
+        }
+        if for_view {
+            let interval = (core.pages.descriptor(page).epochs.written(), core.epoch());
+            self.keep_image(core, page, interval, Held::Spilled(Arc::new(image)));
+        }
     }
 
     fn keep_image(&self, core: &Core, page: PageId, interval: (Epoch, Epoch), held: Held) {
@@ -176,6 +218,14 @@ impl EpochSnapshotter {
         if !pages.is_empty() && !stream.failed.load(Ordering::Acquire) {
             stream.note(stream.sink.write_pages(pages));
             progress.pages_written.fetch_add(pages.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Hands a claimed page over that lies in the page file.
+    fn emit_slot(&self, stream: &Stream, page: PageId, image: &SpilledImage, progress: &Progress) {
+        if !stream.failed.load(Ordering::Acquire) {
+            stream.note(stream.sink.adopt_page(page, image));
+            progress.pages_written.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -263,7 +313,6 @@ impl EpochSnapshotter {
     fn sweep(&self, core: &Core, stream: &Stream, mut at: u32, end: u32, progress: &Progress) -> u32 {
         let mut frames: Vec<(PageId, Frame<'_>)> = Vec::with_capacity(BATCH_PAGES);
         let mut spare: Option<Frame<'_>> = None;
-        let staging = &core.staging;
         while at < end && frames.len() < BATCH_PAGES {
             let page = PageId(at);
             at += 1;
@@ -274,21 +323,83 @@ impl EpochSnapshotter {
                 }
                 continue;
             }
-            if !stream.needs(epochs.written()) || self.is_claimed(page) {
-                continue;
-            }
-            let Some(mut frame) = spare.take().or_else(|| staging.take()) else {
-                unreachable!("F2: the one sweep finds its {BATCH_PAGES} staging frames free")
-            };
-            if core.pages.copy_as_of(page, stream.cut, frame.bytes_mut()) && self.claim(page) {
-                frames.push((page, frame));
-            } else {
-                spare = Some(frame);
+            match self.sweep_page(core, stream, page, &mut spare) {
+                Some(Swept::Copy(frame)) => frames.push((page, frame)),
+                Some(Swept::Slot(image)) => self.emit_slot(stream, page, &image, progress),
+                None => {}
             }
         }
         let pages: Vec<_> = frames.iter().map(|(page, frame)| (*page, frame.bytes())).collect();
         self.emit(stream, &pages, progress);
         at
+    }
+
+    /// Claims a page that the stream needs, with its content as of the cut.
+    fn sweep_page<'c>(
+        &self,
+        core: &'c Core,
+        stream: &Stream,
+        page: PageId,
+        spare: &mut Option<Frame<'c>>,
+    ) -> Option<Swept<'c>> {
+        let descriptor = core.pages.descriptor(page);
+        while stream.needs(descriptor.epochs.written()) && !self.is_claimed(page) {
+            if let Some(image) = self.keep_clean(core, page) {
+                // Whoever has modified it meanwhile has claimed it before (S10).
+                let is_as_of_cut = stream.needs(descriptor.epochs.written());
+                return (is_as_of_cut && self.claim(page)).then_some(Swept::Slot(image));
+            }
+            let Some(mut frame) = spare.take().or_else(|| core.staging.take()) else {
+                unreachable!("F2: the one sweep finds its {BATCH_PAGES} staging frames free")
+            };
+            if core.copy_as_of(page, stream.cut, frame.bytes_mut()) {
+                if self.claim(page) {
+                    return Some(Swept::Copy(frame));
+                }
+            } else {
+                // It may be on its way out: what it leaves behind is clean.
+                wait_for_move(&descriptor.state);
+            }
+            *spare = Some(frame);
+        }
+        None
+    }
+
+    /// Hands what cuts need of freed pages that were not in memory to the stream and to views, by their slots: so only
+    /// content that is in memory is kept in its place, and the next checkpoint may take the pages off the map.
+    fn keep_absent(&self, core: &Core, extent: Extent) {
+        let mut absent =
+            extent.pages().filter(|&page| core.pages.descriptor(page).epochs.is_in_file()).peekable();
+        if absent.peek().is_none() {
+            return;
+        }
+        let joined = self.stream.look().join();
+        if joined.is_none() && self.views.is_empty() {
+            return;
+        }
+        for page in absent {
+            let descriptor = core.pages.descriptor(page);
+            let (written, Some(freed)) = (descriptor.epochs.written(), descriptor.epochs.freed()) else {
+                continue;
+            };
+            let stream = joined.as_deref().filter(|s| s.needs_content(descriptor) && self.claim(page));
+            let is_seen = self.views.see(written, Some(freed));
+            if stream.is_none() && !is_seen {
+                continue;
+            }
+            let image = SpilledImage::keep(&self.spill, page).ok_or_else(|| lost(page));
+            if let Some(stream) = stream {
+                let handed = image.as_ref().map_err(Clone::clone);
+                stream.note(handed.and_then(|image| stream.sink.adopt_page(page, image)));
+            }
+            if is_seen {
+                let held =
+                    image.map_or_else(|error| Held::Lost(Box::new(error)), |i| Held::Spilled(Arc::new(i)));
+                self.keep_image(core, page, (written, freed), held);
+            }
+            // As a writer does (S2): from here on the views that saw the page find its image.
+            descriptor.epochs.set_written(freed);
+        }
     }
 
     fn write_reused(&self, stream: &Stream) {
@@ -377,6 +488,10 @@ impl Snapshotter for EpochSnapshotter {
         true
     }
 
+    fn takes_evictions(&self) -> bool {
+        true
+    }
+
     fn frame_wish(&self, data_pages: u64) -> FrameWish {
         FrameWish::for_before_images(data_pages)
     }
@@ -414,6 +529,7 @@ impl Snapshotter for EpochSnapshotter {
     }
 
     fn keep_freed(&self, core: &Core, extent: Extent) -> bool {
+        self.keep_absent(core, extent);
         // Until the extent is in its list: the end of the stream goes through the list after that.
         let look = self.stream.look();
         let unclaimed = |stream: &Stream, page| {

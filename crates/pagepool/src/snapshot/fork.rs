@@ -274,6 +274,11 @@ impl Snapshotter for ForkSnapshotter {
         false
     }
 
+    /// The child has what was in memory at the cut.
+    fn takes_evictions(&self) -> bool {
+        false
+    }
+
     /// The kernel finds the memory for what a stream needs; only views want frames.
     fn frame_wish(&self, data_pages: u64) -> FrameWish {
         FrameWish { stream: 0, ahead: 0, ..self.views.frame_wish(data_pages) }

@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 
 use super::core::Core;
 use super::frames::FrameId;
-use super::version::{SpilledImage, Version};
+use super::spill::SpilledImage;
+use super::version::Version;
 use super::views::Views;
 use crate::page::Epoch;
 use crate::{CheckpointError, PageId};

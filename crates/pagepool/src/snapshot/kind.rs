@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::epoch::EpochSnapshotter;
 use super::fork::ForkSnapshotter;
 use super::seam::Snapshotter;
-use super::sink::Spill;
+use super::spill::Spill;
 use crate::space::MapError;
 
 /// Which algorithm takes the cuts of a pool.

@@ -13,6 +13,7 @@ mod quarantine;
 mod running;
 mod seam;
 mod sink;
+mod spill;
 mod version;
 mod views;
 
@@ -20,5 +21,6 @@ pub(crate) use core::Core;
 pub(crate) use frames::FrameWish;
 pub use kind::{SnapshotKind, UnknownSnapshotKind};
 pub(crate) use seam::{Snapshotter, StreamPlan};
-pub use sink::{NoSpill, Progress, Sink, Spill};
+pub use sink::{Progress, Sink};
+pub use spill::{NoSpill, Spill, SpilledImage};
 pub(crate) use version::Version;

@@ -74,6 +74,9 @@ pub trait Snapshotter: Send + Sync {
     /// Whether huge pages may back the pages.
     fn takes_huge_pages(&self) -> bool;
 
+    /// Whether pages that a cut needs may leave memory, and come back.
+    fn takes_evictions(&self) -> bool;
+
     /// Frames that are to be populated, for `data_pages` pages.
     fn frame_wish(&self, data_pages: u64) -> FrameWish;
 

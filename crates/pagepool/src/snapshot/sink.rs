@@ -2,39 +2,22 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::pagefile::Spilled;
+use super::spill::SpilledImage;
+use crate::device::PageBuf;
 use crate::{CheckpointError, PageBytes, PageId};
 
 /// Where a stream goes. Called by the saver thread in batches and by writers that ran out of spare frames.
 pub trait Sink: Send + Sync {
     /// Takes the content of pages as of the cut.
     fn write_pages(&self, pages: &[(PageId, &PageBytes)]) -> Result<(), CheckpointError>;
+    /// Takes the content of a page as of the cut that lies in the page file already. May wait for the disk.
+    fn adopt_page(&self, page: PageId, image: &SpilledImage) -> Result<(), CheckpointError> {
+        let mut content = PageBuf::boxed();
+        image.read(&mut content.0)?;
+        self.write_pages(&[(page, &content.0)])
+    }
     /// Takes note that a page was free at the cut.
     fn free_page(&self, page: PageId) -> Result<(), CheckpointError>;
-}
-
-/// Somewhere to put before-images of views that outgrow the budget.
-pub trait Spill: Send + Sync {
-    fn spill(&self, bytes: &PageBytes) -> Result<Spilled, CheckpointError>;
-    fn read_spill(&self, spilled: &Spilled, into: &mut PageBytes) -> Result<(), CheckpointError>;
-    fn release_spill(&self, spilled: Spilled);
-}
-
-/// Nowhere: for pools without a page file.
-pub struct NoSpill;
-
-impl Spill for NoSpill {
-    fn spill(&self, _bytes: &PageBytes) -> Result<Spilled, CheckpointError> {
-        Err(CheckpointError::Io(
-            "the snapshot memory is used up and there is no page file to spill to".into(),
-        ))
-    }
-
-    fn read_spill(&self, _spilled: &Spilled, _into: &mut PageBytes) -> Result<(), CheckpointError> {
-        Err(CheckpointError::Io("nothing was spilled".into()))
-    }
-
-    fn release_spill(&self, _spilled: Spilled) {}
 }
 
 /// Progress of a stream, for whoever wants to show it.

@@ -3,7 +3,10 @@
 use std::alloc::{alloc_zeroed, dealloc, Layout};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 
+use super::discards::Discards;
 use crate::PAGE_SIZE;
 
 /// Bytes of a huge page; pages are given to the kernel and taken from it in such extents.
@@ -33,12 +36,22 @@ pub trait Memory: Send + Sync {
     fn prefer_huge(&self, start: usize, byte_len: usize);
     /// Gives memory back; it reads as zero afterwards. The caller owns the range (invariant M2).
     fn discard(&self, start: usize, byte_len: usize);
+    /// The same of several ranges, each `(start, byte_len)`.
+    fn discard_parts(&self, parts: &[(usize, usize)]) {
+        parts.iter().for_each(|&(start, byte_len)| self.discard(start, byte_len));
+    }
+    /// Single pages are going to be given back: no huge page is made any more, and those that there are are divided when
+    /// the first page of theirs is given back. A hint.
+    fn avoid_huge(&self) {}
 }
 
 /// Anonymous, unreserved memory: the kernel gives a page at its first touch, of 4 KB unless huge ones are asked for.
 pub struct AnonMemory {
     base: NonNull<u8>,
     byte_len: usize,
+    /// A bit for each 2 MB: no huge page is there any more. Made by `avoid_huge`.
+    divided: OnceLock<Vec<AtomicU64>>,
+    discards: Discards,
 }
 
 // SAFETY: M1: the mapping is owned by the value and valid from any thread.
@@ -81,7 +94,12 @@ impl AnonMemory {
             base
         };
         let base = NonNull::new(base).expect("a mapping is never at address zero");
-        Ok(AnonMemory { base, byte_len: byte_len.next_multiple_of(PAGE_SIZE) })
+        Ok(AnonMemory {
+            base,
+            byte_len: byte_len.next_multiple_of(PAGE_SIZE),
+            divided: OnceLock::new(),
+            discards: Discards::default(),
+        })
     }
 
     fn advise(&self, start: usize, byte_len: usize, advice: i32) -> bool {
@@ -91,6 +109,19 @@ impl AnonMemory {
         );
         // SAFETY: M1: the range lies in the mapping; M2: a discarded range is owned by the caller.
         unsafe { libc::madvise(self.base.as_ptr().add(start).cast(), byte_len, advice) == 0 }
+    }
+
+    /// A huge page of which a part is given back keeps all its memory unless it has been divided. The kernel divides one when
+    /// a part of it is called cold.
+    fn divide_huge(&self, start: usize, byte_len: usize) {
+        let Some(divided) = self.divided.get() else { return };
+        for chunk in start / HUGE_PAGE_SIZE..(start + byte_len).div_ceil(HUGE_PAGE_SIZE) {
+            let (word, bit) = (&divided[chunk / 64], 1 << (chunk % 64));
+            if word.load(Ordering::Relaxed) & bit == 0 {
+                word.fetch_or(bit, Ordering::Relaxed);
+                self.advise(chunk * HUGE_PAGE_SIZE, PAGE_SIZE, libc::MADV_COLD);
+            }
+        }
     }
 }
 
@@ -114,6 +145,20 @@ impl Memory for AnonMemory {
     fn discard(&self, start: usize, byte_len: usize) {
         let done = self.advise(start, byte_len, libc::MADV_DONTNEED);
         assert!(done, "madvise(MADV_DONTNEED) on an own mapping cannot fail");
+    }
+
+    fn discard_parts(&self, parts: &[(usize, usize)]) {
+        let in_mapping =
+            |&(start, len): &(usize, usize)| start.checked_add(len).is_some_and(|end| end <= self.byte_len);
+        assert!(parts.iter().all(in_mapping), "M1: ranges in the mapping");
+        parts.iter().for_each(|&(start, len)| self.divide_huge(start, len));
+        self.discards.discard(self.base, parts);
+    }
+
+    fn avoid_huge(&self) {
+        self.advise(0, self.byte_len, libc::MADV_NOHUGEPAGE);
+        let word_count = self.byte_len.div_ceil(HUGE_PAGE_SIZE).div_ceil(64);
+        self.divided.get_or_init(|| (0..word_count).map(|_| AtomicU64::new(0)).collect());
     }
 }
 

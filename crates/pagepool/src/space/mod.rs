@@ -1,6 +1,7 @@
 //! Which page numbers are free, and the address space behind them.
 
 mod alloc;
+mod discards;
 mod extent;
 mod memory;
 mod small_zone;

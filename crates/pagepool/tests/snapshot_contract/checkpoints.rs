@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stillframe_pagepool::device::{Device, FaultRates, SimDevice};
 use stillframe_pagepool::pagefile::{UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
-use stillframe_pagepool::{CheckpointError, PageId, Pool, SnapshotKind, View, PAGE_SIZE};
+use stillframe_pagepool::{CheckpointError, PageId, Pool, PoolOptions, SnapshotKind, View, PAGE_SIZE};
 
 use crate::support::*;
 use crate::writers::*;
@@ -25,8 +25,7 @@ impl Saved {
 
 /// A pool over a device that crashes between the runs.
 struct Machine {
-    kind: SnapshotKind,
-    budget: u64,
+    options: PoolOptions,
     rng: fastrand::Rng,
     device: Arc<SimDevice>,
     round: u8,
@@ -37,17 +36,17 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(kind: SnapshotKind, budget: u64, seed: u64) -> Machine {
+    fn new(options: PoolOptions, seed: u64) -> Machine {
         let rng = fastrand::Rng::with_seed(seed);
         let device = Arc::new(SimDevice::new(seed));
-        Machine { kind, budget, rng, device, round: 0, saved: Saved::default(), in_doubt: None }
+        Machine { options, rng, device, round: 0, saved: Saved::default(), in_doubt: None }
     }
 
     /// Opens what is there and compares it with the checkpoint that it is; then writers go to work, while pages are
     /// still brought in, and checkpoints follow.
     fn run(&mut self) {
         let device: Arc<dyn Device> = self.device.clone();
-        let (pool, recovered) = Pool::open(device, &options(self.kind, self.budget)).unwrap();
+        let (pool, recovered) = Pool::open(device, &self.options).unwrap();
         let doubtful =
             self.in_doubt.take().filter(|doubt| recovered.user_header == Saved::header(doubt.round));
         self.saved = doubtful.unwrap_or_else(|| self.saved.clone());
@@ -73,6 +72,9 @@ impl Machine {
         writers.stop();
         assert_eq!(pool.stats().snapshot_held_bytes, 0);
         assert_eq!(pool.stats().allocated_pages, model.lock().pages.len() as u64);
+        if let Some(limit) = self.options.memory_pages {
+            check_memory(&pool, limit);
+        }
         compare(&pool, &model.lock());
         drop(pool);
         self.device.crash();
@@ -110,13 +112,28 @@ impl Machine {
     }
 }
 
+/// As much is in memory as may be. Where the file takes nothing any more, everything may be from now on.
+fn check_memory(pool: &Pool, limit: u64) {
+    if pool.file().unwrap().failure().is_some() {
+        return pool.set_memory_pages(None);
+    }
+    pool.wait_for_room();
+    let (resident, metrics) = (pool.stats().resident_pages, pool.metrics());
+    let counts = [&metrics.evicted_page_count, &metrics.written_back_page_count, &metrics.loaded_page_count];
+    println!("evicted, written back, loaded: {counts:?}");
+    assert!(resident <= limit, "{resident} pages are in memory, {limit} may be");
+}
+
 fn compare(pool: &Pool, model: &Model) {
     for (&head, &count) in &model.objects {
-        let guard = latch(pool, || pool.shared(head));
         for index in 0..count {
-            latch(pool, || guard.object_page(index).map(|_| ()));
             let page = PageId(head.0 + index);
-            assert!(guard.object_page(index).unwrap() == &model.pages[&page].bytes(), "{page:?} differs");
+            latch(pool, || {
+                let guard = pool.shared(head)?;
+                let is_same = guard.object_page(index)? == &model.pages[&page].bytes();
+                assert!(is_same, "{page:?} differs");
+                Ok(())
+            });
         }
     }
 }
@@ -139,10 +156,22 @@ fn compare_view((view, model): (View, SharedModel), is_good: bool) -> Option<(Vi
 }
 
 fn crashes(kind: SnapshotKind, budget: u64) {
+    crashes_with(options(kind, budget));
+}
+
+fn crashes_with(options: PoolOptions) {
     seeds(|seed| {
-        let mut machine = Machine::new(kind, budget, seed);
+        let mut machine = Machine::new(options.clone(), seed);
         (0..5).for_each(|_| machine.run());
     });
+}
+
+/// Most of the data is in the page file alone, and pages come and go all the time.
+#[test]
+fn epoch_checkpoints_in_a_tenth_of_the_memory() {
+    for budget in [0, 4 << 20] {
+        crashes_with(PoolOptions { memory_pages: Some(200), ..options(SnapshotKind::Epoch, budget) });
+    }
 }
 
 #[test]

@@ -144,23 +144,32 @@ fn the_warm_up_waits_for_other_loaders() {
     assert!(pool.shared(head).unwrap().object_page(5).unwrap() == &filled(6));
 }
 
-/// A view shows what is in the page file, also when it is asked for while that is still being read.
+/// A view shows what is in the page file, also when it is asked for while that is still being read; and who changes it
+/// afterwards, or frees it, changes nothing of the view.
 #[test]
-fn a_view_waits_for_the_warm_up() {
-    let (device, head) = device_with_object(0);
-    let [gate] = gates(&device, [6]);
+fn a_view_begins_before_the_end_of_the_warm_up() {
+    let (device, head) = device_with_object(3000);
+    let [first_batch] = gates(&device, [SMALL]);
     let pool = open(&device);
-    gate.wait_for_visitor();
-    let for_viewer = pool.clone();
-    let viewer = thread::spawn(move || {
-        let view = for_viewer.view_after(|| ()).unwrap();
+    first_batch.wait_for_visitor();
+    let view = pool.view_after(|| ()).unwrap();
+    let shown = |index: u32| {
         let mut bytes = filled(0);
-        view.read_page(PageId(head.0 + 5), &mut bytes).unwrap();
+        view.read_page(PageId(head.0 + index), &mut bytes).unwrap();
         bytes
-    });
-    thread::sleep(Duration::from_millis(20));
-    gate.open();
-    assert!(viewer.join().unwrap() == filled(6));
+    };
+    assert!(!pool.is_resident(head) && shown(5) == filled(6));
+    pool.load(&[head, PageId(head.0 + 5)]);
+    let mut object = pool.try_exclusive(head).unwrap();
+    object.object_page_mut(5).unwrap().fill(77);
+    pool.free(object, 40);
+    assert!((0..40).all(|index| shown(index) == filled(index as u8 + 1)));
+    first_batch.open();
+    // Nor does a checkpoint that has the object no more.
+    (0..2).for_each(|_| checkpoint(&pool));
+    assert!((0..40).all(|index| shown(index) == filled(index as u8 + 1)));
+    drop(view);
+    assert_eq!(pool.file().unwrap().stats().spilled_slots, 0, "nothing is kept for nobody");
 }
 
 /// A damaged page is an error in a view too, with its place, until it is freed and used again.
@@ -170,6 +179,7 @@ fn a_view_reports_damage() {
     let offset = offset_of(&device, 6);
     device.inner().corrupt(offset + 7, 1, |bytes| bytes[0] ^= 1);
     let pool = open(&device);
+    pool.wait_until_warm();
     let view = pool.view_after(|| ()).unwrap();
     let damaged = PageId(head.0 + 5);
     for index in 0..40 {
@@ -211,11 +221,14 @@ fn a_damaged_page_is_not_kept_for_a_view() {
     let (device, head) = device_with_object(400);
     device.inner().corrupt(offset_of(&device, 6) + 7, 1, |bytes| bytes[0] ^= 1);
     let pool = open(&device);
+    pool.wait_until_warm();
+    let small: Vec<_> = (0..head.0).map(PageId).filter(|page| pool.is_resident(*page)).collect();
+    small.iter().for_each(|&page| fill_page(&pool, page, 76));
     let view = pool.view_after(|| ()).unwrap();
     let damaged = PageId(head.0 + 5);
-    // The budget is 256 pages; each of these is kept for the view, and the object's come on top.
-    let small = (0..head.0).map(PageId).filter(|page| pool.is_resident(*page));
-    small.for_each(|page| fill_page(&pool, page, 77));
+    // The budget is 256 pages; each of these, which are not in the page file as they are, is kept for the view, and the
+    // object's come on top.
+    small.iter().for_each(|&page| fill_page(&pool, page, 77));
     let (before, since) = (pool.file().unwrap().stats().spilled_slots, Instant::now());
     free_object(&pool, head, 40);
     // Allocations pay off what is above the budget.
@@ -252,6 +265,7 @@ fn there_is_no_such_page() {
         let view = pool.view_after(|| ()).unwrap();
         assert!(view.read_page(page, &mut filled(0)).is_err());
     }
+    pool.wait_until_warm();
     let object = pool.shared(head).unwrap();
     assert!(matches!(object.object_page(u32::MAX), Err(Restart::Damaged(_))));
     // Nor is one that nobody has allocated found.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use stillframe_pagepool::{ExclusiveGuard, PageBytes, PageId, Pool, Restart, PAGE_SIZE};
+use stillframe_pagepool::{ExclusiveGuard, Member, PageBytes, PageId, Pool, Restart, PAGE_SIZE};
 
 /// What a page of the model holds: a fill byte and eight patched bytes at an offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -50,13 +50,19 @@ pub fn at_cut(model: &SharedModel) -> (SharedModel, impl FnOnce() + Send + 'stat
 const OBJECTS: usize = 60;
 const WRITERS: u64 = 3;
 
-/// Opens `page` by `open`, loading what is missing.
-pub fn latch<T>(pool: &Pool, mut open: impl FnMut() -> Result<T, Restart>) -> T {
+/// Opens something by `open`, loading what is missing meanwhile; for a thread that is no member of the barrier.
+pub fn latch<T>(pool: &Pool, open: impl FnMut() -> Result<T, Restart>) -> T {
+    latch_by(open, |missing| pool.load(missing)).expect("there is room")
+}
+
+/// The same; `None` if there is no room for what is missing.
+fn latch_by<T>(mut open: impl FnMut() -> Result<T, Restart>, load: impl Fn(&[PageId])) -> Option<T> {
     loop {
         match open() {
-            Ok(guard) => return guard,
-            Err(Restart::Fault(missing)) => pool.load(&[missing]),
+            Ok(guard) => return Some(guard),
+            Err(Restart::Fault(missing)) => load(&[missing]),
             Err(Restart::Contended) => std::thread::yield_now(),
+            Err(Restart::NoRoom) => return None,
             Err(Restart::Damaged(reason)) => panic!("{reason}"),
         }
     }
@@ -71,40 +77,59 @@ struct Writer {
 }
 
 impl Writer {
-    fn step(&mut self) {
+    /// One operation; none if there is no room for what it needs.
+    fn step(&mut self, member: &Member) -> Option<()> {
         let is_full = self.objects.len() >= OBJECTS;
+        if self.pool.is_full() {
+            member.idle(|| self.pool.wait_for_room());
+        }
         match self.rng.u32(..100) {
             0..=9 if !is_full => self.allocate(),
-            0..=9 => self.free(),
-            10..=11 => self.grow(),
-            12..=19 => self.read(),
-            _ => self.write(),
+            0..=9 => self.free(member),
+            10..=11 => self.grow(member),
+            12..=19 => self.read(member),
+            _ => self.write(member),
         }
     }
 
-    fn allocate(&mut self) {
+    /// Opens something by `open`, which holds nothing while it is missing; nor does the writer run then.
+    fn latch<T>(&self, member: &Member, open: impl FnMut() -> Result<T, Restart>) -> Option<T> {
+        latch_by(open, |missing| member.idle(|| self.pool.load(missing)))
+    }
+
+    fn lock(&self, member: &Member, head: PageId, index: u32) -> Option<ExclusiveGuard<'_>> {
+        self.latch(member, || {
+            let guard = self.pool.exclusive(head)?;
+            guard.object_page(index)?;
+            Ok(guard)
+        })
+    }
+
+    fn allocate(&mut self) -> Option<()> {
         let (count, reserve) =
             *self.rng.choice(&[(1, 1), (1, 1), (5, 5), (16, 16), (20, 60), (40, 40)]).unwrap();
         let pool = self.pool.clone();
-        let Ok(mut guard) = pool.allocate_object(count, reserve) else { return };
+        let mut guard = pool.allocate_object(count, reserve).ok()?;
         let object = (guard.id(), count);
         self.write_new(&mut guard, 0..count, reserve > 16);
         self.model.lock().objects.insert(object.0, count);
         self.objects.push(object);
+        Some(())
     }
 
     /// Grows an object in place where its block has room.
-    fn grow(&mut self) {
-        let Some(number) = self.any() else { return };
+    fn grow(&mut self, member: &Member) -> Option<()> {
+        let number = self.any()?;
         let (head, count) = self.objects[number];
         let pool = self.pool.clone();
-        let mut guard = latch(&pool, || pool.exclusive(head));
+        let mut guard = self.latch(member, || pool.exclusive(head))?;
         let new_count = count + self.rng.u32(1..6);
         if pool.extend(&mut guard, count, new_count) {
             self.write_new(&mut guard, count..new_count, true);
             self.objects[number].1 = new_count;
             self.model.lock().objects.insert(head, new_count);
         }
+        Some(())
     }
 
     fn write_new(&mut self, guard: &mut ExclusiveGuard<'_>, indices: std::ops::Range<u32>, zeroed: bool) {
@@ -121,45 +146,53 @@ impl Writer {
         (!self.objects.is_empty()).then(|| self.rng.usize(..self.objects.len()))
     }
 
-    fn free(&mut self) {
-        let Some(number) = self.any() else { return };
-        let (head, count) = self.objects.swap_remove(number);
-        let guard = latch(&self.pool, || self.pool.exclusive(head));
+    fn free(&mut self, member: &Member) -> Option<()> {
+        let number = self.any()?;
+        let (head, count) = self.objects[number];
+        let pool = self.pool.clone();
+        let guard = self.latch(member, || pool.exclusive(head))?;
+        self.objects.swap_remove(number);
         {
             let mut model = self.model.lock();
             (0..count).for_each(|index| assert!(model.pages.remove(&PageId(head.0 + index)).is_some()));
             assert_eq!(model.objects.remove(&head), Some(count));
         }
-        self.pool.free(guard, count);
+        pool.free(guard, count);
+        Some(())
     }
 
-    fn write(&mut self) {
-        let Some(number) = self.any() else { return };
+    fn write(&mut self, member: &Member) -> Option<()> {
+        let number = self.any()?;
         let (head, count) = self.objects[number];
-        let index = self.rng.u32(..count);
-        let mut guard = latch(&self.pool, || self.pool.exclusive(head));
-        latch(&self.pool, || guard.object_page(index).map(|_| ()));
+        let (index, is_whole, patch) = (self.rng.u32(..count), self.rng.bool(), self.rng.u64(..));
+        let new = Content::random(&mut self.rng);
+        let mut guard = self.lock(member, head, index)?;
         let page = guard.object_page_mut(index).unwrap();
         let mut model = self.model.lock();
         let content = model.pages.get_mut(&PageId(head.0 + index)).unwrap();
-        if self.rng.bool() {
-            *content = Content::random(&mut self.rng);
+        if is_whole {
+            *content = new;
             page.copy_from_slice(&content.bytes());
         } else {
-            content.patch = self.rng.u64(..);
+            content.patch = patch;
             let at = content.patch_at as usize;
             page[at..at + 8].copy_from_slice(&content.patch.to_le_bytes());
         }
+        Some(())
     }
 
-    fn read(&mut self) {
-        let Some(number) = self.any() else { return };
+    fn read(&mut self, member: &Member) -> Option<()> {
+        let number = self.any()?;
         let (head, count) = self.objects[number];
         let index = self.rng.u32(..count);
-        let guard = latch(&self.pool, || self.pool.shared(head));
-        latch(&self.pool, || guard.object_page(index).map(|_| ()));
+        let guard = self.latch(member, || {
+            let guard = self.pool.shared(head)?;
+            guard.object_page(index)?;
+            Ok(guard)
+        })?;
         let expected = self.model.lock().pages[&PageId(head.0 + index)];
         assert!(guard.object_page(index).unwrap() == &expected.bytes(), "a read sees the latest write");
+        Some(())
     }
 }
 
@@ -197,7 +230,7 @@ fn work(mut writer: Writer, stop: &AtomicBool) {
         writer.allocate();
     }
     while !stop.load(Ordering::Relaxed) {
-        writer.step();
+        writer.step(&member);
         match writer.rng.u32(..500) {
             0 => {
                 drop(member);

@@ -139,8 +139,9 @@ fn apply(ctx: &Ctx<'_>) {
     let settings = &config.settings;
     log::set_level(settings.loglevel);
     ctx.server.store.set_skips_damage(settings.skips_damage);
+    ctx.server.store.set_tiered_bytes(settings.tiered_bytes());
     let used = ctx.server.store.used_memory_bytes();
-    if settings.maxmemory_bytes > 0 && used > settings.maxmemory_bytes {
+    if settings.tiered_bytes() == 0 && settings.maxmemory_bytes > 0 && used > settings.maxmemory_bytes {
         log::warning(format!(
             "WARNING: the new maxmemory value set via CONFIG SET ({}) is smaller than the current memory usage \
              ({used}). This will result in the inability to accept new write commands depending on the \

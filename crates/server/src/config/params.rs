@@ -58,6 +58,8 @@ pub enum Effect {
     Ignored,
     /// As `Ignored`, and not taken by `CONFIG SET`.
     IgnoredAtStart,
+    /// As `Live`, but only these values are supported; the text says why.
+    OneOf(&'static [&'static str], &'static str),
     /// Only the default is supported; the text says why.
     Only(&'static str),
     /// As `Only`, and not taken by `CONFIG SET`.
@@ -91,7 +93,7 @@ const fn a(
     Param { alias: Some(alias), ..p(name, kind, default, effect) }
 }
 
-use Effect::{AtStart, Ignored, IgnoredAtStart, Live, Only, OnlyAtStart, Protected};
+use Effect::{AtStart, Ignored, IgnoredAtStart, Live, OneOf, Only, OnlyAtStart, Protected};
 use Kind::{
     Bool, Choice, Dir, Events, FileName, Flags, Hertz, Int, Memory, MemoryOrPercent, Octal, OutputLimits,
     Percentiles, SavePoints, Text, Title, Words,
@@ -119,6 +121,7 @@ const SHUTDOWN: Kind = Flags(&["default", "save", "nosave", "now", "force"]);
 /// Of the log, by number.
 const LEVELS: [&str; 4] = ["debug", "verbose", "notice", "warning"];
 const POLICIES: Kind = Choice(&[
+    "tiered",
     "volatile-lru",
     "volatile-lfu",
     "volatile-random",
@@ -129,7 +132,7 @@ const POLICIES: Kind = Choice(&[
     "noeviction",
 ]);
 const NO_AOF: &str = "there is no append-only file; data is kept in the page file (see 'save') and dump.rdb";
-const NO_EVICTION: &str = "keys are not evicted yet; only 'noeviction' is available";
+const NO_EVICTION: &str = "keys are not evicted yet; only 'tiered' and 'noeviction' are available";
 const NO_REPLICATION: &str = "replication is not available";
 const NO_TLS: &str = "TLS is not available";
 const NO_CLUSTER: &str = "cluster mode is not available";
@@ -206,6 +209,9 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.maxmemory_bytes = v.number()),
     p("maxmemory-clients", MemoryOrPercent, "0", Live)
         .to(|s, v| s.client_memory = v.client_memory()),
+    p("maxmemory-policy", POLICIES, "tiered", OneOf(&["tiered", "noeviction"], NO_EVICTION))
+        .to(|s, v| s.is_tiered = v.is("tiered"))
+        .own("`tiered`: what does not fit into `maxmemory` is in the page file alone, and is read when it is asked for."),
     p("pidfile", Text, "", AtStart)
         .to(|s, v| s.pidfile = v.path()),
     p("port", Int { min: 0, max: 65535 }, "6379", Live)
@@ -265,7 +271,6 @@ pub static PARAMS: &[Param] = &[
     p("activedefrag", Bool, "no", Only(NO_DEFRAGMENTATION)),
     p("appendonly", Bool, "no", Only(NO_AOF)),
     p("cluster-enabled", Bool, "no", OnlyAtStart(NO_CLUSTER)),
-    p("maxmemory-policy", POLICIES, "noeviction", Only(NO_EVICTION)),
     a("min-replicas-to-write", "min-slaves-to-write", NATURAL, "0", Only(NO_REPLICATION)),
     p("notify-keyspace-events", Events, "", Only(NO_NOTIFICATIONS)),
     a("replicaof", "slaveof", Words { min: 0, max: 2 }, "", OnlyAtStart(NO_REPLICATION)),

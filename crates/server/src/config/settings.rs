@@ -93,6 +93,8 @@ pub struct Settings {
     pub loglevel: u8,
     pub maxclients: usize,
     pub maxmemory_bytes: u64,
+    /// What is beyond `maxmemory` is in the page file alone.
+    pub is_tiered: bool,
     pub client_memory: ClientMemory,
     pub output_limit: OutputLimit,
     pub pidfile: Option<PathBuf>,
@@ -128,6 +130,16 @@ pub struct Settings {
 pub type Setter = fn(&mut Settings, Text<'_>);
 
 impl Settings {
+    /// The memory beyond which data is in the page file alone; 0 is no bound. A checkpoint by `fork` needs all in memory.
+    pub fn tiered_bytes(&self) -> u64 {
+        let is_tiered = self.is_tiered && self.snapshot_kind != SnapshotKind::Fork;
+        if is_tiered {
+            self.maxmemory_bytes
+        } else {
+            0
+        }
+    }
+
     /// The most that all clients together may hold; 0 is no limit.
     pub fn max_client_bytes(&self) -> u64 {
         match self.client_memory {

@@ -30,6 +30,8 @@ pub struct Needs<'k> {
     keys: Vec<(DbId, Key<'k>)>,
     word_count: usize,
     writes: bool,
+    /// It may take more memory.
+    stores: bool,
     /// It may be seen half done if somebody looked in between.
     changes_in_steps: bool,
     /// Something is locked for longer than an operation of the store.
@@ -70,6 +72,7 @@ impl<'k> Needs<'k> {
 
     fn add(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>) {
         self.writes |= command.is(flag::WRITE);
+        self.stores |= command.is(flag::DENYOOM);
         self.word_count += args.len();
         self.stops_others |= match command.scope_of(args) {
             Scope::Keys | Scope::Of(_) => false,
@@ -120,6 +123,10 @@ impl<'k> Needs<'k> {
 pub fn prepare(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Result<Held, Fault> {
     if needs.needs_all_data && ctx.server.store.is_warming_up() {
         return Err(Fault::all());
+    }
+    // What may only make room goes on; what stores something waits until there is some.
+    if needs.stores && ctx.server.store.is_full() && !ctx.server.store.is_stuck() {
+        return Err(Fault::room());
     }
     let may_miss_pages = ctx.server.store.may_miss_pages();
     needs.resolve(ctx)?;

@@ -43,6 +43,9 @@ impl EventLoop {
                 self.sample_deadlines();
             }
             self.report_damage();
+            if self.cron.is_first {
+                self.server.store.settle_memory();
+            }
         }
     }
 

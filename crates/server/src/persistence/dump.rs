@@ -11,7 +11,7 @@ use stillframe_store::rdb::{
     WriteError, Writer, WriterOptions,
 };
 use stillframe_store::{
-    DbId, DbStats, Deadline, Lost, NewValue, OpError, SaveError, Store, StrRef, ViewEntry, Worker,
+    DbId, DbStats, Deadline, Fault, Lost, NewValue, OpError, SaveError, Store, StrRef, ViewEntry, Worker,
 };
 
 use crate::clock::unix_ms;
@@ -338,8 +338,8 @@ fn log_skipped(reader: &Reader<File>) {
     }
 }
 
-/// Stores an entry. Where there was a page file, slabs with free slots may still have to be read; nobody is served
-/// before the load has ended, so it waits for them here.
+/// Stores an entry. Where there was a page file, slabs with free slots may still have to be read, and where memory is full
+/// others have to go; nobody is served before the load has ended, so it waits for them here.
 fn store_when_there(
     worker: &mut Worker,
     db: DbId,
@@ -347,13 +347,17 @@ fn store_when_there(
     value: &RdbValue,
     deadline: Option<i64>,
 ) -> Result<(), OpError> {
+    let store = worker.store().clone();
+    let mut fault = (store.is_full() && !store.is_stuck()).then(Fault::room);
     loop {
-        let fault = match store_entry(worker, db, key, value, deadline) {
-            Err(OpError::Fault(fault)) => fault,
-            stored => return stored,
+        let fault = match fault.take() {
+            Some(fault) => fault,
+            None => match store_entry(worker, db, key, value, deadline) {
+                Err(OpError::Fault(fault)) => fault,
+                stored => return stored,
+            },
         };
         let (done, is_done) = std::sync::mpsc::channel();
-        let store = worker.store().clone();
         let tell = move || {
             // The receiver is here until it has been told.
             let _ = done.send(());

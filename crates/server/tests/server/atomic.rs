@@ -125,7 +125,7 @@ fn flushall_is_kept() {
 
 #[test]
 fn what_was_admitted_is_not_stopped_by_maxmemory() {
-    let server = TestServer::start(&["--maxmemory", "3mb"]);
+    let server = TestServer::start(&["--maxmemory", "3mb", "--maxmemory-policy", "noeviction"]);
     let mut c = server.connect();
     c.ok("MULTI");
     let value = "v".repeat(100_000);

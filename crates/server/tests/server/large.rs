@@ -144,7 +144,7 @@ fn a_value_that_was_held_up_is_stored_when_it_may_be() {
 
 #[test]
 fn without_room_the_command_says_so_and_the_client_goes_on() {
-    let server = TestServer::start(&["--maxmemory", "40mb"]);
+    let server = TestServer::start(&["--maxmemory", "40mb", "--maxmemory-policy", "noeviction"]);
     let mut c = server.connect();
     let reply = c.run_bytes(&[b"SET", b"k", &vec![b'x'; 100 << 20]]);
     assert!(format!("{reply:?}").contains("OOM command not allowed"), "{reply:?}");

@@ -277,7 +277,7 @@ fn a_dump_that_breaks_off_ends_the_server() {
 #[test]
 fn maxmemory_does_not_stop_a_load() {
     const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-    let (server, dump) = half_loaded(&["--maxmemory", "2mb"], 50_000);
+    let (server, dump) = half_loaded(&["--maxmemory", "2mb", "--maxmemory-policy", "noeviction"], 50_000);
     let mut c = server.connect();
     c.ok("CONFIG SET maxmemory 1mb");
     assert_eq!(c.run("SET a 1"), Reply::Error(LOADING.into()), "not OOM");

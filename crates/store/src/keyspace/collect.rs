@@ -27,11 +27,15 @@ impl Keyspace {
         while member.idle(|| self.garbage.await_work(|| self.other_work())) {
             let mut has_freed = false;
             while !self.garbage.is_stopping() {
-                match self.collect_garbage() {
+                let (collected, missing) = self.collect_garbage();
+                match collected {
                     Collected::Nothing => break,
                     collected => has_freed |= collected == Collected::Freed,
                 }
-                member.quiesce();
+                match missing {
+                    Some(page) => member.idle(|| self.pool.load(&[page])),
+                    None => member.quiesce(),
+                }
             }
             self.sweep_if_due(member);
             pause = if has_freed { PAUSE_MIN } else { (2 * pause).min(PAUSE_MAX) };
@@ -50,13 +54,23 @@ impl Keyspace {
         }
     }
 
-    /// Frees a bounded part of the garbage. Between two calls the pages that remain are consistent, so that a cut
-    /// may come.
-    pub(super) fn collect_garbage(&self) -> Collected {
-        self.garbage.work_off(&self.pool, |entry| match entry {
-            Discarded::Blob { pid, place } => self.blobs.free(pid, place).map(|()| true),
-            Discarded::Tree { root } => self.free_tree_part(root),
-        })
+    /// Frees a bounded part of the garbage, or says which page that needs which is not in memory. Between two calls the
+    /// pages that remain are consistent, so that a cut may come.
+    pub(super) fn collect_garbage(&self) -> (Collected, Option<PageId>) {
+        let mut missing = None;
+        let collected = self.garbage.work_off(&self.pool, |entry| {
+            let freed = match entry {
+                Discarded::Blob { pid, place } => self.blobs.free(pid, place).map(|()| true),
+                Discarded::Tree { root } => self.free_tree_part(root),
+            };
+            if let Err(Stop::Fault(page)) = freed {
+                missing = Some(page);
+                // It comes again once the page is there.
+                return Err(Stop::Contended);
+            }
+            freed
+        });
+        (collected, missing)
     }
 
     fn free_tree_part(&self, root: PageId) -> Result<bool, Stop> {

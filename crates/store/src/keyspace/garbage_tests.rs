@@ -87,7 +87,7 @@ impl Run {
 
     /// Works all of it off.
     fn finish(&self) {
-        while self.keyspace.collect_garbage() != Collected::Nothing {}
+        while self.keyspace.collect_garbage().0 != Collected::Nothing {}
         assert!(self.keyspace.is_tidy());
         self.check();
         assert_eq!(self.keyspace.pool.stats().allocated_pages, u64::from(CATALOG_PAGE_COUNT));
@@ -127,7 +127,7 @@ fn a_crash_after_any_step_leaks_nothing() {
         if step_count % 16 == 0 {
             crashed.finish();
         }
-        if run.keyspace.collect_garbage() == Collected::Nothing {
+        if run.keyspace.collect_garbage().0 == Collected::Nothing {
             break;
         }
         run.check();

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use stillframe_pagepool::{PageId, Pool, PoolError};
 
-use super::catalog::{self, Catalog, Database};
+use super::catalog::{self, Catalog, Database, CATALOG_PAGE_COUNT};
 use super::counters::{Counters, Deltas};
 use super::databases::Databases;
 use super::expiry::Expiry;
@@ -84,9 +84,10 @@ impl Keyspace {
     }
 
     fn with_catalog(pool: Arc<Pool>, options: &Options, catalog: PageId, content: &Catalog) -> Keyspace {
-        let pages = Arc::new(Pages::new(pool.clone(), options.maxmemory_bytes, content.may_leak));
+        let pages = Arc::new(Pages::new(pool.clone(), options, content.may_leak));
         let garbage = Arc::new(Garbage::new(content.garbage.clone()));
         let side = Side::new(pages.beside_bytes.clone());
+        pool.keep_in_memory(catalog, CATALOG_PAGE_COUNT);
         Keyspace {
             catalog,
             trees: Trees::new(&pages, Hashed::new(content.hash_seed, options.hash_bits, side)),

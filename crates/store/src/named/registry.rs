@@ -13,6 +13,7 @@ use crate::pages::Pages;
 use crate::stop::Stop;
 use crate::tree::ordered::Ordered;
 use crate::tree::Trees;
+use crate::Options;
 
 /// All named trees.
 pub(crate) struct Named {
@@ -45,7 +46,7 @@ impl Named {
         let by_name = |entry: NameEntry| (entry.name.clone(), Arc::new(NamedTree::new(entry)));
         let trees = read.map(|entries| entries.into_iter().map(by_name).collect());
         let trees = trees.map_err(|stop| format!("the named trees cannot be had: {}", OpError::from(stop)));
-        let unbounded = Arc::new(Pages::new(pages.pool.clone(), 0, false));
+        let unbounded = Arc::new(Pages::new(pages.pool.clone(), &Options::default(), false));
         Named {
             trees: Trees::new(pages, Ordered { counts: false }),
             unbounded: Trees::new(&unbounded, Ordered { counts: false }),

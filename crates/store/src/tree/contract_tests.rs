@@ -21,7 +21,7 @@ use super::words::Words;
 use crate::page::{Page, PAGE_SIZE};
 use crate::pages::Pages;
 use crate::stop::{retry, Stop};
-use crate::{DbId, Key};
+use crate::{DbId, Key, Options};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -281,7 +281,7 @@ impl<O: Subject> Run<O> {
 
     fn on(device: Arc<SimDevice>, order: &dyn Fn(&Pages) -> O, tree: Option<Tree>) -> Run<O> {
         let pool = open_pool(&device);
-        let pages = Arc::new(Pages::new(pool.clone(), 0, false));
+        let pages = Arc::new(Pages::new(pool.clone(), &Options::default(), false));
         let trees = Arc::new(Trees::new(&pages, order(&pages)));
         let create = || Tree { db: DbId(0), root: trees.create(7).expect("two pages"), tag: 7 };
         let tree = tree.unwrap_or_else(create);

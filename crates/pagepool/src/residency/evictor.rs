@@ -1,0 +1,213 @@
+//! The evictor: gives the memory of pages back that are in the page file, and writes those that are not.
+//!
+//! ```text
+//!   MARKED by the clock ──▶ every member has been between two commands ──▶ dirty? copied, written to a free slot
+//!                                                                             │
+//!         a touch at any time takes the mark off: the page stays              ▼
+//!         EVICTED ◀── memory given back ◀── located, clean ◀── claimed: MOVING
+//! ```
+//! What a command has touched it finds in memory until it ends, because the mark has to be there before the wait and after
+//! it (R3). So nobody reads memory that is given back, no copy is taken of a page that somebody is writing, and a command
+//! that has looked whether its pages are there meets no fault afterwards.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::clock::Clock;
+use super::room::Room;
+use super::supply::Supply;
+use crate::device::PageBuf;
+use crate::page::{end_eviction_and_wake, Mark};
+use crate::pagefile::{PageFile, WrittenBack};
+use crate::snapshot::Core;
+use crate::{PageId, PoolError};
+
+/// Pages that are evicted together (1 MB).
+const BATCH_PAGES: usize = 256;
+/// Pages whose memory is given back at once: nobody has them meanwhile.
+const GIVE_BACK_PAGES: usize = 64;
+/// After a round in which nothing could go.
+const REST: Duration = Duration::from_millis(10);
+/// After a write that failed.
+const REST_AFTER_ERROR: Duration = Duration::from_millis(200);
+
+/// Waits until each member of the barrier has been between two commands.
+pub type WaitForTurns = Box<dyn Fn() + Send + Sync>;
+
+struct Shared {
+    core: Arc<Core>,
+    supply: Arc<Supply>,
+    room: Arc<Room>,
+    file: Arc<PageFile>,
+    wait_for_turns: WaitForTurns,
+    stop: AtomicBool,
+}
+
+/// A page that may go, and what has been written of it if that was to be.
+struct Victim {
+    page: PageId,
+    mark: Mark,
+    written: Option<WrittenBack>,
+}
+
+impl Shared {
+    /// Evicts up to `count` pages. Returns how many, and whether a write failed.
+    fn evict(&self, clock: &mut Clock, count: usize) -> (usize, bool) {
+        let mut picked = clock.pick(&self.core, || self.supply.used_ranges(), count);
+        picked.retain(|(page, _)| !self.room.is_kept(*page));
+        if picked.is_empty() {
+            return (0, false);
+        }
+        (self.wait_for_turns)();
+        let (mut victims, dirty) = self.sort(picked);
+        let is_written = self.write_back(dirty, &mut victims);
+        victims.sort_unstable_by_key(|victim| victim.page);
+        let evicted = self.give_back(victims);
+        (evicted, !is_written)
+    }
+
+    /// Clean pages, and dirty ones.
+    fn sort(&self, picked: Vec<(PageId, Mark)>) -> (Vec<Victim>, Vec<(PageId, Mark)>) {
+        let (clean, dirty): (Vec<_>, Vec<_>) =
+            picked.into_iter().partition(|&(page, _)| self.core.is_clean(page));
+        let victims = clean.into_iter().map(|(page, mark)| Victim { page, mark, written: None });
+        (victims.collect(), dirty)
+    }
+
+    /// Writes copies of dirty pages to free slots, in ascending order, with one call. False if that failed.
+    fn write_back(&self, mut dirty: Vec<(PageId, Mark)>, victims: &mut Vec<Victim>) -> bool {
+        if dirty.is_empty() {
+            return true;
+        }
+        dirty.sort_unstable_by_key(|(page, _)| *page);
+        let mut copies = vec![PageBuf::ZERO; dirty.len()];
+        let copied: Vec<_> = dirty
+            .iter()
+            .zip(&mut copies)
+            .filter_map(|(&(page, mark), copy)| {
+                let is_idle = self.core.pages.copy_idle(page, mark, &mut copy.0);
+                is_idle.then_some(((page, mark), &copy.0))
+            })
+            .collect();
+        let pages: Vec<_> = copied.iter().map(|((page, _), copy)| (*page, *copy)).collect();
+        let metrics = &self.core.metrics;
+        match self.file.write_back(&pages) {
+            Ok(written) => {
+                metrics.written_back_page_count.fetch_add(written.len() as u64, Ordering::Relaxed);
+                let marks = copied.iter().map(|((_, mark), _)| *mark);
+                victims.extend(written.into_iter().zip(marks).map(|(written, mark)| Victim {
+                    page: written.page(),
+                    mark,
+                    written: Some(written),
+                }));
+                true
+            }
+            Err(_) => {
+                metrics.write_back_error_count.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+        }
+    }
+
+    /// MARKED → MOVING → EVICTED, those that nobody has touched. Returns how many.
+    fn give_back(&self, victims: Vec<Victim>) -> usize {
+        let mut evicted = 0;
+        let mut victims = victims.into_iter().peekable();
+        while victims.peek().is_some() {
+            let claimed: Vec<PageId> =
+                victims.by_ref().take(GIVE_BACK_PAGES).filter_map(|victim| self.claim(victim)).collect();
+            self.core.pages.give_back_pages(&claimed);
+            self.room.note_absent(claimed.len() as u64);
+            for page in &claimed {
+                end_eviction_and_wake(&self.core.pages.descriptor(*page).state);
+            }
+            evicted += claimed.len();
+            self.supply.finish_deferred_frees();
+        }
+        self.core.metrics.evicted_page_count.fetch_add(evicted as u64, Ordering::Relaxed);
+        evicted
+    }
+
+    /// MARKED → MOVING; what has been written of the page is its location. `None` if somebody has touched it.
+    fn claim(&self, victim: Victim) -> Option<PageId> {
+        let Victim { page, mark, written } = victim;
+        let descriptor = self.core.pages.descriptor(page);
+        if !descriptor.state.claim(mark) {
+            written.into_iter().for_each(|written| self.file.drop_written(written));
+            return None;
+        }
+        if let Some(written) = written {
+            self.file.set_location(page, written);
+            descriptor.epochs.set_written_back();
+        }
+        Some(page)
+    }
+}
+
+/// The thread.
+pub struct Evictor {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Evictor {
+    /// # Errors
+    /// [`PoolError::Thread`].
+    pub fn start(
+        core: Arc<Core>,
+        supply: Arc<Supply>,
+        room: Arc<Room>,
+        file: Arc<PageFile>,
+        wait_for_turns: WaitForTurns,
+    ) -> Result<Evictor, PoolError> {
+        let shared =
+            Arc::new(Shared { core, supply, room, file, wait_for_turns, stop: AtomicBool::new(false) });
+        let for_thread = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("sf-evict".into())
+            .spawn(move || run(&for_thread))
+            .map_err(PoolError::Thread)?;
+        shared.room.set_evictor(thread.thread().clone());
+        Ok(Evictor { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Ends the thread.
+    pub fn shut_down(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+        let Some(thread) = self.thread.lock().take() else { return };
+        thread.thread().unpark();
+        // An evictor that panicked has nothing to give back.
+        let _ = thread.join();
+    }
+}
+
+fn run(shared: &Shared) {
+    let mut clock = Clock::default();
+    while !shared.stop.load(Ordering::Acquire) {
+        if !shared.room.is_short() {
+            std::thread::park();
+            continue;
+        }
+        if !shared.room.evicts() {
+            shared.room.begin_evicting();
+            shared.core.pages.avoid_huge();
+        }
+        let excess = shared.room.excess_pages();
+        let mut left = excess as usize;
+        while left > 0 && !shared.stop.load(Ordering::Acquire) {
+            let (evicted, has_failed) = shared.evict(&mut clock, left.min(BATCH_PAGES));
+            shared.room.note_round(evicted > 0);
+            left = left.saturating_sub(evicted);
+            if has_failed {
+                std::thread::park_timeout(REST_AFTER_ERROR);
+            } else if evicted == 0 {
+                std::thread::park_timeout(REST);
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! How much memory pages may take, how much they do, and who waits until it is less.
+//!
+//! ```text
+//!   resident pages:   0 ............ low ............ high ......... full ..... limit
+//!                       nothing to do │ evictor stops  │ evictor begins │ who may wait waits
+//! ```
+//! Between `full` and the limit is room for what the commands under way allocate: none of them waits in its middle.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::PageId;
+
+/// The room above each mark, as a part of the limit, and in pages (16 MB at most).
+const STEP_PART: u64 = 32;
+const STEP_PAGES_MAX: u64 = 4096;
+const STEP_PAGES_MIN: u64 = 4;
+
+/// If nothing could be evicted for so long, nobody waits for it any more: the file takes no writes, or commands hold what
+/// there is.
+const STUCK_AFTER: Duration = Duration::from_millis(500);
+/// Part of the limit that is brought in together.
+const BATCH_PART: u64 = 8;
+/// Whoever waits looks again after so long.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Pages in use, how many of them take memory, and how many may.
+pub struct Room {
+    /// `u64::MAX`: any number.
+    limit_pages: AtomicU64,
+    allocated_pages: AtomicU64,
+    /// Pages in use that take no memory. For moments pages that are being freed count, so it may be too high.
+    absent_pages: AtomicI64,
+    /// Whether a page has ever been, or is about to be, evicted.
+    evicts: AtomicBool,
+    /// Nothing could be evicted for a while although there was too much.
+    is_stuck: AtomicBool,
+    /// The pool closes: nobody waits any more.
+    is_closed: AtomicBool,
+    /// Runs of pages that stay in memory, `[start, end)`; few.
+    kept: RwLock<Vec<(u32, u32)>>,
+    evictor: OnceLock<Thread>,
+    /// Since when nothing could be evicted.
+    idle_since: Mutex<Option<Instant>>,
+    changed: Condvar,
+}
+
+impl Room {
+    pub fn new(limit_pages: Option<u64>) -> Room {
+        Room {
+            limit_pages: AtomicU64::new(limit_pages.unwrap_or(u64::MAX)),
+            allocated_pages: AtomicU64::new(0),
+            absent_pages: AtomicI64::new(0),
+            evicts: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            kept: RwLock::default(),
+            evictor: OnceLock::new(),
+            idle_since: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub fn set_limit(&self, limit_pages: Option<u64>) {
+        self.limit_pages.store(limit_pages.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.wake_evictor_if_short();
+    }
+
+    /// Who is woken when memory runs short.
+    pub fn set_evictor(&self, thread: Thread) {
+        let _ = self.evictor.set(thread);
+    }
+
+    #[inline]
+    pub fn allocated_pages(&self) -> u64 {
+        self.allocated_pages.load(Ordering::Relaxed)
+    }
+
+    pub fn absent_pages(&self) -> u64 {
+        self.absent_pages.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    #[inline]
+    pub fn resident_pages(&self) -> u64 {
+        self.allocated_pages().saturating_sub(self.absent_pages())
+    }
+
+    fn limit(&self) -> u64 {
+        self.limit_pages.load(Ordering::Relaxed)
+    }
+
+    /// The limit, less so many steps.
+    fn mark(&self, steps: u64) -> u64 {
+        let limit = self.limit();
+        let step = (limit / STEP_PART).clamp(STEP_PAGES_MIN, STEP_PAGES_MAX);
+        limit.saturating_sub(step.saturating_mul(steps))
+    }
+
+    /// Pages are in use from now on, in memory.
+    #[inline]
+    pub fn note_allocated(&self, page_count: u32) {
+        self.allocated_pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
+        self.wake_evictor_if_short();
+    }
+
+    pub fn note_freed(&self, page_count: u32) {
+        self.allocated_pages.fetch_sub(u64::from(page_count), Ordering::Relaxed);
+    }
+
+    /// Pages take memory no more.
+    pub fn note_absent(&self, page_count: u64) {
+        self.absent_pages.fetch_add(page_count as i64, Ordering::Relaxed);
+    }
+
+    /// Pages take memory again, or are not in use any more.
+    pub fn note_present(&self, page_count: u64) {
+        self.absent_pages.fetch_sub(page_count as i64, Ordering::Relaxed);
+        self.wake_evictor_if_short();
+    }
+
+    #[inline]
+    fn wake_evictor_if_short(&self) {
+        if self.limit() != u64::MAX && self.is_short() {
+            self.evictor.get().into_iter().for_each(Thread::unpark);
+        }
+    }
+
+    /// Whether the evictor is to begin.
+    pub fn is_short(&self) -> bool {
+        self.resident_pages() > self.mark(2)
+    }
+
+    /// Pages to be evicted until the evictor may stop.
+    pub fn excess_pages(&self) -> u64 {
+        self.resident_pages().saturating_sub(self.mark(3))
+    }
+
+    /// Pages that can be brought in ahead of any need.
+    pub fn spare_pages(&self) -> u64 {
+        self.mark(3).saturating_sub(self.resident_pages())
+    }
+
+    /// Whether whoever may wait for room does.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.resident_pages() >= self.mark(1)
+    }
+
+    pub fn limit_pages(&self) -> Option<u64> {
+        Some(self.limit()).filter(|&limit| limit != u64::MAX)
+    }
+
+    /// Whether there is a limit.
+    pub fn is_limited(&self) -> bool {
+        self.limit() != u64::MAX
+    }
+
+    /// Pages may be absent from now on although nobody has freed them.
+    pub fn begin_evicting(&self) {
+        self.evicts.store(true, Ordering::SeqCst);
+    }
+
+    #[inline(always)]
+    pub fn evicts(&self) -> bool {
+        self.evicts.load(Ordering::Relaxed)
+    }
+
+    /// Pages that may be brought in together, so that there is ever going to be room for them.
+    pub fn batch_pages(&self) -> usize {
+        (self.limit() / BATCH_PART).max(1).min(usize::MAX as u64) as usize
+    }
+
+    /// These pages are not evicted from now on.
+    pub fn keep(&self, head: PageId, page_count: u32) {
+        self.kept.write().push((head.0, head.0 + page_count));
+    }
+
+    pub fn is_kept(&self, page: PageId) -> bool {
+        self.kept.read().iter().any(|&(start, end)| (start..end).contains(&page.0))
+    }
+
+    /// Ends all waiting.
+    pub fn close(&self) {
+        let _looked_at_under_it = self.idle_since.lock();
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Waits until so many more pages, a batch at most, have room. False if there will be none: nothing can be evicted.
+    pub fn wait_for(&self, page_count: u64) -> bool {
+        let has_room = || self.resident_pages() + page_count <= self.mark(1);
+        let mut waiting = self.idle_since.lock();
+        while !has_room() {
+            if self.is_stuck.load(Ordering::Relaxed) || self.is_closed.load(Ordering::Relaxed) {
+                return false;
+            }
+            self.wake_evictor_if_short();
+            self.changed.wait_for(&mut waiting, LOOK_AGAIN);
+        }
+        true
+    }
+
+    /// The evictor has been round.
+    pub fn note_round(&self, has_evicted: bool) {
+        let mut idle_since = self.idle_since.lock();
+        *idle_since = if has_evicted { None } else { Some(idle_since.unwrap_or_else(Instant::now)) };
+        let is_stuck = idle_since.is_some_and(|since| since.elapsed() > STUCK_AFTER);
+        self.is_stuck.store(is_stuck, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Whether there is too much in memory and nothing of it can be evicted.
+    pub fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Ordering::Relaxed) && self.is_full()
+    }
+}
