@@ -143,22 +143,26 @@ impl Keyspace {
         missing: &mut Vec<PageId>,
     ) {
         let trees = &self.named.trees;
-        let mut note = |result: Result<(), Stop>| {
-            // Any other obstacle is met again by the lookup.
-            if let Err(Stop::Fault(pid)) = result {
-                missing.push(pid);
-            }
-        };
-        let fits = |(key, _): &(&[u8], &mut Hint)| key.len() <= KEY_MAX_BYTES;
-        macro_rules! each {
-            ($stage:ident) => {
-                let hinted = keys.iter().map(AsRef::as_ref).zip(&mut *hints).filter(fits);
-                hinted.for_each(|(key, hint)| note(trees.$stage(tree, key, hint)));
-            };
-        }
-        each!(prefetch_node);
+        stage(keys, hints, missing, |key, hint| trees.prefetch_node(tree, key, hint));
         hints.iter().for_each(|hint| trees.prefetch_separators(hint));
-        each!(prefetch_leaf);
-        each!(prefetch_record);
+        stage(keys, hints, missing, |key, hint| trees.prefetch_leaf(tree, key, hint));
+        stage(keys, hints, missing, |key, hint| trees.prefetch_record(key, hint));
+    }
+}
+
+/// One stage, for all keys.
+#[inline(always)]
+fn stage<K: AsRef<[u8]>>(
+    keys: &[K],
+    hints: &mut [Hint],
+    missing: &mut Vec<PageId>,
+    mut f: impl FnMut(&[u8], &mut Hint) -> Result<(), Stop>,
+) {
+    for (key, hint) in keys.iter().map(AsRef::as_ref).zip(hints).filter(|(key, _)| key.len() <= KEY_MAX_BYTES)
+    {
+        // Any other obstacle is met again by the lookup.
+        if let Err(Stop::Fault(pid)) = f(key, hint) {
+            missing.push(pid);
+        }
     }
 }

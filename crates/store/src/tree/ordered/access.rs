@@ -95,16 +95,18 @@ impl Trees<Ordered> {
         hint: Hint,
         f: impl FnOnce(Option<Stored<'_>>) -> Result<R, Stop>,
     ) -> Result<R, Stop> {
+        if let Some(guard) = hint.leaf.and_then(|pid| self.pool.shared(pid).ok()) {
+            // A leaf of the tree that has the key is the key's leaf, whatever its bounds.
+            let leaf = OrderedLeaf::new(guard.page()).filter(|leaf| leaf.tag() == tree.tag);
+            let slot = usize::from(hint.slot);
+            let found = leaf.filter(|leaf| slot < leaf.count() && leaf.key_is(slot, key));
+            if let Some((_, value)) = found.and_then(|leaf| leaf.record(slot)) {
+                return f(Some(value));
+            }
+        }
         let guard = self.leaf_shared(tree, Seek::Key(key), hint.leaf)?;
         let leaf = as_leaf::<Ordered>(guard.id(), guard.page())?;
-        let hinted = usize::from(hint.slot);
-        let slot = match hint.leaf.is_some() && hinted < leaf.count() && leaf.key_is(hinted, key) {
-            true => hinted,
-            false => match leaf.find(key) {
-                Ok(slot) => slot,
-                Err(_) => return f(None),
-            },
-        };
+        let Ok(slot) = leaf.find(key) else { return f(None) };
         let (_, value) = leaf.record(slot).ok_or_else(|| bad_record(guard.id()))?;
         f(Some(value))
     }

@@ -81,12 +81,11 @@ impl Trees<Ordered> {
     /// # Errors
     /// [`Stop::Fault`] if the leaf is missing.
     #[inline(always)]
-    pub fn prefetch_record(&self, tree: Tree, key: &[u8], hint: &mut Hint) -> Result<(), Stop> {
+    pub fn prefetch_record(&self, key: &[u8], hint: &mut Hint) -> Result<(), Stop> {
         let Some(pid) = hint.leaf.take() else { return Ok(()) };
         let guard = self.pool.shared(pid)?;
-        let leaf =
-            OrderedLeaf::new(guard.page()).filter(|leaf| Ordered::covers(*leaf, tree.tag, Seek::Key(key)));
-        let Some(leaf) = leaf else { return Ok(()) };
+        // Whether it is the right one the lookup finds out.
+        let Some(leaf) = OrderedLeaf::new(guard.page()) else { return Ok(()) };
         let (Ok(slot) | Err(slot)) = leaf.find(key);
         hint.leaf = Some(pid);
         if slot < leaf.count() {
