@@ -249,6 +249,12 @@ impl Pool {
         self.residency.load(pages);
     }
 
+    /// The same for a running member that must not wait for room in the middle of a step (R4). So memory is exceeded by as
+    /// much: for a few pages.
+    pub fn load_at_once(&self, pages: &[PageId]) {
+        self.residency.load_at_once(pages);
+    }
+
     /// Brings pages in on another thread and calls `done` from there.
     pub fn load_in_background(&self, pages: Vec<PageId>, done: Box<dyn FnOnce() + Send>) {
         self.residency.load_in_background(pages, done);

@@ -59,6 +59,15 @@ impl Fault {
         Fault { missing: Missing::Pages(pages) }
     }
 
+    /// With the pages of another one, which are then brought in with the same read. Whoever waits for something else does so
+    /// first.
+    pub fn and(mut self, other: Fault) -> Fault {
+        if let Missing::Pages(pages) = &mut self.missing {
+            other.add_to(pages);
+        }
+        self
+    }
+
     pub(crate) fn add_to(self, pages: &mut Vec<PageId>) {
         if let Missing::Pages(more) = self.missing {
             pages.extend(more);

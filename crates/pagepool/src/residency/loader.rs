@@ -205,6 +205,16 @@ impl Residency {
         self.load_as(pages, Loaded::Wanted);
     }
 
+    /// The same without waiting for room: memory is exceeded by so much.
+    pub fn load_at_once(&self, pages: &[PageId]) {
+        let Some(file) = self.file() else { return };
+        let mut taken = Taken::new(self, Loaded::Wanted);
+        pages.iter().for_each(|&page| taken.add(page));
+        taken.finish(file);
+        let states = pages.iter().filter_map(|&page| self.core.pages.try_descriptor(page));
+        states.for_each(|descriptor| wait_for_move(&descriptor.state));
+    }
+
     fn load_as(&self, pages: &[PageId], loaded: Loaded) {
         self.load_absent(pages, loaded);
         let states = pages.iter().filter_map(|&page| self.core.pages.try_descriptor(page));

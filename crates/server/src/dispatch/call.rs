@@ -89,8 +89,11 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) 
     let needs = Needs::of_call(ctx, command, args);
     let held = prepare(ctx, &needs)?;
     let mut result = (command.run)(ctx, args);
-    if needs.runs_once() && matches!(result, Err(CmdError::Store(OpError::Fault(_)))) {
-        result = Err(CmdError::Reply(TOO_LATE.into()));
+    if let Err(CmdError::Store(OpError::Fault(fault))) = result {
+        result = Err(match needs.runs_once() {
+            true => CmdError::Reply(TOO_LATE.into()),
+            false => OpError::Fault(needs.complete(ctx, fault)).into(),
+        });
     }
     drop(held);
     // The reply is written: what cannot be removed now is left to the active expiry.

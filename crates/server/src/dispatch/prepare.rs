@@ -99,10 +99,26 @@ impl<'k> Needs<'k> {
         self.changes_in_steps
     }
 
+    /// Whether it only looks once at one key: it may as well run and meet what is missing.
+    fn finds_out_itself(&self) -> bool {
+        !self.locks && !self.needs_all_data && !self.stops_others
+    }
+
+    /// All that is missing of what it needs, if its command has met some of that.
+    pub fn complete(&self, ctx: &mut Ctx<'_>, fault: Fault) -> Fault {
+        match ctx.worker.resolve(&self.keys) {
+            Err(all) if self.finds_out_itself() => fault.and(all),
+            _ => fault,
+        }
+    }
+
     /// # Errors
     /// Pages that are missing; nothing is held then.
     fn resolve(&self, ctx: &mut Ctx<'_>) -> Result<(), Fault> {
         if !ctx.server.store.may_miss_pages() {
+            return Ok(());
+        }
+        if self.finds_out_itself() {
             return Ok(());
         }
         if !self.changes_in_steps {

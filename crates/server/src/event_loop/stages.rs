@@ -1,12 +1,15 @@
 //! One batch of commands: the stages that it goes through.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+use stillframe_store::{Fault, Worker};
 
 use crate::command::flag;
 use crate::dispatch;
 use crate::dispatch::call::Outcome;
 use crate::dispatch::ctx::Ctx;
-use crate::event_loop::batch::{BatchKey, Item};
+use crate::event_loop::batch::{Batch, BatchKey, Item};
 use crate::event_loop::flow::{publish, publish_input, OUTPUT_FULL_BYTES};
 use crate::event_loop::receive;
 use crate::event_loop::worker::EventLoop;
@@ -15,13 +18,17 @@ use crate::net::slots::SlotId;
 use crate::protocol::args::Args;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Limits, Parsed};
+use crate::server::Server;
 use crate::state::mailbox::Message;
 use crate::state::session::Ending;
+use crate::state::token::Token;
 
 /// Commands in a batch.
 const BATCH_COMMANDS: usize = 1024;
 /// Commands of one connection in a batch, so that one long pipeline does not keep the others waiting.
 const CONN_COMMANDS: usize = 256;
+/// Commands of a connection that are looked at when one before them misses a page.
+const AHEAD_COMMANDS: usize = 64;
 /// Commands from which on it pays to look the keys up in stages.
 const STAGED_COMMANDS: usize = 4;
 
@@ -242,7 +249,7 @@ impl EventLoop {
                     (hold, None)
                 }
             }
-            Outcome::Fault(fault) => (Hold::Fault, Some(fault)),
+            Outcome::Fault(fault) => (Hold::Fault, Some(with_later(worker, batch, index, &input.buf, fault))),
             Outcome::Paused => (Hold::Paused, None),
         };
         conn.hold = hold;
@@ -252,9 +259,7 @@ impl EventLoop {
             conn.protocol_error = None;
         }
         if let Some(fault) = fault {
-            let (store, server, worker_index) = (server.store.clone(), server.clone(), *worker_index);
-            let done = move || server.workers[worker_index].mailbox.send(Message::PagesLoaded(token));
-            store.load(fault, Box::new(done));
+            load(server, *worker_index, token, fault);
         }
     }
 
@@ -284,6 +289,27 @@ impl EventLoop {
         }
         self.batch.touched.clear();
     }
+}
+
+/// Brings in what a connection's command misses, and tells its worker then.
+fn load(server: &Arc<Server>, worker_index: usize, token: Token, fault: Fault) {
+    let (store, server) = (server.store.clone(), server.clone());
+    let done = move || server.workers[worker_index].mailbox.send(Message::PagesLoaded(token));
+    store.load(fault, Box::new(done));
+}
+
+/// With what the next commands of the connection will miss: it comes with the same read.
+fn with_later(worker: &mut Worker, batch: &Batch, index: usize, buf: &[u8], fault: Fault) -> Fault {
+    let (item, later) = (&batch.items[index], &batch.items[index + 1..]);
+    let of_same = later.iter().take_while(|later| later.slot == item.slot).take(AHEAD_COMMANDS);
+    let key = |item: &Item| {
+        let found = item.key.as_ref()?;
+        let range = batch.ranges[item.first_range as usize + found.arg as usize];
+        let bytes = buf.get(range.start as usize..(range.start + range.len) as usize)?;
+        Some((found.db, worker.key(bytes)))
+    };
+    let keys: Vec<_> = of_same.filter_map(key).collect();
+    worker.resolve(&keys).err().into_iter().fold(fault, Fault::and)
 }
 
 fn answer_protocol_error(conn: &mut Conn, text: &str) {

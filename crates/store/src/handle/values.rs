@@ -130,7 +130,7 @@ pub(super) fn settled<R>(
             Err(OpError::Fault(fault)) => {
                 let mut pages = Vec::new();
                 fault.add_to(&mut pages);
-                keyspace.pool.load(&pages);
+                keyspace.pool.load_at_once(&pages);
             }
             result => return result,
         }
