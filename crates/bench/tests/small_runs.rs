@@ -152,7 +152,8 @@ fn vmcache() {
     }
     // Two numbers of threads, two sizes of calls, in memory and out of it.
     assert!(of("lookups").len() >= 8 && of("lookups").len() % 8 == 0, "{raw:?}");
-    assert_eq!(of("raw").len(), 3);
+    assert_eq!((of("raw").len(), of("pages").len()), (3, 12));
+    of("pages").into_iter().for_each(|record| positive(&record["ns"]));
     for record in of("tpcc") {
         let counts: Vec<u64> =
             record["kinds"].as_array().unwrap().iter().map(|kind| kind["count"].as_u64().unwrap()).collect();

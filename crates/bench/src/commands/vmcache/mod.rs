@@ -5,6 +5,7 @@ pub mod guest;
 mod host;
 mod limit;
 mod lookups;
+mod pages;
 mod plan;
 mod raw;
 mod report;
@@ -14,7 +15,7 @@ use std::path::Path;
 use self::host::Limit;
 use self::plan::{Lookups, Phase, Plan, Tpcc, Work};
 use self::raw::{RawFile, Reader};
-use self::report::{LookupRun, RawRun, Report, TpccRun};
+use self::report::{LookupRun, PageRun, RawRun, Report, TpccRun};
 use crate::commands::DataArgs;
 use crate::error::Result;
 use crate::kv::System;
@@ -27,6 +28,8 @@ pub enum Part {
     Lookups,
     /// Random lookups, data several times as large as the memory, beside a raw reader
     LookupsDisk,
+    /// Accesses to pages in memory: by address, by a hash table, by this pool
+    Pages,
     /// TPC-C, all data in memory
     Tpcc,
     /// TPC-C, data several times as large as the memory
@@ -65,6 +68,9 @@ pub struct Args {
     /// Keys of lookups out of memory
     #[arg(long, value_name = "COUNT", default_value_t = 40_000_000)]
     disk_keys: u64,
+    /// Memory of the pages that are accessed, in megabytes; and as little as a cache has
+    #[arg(long, value_name = "MB", default_value_t = 4096)]
+    pages_mb: u64,
     /// Numbers of warehouses in memory, of about 85 MB each
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,10")]
     warehouses: Vec<u32>,
@@ -104,7 +110,7 @@ impl Args {
         if args.small {
             (args.keys, args.disk_keys, args.rounds) = (20_000, 20_000, 1);
             (args.seconds, args.warm_up) = (0.2, 0.02);
-            (args.warehouses, args.disk_warehouses) = (vec![1], vec![2]);
+            (args.warehouses, args.disk_warehouses, args.pages_mb) = (vec![1], vec![2], 4);
         }
         args
     }
@@ -114,6 +120,9 @@ impl Args {
         self.threads.iter().flat_map(of).collect()
     }
 }
+
+/// Pages that stay in the cache of any processor.
+const CACHED_BYTES: u64 = 32 << 10;
 
 struct Run {
     args: Args,
@@ -135,6 +144,7 @@ pub fn run(args: &Args) -> Result<()> {
         match part {
             Part::Lookups => run.lookups(&scratch.path().join("lookups"), false)?,
             Part::LookupsDisk => run.lookups(&scratch.path().join("lookups-disk"), true)?,
+            Part::Pages => run.pages()?,
             Part::Tpcc => run.tpcc(&scratch.path().join("tpcc"), false)?,
             Part::TpccDisk => run.tpcc(&scratch.path().join("tpcc-disk"), true)?,
         }
@@ -185,6 +195,17 @@ impl Run {
             for (reader, raw) in Reader::ALL.into_iter().filter_map(|reader| Some((reader, raw.as_ref()?))) {
                 let per_second = raw.rate(reader, self.args.seconds)?;
                 self.report.lookups.raw.push(RawRun { reader, round, per_second });
+            }
+        }
+        Ok(())
+    }
+
+    fn pages(&mut self) -> Result<()> {
+        for round in 0..self.args.rounds {
+            for bytes in [CACHED_BYTES, self.args.pages_mb << 20] {
+                // Each way gets its share of the time.
+                let measured = pages::measure(bytes, self.args.seconds / pages::Way::ALL.len() as f64)?;
+                self.report.pages.runs.push(PageRun { bytes, round, measured });
             }
         }
         Ok(())

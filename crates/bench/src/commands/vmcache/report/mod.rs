@@ -1,6 +1,7 @@
 //! Tables, plots and raw results.
 
 mod lookups;
+mod pages;
 mod shared;
 mod tpcc;
 
@@ -8,6 +9,8 @@ use serde_json::{json, Value};
 
 use self::lookups::LookupRuns;
 pub use self::lookups::{LookupRun, RawRun};
+pub use self::pages::PageRun;
+use self::pages::PageRuns;
 use self::shared::{distinct, place};
 pub use self::tpcc::TpccRun;
 use self::tpcc::TpccRuns;
@@ -30,6 +33,7 @@ pub struct Report {
     pub notes: Vec<(String, String)>,
     pub lookups: LookupRuns,
     pub tpcc: TpccRuns,
+    pub pages: PageRuns,
     failures: Vec<Failure>,
 }
 
@@ -59,6 +63,7 @@ impl Report {
             }
         }
         body.push_str(&self.lookups.raw_table().unwrap_or_default());
+        body.push_str(&self.pages.table().unwrap_or_default());
         body.push_str(&self.failure_list());
         out.write_json(&self.records())?;
         out.write_markdown(&body)?;
@@ -98,6 +103,7 @@ impl Report {
         let failure = |failure: &Failure| json!({ "part": "failure", "system": failure.system, "what": failure.what, "why": failure.why });
         let mut records = self.lookups.records();
         records.extend(self.tpcc.records());
+        records.extend(self.pages.records());
         records.extend(self.failures.iter().map(failure));
         records
     }
