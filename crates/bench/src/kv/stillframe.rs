@@ -16,6 +16,8 @@ use crate::error::{BenchError, Result};
 const TREE: &str = "rows";
 /// The rest is for before-images, and for what the process needs beside its data.
 const DATA_PERCENT: u64 = 85;
+/// Rows of a bulk load between two looks at what the bound of memory leaves for pages: more data needs more beside them.
+const SETTLE_ROWS: u64 = 1 << 16;
 const SNAPSHOT_BYTES: u64 = 64 << 20;
 
 pub struct Stillframe {
@@ -32,7 +34,7 @@ impl Stillframe {
     pub fn open(options: &OpenOptions<'_>) -> Result<Stillframe> {
         let data_bytes = options.memory_bytes / 100 * DATA_PERCENT;
         let of_store = Options {
-            maxmemory_bytes: data_bytes,
+            tiered_bytes: data_bytes,
             snapshot_memory_bytes: SNAPSHOT_BYTES.min(options.memory_bytes / 16),
             worker_count: options.thread_count,
             ..Options::default()
@@ -50,7 +52,10 @@ impl KeyValue for Stillframe {
     fn settings(&self) -> Settings {
         Settings {
             version: format!("stillframe {}", env!("CARGO_PKG_VERSION")),
-            memory: format!("maxmemory of {}, all tables in one tree", human_bytes(self.data_bytes as f64)),
+            memory: format!(
+                "pages of {} in memory, all tables in one tree",
+                human_bytes(self.data_bytes as f64)
+            ),
             durability: "none until a flush, which is a checkpoint; a crash leaves the last one".to_owned(),
         }
     }
@@ -60,14 +65,22 @@ impl KeyValue for Stillframe {
     }
 
     fn bulk_load(&self, rows: &mut dyn Iterator<Item = TreeRow>) -> Result<()> {
-        let prefixed = rows.map(|(tree, key, value)| match self.has_prefix {
-            true => ([&[tree.0 as u8], &key[..]].concat(), value),
-            false => (key, value),
+        let mut row_count = 0u64;
+        let prefixed = rows.map(|(tree, key, value)| {
+            row_count += 1;
+            if row_count % SETTLE_ROWS == 0 {
+                self.store.settle_memory();
+            }
+            match self.has_prefix {
+                true => ([&[tree.0 as u8], &key[..]].concat(), value),
+                false => (key, value),
+            }
         });
         self.tree()?.bulk_load(prefixed).map(drop).map_err(failed)
     }
 
     fn flush(&self) -> Result<()> {
+        self.store.settle_memory();
         let tree = self.tree()?;
         tree.idle(|| self.store.checkpoint()).map(drop).map_err(failed)
     }

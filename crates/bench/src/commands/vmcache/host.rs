@@ -15,6 +15,10 @@ use crate::error::{BenchError, Context, Result};
 /// The hidden subcommand.
 pub const GUEST: &str = "vmcache-guest";
 
+/// Else the C library keeps heaps for each thread: caches of several threads then take twice their size, and more than there
+/// is.
+const ARENAS: (&str, &str) = ("MALLOC_ARENA_MAX", "2");
+
 /// How memory is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
@@ -61,6 +65,7 @@ pub fn measure(plan: &Plan, limit: Limit) -> Result<Outcome> {
     let own = std::env::current_exe().context(|| "find this program".to_owned())?;
     let mut child = mortal(&own)
         .arg(GUEST)
+        .env(ARENAS.0, ARENAS.1)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
