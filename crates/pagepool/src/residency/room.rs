@@ -23,8 +23,6 @@ const STEP_PAGES_MIN: u64 = 4;
 /// If nothing could be evicted for so long, nobody waits for it any more: the file takes no writes, or commands hold what
 /// there is.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
-/// Part of the limit that is brought in together.
-const BATCH_PART: u64 = 8;
 /// Whoever waits looks again after so long.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -93,11 +91,13 @@ impl Room {
         self.limit_pages.load(Ordering::Relaxed)
     }
 
+    fn step(&self) -> u64 {
+        (self.limit() / STEP_PART).clamp(STEP_PAGES_MIN, STEP_PAGES_MAX)
+    }
+
     /// The limit, less so many steps.
     fn mark(&self, steps: u64) -> u64 {
-        let limit = self.limit();
-        let step = (limit / STEP_PART).clamp(STEP_PAGES_MIN, STEP_PAGES_MAX);
-        limit.saturating_sub(step.saturating_mul(steps))
+        self.limit().saturating_sub(self.step().saturating_mul(steps))
     }
 
     /// Pages are in use from now on, in memory.
@@ -169,9 +169,10 @@ impl Room {
         self.evicts.load(Ordering::Relaxed)
     }
 
-    /// Pages that may be brought in together, so that there is ever going to be room for them.
+    /// Pages that may be brought in together, so that there is ever going to be room for them: for more, whoever waits would
+    /// wait for an evictor that has nothing to do.
     pub fn batch_pages(&self) -> usize {
-        (self.limit() / BATCH_PART).max(1).min(usize::MAX as u64) as usize
+        self.step() as usize
     }
 
     /// These pages are not evicted from now on.
@@ -192,7 +193,8 @@ impl Room {
 
     /// Waits until so many more pages, a batch at most, have room. False if there will be none: nothing can be evicted.
     pub fn wait_for(&self, page_count: u64) -> bool {
-        let has_room = || self.resident_pages() + page_count <= self.mark(1);
+        // The limit may have been lowered since the batch was made.
+        let has_room = || self.resident_pages() + page_count.min(self.step()) <= self.mark(1);
         let mut waiting = self.idle_since.lock();
         while !has_room() {
             if self.is_stuck.load(Ordering::Relaxed) || self.is_closed.load(Ordering::Relaxed) {

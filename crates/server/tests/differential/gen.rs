@@ -139,6 +139,10 @@ const JUNK: &[&str] = &[
 ];
 
 impl Gen {
+    pub fn new(rng: Rng) -> Gen {
+        Gen { rng, has_copied: false, may_hold_expired: false, reloads: false }
+    }
+
     pub fn chance(&mut self, percent: u32) -> bool {
         self.rng.u32(0..100) < percent
     }

@@ -9,9 +9,11 @@
 //! A failing sequence is made small before it is shown.
 #![forbid(unsafe_code)]
 
+mod beside;
 mod compare;
 mod gen;
 mod gen_keys;
+mod gen_large;
 mod gen_strings;
 mod info;
 mod runner;
@@ -55,8 +57,8 @@ fn report(sequence: &Sequence, divergence: &Divergence) -> String {
     format!("STILLFRAME_SEED={} fails {at}:\n{}\n{sequence}", sequence.seed, divergence.what)
 }
 
-/// Runs `count` sequences of a kind, or as many as the environment says, on a pair of servers.
-fn compare(subject: Kind, make: fn(u64) -> Sequence, count: u64) {
+/// Runs `count` sequences of a kind, or as many as the environment says, on a pair of servers, which it returns.
+fn compare(subject: Kind, make: fn(u64) -> Sequence, count: u64) -> Pair {
     let seed = stillframe_testkit::seed();
     let count = from_env("STILLFRAME_SEQUENCES").unwrap_or(count);
     println!("STILLFRAME_SEQUENCES={count}");
@@ -66,6 +68,7 @@ fn compare(subject: Kind, make: fn(u64) -> Sequence, count: u64) {
     let reports: Vec<_> =
         failures.iter().map(|(sequence, divergence)| report(sequence, divergence)).collect();
     assert!(reports.is_empty(), "{}", reports.join("\n"));
+    pair
 }
 
 #[test]
@@ -76,6 +79,23 @@ fn replies_equal_the_oracles() {
 #[test]
 fn replies_do_not_depend_on_the_number_of_workers() {
     compare(Kind::Stillframe { worker_count: 2 }, gen::sequence_for_workers, 500);
+}
+
+/// Most of the data is in the page file alone, and saves are under way.
+fn compare_in_little_memory(worker_count: u32) {
+    let mut pair = compare(Kind::Small { worker_count }, gen_large::sequence, 3);
+    let evicted = pair.evicted_page_count();
+    assert!(evicted > 4096, "{evicted} pages have been evicted");
+}
+
+#[test]
+fn replies_do_not_depend_on_what_is_in_memory() {
+    compare_in_little_memory(1);
+}
+
+#[test]
+fn nor_do_they_with_two_workers() {
+    compare_in_little_memory(2);
 }
 
 #[test]

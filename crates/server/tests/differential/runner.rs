@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use stillframe_testkit::{Client, Reply};
 
+use crate::beside::Saves;
 use crate::compare::{agree, mode_inside, mode_of, Mode};
 use crate::sequence::{Action, Arg, Sequence, Step, CONN_COUNT};
 use crate::server::{Kind, Server};
@@ -32,6 +33,7 @@ struct Side {
     conns: Vec<Client>,
     admin: Client,
     last_dump: Vec<u8>,
+    _saves: Option<Saves>,
 }
 
 /// An oracle and a subject.
@@ -60,7 +62,9 @@ impl Side {
         let server = Server::start(kind);
         let connect = || server.connect().expect("a connection to a server that has just started");
         let (conns, admin) = ((0..CONN_COUNT).map(|_| connect()).collect(), connect());
-        Side { server, conns, admin, last_dump: Vec::new() }
+        let is_small = matches!(kind, Kind::Small { .. });
+        let saves = is_small.then(|| Saves::start(connect()));
+        Side { server, conns, admin, last_dump: Vec::new(), _saves: saves }
     }
 
     fn reset(&mut self, sequence: &Sequence) -> io::Result<()> {
@@ -111,6 +115,11 @@ impl Side {
 impl Pair {
     pub fn start(subject: Kind, fault: Option<Fault>) -> Pair {
         Pair { oracle: Side::start(Kind::Oracle), subject: Side::start(subject), fault, command_count: 0 }
+    }
+
+    /// Pages that the subject has evicted so far.
+    pub fn evicted_page_count(&mut self) -> u64 {
+        self.subject.admin.info("data_pages_evicted").parse().expect("a number")
     }
 
     /// Runs a sequence from empty databases.

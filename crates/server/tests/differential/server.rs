@@ -12,7 +12,12 @@ pub enum Kind {
     Oracle,
     /// This build, or the program that `STILLFRAME_SUBJECT` names.
     Stillframe { worker_count: u32 },
+    /// The same with less memory than large sequences have data.
+    Small { worker_count: u32 },
 }
+
+/// `maxmemory` of a small server: the least that pages get.
+const SMALL_MEMORY: &str = "8mb";
 
 /// With a single worker, as it runs by default.
 pub const STILLFRAME: Kind = Kind::Stillframe { worker_count: 1 };
@@ -29,12 +34,17 @@ impl Server {
         let dir = TempDir::new("diff");
         let (variable, default) = match kind {
             Kind::Oracle => ("STILLFRAME_ORACLE", "redis-server"),
-            Kind::Stillframe { .. } => ("STILLFRAME_SUBJECT", env!("CARGO_BIN_EXE_stillframe-server")),
+            Kind::Stillframe { .. } | Kind::Small { .. } => {
+                ("STILLFRAME_SUBJECT", env!("CARGO_BIN_EXE_stillframe-server"))
+            }
         };
         let program: PathBuf = std::env::var_os(variable).unwrap_or(default.into()).into();
         let mut launch = Launch::at_socket(program, &dir).with(&["--enable-debug-command", "yes"]);
-        if let Kind::Stillframe { worker_count } = kind {
+        if let Kind::Stillframe { worker_count } | Kind::Small { worker_count } = kind {
             launch = launch.with(&["--io-threads", &worker_count.to_string()]);
+        }
+        if let Kind::Small { .. } = kind {
+            launch = launch.with(&["--maxmemory", SMALL_MEMORY]);
         }
         let (process, _) = launch.start();
         Server { kind, process, _dir: dir }
