@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::device::PageBuf;
 use crate::page::Epoch;
 use crate::pagefile::{CheckpointWriter, CommitStats, PageFile, Spilled, UserHeader};
 use crate::pool::Pool;
@@ -44,6 +45,11 @@ impl Spill for PageFile {
 
     fn read_spill(&self, spilled: &Spilled, into: &mut PageBytes) -> Result<(), CheckpointError> {
         Ok(PageFile::read_spill(self, spilled, into)?)
+    }
+
+    fn read_spills(&self, wanted: &mut [(&Spilled, &mut PageBuf)]) -> Vec<Result<(), CheckpointError>> {
+        let results = PageFile::read_spills(self, wanted);
+        results.into_iter().map(|result| result.map_err(CheckpointError::from)).collect()
     }
 
     fn release_spill(&self, spilled: Spilled) {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::device::PageBuf;
 use crate::page::{wait_for_move, Epoch};
 use crate::pool::Pool;
-use crate::snapshot::Version;
+use crate::snapshot::{SpilledImage, Version};
 use crate::{BarrierTimes, CheckpointError, PageBytes, PageId};
 
 /// A picture of the pool at a cut; pages that change keep their before-images until it is dropped.
@@ -43,6 +44,39 @@ impl View {
     /// # Errors
     /// If the page is damaged, or its before-image could not be spilled to the page file or cannot be read back.
     pub fn read_page(&self, page: PageId, into: &mut PageBytes) -> Result<(), CheckpointError> {
+        self.copy_or_find(page, into)?.map_or(Ok(()), |image| image.read(into))
+    }
+
+    /// Copies many pages as of the cut, each as [`View::read_page`] does. What lies in the page file is read with as few
+    /// calls of the device as it can. What became of each, in order.
+    ///
+    /// # Errors
+    /// Of each page its own: none spoils the others.
+    pub fn read_pages(&self, pages: &mut [(PageId, &mut PageBuf)]) -> Vec<Result<(), CheckpointError>> {
+        let mut results = Vec::with_capacity(pages.len());
+        let mut images = Vec::new();
+        for (page, into) in pages.iter_mut() {
+            let found = self.copy_or_find(*page, &mut into.0);
+            results.push(found.map(|image| images.extend(image.map(|image| (results.len(), image)))));
+        }
+        let mut rest = pages.iter_mut().enumerate();
+        let wanted = images.iter().filter_map(|(index, image)| {
+            let (_, (_, into)) = rest.by_ref().find(|(at, _)| at == index)?;
+            Some((&**image, &mut **into))
+        });
+        let read = SpilledImage::read_many(&mut wanted.collect::<Vec<_>>());
+        for ((index, _), result) in images.iter().zip(read) {
+            results[*index] = result;
+        }
+        results
+    }
+
+    /// Copies a page as of the cut, if it is in memory; else it lies in the page file as long as what is returned is held.
+    fn copy_or_find(
+        &self,
+        page: PageId,
+        into: &mut PageBytes,
+    ) -> Result<Option<Arc<SpilledImage>>, CheckpointError> {
         let core = self.pool.core();
         if core.pages.try_descriptor(page).is_none() {
             return Err(CheckpointError::Io(no_such_page(page)));
@@ -50,27 +84,31 @@ impl View {
         loop {
             match self.pool.snapshotter().locate(core, self.cut, page) {
                 Version::InPlace => {
-                    if let Some(result) = self.read_in_place(page, into) {
+                    if let Some(result) = self.copy_or_keep(page, into) {
                         return result;
                     }
                 }
                 Version::Frame(frame) => {
                     into.copy_from_slice(frame.bytes());
-                    return Ok(());
+                    return Ok(None);
                 }
-                Version::Spilled(image) => return image.read(into),
+                Version::Spilled(image) => return Ok(Some(image)),
                 Version::Lost(error) => return Err(*error),
             }
         }
     }
 
-    /// Copies a page that has not been written since the cut; `None` if it has been meanwhile. What is not in memory is
-    /// read past it: a view does not displace what is in use.
-    fn read_in_place(&self, page: PageId, into: &mut PageBytes) -> Option<Result<(), CheckpointError>> {
+    /// The same of a page that has not been written since the cut; `None` if it has been meanwhile. What is not in memory
+    /// is read past it: a view does not displace what is in use.
+    fn copy_or_keep(
+        &self,
+        page: PageId,
+        into: &mut PageBytes,
+    ) -> Option<Result<Option<Arc<SpilledImage>>, CheckpointError>> {
         let core = self.pool.core();
         let descriptor = core.pages.descriptor(page);
         if core.copy_as_of(page, self.cut, into) {
-            return Some(Ok(()));
+            return Some(Ok(None));
         }
         if descriptor.state.is_resident() || !core.is_clean(page) {
             // Somebody writes it just now, or it is on its way out.
@@ -83,10 +121,10 @@ impl View {
             return None;
         }
         Some(match image {
-            Some(image) => image.read(into),
+            Some(image) => Ok(Some(Arc::new(image))),
             None if descriptor.epochs.freed().is_some() && !descriptor.epochs.is_in_file() => {
                 // Freed in memory, and off the map by now.
-                return core.pages.copy_kept_as_of(page, self.cut, into).then_some(Ok(()));
+                return core.pages.copy_kept_as_of(page, self.cut, into).then_some(Ok(None));
             }
             None => Err(CheckpointError::Io(no_such_page(page))),
         })

@@ -15,6 +15,7 @@
 //!   named                 which named trees there are, and who is at work on them
 //!   keyspace              databases, catalog, expiry, locks, damage, sweep
 //!   rdb                   dumps, and the payloads of DUMP and RESTORE
+//!   source                pages that are read ahead
 //!   walk, store, worker   views, the store, a thread's access to it
 //!   types                 what is particular to each type of values
 //!   handle                a thread's access to a named tree
@@ -38,6 +39,7 @@ mod options;
 mod page;
 mod pages;
 pub mod rdb;
+mod source;
 mod stop;
 mod store;
 mod tree;

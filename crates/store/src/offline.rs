@@ -9,8 +9,9 @@ use stillframe_pagepool::PageId;
 
 use crate::error::{OpenError, SaveError};
 use crate::page::Page;
+use crate::source::PageSource;
 use crate::store::{catalog_of, needed_pages};
-use crate::walk::{Lost, PageSource, ViewEntry, Walk};
+use crate::walk::{Lost, ViewEntry, Walk};
 use crate::{DbId, DbStats};
 
 /// Pages that are read at once.
@@ -134,6 +135,14 @@ impl PageSource for Offline {
         self.file.read_page(pid, &mut page.0).map_err(|error| SaveError::Io(error.to_string()))?;
         into.copy_from_slice(&page.0);
         Ok(())
+    }
+
+    fn read_pages(&self, pages: &mut [(PageId, &mut PageBuf)]) -> Vec<Result<(), SaveError>> {
+        let mut wanted: Vec<_> = pages.iter_mut().map(|(pid, page)| (*pid, &mut page.0)).collect();
+        let errors = self.file.read_pages(&mut wanted);
+        let of = |pid: PageId| errors.iter().find(|error| error.pid() == pid);
+        let result = |pid| of(pid).map_or(Ok(()), |error| Err(SaveError::Io(error.to_string())));
+        pages.iter().map(|(pid, _)| result(*pid)).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use stillframe_pagepool::device::{Device, DirLock, IoReport, LockError};
+use stillframe_pagepool::device::{Device, DirLock, IoReport, LockError, PageBuf};
 use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
@@ -21,8 +21,9 @@ use crate::named::idle_here;
 use crate::page::Page;
 use crate::pages::memory_pages;
 use crate::rdb::Cut;
+use crate::source::PageSource;
 use crate::stop::Stop;
-use crate::walk::{Lost, PageSource, ViewEntry, Walk};
+use crate::walk::{Lost, ViewEntry, Walk};
 use crate::{DbId, DbStats, Fault, Options, Worker};
 
 /// Name of the page file in a store's directory.
@@ -513,6 +514,10 @@ struct Picture(stillframe_pagepool::View);
 impl PageSource for Picture {
     fn read_page(&self, pid: PageId, into: &mut Page) -> Result<(), SaveError> {
         Ok(self.0.read_page(pid, into)?)
+    }
+
+    fn read_pages(&self, pages: &mut [(PageId, &mut PageBuf)]) -> Vec<Result<(), SaveError>> {
+        self.0.read_pages(pages).into_iter().map(|result| result.map_err(SaveError::from)).collect()
     }
 }
 

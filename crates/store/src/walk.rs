@@ -8,6 +8,7 @@ use crate::blobs::{Blob, Class, Place};
 use crate::error::SaveError;
 use crate::keyspace::{Catalog, CATALOG_PAGE_COUNT};
 use crate::page::Page;
+use crate::source::{Ahead, PageSource, Run};
 use crate::stop::Stop;
 use crate::tree::hash::{Inner, Leaf, Record, RecordKey, RecordValue};
 use crate::tree::Words;
@@ -28,6 +29,9 @@ pub struct ViewEntry<'a> {
     pub deadline: Option<UnixMillis>,
 }
 
+/// Leaves that are read at once (1 MB).
+const LEAVES_AHEAD: usize = 256;
+
 /// A tree that is walked.
 #[derive(Clone, Copy)]
 struct Tree {
@@ -35,15 +39,9 @@ struct Tree {
     tag: u32,
 }
 
-/// Where pages come from.
-pub(crate) trait PageSource {
-    /// Copies a page.
-    fn read_page(&self, pid: PageId, into: &mut Page) -> Result<(), SaveError>;
-}
-
 /// A blob in a page source.
 struct SourceRun<'a, S> {
-    source: &'a S,
+    pages: &'a Ahead<'a, S>,
     pid: PageId,
     /// The page that was read last, and its index.
     page: RefCell<(Option<u32>, Box<Page>)>,
@@ -55,7 +53,7 @@ impl<S: PageSource> PageRun for SourceRun<'_, S> {
         let mut page = self.page.borrow_mut();
         if page.0 != Some(index) {
             page.0 = None;
-            if let Err(error) = self.source.read_page(PageId(self.pid.0.saturating_add(index)), &mut page.1) {
+            if let Err(error) = self.pages.read_page(PageId(self.pid.0.saturating_add(index)), &mut page.1) {
                 self.failed.borrow_mut().get_or_insert(error);
                 return false;
             }
@@ -70,6 +68,30 @@ fn blob_offset(blob: &Blob) -> u64 {
     match blob.place {
         Place::Slab { class, slot } => Class(class).slot_offset(slot) as u64,
         Place::Object { .. } => 0,
+    }
+}
+
+/// The pages of long keys and values of a leaf, in the order of its records.
+fn blobs_of(leaf: &Page, runs: &mut Vec<Run>) {
+    let Some(leaf) = Leaf::new(leaf) else { return };
+    for record in (0..leaf.count()).filter_map(|slot| leaf.record(slot)) {
+        if let RecordKey::Out { blob, .. } = &record.key {
+            runs.push(pages_of(blob));
+        }
+        if let RecordValue::Blob(blob) = &record.value {
+            runs.push(pages_of(blob));
+        }
+    }
+}
+
+/// The pages that a blob's bytes are in.
+fn pages_of(blob: &Blob) -> Run {
+    let (start, page_bytes) = (blob_offset(blob), PAGE_SIZE as u64);
+    let first_index = start / page_bytes;
+    let end_index = (start + u64::from(blob.len_bytes)).div_ceil(page_bytes);
+    Run {
+        first: PageId(blob.pid.0.saturating_add(first_index as u32)),
+        page_count: (end_index - first_index) as u32,
     }
 }
 
@@ -125,6 +147,9 @@ impl<F> Visitor<'_, F> {
 pub(crate) struct Walk<'a, S> {
     source: &'a S,
     catalog: Catalog,
+    leaves: Ahead<'a, S>,
+    /// Long keys and values of those leaves.
+    blobs: Ahead<'a, S>,
 }
 
 impl<'a, S: PageSource> Walk<'a, S> {
@@ -137,7 +162,7 @@ impl<'a, S: PageSource> Walk<'a, S> {
             Stop::Damaged(text) => SaveError::Io(text),
             other => SaveError::Io(format!("the catalog cannot be read: {other:?}")),
         })?;
-        Ok(Walk { source, catalog })
+        Ok(Walk { source, catalog, leaves: Ahead::new(source), blobs: Ahead::new(source) })
     }
 
     pub fn db_stats(&self, db: DbId) -> DbStats {
@@ -204,15 +229,37 @@ impl<'a, S: PageSource> Walk<'a, S> {
             Ok(level) => level,
             Err(error) => return visitor.lose(error, |reason| Lost::Keys { db: tree.db, reason }),
         };
-        for index in 0..page.child_count() {
-            let child = PageId(page.child(index));
-            if level > 1 {
-                self.node(tree, child, level - 1, visitor)?;
-            } else {
-                self.leaves(tree, child, visitor)?;
+        let children: Vec<PageId> = (0..page.child_count()).map(|index| PageId(page.child(index))).collect();
+        if level == 1 {
+            return children.chunks(LEAVES_AHEAD).try_for_each(|leaves| self.group(tree, leaves, visitor));
+        }
+        children.into_iter().try_for_each(|child| self.node(tree, child, level - 1, visitor))
+    }
+
+    /// Some leaves of a node, and what they lead to.
+    fn group<E: From<SaveError>, F: FnMut(ViewEntry<'_>) -> Result<(), E>>(
+        &self,
+        tree: Tree,
+        leaves: &[PageId],
+        visitor: &mut Visitor<'_, F>,
+    ) -> Result<(), E> {
+        self.leaves.expect(leaves.iter().map(|leaf| Run { first: *leaf, page_count: 1 }));
+        let mut page = [0; PAGE_SIZE];
+        let mut blobs = Vec::new();
+        for leaf in leaves {
+            // What cannot be read is told when its turn comes.
+            if self.leaf(tree, *leaf, &mut page).is_ok() {
+                blobs_of(&page, &mut blobs);
             }
         }
-        Ok(())
+        self.blobs.expect(blobs.into_iter());
+        leaves.iter().try_for_each(|leaf| self.leaves(tree, *leaf, visitor))
+    }
+
+    /// Copies a leaf of a tree.
+    fn leaf<'p>(&self, tree: Tree, pid: PageId, page: &'p mut Page) -> Result<Leaf<'p>, SaveError> {
+        self.leaves.read_page(pid, page)?;
+        Leaf::new(page).filter(|leaf| leaf.tag() == tree.tag).ok_or_else(|| damaged(pid, "a leaf"))
     }
 
     fn leaves<E: From<SaveError>, F: FnMut(ViewEntry<'_>) -> Result<(), E>>(
@@ -224,11 +271,7 @@ impl<'a, S: PageSource> Walk<'a, S> {
         let mut page = [0; PAGE_SIZE];
         // Chains are short; a damaged one may be a circle.
         for _ in 0..CHAIN_MAX {
-            let read = self.source.read_page(pid, &mut page).and_then(|()| {
-                let leaf = Leaf::new(&page).filter(|leaf| leaf.tag() == tree.tag);
-                leaf.ok_or_else(|| damaged(pid, "a leaf"))
-            });
-            let leaf = match read {
+            let leaf = match self.leaf(tree, pid, &mut page) {
                 Ok(leaf) => leaf,
                 Err(error) => return visitor.lose(error, |reason| Lost::Keys { db: tree.db, reason }),
             };
@@ -292,9 +335,9 @@ impl<'a, S: PageSource> Walk<'a, S> {
         }
     }
 
-    fn run(&self, blob: &Blob) -> SourceRun<'a, S> {
+    fn run(&self, blob: &Blob) -> SourceRun<'_, S> {
         SourceRun {
-            source: self.source,
+            pages: &self.blobs,
             pid: blob.pid,
             page: RefCell::new((None, Box::new([0; PAGE_SIZE]))),
             failed: RefCell::new(None),

@@ -74,58 +74,36 @@ impl PageFile {
         pages: &mut [(PageId, &mut PageBytes)],
     ) -> Vec<PageError> {
         pages.sort_by_cached_key(|(pid, _)| self.table.entry(content, pid.0).slot());
-        let mut errors = Vec::new();
-        let mut rest = pages;
+        let wanted = pages.iter_mut().map(|(pid, page)| (self.table.entry(content, pid.0), &mut **page));
+        let bad = self.read_entries(&mut wanted.collect::<Vec<_>>());
+        // A bad page is read again alone: to tell it from its neighbours, or because it has been moved.
+        let again = |index: usize| {
+            let (pid, page) = &mut pages[index];
+            self.read_content(content, *pid, page).err()
+        };
+        bad.into_iter().filter_map(again).collect()
+    }
+
+    /// Reads what entries name, sorted by slot, into memory that must be page-aligned; what lies close together with one
+    /// transfer, and as few calls as the bound on memory allows. Returns the indices of those that are not what their
+    /// entries say, or have no slot.
+    pub(super) fn read_entries(&self, wanted: &mut [(Entry, &mut PageBytes)]) -> Vec<usize> {
+        let (mut bad, mut first, mut rest) = (Vec::new(), 0, wanted);
         while !rest.is_empty() {
-            let runs = self.next_runs(content, rest);
+            let runs = next_runs(rest);
             let (now, later) = rest.split_at_mut(runs.iter().map(Vec::len).sum());
-            errors.extend(self.read_runs(content, now, &runs));
+            bad.extend(self.read_runs(now, &runs).into_iter().map(|index| first + index));
+            first += now.len();
             rest = later;
         }
-        errors
+        bad
     }
 
-    /// The entries of the first of `pages`, by what is read together, as far as one call does it.
-    fn next_runs(&self, content: Content, pages: &[(PageId, &mut PageBytes)]) -> Vec<Vec<Entry>> {
-        let (mut runs, mut rest, mut gap_count) = (Vec::new(), pages, 0);
-        while !rest.is_empty() && gap_count <= CALL_GAP_TOTAL {
-            let entries = self.close_entries(content, rest);
-            gap_count += gaps_in(&entries);
-            rest = &rest[entries.len()..];
-            runs.push(entries);
-        }
-        runs
-    }
-
-    /// The entries of the first of `pages`, as far as one transfer can read them.
-    fn close_entries(&self, content: Content, pages: &[(PageId, &mut PageBytes)]) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = Vec::new();
-        let (mut buf_count, mut gap_count) = (0, 0);
-        for (pid, _) in pages {
-            let entry = self.table.entry(content, pid.0);
-            if let Some(last) = entries.last() {
-                let Some(gap) = gap_between(*last, entry) else { break };
-                (buf_count, gap_count) = (buf_count + gap, gap_count + gap);
-            }
-            buf_count += 1;
-            if buf_count > READ_PAGES || gap_count > GAP_TOTAL {
-                break;
-            }
-            entries.push(entry);
-        }
-        entries
-    }
-
-    /// Reads pages with one call, those of each run with one transfer.
-    fn read_runs(
-        &self,
-        content: Content,
-        pages: &mut [(PageId, &mut PageBytes)],
-        runs: &[Vec<Entry>],
-    ) -> Vec<PageError> {
+    /// Reads pages with one call, those of each run with one transfer. Returns the indices of bad ones.
+    fn read_runs(&self, wanted: &mut [(Entry, &mut PageBytes)], runs: &[Vec<Entry>]) -> Vec<usize> {
         let mut gaps = vec![PageBuf::ZERO; runs.iter().map(|entries| gaps_in(entries)).sum()];
-        let (mut unused, mut rest) = (gaps.iter_mut(), pages.iter_mut());
-        let (mut transfers, mut reads, mut again) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut unused, mut rest) = (gaps.iter_mut(), wanted.iter_mut());
+        let (mut transfers, mut reads, mut without_slot) = (Vec::new(), Vec::new(), Vec::new());
         let mut first_index = 0;
         for entries in runs {
             let run = rest.by_ref().take(entries.len());
@@ -140,24 +118,18 @@ impl PageFile {
                 reads.push((first_index, entries));
             } else {
                 // No slot, no neighbours.
-                again.extend(run.map(|_| first_index));
+                without_slot.extend(run.map(|_| first_index));
             }
             first_index += entries.len();
         }
-        let bad = Mutex::new(again);
+        let bad = Mutex::new(without_slot);
         self.device.transfer(&mut transfers, &|index, transfer, result| {
             let (first_index, entries) = &reads[index];
             let is_good = good_pages(entries, transfer, result.is_ok());
             bad.lock()
                 .extend((*first_index..).zip(is_good).filter(|(_, is_good)| !is_good).map(|(at, _)| at));
         });
-        drop(transfers);
-        // A bad page is read again alone: to tell it from its neighbours, or because it has been moved.
-        let again = |index: usize| {
-            let (pid, page) = &mut pages[index];
-            self.read_content(content, *pid, page).err()
-        };
-        bad.into_inner().into_iter().filter_map(again).collect()
+        bad.into_inner()
     }
 
     /// Fails, for good, unless the slots of `runs` hold `pages`: the disk has acknowledged writes that it lost, tore or
@@ -193,6 +165,36 @@ impl PageFile {
         }
         Err(PageError::Damaged { file: self.name().to_owned(), pid, slot, expected_crc32c, found_crc32c })
     }
+}
+
+/// The entries of the first of `wanted`, by what is read together, as far as one call does it.
+fn next_runs(wanted: &[(Entry, &mut PageBytes)]) -> Vec<Vec<Entry>> {
+    let (mut runs, mut rest, mut gap_count) = (Vec::new(), wanted, 0);
+    while !rest.is_empty() && gap_count <= CALL_GAP_TOTAL {
+        let entries = close_entries(rest);
+        gap_count += gaps_in(&entries);
+        rest = &rest[entries.len()..];
+        runs.push(entries);
+    }
+    runs
+}
+
+/// The entries of the first of `wanted`, as far as one transfer can read them.
+fn close_entries(wanted: &[(Entry, &mut PageBytes)]) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    let (mut buf_count, mut gap_count) = (0, 0);
+    for (entry, _) in wanted {
+        if let Some(last) = entries.last() {
+            let Some(gap) = gap_between(*last, *entry) else { break };
+            (buf_count, gap_count) = (buf_count + gap, gap_count + gap);
+        }
+        buf_count += 1;
+        if buf_count > READ_PAGES || gap_count > GAP_TOTAL {
+            break;
+        }
+        entries.push(*entry);
+    }
+    entries
 }
 
 /// Unwanted pages before the `at`-th of entries that are read together.

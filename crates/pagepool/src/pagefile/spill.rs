@@ -8,6 +8,7 @@ use super::error::{PageFileError, SpillError};
 use super::file::PageFile;
 use super::names::Name;
 use super::table::Content;
+use crate::device::PageBuf;
 use crate::{PageBytes, PageId};
 
 /// A version of a page in a slot, spilled or kept: give it back with [`PageFile::release_spill`], or the slot stays taken
@@ -70,6 +71,27 @@ impl PageFile {
             return Err(SpillError::Damaged { file, slot, expected_crc32c, found_crc32c });
         }
         Ok(())
+    }
+
+    /// Reads many versions, each as [`PageFile::read_spill`] does; those that lie close together in the file with one
+    /// transfer, and all with as few calls as a bound on memory allows. What became of each, in order.
+    ///
+    /// # Errors
+    /// Of each version its own: none spoils its neighbours.
+    pub fn read_spills(&self, wanted: &mut [(&Spilled, &mut PageBuf)]) -> Vec<Result<(), SpillError>> {
+        let mut order: Vec<usize> = (0..wanted.len()).collect();
+        order.sort_by_key(|index| wanted[*index].0.entry.slot());
+        let mut by_slot: Vec<_> =
+            wanted.iter_mut().map(|(spilled, page)| (spilled.entry, &mut page.0)).collect();
+        by_slot.sort_by_key(|(entry, _)| entry.slot());
+        let bad = self.read_entries(&mut by_slot);
+        let mut results: Vec<_> = wanted.iter().map(|_| Ok(())).collect();
+        // What is bad is read again alone: to tell it from its neighbours, and to say what is wrong with it.
+        for index in bad.into_iter().map(|place| order[place]) {
+            let (spilled, page) = &mut wanted[index];
+            results[index] = self.read_spill(spilled, &mut page.0);
+        }
+        results
     }
 
     /// Ceases to keep a version. Its slot is let go unless somebody else names it.

@@ -10,6 +10,11 @@ use crate::{CheckpointError, PageBytes, PageId};
 pub trait Spill: Send + Sync {
     fn spill(&self, bytes: &PageBytes) -> Result<Spilled, CheckpointError>;
     fn read_spill(&self, spilled: &Spilled, into: &mut PageBytes) -> Result<(), CheckpointError>;
+    /// Reads many, and tells what became of each, in order.
+    fn read_spills(&self, wanted: &mut [(&Spilled, &mut PageBuf)]) -> Vec<Result<(), CheckpointError>> {
+        wanted.iter_mut().map(|(spilled, into)| self.read_spill(spilled, &mut into.0)).collect()
+    }
+
     fn release_spill(&self, spilled: Spilled);
     /// The content of a page that is not in memory, or is there as it is in the page file; `None` if there is none. Whoever
     /// asks looks afterwards whether the page has been modified meanwhile (S10).
@@ -68,6 +73,14 @@ impl SpilledImage {
         self.spill.read_spill(self.spilled(), &mut aligned.0)?;
         *into = aligned.0;
         Ok(())
+    }
+
+    /// Reads many with as few calls of the device as it can. All are in one page file. What became of each, in order.
+    pub fn read_many(wanted: &mut [(&SpilledImage, &mut PageBuf)]) -> Vec<Result<(), CheckpointError>> {
+        let Some((first, _)) = wanted.first() else { return Vec::new() };
+        let spill = first.spill.clone();
+        let spilled = wanted.iter_mut().map(|(image, into)| (image.spilled(), &mut **into));
+        spill.read_spills(&mut spilled.collect::<Vec<_>>())
     }
 }
 

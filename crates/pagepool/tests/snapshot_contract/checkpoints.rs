@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use stillframe_pagepool::device::{Device, FaultRates, SimDevice};
+use stillframe_pagepool::device::{Device, FaultRates, PageBuf, SimDevice};
 use stillframe_pagepool::pagefile::{UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{CheckpointError, PageId, Pool, PoolOptions, SnapshotKind, View, PAGE_SIZE};
 
 use crate::support::*;
 use crate::writers::*;
+
+/// What no page has in it, so that one that was not read shows.
+const JUNK: [u8; PAGE_SIZE] = [0xA5; PAGE_SIZE];
 
 /// What a checkpoint should hold.
 #[derive(Clone, Default)]
@@ -62,7 +65,7 @@ impl Machine {
             let is_good = self.checkpoint(&pool, &model);
             view = match view.take() {
                 None => Some(open_view(&pool, &model)),
-                Some(seen) => compare_view(seen, is_good),
+                Some(seen) => compare_view(seen, is_good, &mut self.rng),
             };
             if pool.file().unwrap().failure().is_some() {
                 break;
@@ -143,14 +146,34 @@ fn open_view(pool: &Arc<Pool>, model: &SharedModel) -> (View, SharedModel) {
     (pool.view_after(hook).unwrap(), at_view)
 }
 
-/// A view that has lost pages because they could not be spilled says so; what it shows is right.
-fn compare_view((view, model): (View, SharedModel), is_good: bool) -> Option<(View, SharedModel)> {
-    for (&page, expected) in &model.lock().pages {
-        let mut bytes = [0; PAGE_SIZE];
-        match view.read_page(page, &mut bytes) {
-            Ok(()) => assert!(bytes == expected.bytes(), "{page:?} in a view"),
-            Err(error) => assert!(!is_good, "{error}"),
+/// A view that has lost pages because they could not be spilled says so; what it shows is right, page by page and many at
+/// once, while writers go on.
+fn compare_view(
+    (view, model): (View, SharedModel),
+    is_good: bool,
+    rng: &mut fastrand::Rng,
+) -> Option<(View, SharedModel)> {
+    let model = model.lock();
+    let mut pages: Vec<PageId> = model.pages.keys().copied().collect();
+    rng.shuffle(&mut pages);
+    let mut rest = &pages[..];
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(rng.usize(1..=rest.len().min(300)));
+        let mut bufs = vec![PageBuf(JUNK); now.len()];
+        let results = view.read_pages(&mut now.iter().copied().zip(&mut bufs).collect::<Vec<_>>());
+        assert_eq!(results.len(), now.len());
+        for ((page, result), PageBuf(bytes)) in now.iter().zip(results).zip(&bufs) {
+            let mut alone = JUNK;
+            if rng.u8(..) == 0 {
+                assert_eq!(view.read_page(*page, &mut alone).is_ok(), result.is_ok(), "{page:?} alone");
+                assert!(result.is_err() || alone == *bytes, "{page:?} alone");
+            }
+            match result {
+                Ok(()) => assert!(*bytes == model.pages[page].bytes(), "{page:?} in a view"),
+                Err(error) => assert!(!is_good, "{error}"),
+            }
         }
+        rest = later;
     }
     None
 }

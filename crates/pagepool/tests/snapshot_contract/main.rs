@@ -2,6 +2,7 @@
 //!
 //! Each test runs with a fixed seed and with a random one; replay a failure with `STILLFRAME_SEED=<seed>`.
 
+mod ahead;
 mod budget;
 mod checkpoints;
 mod contract;

@@ -1,5 +1,6 @@
 //! The store against a model. A failure is replayed with `STILLFRAME_SEED=<seed>`.
 
+mod ahead;
 mod captures;
 mod contract;
 mod effects;
