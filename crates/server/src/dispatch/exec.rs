@@ -128,5 +128,6 @@ fn needs_of<'k>(ctx: &Ctx<'_>, transaction: &'k Transaction, watched: &'k HashSe
         }
         needs.add_queued(ctx, db, command, &args);
     }
+    needs.end_queued(ctx);
     needs
 }

@@ -38,6 +38,8 @@ pub struct Needs<'k> {
     locks: bool,
     stops_others: bool,
     needs_all_data: bool,
+    /// Databases are exchanged in between: a key may be looked for in any.
+    swaps: bool,
 }
 
 /// A page that could not be read was to be tried again just now: others, or a cut, would see what was done before it.
@@ -67,6 +69,7 @@ impl<'k> Needs<'k> {
         self.add(ctx, db, command, args);
         self.changes_in_steps = self.writes;
         self.locks = true;
+        self.swaps |= matches!(command.scope_of(args), Scope::Swap);
         self.needs_all_data |= matches!(command.scope_of(args), Scope::Walk | Scope::Swap | Scope::Data);
     }
 
@@ -91,6 +94,16 @@ impl<'k> Needs<'k> {
         // One that there is not is reported by the command itself.
         if db.0 < ctx.server.database_count {
             self.keys.push((db, key));
+        }
+    }
+
+    /// After the last call of a transaction: what it names has to be there in each database that may be in that place.
+    pub fn end_queued(&mut self, ctx: &Ctx<'_>) {
+        if self.swaps && ctx.server.store.may_miss_pages() {
+            let named = std::mem::take(&mut self.keys);
+            let everywhere = (0..ctx.server.database_count)
+                .flat_map(|db| named.iter().map(move |(_, key)| (DbId(db), *key)));
+            self.keys = everywhere.collect();
         }
     }
 

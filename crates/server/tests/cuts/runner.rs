@@ -53,7 +53,8 @@ enum How {
 impl Runner {
     pub fn new(seed: u64, config: Config) -> Runner {
         let lane_count = if config.has_one_lane { 1 } else { 3 };
-        let lanes = (0..lane_count).map(|number| Ledger::new(seed, number, config.has_one_lane)).collect();
+        let lanes =
+            (0..lane_count).map(|number| Ledger::new(seed, number, config.has_one_lane, true)).collect();
         let rng = fastrand::Rng::with_seed(seed);
         let (dir, tally) = (TempDir::new("cuts"), Tally::default());
         Runner { rng, clock: Clock::start(), config, dir, lanes, tally }

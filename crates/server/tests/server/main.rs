@@ -15,4 +15,5 @@ mod protocol;
 mod restart;
 mod scrub;
 mod start;
+mod tiered;
 mod transactions;

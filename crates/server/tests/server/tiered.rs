@@ -1,0 +1,144 @@
+//! More data than memory: `maxmemory` bounds the process, and everything is there all the same.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use stillframe_testkit::within;
+
+use crate::harness::*;
+
+const MEGABYTE: u64 = 1 << 20;
+
+/// Longer than anything here takes that does not wait for ever.
+const NO_HANG: Duration = Duration::from_secs(25);
+
+/// The value of a key: in its leaf, in a slab or in pages of its own, and like no other.
+fn value(number: u64, version: u64) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(number ^ (version << 40));
+    let length = match number % 4 {
+        0 => rng.usize(1..400),
+        1 => rng.usize(500..9_000),
+        _ => rng.usize(10_000..60_000),
+    };
+    let mut bytes = vec![0; length];
+    rng.fill(&mut bytes);
+    bytes
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key:{number}").into_bytes()
+}
+
+fn store(client: &mut Client, numbers: impl Iterator<Item = u64>, version: u64) {
+    let numbers: Vec<u64> = numbers.collect();
+    for some in numbers.chunks(16) {
+        some.iter().for_each(|&number| client.queue(&[&b"SET"[..], &key(number), &value(number, version)]));
+        client.flush().unwrap();
+        some.iter().for_each(|number| assert_eq!(client.read(), Reply::ok(), "{number}"));
+    }
+}
+
+fn check(client: &mut Client, numbers: impl Iterator<Item = u64>, version: u64) {
+    for number in numbers {
+        let reply = client.run_bytes(&[b"GET", &key(number)]);
+        assert!(reply.bytes() == Some(&value(number, version)[..]), "{number}: {reply:.80?}");
+    }
+}
+
+fn all_keys(client: &mut Client) -> (BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>>) {
+    let names = |reply: &Reply| -> BTreeSet<Vec<u8>> {
+        reply.items().iter().map(|key| key.bytes().expect("a key").to_vec()).collect()
+    };
+    let listed = names(&client.run("KEYS *"));
+    let (mut scanned, mut cursor) = (BTreeSet::new(), "0".to_owned());
+    loop {
+        let reply = client.run(&format!("SCAN {cursor} COUNT 100"));
+        scanned.extend(names(&reply.items()[1]));
+        cursor = reply.items()[0].text();
+        if cursor == "0" {
+            return (listed, scanned);
+        }
+    }
+}
+
+fn count(client: &mut Client, name: &str) -> u64 {
+    client.info(name).parse().unwrap_or_else(|_| panic!("{name} is no number"))
+}
+
+/// What a process may take: 3 % above what it was told, and 96 MB for its threads, and for free pages that keep their memory.
+fn assert_bounded(server: &TestServer, maxmemory_bytes: u64) {
+    let (peak, most) = (server.peak_resident_bytes(), maxmemory_bytes * 103 / 100 + 96 * MEGABYTE);
+    assert!(peak <= most, "{} MB were in memory, not {} MB", peak / MEGABYTE, most / MEGABYTE);
+}
+
+const KEY_COUNT: u64 = 9_000;
+
+#[test]
+fn memory_is_bounded_and_the_data_is_whole() {
+    let dir = temp_dir();
+    let start = |maxmemory: &str| {
+        TestServer::start_in(&dir, &["--workers", "2", "--maxmemory", maxmemory, "--snapshot-memory", "8mb"])
+    };
+    let server = start("40mb");
+    let (mut client, mut saver) = (server.connect(), server.connect());
+    for part in 0..4 {
+        assert!(!saver.run("BGSAVE").is_error());
+        store(&mut client, (0..KEY_COUNT).filter(|number| number % 4 == part), 0);
+        assert!(saver.try_wait_for_save().expect("INFO"));
+    }
+    // Half of it once more, while a cut needs what it was.
+    assert!(!saver.run("BGSAVE RDB").is_error());
+    store(&mut client, (0..KEY_COUNT).step_by(2), 1);
+    assert!(saver.try_wait_for_save().expect("INFO"));
+    assert!(count(&mut client, "data_pages") * 4096 > 150 * MEGABYTE);
+    assert!(count(&mut client, "data_pages_evicted") > 20_000);
+    check(&mut client, (0..KEY_COUNT).step_by(2), 1);
+    check(&mut client, (1..KEY_COUNT).step_by(2), 0);
+    assert!(saver.save_in_background("BGSAVE"));
+    assert_bounded(&server, 40 * MEGABYTE);
+    drop((client, saver));
+    server.signal(Signal::KILL);
+    drop(server);
+
+    let server = start("16mb");
+    let mut client = server.connect();
+    client.wait_until_loaded();
+    check(&mut client, (0..KEY_COUNT).step_by(2), 1);
+    check(&mut client, (1..KEY_COUNT).step_by(2), 0);
+    let expected: BTreeSet<Vec<u8>> = (0..KEY_COUNT).map(key).collect();
+    let (listed, scanned) = all_keys(&mut client);
+    assert!(listed == expected && scanned == expected);
+    assert!(client.save_in_background("BGSAVE RDB"));
+    assert_bounded(&server, 16 * MEGABYTE);
+    client.ok("FLUSHALL");
+    assert_eq!(client.run("DBSIZE"), Reply::Int(0));
+    store(&mut client, 0..500, 2);
+    check(&mut client, 0..500, 2);
+    assert!(client.save_in_background("BGSAVE"));
+    assert_eq!(client.run("DBSIZE"), Reply::Int(500));
+    assert_bounded(&server, 16 * MEGABYTE);
+}
+
+/// The bound is moved while the server runs.
+#[test]
+fn maxmemory_is_changed_at_run_time() {
+    let server = TestServer::start(&["--workers", "2", "--snapshot-memory", "1mb"]);
+    let mut client = server.connect();
+    store(&mut client, 0..2_000, 0);
+    assert_eq!(count(&mut client, "data_pages_evicted"), 0);
+    let in_memory = |client: &mut Client| count(client, "data_pages_in_memory") * 4096;
+    let before = in_memory(&mut client);
+    assert!(before > 32 * MEGABYTE);
+    for round in 1..4 {
+        client.ok("CONFIG SET maxmemory 12mb");
+        let is_small = within(NO_HANG, || in_memory(&mut client) <= 12 * MEGABYTE);
+        assert!(is_small, "{} bytes are in memory", in_memory(&mut client));
+        store(&mut client, (0..2_000).step_by(3), round);
+        client.ok(if round == 2 { "CONFIG SET maxmemory 0" } else { "CONFIG SET maxmemory 100mb" });
+        check(&mut client, (0..2_000).step_by(3), round);
+        check(&mut client, (0..2_000).filter(|number| number % 3 != 0), 0);
+        assert!(in_memory(&mut client) > 32 * MEGABYTE, "there is room for what has been read");
+    }
+    assert!(count(&mut client, "data_pages_evicted") > 0);
+}
