@@ -266,6 +266,20 @@ impl Member {
         result
     }
 
+    /// RUNNING → QUIESCENT, until [`Member::resume`]: nobody waits for a thread that is not at work. Not while it has
+    /// stopped the others.
+    #[inline]
+    pub fn rest(&self) {
+        self.leave();
+    }
+
+    /// QUIESCENT → RUNNING, after what is requested.
+    #[inline]
+    pub fn resume(&self) {
+        self.count_turn();
+        self.enter();
+    }
+
     /// RUNNING → QUIESCENT.
     fn leave(&self) {
         self.state.state.store(QUIESCENT, Ordering::SeqCst);

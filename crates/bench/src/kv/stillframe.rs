@@ -81,8 +81,7 @@ impl KeyValue for Stillframe {
 
     fn flush(&self) -> Result<()> {
         self.store.settle_memory();
-        let tree = self.tree()?;
-        tree.idle(|| self.store.checkpoint()).map(drop).map_err(failed)
+        self.store.checkpoint().map(drop).map_err(failed)
     }
 
     fn has_many_writers(&self) -> bool {

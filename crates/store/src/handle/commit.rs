@@ -28,6 +28,7 @@ pub(super) fn commit(tree: &Tree, turn: &Turn<'_>, overlay: &Overlay) -> Result<
     let mut resolve_count = 0;
     while !overlay.writes.is_empty() {
         let _busy = tree.seat.begin()?;
+        tree.make_room()?;
         let needs = Needs::of(tree.keyspace(), tree.named.open_tree()?, overlay);
         if !needs.missing.is_empty() && resolve_count < RESOLVES_MAX {
             resolve_count += 1;

@@ -49,7 +49,7 @@ impl Tree {
         drop(self.seat.begin()?);
         let _transacting = self.seat.begin_transaction()?;
         let keyspace = self.keyspace();
-        let _loading = self.seat.member.idle(|| keyspace.named.loading.lock());
+        let _loading = self.seat.idle(|| keyspace.named.loading.lock());
         let turn = Turn::take(self);
         if self.iter().next().transpose()?.is_some() {
             return Err(TreeError::NotEmpty);
@@ -86,7 +86,7 @@ impl Tree {
             }
             let is_last = batch.is_empty();
             let busy = self.seat.begin()?;
-            let added = add_batch(keyspace, &mut bulk, &batch);
+            let added = self.make_room().and_then(|()| Ok(add_batch(keyspace, &mut bulk, &batch)?));
             let sealed = added.and_then(|()| match is_last {
                 true => Ok(bulk.finish().map_err(OpError::from)?),
                 false => Ok(bulk.seal().map_err(OpError::from)?),

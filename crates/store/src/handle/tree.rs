@@ -14,10 +14,9 @@ use crate::Store;
 /// Keys have up to 512 bytes, values up to 512 MB; those of more than 512 bytes lie outside the tree's leaves. Operations
 /// wait for pages that are missing. Those of several threads go on side by side, but for transactions.
 ///
-/// A thread's handles take part, together, in the barrier that a cut needs, as a [`crate::Worker`] does: each operation looks
-/// at it. A thread that does something else for long, while others save, lets cuts pass by [`Tree::idle`] or drops its
-/// handles. A thread that has a `Worker`, too, calls trees inside of [`crate::Worker::idle`]: the two would wait for each
-/// other.
+/// A thread's handles take part, together, in the barrier that a cut needs, during their operations: between two of them nobody
+/// waits for the thread. One that has a [`crate::Worker`], too, calls trees inside of [`crate::Worker::idle`]: the two would
+/// wait for each other.
 pub struct Tree {
     // Dropped before the store: the last store waits for a thread that may wait for this member.
     pub(super) seat: Rc<Seat>,
@@ -102,21 +101,6 @@ impl Tree {
         Ok(self.len()? == 0)
     }
 
-    /// Lets cuts pass that wait for this thread. Each operation does so, too.
-    pub fn quiesce(&self) {
-        if !self.seat.is_busy() {
-            self.seat.member.quiesce();
-        }
-    }
-
-    /// Runs `f` (a sleep, a wait for another thread) while cuts do not wait for this thread's handles.
-    pub fn idle<R>(&self, f: impl FnOnce() -> R) -> R {
-        match self.seat.is_busy() {
-            true => f(),
-            false => self.seat.member.idle(f),
-        }
-    }
-
     /// Gets inside the tree, after a transaction that is in the way. Who waits is quiescent.
     ///
     /// # Errors
@@ -134,7 +118,7 @@ impl Tree {
     fn wait_to_enter(&self, visit: Visit) {
         loop {
             // Whoever has the turn finds the gate open: nobody else moves it.
-            let _turn = self.seat.member.idle(|| self.named.turn.lock());
+            let _turn = self.seat.idle(|| self.named.turn.lock());
             if self.visitor.place.try_enter(&self.named.gate, visit) {
                 return;
             }
@@ -149,6 +133,9 @@ impl Tree {
         mut operation: impl FnMut(&Keyspace, tree::Tree) -> Result<R, OpError>,
     ) -> Result<R, TreeError> {
         let _busy = self.seat.begin()?;
+        if visit == Visit::Writes {
+            self.make_room()?;
+        }
         loop {
             let (inside, tree) = self.enter(visit)?;
             let result = operation(self.keyspace(), tree);
@@ -161,12 +148,29 @@ impl Tree {
         }
     }
 
+    /// Before something is stored: waits until memory has room for it. Others go on meanwhile.
+    ///
+    /// # Errors
+    /// [`OpError::NoRoom`].
+    #[inline]
+    pub(super) fn make_room(&self) -> Result<(), TreeError> {
+        let pool = &self.keyspace().pool;
+        if !pool.is_full() {
+            return Ok(());
+        }
+        self.seat.idle(|| pool.wait_for_room());
+        match pool.is_stuck() {
+            true => Err(OpError::NoRoom.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Brings pages in; cuts do not wait for that.
     #[cold]
     pub(super) fn load(&self, fault: Fault) {
         let mut pages = Vec::new();
         fault.add_to(&mut pages);
-        self.seat.member.idle(|| self.keyspace().pool.load(&pages));
+        self.seat.idle(|| self.keyspace().pool.load(&pages));
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Turn<'t> {
 impl<'t> Turn<'t> {
     /// Waits for other transactions, and for writers to leave. Who waits is quiescent.
     pub fn take(tree: &'t Tree) -> Turn<'t> {
-        let turn = Turn { tree, _turn: tree.seat.member.idle(|| tree.named.turn.lock()) };
+        let turn = Turn { tree, _turn: tree.seat.idle(|| tree.named.turn.lock()) };
         turn.close(KeptOut::Writers);
         turn
     }
@@ -26,7 +26,7 @@ impl<'t> Turn<'t> {
         named.gate.set(kept_out);
         let visitors = named.visitors();
         if visitors.iter().any(|visitor| !visitor.place.is_out(kept_out)) {
-            self.tree.seat.member.idle(|| {
+            self.tree.seat.idle(|| {
                 while visitors.iter().any(|visitor| !visitor.place.is_out(kept_out)) {
                     std::thread::yield_now();
                 }

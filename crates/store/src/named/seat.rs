@@ -1,5 +1,6 @@
 //! A thread's part in the barrier, shared by all its handles on trees of one store: a thread with several must not wait at
-//! the barrier for itself.
+//! the barrier for itself. Between two operations it rests: neither cuts nor the evictor wait for a thread that does
+//! something else.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -13,7 +14,7 @@ use crate::tree::Scratch;
 pub(crate) struct Seat {
     /// Which store it belongs to: a number that no other has while the seat is there.
     store: usize,
-    pub member: Member,
+    member: Member,
     /// An operation is under way; closures that it calls are in it.
     is_busy: Cell<bool>,
     /// A transaction is under way, between two of its operations or in one.
@@ -33,9 +34,11 @@ impl Seat {
         if let Some(seat) = Seat::here(store) {
             return seat;
         }
+        let member = join();
+        member.rest();
         let seat = Rc::new(Seat {
             store,
-            member: join(),
+            member,
             is_busy: Cell::new(false),
             is_in_transaction: Cell::new(false),
             scratch: RefCell::new(Scratch::new()),
@@ -66,8 +69,16 @@ impl Seat {
         if self.is_busy.replace(true) {
             return Err(TreeError::Busy);
         }
-        self.member.quiesce();
+        self.member.resume();
         Ok(Busy { seat: self })
+    }
+
+    /// Runs `f`, a wait, while nobody waits for this thread.
+    pub fn idle<R>(&self, f: impl FnOnce() -> R) -> R {
+        match self.is_busy() {
+            true => self.member.idle(f),
+            false => f(),
+        }
     }
 
     pub fn is_busy(&self) -> bool {
@@ -102,6 +113,7 @@ pub(crate) struct Busy<'s> {
 impl Drop for Busy<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        self.seat.member.rest();
         self.seat.is_busy.set(false);
     }
 }
@@ -117,14 +129,13 @@ impl Drop for Transacting<'_> {
     }
 }
 
-/// Runs `f`, which waits for a cut, as quiescent if this thread has a seat.
+/// Runs `f`, which waits for a cut.
 ///
 /// # Errors
 /// [`TreeError::Busy`]: the cut would wait for the operation that is under way.
 pub(crate) fn idle_here<R>(store: usize, f: impl FnOnce() -> R) -> Result<R, TreeError> {
     match Seat::here(store) {
         Some(seat) if seat.is_busy() => Err(TreeError::Busy),
-        Some(seat) => Ok(seat.member.idle(f)),
-        None => Ok(f()),
+        _ => Ok(f()),
     }
 }

@@ -147,7 +147,7 @@ fn what_only_a_damaged_page_led_to_is_found() {
         let new = store.tree("new").unwrap();
         new.bulk_load((0..3_000u32).map(|number| (number.to_be_bytes(), [1; 600]))).unwrap();
         assert!(store.drop_tree("t").unwrap());
-        new.idle(|| wait_until_tidy(&store));
+        wait_until_tidy(&store);
         let report = store.check().unwrap();
         assert_eq!((report.tree_count, report.tree_record_count, report.key_count), (2, 3_001, 500));
         assert_eq!(content(&new).len(), 3_000);
@@ -197,12 +197,12 @@ fn a_transaction_that_meets_damage_is_undone() {
         let expected = model.iter().filter(|(key, _)| !lost.contains(key));
         let expected: Model = expected.map(|(key, value)| (key.clone(), value.clone())).collect();
         assert_same(&found, &expected, "after transactions that were undone");
-        tree.idle(|| wait_until_tidy(&store));
+        wait_until_tidy(&store);
         // Leaves that have been divided for it stay so; no value does.
         let more = store.pool().allocated_pages() - pages.min(store.pool().allocated_pages());
         assert!(more < 400, "{more} pages more");
         store.drop_tree("t").unwrap();
-        tree.idle(|| wait_until_tidy(&store));
+        wait_until_tidy(&store);
         store.check().unwrap();
     }
     assert!(undone > 0);

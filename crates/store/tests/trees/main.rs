@@ -7,6 +7,7 @@ mod held_up;
 mod model;
 mod restart;
 mod threads;
+mod tiered;
 mod transactions;
 
 use std::collections::BTreeMap;

@@ -132,24 +132,22 @@ fn no_transaction_is_torn_and_no_update_lost() {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..ACCOUNTS).for_each(|name| assert!(!tree.put(account(name), balance(BALANCE, &mut random)).unwrap()));
     let stop = &AtomicBool::new(false);
-    let (count, neighbours) = tree.idle(|| {
-        std::thread::scope(|scope| {
-            let store = &store;
-            let clerks: Vec<_> =
-                (0..CLERKS).map(|name| scope.spawn(move || clerk(store, name, stop, seed))).collect();
-            let neighbours: Vec<_> =
-                (0..1).map(|name| scope.spawn(move || neighbour(store, stop, seed ^ 0x77 ^ name))).collect();
-            let auditor = scope.spawn(|| auditor(store, stop));
-            let (since, end) = (Instant::now(), EndAll(stop));
-            while since.elapsed() < RUN_TIME && !auditor.is_finished() {
-                store.checkpoint().unwrap();
-                check_saved(&device);
-            }
-            drop(end);
-            auditor.join().unwrap();
-            let count: u64 = clerks.into_iter().map(|clerk| clerk.join().unwrap()).sum();
-            (count, neighbours.into_iter().map(|it| it.join().unwrap()).collect::<Vec<_>>())
-        })
+    let (count, neighbours) = std::thread::scope(|scope| {
+        let store = &store;
+        let clerks: Vec<_> =
+            (0..CLERKS).map(|name| scope.spawn(move || clerk(store, name, stop, seed))).collect();
+        let neighbours: Vec<_> =
+            (0..1).map(|name| scope.spawn(move || neighbour(store, stop, seed ^ 0x77 ^ name))).collect();
+        let auditor = scope.spawn(|| auditor(store, stop));
+        let (since, end) = (Instant::now(), EndAll(stop));
+        while since.elapsed() < RUN_TIME && !auditor.is_finished() {
+            store.checkpoint().unwrap();
+            check_saved(&device);
+        }
+        drop(end);
+        auditor.join().unwrap();
+        let count: u64 = clerks.into_iter().map(|clerk| clerk.join().unwrap()).sum();
+        (count, neighbours.into_iter().map(|it| it.join().unwrap()).collect::<Vec<_>>())
     });
     assert!(count > 100, "{count} transactions");
     assert_eq!(number(tree.get("all").unwrap()), count);
@@ -183,24 +181,22 @@ fn a_transaction_is_one_step_to_single_reads() {
         }
         assert!(count > 0);
     };
-    tree.idle(|| {
-        std::thread::scope(|scope| {
-            let readers = [true, false].map(|upwards| scope.spawn(move || reader(upwards)));
-            let (tree, _end) = (store.tree("t").unwrap(), EndAll(stop));
-            let since = Instant::now();
-            let mut round = 1u64;
-            while since.elapsed() < Duration::from_millis(700)
-                && readers.iter().all(|reader| !reader.is_finished())
-            {
-                let write = |key: &Vec<u8>| {
-                    let value = [&round.to_be_bytes()[..], &[0; 300][..round as usize % 300]].concat();
-                    (key.clone(), value)
-                };
-                tree.transaction(|tx| keys.iter().map(write).try_for_each(|(key, value)| tx.put(key, value)))
-                    .unwrap();
-                round += 1;
-            }
-        });
+    std::thread::scope(|scope| {
+        let readers = [true, false].map(|upwards| scope.spawn(move || reader(upwards)));
+        let (tree, _end) = (store.tree("t").unwrap(), EndAll(stop));
+        let since = Instant::now();
+        let mut round = 1u64;
+        while since.elapsed() < Duration::from_millis(700)
+            && readers.iter().all(|reader| !reader.is_finished())
+        {
+            let write = |key: &Vec<u8>| {
+                let value = [&round.to_be_bytes()[..], &[0; 300][..round as usize % 300]].concat();
+                (key.clone(), value)
+            };
+            tree.transaction(|tx| keys.iter().map(write).try_for_each(|(key, value)| tx.put(key, value)))
+                .unwrap();
+            round += 1;
+        }
     });
 }
 

@@ -196,12 +196,12 @@ fn readers_pass_a_transaction_and_writers_wait() {
                 }
             })
         };
-        tree.idle(|| reader.join()).unwrap();
+        reader.join().unwrap();
         assert_eq!(tx.get("a")?.as_deref(), Some(&b"0"[..]), "the writer has not waited");
         tx.put("a", "1")
     })
     .unwrap();
-    tree.idle(|| writer.join()).unwrap();
+    writer.join().unwrap();
     assert_eq!(tree.get("a").unwrap().as_deref(), Some(&b"written"[..]));
 }
 
