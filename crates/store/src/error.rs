@@ -95,7 +95,8 @@ pub enum OpError {
     OutOfMemory { limit_bytes: u64 },
     /// A page has to be read, and nothing in memory can make room for it.
     #[error(
-        "there is no memory for a page that is needed: what is there cannot be written to the page file"
+        "there is not enough memory for the pages that are needed: the value is larger than half of it, or what is in \
+         memory cannot be written to the page file"
     )]
     NoRoom,
     /// The key holds a value of another type.

@@ -86,6 +86,11 @@ impl Pages {
         Ok(())
     }
 
+    /// Whether so much is too much to be in memory together, for one command beside others.
+    pub fn is_too_large(&self, bytes: u64) -> bool {
+        self.pool.memory_pages().is_some_and(|most| bytes / PAGE_SIZE as u64 > most / 2)
+    }
+
     #[inline(always)]
     pub fn all_resident(&self) -> bool {
         self.all_resident.load(Ordering::Relaxed) && !self.pool.evicts()

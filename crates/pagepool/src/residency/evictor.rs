@@ -62,7 +62,7 @@ impl Shared {
         if picked.is_empty() {
             return (0, false);
         }
-        (self.wait_for_turns)();
+        self.room.awaiting_turns(&self.wait_for_turns);
         let (mut victims, dirty) = self.sort(picked);
         let is_written = self.write_back(dirty, &mut victims);
         victims.sort_unstable_by_key(|victim| victim.page);

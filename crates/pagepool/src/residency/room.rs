@@ -23,6 +23,9 @@ const STEP_PAGES_MIN: u64 = 4;
 /// If nothing could be evicted for so long, nobody waits for it any more: the file takes no writes, or commands hold what
 /// there is.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
+/// Who waits for the evictor, while that has waited for so long for a command to end, waits no more: it may be for his own.
+/// Memory is exceeded then.
+const NO_TURN_AFTER: Duration = Duration::from_secs(1);
 /// Whoever waits looks again after so long.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -37,6 +40,8 @@ pub struct Room {
     evicts: AtomicBool,
     /// Nothing could be evicted for a while although there was too much.
     is_stuck: AtomicBool,
+    /// Since when the evictor has been waiting for members to come between two commands.
+    waits_since: Mutex<Option<Instant>>,
     /// The pool closes: nobody waits any more.
     is_closed: AtomicBool,
     /// Runs of pages that stay in memory, `[start, end)`; few.
@@ -55,6 +60,7 @@ impl Room {
             absent_pages: AtomicI64::new(0),
             evicts: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
+            waits_since: Mutex::default(),
             is_closed: AtomicBool::new(false),
             kept: RwLock::default(),
             evictor: OnceLock::new(),
@@ -200,10 +206,25 @@ impl Room {
             if self.is_stuck.load(Ordering::Relaxed) || self.is_closed.load(Ordering::Relaxed) {
                 return false;
             }
+            if self.is_held_up() {
+                return true;
+            }
             self.wake_evictor_if_short();
             self.changed.wait_for(&mut waiting, LOOK_AGAIN);
         }
         true
+    }
+
+    /// Runs `wait`, in which the evictor waits for members.
+    pub fn awaiting_turns(&self, wait: impl FnOnce()) {
+        *self.waits_since.lock() = Some(Instant::now());
+        wait();
+        *self.waits_since.lock() = None;
+    }
+
+    /// Whether the evictor waits for somebody who does not come.
+    fn is_held_up(&self) -> bool {
+        self.waits_since.lock().is_some_and(|since| since.elapsed() > NO_TURN_AFTER)
     }
 
     /// The evictor has been round.

@@ -142,3 +142,37 @@ fn maxmemory_is_changed_at_run_time() {
     }
     assert!(count(&mut client, "data_pages_evicted") > 0);
 }
+
+/// A value that memory does not hold is refused or served, and the server goes on.
+#[test]
+fn a_value_larger_than_memory_stops_nobody() {
+    for workers in ["1", "2"] {
+        let server = TestServer::start(&["--workers", workers, "--maxmemory", "8mb"]);
+        let (mut client, mut other) = (server.connect(), server.connect());
+        store(&mut other, 0..300, 0);
+        let long = vec![b'v'; 24 << 20];
+        client.stream.set_read_timeout(Some(NO_HANG)).unwrap();
+        let set = client.run_bytes(&[b"SET", b"long", &long]);
+        assert_eq!(set.text(), "OK");
+        check(&mut other, 0..300, 0);
+        let steps: [&[&[u8]]; 7] = [
+            &[b"GETRANGE", b"long", b"20000000", b"20000002"],
+            &[b"APPEND", b"long", &long[..1000]],
+            &[b"SETRANGE", b"long", b"12000000", b"abc"],
+            &[b"BITCOUNT", b"long"],
+            &[b"COPY", b"long", b"longer"],
+            &[b"MSET", b"a", &long[..6 << 20], b"b", &long[..6 << 20], b"c", b"d"],
+            &[b"GET", b"long"],
+        ];
+        for step in steps {
+            let reply = client.run_bytes(step);
+            println!("{}: {reply:.100?}", step[0].escape_ascii());
+        }
+        check(&mut other, 0..300, 0);
+        assert!(other.save_in_background("BGSAVE"));
+        let _ = client.run("DEL long longer a b c");
+        check(&mut other, 0..300, 0);
+        store(&mut other, 300..400, 0);
+        check(&mut other, 300..400, 0);
+    }
+}

@@ -251,6 +251,9 @@ impl Blobs {
     pub fn check(&self, guard: &SharedGuard<'_>, blob: &Blob) -> Result<u64, Stop> {
         let offset = blob.start();
         if !self.pages.all_resident() {
+            if self.pages.is_too_large(blob.memory_bytes()) {
+                return Err(Stop::NoRoom);
+            }
             let end = offset + u64::from(blob.len_bytes);
             for index in offset / 4096..end.div_ceil(4096) {
                 guard.object_page(index as u32)?;

@@ -86,7 +86,7 @@ impl Tree {
             }
             let is_last = batch.is_empty();
             let busy = self.seat.begin()?;
-            let added = self.make_room().and_then(|()| Ok(add_batch(keyspace, &mut bulk, &batch)?));
+            let added = self.make_room().and_then(|()| add_batch(keyspace, &mut bulk, &batch));
             let sealed = added.and_then(|()| match is_last {
                 true => Ok(bulk.finish().map_err(OpError::from)?),
                 false => Ok(bulk.seal().map_err(OpError::from)?),

@@ -77,7 +77,11 @@ impl Keyspace {
     }
 
     /// The head page and all of the place that the blob may grow into or leave to others.
+    /// Of one that memory has no room for the operation is told when it comes to it.
     pub(crate) fn resolve_blob(&self, blob: &Blob, missing: &mut Vec<PageId>) {
+        if self.pages.is_too_large(blob.memory_bytes()) {
+            return self.add_missing(std::iter::once(blob.pid), missing);
+        }
         let start = blob.start();
         let end = start + blob.memory_bytes();
         let indices = start / PAGE_SIZE as u64..end.div_ceil(PAGE_SIZE as u64);
