@@ -189,6 +189,7 @@ fn run(shared: &Shared) {
     let mut clock = Clock::default();
     while !shared.stop.load(Ordering::Acquire) {
         if !shared.room.is_short() {
+            shared.room.note_round(true);
             std::thread::park();
             continue;
         }

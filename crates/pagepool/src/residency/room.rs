@@ -227,10 +227,10 @@ impl Room {
         self.waits_since.lock().is_some_and(|since| since.elapsed() > NO_TURN_AFTER)
     }
 
-    /// The evictor has been round.
-    pub fn note_round(&self, has_evicted: bool) {
+    /// The evictor has been round: something could go, or nothing has to. Nobody is told of an earlier want then.
+    pub fn note_round(&self, is_good: bool) {
         let mut idle_since = self.idle_since.lock();
-        *idle_since = if has_evicted { None } else { Some(idle_since.unwrap_or_else(Instant::now)) };
+        *idle_since = if is_good { None } else { Some(idle_since.unwrap_or_else(Instant::now)) };
         let is_stuck = idle_since.is_some_and(|since| since.elapsed() > STUCK_AFTER);
         self.is_stuck.store(is_stuck, Ordering::Relaxed);
         self.changed.notify_all();
