@@ -171,12 +171,14 @@ pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
     let sizes = server.store.pool().stats();
     let while_saving = |bytes: u64| if status.running.is_some() { bytes } else { 0 };
     let progress = save_progress(server);
+    // Once: the load may end in between, and who reads that it is on looks for the fields.
+    let is_loading = server.loading.is_on();
     let load = server.loading.status();
     let damaged_page_count = server.store.damaged_pages().page_count;
     let skips = server.store.skip_stats();
     let scrubbed = server.store.scrub_stats();
     fields!(out,
-        "loading": yes(server.loading.is_on()),
+        "loading": yes(is_loading),
         "async_loading": 0,
         "current_cow_peak": while_saving(sizes.snapshot_peak_held_bytes),
         "current_cow_size": while_saving(sizes.snapshot_held_bytes),
@@ -218,7 +220,7 @@ pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
         "module_fork_in_progress": 0,
         "module_fork_last_cow_size": 0,
     );
-    if server.loading.is_on() {
+    if is_loading {
         fields!(out,
             "loading_start_time": load.started_unix_seconds,
             "loading_total_bytes": load.total_bytes,
