@@ -1,5 +1,6 @@
 //! Guards: the doors to a page. Every write goes through [`ExclusiveGuard`].
 
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::page::{
@@ -33,14 +34,27 @@ fn pages_of(start: u64, len_bytes: usize) -> std::ops::Range<u32> {
     (start / PAGE_SIZE as u64) as u32..(start + len_bytes as u64).div_ceil(PAGE_SIZE as u64) as u32
 }
 
-/// Where the bytes of an object are whose head is latched.
-fn object_bytes(pool: &Pool, head: PageId, start: u64, len_bytes: usize) -> Result<*mut u8, Restart> {
-    let pages = pages_of(start, len_bytes);
-    let first = pool.object_page(head, pages.start)?;
-    for index in pages {
-        pool.object_page(head, index)?;
+/// Where the bytes of an object are whose head is latched, in order: runs of pages that follow each other in memory.
+fn object_runs(
+    pool: &Pool,
+    head: PageId,
+    start: u64,
+    len_bytes: usize,
+) -> Result<Vec<(*mut u8, usize)>, Restart> {
+    let end = start + len_bytes as u64;
+    let mut runs: Vec<(*mut u8, usize)> = Vec::new();
+    for index in pages_of(start, len_bytes) {
+        let page = pool.object_page(head, index)?;
+        let page_start = u64::from(index) * PAGE_SIZE as u64;
+        let from = start.saturating_sub(page_start) as usize;
+        let len = (end - page_start).min(PAGE_SIZE as u64) as usize - from;
+        let at = pool.pages().byte_address(page, from);
+        match runs.last_mut().filter(|(first, len_before)| first.wrapping_add(*len_before) == at) {
+            Some((_, len_before)) => *len_before += len,
+            None => runs.push((at, len)),
+        }
     }
-    Ok(pool.pages().byte_address(first, (start % PAGE_SIZE as u64) as usize))
+    Ok(runs)
 }
 
 /// A read that takes no latch: words may be torn between writers until [`OptimisticGuard::validate`] says not.
@@ -157,18 +171,18 @@ impl<'p> SharedGuard<'p> {
 }
 
 impl SharedGuard<'_> {
-    /// `len_bytes` from byte `start` of the object whose head is latched.
+    /// `len_bytes` from byte `start` of the object whose head is latched, in as few parts as they have in memory: at most
+    /// one a page.
     ///
     /// # Errors
     /// [`Restart::Fault`] if a page of them is not in memory.
-    pub fn object_bytes(&self, start: u64, len_bytes: usize) -> Result<&[u8], Restart> {
-        if len_bytes == 0 {
-            return Ok(&[]);
-        }
-        let from = object_bytes(self.pool, self.page, start, len_bytes)?;
-        // SAFETY: M1: the pages of an object follow each other in the mapping. P1: all of them are covered by the head's
-        // latch (O1), which is held while the borrow lives.
-        Ok(unsafe { std::slice::from_raw_parts(from, len_bytes) })
+    pub fn object_parts(&self, start: u64, len_bytes: usize) -> Result<Vec<IoSlice<'_>>, Restart> {
+        let runs = object_runs(self.pool, self.page, start, len_bytes)?;
+        // SAFETY: M1: the pages of a run follow each other in the mapping. P1: all of them are covered by the head's latch
+        // (O1), which is held while the borrow lives.
+        let part =
+            |(from, len): (*mut u8, usize)| IoSlice::new(unsafe { std::slice::from_raw_parts(from, len) });
+        Ok(runs.into_iter().map(part).collect())
     }
 }
 
@@ -261,21 +275,22 @@ impl<'p> ExclusiveGuard<'p> {
         pages.into_iter().any(|index| self.pool.would_capture(PageId(self.page.0 + index)))
     }
 
-    /// `len_bytes` from byte `start` of the object whose head is latched, for modification.
+    /// `len_bytes` from byte `start` of the object whose head is latched, for modification, in as few parts as they have in
+    /// memory: at most one a page.
     ///
     /// # Errors
     /// [`Restart::Fault`] if a page of them is not in memory.
-    pub fn object_bytes_mut(&mut self, start: u64, len_bytes: usize) -> Result<&mut [u8], Restart> {
-        if len_bytes == 0 {
-            return Ok(&mut []);
-        }
-        let from = object_bytes(self.pool, self.page, start, len_bytes)?;
+    pub fn object_parts_mut(&mut self, start: u64, len_bytes: usize) -> Result<Vec<IoSliceMut<'_>>, Restart> {
+        let runs = object_runs(self.pool, self.page, start, len_bytes)?;
         for index in pages_of(start, len_bytes) {
             self.pool.before_write(PageId(self.page.0 + index));
         }
-        // SAFETY: M1: the pages of an object follow each other in the mapping. P2: all of them are covered by the head's
-        // latch (O1) and were captured if need be, and the guard is borrowed mutably.
-        Ok(unsafe { std::slice::from_raw_parts_mut(from, len_bytes) })
+        let part = |(from, len): (*mut u8, usize)| {
+            // SAFETY: M1: the pages of a run follow each other in the mapping, and none is in two runs. P2: all of them are
+            // covered by the head's latch (O1) and were captured if need be, and the guard is borrowed mutably.
+            IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(from, len) })
+        };
+        Ok(runs.into_iter().map(part).collect())
     }
 
     /// The `index`-th word of a page that is read optimistically.

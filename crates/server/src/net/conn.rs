@@ -1,12 +1,13 @@
 //! A connection: its socket, input, output and session.
 
+use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use rustix::net::{recv, send, RecvFlags, SendFlags};
+use rustix::net::{recv, send, sendmsg, RecvFlags, SendAncillaryBuffer, SendFlags};
 use stillframe_store::Incoming;
 
 use crate::protocol::args::ArgRange;
@@ -267,9 +268,11 @@ impl Output {
             self.sent += count;
             return Ok(count);
         };
-        let send_part = |bytes: &[u8]| send(fd, bytes, SendFlags::NOSIGNAL);
+        let send_part = |parts: &[IoSlice<'_>]| {
+            sendmsg(fd, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+        };
         // A page that cannot be read any more: the length is announced, so the connection ends.
-        let sent = value.with_bytes(self.sent_of_value as u64, VALUE_PART_BYTES, send_part);
+        let sent = value.with_parts(self.sent_of_value as u64, VALUE_PART_BYTES, send_part);
         let count = sent.unwrap_or(Err(Errno::IO))?;
         self.sent_of_value += count;
         if self.sent_of_value as u64 == value.len_bytes() {

@@ -10,8 +10,7 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::io::Errno;
-use rustix::net::{recv, RecvFlags};
+use rustix::io::{readv, Errno};
 use stillframe_store::Incoming;
 
 use crate::net::conn::{Input, ReadEvent};
@@ -46,12 +45,8 @@ impl Input {
         while self.is_receiving() && self.received_bytes() < self.buf.len() - at {
             let from = at + self.received_bytes();
             let Input { incoming: Some(incoming), buf, .. } = self else { return };
-            let copy = |room: &mut [u8]| {
-                let len = room.len().min(buf.len() - from);
-                room[..len].copy_from_slice(&buf[from..from + len]);
-                len
-            };
-            if incoming.fill(READ_BYTES, copy).is_err() {
+            let end = buf.len().min(from + READ_BYTES);
+            if incoming.append(&buf[from..end]).is_err() {
                 // Nothing has left the buffer yet.
                 self.incoming = None;
                 return;
@@ -78,11 +73,11 @@ impl Input {
         let Some(incoming) = &mut self.incoming else { return ReadEvent::NothingYet };
         let (mut result, mut room_bytes) = (Ok(0), 0);
         let filled = incoming.fill(READ_BYTES, |room| {
-            room_bytes = room.len();
+            room_bytes = room.iter().map(|part| part.len()).sum();
             result = loop {
-                match recv(fd, &mut *room, RecvFlags::empty()) {
+                match readv(fd, room) {
                     Err(Errno::INTR) => {}
-                    result => break result.map(|(count, _)| count),
+                    result => break result,
                 }
             };
             result.unwrap_or(0)

@@ -11,6 +11,7 @@
 //! To a cut it is garbage in every state but the last: what restarts from that cut frees it. So a value of any size becomes
 //! part of the data in one step that copies none of it, and a value that replaces another writes no page a cut may need.
 
+use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -105,22 +106,45 @@ impl Incoming {
         self.filled_bytes == self.len_bytes
     }
 
-    /// Gives `f` room for up to `most_bytes` of the bytes that come next; it returns how many it has written, from the
-    /// start of the room. For a worker's thread, between two of its looks at the barrier.
+    /// Gives `f` room for up to `most_bytes` of the bytes that come next, in the parts that it has in memory: at most one a
+    /// page. It returns how many bytes it has written, from the start of the room. For a worker's thread, between two of its
+    /// looks at the barrier.
     ///
     /// # Errors
     /// There is no room; what has come is still there.
-    pub fn fill(&mut self, most_bytes: usize, f: impl FnOnce(&mut [u8]) -> usize) -> Result<(), OpError> {
+    pub fn fill(
+        &mut self,
+        most_bytes: usize,
+        f: impl FnOnce(&mut [IoSliceMut<'_>]) -> usize,
+    ) -> Result<(), OpError> {
         let len = (self.len_bytes - self.filled_bytes).min(most_bytes as u64);
         retry(|| self.grow(page_count_of(self.filled_bytes + len)))?;
         let mut f = Some(f);
         let written = retry(|| {
             let mut guard = self.pages.pool.exclusive(self.pid)?;
-            let room = guard.object_bytes_mut(self.filled_bytes, len as usize)?;
-            Ok(f.take().map_or(0, |f| f(room)))
+            let mut room = guard.object_parts_mut(self.filled_bytes, len as usize)?;
+            Ok(f.take().map_or(0, |f| f(&mut room)))
         })?;
         self.filled_bytes += written.min(len as usize) as u64;
         Ok(())
+    }
+
+    /// Takes bytes that come next, as many as are missing. Returns how many.
+    ///
+    /// # Errors
+    /// There is no room; what has come is still there.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<usize, OpError> {
+        let before = self.filled_bytes;
+        self.fill(bytes.len(), |room| {
+            let mut rest = bytes;
+            for part in room {
+                let (now, later) = rest.split_at(part.len());
+                part.copy_from_slice(now);
+                rest = later;
+            }
+            bytes.len() - rest.len()
+        })?;
+        Ok((self.filled_bytes - before) as usize)
     }
 
     /// What has come, part by part.

@@ -10,6 +10,7 @@
 //! leaves the object alone and makes another. To a cut, what is UNUSED is garbage.
 
 use std::collections::BTreeMap;
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
@@ -120,21 +121,21 @@ impl Sending {
         u64::from(self.len_bytes)
     }
 
-    /// Gives `f` up to `most_bytes` of the value from byte `start` on. For a worker's thread, between two of its looks at
-    /// the barrier.
+    /// Gives `f` up to `most_bytes` of the value from byte `start` on, in the parts that they have in memory: at most one a
+    /// page. For a worker's thread, between two of its looks at the barrier.
     ///
     /// # Errors
     /// [`OpError::Damaged`].
-    pub fn with_bytes<R>(
+    pub fn with_parts<R>(
         &self,
         start: u64,
         most_bytes: usize,
-        f: impl FnOnce(&[u8]) -> R,
+        f: impl FnOnce(&[IoSlice<'_>]) -> R,
     ) -> Result<R, OpError> {
         let guard = retry(|| Ok(self.pages.pool.shared(self.pid)?))?;
         let len = self.len_bytes().saturating_sub(start).min(most_bytes as u64) as usize;
-        let bytes = retry(|| Ok(guard.object_bytes(start, len)?))?;
-        Ok(f(bytes))
+        let parts = retry(|| Ok(guard.object_parts(start, len)?))?;
+        Ok(f(&parts))
     }
 }
 

@@ -36,7 +36,7 @@ fn remove(worker: &mut Worker, name: &str) {
 fn set_incoming(worker: &mut Worker, name: &str, len: usize) {
     let mut incoming = worker.begin_incoming(len as u64).unwrap();
     while !incoming.is_complete() {
-        incoming.fill(len, |room| room.len()).unwrap();
+        incoming.append(&vec![0; len]).unwrap();
     }
     set(worker, name, NewValue::Incoming(&incoming));
 }

@@ -1,5 +1,7 @@
 //! Values that come in parts: one step makes them part of the data, and until then they belong to nobody.
 
+use std::io::{IoSliceMut, Read};
+
 use stillframe_store::{DbId, Deadline, Incoming, NewValue, OpError, Options, Store, Worker};
 use stillframe_testkit::TempDir;
 
@@ -22,11 +24,8 @@ fn fill(worker: &mut Worker, incoming: &mut Incoming, value: &[u8], end: usize) 
     while (incoming.filled_bytes() as usize) < end {
         let from = incoming.filled_bytes() as usize;
         let most = random.usize(1..200_000);
-        let fill = |room: &mut [u8]| {
-            let len = room.len().min(end - from).min(random.usize(1..=most));
-            room[..len].copy_from_slice(&value[from..from + len]);
-            len
-        };
+        let mut rest = &value[from..end.min(from + random.usize(1..=most))];
+        let fill = |room: &mut [IoSliceMut<'_>]| rest.read_vectored(room).unwrap();
         incoming.fill(most, fill).unwrap();
         worker.quiesce();
     }
@@ -115,9 +114,10 @@ fn an_announced_length_takes_no_memory() {
     wait_for_garbage(&store, &mut worker);
     assert_eq!(allocated(&store), before);
     let mut large = worker.begin_incoming(128 << 20).unwrap();
+    let part = vec![0; 1 << 20];
     let error = loop {
-        match large.fill(1 << 20, |room| room.len()) {
-            Ok(()) => worker.quiesce(),
+        match large.append(&part) {
+            Ok(_) => worker.quiesce(),
             Err(error) => break error,
         }
     };

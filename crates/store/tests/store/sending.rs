@@ -1,5 +1,6 @@
 //! Large values that are read in parts: they stay as they were, whatever happens to their keys meanwhile.
 
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -33,11 +34,14 @@ fn begin(worker: &mut Worker, name: &str) -> Option<Sending> {
 fn read(worker: &mut Worker, sending: &Sending) -> Vec<u8> {
     let (mut all, mut random) = (Vec::new(), fastrand::Rng::with_seed(7));
     while (all.len() as u64) < sending.len_bytes() {
-        let part = sending.with_bytes(all.len() as u64, random.usize(1..200_000), <[u8]>::to_vec).unwrap();
-        all.extend(part);
+        let start = all.len() as u64;
+        let take = |parts: &[IoSlice<'_>]| parts.iter().for_each(|part| all.extend_from_slice(part));
+        sending.with_parts(start, random.usize(1..200_000), take).unwrap();
         worker.quiesce();
     }
-    assert!(sending.with_bytes(sending.len_bytes(), 100, <[u8]>::is_empty).unwrap());
+    assert!(sending
+        .with_parts(sending.len_bytes(), 100, |parts| parts.iter().all(|part| part.is_empty()))
+        .unwrap());
     all
 }
 
