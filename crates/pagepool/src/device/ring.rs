@@ -13,6 +13,9 @@ use super::seam::{Bufs, Transfer, MOST_BUFS};
 
 /// Operations of one call that are under way at a time.
 const DEPTH: u32 = 64;
+/// Operations of a call that are handed over first; then as many again as there are. The kernel begins with none before it
+/// has prepared all that it is given together, and the disk would have nothing to do meanwhile.
+const FIRST_HANDED_OVER: usize = 4;
 /// Calls that are under way at a time; more wait for one of them to end.
 const MOST_RINGS: usize = 8;
 /// The file's number in each ring.
@@ -154,13 +157,14 @@ fn make_ring(file: &OwnedFd) -> io::Result<IoUring> {
 
 /// Does `transfers` until all have ended or the kernel refuses. Returns how many have ended: the first ones.
 fn fly(ring: &mut IoUring, transfers: &mut [Transfer<'_>], meter: &Meter, end: &mut End<'_>) -> usize {
-    let mut flight = Flight { ring, meter, pushed: 0, reaped: 0 };
+    let mut flight = Flight { ring, meter, pushed: 0, reaped: 0, next_step: FIRST_HANDED_OVER };
     let mut began = Vec::with_capacity(transfers.len());
     loop {
         let now = Instant::now();
         while began.len() < transfers.len() && flight.has_room() {
             flight.push(began.len(), &mut transfers[began.len()]);
             began.push(now);
+            flight.hand_over_in_steps();
         }
         if flight.unreaped_count() == 0 {
             return transfers.len();
@@ -188,6 +192,8 @@ struct Flight<'f> {
     meter: &'f Meter,
     pushed: usize,
     reaped: usize,
+    /// What is queued is handed over when so many have been pushed.
+    next_step: usize,
 }
 
 impl Flight<'_> {
@@ -215,6 +221,10 @@ impl Flight<'_> {
         let offset = transfer.offset;
         // `IoSlice` and `IoSliceMut` are `iovec`s.
         let entry = match &mut transfer.bufs {
+            // The kernel need not copy the list then.
+            Bufs::Read(bufs) if bufs.len() == 1 => {
+                opcode::Read::new(FILE, bufs[0].as_mut_ptr(), bufs[0].len() as u32).offset(offset).build()
+            }
             Bufs::Read(bufs) => {
                 let len = bufs.len().min(MOST_BUFS) as u32;
                 opcode::Readv::new(FILE, bufs.as_mut_ptr().cast(), len).offset(offset).build()
@@ -230,6 +240,14 @@ impl Flight<'_> {
         pushed.expect("a ring has room for what may be under way");
         self.meter.begin();
         self.pushed += 1;
+    }
+
+    /// Hands over what is queued if it is time. An error is met again by `enter`.
+    fn hand_over_in_steps(&mut self) {
+        if self.pushed == self.next_step {
+            self.next_step *= 2;
+            let _ = self.ring.submit();
+        }
     }
 
     /// Hands over what is queued, and waits for a completion.

@@ -68,13 +68,13 @@ impl Tree {
                     }
                 }
             }
-            drop(inside);
             if done == keys.len() {
                 break;
             }
             if round < ROUNDS_MAX {
-                self.resolve_values(&keys[done..], &mut missing)?;
+                self.resolve_values(tree, rest, &hints, &mut missing);
             }
+            drop(inside);
             self.load(Fault::of(std::mem::take(&mut missing)));
         }
         Ok(())
@@ -115,20 +115,25 @@ impl Tree {
         })
     }
 
-    /// Adds what is missing of long values, as far as their leaves are there.
-    fn resolve_values<K: AsRef<[u8]>>(&self, keys: &[K], missing: &mut Vec<PageId>) -> Result<(), TreeError> {
-        let (_inside, tree) = self.enter(Visit::Reads)?;
+    /// Adds what is missing of long values, as far as their leaves are there: those have a hint.
+    fn resolve_values<K: AsRef<[u8]>>(
+        &self,
+        tree: tree::Tree,
+        keys: &[K],
+        hints: &[Hint; GROUP],
+        missing: &mut Vec<PageId>,
+    ) {
         let keyspace = self.keyspace();
-        for key in keys.iter().map(AsRef::as_ref).filter(|key| key.len() <= KEY_MAX_BYTES) {
+        let found = keys.iter().map(AsRef::as_ref).zip(hints).filter(|(_, hint)| hint.leaf.is_some());
+        for (key, hint) in found {
             // What stands in the way of one is met again.
-            let _: Result<(), Stop> = keyspace.named.trees.look(tree, key, Hint::default(), |found| {
+            let _: Result<(), Stop> = keyspace.named.trees.look(tree, key, *hint, |found| {
                 if let Some(blob) = found.and_then(|value| value.blob()) {
                     keyspace.resolve_blob(&blob, missing);
                 }
                 Ok(())
             });
         }
-        Ok(())
     }
 }
 
