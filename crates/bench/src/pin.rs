@@ -153,7 +153,7 @@ pub fn started_on<T>(cpus: &[usize], start: impl FnOnce() -> Result<T>) -> Resul
     started
 }
 
-fn allowed_cpus() -> Vec<usize> {
+pub fn allowed_cpus() -> Vec<usize> {
     match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|c| set.is_set(*c)).collect(),
         Err(_) => Vec::new(),

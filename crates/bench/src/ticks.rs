@@ -1,7 +1,10 @@
-//! Counts over time, of several threads together.
+//! Counts of several threads together, and over time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
+
+use crate::error::{BenchError, Result};
 
 /// What threads did in each second of a time.
 pub struct Ticks {
@@ -23,7 +26,11 @@ impl Ticks {
     ///
     /// # Errors
     /// The first of `work`.
-    pub fn fill<E>(&self, check_every: u32, mut work: impl FnMut() -> Result<u64, E>) -> Result<f64, E> {
+    pub fn fill<E>(
+        &self,
+        check_every: u32,
+        mut work: impl FnMut() -> std::result::Result<u64, E>,
+    ) -> std::result::Result<f64, E> {
         let since = Instant::now();
         let mut total = 0;
         loop {
@@ -52,6 +59,20 @@ impl Ticks {
     }
 }
 
+/// The sum of what threads say, each of which is given a number.
+pub fn in_threads(count: usize, work: impl Fn(u64) -> Result<f64> + Sync) -> Result<f64> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..count as u64).map(|number| scope.spawn(move || work(number))).collect();
+        threads.into_iter().map(joined).sum()
+    })
+}
+
+/// What a thread of a measurement says.
+pub fn joined(thread: ScopedJoinHandle<'_, Result<f64>>) -> Result<f64> {
+    thread.join().unwrap_or_else(|_| Err(BenchError::Failed("a measuring thread panicked".to_owned())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,7 +81,7 @@ mod tests {
     fn all_that_is_done_is_counted_in_its_second() {
         let ticks = Ticks::new(Duration::from_millis(2100));
         let mut done = 0;
-        let work = || -> Result<u64, ()> {
+        let work = || -> std::result::Result<u64, ()> {
             done += 3;
             std::thread::sleep(Duration::from_millis(1));
             Ok(3)

@@ -150,10 +150,21 @@ fn vmcache() {
     for record in of("lookups").into_iter().chain(of("tpcc")).chain(of("raw")) {
         positive(&record["per_second"]);
     }
-    // Two numbers of threads, two sizes of calls, in memory and out of it.
-    assert!(of("lookups").len() >= 8 && of("lookups").len() % 8 == 0, "{raw:?}");
+    // Two numbers of threads, two sizes of calls, in memory and out of it; and two threads of this store apart.
+    assert!(of("lookups").len() >= 10 && of("lookups").len() % 8 == 2, "{raw:?}");
+    assert_eq!(of("lookups").iter().filter(|record| record["is_apart"] == true).count(), 2, "{raw:?}");
     assert_eq!((of("raw").len(), of("pages").len()), (3, 12));
     of("pages").into_iter().for_each(|record| positive(&record["ns"]));
+    // Two numbers of threads and a reader; each into buffers and into a pool, one at a time and together.
+    assert_eq!((of("discards").len(), of("reads").len()), (9, 8));
+    of("discards").into_iter().for_each(|record| positive(&record["case"]["give_back_ns"]));
+    of("reads").into_iter().for_each(|record| positive(&record["case"]["per_second"]));
+    let evictions = of("eviction");
+    assert!(evictions.len() >= 6 && evictions.len() % 3 == 0, "{raw:?}");
+    for record in evictions {
+        positive(&record["second_per_second"]);
+        assert_eq!(record["first_per_second"] == 0.0, record["first"] == "idle", "{record}");
+    }
     for record in of("tpcc") {
         let counts: Vec<u64> =
             record["kinds"].as_array().unwrap().iter().map(|kind| kind["count"].as_u64().unwrap()).collect();
@@ -162,14 +173,28 @@ fn vmcache() {
     for words in ["- lmdb, TPC-C, out of memory: LMDB ", "durability: ", "## Raw reader", "memory limit: "] {
         assert!(report.contains(words), "{words}: {report}");
     }
-    for place in ["in-memory", "out-of-memory"] {
-        for part in ["lookups", "tpcc"] {
-            let chart = std::fs::read_to_string(run.join(format!("{part}-{place}.svg"))).unwrap();
-            assert!(chart.ends_with("</svg>\n") && chart.contains("lmdb"), "{chart}");
-        }
+    let charts =
+        ["lookups-in-memory-1", "lookups-out-of-memory-32", "tpcc-in-memory", "tpcc-outgrowing-memory"];
+    for name in charts.into_iter().chain(["tpcc-out-of-memory", "discards", "reads"]) {
+        let chart = std::fs::read_to_string(run.join(format!("{name}.svg"))).unwrap();
+        assert!(chart.ends_with("</svg>\n") && (chart.contains("lmdb") || !name.contains('-')), "{chart}");
     }
     let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 1, "data is left: {left:?}");
+}
+
+/// The parts of a figure alone.
+#[test]
+fn vmcache_figures() {
+    let dir = TempDir::new("vmcache-figures");
+    let path = dir.to_str().unwrap();
+    let args =
+        ["vmcache", "--small", "--figures", "3,table2", "--out", path, "--data", path, "--name", "test"];
+    bench(&args);
+    let raw = raw_results(&run_dir(&dir, "test"));
+    let parts: std::collections::BTreeSet<&str> =
+        raw.iter().map(|record| record["part"].as_str().unwrap()).collect();
+    assert_eq!(parts.into_iter().collect::<Vec<_>>(), ["discards", "pages"]);
 }
 
 /// A system that fails is said, and is no row of the table.

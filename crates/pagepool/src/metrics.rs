@@ -112,6 +112,8 @@ pub struct PoolMetrics {
     pub loaded_page_count: AtomicU64,
     /// Pages whose memory was given back although they are in use.
     pub evicted_page_count: AtomicU64,
+    /// Time in which that memory was given back, in nanoseconds.
+    pub give_back_ns: AtomicU64,
     /// Of those, pages that had to be written first.
     pub written_back_page_count: AtomicU64,
     /// Writes of such pages that failed.

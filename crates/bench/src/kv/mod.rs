@@ -22,6 +22,6 @@ mod wiredtiger;
 #[cfg(test)]
 pub use model::Model;
 pub use seam::{
-    Access, KeyValue, OpenOptions, Order, Session, Settings, Transaction, TreeId, TreeRow, Verdict,
+    Access, Evictions, KeyValue, OpenOptions, Order, Session, Settings, Transaction, TreeId, TreeRow, Verdict,
 };
 pub use systems::System;

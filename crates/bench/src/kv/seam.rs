@@ -34,6 +34,27 @@ pub struct Settings {
     pub durability: String,
 }
 
+/// What a store has evicted so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Evictions {
+    /// Pages.
+    pub page_count: u64,
+    /// Time in which their memory was given back, in nanoseconds.
+    pub give_back_ns: u64,
+    /// Pages that were read.
+    pub loaded_page_count: u64,
+}
+
+impl Evictions {
+    pub fn since(self, before: Evictions) -> Evictions {
+        Evictions {
+            page_count: self.page_count - before.page_count,
+            give_back_ns: self.give_back_ns - before.give_back_ns,
+            loaded_page_count: self.loaded_page_count - before.loaded_page_count,
+        }
+    }
+}
+
 /// Ordered trees of byte strings, of which no key is empty. Any number of threads, each with a session of its own.
 pub trait KeyValue: Send + Sync {
     fn settings(&self) -> Settings;
@@ -56,6 +77,11 @@ pub trait KeyValue: Send + Sync {
 
     /// Whether transactions that write run beside each other.
     fn has_many_writers(&self) -> bool;
+
+    /// What it has evicted, if it counts that.
+    fn evictions(&self) -> Option<Evictions> {
+        None
+    }
 }
 
 /// One thread's access to a store.

@@ -3,13 +3,14 @@
 
 use std::cell::RefCell;
 use std::ops::{Bound, Range};
+use std::sync::atomic::Ordering;
 
 use stillframe_store::{Options, Store, Tree, TreeError};
 use stillframe_units::human_bytes;
 
 use super::seam::{
-    refused_write, Access, Body, Done, KeyValue, OpenOptions, Order, Session, Settings, Show, Transaction,
-    TreeId, TreeRow, Verdict,
+    refused_write, Access, Body, Done, Evictions, KeyValue, OpenOptions, Order, Session, Settings, Show,
+    Transaction, TreeId, TreeRow, Verdict,
 };
 use crate::error::{BenchError, Result};
 
@@ -86,6 +87,15 @@ impl KeyValue for Stillframe {
 
     fn has_many_writers(&self) -> bool {
         false
+    }
+
+    fn evictions(&self) -> Option<Evictions> {
+        let metrics = self.store.pool().metrics();
+        Some(Evictions {
+            page_count: metrics.evicted_page_count.load(Ordering::Relaxed),
+            give_back_ns: metrics.give_back_ns.load(Ordering::Relaxed),
+            loaded_page_count: metrics.loaded_page_count.load(Ordering::Relaxed),
+        })
     }
 }
 

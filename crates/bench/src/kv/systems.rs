@@ -50,6 +50,23 @@ impl System {
         }
     }
 
+    /// Whether it takes part in a quick run that names no systems: those of the paper, and RocksDB.
+    pub fn is_of_quick_runs(self) -> bool {
+        match self {
+            System::Stillframe | System::Lmdb => true,
+            #[cfg(feature = "wiredtiger")]
+            System::WiredTiger => true,
+            #[cfg(feature = "wiredtiger")]
+            System::WiredTiger4k => false,
+            #[cfg(feature = "rocksdb")]
+            System::RocksDb => true,
+            #[cfg(feature = "redb")]
+            System::Redb => false,
+            #[cfg(feature = "fjall")]
+            System::Fjall => false,
+        }
+    }
+
     /// Opens the store, or makes a new one if the directory is empty.
     ///
     /// # Errors

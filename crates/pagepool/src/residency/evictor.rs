@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -120,7 +120,10 @@ impl Shared {
         while victims.peek().is_some() {
             let claimed: Vec<PageId> =
                 victims.by_ref().take(GIVE_BACK_PAGES).filter_map(|victim| self.claim(victim)).collect();
+            let begin = Instant::now();
             self.core.pages.give_back_pages(&claimed);
+            let taken_ns = begin.elapsed().as_nanos() as u64;
+            self.core.metrics.give_back_ns.fetch_add(taken_ns, Ordering::Relaxed);
             self.room.note_absent(claimed.len() as u64);
             for page in &claimed {
                 end_eviction_and_wake(&self.core.pages.descriptor(*page).state);

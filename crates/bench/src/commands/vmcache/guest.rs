@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{stdin, Write};
 use std::path::Path;
 
-use super::lookups;
-use super::plan::{Answer, DiskUse, Measured, MixRun, Plan, Reply, Tpcc, Work};
+use super::plan::{Answer, DiskUse, Lookups, Measured, MixRun, Plan, Reply, Tpcc, Work};
+use super::{eviction, lookups};
 use crate::error::{BenchError, Context, Result};
 use crate::kv::{KeyValue, OpenOptions};
 use crate::tpcc::{self, Mix};
@@ -39,16 +39,28 @@ fn measure(plan: &Plan) -> Result<Answer> {
     let name = plan.system.name();
     let (store, load_s, measured) = match &plan.work {
         Work::Lookups(work) => {
-            let most_threads = work.phases.iter().map(|phase| phase.thread_count).max();
-            let row_bytes = work.key_count * lookups::ROW_BYTES;
-            let store = open(plan, &store_dir, &lookups::TREES, row_bytes, most_threads.unwrap_or(1))?;
-            let load_s = loaded_once(&plan.dir, || lookups::load(&*store, work, name))?;
-            let measured = lookups::run(&*store, work, name)?;
+            let most_threads = work.phases.iter().map(|phase| phase.thread_count).max().unwrap_or(1);
+            if work.phases.iter().any(|phase| phase.is_apart) {
+                return look_up_apart(plan, work, &store_dir, most_threads as u64);
+            }
+            let store = open_rows(plan, &store_dir, work.key_count, most_threads)?;
+            let load_s = loaded_once(&plan.dir, || lookups::load(&*store, 0..work.key_count, name))?;
+            let measured = lookups::run(&[&*store], work, name)?;
             (store, load_s, Measured::Lookups(measured))
+        }
+        Work::Eviction(work) => {
+            let cpus = eviction::Cpus::apart();
+            // The store's threads stay where they are started.
+            cpus.first()?;
+            let store = open_rows(plan, &store_dir, work.key_count, 2)?;
+            let load_s = loaded_once(&plan.dir, || lookups::load(&*store, 0..work.key_count, name))?;
+            let measured = eviction::run(&*store, work, &cpus, name)?;
+            (store, load_s, Measured::Eviction(measured))
         }
         Work::Tpcc(work) => {
             let most_threads = work.thread_counts.iter().copied().max().unwrap_or(1);
-            let store = open(plan, &store_dir, &tpcc::TREES, work.scale.bytes(), most_threads)?;
+            let store =
+                open(plan, &store_dir, &tpcc::TREES, work.scale.bytes(), plan.memory_bytes, most_threads)?;
             let load_s = tpcc::load(&*store, work.scale, work.seed, name)?;
             let measured = run_mixes(&*store, work, name)?;
             tpcc::check(&*store, work.scale, name)?;
@@ -57,6 +69,27 @@ fn measure(plan: &Plan) -> Result<Answer> {
     };
     store.flush()?;
     Ok(Answer { settings: store.settings(), load_s, disk_bytes: tree_bytes(&store_dir), measured })
+}
+
+/// A store for each thread, one after the other.
+fn look_up_apart(plan: &Plan, work: &Lookups, dir: &Path, store_count: u64) -> Result<Answer> {
+    let (share, name) = (work.key_count / store_count, plan.system.name());
+    let mut stores = Vec::new();
+    let mut load_s = 0.0;
+    for number in 0..store_count {
+        let own_dir = dir.join(number.to_string());
+        fs::create_dir_all(&own_dir).context(|| format!("create {}", own_dir.display()))?;
+        let trees = &lookups::TREES;
+        let row_bytes = share * lookups::ROW_BYTES;
+        let store = open(plan, &own_dir, trees, row_bytes, plan.memory_bytes / store_count, 1)?;
+        let first = number * share;
+        load_s += loaded_once(&own_dir, || lookups::load(&*store, first..first + share, name))?;
+        stores.push(store);
+    }
+    let of_one: Vec<&dyn KeyValue> = stores.iter().map(|store| &**store).collect();
+    let measured = Measured::Lookups(lookups::run(&of_one, work, name)?);
+    let settings = of_one[0].settings();
+    Ok(Answer { settings, load_s, disk_bytes: tree_bytes(dir), measured })
 }
 
 fn run_mixes(store: &dyn KeyValue, work: &Tpcc, name: &str) -> Result<Vec<MixRun>> {
@@ -72,13 +105,23 @@ fn run_mixes(store: &dyn KeyValue, work: &Tpcc, name: &str) -> Result<Vec<MixRun
             seed: work.seed,
             number,
         };
-        tpcc::run(store, mix(number, work.warm_up_s))?;
+        let mut over_time = match work.warm_up_s > 0.0 {
+            true => tpcc::run(store, mix(number, work.warm_up_s))?.over_time,
+            false => Vec::new(),
+        };
         let before = DiskUse::now();
         let report = tpcc::run(store, mix(number + 1, work.measured_s))?;
         eprintln!("{name}: {thread_count} threads: {:.0} transactions/s", report.per_second);
-        runs.push(MixRun { thread_count, report, disk: DiskUse::now().since(before) });
+        over_time.extend(&report.over_time);
+        runs.push(MixRun { thread_count, over_time, report, disk: DiskUse::now().since(before) });
     }
     Ok(runs)
+}
+
+/// With the rows of lookups.
+fn open_rows(plan: &Plan, dir: &Path, key_count: u64, thread_count: usize) -> Result<Box<dyn KeyValue>> {
+    let row_bytes = key_count * lookups::ROW_BYTES;
+    open(plan, dir, &lookups::TREES, row_bytes, plan.memory_bytes, thread_count)
 }
 
 fn open(
@@ -86,12 +129,13 @@ fn open(
     dir: &Path,
     trees: &[&str],
     row_bytes: u64,
+    memory_bytes: u64,
     thread_count: usize,
 ) -> Result<Box<dyn KeyValue>> {
     plan.system.open(&OpenOptions {
         dir,
         trees,
-        memory_bytes: plan.memory_bytes,
+        memory_bytes,
         disk_bytes_max: DISK_BYTES_MIN + row_bytes * DISK_TIMES,
         thread_count,
     })

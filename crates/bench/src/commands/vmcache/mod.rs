@@ -1,6 +1,9 @@
 //! `vmcache`: this store against others that can be linked, without a network: random lookups and TPC-C, with data that fits
-//! into memory and data that does not.
+//! into memory and data that does not. Beside them, what the machine gives, and updates by a server.
 
+mod args;
+mod discards;
+mod eviction;
 pub mod guest;
 mod host;
 mod limit;
@@ -8,118 +11,22 @@ mod lookups;
 mod pages;
 mod plan;
 mod raw;
+mod reads;
 mod report;
 
 use std::path::Path;
 
+pub use self::args::Args;
+use self::args::Part;
 use self::host::Limit;
-use self::plan::{Lookups, Phase, Plan, Tpcc, Work};
+use self::plan::{Eviction, Lookups, Phase, Place, Plan, Tpcc, Work};
 use self::raw::{RawFile, Reader};
-use self::report::{LookupRun, PageRun, RawRun, Report, TpccRun};
-use crate::commands::DataArgs;
+use self::reads::{PagedPool, Reads, Target};
+use self::report::{EvictionRun, LookupRun, PageRun, RawRun, Report, TpccRun};
 use crate::error::Result;
 use crate::kv::System;
-use crate::output::{human_bytes, OutArgs, Output};
+use crate::output::{human_bytes, Output};
 use crate::tpcc::Scale;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Part {
-    /// Random lookups, all data in memory
-    Lookups,
-    /// Random lookups, data several times as large as the memory, beside a raw reader
-    LookupsDisk,
-    /// Accesses to pages in memory: by address, by a hash table, by this pool
-    Pages,
-    /// TPC-C, all data in memory
-    Tpcc,
-    /// TPC-C, data several times as large as the memory
-    TpccDisk,
-}
-
-#[derive(Clone, Debug, clap::Args)]
-pub struct Args {
-    /// Systems, in their order [default: all that this program was built with]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    systems: Vec<System>,
-    /// Parts [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    parts: Vec<Part>,
-    /// Alternating rounds
-    #[arg(long, value_name = "COUNT", default_value_t = 3)]
-    rounds: usize,
-    /// Seconds that are measured of each case
-    #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 20.0)]
-    seconds: f64,
-    /// Seconds before, not measured
-    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
-    warm_up: f64,
-    /// Numbers of threads
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2")]
-    threads: Vec<usize>,
-    /// Keys looked up in one call
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,32")]
-    batches: Vec<usize>,
-    /// Keys of lookups in memory
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10_000_000)]
-    keys: u64,
-    /// Memory for data that fits, in megabytes
-    #[arg(long, value_name = "MB", default_value_t = 6144)]
-    memory_mb: u64,
-    /// Keys of lookups out of memory
-    #[arg(long, value_name = "COUNT", default_value_t = 40_000_000)]
-    disk_keys: u64,
-    /// Memory of the pages that are accessed, in megabytes; and as little as a cache has
-    #[arg(long, value_name = "MB", default_value_t = 4096)]
-    pages_mb: u64,
-    /// Numbers of warehouses in memory, of about 85 MB each
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,10")]
-    warehouses: Vec<u32>,
-    /// Numbers of warehouses out of memory
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "60")]
-    disk_warehouses: Vec<u32>,
-    /// Memory for data that does not fit, in megabytes
-    #[arg(long, value_name = "MB", default_value_t = 512)]
-    disk_memory_mb: u64,
-    /// Limit memory by the systems' own settings only
-    #[arg(long)]
-    no_cgroup: bool,
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    seed: u64,
-    #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    out: OutArgs,
-    /// A run of seconds: 20,000 keys, a warehouse of a hundredth, 1 round
-    #[arg(long)]
-    small: bool,
-}
-
-impl Args {
-    /// With what was not said.
-    fn complete(&self) -> Args {
-        let mut args = self.clone();
-        if args.systems.is_empty() {
-            args.systems = System::all().to_vec();
-        }
-        if args.parts.is_empty() {
-            args.parts = <Part as clap::ValueEnum>::value_variants().to_vec();
-        }
-        args.threads.iter_mut().for_each(|count| *count = (*count).max(1));
-        args.batches.iter_mut().for_each(|count| *count = (*count).max(1));
-        (args.keys, args.disk_keys) = (args.keys.max(1), args.disk_keys.max(1));
-        if args.small {
-            (args.keys, args.disk_keys, args.rounds) = (20_000, 20_000, 1);
-            (args.seconds, args.warm_up) = (0.2, 0.02);
-            (args.warehouses, args.disk_warehouses, args.pages_mb) = (vec![1], vec![2], 4);
-        }
-        args
-    }
-
-    fn phases(&self) -> Vec<Phase> {
-        let of = |&thread_count: &usize| self.batches.iter().map(move |&batch| Phase { thread_count, batch });
-        self.threads.iter().flat_map(of).collect()
-    }
-}
 
 /// Pages that stay in the cache of any processor.
 const CACHED_BYTES: u64 = 32 << 10;
@@ -139,62 +46,126 @@ pub fn run(args: &Args) -> Result<()> {
     };
     out.note("memory limit", how);
     let scratch = args.data.scratch();
+    let measured_s: f64 = args.parts.iter().map(|part| args.measured_s(*part)).sum();
+    eprintln!(
+        "{} parts measure {:.0} minutes, and load before",
+        args.parts.len(),
+        (measured_s / 60.0).ceil()
+    );
     let mut run = Run { args, limit, report: Report::default() };
-    for part in run.args.parts.clone() {
-        match part {
-            Part::Lookups => run.lookups(&scratch.path().join("lookups"), false)?,
-            Part::LookupsDisk => run.lookups(&scratch.path().join("lookups-disk"), true)?,
-            Part::Pages => run.pages()?,
-            Part::Tpcc => run.tpcc(&scratch.path().join("tpcc"), false)?,
-            Part::TpccDisk => run.tpcc(&scratch.path().join("tpcc-disk"), true)?,
-        }
+    let parts = run.args.parts.clone();
+    for (index, part) in parts.iter().enumerate() {
+        let measured_s = run.args.measured_s(*part);
+        eprintln!("part {} of {}: {}, measures {measured_s:.0} s", index + 1, parts.len(), part.name());
+        run.part(*part, &scratch.path().join(data_of(*part)))?;
         // The data is of no more use, and the disk may be small.
-        let _ = std::fs::remove_dir_all(scratch.path());
+        if parts.get(index + 1).is_none_or(|next| data_of(*next) != data_of(*part)) {
+            let _ = std::fs::remove_dir_all(scratch.path());
+        }
     }
     run.report.write(&mut out)
 }
 
+/// The data of a part, which the next may go on with.
+fn data_of(part: Part) -> String {
+    match part {
+        Part::LookupsDisk | Part::Eviction => Part::LookupsDisk.name(),
+        part => part.name(),
+    }
+}
+
 impl Run {
-    fn lookups(&mut self, dir: &Path, is_on_disk: bool) -> Result<()> {
-        let (key_count, memory_mb) = match is_on_disk {
-            true => (self.args.disk_keys, self.args.disk_memory_mb),
-            false => (self.args.keys, self.args.memory_mb),
-        };
-        let memory_bytes = memory_mb << 20;
+    fn part(&mut self, part: Part, dir: &Path) -> Result<()> {
+        match part {
+            Part::Lookups => self.lookups(dir, Place::InMemory),
+            Part::LookupsDisk => self.lookups(dir, Place::OutOfMemory),
+            Part::Eviction => self.eviction(dir),
+            Part::Pages => self.pages(),
+            Part::Discards => self.discards(),
+            Part::Reads => self.reads(dir),
+            Part::Tpcc => self.tpcc(dir, Place::InMemory),
+            Part::TpccDisk => self.tpcc(dir, Place::OutOfMemory),
+            Part::TpccGrowing => self.tpcc(dir, Place::Growing),
+        }
+    }
+
+    fn lookups(&mut self, dir: &Path, place: Place) -> Result<()> {
+        let (key_count, memory_bytes) = self.args.lookups_of(place);
         eprintln!(
             "lookups: {key_count} rows of {} B, memory of {}",
             lookups::ROW_BYTES,
             human_bytes(memory_bytes as f64)
         );
-        let raw = is_on_disk.then(|| RawFile::create(dir, key_count * lookups::ROW_BYTES)).transpose()?;
+        let raw = (place == Place::OutOfMemory)
+            .then(|| RawFile::create(dir, key_count * lookups::ROW_BYTES))
+            .transpose()?;
         if let Some(raw) = &raw {
             self.report.notes.push(("raw reader".to_owned(), raw.description()));
         }
         for round in 0..self.args.rounds {
             for system in self.args.systems.clone() {
-                let work = Work::Lookups(Lookups {
+                self.look_up(system, dir, place, round);
+            }
+            for (reader, raw) in Reader::ALL.into_iter().filter_map(|reader| Some((reader, raw.as_ref()?))) {
+                let per_second = raw.rate(reader, self.args.seconds)?;
+                self.report.lookups.raw.push(RawRun { reader, round, per_second });
+            }
+        }
+        Ok(())
+    }
+
+    /// One system, and in memory this project's store once more with a store for each thread.
+    fn look_up(&mut self, system: System, dir: &Path, place: Place, round: usize) {
+        let (key_count, memory_bytes) = self.args.lookups_of(place);
+        let together = self.args.phases();
+        let several = together.iter().filter(|phase| phase.thread_count > 1);
+        let apart: Vec<Phase> = several.map(|phase| Phase { is_apart: true, ..*phase }).collect();
+        let is_split = place == Place::InMemory && system == System::Stillframe;
+        for phases in [together, if is_split { apart } else { Vec::new() }] {
+            let Some(first) = phases.first() else { continue };
+            let name =
+                if first.is_apart { format!("{}-apart", system.name()) } else { system.name().to_owned() };
+            let work = Work::Lookups(Lookups {
+                key_count,
+                is_warmed: place == Place::InMemory,
+                phases,
+                warm_up_s: self.args.warm_up,
+                measured_s: self.args.seconds,
+                seed: self.args.seed.wrapping_add(round as u64),
+            });
+            let plan = Plan { system, dir: dir.join(name), memory_bytes, work };
+            match host::measure(&plan, self.limit) {
+                Ok(outcome) => {
+                    self.report.lookups.runs.push(LookupRun { system, place, round, key_count, outcome })
+                }
+                Err(error) => self.report.fail(system, "lookups", place, &error),
+            }
+        }
+    }
+
+    fn eviction(&mut self, dir: &Path) -> Result<()> {
+        let (key_count, memory_bytes) = self.args.lookups_of(Place::OutOfMemory);
+        let hot_count = self.args.hot_keys;
+        for round in 0..self.args.rounds {
+            for system in self.args.systems.clone() {
+                let work = Work::Eviction(Eviction {
                     key_count,
-                    is_warmed: !is_on_disk,
-                    phases: self.args.phases(),
+                    hot_count,
                     warm_up_s: self.args.warm_up,
                     measured_s: self.args.seconds,
                     seed: self.args.seed.wrapping_add(round as u64),
                 });
                 let plan = Plan { system, dir: dir.join(system.name()), memory_bytes, work };
                 match host::measure(&plan, self.limit) {
-                    Ok(outcome) => self.report.lookups.runs.push(LookupRun {
+                    Ok(outcome) => self.report.eviction.runs.push(EvictionRun {
                         system,
-                        is_on_disk,
                         round,
                         key_count,
+                        hot_count,
                         outcome,
                     }),
-                    Err(error) => self.report.fail(system, "lookups", is_on_disk, &error),
+                    Err(error) => self.report.fail(system, "eviction", Place::OutOfMemory, &error),
                 }
-            }
-            for (reader, raw) in Reader::ALL.into_iter().filter_map(|reader| Some((reader, raw.as_ref()?))) {
-                let per_second = raw.rate(reader, self.args.seconds)?;
-                self.report.lookups.raw.push(RawRun { reader, round, per_second });
             }
         }
         Ok(())
@@ -211,10 +182,49 @@ impl Run {
         Ok(())
     }
 
-    fn tpcc(&mut self, dir: &Path, is_on_disk: bool) -> Result<()> {
-        let (warehouses, memory_mb) = match is_on_disk {
-            true => (self.args.disk_warehouses.clone(), self.args.disk_memory_mb),
-            false => (self.args.warehouses.clone(), self.args.memory_mb),
+    fn discards(&mut self) -> Result<()> {
+        for _ in 0..self.args.rounds {
+            let measured = discards::measure(&self.args.threads, self.args.seconds)?;
+            self.report.discards.rounds.push(measured);
+        }
+        Ok(())
+    }
+
+    /// The pool's file is four times as large as its memory.
+    fn reads(&mut self, dir: &Path) -> Result<()> {
+        let (_, memory_bytes) = self.args.lookups_of(Place::OutOfMemory);
+        let memory_bytes = if self.args.small { 0 } else { memory_bytes };
+        let pool = PagedPool::create(dir, memory_bytes)?;
+        let buffers = RawFile::create(dir, pool.bytes())?;
+        for _ in 0..self.args.rounds {
+            let mut measured = Vec::new();
+            let batches = [1, reads::BATCH_PAGES];
+            let case_s = self.args.seconds / (batches.len() * Target::ALL.len()) as f64;
+            for (target, batch) in
+                Target::ALL.into_iter().flat_map(|target| batches.map(|batch| (target, batch)))
+            {
+                for &thread_count in &self.args.threads {
+                    let per_second = match target {
+                        Target::Buffers => buffers.rate_of(thread_count, batch, case_s)?,
+                        Target::Pool => pool.rate_of(thread_count, batch, case_s)?,
+                    };
+                    eprintln!(
+                        "reads into {}, {thread_count} threads, {batch} at once: {per_second:.0}/s",
+                        target.name()
+                    );
+                    measured.push(Reads { target, thread_count, batch, per_second });
+                }
+            }
+            self.report.reads.rounds.push(measured);
+        }
+        Ok(())
+    }
+
+    fn tpcc(&mut self, dir: &Path, place: Place) -> Result<()> {
+        let (warehouses, memory_bytes) = self.args.warehouses_of(place);
+        let (thread_counts, warm_up_s, measured_s) = match place {
+            Place::Growing => (vec![1], 0.0, self.args.growing_s()),
+            _ => (self.args.threads.clone(), self.args.warm_up, self.args.seconds),
         };
         for round in 0..self.args.rounds {
             for (&warehouses, &system) in
@@ -226,17 +236,17 @@ impl Run {
                 };
                 let work = Work::Tpcc(Tpcc {
                     scale,
-                    thread_counts: self.args.threads.clone(),
-                    warm_up_s: self.args.warm_up,
-                    measured_s: self.args.seconds,
+                    thread_counts: thread_counts.clone(),
+                    warm_up_s,
+                    measured_s,
                     seed: self.args.seed.wrapping_add(round as u64),
                 });
-                let plan = Plan { system, dir: dir.join(system.name()), memory_bytes: memory_mb << 20, work };
+                let plan = Plan { system, dir: dir.join(system.name()), memory_bytes, work };
                 match host::measure(&plan, self.limit) {
                     Ok(outcome) => {
-                        self.report.tpcc.runs.push(TpccRun { system, is_on_disk, round, scale, outcome })
+                        self.report.tpcc.runs.push(TpccRun { system, place, round, scale, outcome })
                     }
-                    Err(error) => self.report.fail(system, "TPC-C", is_on_disk, &error),
+                    Err(error) => self.report.fail(system, "TPC-C", place, &error),
                 }
                 // A run changes its data.
                 let _ = std::fs::remove_dir_all(&plan.dir);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kv::{Settings, System};
+use crate::kv::{Evictions, Settings, System};
 use crate::tpcc::{MixReport, Scale};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -18,10 +18,51 @@ pub struct Plan {
     pub work: Work,
 }
 
+/// How large the data is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// It fits into memory.
+    InMemory,
+    /// It is several times as large.
+    OutOfMemory,
+    /// It fits when the run begins, and outgrows memory.
+    Growing,
+}
+
+impl Place {
+    pub const ALL: [Place; 3] = [Place::InMemory, Place::OutOfMemory, Place::Growing];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::InMemory => "in memory",
+            Place::OutOfMemory => "out of memory",
+            Place::Growing => "outgrowing memory",
+        }
+    }
+
+    /// Whether rates over time are of interest, from the load on.
+    pub fn is_over_time(self) -> bool {
+        self != Place::InMemory
+    }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Work {
     Lookups(Lookups),
+    Eviction(Eviction),
     Tpcc(Tpcc),
+}
+
+/// One thread looks rows up that stay in memory, while another walks through all of them, which do not.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Eviction {
+    pub key_count: u64,
+    /// Rows that stay in memory.
+    pub hot_count: u64,
+    pub warm_up_s: f64,
+    pub measured_s: f64,
+    pub seed: u64,
 }
 
 /// TPC-C on data of its own.
@@ -53,6 +94,8 @@ pub struct Phase {
     pub thread_count: usize,
     /// Keys of one call; one alone is looked up by itself.
     pub batch: usize,
+    /// Each thread on a store of its own, with its share of the rows and of the memory.
+    pub is_apart: bool,
 }
 
 /// What the process says in the end.
@@ -74,6 +117,7 @@ pub struct Answer {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Measured {
     Lookups(Vec<(Phase, Rates)>),
+    Eviction(Vec<Beside>),
     /// After which the consistency conditions held.
     Tpcc(Vec<MixRun>),
 }
@@ -81,7 +125,46 @@ pub enum Measured {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MixRun {
     pub thread_count: usize,
+    /// Transactions of each full second from the begin of the warm-up on.
+    pub over_time: Vec<u64>,
     pub report: MixReport,
+    pub disk: DiskUse,
+}
+
+/// What the first thread does beside the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum First {
+    Idle,
+    /// Walks through a few other rows, which stay in memory.
+    WalksFew,
+    /// Walks through all other rows.
+    WalksAll,
+}
+
+impl First {
+    pub const ALL: [First; 3] = [First::Idle, First::WalksFew, First::WalksAll];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            First::Idle => "idle",
+            First::WalksFew => "walks rows in memory",
+            First::WalksAll => "walks all rows, evicting",
+        }
+    }
+}
+
+/// What two threads did a second.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Beside {
+    pub first: First,
+    /// Rows.
+    pub first_per_second: f64,
+    /// Lookups.
+    pub second_per_second: f64,
+    /// What the store says of its evictions, if it does.
+    pub evictions: Option<Evictions>,
+    pub measured_s: f64,
     pub disk: DiskUse,
 }
 
@@ -89,7 +172,7 @@ pub struct MixRun {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
     pub per_second: f64,
-    /// Of each full second.
+    /// Of each full second, the warm-up's among them where data is larger than memory.
     pub over_time: Vec<u64>,
     pub disk: DiskUse,
     pub count: u64,

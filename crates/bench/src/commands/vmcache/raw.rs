@@ -14,7 +14,7 @@ use stillframe_pagepool::device::{Bufs, Device, FileDevice, IoOptions, PageBuf, 
 
 use crate::error::{BenchError, Context, Result};
 use crate::progress::Progress;
-use crate::ticks::Ticks;
+use crate::ticks::{in_threads, Ticks};
 
 const READ_BYTES: u64 = 4096;
 const CHUNK_BYTES: usize = 1 << 20;
@@ -94,44 +94,44 @@ impl RawFile {
     /// # Errors
     /// An I/O error.
     pub fn rate(&self, reader: Reader, seconds: f64) -> Result<f64> {
-        let ticks = Ticks::new(Duration::from_secs_f64(seconds));
         let rate = match reader {
-            Reader::Threads(count) => self.in_threads(count, &ticks)?,
-            Reader::Batches(count) => self.in_batches(count, &ticks)?,
+            Reader::Threads(count) => self.rate_of(count, 1, seconds)?,
+            Reader::Batches(count) => self.rate_of(1, count, seconds)?,
         };
         eprintln!("raw reader, {}: {rate:.0} reads/s", reader.name());
         Ok(rate)
     }
 
-    fn in_threads(&self, count: usize, ticks: &Ticks) -> Result<f64> {
-        let read = |seed: u64| -> Result<f64> {
-            let file = if self.is_direct { open_direct(&self.path) } else { File::open(&self.path) };
-            let file = file.context(|| format!("open {}", self.path.display()))?;
-            let (mut rng, mut page) = (fastrand::Rng::with_seed(seed), Box::new(PageBuf::ZERO));
-            ticks.fill(1, || {
-                let offset = rng.u64(..self.page_count) * READ_BYTES;
-                file.read_exact_at(&mut page.0, offset)
-                    .context(|| format!("read {}", self.path.display()))?;
-                Ok(1)
-            })
-        };
-        std::thread::scope(|scope| {
-            let read = &read;
-            let threads: Vec<_> = (0..count).map(|thread| scope.spawn(move || read(thread as u64))).collect();
-            let joined = |thread: std::thread::ScopedJoinHandle<'_, Result<f64>>| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| Err(BenchError::Failed("a reading thread panicked".to_owned())))
-            };
-            threads.into_iter().map(joined).sum()
+    /// Reads a second by threads, each with batches of so many; one alone is a `pread`.
+    ///
+    /// # Errors
+    /// An I/O error.
+    pub fn rate_of(&self, thread_count: usize, batch: usize, seconds: f64) -> Result<f64> {
+        let ticks = Ticks::new(Duration::from_secs_f64(seconds));
+        match batch {
+            1 => in_threads(thread_count, |seed| self.one_by_one(seed, &ticks)),
+            batch => {
+                let device = open_device(&self.path)?;
+                in_threads(thread_count, |seed| self.in_batches(&device, seed, batch, &ticks))
+            }
+        }
+    }
+
+    fn one_by_one(&self, seed: u64, ticks: &Ticks) -> Result<f64> {
+        let file = if self.is_direct { open_direct(&self.path) } else { File::open(&self.path) };
+        let file = file.context(|| format!("open {}", self.path.display()))?;
+        let (mut rng, mut page) = (fastrand::Rng::with_seed(seed), Box::new(PageBuf::ZERO));
+        ticks.fill(1, || {
+            let offset = rng.u64(..self.page_count) * READ_BYTES;
+            file.read_exact_at(&mut page.0, offset).context(|| format!("read {}", self.path.display()))?;
+            Ok(1)
         })
     }
 
     /// Through the pool's device, which hands a call's reads over together.
-    fn in_batches(&self, count: usize, ticks: &Ticks) -> Result<f64> {
-        let device = open_device(&self.path)?;
+    fn in_batches(&self, device: &FileDevice, seed: u64, count: usize, ticks: &Ticks) -> Result<f64> {
         let mut pages = vec![PageBuf::ZERO; count];
-        let mut rng = fastrand::Rng::with_seed(0);
+        let mut rng = fastrand::Rng::with_seed(seed);
         ticks.fill(1, || {
             let mut reads: Vec<Transfer<'_>> = pages
                 .iter_mut()

@@ -1,20 +1,28 @@
 //! Tables, plots and raw results.
 
+mod discards;
+mod eviction;
 mod lookups;
 mod pages;
+mod reads;
 mod shared;
 mod tpcc;
 
 use serde_json::{json, Value};
 
+use self::discards::DiscardRuns;
+pub use self::eviction::EvictionRun;
+use self::eviction::EvictionRuns;
 use self::lookups::LookupRuns;
 pub use self::lookups::{LookupRun, RawRun};
 pub use self::pages::PageRun;
 use self::pages::PageRuns;
-use self::shared::{distinct, place};
+use self::reads::ReadRuns;
+use self::shared::distinct;
 pub use self::tpcc::TpccRun;
 use self::tpcc::TpccRuns;
 use crate::commands::vmcache::host::Outcome;
+use crate::commands::vmcache::plan::Place;
 use crate::error::{BenchError, Result};
 use crate::kv::System;
 use crate::output::Output;
@@ -33,15 +41,18 @@ pub struct Report {
     pub notes: Vec<(String, String)>,
     pub lookups: LookupRuns,
     pub tpcc: TpccRuns,
+    pub eviction: EvictionRuns,
     pub pages: PageRuns,
+    pub discards: DiscardRuns,
+    pub reads: ReadRuns,
     failures: Vec<Failure>,
 }
 
 impl Report {
     /// The others are measured all the same.
-    pub fn fail(&mut self, system: System, what: &str, is_on_disk: bool, error: &BenchError) {
+    pub fn fail(&mut self, system: System, what: &str, place: Place, error: &BenchError) {
         eprintln!("{}: {what}: {error}", system.name());
-        let what = format!("{what}, {}", place(is_on_disk));
+        let what = format!("{what}, {}", place.name());
         self.failures.push(Failure { system, what, why: without_paths(&error.to_string()) });
     }
 
@@ -51,24 +62,36 @@ impl Report {
         self.notes.iter().for_each(|(name, text)| out.note(name, text.clone()));
         self.settings().into_iter().for_each(|(name, text)| out.note(&name, text));
         let mut body = String::new();
-        for is_on_disk in [false, true] {
-            let place = place(is_on_disk).replace(' ', "-");
-            if let Some(table) = self.lookups.table(is_on_disk) {
+        for place in Place::ALL {
+            let name = place.name().replace(' ', "-");
+            if let Some(table) = self.lookups.table(place) {
                 body.push_str(&table);
-                out.write(&format!("lookups-{place}.svg"), self.lookups.chart(is_on_disk).as_bytes())?;
+                for (batch, chart) in self.lookups.charts(place) {
+                    out.write(&format!("lookups-{name}-{batch}.svg"), chart.as_bytes())?;
+                }
             }
-            if let Some(table) = self.tpcc.table(is_on_disk) {
+            if let Some(table) = self.tpcc.table(place) {
                 body.push_str(&table);
-                out.write(&format!("tpcc-{place}.svg"), self.tpcc.chart(is_on_disk).as_bytes())?;
+                out.write(&format!("tpcc-{name}.svg"), self.tpcc.chart(place).as_bytes())?;
             }
         }
         body.push_str(&self.lookups.raw_table().unwrap_or_default());
+        body.push_str(&self.eviction.table().unwrap_or_default());
         body.push_str(&self.pages.table().unwrap_or_default());
+        if let Some(table) = self.discards.table() {
+            body.push_str(&table);
+            out.write("discards.svg", self.discards.chart().as_bytes())?;
+        }
+        if let Some(table) = self.reads.table() {
+            body.push_str(&table);
+            out.write("reads.svg", self.reads.chart().as_bytes())?;
+        }
         body.push_str(&self.failure_list());
-        out.write_json(&self.records())?;
+        let records = self.records();
+        out.write_json(&records)?;
         out.write_markdown(&body)?;
         match self.failures.first() {
-            Some(failure) if self.lookups.runs.is_empty() && self.tpcc.runs.is_empty() => {
+            Some(failure) if records.len() == self.failures.len() => {
                 Err(BenchError::Failed(format!("nothing was measured: {}", failure.why)))
             }
             _ => Ok(()),
@@ -77,16 +100,18 @@ impl Report {
 
     /// How each system was opened: sizes of caches differ from part to part.
     fn settings(&self) -> Vec<(String, String)> {
-        let line = |system: System, what: &str, is_on_disk: bool, outcome: &Outcome| {
+        let line = |system: System, what: &str, place: Place, outcome: &Outcome| {
             let settings = &outcome.answer.settings;
             let text =
                 format!("{}; {}; durability: {}", settings.version, settings.memory, settings.durability);
-            (format!("{}, {what}, {}", system.name(), place(is_on_disk)), text)
+            (format!("{}, {what}, {}", system.name(), place.name()), text)
         };
         let lookups =
-            self.lookups.runs.iter().map(|run| line(run.system, "lookups", run.is_on_disk, &run.outcome));
-        let tpcc = self.tpcc.runs.iter().map(|run| line(run.system, "TPC-C", run.is_on_disk, &run.outcome));
-        distinct(lookups.chain(tpcc))
+            self.lookups.runs.iter().map(|run| line(run.system, "lookups", run.place, &run.outcome));
+        let tpcc = self.tpcc.runs.iter().map(|run| line(run.system, "TPC-C", run.place, &run.outcome));
+        let eviction = self.eviction.runs.iter();
+        let eviction = eviction.map(|run| line(run.system, "eviction", Place::OutOfMemory, &run.outcome));
+        distinct(lookups.chain(eviction).chain(tpcc))
     }
 
     fn failure_list(&self) -> String {
@@ -103,7 +128,10 @@ impl Report {
         let failure = |failure: &Failure| json!({ "part": "failure", "system": failure.system, "what": failure.what, "why": failure.why });
         let mut records = self.lookups.records();
         records.extend(self.tpcc.records());
+        records.extend(self.eviction.records());
         records.extend(self.pages.records());
+        records.extend(self.discards.records());
+        records.extend(self.reads.records());
         records.extend(self.failures.iter().map(failure));
         records
     }

@@ -2,10 +2,10 @@
 
 use serde_json::{json, Value};
 
-use super::shared::{costs, distinct, place, second_labels, seconds, series};
+use super::shared::{costs, distinct, second_labels, seconds, series};
 use crate::chart::{self, Chart, Series};
 use crate::commands::vmcache::host::Outcome;
-use crate::commands::vmcache::plan::{Measured, MixRun};
+use crate::commands::vmcache::plan::{Measured, MixRun, Place};
 use crate::kv::System;
 use crate::output::{human_bytes, human_ns, markdown_table, thousands};
 use crate::stats::{median, with_range};
@@ -13,7 +13,7 @@ use crate::tpcc::{KindReport, Scale};
 
 pub struct TpccRun {
     pub system: System,
-    pub is_on_disk: bool,
+    pub place: Place,
     pub round: usize,
     pub scale: Scale,
     pub outcome: Outcome,
@@ -27,7 +27,7 @@ pub struct TpccRuns {
 /// What one row of the table is about.
 #[derive(Clone, Copy, PartialEq)]
 struct Case {
-    is_on_disk: bool,
+    place: Place,
     warehouses: u32,
     thread_count: usize,
     system: System,
@@ -37,24 +37,24 @@ impl TpccRun {
     fn mixes(&self) -> &[MixRun] {
         match &self.outcome.answer.measured {
             Measured::Tpcc(mixes) => mixes,
-            Measured::Lookups(_) => &[],
+            Measured::Lookups(_) | Measured::Eviction(_) => &[],
         }
     }
 
     fn case(&self, mix: &MixRun) -> Case {
-        let TpccRun { is_on_disk, system, scale, .. } = *self;
-        Case { is_on_disk, warehouses: scale.warehouses, thread_count: mix.thread_count, system }
+        let TpccRun { place, system, scale, .. } = *self;
+        Case { place, warehouses: scale.warehouses, thread_count: mix.thread_count, system }
     }
 }
 
 impl TpccRuns {
-    fn placed(&self, is_on_disk: bool) -> impl Iterator<Item = (&TpccRun, &MixRun)> + Clone {
-        let runs = self.runs.iter().filter(move |run| run.is_on_disk == is_on_disk);
+    fn placed(&self, place: Place) -> impl Iterator<Item = (&TpccRun, &MixRun)> + Clone {
+        let runs = self.runs.iter().filter(move |run| run.place == place);
         runs.flat_map(|run| run.mixes().iter().map(move |mix| (run, mix)))
     }
 
     fn of(&self, case: Case) -> impl Iterator<Item = (&TpccRun, &MixRun)> + Clone {
-        self.placed(case.is_on_disk).filter(move |(run, mix)| run.case(mix) == case)
+        self.placed(case.place).filter(move |(run, mix)| run.case(mix) == case)
     }
 
     fn values(&self, case: Case, of: impl Fn(&MixRun) -> f64) -> Vec<f64> {
@@ -62,17 +62,17 @@ impl TpccRuns {
     }
 
     /// Those of the same data together.
-    fn cases(&self, is_on_disk: bool) -> Vec<Case> {
-        let mut cases = distinct(self.placed(is_on_disk).map(|(run, mix)| run.case(mix)));
+    fn cases(&self, place: Place) -> Vec<Case> {
+        let mut cases = distinct(self.placed(place).map(|(run, mix)| run.case(mix)));
         cases.sort_by_key(|case| (case.warehouses, case.thread_count));
         cases
     }
 
     /// The tables, none if nothing was measured there.
-    pub fn table(&self, is_on_disk: bool) -> Option<String> {
-        let cases = self.cases(is_on_disk);
+    pub fn table(&self, place: Place) -> Option<String> {
+        let cases = self.cases(place);
         cases.first()?;
-        let scale = self.placed(is_on_disk).map(|(run, _)| run.scale).next()?;
+        let scale = self.placed(place).map(|(run, _)| run.scale).next()?;
         let rows: Vec<_> = cases.iter().map(|case| self.row(*case)).collect();
         let head = [
             "warehouses",
@@ -98,7 +98,7 @@ impl TpccRuns {
         Some(format!(
             "## TPC-C, {}\n\nAll five transactions in the standard mix, no think times, a home warehouse drawn for each. Medians \
              over rounds, range in parentheses. After each run the consistency conditions held.{note}\n\n{}\n{}\n",
-            place(is_on_disk),
+            place.name(),
             markdown_table(&head, &rows),
             self.kinds_table(&cases)
         ))
@@ -168,20 +168,21 @@ impl TpccRuns {
     }
 
     /// Over time, as in the paper's Figure 7: one thread, the largest data.
-    pub fn chart(&self, is_on_disk: bool) -> String {
-        let cases = self.cases(is_on_disk);
+    pub fn chart(&self, place: Place) -> String {
+        let cases = self.cases(place);
         let warehouses = cases.iter().map(|case| case.warehouses).max().unwrap_or(0);
         let least_threads = cases.iter().map(|case| case.thread_count).min().unwrap_or(0);
         let shown = cases.iter().filter(|c| c.warehouses == warehouses && c.thread_count == least_threads);
         let line = |case: &Case| {
             let last = self.of(*case).last();
-            series(case.system, last.map_or(Vec::new(), |(_, mix)| seconds(&mix.report.over_time)))
+            series(case.system, last.map_or(Vec::new(), |(_, mix)| seconds(&mix.over_time)))
         };
         let lines: Vec<Series> = shown.map(line).collect();
         chart::draw(&Chart {
-            title: format!("TPC-C, {}", place(is_on_disk)),
+            title: format!("TPC-C, {}", place.name()),
             subtitle: format!(
-                "transactions a second, {warehouses} warehouses, {least_threads} threads, the last round"
+                "transactions a second, {warehouses} warehouses, {least_threads} threads, warm-up included, the \
+                 last round"
             ),
             x_title: "seconds".to_owned(),
             x_labels: second_labels(&lines),
@@ -195,9 +196,9 @@ impl TpccRuns {
     pub fn records(&self) -> Vec<Value> {
         let record = |run: &TpccRun, mix: &MixRun| {
             json!({
-                "part": "tpcc", "system": run.system, "is_on_disk": run.is_on_disk, "round": run.round + 1,
+                "part": "tpcc", "system": run.system, "place": run.place, "round": run.round + 1,
                 "scale": run.scale, "threads": mix.thread_count, "per_second": mix.report.per_second,
-                "over_time": mix.report.over_time, "kinds": mix.report.kinds,
+                "over_time": mix.over_time, "kinds": mix.report.kinds,
                 "retry_count": mix.report.retry_count, "disk": mix.disk, "load_s": run.outcome.answer.load_s,
                 "disk_bytes": run.outcome.answer.disk_bytes,
                 "memory_peak_bytes": run.outcome.memory_peak_bytes,
