@@ -117,6 +117,24 @@ impl<'p> OptimisticGuard<'p> {
         }
     }
 
+    /// Copies `N` bytes, at most 128, of the page from byte `offset` on, all of them within the page, for content that is not
+    /// written as words. So the copy is of use as a hint only ([`Pool::peek`]).
+    #[inline(always)]
+    pub fn peek<const N: usize>(&self, offset: usize, into: &mut [u8; N]) {
+        self.pool.pages().peek(self.page, offset, into);
+    }
+
+    /// Becomes a shared guard, without waiting, if nobody has written since: the page is what it was when this was made.
+    ///
+    /// # Errors
+    /// [`Restart::Contended`] if somebody has, or does, or the page is gone, as one that has been freed.
+    #[inline(always)]
+    pub fn share(&self) -> Result<SharedGuard<'p>, Restart> {
+        SharedGuard::try_new(self.pool, self.page)
+            .filter(|guard| guard.version() == self.version)
+            .ok_or(Restart::Contended)
+    }
+
     /// Becomes an exclusive guard if nobody has written since.
     pub fn upgrade(self) -> Result<ExclusiveGuard<'p>, Restart> {
         let guard = ExclusiveGuard::try_new(self.pool, self.page)?;
@@ -146,6 +164,18 @@ impl<'p> SharedGuard<'p> {
                 Err(_) => Err(pool.residency().absent(page)),
             },
         }
+    }
+
+    /// `None` if it is not to be had at once.
+    #[inline(always)]
+    fn try_new(pool: &'p Pool, page: PageId) -> Option<SharedGuard<'p>> {
+        pool.pages().descriptor(page).state.try_share().ok()?;
+        Some(SharedGuard { pool, page, _held: Held::new() })
+    }
+
+    #[inline(always)]
+    fn version(&self) -> Version {
+        self.pool.pages().descriptor(self.page).state.held_version()
     }
 
     pub fn id(&self) -> PageId {

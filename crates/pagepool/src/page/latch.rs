@@ -335,7 +335,8 @@ impl StateWord {
         }
     }
 
-    /// The version of a word that the caller holds exclusively.
+    /// The version of a word that the caller holds.
+    #[inline(always)]
     pub fn held_version(&self) -> Version {
         Version(self.0.load(Ordering::Relaxed) & VERSION_MASK)
     }

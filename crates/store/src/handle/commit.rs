@@ -11,7 +11,7 @@ use crate::error::{Fault, OpError, TreeError};
 use crate::keyspace::Keyspace;
 use crate::named::KeptOut;
 use crate::stop::{retry, Stop};
-use crate::tree::ordered::{record_bytes, Hint, Removal, Seek, Stored, VALUE_MAX_BYTES};
+use crate::tree::ordered::{record_bytes, Removal, Seek, Stored, VALUE_MAX_BYTES};
 use crate::tree::{self, Scratch};
 
 /// So often the pages of a transaction are brought in while nobody waits for it; then it is applied all the same, and waits
@@ -77,7 +77,7 @@ impl Needs {
             });
             let before = retry(|| {
                 let bytes = |found: Option<Stored<'_>>| Ok(found.map_or(0, |found| record_bytes(key, found)));
-                keyspace.named.trees.look(tree, key, Hint::default(), bytes)
+                keyspace.named.trees.look(tree, key, bytes)
             });
             match before {
                 Ok(before) => needs.growth_bytes += after.saturating_sub(before),

@@ -9,7 +9,7 @@ use crate::keyspace::Keyspace;
 use crate::named::Visit;
 use crate::stop::{retry, Stop};
 use crate::tree;
-use crate::tree::ordered::{Hint, KEY_MAX_BYTES};
+use crate::tree::ordered::{Stored, Way, KEY_MAX_BYTES};
 
 /// Keys of a group.
 const GROUP: usize = 32;
@@ -52,13 +52,12 @@ impl Tree {
         let (mut done, mut missing) = (0, Vec::new());
         for round in 0.. {
             let (inside, tree) = self.enter(Visit::Reads)?;
-            let mut hints = [Hint::default(); GROUP];
             let rest = &keys[done..];
-            self.keyspace().prefetch_group(tree, rest, &mut hints, &mut missing);
+            let ways = self.keyspace().ways(tree, rest, &mut missing);
             if missing.is_empty() || round >= ROUNDS_MAX {
                 missing.clear();
-                for (key, hint) in rest.iter().zip(hints) {
-                    match self.get_hinted(tree, key.as_ref(), hint, &mut missing, |value| f(done, value)) {
+                for (key, way) in rest.iter().zip(&ways) {
+                    match self.get_by(tree, key.as_ref(), way, &mut missing, |value| f(done, value)) {
                         Ok(()) => done += 1,
                         Err(OpError::Fault(fault)) => {
                             fault.add_to(&mut missing);
@@ -72,7 +71,7 @@ impl Tree {
                 break;
             }
             if round < ROUNDS_MAX {
-                self.resolve_values(tree, rest, &hints, &mut missing);
+                self.resolve_values(tree, rest, &ways, &mut missing);
             }
             drop(inside);
             self.load(Fault::of(std::mem::take(&mut missing)));
@@ -80,12 +79,13 @@ impl Tree {
         Ok(())
     }
 
+    /// Gives `f` the value of a key at the end of its way; of one whose way has led nowhere, by a look-up of its own.
     #[inline(always)]
-    fn get_hinted(
+    fn get_by(
         &self,
         tree: tree::Tree,
         key: &[u8],
-        hint: Hint,
+        way: &Option<Way<'_>>,
         missing: &mut Vec<PageId>,
         f: impl FnOnce(Option<&[u8]>),
     ) -> Result<(), OpError> {
@@ -95,39 +95,39 @@ impl Tree {
                 f(value);
             }
         };
-        if key.len() > KEY_MAX_BYTES {
-            give(None);
-            return Ok(());
-        }
-        retry(|| {
-            keyspace.named.trees.look(tree, key, hint, |found| {
-                match found {
-                    Some(value) if value.is_outside => {
-                        let mut buffer = self.seat.buffer.borrow_mut();
-                        buffer.clear();
-                        read_value(keyspace, value, &mut buffer, missing)?;
-                        give(Some(&buffer));
-                    }
-                    found => give(found.map(|value| value.bytes)),
+        let mut show = |found: Option<Stored<'_>>| {
+            match found {
+                Some(value) if value.is_outside => {
+                    let mut buffer = self.seat.buffer.borrow_mut();
+                    buffer.clear();
+                    read_value(keyspace, value, &mut buffer, missing)?;
+                    give(Some(&buffer));
                 }
-                Ok(())
-            })
-        })
+                found => give(found.map(|value| value.bytes)),
+            }
+            Ok(())
+        };
+        let trees = &keyspace.named.trees;
+        match way.as_ref().map(|way| trees.look_at(tree, key, way, &mut show)) {
+            Some(Ok(())) => Ok(()),
+            _ if key.len() > KEY_MAX_BYTES => Ok(show(None)?),
+            None | Some(Err(Stop::Contended)) => retry(|| trees.look(tree, key, &mut show)),
+            Some(Err(stop)) => Err(stop.into()),
+        }
     }
 
-    /// Adds what is missing of long values, as far as their leaves are there: those have a hint.
+    /// Adds what is missing of long values, as far as their leaves are there: those have a way.
     fn resolve_values<K: AsRef<[u8]>>(
         &self,
         tree: tree::Tree,
         keys: &[K],
-        hints: &[Hint; GROUP],
+        ways: &[Option<Way<'_>>; GROUP],
         missing: &mut Vec<PageId>,
     ) {
         let keyspace = self.keyspace();
-        let found = keys.iter().map(AsRef::as_ref).zip(hints).filter(|(_, hint)| hint.leaf.is_some());
-        for (key, hint) in found {
+        for (key, way) in keys.iter().zip(ways).filter_map(|(key, way)| Some((key.as_ref(), way.as_ref()?))) {
             // What stands in the way of one is met again.
-            let _: Result<(), Stop> = keyspace.named.trees.look(tree, key, *hint, |found| {
+            let _: Result<(), Stop> = keyspace.named.trees.look_at(tree, key, way, |found| {
                 if let Some(blob) = found.and_then(|value| value.blob()) {
                     keyspace.resolve_blob(&blob, missing);
                 }
@@ -138,36 +138,51 @@ impl Tree {
 }
 
 impl Keyspace {
-    /// Brings the ways to some keys into the cache, stage by stage; what is not in memory goes to `missing`.
+    /// The ways to some keys, with what lies at their ends on its way into the cache; none for a key that somebody is in the
+    /// way of. What is not in memory goes to `missing`.
     #[inline(always)]
-    fn prefetch_group<K: AsRef<[u8]>>(
+    fn ways<K: AsRef<[u8]>>(
         &self,
         tree: tree::Tree,
         keys: &[K],
-        hints: &mut [Hint; GROUP],
         missing: &mut Vec<PageId>,
-    ) {
+    ) -> [Option<Way<'_>>; GROUP] {
         let trees = &self.named.trees;
-        stage(keys, hints, missing, |key, hint| trees.prefetch_node(tree, key, hint));
-        hints.iter().for_each(|hint| trees.prefetch_separators(hint));
-        stage(keys, hints, missing, |key, hint| trees.prefetch_leaf(tree, key, hint));
-        stage(keys, hints, missing, |key, hint| trees.prefetch_record(key, hint));
+        let mut ways = [const { None }; GROUP];
+        for (key, way) in keys.iter().map(AsRef::as_ref).zip(&mut ways) {
+            if key.len() <= KEY_MAX_BYTES {
+                *way = met(trees.begin(tree, key), missing);
+            }
+        }
+        stage(keys, &mut ways, missing, |_, way| trees.at_separators(tree, way));
+        stage(keys, &mut ways, missing, |key, way| trees.to_leaf(key, way));
+        stage(keys, &mut ways, missing, |key, way| trees.to_record(key, way));
+        ways
     }
+}
+
+/// Notes a page that is missing. Any other obstacle is met again by a look-up.
+#[inline(always)]
+fn met<T>(result: Result<T, Stop>, missing: &mut Vec<PageId>) -> Option<T> {
+    if let Err(Stop::Fault(pid)) = result {
+        missing.push(pid);
+    }
+    result.ok()
 }
 
 /// One stage, for all keys.
 #[inline(always)]
-fn stage<K: AsRef<[u8]>>(
+fn stage<'p, K: AsRef<[u8]>>(
     keys: &[K],
-    hints: &mut [Hint],
+    ways: &mut [Option<Way<'p>>],
     missing: &mut Vec<PageId>,
-    mut f: impl FnMut(&[u8], &mut Hint) -> Result<(), Stop>,
+    mut f: impl FnMut(&[u8], &mut Way<'p>) -> Result<(), Stop>,
 ) {
-    for (key, hint) in keys.iter().map(AsRef::as_ref).zip(hints).filter(|(key, _)| key.len() <= KEY_MAX_BYTES)
-    {
-        // Any other obstacle is met again by the lookup.
-        if let Err(Stop::Fault(pid)) = f(key, hint) {
-            missing.push(pid);
+    for (key, slot) in keys.iter().zip(ways) {
+        if let Some(way) = slot {
+            if met(f(key.as_ref(), way), missing).is_none() {
+                *slot = None;
+            }
         }
     }
 }

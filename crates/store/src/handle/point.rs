@@ -6,7 +6,7 @@ use crate::blobs::Blob;
 use crate::error::TreeError;
 use crate::named::Visit;
 use crate::stop::{retry, Stop};
-use crate::tree::ordered::{Hint, Removal, Seek, Stored, KEY_MAX_BYTES};
+use crate::tree::ordered::{Removal, Seek, Stored, KEY_MAX_BYTES};
 
 impl Tree {
     /// The value of a key.
@@ -34,7 +34,7 @@ impl Tree {
         }
         self.run(Visit::Reads, |keyspace, tree| {
             let found = retry(|| {
-                keyspace.named.trees.look(tree, key, Hint::default(), |found| match found {
+                keyspace.named.trees.look(tree, key, |found| match found {
                     None => Ok(None),
                     Some(value) if value.is_outside => {
                         let mut buffer = self.seat.buffer.borrow_mut();
@@ -59,7 +59,7 @@ impl Tree {
             return Ok(false);
         }
         self.run(Visit::Reads, |keyspace, tree| {
-            retry(|| keyspace.named.trees.look(tree, key, Hint::default(), |found| Ok(found.is_some())))
+            retry(|| keyspace.named.trees.look(tree, key, |found| Ok(found.is_some())))
         })
     }
 

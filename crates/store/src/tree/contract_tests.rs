@@ -14,7 +14,7 @@ use stillframe_pagepool::{ExclusiveGuard, Member, PageId, Pool, PoolOptions, Vie
 use super::hash::{as_leaf, Hashed, Record, RecordKey, RecordValue, Side};
 use super::merge::is_sparse;
 use super::order::LeafView;
-use super::ordered::{record_bytes, Hint, Next, Ordered, OrderedLeaf, Removal, Seek, Stored, KEY_MAX_BYTES};
+use super::ordered::{record_bytes, Next, Ordered, OrderedLeaf, Removal, Seek, Stored, Way, KEY_MAX_BYTES};
 use super::room::Divide;
 use super::trees::{Scratch, Tree, Trees};
 use super::words::Words;
@@ -153,7 +153,7 @@ impl Subject for Ordered {
     }
 
     fn get(trees: &Trees<Self>, tree: Tree, key: &[u8]) -> Option<Vec<u8>> {
-        done(|| trees.look(tree, key, Hint::default(), |found| Ok(found.map(|value| value.bytes.to_vec()))))
+        done(|| trees.look(tree, key, to_vec))
     }
 
     fn remove(trees: &Trees<Self>, scratch: &mut Scratch, tree: Tree, key: &[u8]) -> bool {
@@ -197,6 +197,11 @@ impl Subject for Ordered {
             assert_eq!(done(|| trees.len(tree)), all.len() as u64);
             assert_eq!(done(|| trees.nth(tree, all.len() as u64)), None);
         }
+        let keys = some_keys(model, random);
+        for (key, way) in keys.iter().zip(ways(trees, tree, &keys, || ())) {
+            let found = way.and_then(|way| trees.look_at(tree, key, &way, to_vec));
+            assert_eq!(found.expect("nobody is in the way"), model.get(key).cloned(), "{key:?}");
+        }
     }
 
     fn look(trees: &Trees<Self>, tree: Tree) {
@@ -205,6 +210,16 @@ impl Subject for Ordered {
         let mut down = walk_down(trees, tree, None);
         down.reverse();
         assert!(is_sorted(&down));
+        for records in down.chunks(32) {
+            let keys: Vec<_> = records.iter().map(|(key, _)| key.clone()).collect();
+            for (key, way) in keys.iter().zip(ways(trees, tree, &keys, || ())) {
+                match way.and_then(|way| trees.look_at(tree, key, &way, to_vec)) {
+                    // Each writer fills its values with its number, which its keys end with.
+                    Ok(value) => assert!(value.iter().flatten().all(|byte| key.last() == Some(byte))),
+                    Err(stop) => assert!(matches!(stop, Stop::Contended), "{stop:?}"),
+                }
+            }
+        }
         if trees.order.counts {
             let rank = done(|| trees.len(tree)) / 2;
             if let Some((key, _)) = done(|| trees.nth(tree, rank)) {
@@ -212,6 +227,42 @@ impl Subject for Ordered {
             }
         }
     }
+}
+
+fn to_vec(found: Option<Stored<'_>>) -> Result<Option<Vec<u8>>, Stop> {
+    Ok(found.map(|value| value.bytes.to_vec()))
+}
+
+/// Some that are there, and some that may not be.
+fn some_keys(model: &Model, random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
+    let mut keys: Vec<_> = random.choose_multiple(model.keys(), 100).into_iter().cloned().collect();
+    keys.extend((0..100).map(|_| random_key(random)));
+    keys
+}
+
+type Stage<'f, 'p> = dyn Fn(&[u8], &mut Way<'p>) -> Result<(), Stop> + 'f;
+
+/// The ways to keys, stage by stage; `between` is called after each.
+fn ways<'p>(
+    trees: &'p Trees<Ordered>,
+    tree: Tree,
+    keys: &[Vec<u8>],
+    mut between: impl FnMut(),
+) -> Vec<Result<Way<'p>, Stop>> {
+    let mut ways: Vec<_> = keys.iter().map(|key| trees.begin(tree, key)).collect();
+    let mut stage = |f: &Stage<'_, 'p>| {
+        between();
+        for (key, slot) in keys.iter().zip(&mut ways) {
+            if let Err(stop) = slot.as_mut().map_or(Ok(()), |way| f(key, way)) {
+                *slot = Err(stop);
+            }
+        }
+    };
+    stage(&|_, way| trees.at_separators(tree, way));
+    stage(&|key, way| trees.to_leaf(key, way));
+    stage(&|key, way| trees.to_record(key, way));
+    between();
+    ways
 }
 
 fn walk_up(trees: &Trees<Ordered>, tree: Tree, from: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -509,6 +560,71 @@ fn an_ordered_tree_that_counts_knows_ranks() {
 #[test]
 fn an_ordered_tree_that_counts_knows_ranks_among_threads() {
     threads(&|_| Ordered { counts: true });
+}
+
+/// Writes or removes a few records.
+fn change(
+    trees: &Trees<Ordered>,
+    scratch: &mut Scratch,
+    tree: Tree,
+    model: &mut Model,
+    removes: bool,
+    random: &mut fastrand::Rng,
+) {
+    for _ in 0..random.usize(..60) {
+        let key = random_key(random);
+        let near = model.range(key.clone()..).next().map(|(key, _)| key.clone());
+        match near.filter(|_| removes) {
+            Some(key) => {
+                assert!(Ordered::remove(trees, scratch, tree, &key));
+                model.remove(&key);
+            }
+            None => {
+                let value = vec![random.u8(..); random.usize(..400)];
+                Ordered::put(trees, scratch, tree, &key, &value);
+                model.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Ways beside writes that divide, join and free leaves, which are used again: each leads to what is there in the end, or is
+/// given up.
+#[test]
+fn a_way_that_has_become_wrong_is_given_up() {
+    let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
+    let (mut run, mut model) = (Run::new(&|_| Ordered { counts: false }), Model::new());
+    let (mut right_count, mut given_up_count) = (0, 0);
+    for round in 0..600 {
+        let keys = some_keys(&model, &mut random);
+        let trees = run.trees.clone();
+        let mut stages_left = random.usize(..4);
+        let ways = ways(&trees, run.tree, &keys, || {
+            if stages_left == 0 {
+                change(&trees, &mut run.scratch, run.tree, &mut model, round % 3 == 2, &mut random);
+            }
+            stages_left = stages_left.wrapping_sub(1);
+        });
+        // What has been freed may be used again from now on: more than a lookup ever sees.
+        if round % 2 == 0 {
+            run.member.quiesce();
+            Ordered::put(&trees, &mut run.scratch, run.tree, b"more", &[1; 400]);
+            model.insert(b"more".to_vec(), vec![1; 400]);
+        }
+        for (key, way) in keys.iter().zip(ways) {
+            match way.and_then(|way| trees.look_at(run.tree, key, &way, to_vec)) {
+                Ok(value) => {
+                    assert_eq!(value, model.get(key).cloned(), "{key:?}");
+                    right_count += 1;
+                }
+                Err(stop) => {
+                    assert!(matches!(stop, Stop::Contended), "{stop:?}");
+                    given_up_count += 1;
+                }
+            }
+        }
+    }
+    assert!(right_count > 1_000 && given_up_count > 1_000, "{right_count}, {given_up_count}");
 }
 
 #[test]

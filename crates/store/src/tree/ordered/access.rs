@@ -1,7 +1,7 @@
 //! What is done with a tree of byte-string keys. One record is a key and a value, both of a few hundred bytes at most; a
 //! longer value lies elsewhere, and the record refers to it.
 
-use stillframe_pagepool::{ExclusiveGuard, PageId};
+use stillframe_pagepool::{ExclusiveGuard, PageId, SharedGuard};
 
 use super::leaf::{OrderedLeaf, OrderedLeafMut, Stored, KEY_MAX_BYTES, RECORD_HEADER_BYTES, VALUE_MAX_BYTES};
 use super::node::add_records;
@@ -9,7 +9,7 @@ use super::order::{Ordered, Seek};
 use crate::stop::Stop;
 use crate::tree::merge::is_sparse;
 use crate::tree::order::{as_leaf, bad_record, not_a_leaf, not_inner, LeafView, Order};
-use crate::tree::trees::{Tree, Trees};
+use crate::tree::trees::{stop_below, Tree, Trees};
 use crate::tree::words::Words;
 
 /// Where a walk through a tree goes on.
@@ -18,14 +18,6 @@ pub(crate) enum Next {
     /// From this bound on, upwards or downwards.
     From(Vec<u8>),
     End,
-}
-
-/// Where a key was found lately. A hint only, good until the thread's next look at the barrier (P8), and checked before it
-/// is believed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Hint {
-    pub leaf: Option<PageId>,
-    pub slot: u16,
 }
 
 /// What a removal did.
@@ -92,23 +84,14 @@ impl Trees<Ordered> {
         &self,
         tree: Tree,
         key: &[u8],
-        hint: Hint,
         f: impl FnOnce(Option<Stored<'_>>) -> Result<R, Stop>,
     ) -> Result<R, Stop> {
-        if let Some(guard) = hint.leaf.and_then(|pid| self.pool.shared(pid).ok()) {
-            // A leaf of the tree that has the key is the key's leaf, whatever its bounds.
-            let leaf = OrderedLeaf::new(guard.page()).filter(|leaf| leaf.tag() == tree.tag);
-            let slot = usize::from(hint.slot);
-            let found = leaf.filter(|leaf| slot < leaf.count() && leaf.key_is(slot, key));
-            if let Some((_, value)) = found.and_then(|leaf| leaf.record(slot)) {
-                return f(Some(value));
-            }
-        }
-        let guard = self.leaf_shared(tree, Seek::Key(key), hint.leaf)?;
-        let leaf = as_leaf::<Ordered>(guard.id(), guard.page())?;
-        let Ok(slot) = leaf.find(key) else { return f(None) };
-        let (_, value) = leaf.record(slot).ok_or_else(|| bad_record(guard.id()))?;
-        f(Some(value))
+        let (parent, pid) = self.descend(tree, Seek::Key(key), 1)?;
+        self.prefetch_slots(pid);
+        let guard = self.pool.shared(pid).map_err(|restart| stop_below(&parent, restart))?;
+        // As the node above is what it was, the leaf that is latched now is the key's.
+        parent.validate()?;
+        give_value(&guard, tree, key, usize::MAX, f)
     }
 
     /// Stores a record and gives `old` what was there before, as soon as it is sure that it will be replaced. Whether there
@@ -190,6 +173,25 @@ impl Trees<Ordered> {
         let goes_on = give(guard.id(), leaf, (0..end).rev(), &mut f)?;
         Ok(if goes_on && !leaf.lo().is_empty() { Next::From(leaf.lo().to_vec()) } else { Next::End })
     }
+}
+
+/// Gives `f` what the key's leaf has for it. Where it is `guess` says, maybe.
+#[inline(always)]
+pub(super) fn give_value<R>(
+    guard: &SharedGuard<'_>,
+    tree: Tree,
+    key: &[u8],
+    guess: usize,
+    f: impl FnOnce(Option<Stored<'_>>) -> Result<R, Stop>,
+) -> Result<R, Stop> {
+    let leaf = as_leaf::<Ordered>(guard.id(), guard.page())?;
+    if leaf.tag() != tree.tag {
+        return Err(not_a_leaf(guard.id()));
+    }
+    debug_assert!(Ordered::covers(leaf, tree.tag, Seek::Key(key)), "nodes and bounds say the same");
+    let Some(slot) = leaf.get(key, guess) else { return f(None) };
+    let (_, value) = leaf.record(slot).ok_or_else(|| bad_record(guard.id()))?;
+    f(Some(value))
 }
 
 /// Bytes to make room for, before a record is put.

@@ -12,6 +12,8 @@
 
 use std::cmp::Ordering;
 
+use stillframe_pagepool::OptimisticGuard;
+
 use super::node::{head_of, prefix_bytes};
 use crate::blobs::Blob;
 use crate::page::{get_u16, get_u32, put_u16, put_u32, Page, KIND_ORDERED_LEAF, PAGE_SIZE};
@@ -175,42 +177,101 @@ impl<'a> OrderedLeaf<'a> {
         }
     }
 
-    /// Whether the record in a slot has this key.
-    #[inline(always)]
-    pub fn key_is(&self, index: usize, key: &[u8]) -> bool {
-        let tail = key.strip_prefix(self.prefix());
-        tail.is_some() && self.record(index).map(|(tail, _)| tail) == tail
-    }
-
     /// Bytes of the page that a record takes.
     pub fn record_range(&self, index: usize) -> std::ops::Range<usize> {
         let at = usize::from(get_u16(self.page, Self::slot_at(index) + 4));
         at..(at + self.record_bytes(index)).min(PAGE_SIZE)
     }
 
+    #[inline(always)]
+    fn head_at(&self, index: usize) -> u32 {
+        get_u32(self.page, Self::slot_at(index))
+    }
+
     /// The slot of a key; if it is not there, where it would be.
     #[inline(always)]
     pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let prefix = self.prefix();
-        let Some(tail) = key.strip_prefix(prefix) else {
-            return Err(if key < prefix { 0 } else { self.count() });
-        };
-        let head = head_of(tail);
-        let (mut low, mut high) = (0, self.count());
-        while low < high {
-            let mid = (low + high) / 2;
-            let order = match get_u32(self.page, Self::slot_at(mid)).cmp(&head) {
-                Ordering::Equal => self.record(mid).map_or(&[][..], |(tail, _)| tail).cmp(tail),
-                other => other,
-            };
-            match order {
-                Ordering::Less => low = mid + 1,
-                Ordering::Equal => return Ok(mid),
-                Ordering::Greater => high = mid,
-            }
+        match key.strip_prefix(prefix) {
+            Some(tail) => self.find_tail(tail),
+            None => Err(if key < prefix { 0 } else { self.count() }),
         }
-        Err(low)
     }
+
+    /// The slot of a key that belongs to the leaf, if it is there; `guess` is looked at first. The prefix is not compared: it
+    /// lies at the end of the page, and every key that belongs here has it.
+    #[inline(always)]
+    pub fn get(&self, key: &[u8], guess: usize) -> Option<usize> {
+        let tail = key.get(usize::from(get_u16(self.page, PREFIX))..)?;
+        if guess < self.count() && self.record(guess).is_some_and(|(found, _)| found == tail) {
+            return Some(guess);
+        }
+        self.find_tail(tail).ok()
+    }
+
+    #[inline(always)]
+    fn find_tail(&self, tail: &[u8]) -> Result<usize, usize> {
+        let (head, count) = (head_of(tail), self.count());
+        let first = partition(0..count, |index| self.head_at(index) < head);
+        if first == count || self.head_at(first) != head {
+            return Err(first);
+        }
+        match self.compare_tail(first, tail) {
+            Ordering::Less => self.find_among_equal_heads(first + 1, head, tail),
+            Ordering::Equal => Ok(first),
+            Ordering::Greater => Err(first),
+        }
+    }
+
+    #[inline(always)]
+    fn compare_tail(&self, index: usize, tail: &[u8]) -> Ordering {
+        self.record(index).map_or(&[][..], |(tail, _)| tail).cmp(tail)
+    }
+
+    #[cold]
+    fn find_among_equal_heads(&self, first: usize, head: u32, tail: &[u8]) -> Result<usize, usize> {
+        let end = partition(first..self.count(), |index| self.head_at(index) == head);
+        let at = partition(first..end, |index| self.compare_tail(index, tail).is_lt());
+        match at < end && self.compare_tail(at, tail).is_eq() {
+            true => Ok(at),
+            false => Err(at),
+        }
+    }
+}
+
+/// The first index that is not `below`, which no index after it is either; the end if there is none. Without a branch that
+/// depends on what is found: half of them would be taken for the wrong ones.
+#[inline(always)]
+fn partition(range: std::ops::Range<usize>, mut is_below: impl FnMut(usize) -> bool) -> usize {
+    let (mut start, mut len) = (range.start, range.end.saturating_sub(range.start));
+    while len > 1 {
+        let half = len / 2;
+        start += if is_below(start + half - 1) { half } else { 0 };
+        len -= half;
+    }
+    start + usize::from(len == 1 && is_below(start))
+}
+
+/// Where in a leaf that nobody has latched a key seems to be, and the bytes of its record, about.
+#[inline(always)]
+pub(super) fn guess(page: &OptimisticGuard<'_>, key: &[u8]) -> (usize, std::ops::Range<usize>) {
+    let mut header = [0; HEADER_BYTES];
+    page.peek(0, &mut header);
+    let count = usize::from(get_u16(&header, COUNT)).min(CAPACITY_BYTES / SLOT_BYTES);
+    let slot = |index: usize| {
+        let mut slot = [0; SLOT_BYTES];
+        page.peek(OrderedLeaf::slot_at(index), &mut slot);
+        slot
+    };
+    let head = head_of(key.get(usize::from(get_u16(&header, PREFIX))..).unwrap_or_default());
+    let index = partition(0..count, |index| get_u32(&slot(index), 0) < head);
+    if index == count {
+        return (index, 0..0);
+    }
+    let start = usize::from(get_u16(&slot(index), 4)).min(PAGE_SIZE);
+    // How long it is the record itself says: this is the average.
+    let record_bytes = PAGE_SIZE.saturating_sub(usize::from(get_u16(&header, HEAP_START))) / count;
+    (index, start..(start + record_bytes).min(PAGE_SIZE))
 }
 
 /// Write access to a leaf whose header has been checked.

@@ -2,18 +2,19 @@
 
 mod access;
 mod bulk;
+mod group;
 mod leaf;
 mod node;
 mod order;
 mod plan;
-mod prefetch;
 // Sorted sets will ask for ranks; a tree of the library's does not count.
 #[cfg_attr(not(test), allow(dead_code))]
 mod ranks;
 mod walk;
 
-pub(crate) use access::{record_bytes, Hint, Next, Removal};
+pub(crate) use access::{record_bytes, Next, Removal};
 pub(crate) use bulk::Bulk;
+pub(crate) use group::Way;
 #[cfg(test)]
 pub(crate) use leaf::OrderedLeaf;
 pub(crate) use leaf::{Stored, KEY_MAX_BYTES, VALUE_MAX_BYTES};

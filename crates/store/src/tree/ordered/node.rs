@@ -28,10 +28,11 @@ const COUNT_MAX: usize = (PAGE_SIZE - HEADER_BYTES) / CHILD_BYTES;
 /// The first four bytes, zeros added, in the order of the keys.
 #[inline(always)]
 pub(super) fn head_of(tail: &[u8]) -> u32 {
-    let mut head = [0; 4];
-    let len = tail.len().min(4);
-    head[..len].copy_from_slice(&tail[..len]);
-    u32::from_be_bytes(head)
+    match tail.first_chunk() {
+        Some(head) => u32::from_be_bytes(*head),
+        // A copy of so few bytes would be a call of the library.
+        None => tail.iter().zip([24, 16, 8]).fold(0, |head, (byte, shift)| head | u32::from(*byte) << shift),
+    }
 }
 
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {

@@ -1,0 +1,133 @@
+//! Looking up the keys of a group in stages: each for all keys before the next, so that the waits for memory overlap. No
+//! stage looks at what it has asked for itself.
+//!
+//! ```text
+//!   begin ──▶ at_separators ──▶ to_leaf ──▶ to_record ──▶ look_at
+//! ```
+//! A key's way goes hand over hand: a page's version is read before the version of the page above it is looked at for the
+//! last time. So the leaf at its end is the key's, and nobody needs to compare its bounds.
+
+use stillframe_pagepool::{OptimisticGuard, PageId, Pool};
+
+use super::access::give_value;
+use super::leaf::{guess, Stored, HEADER_BYTES, SLOT_BYTES};
+use super::node::OrderedNode;
+use super::order::{Ordered, Seek};
+use crate::stop::Stop;
+use crate::tree::order::Order;
+use crate::tree::trees::{stop_below, Tree, Trees};
+use crate::tree::words::Words;
+
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+/// Slots of a leaf that are asked for before it is known how many there are.
+const SLOTS_GUESSED: usize = 28;
+/// Lines of a record that are asked for at most.
+const RECORD_LINES_MAX: usize = 8;
+
+/// How far the way to a key has been gone. Good until the thread's next look at the barrier (P8).
+pub(crate) struct Way<'p> {
+    /// The last page that has been reached; the leaf in the end.
+    page: OptimisticGuard<'p>,
+    /// The page below it that the key belongs to.
+    below: PageId,
+    /// Where in the leaf the key seems to be.
+    slot: usize,
+}
+
+fn prefetch_lines(pool: &Pool, page: PageId, bytes: std::ops::Range<usize>) {
+    let first = bytes.start - bytes.start % LINE_BYTES;
+    (first..bytes.end).step_by(LINE_BYTES).for_each(|offset| pool.prefetch(page, offset));
+}
+
+impl Trees<Ordered> {
+    /// First stage: finds the node above the key's leaf.
+    ///
+    /// # Errors
+    /// [`Stop::Fault`] if a page on the way is missing; any other is for [`Trees::look`] to meet again.
+    #[inline(always)]
+    pub fn begin(&self, tree: Tree, key: &[u8]) -> Result<Way<'_>, Stop> {
+        let (page, child) = self.descend(tree, Seek::Key(key), 2)?;
+        // A root above the leaves is that node.
+        let below = if page.level() == 2 { child } else { page.id() };
+        self.pool.prefetch_version(below);
+        self.pool.prefetch(below, 0);
+        Ok(Way { page, below, slot: 0 })
+    }
+
+    /// Second stage: steps onto that node, and asks for where its search begins.
+    ///
+    /// # Errors
+    /// As of [`Trees::begin`].
+    #[inline(always)]
+    pub fn at_separators<'p>(&'p self, tree: Tree, way: &mut Way<'p>) -> Result<(), Stop> {
+        self.step_down(way)?;
+        if !Ordered::is_inner(&way.page, tree.tag) || way.page.level() != 1 {
+            return Err(Stop::Contended);
+        }
+        let pid = way.page.id();
+        way.page.first_probes().for_each(|offset| self.pool.prefetch(pid, offset));
+        Ok(())
+    }
+
+    /// Third stage: finds the key's leaf and asks for its slots.
+    ///
+    /// # Errors
+    /// As of [`Trees::begin`].
+    #[inline(always)]
+    pub fn to_leaf(&self, key: &[u8], way: &mut Way<'_>) -> Result<(), Stop> {
+        way.below = Ordered::child(&way.page, Ordered::find_child(&way.page, Seek::Key(key)));
+        way.page.validate()?;
+        self.prefetch_slots(way.below);
+        Ok(())
+    }
+
+    /// Fourth stage: steps onto the leaf, and asks for the key's record.
+    ///
+    /// # Errors
+    /// As of [`Trees::begin`].
+    #[inline(always)]
+    pub fn to_record<'p>(&'p self, key: &[u8], way: &mut Way<'p>) -> Result<(), Stop> {
+        self.step_down(way)?;
+        let (slot, record) = guess(&way.page, key);
+        way.slot = slot;
+        let end = record.end.min(record.start + RECORD_LINES_MAX * LINE_BYTES);
+        prefetch_lines(&self.pool, way.page.id(), record.start..end);
+        Ok(())
+    }
+
+    /// From a page to the one below it.
+    #[inline(always)]
+    fn step_down<'p>(&'p self, way: &mut Way<'p>) -> Result<(), Stop> {
+        match self.pool.try_optimistic(way.below) {
+            Ok(below) => {
+                way.page.validate()?;
+                way.page = below;
+                Ok(())
+            }
+            Err(restart) => Err(stop_below(&way.page, restart)),
+        }
+    }
+
+    /// Last stage: as of [`Trees::look`].
+    ///
+    /// # Errors
+    /// As of [`Trees::begin`], and those of `f`.
+    #[inline(always)]
+    pub fn look_at<R>(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        way: &Way<'_>,
+        f: impl FnOnce(Option<Stored<'_>>) -> Result<R, Stop>,
+    ) -> Result<R, Stop> {
+        give_value(&way.page.share()?, tree, key, way.slot, f)
+    }
+
+    /// Asks for what a search in a leaf looks at.
+    #[inline(always)]
+    pub(super) fn prefetch_slots(&self, leaf: PageId) {
+        self.pool.prefetch_latch(leaf);
+        prefetch_lines(&self.pool, leaf, 0..HEADER_BYTES + SLOTS_GUESSED * SLOT_BYTES);
+    }
+}
