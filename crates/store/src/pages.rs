@@ -11,6 +11,8 @@ use crate::stop::Stop;
 
 /// Memory of a page beside its content: its descriptor, its places in the page file, and in the snapshot's tables.
 const DESCRIPTOR_BYTES: u64 = 24;
+/// What is brought in ahead of a walk is at most this part of the memory.
+const AHEAD_PART: usize = 32;
 /// Memory that the pool takes beside pages and snapshots: what is read, written and staged at a time, free pages that keep
 /// their memory.
 const STAGING_BYTES: u64 = 24 << 20;
@@ -89,6 +91,12 @@ impl Pages {
     /// Whether so much is too much to be in memory together, for one command beside others.
     pub fn is_too_large(&self, bytes: u64) -> bool {
         self.pool.memory_pages().is_some_and(|most| bytes / PAGE_SIZE as u64 > most / 2)
+    }
+
+    /// So many pages may be brought in ahead of a walk, at most `count`.
+    pub fn ahead_pages(&self, count: usize) -> usize {
+        let most = self.pool.memory_pages().map_or(usize::MAX, |pages| pages as usize / AHEAD_PART);
+        count.min(most).max(1)
     }
 
     #[inline(always)]

@@ -132,7 +132,7 @@ impl StateWord {
         word
     }
 
-    /// UNLOCKED → MARKED, by the clock.
+    /// UNLOCKED → MARKED, by the clock, or by a walk that leaves the page behind.
     pub fn meet(&self) -> Met {
         let word = self.0.load(Ordering::Acquire);
         match tag(word) {

@@ -16,13 +16,15 @@ use crate::named::Visit;
 use crate::page::PAGE_SIZE;
 use crate::stop::{retry, Stop};
 use crate::tree;
-use crate::tree::ordered::{Next, Stored};
+use crate::tree::ordered::{Next, Seek, Stored};
 
 /// A key with its value.
 pub type Record = (Vec<u8>, Vec<u8>);
 
 /// Bytes that are copied at a time, at most, but for one record.
 const STEP_BYTES: usize = 64 * 1024;
+/// Leaves that are brought in together.
+const AHEAD_LEAVES_MAX: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -119,6 +121,8 @@ pub struct TreeRange<'t> {
     remaining: Remaining,
     up: Copied,
     down: Copied,
+    /// Leaves that are brought in together when one is missing: more each time, because short walks are many.
+    ahead_count: usize,
 }
 
 impl Tree {
@@ -150,7 +154,8 @@ impl<'t> TreeRange<'t> {
             Bound::Unbounded => None,
         };
         let remaining = Remaining { lo, hi };
-        TreeRange { tree, overlay, remaining, up: Copied::default(), down: Copied::default() }
+        let (up, down) = (Copied::default(), Copied::default());
+        TreeRange { tree, overlay, remaining, up, down, ahead_count: 1 }
     }
 
     /// Gives `f` the next record upwards; `None` at the end. `f` may call other operations.
@@ -212,14 +217,15 @@ impl<'t> TreeRange<'t> {
 
     /// Copies what comes next.
     fn copy(&mut self, direction: Direction) -> Result<(), TreeError> {
-        let (remaining, tree) = (&self.remaining, self.tree);
+        let (remaining, tree, ahead_count) = (&self.remaining, self.tree, &mut self.ahead_count);
         let copied = match direction {
             Direction::Up => &mut self.up,
             Direction::Down => &mut self.down,
         };
         let mut missing = Vec::new();
         tree.run(Visit::Reads, |keyspace, id| {
-            let mut step = Step { keyspace, remaining, direction, copied, missing: &mut missing };
+            let mut step =
+                Step { keyspace, remaining, direction, copied, missing: &mut missing, ahead_count };
             retry(|| step.run(id)).map_err(|error| with_missing(error, &mut missing))
         })?;
         if let Some(overlay) = self.overlay {
@@ -235,8 +241,9 @@ struct Step<'s> {
     remaining: &'s Remaining,
     direction: Direction,
     copied: &'s mut Copied,
-    /// Pages of values that are not in memory.
+    /// Pages that are not in memory: of values, or leaves from here on.
     missing: &'s mut Vec<PageId>,
+    ahead_count: &'s mut usize,
 }
 
 impl Step<'_> {
@@ -250,13 +257,39 @@ impl Step<'_> {
             Ok(ended.is_none())
         };
         let walked = match direction {
-            Direction::Up => trees.walk_up(tree, lo, take)?,
-            Direction::Down => trees.walk_down(tree, hi.as_deref(), take)?,
+            Direction::Up => trees.walk_up(tree, lo, take),
+            Direction::Down => trees.walk_down(tree, hi.as_deref(), take),
+        };
+        let walked = match walked {
+            Err(Stop::Fault(pid)) => {
+                self.look_ahead(tree, pid)?;
+                return Err(Stop::Fault(pid));
+            }
+            walked => walked?,
         };
         if let Some(pid) = self.missing.first() {
             return Err(Stop::Fault(*pid));
         }
         self.copied.next = Some(ended.unwrap_or(walked));
+        Ok(())
+    }
+
+    /// A leaf is missing, or what leads there: those after it are asked for with it.
+    #[cold]
+    fn look_ahead(&mut self, tree: tree::Tree, missing: PageId) -> Result<(), Stop> {
+        self.missing.push(missing);
+        let count = self.keyspace.pages.ahead_pages(*self.ahead_count);
+        *self.ahead_count = (2 * count).min(AHEAD_LEAVES_MAX);
+        let Remaining { lo, hi } = self.remaining;
+        let (seek, is_upwards) = match self.direction {
+            Direction::Up => (Seek::Key(lo), true),
+            Direction::Down => (hi.as_deref().map_or(Seek::Last, Seek::Below), false),
+        };
+        match self.keyspace.named.trees.leaves_ahead(tree, seek, is_upwards, count) {
+            Ok(leaves) => self.keyspace.add_missing(leaves.into_iter(), self.missing),
+            Err(Stop::Fault(_)) => {}
+            Err(stop) => return Err(stop),
+        }
         Ok(())
     }
 

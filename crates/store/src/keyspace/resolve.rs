@@ -89,7 +89,7 @@ impl Keyspace {
         self.add_missing([blob.pid].into_iter().chain(pages), missing);
     }
 
-    fn add_missing(&self, pages: impl Iterator<Item = PageId>, missing: &mut Vec<PageId>) {
+    pub(crate) fn add_missing(&self, pages: impl Iterator<Item = PageId>, missing: &mut Vec<PageId>) {
         missing.extend(pages.filter(|pid| self.pool.is_missing(*pid)));
     }
 }

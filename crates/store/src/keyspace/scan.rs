@@ -3,6 +3,7 @@
 use stillframe_pagepool::PageId;
 
 use super::state::{Keyspace, Local};
+use crate::error::Fault;
 use crate::stop::{retry, Stop};
 use crate::tree::hash::{as_leaf, Leaf, Record, RecordKey};
 use crate::tree::{bad_record, Tree};
@@ -10,6 +11,9 @@ use crate::{DbId, EntryInfo, OpError};
 
 /// Bits of a hash that a cursor leaves out: clients take cursors above 2^53 for floating-point numbers.
 const CURSOR_SHIFT: u32 = 12;
+/// Leaves that are brought in together, and keys that a leaf is expected to have: few rather than many.
+const AHEAD_LEAVES_MAX: usize = 64;
+const KEYS_A_LEAF: usize = 16;
 /// How much denser than the average a leaf may be and still be chosen without bias.
 const DENSITY_MAX: f64 = 4.0;
 /// Draws before a random choice gives up on rejection.
@@ -53,6 +57,9 @@ impl Keyspace {
                 Err(OpError::Fault(_)) if walk.given > 0 && on_boundary(walk.from_hash) => {
                     return Ok(walk.from_hash >> CURSOR_SHIFT)
                 }
+                Err(OpError::Fault(fault)) => {
+                    return Err(OpError::Fault(fault.and(self.leaves_ahead(tree, &walk))))
+                }
                 Err(OpError::Damaged(reason)) => match self.pass_over(tree, from_hash, &reason)? {
                     Some(u64::MAX) => return Ok(0),
                     Some(hi) => hi,
@@ -65,6 +72,19 @@ impl Keyspace {
                 return Ok(walk.from_hash >> CURSOR_SHIFT);
             }
         }
+    }
+
+    /// The leaves that the rest of a walk is going to need.
+    #[cold]
+    fn leaves_ahead<F>(&self, tree: Tree, walk: &Walk<'_, F>) -> Fault {
+        let count = walk.count / KEYS_A_LEAF + 1;
+        let count = self.pages.ahead_pages(count.min(AHEAD_LEAVES_MAX));
+        let mut missing = Vec::new();
+        // What stands in the way is met again.
+        if let Ok(leaves) = self.trees.leaves_ahead(tree, walk.from_hash, true, count) {
+            self.add_missing(leaves.into_iter(), &mut missing);
+        }
+        Fault::of(missing)
     }
 
     /// Gives the keys of one leaf from the walk's hash on. An error comes before the first key is given.
@@ -101,7 +121,12 @@ impl Keyspace {
                 }
             }
             match leaf.chain() {
-                0 => return Ok(Walked::Through(hi)),
+                0 => {
+                    drop(guard);
+                    // It does not come back before it has been round.
+                    self.pool.let_go(head);
+                    return Ok(Walked::Through(hi));
+                }
                 next => {
                     match self.unless_skipped(tree, hi, self.pool.shared(PageId(next)).map_err(Stop::from))? {
                         Some(next) => guard = next,

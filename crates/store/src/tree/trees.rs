@@ -199,6 +199,29 @@ impl<O: Order> Trees<O> {
         Ok(())
     }
 
+    /// Leaves that a walk which has got to a key, or below which it goes on, comes to next, as far as they have the same
+    /// parent: up to `count` of them, in the walk's order.
+    pub fn leaves_ahead(
+        &self,
+        tree: Tree,
+        key: O::Key<'_>,
+        is_upwards: bool,
+        count: usize,
+    ) -> Result<Vec<PageId>, Stop> {
+        let (parent, _) = self.descend(tree, key, 1)?;
+        let at = O::find_child(&parent, key);
+        let indices = match is_upwards {
+            true => at..O::child_count(&parent).min(at.saturating_add(count)),
+            false => (at + 1).saturating_sub(count)..at + 1,
+        };
+        let mut leaves: Vec<PageId> = indices.map(|index| O::child(&parent, index)).collect();
+        parent.validate()?;
+        if !is_upwards {
+            leaves.reverse();
+        }
+        Ok(leaves)
+    }
+
     /// Latches the node of `level` that is responsible for `key`, without waiting.
     pub fn inner_exclusive(
         &self,

@@ -17,6 +17,8 @@ fn open(device: &Arc<SimDevice>) -> Store {
 }
 
 const RECORDS: u64 = 60_000;
+/// Hot records that are looked up for every 32 records of a walk.
+const HOT_A_STEP: usize = 4;
 
 fn record(number: u64, round: u64) -> (Vec<u8>, Vec<u8>) {
     let value = [&round.to_be_bytes()[..], &[number as u8; 500]].concat();
@@ -75,4 +77,46 @@ fn a_tree_is_larger_than_memory() {
     store.checkpoint().unwrap();
     let after = open(&after_crash(&device));
     assert_same(&content(&after.tree("t").unwrap()), &model, "after the crash");
+}
+
+/// Looks hot records up after each step of something else; which part of them was in memory.
+fn hit_rate_beside(step: &mut dyn FnMut() -> bool, tree: &stillframe_store::Tree, store: &Store) -> f64 {
+    let loaded = || store.pool().metrics().loaded_page_count.load(Ordering::Relaxed);
+    let mut random = fastrand::Rng::with_seed(seed());
+    let (mut looked_up, mut missed) = (0, 0);
+    loop {
+        let goes_on = step();
+        let before = loaded();
+        for _ in 0..HOT_A_STEP {
+            // One record in each of some 500 leaves.
+            let hot = random.u64(..500) * (RECORDS / 500);
+            assert!(tree.get(&hot.to_be_bytes()).unwrap().is_some());
+            looked_up += 1;
+        }
+        missed += loaded() - before;
+        if !goes_on {
+            return 1.0 - missed as f64 / f64::from(looked_up);
+        }
+    }
+}
+
+/// A walk through four times the memory leaves the pages in memory that others use.
+#[test]
+fn a_walk_does_not_displace_what_is_used() {
+    let device = Arc::new(SimDevice::new(1));
+    let store = open(&device);
+    let tree = store.tree("t").unwrap();
+    tree.bulk_load((0..RECORDS).map(|number| record(number, 0))).unwrap();
+    store.checkpoint().unwrap();
+    // Until the hot set is there.
+    let mut rounds = 0..2_000;
+    hit_rate_beside(&mut || rounds.next().is_some(), &tree, &store);
+    let mut records = tree.iter();
+    let beside_walk = hit_rate_beside(
+        &mut || (0..32).all(|_| records.next_with(|_, _| ()).unwrap().is_some()),
+        &tree,
+        &store,
+    );
+    // It is 0.93 if the pages that the walk leaves behind stay as long as others.
+    assert!(beside_walk > 0.955, "{beside_walk}");
 }

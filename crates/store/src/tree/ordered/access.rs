@@ -148,10 +148,12 @@ impl Trees<Ordered> {
         let guard = self.leaf_shared(tree, Seek::Key(from), None)?;
         let leaf = as_leaf::<Ordered>(guard.id(), guard.page())?;
         let (Ok(start) | Err(start)) = leaf.find(from);
-        match give(guard.id(), leaf, start..leaf.count(), &mut f)? {
-            true => Ok(leaf.hi().map_or(Next::End, |hi| Next::From(hi.to_vec()))),
-            false => Ok(Next::End),
+        if !give(guard.id(), leaf, start..leaf.count(), &mut f)? {
+            return Ok(Next::End);
         }
+        let next = leaf.hi().map_or(Next::End, |hi| Next::From(hi.to_vec()));
+        self.let_go(guard, start == 0);
+        Ok(next)
     }
 
     /// The same downwards, from the greatest key below `below` on, or from the greatest of all.
@@ -170,8 +172,23 @@ impl Trees<Ordered> {
             Some(Ok(end) | Err(end)) => end,
             None => leaf.count(),
         };
-        let goes_on = give(guard.id(), leaf, (0..end).rev(), &mut f)?;
-        Ok(if goes_on && !leaf.lo().is_empty() { Next::From(leaf.lo().to_vec()) } else { Next::End })
+        if !give(guard.id(), leaf, (0..end).rev(), &mut f)? {
+            return Ok(Next::End);
+        }
+        let next = if leaf.lo().is_empty() { Next::End } else { Next::From(leaf.lo().to_vec()) };
+        let is_whole = end == leaf.count();
+        self.let_go(guard, is_whole);
+        Ok(next)
+    }
+
+    /// A walk leaves a leaf behind. One that it has been through whole goes before what others use: a short walk says nothing
+    /// of those that come after it, a long one does not come back.
+    fn let_go(&self, leaf: SharedGuard<'_>, is_whole: bool) {
+        let pid = leaf.id();
+        drop(leaf);
+        if is_whole {
+            self.pool.let_go(pid);
+        }
     }
 }
 
