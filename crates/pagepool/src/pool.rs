@@ -339,9 +339,9 @@ impl Pool {
         }
     }
 
-    /// Whether there is too much in memory and nothing of it can go: what is dirty cannot be written.
+    /// Whether memory is full and what is dirty in it cannot be written: who stores is refused.
     pub fn is_stuck(&self) -> bool {
-        self.room.is_limited() && self.room.is_stuck()
+        self.room.is_limited() && self.room.refuses_writes()
     }
 
     /// Whether a page in use is not in memory and is worth loading: it is not known to be damaged, or is to be tried again.

@@ -32,7 +32,7 @@ const BATCH_PAGES: usize = 256;
 const GIVE_BACK_PAGES: usize = 64;
 /// After a round in which nothing could go.
 const REST: Duration = Duration::from_millis(10);
-/// After a write that failed.
+/// After a write that failed, until the next.
 const REST_AFTER_ERROR: Duration = Duration::from_millis(200);
 
 /// Waits until each member of the barrier has been between two commands.
@@ -56,9 +56,9 @@ struct Victim {
 
 impl Shared {
     /// Evicts up to `count` pages. Returns how many, and whether a write failed.
-    fn evict(&self, clock: &mut Clock, count: usize) -> (usize, bool) {
+    fn evict(&self, clock: &mut Clock, count: usize, may_write: bool) -> (usize, bool) {
         let mut picked = clock.pick(&self.core, || self.supply.used_ranges(), count);
-        picked.retain(|(page, _)| !self.room.is_kept(*page));
+        picked.retain(|(page, _)| !self.room.is_kept(*page) && (may_write || self.core.is_clean(*page)));
         if picked.is_empty() {
             return (0, false);
         }
@@ -95,7 +95,9 @@ impl Shared {
             .collect();
         let pages: Vec<_> = copied.iter().map(|((page, _), copy)| (*page, *copy)).collect();
         let metrics = &self.core.metrics;
-        match self.file.write_back(&pages) {
+        let written = self.file.write_back(&pages);
+        self.room.note_written(written.is_ok());
+        match written {
             Ok(written) => {
                 metrics.written_back_page_count.fetch_add(written.len() as u64, Ordering::Relaxed);
                 let marks = copied.iter().map(|((_, mark), _)| *mark);
@@ -190,6 +192,7 @@ impl Evictor {
 
 fn run(shared: &Shared) {
     let mut clock = Clock::default();
+    let mut failed_at: Option<Instant> = None;
     while !shared.stop.load(Ordering::Acquire) {
         if !shared.room.is_short() {
             shared.room.note_round(true);
@@ -200,15 +203,17 @@ fn run(shared: &Shared) {
             shared.room.begin_evicting();
             shared.core.pages.avoid_huge();
         }
-        let excess = shared.room.excess_pages();
-        let mut left = excess as usize;
+        let mut left = shared.room.excess_pages() as usize;
         while left > 0 && !shared.stop.load(Ordering::Acquire) {
-            let (evicted, has_failed) = shared.evict(&mut clock, left.min(BATCH_PAGES));
+            // Clean pages go all the time.
+            let may_write = failed_at.is_none_or(|at| at.elapsed() > REST_AFTER_ERROR);
+            let (evicted, has_failed) = shared.evict(&mut clock, left.min(BATCH_PAGES), may_write);
+            if may_write {
+                failed_at = has_failed.then(Instant::now);
+            }
             shared.room.note_round(evicted > 0);
             left = left.saturating_sub(evicted);
-            if has_failed {
-                std::thread::park_timeout(REST_AFTER_ERROR);
-            } else if evicted == 0 {
+            if evicted == 0 {
                 std::thread::park_timeout(REST);
                 break;
             }

@@ -5,6 +5,9 @@
 //!                       nothing to do │ evictor stops  │ evictor begins │ who may wait waits
 //! ```
 //! Between `full` and the limit is room for what the commands under way allocate: none of them waits in its middle.
+//!
+//! While the file takes no writes, what is dirty stays. Then memory is full from `high` on for those who store, who are
+//! refused, and what is above that is left to pages that are read: they are clean, and follow each other.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::OnceLock;
@@ -40,6 +43,8 @@ pub struct Room {
     evicts: AtomicBool,
     /// Nothing could be evicted for a while although there was too much.
     is_stuck: AtomicBool,
+    /// The file has not taken the last pages that it was given.
+    is_unwritable: AtomicBool,
     /// Since when the evictor has been waiting for members to come between two commands.
     waits_since: Mutex<Option<Instant>>,
     /// The pool closes: nobody waits any more.
@@ -60,6 +65,7 @@ impl Room {
             absent_pages: AtomicI64::new(0),
             evicts: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
+            is_unwritable: AtomicBool::new(false),
             waits_since: Mutex::default(),
             is_closed: AtomicBool::new(false),
             kept: RwLock::default(),
@@ -150,10 +156,24 @@ impl Room {
         self.mark(3).saturating_sub(self.resident_pages())
     }
 
-    /// Whether whoever may wait for room does.
+    /// Whether whoever is going to store waits for room.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.resident_pages() >= self.mark(1)
+        self.resident_pages() >= self.mark(if self.is_unwritable() { 2 } else { 1 })
+    }
+
+    /// How far pages that are read may fill memory.
+    fn read_mark(&self) -> u64 {
+        self.mark(u64::from(!self.is_unwritable()))
+    }
+
+    pub fn is_unwritable(&self) -> bool {
+        self.is_unwritable.load(Ordering::Relaxed)
+    }
+
+    /// The file has, or has not, taken pages.
+    pub fn note_written(&self, is_good: bool) {
+        self.is_unwritable.store(!is_good, Ordering::Relaxed);
     }
 
     pub fn limit_pages(&self) -> Option<u64> {
@@ -200,7 +220,7 @@ impl Room {
     /// Waits until so many more pages, a batch at most, have room. False if there will be none: nothing can be evicted.
     pub fn wait_for(&self, page_count: u64) -> bool {
         // The limit may have been lowered since the batch was made.
-        let has_room = || self.resident_pages() + page_count.min(self.step()) <= self.mark(1);
+        let has_room = || self.resident_pages() + page_count.min(self.step()) <= self.read_mark();
         let mut waiting = self.idle_since.lock();
         while !has_room() {
             if self.is_stuck.load(Ordering::Relaxed) || self.is_closed.load(Ordering::Relaxed) {
@@ -238,6 +258,11 @@ impl Room {
 
     /// Whether there is too much in memory and nothing of it can be evicted.
     pub fn is_stuck(&self) -> bool {
-        self.is_stuck.load(Ordering::Relaxed) && self.is_full()
+        self.is_stuck.load(Ordering::Relaxed) && self.resident_pages() >= self.read_mark()
+    }
+
+    /// Whether who stores is refused: what he would make dirty could not be evicted.
+    pub fn refuses_writes(&self) -> bool {
+        self.is_full() && (self.is_unwritable() || self.is_stuck.load(Ordering::Relaxed))
     }
 }

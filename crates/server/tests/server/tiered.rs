@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{prlimit, Pid, Resource, Rlimit, Signal};
 use stillframe_testkit::within;
 
 use crate::harness::*;
@@ -174,5 +174,48 @@ fn a_value_larger_than_memory_stops_nobody() {
         check(&mut other, 0..300, 0);
         store(&mut other, 300..400, 0);
         check(&mut other, 300..400, 0);
+    }
+}
+
+/// A disk without space for what has to leave memory: who stores is refused, who reads is served, and once there is space
+/// again everything goes on.
+#[test]
+fn a_full_disk_refuses_writes_and_loses_nothing() {
+    for workers in ["1", "2"] {
+        let server =
+            TestServer::start(&["--workers", workers, "--maxmemory", "12mb", "--snapshot-memory", "1mb"]);
+        let (mut client, mut other) = (server.connect(), server.connect());
+        client.stream.set_read_timeout(Some(NO_HANG)).unwrap();
+        other.stream.set_read_timeout(Some(NO_HANG)).unwrap();
+        store(&mut client, 0..1_000, 0);
+        let limit_file = |most_bytes| {
+            let limit = Rlimit { current: most_bytes, maximum: None };
+            prlimit(Pid::from_raw(server.pid() as i32), Resource::Fsize, limit)
+                .expect("a limit of one's own");
+        };
+        let page_file_bytes = server.dir.join("stillframe.pages").metadata().unwrap().len();
+        limit_file(Some(page_file_bytes));
+        let mut stored_count = 1_000;
+        let refusal = loop {
+            let reply = client.run_bytes(&[b"SET", &key(stored_count), &value(stored_count, 0)]);
+            if reply != Reply::ok() {
+                break reply.text();
+            }
+            stored_count += 1;
+            assert!(stored_count < 20_000, "a full disk takes everything");
+        };
+        assert!(refusal.starts_with("OOM command not allowed"), "{refusal}");
+        // What is there is served, beside those that are refused.
+        check(&mut other, 0..stored_count, 0);
+        assert!(other.run_bytes(&[b"GET", &key(stored_count)]).bytes().is_none());
+        assert!(!other.save_in_background("BGSAVE"), "there is no space for a save either");
+        limit_file(None);
+        let goes_on =
+            || client.run_bytes(&[b"SET", &key(stored_count), &value(stored_count, 0)]) == Reply::ok();
+        assert!(within(NO_HANG, goes_on), "writes are refused although there is space");
+        store(&mut client, stored_count..stored_count + 500, 0);
+        check(&mut other, 0..stored_count + 500, 0);
+        assert!(other.save_in_background("BGSAVE"));
+        assert_eq!(other.run("DBSIZE"), Reply::Int(stored_count as i64 + 500));
     }
 }

@@ -90,7 +90,7 @@ fn hit_rate_beside(step: &mut dyn FnMut() -> bool, tree: &stillframe_store::Tree
         for _ in 0..HOT_A_STEP {
             // One record in each of some 500 leaves.
             let hot = random.u64(..500) * (RECORDS / 500);
-            assert!(tree.get(&hot.to_be_bytes()).unwrap().is_some());
+            assert!(tree.get(hot.to_be_bytes()).unwrap().is_some());
             looked_up += 1;
         }
         missed += loaded() - before;
