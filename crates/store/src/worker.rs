@@ -246,6 +246,14 @@ impl Worker {
         keyspace.scan(local, db, cursor, count, f)
     }
 
+    /// Brings pages in, now, beyond the bound of memory if need be: for few of them, in the midst of what must not be left
+    /// before it ends. Others wait.
+    pub fn load_at_once(&mut self, fault: Fault) {
+        let mut pages = Vec::new();
+        fault.add_to(&mut pages);
+        self.keyspace().pool.load_at_once(&pages);
+    }
+
     /// A key chosen evenly among those that are not expired; `None` if there is none.
     pub fn random_key(&mut self, db: DbId) -> Result<Option<Vec<u8>>, OpError> {
         let (keyspace, local) = self.split();

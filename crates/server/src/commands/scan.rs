@@ -1,13 +1,14 @@
 //! Walking over the keys of a database.
 
-use stillframe_store::EntryInfo;
+use stillframe_store::{EntryInfo, OpError};
 
 use crate::command::operand::integer;
 use crate::command::{acl, flag, CmdResult, Group, Scope};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
+use crate::protocol::collected::Collected;
 use crate::protocol::errors;
-use crate::protocol::reply::{Reply, ReplyBuf};
+use crate::state::session::KeysWalk;
 use crate::text::glob;
 use crate::text::number::parse_cursor;
 
@@ -29,50 +30,33 @@ const STEP_KEY_COUNT: usize = 1000;
 /// The store's cursors have 52 bits, plus one.
 const MAX_CURSOR: u64 = 1 << 52;
 
-/// Bulk strings collected until their number is known.
-struct Collected {
-    bytes: ReplyBuf,
-    count: usize,
-    resp3: bool,
-}
-
-impl Collected {
-    /// As much as the reply has room for.
-    fn new(reply: &Reply<'_>) -> Collected {
-        let max_bytes = reply.out.max_bytes().saturating_sub(reply.out.total_bytes());
-        Collected { bytes: ReplyBuf::within(max_bytes), count: 0, resp3: reply.resp3 }
-    }
-
-    fn push(&mut self, key: &[u8]) {
-        Reply { out: &mut self.bytes, resp3: self.resp3 }.bulk(key);
-        self.count += 1;
-    }
-
-    fn reply(&self, reply: &mut Reply<'_>) {
-        if self.bytes.is_over() {
-            return reply.out.give_up();
-        }
-        reply.array(self.count);
-        reply.out.extend(self.bytes.bytes());
-    }
-}
-
 pub fn keys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let pattern = args.at(1);
     let takes_all = pattern == b"*";
-    let mut found = Collected::new(&ctx.reply);
-    let mut cursor = 0;
+    let begun = ctx.client.keys_walk.take();
+    let mut walk =
+        begun.unwrap_or_else(|| Box::new(KeysWalk { found: Collected::new(&ctx.reply), cursor: 0 }));
     loop {
-        cursor = ctx.worker.scan(ctx.client.db, cursor, STEP_KEY_COUNT, |key, _| {
+        let KeysWalk { found, cursor } = &mut *walk;
+        let before = found.mark();
+        let next = ctx.worker.scan(ctx.client.db, *cursor, STEP_KEY_COUNT, |key, _| {
             if takes_all || glob::matches(pattern, key, false) {
                 found.push(key);
             }
-        })?;
-        if cursor == 0 {
-            break;
+        });
+        match next {
+            Ok(0) => break,
+            Ok(next) => *cursor = next,
+            Err(error) => {
+                found.back_to(before);
+                if matches!(error, OpError::Fault(_)) {
+                    ctx.client.keys_walk = Some(walk);
+                }
+                return Err(error.into());
+            }
         }
     }
-    found.reply(&mut ctx.reply);
+    walk.found.reply(&mut ctx.reply);
     Ok(())
 }
 

@@ -7,11 +7,17 @@ use stillframe_store::DbId;
 use crate::command::{CmdError, CmdResult};
 use crate::dispatch::call::{call, Outcome};
 use crate::dispatch::ctx::{Command, Ctx, Found};
-use crate::dispatch::prepare::{prepare, Needs, TOO_LATE};
+use crate::dispatch::prepare::{prepare, Needs};
 use crate::protocol::args::{ArgRange, Args};
 use crate::server::Server;
 use crate::state::session::{Queued, Session, Transaction, Watched};
 use crate::text::number::parse_i64;
+
+/// So often a command of a transaction has pages brought in, up to 64 a time.
+const LOADS_MAX: u32 = 64;
+const TOO_FAR: &[u8] =
+    b"ERR too much of what this command needs is not in memory, and a transaction cannot wait for it; send \
+    the command outside of MULTI";
 
 /// Commands that are executed at once inside of a transaction.
 pub fn runs_inside(command: &Command) -> bool {
@@ -104,12 +110,23 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &Transaction) -> CmdResult {
     let sent_values = ctx.reply.out.send_values(false);
     for queued in &transaction.queued {
         let args = Args::new(&queued.buf, &queued.ranges);
-        if let Outcome::Fault(_) = call(ctx, ctx.registry.found(queued.id), &args, false) {
-            ctx.reply.error(TOO_LATE);
-        }
+        run_queued(ctx, ctx.registry.found(queued.id), &args);
     }
     ctx.reply.out.send_values(sent_values);
     Ok(())
+}
+
+/// Runs a command of a transaction. What it names is in memory, but which leaves a walk or a random key comes to is not known
+/// before: those are brought in while others wait. Only so many, because memory is exceeded by them.
+fn run_queued(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) {
+    for _ in 0..LOADS_MAX {
+        match call(ctx, found, args, false) {
+            Outcome::Fault(fault) => ctx.worker.load_at_once(fault),
+            Outcome::Done | Outcome::Paused => return,
+        }
+    }
+    ctx.client.keys_walk = None;
+    ctx.reply.error(TOO_FAR);
 }
 
 /// What the commands need, following their `SELECT`s; watched keys are locked with theirs.

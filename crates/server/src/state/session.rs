@@ -9,6 +9,7 @@ use stillframe_store::{DbId, UnixMillis};
 
 use crate::command::CommandId;
 use crate::protocol::args::ArgRange;
+use crate::protocol::collected::Collected;
 
 /// `CLIENT REPLY`.
 ///
@@ -167,6 +168,14 @@ impl LateReplies {
     }
 }
 
+/// A `KEYS` that waits for pages, and how far it has come. It goes on from there, or it would not end where the keys do not
+/// fit into memory. So it is no picture of one instant then: it has each key that was there throughout.
+#[derive(Debug)]
+pub struct KeysWalk {
+    pub found: Collected,
+    pub cursor: u64,
+}
+
 /// State of a client that its commands change.
 pub struct Session {
     pub id: u64,
@@ -188,6 +197,8 @@ pub struct Session {
     pub no_touch: bool,
     /// The command that is running or has run last.
     pub last_command: Option<CommandId>,
+    /// Of a `KEYS` that waits for pages: no other command of the client runs before it.
+    pub keys_walk: Option<Box<KeysWalk>>,
 }
 
 impl Session {
@@ -208,6 +219,7 @@ impl Session {
             no_evict: false,
             no_touch: false,
             last_command: None,
+            keys_walk: None,
         }
     }
 }

@@ -219,3 +219,40 @@ fn a_full_disk_refuses_writes_and_loses_nothing() {
         assert_eq!(other.run("DBSIZE"), Reply::Int(stored_count as i64 + 500));
     }
 }
+
+/// Keys that do not fit into memory: walks over them come to their end, also in a transaction that has changed something.
+#[test]
+fn walks_over_more_keys_than_memory_end() {
+    for workers in ["1", "2"] {
+        let server =
+            TestServer::start(&["--workers", workers, "--maxmemory", "12mb", "--snapshot-memory", "1mb"]);
+        let mut client = server.connect();
+        client.stream.set_read_timeout(Some(NO_HANG)).unwrap();
+        let value = [b'v'; 300];
+        let numbers: Vec<u64> = (0..100_000).collect();
+        for some in numbers.chunks(500) {
+            some.iter().for_each(|&number| client.queue(&[&b"SET"[..], &key(number), &value]));
+            client.flush().unwrap();
+            some.iter().for_each(|_| assert_eq!(client.read(), Reply::ok()));
+        }
+        assert!(count(&mut client, "data_pages") * 4096 > 2 * 12 * MEGABYTE);
+        let (listed, scanned) = all_keys(&mut client);
+        assert!(listed.len() == numbers.len() && listed == scanned);
+        for _ in 0..50 {
+            assert!(listed.contains(client.run("RANDOMKEY").bytes().expect("a key")));
+        }
+        client.ok("MULTI");
+        let queued = ["SET new 1", "RANDOMKEY", "SCAN 0 COUNT 1000", "KEYS *", "RANDOMKEY", "DBSIZE"];
+        queued.iter().for_each(|command| assert_eq!(client.run(command).text(), "QUEUED"));
+        let replies = client.run("EXEC");
+        let [set, random, scan, keys, other, size] = replies.items() else { panic!("{replies:.200?}") };
+        assert_eq!(set, &Reply::ok());
+        assert!(random.bytes().is_some() && other.bytes().is_some(), "{random:?} {other:?}");
+        assert!(!scan.items()[1].items().is_empty());
+        match keys {
+            Reply::Error(_) => assert!(keys.text().contains("outside of MULTI"), "{keys:?}"),
+            keys => assert_eq!(keys.items().len(), numbers.len() + 1),
+        }
+        assert_eq!(size, &Reply::Int(numbers.len() as i64 + 1));
+    }
+}
