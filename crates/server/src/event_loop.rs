@@ -210,6 +210,8 @@ impl EventLoop {
         match message {
             Message::Accepted(fd, info) => self.add(fd, info),
             Message::PagesLoaded(token) => self.release(token, Hold::Fault),
+            Message::InputLoaded(token) => self.go_on_reading(token),
+            Message::ValueLoaded(token) => self.go_on_sending(token),
             Message::Reply(token, which, bytes) => self.unblock(token, which, bytes),
             Message::Push(token, bytes) => self.push(token, &bytes),
             Message::Kill(token) => {

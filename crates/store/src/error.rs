@@ -95,10 +95,15 @@ pub enum OpError {
     OutOfMemory { limit_bytes: u64 },
     /// A page has to be read, and nothing in memory can make room for it.
     #[error(
-        "there is not enough memory for the pages that are needed: the value is larger than half of it, or what is in \
-         memory cannot be written to the page file"
+        "there is not enough memory for the pages that are needed: what is in memory cannot be written to the page file"
     )]
     NoRoom,
+    /// The operation needs more of its values at a time than half of the memory that there is for pages.
+    #[error(
+        "the values are larger than memory: this command needs more of them at a time than half of what 'maxmemory' leaves \
+         for data"
+    )]
+    LargerThanMemory,
     /// The key holds a value of another type.
     #[error("the key holds a value of another type")]
     WrongType,

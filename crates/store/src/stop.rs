@@ -10,6 +10,10 @@ pub(crate) enum Stop {
     /// Run the operation again.
     Contended,
     Fault(PageId),
+    /// The same with all pages of a value that are missing.
+    Missing(Vec<PageId>),
+    /// So much of a value cannot be in memory at a time.
+    LargerThanMemory,
     Damaged(String),
     OutOfMemory {
         limit_bytes: u64,
@@ -41,6 +45,8 @@ impl From<Stop> for OpError {
         match stop {
             Stop::Contended => OpError::Damaged("an operation was not retried".into()),
             Stop::Fault(pid) => OpError::Fault(Fault::of(vec![pid])),
+            Stop::Missing(pages) => OpError::Fault(Fault::of(pages)),
+            Stop::LargerThanMemory => OpError::LargerThanMemory,
             Stop::Damaged(text) => OpError::Damaged(text),
             Stop::OutOfMemory { limit_bytes } => OpError::OutOfMemory { limit_bytes },
             Stop::TooLarge => OpError::TooLarge,

@@ -75,6 +75,15 @@ pub(crate) trait PageRun {
     fn with_page(&self, index: u32, f: &mut dyn FnMut(&Page)) -> bool;
 }
 
+/// The pages of a value that is not looked at.
+pub(crate) struct NoPages;
+
+impl PageRun for NoPages {
+    fn with_page(&self, _index: u32, _f: &mut dyn FnMut(&Page)) -> bool {
+        false
+    }
+}
+
 pub(crate) enum Repr<'a> {
     Int(i64),
     Bytes(&'a [u8]),

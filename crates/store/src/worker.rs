@@ -160,13 +160,14 @@ impl Worker {
         keyspace.remove_left_expired(local)
     }
 
-    /// The resolve phase: makes sure that every page which an operation on these keys may touch is in memory.
-    /// Changes nothing.
+    /// The resolve phase: makes sure that every page is in memory which an operation on these keys may touch, whatever it
+    /// does with their values. Changes nothing.
     ///
     /// # Errors
-    /// [`Fault`]: pass it to [`Store::load`], serve others, and run the command again.
-    pub fn resolve(&mut self, keys: &[(DbId, Key<'_>)]) -> Result<(), Fault> {
-        self.keyspace().resolve(keys, 0)
+    /// [`OpError::Fault`]: pass it to [`Store::load`], serve others, and run the command again.
+    /// [`OpError::LargerThanMemory`] if there is no room for the values together.
+    pub fn resolve(&mut self, keys: &[(DbId, Key<'_>)]) -> Result<(), OpError> {
+        self.resolve_changes(keys, 0)
     }
 
     /// The same for operations that are to be one step and change things `change_count` times at most (store a value or
@@ -175,7 +176,20 @@ impl Worker {
     ///
     /// # Errors
     /// As of [`Worker::resolve`].
-    pub fn resolve_changes(&mut self, keys: &[(DbId, Key<'_>)], change_count: usize) -> Result<(), Fault> {
+    pub fn resolve_changes(&mut self, keys: &[(DbId, Key<'_>)], change_count: usize) -> Result<(), OpError> {
+        let keys = keys.iter().map(|(db, key)| (*db, *key, Reach::WHOLE));
+        self.keyspace().resolve(keys, change_count)
+    }
+
+    /// The same for operations that reach no further into the values than told.
+    ///
+    /// # Errors
+    /// As of [`Worker::resolve`].
+    pub fn resolve_reaching<'k>(
+        &mut self,
+        keys: impl Iterator<Item = (DbId, Key<'k>, Reach)>,
+        change_count: usize,
+    ) -> Result<(), OpError> {
         self.keyspace().resolve(keys, change_count)
     }
 

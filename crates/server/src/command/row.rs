@@ -1,6 +1,6 @@
 //! What is known of a command: its row in the table.
 
-use stillframe_store::DbId;
+use stillframe_store::{DbId, Reach};
 
 use crate::command::flags::{acl, flag};
 use crate::protocol::args::Args;
@@ -83,6 +83,9 @@ pub type FlagsFn = fn(&Args<'_>) -> u32;
 /// are locked with the others: `(selected, args, give)`.
 pub type OtherKeysFn = fn(DbId, &Args<'_>, &mut dyn FnMut(DbId, usize));
 
+/// How far a command reaches into the value of the key at an argument index.
+pub type ReachFn = fn(&Args<'_>, usize) -> Reach;
+
 /// What a command touches beside the keys that it names: what has to hold before it may begin (invariant C3).
 #[derive(Clone, Copy, Debug)]
 pub enum Scope {
@@ -120,6 +123,7 @@ pub struct Row<H> {
     pub keys_fn: Option<KeysFn>,
     pub flags_fn: Option<FlagsFn>,
     pub other_keys: Option<OtherKeysFn>,
+    pub reach: Option<ReachFn>,
     pub scope: Scope,
     /// It looks at its one key, or changes it, in several operations of the store.
     pub has_steps: bool,
@@ -148,6 +152,7 @@ impl<H: Copy> Row<H> {
             keys_fn: None,
             flags_fn: None,
             other_keys: None,
+            reach: None,
             scope: Scope::Keys,
             has_steps: false,
             tips: &[],
@@ -203,6 +208,12 @@ impl<H: Copy> Row<H> {
         self
     }
 
+    /// Where that is not the whole of each value (commands on strings and bitmaps), or nothing (others).
+    pub const fn reaching(mut self, reach: ReachFn) -> Row<H> {
+        self.reach = Some(reach);
+        self
+    }
+
     pub const fn scope(mut self, scope: Scope) -> Row<H> {
         self.scope = scope;
         self
@@ -227,6 +238,15 @@ impl<H: Copy> Row<H> {
     pub const fn receives(mut self, value_index: usize) -> Row<H> {
         self.received_arg = Some(value_index);
         self
+    }
+
+    /// How far this call reaches into the value of the key at an argument index.
+    pub fn reach_of(&self, args: &Args<'_>, index: usize) -> Reach {
+        match (self.reach, self.group) {
+            (Some(reach), _) => reach(args, index),
+            (None, Group::String | Group::Bitmap) => Reach::WHOLE,
+            (None, _) => Reach::Nothing,
+        }
     }
 
     /// What this call touches beside its keys; never [`Scope::Of`].

@@ -1,6 +1,6 @@
 //! `BITFIELD`: integers of any width at any bit.
 
-use stillframe_store::{DbId, Key};
+use stillframe_store::{DbId, Key, Reach, StrRef};
 
 use super::bitmap::{bit_offset, make_room};
 use crate::command::operand::integer;
@@ -12,11 +12,11 @@ use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("bitfield", -2, flag::WRITE | flag::DENYOOM, bitfield).in_steps().acl(acl::BITMAP)
+    Command::new("bitfield", -2, flag::WRITE | flag::DENYOOM, bitfield).in_steps().acl(acl::BITMAP).reaching(fields)
         .doc(Group::Bitmap, "3.2.0", "Perform arbitrary bitfield integer operations on strings", "O(1) for each subcommand specified")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("This command allows both access and modification of the key")])
         .flags_fn(key_flags),
-    Command::new("bitfield_ro", -2, flag::READONLY | flag::FAST, bitfield_ro).in_steps().acl(acl::BITMAP)
+    Command::new("bitfield_ro", -2, flag::READONLY | flag::FAST, bitfield_ro).in_steps().acl(acl::BITMAP).reaching(fields)
         .doc(Group::Bitmap, "6.0.0", "Perform arbitrary bitfield integer operations on strings. Read-only variant of BITFIELD", "O(1) for each subcommand specified")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
 ];
@@ -39,6 +39,24 @@ pub fn key_flags(args: &Args<'_>) -> u32 {
         }
     }
     key_flag::RO | key_flag::ACCESS
+}
+
+/// From the first field to the last. What is wrong the command says.
+fn fields(args: &Args<'_>, _: usize) -> Reach {
+    let (mut start, mut end) = (i64::MAX, 0);
+    for at in 2..args.len().saturating_sub(1) {
+        let (bits, offset) = (args.at(at).get(1..).and_then(parse_i64), args.at(at + 1));
+        let index = offset.strip_prefix(b"#");
+        if let (Some(bits @ 1..=64), Some(number)) = (bits, parse_i64(index.unwrap_or(offset))) {
+            let first = if index.is_some() { number.saturating_mul(bits) } else { number }.max(0);
+            start = start.min(first / 8);
+            end = end.max(first.saturating_add(bits) / 8 + 1);
+        }
+    }
+    match u64::try_from(end - start.min(end)) {
+        Ok(len_bytes @ 1..) => Reach::Write { offset: start as u64, len_bytes },
+        _ => Reach::Nothing,
+    }
 }
 
 /// An integer of 1 to 64 bits (63 if unsigned), at an offset in bits.
@@ -239,12 +257,13 @@ fn apply(ctx: &mut Ctx<'_>, db: DbId, key: &Key<'_>, operation: &Operation) -> R
     let field = &operation.field;
     let (first, end) = (field.first_byte(), field.end_byte());
     let (mut bytes, mut len) = ([0u8; 16], 0);
-    ctx.worker.get(db, key, |value| {
+    let read = |value: StrRef<'_>| {
         value.chunks(first, end, |chunk| {
             bytes[len..len + chunk.len()].copy_from_slice(chunk);
             len += chunk.len();
         });
-    })?;
+    };
+    ctx.worker.get_part(db, key, |_| first..end, read)?;
     let window = u128::from_be_bytes(bytes);
     let old = field.read(window);
     let wanted = match operation.action {

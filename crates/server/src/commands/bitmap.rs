@@ -1,6 +1,6 @@
 //! Strings as arrays of bits, the first bit being the highest of the first byte.
 
-use stillframe_store::{DbId, Deadline, Encoding, Key, NewValue, StrRef, ValueType};
+use stillframe_store::{DbId, Deadline, Encoding, Key, NewValue, Reach, StrRef, ValueType};
 
 use super::string::{clamp, max_string_bytes};
 use crate::command::operand::integer;
@@ -15,16 +15,16 @@ pub const COMMANDS: &[Command] = &[
     Command::new("bitcount", -2, flag::READONLY, bitcount).in_steps().acl(acl::BITMAP)
         .doc(Group::Bitmap, "2.6.0", "Count set bits in a string", "O(N)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("bitop", -4, flag::WRITE | flag::DENYOOM, bitop).acl(acl::BITMAP)
+    Command::new("bitop", -4, flag::WRITE | flag::DENYOOM, bitop).acl(acl::BITMAP).reaching(operands)
         .doc(Group::Bitmap, "2.6.0", "Perform bitwise operations between strings", "O(N)")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::range(3, -1, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("bitpos", -3, flag::READONLY, bitpos).in_steps().acl(acl::BITMAP)
         .doc(Group::Bitmap, "2.8.7", "Find first bit set or clear in a string", "O(N)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("getbit", 3, flag::READONLY | flag::FAST, getbit).acl(acl::BITMAP)
+    Command::new("getbit", 3, flag::READONLY | flag::FAST, getbit).acl(acl::BITMAP).reaching(bit_read)
         .doc(Group::Bitmap, "2.2.0", "Returns the bit value at offset in the string value stored at key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("setbit", 4, flag::WRITE | flag::DENYOOM, setbit).acl(acl::BITMAP)
+    Command::new("setbit", 4, flag::WRITE | flag::DENYOOM, setbit).acl(acl::BITMAP).reaching(bit_written)
         .doc(Group::Bitmap, "2.2.0", "Sets or clears the bit at offset in the string value stored at key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)])
         .quick(),
@@ -43,6 +43,28 @@ pub(super) fn bit_offset(ctx: &Ctx<'_>, text: &[u8], field_bits: Option<u32>) ->
     }
 }
 
+fn operands(_: &Args<'_>, index: usize) -> Reach {
+    if index == 2 {
+        Reach::Nothing
+    } else {
+        Reach::WHOLE
+    }
+}
+
+/// The byte of a bit; none if it is out of range, which the command says.
+fn byte_of(text: &[u8]) -> i64 {
+    parse_i64(text).map_or(i64::MAX, |bit| bit.max(0) / 8)
+}
+
+fn bit_read(args: &Args<'_>, _: usize) -> Reach {
+    let byte = byte_of(args.at(2));
+    Reach::Read { first: byte, last: byte }
+}
+
+fn bit_written(args: &Args<'_>, _: usize) -> Reach {
+    Reach::Write { offset: byte_of(args.at(2)) as u64, len_bytes: 1 }
+}
+
 /// Makes a key hold a string of at least `byte_count` bytes, zeros added, in the raw encoding. Returns whether
 /// that changed its length.
 pub(super) fn make_room(
@@ -56,7 +78,7 @@ pub(super) fn make_room(
     match entry {
         Some(entry) if entry.value_bytes >= byte_count => {
             if entry.encoding != Some(Encoding::Raw) {
-                let first = ctx.worker.get(db, key, |value| byte_at(&value, 0))?;
+                let first = ctx.worker.get_part(db, key, |_| 0..1, |value| byte_at(&value, 0))?;
                 ctx.worker.write_range(db, key, 0, &[first.unwrap_or(0)])?;
             }
             Ok(false)
@@ -83,7 +105,8 @@ pub fn setbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     };
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let (index, shift) = (offset / 8, 7 - offset % 8);
-    let found = ctx.worker.get(db, &key, |value| (value.len(), value.encoding(), byte_at(&value, index)))?;
+    let look = |value: StrRef<'_>| (value.len(), value.encoding(), byte_at(&value, index));
+    let found = ctx.worker.get_part(db, &key, |_| index..index + 1, look)?;
     let (old_byte, is_within, is_raw) = match found {
         Some((len, encoding, byte)) => (byte, index < len, encoding == Encoding::Raw),
         None => (0, false, false),
@@ -102,7 +125,9 @@ pub fn setbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 pub fn getbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let offset = bit_offset(ctx, args.at(2), None)?;
     let key = ctx.key(args, 1);
-    let byte = ctx.worker.get(ctx.client.db, &key, |value| byte_at(&value, offset / 8))?;
+    let index = offset / 8;
+    let byte =
+        ctx.worker.get_part(ctx.client.db, &key, |_| index..index + 1, |value| byte_at(&value, index))?;
     ctx.stats.looked_up(byte.is_some());
     ctx.reply.int(i64::from(byte.unwrap_or(0) >> (7 - offset % 8) & 1));
     Ok(())

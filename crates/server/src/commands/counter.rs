@@ -1,6 +1,8 @@
 //! Strings as numbers.
 
-use stillframe_store::{Deadline, NewValue};
+use std::ops::Range;
+
+use stillframe_store::{Deadline, NewValue, Reach};
 
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec};
@@ -12,24 +14,26 @@ use crate::text::number::value_i64;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("decr", 2, flag::WRITE | flag::DENYOOM | flag::FAST, decr).acl(acl::STRING)
+    Command::new("decr", 2, flag::WRITE | flag::DENYOOM | flag::FAST, decr).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.0", "Decrement the integer value of a key by one", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("decrby", 3, flag::WRITE | flag::DENYOOM | flag::FAST, decrby).acl(acl::STRING)
+    Command::new("decrby", 3, flag::WRITE | flag::DENYOOM | flag::FAST, decrby).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.0", "Decrement the integer value of a key by the given number", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("incr", 2, flag::WRITE | flag::DENYOOM | flag::FAST, incr).acl(acl::STRING)
+    Command::new("incr", 2, flag::WRITE | flag::DENYOOM | flag::FAST, incr).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.0", "Increment the integer value of a key by one", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("incrby", 3, flag::WRITE | flag::DENYOOM | flag::FAST, incrby).acl(acl::STRING)
+    Command::new("incrby", 3, flag::WRITE | flag::DENYOOM | flag::FAST, incrby).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.0", "Increment the integer value of a key by the given amount", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("incrbyfloat", 3, flag::WRITE | flag::DENYOOM | flag::FAST, incrbyfloat).acl(acl::STRING)
+    Command::new("incrbyfloat", 3, flag::WRITE | flag::DENYOOM | flag::FAST, incrbyfloat).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "2.6.0", "Increment the float value of a key by the given amount", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
 ];
 
 const NOT_A_FLOAT: &str = "ERR value is not a valid float";
+/// No number is longer.
+const NUMBER_MAX_BYTES: u64 = 8192;
 const NOT_FINITE: &str = "ERR increment would produce NaN or Infinity";
 
 pub fn incr(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
@@ -52,9 +56,18 @@ pub fn decrby(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     }
 }
 
+/// What of a value is looked at: nothing if it can be no number.
+fn number_bytes(len: u64) -> Range<u64> {
+    if len > NUMBER_MAX_BYTES {
+        0..0
+    } else {
+        0..len
+    }
+}
+
 fn add(ctx: &mut Ctx<'_>, args: &Args<'_>, increment: i64) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let old = match ctx.worker.get(db, &key, |value| value_i64(&value))? {
+    let old = match ctx.worker.get_part(db, &key, number_bytes, |value| value_i64(&value))? {
         None => 0,
         Some(Some(old)) => old,
         Some(None) => return Err(errors::NOT_AN_INTEGER.into()),
@@ -69,10 +82,9 @@ fn add(ctx: &mut Ctx<'_>, args: &Args<'_>, increment: i64) -> CmdResult {
 
 pub fn incrbyfloat(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let old = ctx.worker.get(db, &key, |value| match value.as_int() {
+    let old = ctx.worker.get_part(db, &key, number_bytes, |value| match value.as_int() {
         Some(int) => Some(Parsed::Finite(LongDouble::from_i64(int))),
-        // No number is longer.
-        None if value.len() > 8192 => None,
+        None if value.len() > NUMBER_MAX_BYTES => None,
         None => parse(&value.to_vec()),
     })?;
     let old = match old {

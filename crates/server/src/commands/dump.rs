@@ -1,7 +1,7 @@
 //! `DUMP` and `RESTORE`: a value as the payload that Redis servers exchange.
 
 use stillframe_store::rdb::{self, PayloadError, RdbString, RdbValue, StringRef};
-use stillframe_store::{Deadline, NewValue, OpError, UnixMillis};
+use stillframe_store::{Deadline, NewValue, OpError, Reach, UnixMillis};
 
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
@@ -12,7 +12,7 @@ use crate::text::number::encode;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("dump", 2, flag::READONLY, dump).acl(acl::KEYSPACE)
+    Command::new("dump", 2, flag::READONLY, dump).acl(acl::KEYSPACE).reaching(|_, _| Reach::WHOLE)
         .doc(Group::Generic, "2.6.0", "Return a serialized version of the value stored at the specified key.", "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),

@@ -1,6 +1,6 @@
 //! Keys as such: presence, removal, copies, moves.
 
-use stillframe_store::DbId;
+use stillframe_store::{DbId, Reach};
 
 use super::database::db_argument;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
@@ -10,7 +10,7 @@ use crate::protocol::errors;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, copy).acl(acl::KEYSPACE)
+    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, copy).acl(acl::KEYSPACE).reaching(copied)
         .doc(Group::Generic, "6.2.0", "Copy a key", "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE)])
         .other_keys(copy_other_keys),
@@ -174,6 +174,14 @@ pub fn copy(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     }
     ctx.reply.int(i64::from(can_copy));
     Ok(())
+}
+
+fn copied(_: &Args<'_>, index: usize) -> Reach {
+    if index == 1 {
+        Reach::WHOLE
+    } else {
+        Reach::Nothing
+    }
 }
 
 /// The target of `COPY ... DB n`, for its locks.

@@ -1,8 +1,8 @@
 //! Setting whole strings, with conditions and deadlines.
 
-use stillframe_store::{Deadline, NewValue, UnixMillis};
+use stillframe_store::{Deadline, NewValue, Reach, UnixMillis};
 
-use super::string::reply_value;
+use super::string::{reply_value, sends_whole};
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
@@ -12,42 +12,42 @@ use crate::text::number::encode;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("getdel", 2, flag::WRITE | flag::FAST, getdel).acl(acl::STRING)
+    Command::new("getdel", 2, flag::WRITE | flag::FAST, getdel).acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "6.2.0", "Get the value of a key and delete the key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
-    Command::new("getex", -2, flag::WRITE | flag::FAST, getex).acl(acl::STRING)
+    Command::new("getex", -2, flag::WRITE | flag::FAST, getex).acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "6.2.0", "Get the value of a key and optionally set its expiration", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE).notes("RW and UPDATE because it changes the TTL")])
         .quick(),
-    Command::new("getset", 3, flag::WRITE | flag::DENYOOM | flag::FAST, getset).acl(acl::STRING)
+    Command::new("getset", 3, flag::WRITE | flag::DENYOOM | flag::FAST, getset).acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "1.0.0", "Set the string value of a key and return its old value", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)])
         .receives(2),
-    Command::new("mset", -3, flag::WRITE | flag::DENYOOM, mset).acl(acl::STRING)
+    Command::new("mset", -3, flag::WRITE | flag::DENYOOM, mset).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.1", "Set multiple keys to multiple values", "O(N) where N is the number of keys to set.")
         .keys(&[KeySpec::range(1, -1, 2, key_flag::OW | key_flag::UPDATE)])
         .tips(&["request_policy:multi_shard", "response_policy:all_succeeded"]),
-    Command::new("msetnx", -3, flag::WRITE | flag::DENYOOM, msetnx).acl(acl::STRING)
+    Command::new("msetnx", -3, flag::WRITE | flag::DENYOOM, msetnx).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.1", "Set multiple keys to multiple values, only if none of the keys exist", "O(N) where N is the number of keys to set.")
         .keys(&[KeySpec::range(1, -1, 2, key_flag::OW | key_flag::INSERT)])
         .tips(&["request_policy:multi_shard", "response_policy:agg_min"]),
-    Command::new("psetex", 4, flag::WRITE | flag::DENYOOM, psetex).acl(acl::STRING)
+    Command::new("psetex", 4, flag::WRITE | flag::DENYOOM, psetex).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "2.6.0", "Set the value and expiration in milliseconds of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)])
         .quick()
         .receives(3),
-    Command::new("set", -3, flag::WRITE | flag::DENYOOM, set).acl(acl::STRING)
+    Command::new("set", -3, flag::WRITE | flag::DENYOOM, set).acl(acl::STRING).reaching(sends_old)
         .doc(Group::String, "1.0.0", "Set the string value of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("RW and ACCESS due to the optional `GET` argument")])
         .flags_fn(key_flags)
         .quick()
         .receives(2),
-    Command::new("setex", 4, flag::WRITE | flag::DENYOOM, setex).acl(acl::STRING)
+    Command::new("setex", 4, flag::WRITE | flag::DENYOOM, setex).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "2.0.0", "Set the value and expiration of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)])
         .quick()
         .receives(3),
-    Command::new("setnx", 3, flag::WRITE | flag::DENYOOM | flag::FAST, setnx).acl(acl::STRING)
+    Command::new("setnx", 3, flag::WRITE | flag::DENYOOM | flag::FAST, setnx).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.0", "Set the value of a key, only if the key does not exist", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::INSERT)])
         .receives(2),
@@ -166,6 +166,14 @@ pub fn key_flags(args: &Args<'_>) -> u32 {
         key_flag::RW | key_flag::ACCESS | key_flag::UPDATE
     } else {
         key_flag::OW | key_flag::UPDATE
+    }
+}
+
+fn sends_old(args: &Args<'_>, _: usize) -> Reach {
+    if (3..args.len()).any(|index| args.is(index, "GET")) {
+        Reach::SENT
+    } else {
+        Reach::Nothing
     }
 }
 

@@ -1,6 +1,8 @@
 //! Reading strings, and writing parts of them. Whole values are set in `set`.
 
-use stillframe_store::{Deadline, OpError, StrRef, ValueType, MAX_STRING_BYTES, SENDING_MIN_BYTES};
+use std::ops::Range;
+
+use stillframe_store::{Deadline, OpError, Reach, StrRef, ValueType, MAX_STRING_BYTES, SENDING_MIN_BYTES};
 
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
@@ -11,27 +13,27 @@ use crate::text::number::encode;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("append", 3, flag::WRITE | flag::DENYOOM | flag::FAST, append).acl(acl::STRING)
+    Command::new("append", 3, flag::WRITE | flag::DENYOOM | flag::FAST, append).acl(acl::STRING).reaching(appended_range)
         .doc(Group::String, "2.0.0", "Append a value to a key", "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by Redis will double the free space available on every reallocation.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("get", 2, flag::READONLY | flag::FAST, get).acl(acl::STRING)
+    Command::new("get", 2, flag::READONLY | flag::FAST, get).acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "1.0.0", "Get the value of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("getrange", 4, flag::READONLY, getrange).acl(acl::STRING)
+    Command::new("getrange", 4, flag::READONLY, getrange).acl(acl::STRING).reaching(sent_range)
         .doc(Group::String, "2.4.0", "Get a substring of the string stored at a key", "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .quick(),
-    Command::new("mget", -2, flag::READONLY | flag::FAST, mget).acl(acl::STRING)
+    Command::new("mget", -2, flag::READONLY | flag::FAST, mget).acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "1.0.0", "Get the values of all the given keys", "O(N) where N is the number of keys to retrieve.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["request_policy:multi_shard"]),
-    Command::new("setrange", 4, flag::WRITE | flag::DENYOOM, setrange).acl(acl::STRING)
+    Command::new("setrange", 4, flag::WRITE | flag::DENYOOM, setrange).acl(acl::STRING).reaching(written_range)
         .doc(Group::String, "2.2.0", "Overwrite part of a string at key starting at the specified offset", "O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("strlen", 2, flag::READONLY | flag::FAST, strlen).acl(acl::STRING)
+    Command::new("strlen", 2, flag::READONLY | flag::FAST, strlen).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "2.2.0", "Get the length of the value stored in a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("substr", 4, flag::READONLY, getrange).acl(acl::STRING)
+    Command::new("substr", 4, flag::READONLY, getrange).acl(acl::STRING).reaching(sent_range)
         .doc(Group::String, "1.0.0", "Get a substring of the string stored at a key", "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .quick(),
@@ -41,31 +43,56 @@ pub fn get(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     reply_value(ctx, args, 1).map(drop)
 }
 
+/// The whole value is sent.
+pub(super) fn sends_whole(_: &Args<'_>, _: usize) -> Reach {
+    Reach::SENT
+}
+
 /// Replies with the value of the key at an argument index, or null; returns whether it is there.
 pub(super) fn reply_value(ctx: &mut Ctx<'_>, args: &Args<'_>, index: usize) -> Result<bool, CmdError> {
+    let found = reply_part(ctx, args, index, |len| 0..len)?;
+    if !found {
+        ctx.reply.null();
+    }
+    Ok(found)
+}
+
+/// Replies with the bytes that `wanted` chooses, by its length, of the value of the key at an argument index. If there is no
+/// such key it replies nothing and returns false.
+fn reply_part(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    index: usize,
+    wanted: impl Fn(u64) -> Range<u64>,
+) -> Result<bool, CmdError> {
     let key = ctx.key(args, index);
     let Ctx { worker, reply, client, stats, .. } = ctx;
     let sends_values = reply.out.sends_values();
+    let is_sent = |bytes: &Range<u64>| sends_values && bytes.end - bytes.start >= SENDING_MIN_BYTES;
+    let copied = |len| Some(wanted(len)).filter(|bytes| !is_sent(bytes));
     let mut is_left = false;
-    let answer = |value: StrRef<'_>| match sends_values && value.len() >= SENDING_MIN_BYTES {
-        true => is_left = true,
-        false => reply.bulk_value(&value),
+    let answer = |value: StrRef<'_>| match copied(value.len()) {
+        Some(bytes) => reply.bulk_range(&value, bytes.start, bytes.end),
+        None => is_left = true,
     };
-    let mut found = worker.get(client.db, &key, answer)?.is_some();
+    let mut found = worker.get_part(client.db, &key, |len| copied(len).unwrap_or(0..0), answer)?.is_some();
     if is_left {
-        found = match worker.begin_sending(client.db, &key)? {
+        found = match worker.begin_sending(client.db, &key, &wanted)? {
             Some(value) => {
                 reply.bulk_sending(value);
                 true
             }
             // Too many are being sent, or somebody has changed it just now.
-            None => worker.get(client.db, &key, |value| reply.bulk_value(&value))?.is_some(),
+            None => {
+                let answer = |value: StrRef<'_>| {
+                    let bytes = wanted(value.len());
+                    reply.bulk_range(&value, bytes.start, bytes.end);
+                };
+                worker.get_part(client.db, &key, &wanted, answer)?.is_some()
+            }
         };
     }
     stats.looked_up(found);
-    if !found {
-        reply.null();
-    }
     Ok(found)
 }
 
@@ -85,7 +112,7 @@ pub fn mget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn strlen(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
-    let len = ctx.worker.get(ctx.client.db, &key, |value| value.len())?;
+    let len = ctx.worker.get_part(ctx.client.db, &key, |_| 0..0, |value| value.len())?;
     ctx.stats.looked_up(len.is_some());
     ctx.reply.int(len.unwrap_or(0) as i64);
     Ok(())
@@ -140,18 +167,34 @@ pub fn setrange(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn getrange(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (start, end) = (integer(args.at(2))?, integer(args.at(3))?);
-    let key = ctx.key(args, 1);
-    let Ctx { worker, reply, client, stats, .. } = ctx;
     let is_backwards = start < 0 && end < 0 && start > end;
-    let found = worker.get(client.db, &key, |value| match clamp(start, end, value.len()) {
-        Some((start, end)) if !is_backwards => reply.bulk_range(&value, start, end + 1),
-        _ => reply.bulk(b""),
-    })?;
-    stats.looked_up(found.is_some());
-    if found.is_none() {
-        reply.bulk(b"");
+    let wanted = |len| match clamp(start, end, len) {
+        Some((start, end)) if !is_backwards => start..end + 1,
+        _ => 0..0,
+    };
+    if !reply_part(ctx, args, 1, wanted)? {
+        ctx.reply.bulk(b"");
     }
     Ok(())
+}
+
+/// What `GETRANGE` sends; nothing if its arguments are no numbers.
+pub fn sent_range(args: &Args<'_>, _: usize) -> Reach {
+    match (integer(args.at(2)), integer(args.at(3))) {
+        (Ok(first), Ok(last)) => Reach::Send { first, last },
+        _ => Reach::Nothing,
+    }
+}
+
+fn written_range(args: &Args<'_>, _: usize) -> Reach {
+    match integer(args.at(2)).ok().and_then(|offset| u64::try_from(offset).ok()) {
+        Some(offset) => Reach::Write { offset, len_bytes: args.len_of(3) as u64 },
+        None => Reach::Nothing,
+    }
+}
+
+fn appended_range(args: &Args<'_>, _: usize) -> Reach {
+    Reach::Append { len_bytes: args.len_of(2) as u64 }
 }
 
 /// First and last index of a range given from either end of something of this length; `None` if it is empty.

@@ -11,7 +11,7 @@
 //!   apply, without a wait ──▶ release
 //! ```
 
-use stillframe_store::{Alone, DbId, Fault, Key, Locks};
+use stillframe_store::{Alone, DbId, Fault, Key, Locks, OpError, Reach};
 
 use crate::command::{flag, Scope};
 use crate::dispatch::ctx::Command;
@@ -28,6 +28,8 @@ const CHANGES_PER_WORD: usize = 2;
 #[derive(Default)]
 pub struct Needs<'k> {
     keys: Vec<(DbId, Key<'k>)>,
+    /// How far into the value of each.
+    reaches: Vec<Reach>,
     word_count: usize,
     writes: bool,
     /// It may take more memory.
@@ -55,7 +57,8 @@ pub enum Held {
 impl<'k> Needs<'k> {
     /// Needs of one call outside of a transaction.
     pub fn of_call(ctx: &Ctx<'_>, command: &Command, args: &Args<'k>) -> Needs<'k> {
-        let mut needs = Needs { keys: Vec::with_capacity(1), ..Needs::default() };
+        let mut needs =
+            Needs { keys: Vec::with_capacity(1), reaches: Vec::with_capacity(1), ..Needs::default() };
         needs.add(ctx, ctx.db(), command, args);
         needs.changes_in_steps = needs.writes && (needs.keys.len() > 1 || command.has_steps);
         // A command that only looks once at one key is one operation of the store, which locks for itself.
@@ -83,17 +86,21 @@ impl<'k> Needs<'k> {
             Scope::Counters | Scope::Walk => ctx.server.worker_count > 1,
             Scope::Flush | Scope::Swap | Scope::Data => true,
         };
-        command.for_each_key(args, &mut |index, _| self.keys.push((db, ctx.key(args, index))));
+        command.for_each_key(args, &mut |index, _| {
+            self.keys.push((db, ctx.key(args, index)));
+            self.reaches.push(command.reach_of(args, index));
+        });
         if let Some(other_keys) = command.other_keys {
             other_keys(db, args, &mut |other, index| self.add_key(ctx, other, ctx.key(args, index)));
         }
     }
 
-    /// A key to be locked and resolved with the others.
+    /// A key to be locked and resolved with the others; its value is not looked at.
     pub fn add_key(&mut self, ctx: &Ctx<'_>, db: DbId, key: Key<'k>) {
         // One that there is not is reported by the command itself.
         if db.0 < ctx.server.database_count {
             self.keys.push((db, key));
+            self.reaches.push(Reach::Nothing);
         }
     }
 
@@ -104,6 +111,7 @@ impl<'k> Needs<'k> {
             let everywhere = (0..ctx.server.database_count)
                 .flat_map(|db| named.iter().map(move |(_, key)| (DbId(db), *key)));
             self.keys = everywhere.collect();
+            self.reaches = self.reaches.repeat(ctx.server.database_count as usize);
         }
     }
 
@@ -119,15 +127,15 @@ impl<'k> Needs<'k> {
 
     /// All that is missing of what it needs, if its command has met some of that.
     pub fn complete(&self, ctx: &mut Ctx<'_>, fault: Fault) -> Fault {
-        match ctx.worker.resolve(&self.keys) {
-            Err(all) if self.finds_out_itself() => fault.and(all),
+        match self.resolve_keys(ctx, 0) {
+            Err(OpError::Fault(all)) if self.finds_out_itself() => fault.and(all),
             _ => fault,
         }
     }
 
     /// # Errors
-    /// Pages that are missing; nothing is held then.
-    fn resolve(&self, ctx: &mut Ctx<'_>) -> Result<(), Fault> {
+    /// Pages that are missing, or they are too many; nothing is held then.
+    fn resolve(&self, ctx: &mut Ctx<'_>) -> Result<(), OpError> {
         if !ctx.server.store.may_miss_pages() {
             return Ok(());
         }
@@ -135,12 +143,17 @@ impl<'k> Needs<'k> {
             return Ok(());
         }
         if !self.changes_in_steps {
-            return ctx.worker.resolve(&self.keys);
+            return self.resolve_keys(ctx, 0);
         }
         if self.word_count > RESOLVED_WORDS_MAX && ctx.server.store.is_warming_up() {
-            return Err(Fault::all());
+            return Err(Fault::all().into());
         }
-        ctx.worker.resolve_changes(&self.keys, CHANGES_PER_WORD * self.word_count)
+        self.resolve_keys(ctx, CHANGES_PER_WORD * self.word_count)
+    }
+
+    fn resolve_keys(&self, ctx: &mut Ctx<'_>, change_count: usize) -> Result<(), OpError> {
+        let keys = self.keys.iter().zip(&self.reaches).map(|((db, key), reach)| (*db, *key, *reach));
+        ctx.worker.resolve_reaching(keys, change_count)
     }
 }
 
@@ -148,14 +161,14 @@ impl<'k> Needs<'k> {
 /// step to all others and to every cut, and none of several that change something meets a missing page.
 ///
 /// # Errors
-/// Pages that are missing: nothing has been done.
-pub fn prepare(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Result<Held, Fault> {
+/// Pages that are missing, or they are too many: nothing has been done.
+pub fn prepare(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Result<Held, OpError> {
     if needs.needs_all_data && ctx.server.store.is_warming_up() {
-        return Err(Fault::all());
+        return Err(Fault::all().into());
     }
     // What may only make room goes on; what stores something waits until there is some.
     if needs.stores && ctx.server.store.is_full() && !ctx.server.store.is_stuck() {
-        return Err(Fault::room());
+        return Err(Fault::room().into());
     }
     let may_miss_pages = ctx.server.store.may_miss_pages();
     needs.resolve(ctx)?;

@@ -1,19 +1,21 @@
 //! Holding, releasing, flushing and closing connections.
 
 use rustix::event::epoll;
-use stillframe_store::UnixMillis;
+use stillframe_store::{Fault, UnixMillis};
 
 use crate::dispatch::exec;
 use crate::dispatch::monitor;
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::{Conn, Hold, Interest, WriteEvent};
 use crate::net::slots::SlotId;
+use crate::server::Server;
 use crate::state::client_line::{describe, publish_session};
 use crate::state::clients::{client_flag, ClientInfo, Clients};
 use crate::state::mailbox::Message;
 use crate::state::session::{Ending, LateReply};
 use crate::state::token::Token;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 
 /// A client that has so much unsent output waits until it reads.
 pub const OUTPUT_FULL_BYTES: usize = 1 << 20;
@@ -64,6 +66,7 @@ impl EventLoop {
     /// the client has asked for or leaves unread too much.
     pub(super) fn flush(&mut self, id: SlotId) {
         let stats = self.stats.clone();
+        let token = self.slots.token(id);
         let Some(conn) = self.slots.get(id) else { return };
         if conn.session.ending == Ending::AtOnce {
             if conn.output.buf.is_over() {
@@ -75,6 +78,11 @@ impl EventLoop {
             stats.writes.add(1);
             stats.output_bytes.add(count as u64);
         });
+        if let Some(fault) = conn.output.take_wanted() {
+            let loaded = Message::ValueLoaded(token);
+            load(&self.server, self.index, fault, loaded);
+        }
+        let Some(conn) = self.slots.get(id) else { return };
         let pending = conn.output.pending_bytes();
         let is_sent = event == WriteEvent::Drained && conn.session.ending == Ending::AfterReply;
         if event == WriteEvent::Closed || is_sent {
@@ -94,6 +102,22 @@ impl EventLoop {
             self.make_ready(id, true);
         }
         self.update_interest(id);
+    }
+
+    /// There is room for more of a value that comes.
+    pub(super) fn go_on_reading(&mut self, token: Token) {
+        let Some(id) = self.slots.find(token) else { return };
+        let Some(conn) = self.slots.get(id) else { return };
+        conn.input.is_awaiting_pages = false;
+        self.make_ready(id, true);
+    }
+
+    /// More of a large value is in memory.
+    pub(super) fn go_on_sending(&mut self, token: Token) {
+        let Some(id) = self.slots.find(token) else { return };
+        let Some(conn) = self.slots.get(id) else { return };
+        conn.output.end_loading();
+        self.flush(id);
     }
 
     /// Whether the soft limit of `client-output-buffer-limit normal`, or a hard one that has been lowered, says that
@@ -166,6 +190,13 @@ pub(super) fn event_flags(interest: Interest) -> epoll::EventFlags {
     flags.set(epoll::EventFlags::IN, interest.read);
     flags.set(epoll::EventFlags::OUT, interest.write);
     flags
+}
+
+/// Brings in what a connection misses, and tells its worker then.
+pub(super) fn load(server: &Arc<Server>, worker_index: usize, fault: Fault, loaded: Message) {
+    let (store, server) = (server.store.clone(), server.clone());
+    let done = move || server.workers[worker_index].mailbox.send(loaded);
+    store.load(fault, Box::new(done));
 }
 
 /// Lets others see what has become of a client.

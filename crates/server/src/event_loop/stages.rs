@@ -1,16 +1,15 @@
 //! One batch of commands: the stages that it goes through.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::Arc;
 
-use stillframe_store::{Fault, Worker};
+use stillframe_store::{Fault, OpError, Worker};
 
 use crate::command::flag;
 use crate::dispatch;
 use crate::dispatch::call::Outcome;
 use crate::dispatch::ctx::Ctx;
 use crate::event_loop::batch::{Batch, BatchKey, Item};
-use crate::event_loop::flow::{publish, publish_input, OUTPUT_FULL_BYTES};
+use crate::event_loop::flow::{load, publish, publish_input, OUTPUT_FULL_BYTES};
 use crate::event_loop::receive;
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::{Conn, Hold, ReadEvent};
@@ -18,10 +17,8 @@ use crate::net::slots::SlotId;
 use crate::protocol::args::Args;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Limits, Parsed};
-use crate::server::Server;
 use crate::state::mailbox::Message;
 use crate::state::session::Ending;
-use crate::state::token::Token;
 
 /// Commands in a batch.
 const BATCH_COMMANDS: usize = 1024;
@@ -69,6 +66,11 @@ impl EventLoop {
                         }
                     }
                     ReadEvent::NothingYet => {}
+                    ReadEvent::Missing(fault) => {
+                        conn.input.is_awaiting_pages = true;
+                        let token = self.slots.token(id);
+                        load(&self.server, self.index, fault, Message::InputLoaded(token));
+                    }
                     ReadEvent::Closed => {
                         self.close(id);
                         continue;
@@ -259,7 +261,7 @@ impl EventLoop {
             conn.protocol_error = None;
         }
         if let Some(fault) = fault {
-            load(server, *worker_index, token, fault);
+            load(server, *worker_index, fault, Message::PagesLoaded(token));
         }
     }
 
@@ -291,13 +293,6 @@ impl EventLoop {
     }
 }
 
-/// Brings in what a connection's command misses, and tells its worker then.
-fn load(server: &Arc<Server>, worker_index: usize, token: Token, fault: Fault) {
-    let (store, server) = (server.store.clone(), server.clone());
-    let done = move || server.workers[worker_index].mailbox.send(Message::PagesLoaded(token));
-    store.load(fault, Box::new(done));
-}
-
 /// With what the next commands of the connection will miss: it comes with the same read.
 fn with_later(worker: &mut Worker, batch: &Batch, index: usize, buf: &[u8], fault: Fault) -> Fault {
     let (item, later) = (&batch.items[index], &batch.items[index + 1..]);
@@ -306,10 +301,16 @@ fn with_later(worker: &mut Worker, batch: &Batch, index: usize, buf: &[u8], faul
         let found = item.key.as_ref()?;
         let range = batch.ranges[item.first_range as usize + found.arg as usize];
         let bytes = buf.get(range.start as usize..(range.start + range.len) as usize)?;
-        Some((found.db, worker.key(bytes)))
+        let ranges = &batch.ranges[item.first_range as usize..(item.first_range + item.range_count) as usize];
+        let command = item.found.map(|found| found.command)?;
+        let reach = command.reach_of(&Args::new(buf, ranges), found.arg as usize);
+        Some((found.db, worker.key(bytes), reach))
     };
     let keys: Vec<_> = of_same.filter_map(key).collect();
-    worker.resolve(&keys).err().into_iter().fold(fault, Fault::and)
+    match worker.resolve_reaching(keys.into_iter(), 0) {
+        Err(OpError::Fault(later)) => fault.and(later),
+        _ => fault,
+    }
 }
 
 fn answer_protocol_error(conn: &mut Conn, text: &str) {

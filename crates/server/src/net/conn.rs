@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{recv, send, sendmsg, RecvFlags, SendAncillaryBuffer, SendFlags};
-use stillframe_store::Incoming;
+use stillframe_store::{Fault, Incoming, OpError};
 
 use crate::protocol::args::ArgRange;
 use crate::protocol::reply::{ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
@@ -45,10 +45,12 @@ pub struct Input {
     missing: usize,
     /// Where the bytes of a large argument of the next command to be executed go.
     pub(super) incoming: Option<Incoming>,
+    /// Nothing is read until pages of that are in memory, or there is room for more.
+    pub is_awaiting_pages: bool,
 }
 
 /// What a read brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum ReadEvent {
     /// `is_all`: the socket had no more at that time.
     Bytes {
@@ -56,6 +58,8 @@ pub enum ReadEvent {
         is_all: bool,
     },
     NothingYet,
+    /// Pages of the value that comes are missing, or room for it.
+    Missing(Fault),
     /// The peer has closed, or the socket has failed.
     Closed,
 }
@@ -70,6 +74,7 @@ impl Default for Input {
             read_bytes: READ_MIN_BYTES,
             missing: 0,
             incoming: None,
+            is_awaiting_pages: false,
         }
     }
 }
@@ -78,6 +83,9 @@ impl Input {
     /// Reads what there is, at most as much as there is room for after growing by a bounded step: an announced
     /// length reserves memory only as its bytes arrive.
     pub fn read(&mut self, fd: &OwnedFd) -> ReadEvent {
+        if self.is_awaiting_pages {
+            return ReadEvent::NothingYet;
+        }
         if self.is_receiving() {
             return self.receive(fd);
         }
@@ -184,6 +192,9 @@ pub struct Output {
     /// Bytes of the buffer that are sent, and of the large value that belongs there.
     sent: usize,
     sent_of_value: usize,
+    /// Pages of large values that are to be brought in, and whether some are on their way.
+    wanted: Option<Fault>,
+    is_loading: bool,
     /// Since when the soft limit is exceeded.
     pub over_soft_limit_since: Option<Instant>,
 }
@@ -192,7 +203,14 @@ impl Default for Output {
     fn default() -> Self {
         let mut buf = ReplyBuf::default();
         buf.send_values(true);
-        Output { buf, sent: 0, sent_of_value: 0, over_soft_limit_since: None }
+        Output {
+            buf,
+            sent: 0,
+            sent_of_value: 0,
+            wanted: None,
+            is_loading: false,
+            over_soft_limit_since: None,
+        }
     }
 }
 
@@ -202,6 +220,8 @@ pub enum WriteEvent {
     Drained,
     /// The socket takes no more for now.
     Blocked,
+    /// The next page of a large value is not in memory.
+    Missing,
     /// It takes more, but others want to be served.
     Unfinished,
     Closed,
@@ -239,16 +259,23 @@ impl Output {
                 return WriteEvent::Unfinished;
             }
             match self.write_some(fd) {
-                Ok(count) => {
+                Ok(Ok(count)) => {
                     written += count;
                     count_bytes(count);
                 }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
+                Ok(Err(Errno::INTR)) => {}
+                Ok(Err(Errno::AGAIN)) => {
                     self.drop_sent();
                     return WriteEvent::Blocked;
                 }
-                Err(_) => return WriteEvent::Closed,
+                Err(OpError::Fault(fault)) => {
+                    self.want(fault);
+                    return WriteEvent::Missing;
+                }
+                // Nothing can make room for it at present: it is tried again.
+                Err(OpError::NoRoom) => return WriteEvent::Missing,
+                // A page that cannot be read any more: the length is announced, so the connection ends.
+                Ok(Err(_)) | Err(_) => return WriteEvent::Closed,
             }
         }
         self.buf.clear(KEEP_BYTES);
@@ -257,29 +284,47 @@ impl Output {
     }
 
     /// One write: of the buffer up to the next large value, or of that.
-    fn write_some(&mut self, fd: &OwnedFd) -> Result<usize, Errno> {
+    fn write_some(&mut self, fd: &OwnedFd) -> Result<Result<usize, Errno>, OpError> {
         let (at, value) = match self.buf.first_value() {
             Some((at, value)) if at == self.sent => (at, Some(value)),
             Some((at, _)) => (at, None),
             None => (self.buf.len(), None),
         };
         let Some(value) = value else {
-            let count = send(fd, &self.buf.bytes()[self.sent..at], SendFlags::NOSIGNAL)?;
-            self.sent += count;
-            return Ok(count);
+            let sent = send(fd, &self.buf.bytes()[self.sent..at], SendFlags::NOSIGNAL);
+            self.sent += sent.unwrap_or(0);
+            return Ok(sent);
         };
         let send_part = |parts: &[IoSlice<'_>]| {
             sendmsg(fd, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
         };
-        // A page that cannot be read any more: the length is announced, so the connection ends.
-        let sent = value.with_parts(self.sent_of_value as u64, VALUE_PART_BYTES, send_part);
-        let count = sent.unwrap_or(Err(Errno::IO))?;
-        self.sent_of_value += count;
+        let sent = value.with_parts(self.sent_of_value as u64, VALUE_PART_BYTES, send_part)?;
+        self.sent_of_value += sent.unwrap_or(0);
+        let ahead = if self.is_loading { None } else { value.ahead(self.sent_of_value as u64) };
         if self.sent_of_value as u64 == value.len_bytes() {
             self.buf.drop_first_value();
             self.sent_of_value = 0;
         }
-        Ok(count)
+        ahead.into_iter().for_each(|fault| self.want(fault));
+        Ok(sent)
+    }
+
+    fn want(&mut self, fault: Fault) {
+        if !self.is_loading {
+            self.wanted = Some(fault);
+        }
+    }
+
+    /// Pages that are to be brought in; the caller sees to that and tells when they are there.
+    pub fn take_wanted(&mut self) -> Option<Fault> {
+        let wanted = self.wanted.take();
+        self.is_loading |= wanted.is_some();
+        wanted
+    }
+
+    /// What [`Output::take_wanted`] gave is in memory.
+    pub fn end_loading(&mut self) {
+        self.is_loading = false;
     }
 
     /// Moves what is left to the front once that costs no more than what has been sent.

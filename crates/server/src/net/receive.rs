@@ -11,7 +11,7 @@
 use std::os::fd::OwnedFd;
 
 use rustix::io::{readv, Errno};
-use stillframe_store::Incoming;
+use stillframe_store::{Incoming, OpError};
 
 use crate::net::conn::{Input, ReadEvent};
 use crate::protocol::args::{ArgRange, Args};
@@ -71,6 +71,9 @@ impl Input {
     /// Takes bytes of the large argument from the socket.
     pub(super) fn receive(&mut self, fd: &OwnedFd) -> ReadEvent {
         let Some(incoming) = &mut self.incoming else { return ReadEvent::NothingYet };
+        if let Some(fault) = incoming.awaited_room() {
+            return ReadEvent::Missing(fault);
+        }
         let (mut result, mut room_bytes) = (Ok(0), 0);
         let filled = incoming.fill(READ_BYTES, |room| {
             room_bytes = room.iter().map(|part| part.len()).sum();
@@ -82,8 +85,10 @@ impl Input {
             };
             result.unwrap_or(0)
         });
-        if filled.is_err() {
-            return self.give_up_receiving();
+        match filled {
+            Ok(()) => {}
+            Err(OpError::Fault(fault)) => return ReadEvent::Missing(fault),
+            Err(_) => return self.give_up_receiving(),
         }
         match result {
             Ok(0) => ReadEvent::Closed,

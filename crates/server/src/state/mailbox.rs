@@ -15,6 +15,10 @@ pub enum Message {
     Accepted(OwnedFd, Arc<ClientInfo>),
     /// The pages that a command waited for are in memory.
     PagesLoaded(Token),
+    /// There is room for more of a value that comes.
+    InputLoaded(Token),
+    /// Pages of a value that is being sent are in memory.
+    ValueLoaded(Token),
     /// A reply that came later than its command.
     Reply(Token, LateReply, Vec<u8>),
     /// Bytes that the client has not asked for just now (`MONITOR`).

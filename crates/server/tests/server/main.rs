@@ -10,6 +10,7 @@ mod io;
 mod large;
 mod limits;
 mod loading;
+mod parts;
 mod persistence;
 mod protocol;
 mod restart;

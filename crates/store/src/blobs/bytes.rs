@@ -92,10 +92,18 @@ pub(super) fn write_parts(
 
 /// Whether the pages that hold bytes `start..end` of a latched object are in memory.
 pub(super) fn check_resident(guard: &ExclusiveGuard<'_>, start: u64, end: u64) -> Result<(), Stop> {
+    let mut missing = Vec::new();
     for index in start / PAGE_SIZE as u64..end.div_ceil(PAGE_SIZE as u64) {
-        guard.object_page(index as u32)?;
+        match guard.object_page(index as u32) {
+            Err(Restart::Fault(page)) => missing.push(page),
+            page => drop(page?),
+        }
     }
-    Ok(())
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(Stop::Missing(missing))
+    }
 }
 
 pub(super) fn page_count_of(len_bytes: u64) -> u32 {

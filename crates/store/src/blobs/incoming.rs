@@ -21,7 +21,7 @@ use super::blob::{Blob, Place};
 use super::bytes::{page_count_of, with_bytes};
 use super::discards::PAGE_ENTRIES;
 use super::garbage::Garbage;
-use crate::error::OpError;
+use crate::error::{Fault, OpError};
 use crate::pages::Pages;
 use crate::stop::{retry, Stop};
 use crate::value::MAX_STRING_BYTES;
@@ -106,12 +106,18 @@ impl Incoming {
         self.filled_bytes == self.len_bytes
     }
 
+    /// What has to be waited for before more is filled in, because memory is full: others have to go first.
+    pub fn awaited_room(&self) -> Option<Fault> {
+        let pool = &self.pages.pool;
+        (pool.is_full() && !pool.is_stuck()).then(Fault::room)
+    }
+
     /// Gives `f` room for up to `most_bytes` of the bytes that come next, in the parts that it has in memory: at most one a
     /// page. It returns how many bytes it has written, from the start of the room. For a worker's thread, between two of its
     /// looks at the barrier.
     ///
     /// # Errors
-    /// There is no room; what has come is still there.
+    /// [`OpError::Fault`]: a page of it has been evicted meanwhile. Others: there is no room. What has come is still there.
     pub fn fill(
         &mut self,
         most_bytes: usize,
@@ -132,7 +138,7 @@ impl Incoming {
     /// Takes bytes that come next, as many as are missing. Returns how many.
     ///
     /// # Errors
-    /// There is no room; what has come is still there.
+    /// As of [`Incoming::fill`].
     pub fn append(&mut self, bytes: &[u8]) -> Result<usize, OpError> {
         let before = self.filled_bytes;
         self.fill(bytes.len(), |room| {

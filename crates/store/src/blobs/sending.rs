@@ -11,23 +11,28 @@
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stillframe_pagepool::PageId;
+use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use super::blob::{Blob, Place};
 use super::discards::PAGE_ENTRIES;
 use super::garbage::Garbage;
-use crate::error::OpError;
+use super::reach::{add_missing, latch_with, page_at, pages_of, UNSEEN_MIN_BYTES};
+use crate::error::{Fault, OpError};
 use crate::pages::Pages;
-use crate::stop::retry;
+use crate::stop::{retry, Stop};
 
 /// Objects that may be pinned at a time: with those on their way in they fit a page of a catalog.
 const PINNED_MAX: usize = PAGE_ENTRIES / 2;
 /// Shorter values are copied sooner than read in parts.
 pub const SENDING_MIN_BYTES: u64 = 256 * 1024;
+/// Pages that a reader brings in at once (1 MB), and the part of memory that those of all readers take.
+const WINDOW_PAGES_MAX: u64 = 256;
+const WINDOWS_PART: u64 = 8;
 
 #[derive(Default)]
 struct Pin {
@@ -41,12 +46,19 @@ pub(crate) struct Pins {
     pinned: Mutex<BTreeMap<PageId, Pin>>,
     /// How many that are: writers need not ask while there is none.
     count: AtomicUsize,
+    /// How many readers there are.
+    reader_count: AtomicU64,
     garbage: Arc<Garbage>,
 }
 
 impl Pins {
     pub fn new(garbage: Arc<Garbage>) -> Arc<Pins> {
-        Arc::new(Pins { pinned: Mutex::default(), count: AtomicUsize::new(0), garbage })
+        Arc::new(Pins {
+            pinned: Mutex::default(),
+            count: AtomicUsize::new(0),
+            reader_count: AtomicU64::new(0),
+            garbage,
+        })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -65,6 +77,7 @@ impl Pins {
             return false;
         }
         pinned.entry(pid).or_default().reader_count += 1;
+        self.reader_count.fetch_add(1, Ordering::Relaxed);
         self.count.store(pinned.len(), Ordering::Release);
         true
     }
@@ -83,10 +96,16 @@ impl Pins {
         true
     }
 
+    /// At least 1.
+    fn reader_count(&self) -> u64 {
+        self.reader_count.load(Ordering::Relaxed).max(1)
+    }
+
     fn unpin(&self, pid: PageId) {
         let mut pinned = self.pinned.lock();
         let Some(pin) = pinned.get_mut(&pid) else { return };
         pin.reader_count -= 1;
+        self.reader_count.fetch_sub(1, Ordering::Relaxed);
         if pin.reader_count > 0 {
             return;
         }
@@ -98,55 +117,121 @@ impl Pins {
     }
 }
 
-/// A value that is being read in parts; see the module. It lets go of it when it is dropped.
+/// A value, or a part of one, that is being read in parts; see the module. It lets go of it when it is dropped.
 pub struct Sending {
     pages: Arc<Pages>,
     pins: Arc<Pins>,
-    pid: PageId,
-    len_bytes: u32,
+    blob: Blob,
+    /// The bytes of the value that are read.
+    bytes: Range<u64>,
 }
 
 impl Sending {
     /// Pins the object of a value, if it has one of its own and that is worth it. The caller holds the leaf that refers
-    /// to it, and all its pages are in memory.
-    pub(super) fn begin(pages: &Arc<Pages>, pins: &Arc<Pins>, blob: &Blob) -> Option<Sending> {
+    /// to it.
+    ///
+    /// # Errors
+    /// Pages are missing of so few bytes that it is not worth beginning without them, or one is known to be damaged.
+    pub(super) fn begin(
+        pages: &Arc<Pages>,
+        pins: &Arc<Pins>,
+        blob: &Blob,
+        bytes: Range<u64>,
+    ) -> Result<Option<Sending>, Stop> {
+        let bytes = bytes.start..bytes.end.min(u64::from(blob.len_bytes));
         let is_object = matches!(blob.place, Place::Object { .. });
-        if !is_object || u64::from(blob.len_bytes) < SENDING_MIN_BYTES || !pins.pin(blob.pid) {
-            return None;
+        if !is_object || bytes.start + SENDING_MIN_BYTES > bytes.end {
+            return Ok(None);
         }
-        Some(Sending { pages: pages.clone(), pins: pins.clone(), pid: blob.pid, len_bytes: blob.len_bytes })
+        if !pages.all_resident() {
+            let is_short = bytes.end - bytes.start < UNSEEN_MIN_BYTES;
+            match latch_with(pages, blob, bytes.clone()) {
+                Err(Stop::Missing(_) | Stop::LargerThanMemory) if !is_short => {}
+                guard => drop(guard?),
+            }
+        }
+        let sending =
+            || Sending { pages: pages.clone(), pins: pins.clone(), blob: *blob, bytes: bytes.clone() };
+        Ok(pins.pin(blob.pid).then(sending))
     }
 
     pub fn len_bytes(&self) -> u64 {
-        u64::from(self.len_bytes)
+        self.bytes.end - self.bytes.start
     }
 
-    /// Gives `f` up to `most_bytes` of the value from byte `start` on, in the parts that they have in memory: at most one a
-    /// page. For a worker's thread, between two of its looks at the barrier.
+    /// Gives `f` up to `most_bytes` from byte `start` on, as far as they are in memory, in the parts that they have there: at
+    /// most one a page. For a worker's thread, between two of its looks at the barrier.
     ///
     /// # Errors
-    /// [`OpError::Damaged`].
+    /// [`OpError::Fault`] with pages from there on, if that byte is not in memory. [`OpError::Damaged`].
     pub fn with_parts<R>(
         &self,
         start: u64,
         most_bytes: usize,
         f: impl FnOnce(&[IoSlice<'_>]) -> R,
     ) -> Result<R, OpError> {
-        let guard = retry(|| Ok(self.pages.pool.shared(self.pid)?))?;
-        let len = self.len_bytes().saturating_sub(start).min(most_bytes as u64) as usize;
-        let parts = retry(|| Ok(guard.object_parts(start, len)?))?;
-        Ok(f(&parts))
+        let len = self.len_bytes().saturating_sub(start).min(most_bytes as u64);
+        let start = self.bytes.start + start;
+        let mut f = Some(f);
+        let given = retry(|| {
+            let there = self.end_of_present(start, start + len);
+            if there == start && len > 0 {
+                // This says why, unless it has come just now.
+                drop(latch_with(&self.pages, &self.blob, self.window(start))?);
+                return Err(Stop::Contended);
+            }
+            let guard = self.pages.pool.shared(self.blob.pid)?;
+            let parts = guard.object_parts(start, (there - start) as usize)?;
+            Ok(f.take().map(|f| f(&parts)))
+        });
+        given?.ok_or_else(|| OpError::Damaged("what was read in parts was read twice".into()))
+    }
+
+    /// Up to where the bytes from `start` on are in memory.
+    fn end_of_present(&self, start: u64, end: u64) -> u64 {
+        let is_there = |index: &u32| self.pages.pool.is_resident(page_at(&self.blob, *index));
+        let mut indices = pages_of(&self.blob, start..end);
+        match indices.find(|index| !is_there(index)) {
+            Some(missing) => (u64::from(missing) * PAGE_SIZE as u64).max(start),
+            None => end,
+        }
+    }
+
+    /// The bytes from `start` on that are worth bringing in together. What is brought in for all readers together is a
+    /// small part of memory, so that nobody's pages go before he has read them.
+    fn window(&self, start: u64) -> Range<u64> {
+        let share = self.pages.pool.memory_pages().map_or(u64::MAX, |pages| pages / WINDOWS_PART);
+        let pages = (share / self.pins.reader_count()).clamp(1, WINDOW_PAGES_MAX);
+        let page_bytes = PAGE_SIZE as u64;
+        start..((start / page_bytes + pages) * page_bytes).min(self.bytes.end)
+    }
+
+    /// What is missing a little ahead of byte `start`, to be brought in while what is there is read.
+    pub fn ahead(&self, start: u64) -> Option<Fault> {
+        if self.pages.all_resident() {
+            return None;
+        }
+        let first = self.window(self.bytes.start + start);
+        let next = first.start + (first.end - first.start) / 2;
+        if next >= self.bytes.end
+            || !self.pages.pool.is_missing(page_at(&self.blob, (next / PAGE_SIZE as u64) as u32))
+        {
+            return None;
+        }
+        let mut missing = Vec::new();
+        add_missing(&self.pages.pool, &self.blob, pages_of(&self.blob, self.window(next)), &mut missing);
+        Some(Fault::of(missing))
     }
 }
 
 impl std::fmt::Debug for Sending {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Sending({} bytes)", self.len_bytes)
+        write!(f, "Sending({} bytes)", self.len_bytes())
     }
 }
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        self.pins.unpin(self.pid);
+        self.pins.unpin(self.blob.pid);
     }
 }

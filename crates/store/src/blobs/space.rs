@@ -2,6 +2,7 @@
 //!
 //! Latch order: leaf, then the class's mutex, then slabs. Whoever holds a slab without the mutex waits for nothing.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, SharedGuard, PAGE_SIZE};
@@ -10,6 +11,7 @@ use super::blob::{Blob, Place};
 use super::bytes::{check_resident, damaged_slab, page_count_of, with_bytes, write_parts, Part};
 use super::garbage::Garbage;
 use super::incoming::Incoming;
+use super::reach::{self, add_missing, Reach};
 use super::sending::{Pins, Sending};
 use super::slab::Class;
 use super::slabs::Slabs;
@@ -50,9 +52,9 @@ impl Blobs {
         Incoming::begin(&self.pages, &self.garbage, len_bytes)
     }
 
-    /// Keeps a value as it is while it is read in parts; see [`Sending::begin`].
-    pub fn begin_sending(&self, blob: &Blob) -> Option<Sending> {
-        Sending::begin(&self.pages, &self.pins, blob)
+    /// Keeps a value as it is while some of its bytes are read in parts; see [`Sending::begin`].
+    pub fn begin_sending(&self, blob: &Blob, bytes: Range<u64>) -> Result<Option<Sending>, Stop> {
+        Sending::begin(&self.pages, &self.pins, blob, bytes)
     }
 
     /// Whether no value is being read in parts.
@@ -104,9 +106,13 @@ impl Blobs {
         }
         let written = self.pool.exclusive(blob.pid).map_err(Stop::from).and_then(|mut guard| {
             let (start, end) = (blob.start(), blob.start() + bytes.len() as u64);
-            check_resident(&guard, start, end)?;
-            // Pages of its own that a cut needs are kept aside as they are, without a copy.
             let is_object = matches!(blob.place, Place::Object { .. });
+            match check_resident(&guard, start, end) {
+                // What is going to be overwritten is not worth bringing in.
+                Err(Stop::Missing(_)) if is_object => return Ok(false),
+                checked => checked?,
+            }
+            // Pages of its own that a cut needs are kept aside as they are, without a copy.
             if is_object && guard.would_capture(0..page_count_of(end)) {
                 return Ok(false);
             }
@@ -160,11 +166,8 @@ impl Blobs {
     /// The same to a copy of an object, whose end may lie anywhere; the caller discards the old one then.
     fn write_elsewhere(&self, blob: &Blob, start: u64, bytes: &[u8]) -> Result<Blob, Stop> {
         let (old_len, end) = (u64::from(blob.len_bytes), start + bytes.len() as u64);
-        let old = self.pool.shared(blob.pid)?;
+        let old = self.latch_with(blob, 0..old_len)?;
         let old_pages = page_count_of(old_len);
-        for index in 0..old_pages {
-            old.object_page(index)?;
-        }
         let (mut copy, page_count, _) = self.allocate_object(end.max(old_len), end > old_len)?;
         for index in 0..old_pages {
             let len = (old_len - u64::from(index) * PAGE_SIZE as u64).min(PAGE_SIZE as u64) as usize;
@@ -177,12 +180,8 @@ impl Blobs {
 
     /// A copy of an object; the caller holds the leaf that refers to it.
     pub fn copy_object(&self, blob: &Blob) -> Result<Blob, Stop> {
-        let from = self.pool.shared(blob.pid)?;
         let len_bytes = u64::from(blob.len_bytes);
-        let page_count = len_bytes.div_ceil(PAGE_SIZE as u64);
-        for index in 0..page_count {
-            from.object_page(index as u32)?;
-        }
+        let from = self.latch_with(blob, 0..len_bytes)?;
         let (mut to, page_count, _) = self.allocate_object(len_bytes, false)?;
         for index in 0..page_count {
             *to.object_page_mut(index)? = *from.object_page(index)?;
@@ -247,19 +246,10 @@ impl Blobs {
         }
     }
 
-    /// Makes sure that a blob's pages are in memory; returns the byte of the run where it starts.
-    pub fn check(&self, guard: &SharedGuard<'_>, blob: &Blob) -> Result<u64, Stop> {
-        let offset = blob.start();
-        if !self.pages.all_resident() {
-            if self.pages.is_too_large(blob.memory_bytes()) {
-                return Err(Stop::NoRoom);
-            }
-            let end = offset + u64::from(blob.len_bytes);
-            for index in offset / 4096..end.div_ceil(4096) {
-                guard.object_page(index as u32)?;
-            }
-        }
-        Ok(offset)
+    /// Latches a blob of which these bytes are in memory.
+    #[inline]
+    pub fn latch_with(&self, blob: &Blob, bytes: Range<u64>) -> Result<SharedGuard<'_>, Stop> {
+        reach::latch_with(&self.pages, blob, bytes)
     }
 
     /// Makes sure that a blob's pages are in memory.
@@ -267,7 +257,15 @@ impl Blobs {
         if self.pages.all_resident() {
             return Ok(());
         }
-        self.check(&self.pool.shared(blob.pid)?, blob).map(|_| ())
+        self.latch_with(blob, 0..u64::from(blob.len_bytes)).map(drop)
+    }
+
+    /// What is missing of a blob to an operation that reaches so far: its head too. Of what memory has no room for the
+    /// operation is told when it comes to it.
+    pub fn resolve(&self, blob: &Blob, reach: Reach, missing: &mut Vec<PageId>) {
+        let pages = reach.pages(blob);
+        let is_too_large = self.pages.is_too_large(pages.len() as u64 * PAGE_SIZE as u64);
+        add_missing(&self.pool, blob, if is_too_large { 0..0 } else { pages }, missing);
     }
 
     /// Writes into a blob's place or grows it, or makes another while it is being sent. `None` if it is in a slab and does

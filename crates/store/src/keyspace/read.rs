@@ -6,7 +6,7 @@ use super::state::{Keyspace, Local};
 use crate::stop::{retry, Stop};
 use crate::tree::bad_record;
 use crate::tree::hash::{as_leaf, Record, RecordKey, RecordValue, SLOT_BYTES};
-use crate::value::Repr;
+use crate::value::{NoPages, Repr};
 use crate::{DbId, EntryInfo, Key, OpError, StrRef, UnixMillis};
 
 /// What a look at a key came to.
@@ -143,14 +143,5 @@ impl Keyspace {
             memory_bytes,
             idle_ms: self.trees.order.side.idle_ms(leaf, local.scratch.tick),
         }
-    }
-}
-
-/// The pages of a value that is not looked at.
-struct NoPages;
-
-impl crate::value::PageRun for NoPages {
-    fn with_page(&self, _index: u32, _f: &mut dyn FnMut(&crate::page::Page)) -> bool {
-        false
     }
 }

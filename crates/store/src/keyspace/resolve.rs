@@ -1,37 +1,75 @@
 //! Before a command is applied, while pages are missing: which of them it may need (invariant C1).
 //!
-//! An operation on a key needs the nodes above its leaf, the leaf with its chain, and the whole places of the key and the
-//! value that are there. What it stores anew goes to leaves that have room, to new pages, and to slabs with free slots:
+//! An operation on a key needs the nodes above its leaf, the leaf with its chain, the whole place of the key that is there,
+//! and as much of the value as it reaches for. What it stores anew goes to leaves that have room, to new pages, and to slabs with free slots:
 //! of the list of its class it takes the first, and looks at the one behind it when the first becomes full. Neighbours
 //! that are not in memory take no part when leaves are divided or joined, and what cannot be freed at once is left to the
 //! background. So this is all.
 
+use std::ops::Range;
+
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use super::state::Keyspace;
-use crate::blobs::Blob;
+use crate::blobs::{Blob, Reach};
 use crate::stop::{retry, Stop};
 use crate::tree::bad_record;
 use crate::tree::hash::{as_leaf, Leaf, RecordKey, RecordValue};
 use crate::{DbId, Fault, Key, OpError};
 
+/// The pages of values that are needed together.
+#[derive(Default)]
+struct Runs {
+    pages: Vec<Range<u32>>,
+    /// Those that are needed several times count as often.
+    page_count: u64,
+}
+
+impl Runs {
+    fn add(&mut self, value: &Blob, reach: Reach) {
+        let indices = reach.pages(value);
+        self.page_count += indices.len() as u64;
+        self.pages.push(value.pid.0.saturating_add(indices.start)..value.pid.0.saturating_add(indices.end));
+    }
+
+    fn distinct_page_count(&mut self) -> u64 {
+        self.pages.sort_unstable_by_key(|run| run.start);
+        let (mut count, mut counted_to) = (0, 0);
+        for run in &self.pages {
+            count += u64::from(run.end.saturating_sub(run.start.max(counted_to)));
+            counted_to = counted_to.max(run.end);
+        }
+        count
+    }
+}
+
 impl Keyspace {
-    /// Whether every page that operations on these keys may touch is in memory. With `change_count` values or keys that
+    /// Whether every page that operations on these keys, which reach so far into their values, may touch is in memory. With `change_count` values or keys that
     /// are stored or discarded, the slabs that these may take are looked at, too: as long as nobody else runs, no
     /// operation of a command then meets a page that is missing.
     ///
     /// # Errors
     /// [`Fault`] with the pages that are missing, as far as they are known. A damaged page is left to the operation.
-    pub fn resolve(&self, keys: &[(DbId, Key<'_>)], change_count: usize) -> Result<(), Fault> {
+    /// [`OpError::LargerThanMemory`] if there is no room for the values together.
+    pub fn resolve<'k>(
+        &self,
+        keys: impl Iterator<Item = (DbId, Key<'k>, Reach)>,
+        change_count: usize,
+    ) -> Result<(), OpError> {
         if self.pages.all_resident() {
             return Ok(());
         }
-        let mut pages = Vec::new();
-        for (db, key) in keys {
-            let resolved = retry(|| self.resolve_key(*db, key, &mut pages));
+        let (mut pages, mut runs) = (Vec::new(), Runs::default());
+        for (db, key, reach) in keys {
+            let resolved = retry(|| self.resolve_key(db, &key, reach, &mut pages, &mut runs));
             if let Err(OpError::Fault(fault)) = resolved {
                 fault.add_to(&mut pages);
             }
+        }
+        if self.pages.is_too_large(runs.page_count * PAGE_SIZE as u64)
+            && self.pages.is_too_large(runs.distinct_page_count() * PAGE_SIZE as u64)
+        {
+            return Err(OpError::LargerThanMemory);
         }
         if change_count > 0 {
             self.blobs.slabs.resolve(change_count, &mut pages);
@@ -41,16 +79,26 @@ impl Keyspace {
         if pages.is_empty() {
             Ok(())
         } else {
-            Err(Fault::of(pages))
+            Err(Fault::of(pages).into())
         }
     }
 
-    fn resolve_key(&self, db: DbId, key: &Key<'_>, missing: &mut Vec<PageId>) -> Result<(), Stop> {
+    fn resolve_key(
+        &self,
+        db: DbId,
+        key: &Key<'_>,
+        reach: Reach,
+        missing: &mut Vec<PageId>,
+        runs: &mut Runs,
+    ) -> Result<(), Stop> {
         let Some(tree) = self.tree(db) else { return Ok(()) };
         let mut guard = self.trees.leaf_shared(tree, key.hash, key.leaf_hint)?;
         loop {
             let leaf = as_leaf(guard.id(), guard.page())?;
-            self.resolve_in(guard.id(), leaf, key, missing)?;
+            if let Some(value) = self.resolve_in(guard.id(), leaf, key, missing)? {
+                runs.add(&value, reach);
+                self.blobs.resolve(&value, reach, missing);
+            }
             match leaf.chain() {
                 0 => return Ok(()),
                 next => guard = self.pool.shared(PageId(next))?,
@@ -58,35 +106,28 @@ impl Keyspace {
         }
     }
 
+    /// Returns the value that lies outside of the leaf, if the key is in this one and has such a value.
     fn resolve_in(
         &self,
         pid: PageId,
         leaf: Leaf<'_>,
         key: &Key<'_>,
         missing: &mut Vec<PageId>,
-    ) -> Result<(), Stop> {
-        let Some(slot) = self.find_slot(leaf, key)? else { return Ok(()) };
+    ) -> Result<Option<Blob>, Stop> {
+        let Some(slot) = self.find_slot(leaf, key)? else { return Ok(None) };
         let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
         if let RecordKey::Out { blob, .. } = record.key {
             self.resolve_blob(&blob, missing);
         }
-        if let RecordValue::Blob(blob) = record.value {
-            self.resolve_blob(&blob, missing);
-        }
-        Ok(())
+        Ok(match record.value {
+            RecordValue::Blob(blob) => Some(blob),
+            _ => None,
+        })
     }
 
-    /// The head page and all of the place that the blob may grow into or leave to others.
-    /// Of one that memory has no room for the operation is told when it comes to it.
+    /// All of a blob.
     pub(crate) fn resolve_blob(&self, blob: &Blob, missing: &mut Vec<PageId>) {
-        if self.pages.is_too_large(blob.memory_bytes()) {
-            return self.add_missing(std::iter::once(blob.pid), missing);
-        }
-        let start = blob.start();
-        let end = start + blob.memory_bytes();
-        let indices = start / PAGE_SIZE as u64..end.div_ceil(PAGE_SIZE as u64);
-        let pages = indices.map(|index| PageId(blob.pid.0.saturating_add(index as u32)));
-        self.add_missing([blob.pid].into_iter().chain(pages), missing);
+        self.blobs.resolve(blob, Reach::WHOLE, missing);
     }
 
     pub(crate) fn add_missing(&self, pages: impl Iterator<Item = PageId>, missing: &mut Vec<PageId>) {

@@ -1,12 +1,14 @@
 //! Strings: what is particular to them at the level of the store.
 
+use std::ops::Range;
+
 use crate::blobs::{Blob, Incoming, LatchedRun, Part, Sending};
 use crate::effect::Effect;
 use crate::keyspace::{copy_record, Keyspace, Local, Put, Was};
 use crate::stop::{retry, Stop};
 use crate::tree::hash::{At, LeafGuard, Record, RecordValue, RECORD_MAX_BYTES, VALUE_INLINE_MAX_BYTES};
 use crate::tree::Tree;
-use crate::value::Repr;
+use crate::value::{NoPages, Repr};
 use crate::worker::Worker;
 use crate::{DbId, Deadline, Key, NewValue, OpError, StrRef, MAX_STRING_BYTES};
 
@@ -34,17 +36,40 @@ impl Worker {
         f: impl FnOnce(StrRef<'_>) -> R,
     ) -> Result<Option<R>, OpError> {
         let (keyspace, local) = self.split();
-        keyspace.get_string(local, db, key, f)
+        keyspace.get_string(local, db, key, |len| 0..len, f)
     }
 
-    /// Begins to read a value of 256 KB or more in parts: it stays as it is until the [`Sending`] is dropped, whatever
-    /// happens to the key. `None` if it is absent or shorter, or if too many values are being read so.
+    /// The same with only those of its bytes in memory that `wanted` chooses by the value's length: `f` must not look at
+    /// others. A part of a value may be read that memory does not hold as a whole.
+    ///
+    /// # Errors
+    /// [`OpError::LargerThanMemory`]: also if memory does not hold what is wanted.
+    #[inline]
+    pub fn get_part<R>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        wanted: impl Fn(u64) -> Range<u64>,
+        f: impl FnOnce(StrRef<'_>) -> R,
+    ) -> Result<Option<R>, OpError> {
+        let (keyspace, local) = self.split();
+        keyspace.get_string(local, db, key, wanted, f)
+    }
+
+    /// Begins to read 256 KB or more of a value in parts, the bytes that `wanted` chooses by its length: they stay as they
+    /// are until the [`Sending`] is dropped, whatever happens to the key. They need not be in memory. `None` if the key
+    /// is absent, if the bytes are fewer, or if too many values are being read so.
     ///
     /// # Errors
     /// As [`Worker::get`].
-    pub fn begin_sending(&mut self, db: DbId, key: &Key<'_>) -> Result<Option<Sending>, OpError> {
+    pub fn begin_sending(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        wanted: impl Fn(u64) -> Range<u64>,
+    ) -> Result<Option<Sending>, OpError> {
         let (keyspace, local) = self.split();
-        keyspace.send_string(local, db, key)
+        keyspace.send_string(local, db, key, wanted)
     }
 
     /// Begins a value whose bytes are still to come ([`NewValue::Incoming`]). Lengths of 64 KB to [`MAX_STRING_BYTES`].
@@ -88,9 +113,9 @@ impl Worker {
 }
 
 /// What a range write found.
-enum Range {
+enum Wrote {
     /// Written in place; the value's new length.
-    Written(u64),
+    InPlace(u64),
     /// The whole value has to be stored anew: it is in the worker's buffer. With growth to come, or not.
     Rewrite { growing: bool },
 }
@@ -103,11 +128,12 @@ impl Keyspace {
         local: &mut Local,
         db: DbId,
         key: &Key<'_>,
+        wanted: impl Fn(u64) -> Range<u64>,
         f: impl FnOnce(StrRef<'_>) -> R,
     ) -> Result<Option<R>, OpError> {
         let mut f = Some(f);
         let read = self.read(local, db, key, |local, met| {
-            let result = self.with_value(&met.record, |value| f.take().map(|f| f(value)))?;
+            let result = self.with_value(&met.record, &wanted, |value| f.take().map(|f| f(value)))?;
             self.trees.order.side.touch(met.leaf, local.scratch.tick);
             Ok(result)
         });
@@ -115,27 +141,43 @@ impl Keyspace {
     }
 
     /// Keeps a large value as it is while it is read in parts; an expired entry is removed.
-    fn send_string(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<Option<Sending>, OpError> {
+    fn send_string(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        key: &Key<'_>,
+        wanted: impl Fn(u64) -> Range<u64>,
+    ) -> Result<Option<Sending>, OpError> {
         let sending = self.read(local, db, key, |local, met| {
             let RecordValue::Blob(blob) = met.record.value else { return Ok(None) };
-            self.blobs.check_resident(&blob)?;
             self.trees.order.side.touch(met.leaf, local.scratch.tick);
-            Ok(self.blobs.begin_sending(&blob))
+            self.blobs.begin_sending(&blob, wanted(u64::from(blob.len_bytes)))
         });
         sending.map(Option::flatten)
     }
 
-    /// Gives a record's value to `f`; fails before that if a page is missing, and after it if one could not be read all
-    /// the same.
+    /// Gives a record's value to `f`; fails before that if a page of what is wanted is missing, and after it if one could not
+    /// be read all the same.
     #[inline(always)]
-    fn with_value<R>(&self, record: &Record<'_>, f: impl FnOnce(StrRef<'_>) -> R) -> Result<R, Stop> {
+    fn with_value<R>(
+        &self,
+        record: &Record<'_>,
+        wanted: impl Fn(u64) -> Range<u64>,
+        f: impl FnOnce(StrRef<'_>) -> R,
+    ) -> Result<R, Stop> {
         let repr = match record.value {
             RecordValue::Int(value) => Repr::Int(value),
             RecordValue::Bytes(bytes) => Repr::Bytes(bytes),
             RecordValue::Blob(blob) => {
-                let run = LatchedRun::new(self.pool.shared(blob.pid)?);
-                let offset = self.blobs.check(&run.guard, &blob)?;
-                let repr = Repr::Pages { run: &run, offset, len_bytes: u64::from(blob.len_bytes) };
+                let (offset, len_bytes) = (blob.start(), u64::from(blob.len_bytes));
+                let bytes = wanted(len_bytes);
+                let bytes = bytes.start..bytes.end.min(len_bytes);
+                if bytes.is_empty() {
+                    let repr = Repr::Pages { run: &NoPages, offset, len_bytes };
+                    return Ok(f(StrRef { repr, raw: record.raw }));
+                }
+                let run = LatchedRun::new(self.blobs.latch_with(&blob, bytes)?);
+                let repr = Repr::Pages { run: &run, offset, len_bytes };
                 let result = f(StrRef { repr, raw: record.raw });
                 return run.check().map(|()| result);
             }
@@ -187,8 +229,8 @@ impl Keyspace {
         // No bytes at the start of what is there: at most the encoding changes.
         let is_change = found.is_none() || offset > 0 || !bytes.is_empty();
         let len_bytes = match found {
-            Some(Range::Written(len_bytes)) => len_bytes,
-            Some(Range::Rewrite { growing }) => {
+            Some(Wrote::InPlace(len_bytes)) => len_bytes,
+            Some(Wrote::Rewrite { growing }) => {
                 self.store_range(local, db, key, offset, bytes, end, growing)?
             }
             None => {
@@ -249,7 +291,7 @@ impl Keyspace {
         key: &Key<'_>,
         offset: u64,
         bytes: &[u8],
-    ) -> Result<Option<Range>, Stop> {
+    ) -> Result<Option<Wrote>, Stop> {
         let mut leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
         let Some(at) = self.find_exclusive(&leaf, key)? else { return Ok(None) };
         let record = leaf.record(at)?;
@@ -260,25 +302,25 @@ impl Keyspace {
         let blob = match record.value {
             RecordValue::Int(value) => {
                 local.bytes.extend_from_slice(value.to_string().as_bytes());
-                return Ok(Some(Range::Rewrite { growing: false }));
+                return Ok(Some(Wrote::Rewrite { growing: false }));
             }
             RecordValue::Bytes(old) => {
                 let end = offset as usize + bytes.len();
                 if end > old.len() || !record.raw {
                     local.bytes.extend_from_slice(old);
-                    return Ok(Some(Range::Rewrite { growing: false }));
+                    return Ok(Some(Wrote::Rewrite { growing: false }));
                 }
                 let len_bytes = old.len() as u64;
                 leaf.leaf_mut(at.page)?.value_mut(at.slot)[offset as usize..end].copy_from_slice(bytes);
                 self.trees.order.side.touch(leaf.head.id(), local.scratch.tick);
-                return Ok(Some(Range::Written(len_bytes)));
+                return Ok(Some(Wrote::InPlace(len_bytes)));
             }
             RecordValue::Blob(blob) => blob,
             RecordValue::Other { .. } => return Err(Stop::WrongType),
         };
         let Some(new_blob) = self.blobs.write_at(&blob, offset, bytes)? else {
             self.blobs.read(&blob, &mut local.bytes)?;
-            return Ok(Some(Range::Rewrite { growing: true }));
+            return Ok(Some(Wrote::Rewrite { growing: true }));
         };
         self.refer_to(&mut leaf, at, new_blob)?;
         self.trees.order.side.touch(leaf.head.id(), local.scratch.tick);
@@ -286,7 +328,7 @@ impl Keyspace {
         if new_blob.pid != blob.pid {
             self.blobs.discard(&blob);
         }
-        Ok(Some(Range::Written(u64::from(new_blob.len_bytes))))
+        Ok(Some(Wrote::InPlace(u64::from(new_blob.len_bytes))))
     }
 
     /// Lets a record refer to a blob that has changed; it takes the same bytes as before.

@@ -82,7 +82,8 @@ impl TwoLoaders {
         self.warm_up.wait_for_visitor();
         let mut worker = store.worker();
         let key = worker.key(b"B");
-        let is_done = load(&store, worker.resolve(&[(DB, key)]).expect_err("B is not in memory"));
+        let Err(OpError::Fault(fault)) = worker.resolve(&[(DB, key)]) else { panic!("B is not in memory") };
+        let is_done = load(&store, fault);
         self.loader.wait_for_visitor();
         self.warm_up.open();
         worker.idle(|| std::thread::sleep(Duration::from_millis(200)));

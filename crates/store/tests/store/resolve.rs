@@ -59,10 +59,11 @@ fn alone<R>(
         let keys: Vec<(DbId, Key<'_>)> = names.iter().map(|name| (DB, worker.key(name))).collect();
         match worker.resolve_changes(&keys, change_count) {
             Ok(()) => return change(&mut worker),
-            Err(fault) => {
+            Err(OpError::Fault(fault)) => {
                 drop(alone);
                 load(store, &mut worker, fault);
             }
+            Err(error) => panic!("{error}"),
         }
     }
 }

@@ -114,7 +114,7 @@ fn operations_fault_before_they_change_anything() {
             }
             _ => {
                 let key = worker.key(name);
-                while let Err(fault) = worker.resolve(&[(db, key)]) {
+                while let Err(OpError::Fault(fault)) = worker.resolve(&[(db, key)]) {
                     load(&store, &mut worker, fault);
                 }
                 let found = worker.get(db, &key, |value| value.to_vec()).expect("resolved");

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use stillframe_store::{DbId, Deadline, NewValue, Options, Sending, Store, Worker};
+use stillframe_store::{DbId, Deadline, Fault, NewValue, OpError, Options, Sending, Store, StrRef, Worker};
 use stillframe_testkit::TempDir;
 
 use crate::contract::wait_for_garbage;
@@ -27,7 +27,7 @@ fn set(worker: &mut Worker, name: &str, value: &[u8]) {
 
 fn begin(worker: &mut Worker, name: &str) -> Option<Sending> {
     let key = worker.key(name.as_bytes());
-    worker.begin_sending(DB, &key).unwrap()
+    worker.begin_sending(DB, &key, |len| 0..len).unwrap()
 }
 
 /// All of it, in parts that end anywhere.
@@ -208,4 +208,80 @@ fn a_restart_frees_what_was_being_read() {
     wait_for_garbage(&store, &mut worker);
     assert_eq!(allocated(&store), before);
     worker.idle(|| store.check()).unwrap();
+}
+
+fn load(store: &Store, worker: &mut Worker, fault: Fault) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    store.load(fault, Box::new(move || done.send(()).unwrap()));
+    worker.idle(|| is_done.recv()).unwrap();
+}
+
+/// Values of three times the memory, and two readers: each finds what it asks for, part by part, and nobody waits for ever.
+#[test]
+fn values_larger_than_memory_are_read_by_parts() {
+    const LARGE: usize = 24 << 20;
+    let dir = TempDir::new("store");
+    let store = open(&dir, Options { tiered_bytes: 8 << 20, worker_count: 2, ..Options::default() });
+    let mut worker = store.worker();
+    let mut value = vec![0; LARGE];
+    fastrand::Rng::with_seed(stillframe_testkit::seed()).fill(&mut value);
+    let mut incoming = worker.begin_incoming(LARGE as u64).unwrap();
+    for part in value.chunks(100_000) {
+        while let Err(error) = incoming.append(part) {
+            let OpError::Fault(fault) = error else { panic!("{error}") };
+            load(&store, &mut worker, fault);
+        }
+        incoming.awaited_room().into_iter().for_each(|fault| load(&store, &mut worker, fault));
+    }
+    let key = worker.key(b"key");
+    worker.set(DB, &key, NewValue::Incoming(&incoming), Deadline::Clear).unwrap();
+    drop(incoming);
+    assert!(matches!(worker.get(DB, &key, |_| ()), Err(OpError::LargerThanMemory)));
+    drop(worker);
+    std::thread::scope(|scope| {
+        for first in [0, 5_000_001] {
+            let (store, value) = (&store, &value);
+            scope.spawn(move || {
+                let mut worker = store.worker();
+                let key = worker.key(b"key");
+                let sending = worker.begin_sending(DB, &key, |len| first..len).unwrap().expect("it is large");
+                let mut at = 0;
+                while at < sending.len_bytes() {
+                    let mut part = Vec::new();
+                    let take =
+                        |parts: &[IoSlice<'_>]| parts.iter().for_each(|some| part.extend_from_slice(some));
+                    match sending.with_parts(at, 150_000, take) {
+                        Ok(()) => {
+                            let from = (first + at) as usize;
+                            assert!(!part.is_empty() && part == value[from..from + part.len()]);
+                            at += part.len() as u64;
+                        }
+                        Err(OpError::Fault(fault)) => load(store, &mut worker, fault),
+                        Err(error) => panic!("{error}"),
+                    }
+                    if let Some(fault) = sending.ahead(at) {
+                        store.load(fault, Box::new(|| ()));
+                    }
+                    worker.quiesce();
+                }
+            });
+        }
+    });
+    assert!(store.pool().evicts());
+    let mut worker = store.worker();
+    let part = |worker: &mut Worker| {
+        let bytes = |value: StrRef<'_>| {
+            let mut part = Vec::new();
+            value.chunks(20_000_000, 20_010_000, |chunk| part.extend_from_slice(chunk));
+            part
+        };
+        worker.get_part(DB, &worker.key(b"key"), |_| 20_000_000..20_010_000, bytes)
+    };
+    let found = loop {
+        match part(&mut worker) {
+            Err(OpError::Fault(fault)) => load(&store, &mut worker, fault),
+            found => break found.unwrap().expect("it is there"),
+        }
+    };
+    assert!(found == value[20_000_000..20_010_000]);
 }

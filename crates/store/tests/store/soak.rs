@@ -33,7 +33,7 @@ fn change(worker: &mut Worker, under_way: &mut UnderWay, random: &mut fastrand::
         // Its bytes come over many steps.
         2 => under_way.arriving = worker.begin_incoming(random.u64(70_000..1_500_000)).ok(),
         // Freed in the background.
-        4 => under_way.leaving = worker.begin_sending(db, &key).unwrap(),
+        4 => under_way.leaving = worker.begin_sending(db, &key, |len| 0..len).unwrap(),
         5..=7 => drop(worker.write_range(db, &key, random.u64(1_100_000..1_300_000), b"x").unwrap()),
         8..=40 => drop(worker.remove(db, &key).unwrap()),
         41..=60 => drop(worker.write_range(db, &key, random.u64(..30_000), &[3; 300]).unwrap()),

@@ -1,0 +1,155 @@
+//! Values larger than memory, and others that are served in parts: what is needed of them is brought in, and no more.
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use stillframe_testkit::seed;
+
+use crate::harness::*;
+
+const MEGABYTE: usize = 1 << 20;
+/// Of the large value: more than memory.
+const LEN: usize = 100 * MEGABYTE + 12_345;
+const MEMORY: [&str; 4] = ["--maxmemory", "64mb", "--snapshot-memory", "8mb"];
+
+/// Longer than anything here takes that does not wait for ever.
+const NO_HANG: Duration = Duration::from_secs(60);
+
+fn value(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fastrand::Rng::with_seed(seed()).fill(&mut bytes);
+    bytes
+}
+
+fn bulk(bytes: &[u8]) -> Reply {
+    Reply::Bulk(bytes.to_vec())
+}
+
+fn start(more: &[&str]) -> TestServer {
+    TestServer::start(&[&MEMORY[..], more].concat())
+}
+
+fn connect(server: &TestServer) -> Client {
+    let client = server.connect();
+    client.stream.set_read_timeout(Some(NO_HANG)).expect("a timeout");
+    client
+}
+
+fn set(client: &mut Client, name: &str, value: &[u8]) {
+    assert_eq!(client.run_bytes(&[b"SET", name.as_bytes(), value]), Reply::ok());
+}
+
+/// What a process may take: 3 % above what it was told, and 96 MB.
+fn assert_bounded(server: &TestServer) {
+    let (peak, most) = (server.peak_resident_bytes() / MEGABYTE as u64, 64 * 103 / 100 + 96);
+    assert!(peak <= most, "{peak} MB were in memory, not {most} MB");
+}
+
+/// Reads a reply at about so many bytes a second.
+fn read_slowly(client: &mut Client, len: usize, bytes_per_second: usize) -> Vec<u8> {
+    let (begun, mut all) = (Instant::now(), Vec::with_capacity(len));
+    let mut part = vec![0; 64 * 1024];
+    while all.len() < len {
+        let count = client.stream.read(&mut part).expect("more of the value");
+        assert!(count > 0, "the connection has ended after {} bytes", all.len());
+        all.extend_from_slice(&part[..count]);
+        let due = Duration::from_secs_f64(all.len() as f64 / bytes_per_second as f64);
+        std::thread::sleep(due.saturating_sub(begun.elapsed()));
+    }
+    all
+}
+
+/// Everything that looks at a value, on one of which memory holds half.
+#[test]
+fn a_value_larger_than_memory_is_read() {
+    for workers in ["1", "2"] {
+        let server = start(&["--workers", workers]);
+        let mut c = connect(&server);
+        let value = value(LEN);
+        set(&mut c, "k", &value);
+        set(&mut c, "short", b"short");
+        assert!(c.run("GET k") == bulk(&value));
+        assert!(c.run("MGET k short k") == Reply::Array(vec![bulk(&value), bulk(b"short"), bulk(&value)]));
+        assert_eq!(c.run("STRLEN k"), Reply::Int(LEN as i64));
+        for (first, last) in [(0, 9), (77_000_000, 77_000_000), (99_000_000, 99_500_000), (5, 80_000_000)] {
+            let reply = c.run(&format!("GETRANGE k {first} {last}"));
+            assert!(reply == bulk(&value[first..=last]), "{first} {last}: {reply:.60?}");
+        }
+        assert!(c.run("SUBSTR k -1000 -1") == bulk(&value[LEN - 1000..]));
+        let bit = c.run(&format!("GETBIT k {}", 8 * 60_000_000 + 3));
+        assert_eq!(bit, Reply::Int(i64::from(value[60_000_000] >> 4 & 1)));
+        assert_eq!(c.run("GETBIT k 4000000000"), Reply::Int(0));
+        assert_eq!(c.run("OBJECT ENCODING k"), bulk(b"raw"));
+        assert_eq!(c.run("INCR k"), Reply::Error("ERR value is not an integer or out of range".into()));
+        assert_eq!(c.run("RENAME k l"), Reply::ok());
+        assert!(c.run("GETEX l PERSIST") == bulk(&value));
+        assert!(c.run("GETSET l k") == bulk(&value));
+        set(&mut c, "l", &value);
+        assert!(c.run("GETDEL l") == bulk(&value));
+        assert_eq!(c.run("EXISTS k l"), Reply::Int(0));
+        assert_bounded(&server);
+    }
+}
+
+/// 1 MB a second, so that its pages go before they are sent; others are served meanwhile.
+#[test]
+fn a_slow_reader_takes_no_memory() {
+    let server = start(&[]);
+    let (mut c, mut slow) = (connect(&server), connect(&server));
+    let value = value(LEN);
+    set(&mut c, "k", &value);
+    slow.send("GETRANGE k 1000000 7999999");
+    let header = b"$7000000\r\n".len();
+    let reading = std::thread::spawn(move || read_slowly(&mut slow, header + 7_000_000 + 2, MEGABYTE));
+    let mut random = fastrand::Rng::with_seed(seed());
+    while !reading.is_finished() {
+        let first = random.usize(..LEN - 400_000);
+        let last = first + random.usize(..400_000);
+        assert!(c.run(&format!("GETRANGE k {first} {last}")) == bulk(&value[first..=last]));
+    }
+    let all = reading.join().expect("it is read");
+    assert!(all[header..header + 7_000_000] == value[1_000_000..8_000_000]);
+    assert!(c.info("data_pages_evicted").parse::<u64>().expect("a number") > 10_000);
+    assert_bounded(&server);
+}
+
+fn used_pages(client: &mut Client) -> u64 {
+    client.info("data_pages").parse().expect("a number")
+}
+
+/// Half of it comes, goes out of memory, and is saved; then the rest. And once more, with an end of the process before that.
+#[test]
+fn a_value_comes_while_others_take_its_memory() {
+    let mut server = start(&["--save", ""]);
+    let value = value(LEN);
+    let request = encoded(&[b"SET" as &[u8], b"k", &value]);
+    let (mut c, mut sender) = (connect(&server), connect(&server));
+    c.ok("SET k old");
+    c.ok("SAVE");
+    let before = used_pages(&mut c);
+    sender.send_raw(&request[..request.len() / 2]);
+    eventually("half of it is there", || used_pages(&mut c) > before + (49 << 8));
+    for number in 0..4 {
+        set(&mut c, &format!("other:{number}"), &value[number..40 * MEGABYTE]);
+    }
+    c.ok("SAVE");
+    assert_eq!(c.run("GET k"), bulk(b"old"));
+    sender.send_raw(&request[request.len() / 2..]);
+    assert_eq!(sender.read(), Reply::ok());
+    assert!(c.run("GET k") == bulk(&value));
+    assert!(c.run("GET other:3") == bulk(&value[3..40 * MEGABYTE]));
+    c.ok("SAVE");
+    assert_bounded(&server);
+
+    let mut sender = connect(&server);
+    sender.send_raw(&encoded(&[b"SET" as &[u8], b"k", &value[1..]])[..70 * MEGABYTE]);
+    c.ok("SAVE");
+    server = server.restarted(Signal::KILL, &[&MEMORY[..], &["--save", ""]].concat());
+    let mut c = connect(&server);
+    c.wait_until_loaded();
+    assert!(c.run("GET k") == bulk(&value));
+    assert_eq!(c.run("DEL k other:0 other:1 other:2 other:3"), Reply::Int(5));
+    eventually("what had come of it is free", || used_pages(&mut c) < before + 100);
+    assert_bounded(&server);
+}
