@@ -110,28 +110,36 @@ impl PeerArgs {
         let (kind, binary, args): (_, _, Vec<String>) = match name {
             "redis" => (PeerKind::Redis, find_program(&self.redis), words(&self.redis_flag)),
             "valkey" => (PeerKind::Valkey, find_program(&self.valkey), words(&self.redis_flag)),
-            "stillframe" => (PeerKind::Stillframe, self.stillframe_binary(), words(&self.stillframe_flag)),
+            "stillframe" => (
+                PeerKind::Stillframe,
+                stillframe_binary(self.stillframe.as_deref()),
+                words(&self.stillframe_flag),
+            ),
             _ => {
                 return Err(BenchError::Failed(format!(
                     "unknown peer {name:?}: use redis, stillframe or valkey"
                 )));
             }
         };
-        let binary = binary.ok_or_else(|| BenchError::NoBinary {
-            binary: format!("{name}-server"),
-            hint: format!("install or build it, or pass its path with --{name}"),
-        })?;
-        Ok(Peer { name: name.to_owned(), kind, binary, args })
+        Ok(Peer { name: name.to_owned(), kind, binary: or_no_binary(name, binary)?, args })
     }
+}
 
-    fn stillframe_binary(&self) -> Option<PathBuf> {
-        if let Some(path) = &self.stillframe {
-            return path.is_file().then(|| path.clone());
-        }
-        let own = std::env::current_exe().ok()?;
-        let beside = own.parent()?.join("stillframe-server");
-        beside.is_file().then_some(beside)
+fn or_no_binary(name: &str, binary: Option<PathBuf>) -> Result<PathBuf> {
+    binary.ok_or_else(|| BenchError::NoBinary {
+        binary: format!("{name}-server"),
+        hint: format!("install or build it, or pass its path with --{name}"),
+    })
+}
+
+/// The server at `path`, or the one beside this program.
+fn stillframe_binary(path: Option<&Path>) -> Option<PathBuf> {
+    if let Some(path) = path {
+        return path.is_file().then(|| path.to_owned());
     }
+    let own = std::env::current_exe().ok()?;
+    let beside = own.parent()?.join("stillframe-server");
+    beside.is_file().then_some(beside)
 }
 
 #[derive(Clone, Debug)]
@@ -146,6 +154,16 @@ pub struct StartOptions {
 const START_TIMEOUT: Duration = Duration::from_secs(900);
 
 impl Peer {
+    /// This project's server at `path`, or the one beside this program.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn stillframe(path: Option<&Path>) -> Result<Peer> {
+        let name = "stillframe";
+        let binary = or_no_binary(name, stillframe_binary(path))?;
+        Ok(Peer { name: name.to_owned(), kind: PeerKind::Stillframe, binary, args: Vec::new() })
+    }
+
     /// The binary's own words about its version.
     pub fn version(&self) -> String {
         let out = Command::new(&self.binary).arg("--version").stdin(Stdio::null()).output();

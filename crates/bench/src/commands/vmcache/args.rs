@@ -1,9 +1,12 @@
 //! What is to be measured, and how long.
 
+use std::path::PathBuf;
+
 use super::plan::{Phase, Place};
 use crate::commands::DataArgs;
 use crate::kv::System;
 use crate::output::OutArgs;
+use crate::pin::CpuArgs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
@@ -13,6 +16,8 @@ pub enum Part {
     LookupsDisk,
     /// A thread's lookups in memory while another walks through data that is not, so that pages are evicted
     Eviction,
+    /// Updates by a server, data several times as large as its memory, beside the same reads and writes of the disk
+    UpdatesDisk,
     /// Accesses to pages in memory: by address, by a hash table, by this pool
     Pages,
     /// How fast the system gives pages and takes them back, and what that costs another thread
@@ -109,6 +114,15 @@ pub struct Args {
     /// Rows of lookups that stay in memory beside those that do not
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     pub hot_keys: u64,
+    /// Keys of updates by a server, with values of 400 B; a tenth of their pages stays in memory
+    #[arg(long, value_name = "COUNT", default_value_t = 6_000_000)]
+    pub update_keys: u64,
+    /// Connections that update
+    #[arg(long, value_name = "COUNT", default_value_t = 64)]
+    pub clients: usize,
+    /// The stillframe-server binary [default: beside this program]
+    #[arg(long, value_name = "PATH")]
+    pub stillframe: Option<PathBuf>,
     /// Memory of the pages that are accessed, in megabytes; and as little as a cache has
     #[arg(long, value_name = "MB", default_value_t = 4096)]
     pub pages_mb: u64,
@@ -133,6 +147,8 @@ pub struct Args {
     pub data: DataArgs,
     #[command(flatten)]
     pub out: OutArgs,
+    #[command(flatten)]
+    pub cpus: CpuArgs,
     /// All parts within some ten minutes: a round of a few seconds a case, a quarter of the data and of the memory
     #[arg(long)]
     pub quick: bool,
@@ -160,18 +176,21 @@ impl Args {
         args.batches.iter_mut().for_each(|count| *count = (*count).max(1));
         if args.quick {
             (args.rounds, args.seconds, args.warm_up) = (1, 3.0, 1.0);
-            (args.keys, args.disk_keys) = (5_000_000, 10_000_000);
+            (args.keys, args.disk_keys, args.update_keys) = (5_000_000, 10_000_000, 1_500_000);
             (args.disk_warehouses, args.growing_warehouses) = (vec![16], 1);
             (args.disk_memory_mb, args.hot_keys, args.pages_mb) = (128, 25_000, 1024);
         }
         if args.small {
             (args.keys, args.disk_keys, args.hot_keys, args.rounds) = (20_000, 20_000, 2_000, 1);
+            (args.update_keys, args.clients) = (60_000, 8);
             (args.seconds, args.warm_up) = (0.2, 0.02);
             (args.warehouses, args.disk_warehouses, args.pages_mb) = (vec![1], vec![2], 4);
             args.growing_warehouses = 1;
         }
         (args.keys, args.disk_keys) = (args.keys.max(2), args.disk_keys.max(2));
         args.hot_keys = args.hot_keys.clamp(1, args.disk_keys);
+        args.update_keys = args.update_keys.max(1000);
+        args.clients = args.clients.max(1);
         args
     }
 
@@ -206,6 +225,7 @@ impl Args {
             Part::Lookups => phases * case_s * (systems + 1.0),
             Part::LookupsDisk => phases * case_s * systems + 3.0 * self.seconds,
             Part::Eviction => 3.0 * case_s * systems,
+            Part::UpdatesDisk => 5.0 * case_s + 3.0 * self.seconds,
             Part::Pages => 2.0 * self.seconds,
             Part::Discards | Part::Reads => 2.0 * self.seconds * self.threads.len() as f64,
             Part::Tpcc => mixes * self.warehouses.len() as f64,

@@ -13,6 +13,7 @@ mod plan;
 mod raw;
 mod reads;
 mod report;
+mod updates;
 
 use std::path::Path;
 
@@ -23,9 +24,12 @@ use self::plan::{Eviction, Lookups, Phase, Place, Plan, Tpcc, Work};
 use self::raw::{RawFile, Reader};
 use self::reads::{PagedPool, Reads, Target};
 use self::report::{EvictionRun, LookupRun, PageRun, RawRun, Report, TpccRun};
+use self::updates::Updates;
 use crate::error::Result;
 use crate::kv::System;
 use crate::output::{human_bytes, Output};
+use crate::peer::Peer;
+use crate::pin::{self, CpuPlan};
 use crate::tpcc::Scale;
 
 /// Pages that stay in the cache of any processor.
@@ -80,6 +84,7 @@ impl Run {
             Part::Lookups => self.lookups(dir, Place::InMemory),
             Part::LookupsDisk => self.lookups(dir, Place::OutOfMemory),
             Part::Eviction => self.eviction(dir),
+            Part::UpdatesDisk => self.updates(dir),
             Part::Pages => self.pages(),
             Part::Discards => self.discards(),
             Part::Reads => self.reads(dir),
@@ -167,6 +172,35 @@ impl Run {
                     Err(error) => self.report.fail(system, "eviction", Place::OutOfMemory, &error),
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// One that cannot be measured, for want of a server or of memory, is no reason to lose the others.
+    fn updates(&mut self, dir: &Path) -> Result<()> {
+        let measured = Peer::stillframe(self.args.stillframe.as_deref()).and_then(|peer| {
+            let cpus = self.args.cpus.plan();
+            cpus.as_ref().map_or(Ok(()), pin::check_plan)?;
+            let placement = cpus.as_ref().map_or("nothing is pinned".to_owned(), CpuPlan::line);
+            self.report.notes.push(("updates, placement".to_owned(), placement));
+            let updates = Updates {
+                peer,
+                cpus,
+                key_count: self.args.update_keys,
+                conn_count: self.args.clients,
+                warm_up_s: self.args.warm_up,
+                measured_s: self.args.seconds,
+                rounds: self.args.rounds,
+                seed: self.args.seed,
+            };
+            updates::measure(&updates, dir)
+        });
+        match measured {
+            Ok(measured) => {
+                self.report.notes.extend(measured.notes);
+                self.report.updates.rounds = measured.rounds;
+            }
+            Err(error) => self.report.fail(System::Stillframe, "updates", Place::OutOfMemory, &error),
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::error::{BenchError, Context, Result};
 use crate::progress::Progress;
 use crate::ticks::{in_threads, Ticks};
 
-const READ_BYTES: u64 = 4096;
+pub const READ_BYTES: u64 = 4096;
 const CHUNK_BYTES: usize = 1 << 20;
 const FILE: &str = "raw";
 
@@ -77,6 +77,10 @@ impl RawFile {
         let is_direct = open_direct(&path).is_ok();
         let engine = open_device(&path)?.io_report().map_or("unknown", |report| report.engine);
         Ok(RawFile { path, page_count, is_direct, engine })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// How it is read, for the report.

@@ -7,6 +7,7 @@ mod pages;
 mod reads;
 mod shared;
 mod tpcc;
+mod updates;
 
 use serde_json::{json, Value};
 
@@ -21,6 +22,7 @@ use self::reads::ReadRuns;
 use self::shared::distinct;
 pub use self::tpcc::TpccRun;
 use self::tpcc::TpccRuns;
+use self::updates::UpdateRuns;
 use crate::commands::vmcache::host::Outcome;
 use crate::commands::vmcache::plan::Place;
 use crate::error::{BenchError, Result};
@@ -42,6 +44,7 @@ pub struct Report {
     pub lookups: LookupRuns,
     pub tpcc: TpccRuns,
     pub eviction: EvictionRuns,
+    pub updates: UpdateRuns,
     pub pages: PageRuns,
     pub discards: DiscardRuns,
     pub reads: ReadRuns,
@@ -77,6 +80,7 @@ impl Report {
         }
         body.push_str(&self.lookups.raw_table().unwrap_or_default());
         body.push_str(&self.eviction.table().unwrap_or_default());
+        body.push_str(&self.updates.tables().unwrap_or_default());
         body.push_str(&self.pages.table().unwrap_or_default());
         if let Some(table) = self.discards.table() {
             body.push_str(&table);
@@ -129,6 +133,7 @@ impl Report {
         let mut records = self.lookups.records();
         records.extend(self.tpcc.records());
         records.extend(self.eviction.records());
+        records.extend(self.updates.records());
         records.extend(self.pages.records());
         records.extend(self.discards.records());
         records.extend(self.reads.records());
