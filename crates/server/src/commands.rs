@@ -27,6 +27,7 @@ mod server;
 mod slowlog;
 mod transaction;
 mod users;
+mod walk;
 
 use std::sync::LazyLock;
 

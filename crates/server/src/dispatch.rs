@@ -85,7 +85,10 @@ pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
         Ok(()) => call(ctx, found, args, true),
     };
     match outcome {
-        Outcome::Done => end_reply(ctx, mark),
+        Outcome::Done => {
+            (ctx.client.value_walk, ctx.client.duplicate) = (None, None);
+            end_reply(ctx, mark);
+        }
         // It begins anew.
         _ if ctx.client.reply_mode == ReplyMode::Skip => ctx.client.reply_mode = ReplyMode::SkipNext,
         _ => {}

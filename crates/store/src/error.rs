@@ -52,6 +52,8 @@ pub(crate) enum Missing {
     All,
     /// No page, but memory for new ones.
     Room,
+    /// Nothing: others are to be served in between.
+    Nothing,
 }
 
 impl Fault {
@@ -77,6 +79,16 @@ impl Fault {
     /// For a command that is going to allocate pages while memory is full: it waits until others have been evicted.
     pub fn room() -> Fault {
         Fault { missing: Missing::Room }
+    }
+
+    /// For a command that has done a part of its work and lets others go on before the next.
+    pub fn pause() -> Fault {
+        Fault { missing: Missing::Nothing }
+    }
+
+    /// Whether it is one of [`Fault::pause`].
+    pub fn is_pause(&self) -> bool {
+        matches!(self.missing, Missing::Nothing)
     }
 
     /// For a command that may touch any page: it waits for the end of the warm-up.

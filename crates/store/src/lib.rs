@@ -53,7 +53,7 @@ mod sync {
     pub use std::sync::atomic;
 }
 
-pub use blobs::{Incoming, Reach, Sending, SENDING_MIN_BYTES};
+pub use blobs::{Duplicate, Incoming, Reach, Sending, SENDING_MIN_BYTES};
 pub use effect::{Before, Effect, Listener};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
 pub use error::{Fault, OpError, OpenError, SaveError, TreeError};

@@ -366,6 +366,7 @@ impl Store {
         match fault.missing {
             Missing::Pages(pages) => self.keyspace().pool.load_in_background(pages, done),
             Missing::Room => self.keyspace().pool.when_room(done),
+            Missing::Nothing => done(),
             Missing::All => self.keyspace().pool.when_warm(done),
         }
     }

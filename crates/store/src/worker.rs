@@ -212,6 +212,11 @@ impl Worker {
         keyspace.touch(local, db, key)
     }
 
+    /// Whether some values are being read in parts.
+    pub fn is_any_sent(&self) -> bool {
+        !self.keyspace().blobs.none_is_sent()
+    }
+
     /// Sets or clears the deadline; returns whether the key is there.
     pub fn set_deadline(
         &mut self,
@@ -240,7 +245,7 @@ impl Worker {
     /// holds locks on both.
     pub fn copy(&mut self, from: (DbId, &Key<'_>), to: (DbId, &Key<'_>)) -> Result<bool, OpError> {
         let (keyspace, local) = self.split();
-        keyspace.copy(local, from, to)
+        keyspace.copy(local, from, to, None)
     }
 
     /// One step of an iteration: calls `f` with about `count` unexpired keys from `cursor` on and returns the

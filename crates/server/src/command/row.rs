@@ -132,6 +132,11 @@ pub struct Row<H> {
     pub is_container: bool,
     /// Index of the value that can go to its place as its bytes come, before the command runs.
     pub received_arg: Option<usize>,
+    /// What it does before, part by part, with large values of which pages may be missing: others are served meanwhile. Not
+    /// in a transaction.
+    pub ahead: Option<H>,
+    /// It goes over large values part by part itself.
+    pub walks: bool,
     /// Its time is measured on its own, not as a share of the batch: it may take long (O(n) and the like).
     pub may_be_slow: bool,
     pub run: H,
@@ -158,6 +163,8 @@ impl<H: Copy> Row<H> {
             tips: &[],
             is_container: false,
             received_arg: None,
+            ahead: None,
+            walks: false,
             may_be_slow: flags & flag::FAST == 0,
             run,
         }
@@ -232,6 +239,16 @@ impl<H: Copy> Row<H> {
     /// For commands without the `fast` flag that take no longer than a `GET`, like `SET`.
     pub const fn quick(mut self) -> Row<H> {
         self.may_be_slow = false;
+        self
+    }
+
+    pub const fn ahead(mut self, ahead: H) -> Row<H> {
+        self.ahead = Some(ahead);
+        self
+    }
+
+    pub const fn walking(mut self) -> Row<H> {
+        self.walks = true;
         self
     }
 

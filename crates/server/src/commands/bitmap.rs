@@ -1,8 +1,11 @@
 //! Strings as arrays of bits, the first bit being the highest of the first byte.
 
+use std::ops::Range;
+
 use stillframe_store::{DbId, Deadline, Encoding, Key, NewValue, Reach, StrRef, ValueType};
 
 use super::string::{clamp, max_string_bytes};
+use super::walk::{leave_to_readers, walk, At};
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
@@ -12,19 +15,19 @@ use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("bitcount", -2, flag::READONLY, bitcount).in_steps().acl(acl::BITMAP)
+    Command::new("bitcount", -2, flag::READONLY, bitcount).in_steps().walking().acl(acl::BITMAP)
         .doc(Group::Bitmap, "2.6.0", "Count set bits in a string", "O(N)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("bitop", -4, flag::WRITE | flag::DENYOOM, bitop).acl(acl::BITMAP).reaching(operands)
         .doc(Group::Bitmap, "2.6.0", "Perform bitwise operations between strings", "O(N)")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::range(3, -1, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("bitpos", -3, flag::READONLY, bitpos).in_steps().acl(acl::BITMAP)
+    Command::new("bitpos", -3, flag::READONLY, bitpos).in_steps().walking().acl(acl::BITMAP)
         .doc(Group::Bitmap, "2.8.7", "Find first bit set or clear in a string", "O(N)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("getbit", 3, flag::READONLY | flag::FAST, getbit).acl(acl::BITMAP).reaching(bit_read)
         .doc(Group::Bitmap, "2.2.0", "Returns the bit value at offset in the string value stored at key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("setbit", 4, flag::WRITE | flag::DENYOOM, setbit).acl(acl::BITMAP).reaching(bit_written)
+    Command::new("setbit", 4, flag::WRITE | flag::DENYOOM, setbit).acl(acl::BITMAP).ahead(leave_to_readers).reaching(bit_written)
         .doc(Group::Bitmap, "2.2.0", "Sets or clears the bit at offset in the string value stored at key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)])
         .quick(),
@@ -155,22 +158,32 @@ impl BitRange {
     /// own, its other bits set to those of `filler`.
     fn pieces(&self, value: &StrRef<'_>, filler: u8, mut f: impl FnMut(u64, &[u8])) {
         let mut at = self.first;
-        value.chunks(self.first, self.last + 1, |mut chunk| {
-            while let [byte, rest @ ..] = chunk {
-                let first_mask = if at == self.first { self.first_mask } else { 0xff };
-                let last_mask = if at == self.last { self.last_mask } else { 0xff };
-                let mask = first_mask & last_mask;
-                if mask != 0xff {
-                    f(at * 8, &[byte & mask | filler & !mask]);
-                    (at, chunk) = (at + 1, rest);
-                    continue;
-                }
-                let before_last = self.last.saturating_sub(at).max(1) as usize;
-                let (whole, rest) = chunk.split_at(chunk.len().min(before_last));
-                f(at * 8, whole);
-                (at, chunk) = (at + whole.len() as u64, rest);
-            }
+        value.chunks(self.first, self.last + 1, |chunk| {
+            self.pieces_of(at, chunk, filler, &mut f);
+            at += chunk.len() as u64;
         });
+    }
+
+    /// The same for the bytes of the range from byte `at` of the string on.
+    fn pieces_of(&self, mut at: u64, mut chunk: &[u8], filler: u8, f: &mut impl FnMut(u64, &[u8])) {
+        while let [byte, rest @ ..] = chunk {
+            let first_mask = if at == self.first { self.first_mask } else { 0xff };
+            let last_mask = if at == self.last { self.last_mask } else { 0xff };
+            let mask = first_mask & last_mask;
+            if mask != 0xff {
+                f(at * 8, &[byte & mask | filler & !mask]);
+                (at, chunk) = (at + 1, rest);
+                continue;
+            }
+            let before_last = self.last.saturating_sub(at).max(1) as usize;
+            let (whole, rest) = chunk.split_at(chunk.len().min(before_last));
+            f(at * 8, whole);
+            (at, chunk) = (at + whole.len() as u64, rest);
+        }
+    }
+
+    fn bytes(&self) -> Range<u64> {
+        self.first..self.last + 1
     }
 }
 
@@ -195,10 +208,8 @@ fn resolve(start: i64, end: i64, is_bits: bool, len: u64) -> Option<BitRange> {
 
 pub fn bitcount(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let found = ctx.worker.entry(db, &key)?.is_some();
-    ctx.stats.looked_up(found);
     // Redis looks the key up before it looks at the range.
-    if !found {
+    if !is_there_or_begun(ctx, &key)? {
         ctx.reply.int(0);
         return Ok(());
     }
@@ -213,14 +224,37 @@ pub fn bitcount(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Ok(());
     }
     let is_bits = is_in_bits(args, 4)?;
+    let wanted = |len| resolve(start, end, is_bits, len).map_or(0..0, |range| range.bytes());
+    let look = |at: At<'_>, bytes: &[u8]| {
+        if let Some(range) = resolve(start, end, is_bits, at.value_bytes) {
+            let add = &mut |_: u64, bytes: &[u8]| *at.count += count_ones(bytes);
+            range.pieces_of(range.first + at.done_bytes, bytes, 0, add);
+        }
+        false
+    };
+    if let Some((_, count)) = walk(ctx, &key, wanted, look)? {
+        ctx.stats.looked_up(true);
+        ctx.reply.int(count as i64);
+        return Ok(());
+    }
     let mut count = 0;
-    ctx.worker.get(db, &key, |value| {
+    let found = ctx.worker.get_part(db, &key, wanted, |value| {
         if let Some(range) = resolve(start, end, is_bits, value.len()) {
             range.pieces(&value, 0, |_, bytes| count += count_ones(bytes));
         }
     })?;
+    ctx.stats.looked_up(found.is_some());
     ctx.reply.int(count as i64);
     Ok(())
+}
+
+/// Whether there is a key, or the command has begun to look at its value already; one that is not there is counted.
+fn is_there_or_begun(ctx: &mut Ctx<'_>, key: &Key<'_>) -> Result<bool, CmdError> {
+    let is_there = ctx.client.value_walk.is_some() || ctx.worker.entry(ctx.client.db, key)?.is_some();
+    if !is_there {
+        ctx.stats.looked_up(false);
+    }
+    Ok(is_there)
 }
 
 fn count_ones(bytes: &[u8]) -> u64 {
@@ -236,9 +270,7 @@ pub fn bitpos(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         _ => return Err("ERR The bit argument must be 1 or 0.".into()),
     };
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let found = ctx.worker.entry(db, &key)?.is_some();
-    ctx.stats.looked_up(found);
-    if !found {
+    if !is_there_or_begun(ctx, &key)? {
         // A missing key is an endless array of zeros.
         ctx.reply.int(if wanted == 1 { -1 } else { 0 });
         return Ok(());
@@ -253,16 +285,34 @@ pub fn bitpos(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         }
         _ => return Err(errors::SYNTAX.into()),
     };
-    let position = ctx.worker.get(db, &key, |value| {
-        let range = resolve(start, end.unwrap_or(-1), is_bits, value.len())?;
-        let filler = if wanted == 1 { 0 } else { 0xff };
+    let range_of = |len| resolve(start, end.unwrap_or(-1), is_bits, len);
+    let bytes = |len| range_of(len).map_or(0..0, |range| range.bytes());
+    let filler = if wanted == 1 { 0 } else { 0xff };
+    // Without an end the string goes on with zeros.
+    let behind = |len: u64| (wanted == 0 && end.is_none()).then_some(len * 8);
+    // The walk counts what comes before it, and the one found.
+    let look = |at: At<'_>, bytes: &[u8]| {
         let mut found = None;
-        range.pieces(&value, filler, |at, bytes| {
-            found = found.or_else(|| find(bytes, wanted).map(|p| at + p))
-        });
-        // Without an end the string goes on with zeros.
-        found.or_else(|| (wanted == 0 && end.is_none()).then(|| value.len() * 8))
-    })?;
+        if let Some(range) = range_of(at.value_bytes) {
+            let look = &mut |at, bytes: &[u8]| found = found.or_else(|| find(bytes, wanted).map(|p| at + p));
+            range.pieces_of(range.first + at.done_bytes, bytes, filler, look);
+        }
+        *at.count = found.map_or(0, |at| at + 1);
+        found.is_some()
+    };
+    let position = match walk(ctx, &key, bytes, look)? {
+        Some((len, 0)) => Some(behind(len)),
+        Some((_, count)) => Some(Some(count - 1)),
+        None => ctx.worker.get_part(db, &key, bytes, |value| {
+            let range = range_of(value.len())?;
+            let mut found = None;
+            range.pieces(&value, filler, |at, bytes| {
+                found = found.or_else(|| find(bytes, wanted).map(|p| at + p))
+            });
+            found.or_else(|| behind(value.len()))
+        })?,
+    };
+    ctx.stats.looked_up(position.is_some());
     ctx.reply.int(position.flatten().map_or(-1, |p| p as i64));
     Ok(())
 }

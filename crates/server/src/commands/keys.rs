@@ -1,8 +1,9 @@
 //! Keys as such: presence, removal, copies, moves.
 
-use stillframe_store::{DbId, Reach};
+use stillframe_store::{DbId, Fault, Reach};
 
 use super::database::db_argument;
+use super::walk::duplicate;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
@@ -10,7 +11,7 @@ use crate::protocol::errors;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, copy).acl(acl::KEYSPACE).reaching(copied)
+    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, copy).acl(acl::KEYSPACE).ahead(copy_large).reaching(copied)
         .doc(Group::Generic, "6.2.0", "Copy a key", "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE)])
         .other_keys(copy_other_keys),
@@ -147,21 +148,46 @@ fn db_number(text: &[u8]) -> Option<DbId> {
     crate::text::number::parse_i64(text).and_then(|n| u32::try_from(n).ok()).map(DbId)
 }
 
-pub fn copy(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let (from_db, mut to_db) = (ctx.db(), ctx.db());
-    let mut replaces = false;
-    let mut index = 3;
-    while index < args.len() {
-        if args.is(index, "REPLACE") {
-            replaces = true;
-        } else if args.is(index, "DB") && index + 1 < args.len() {
-            to_db = db_argument(ctx, args.at(index + 1))?;
+/// What a `COPY` asks for.
+struct CopyOptions {
+    to_db: DbId,
+    replaces: bool,
+}
+
+impl CopyOptions {
+    fn parse(ctx: &Ctx<'_>, args: &Args<'_>) -> Result<CopyOptions, CmdError> {
+        let mut options = CopyOptions { to_db: ctx.db(), replaces: false };
+        let mut index = 3;
+        while index < args.len() {
+            if args.is(index, "REPLACE") {
+                options.replaces = true;
+            } else if args.is(index, "DB") && index + 1 < args.len() {
+                options.to_db = db_argument(ctx, args.at(index + 1))?;
+                index += 1;
+            } else {
+                return Err(errors::SYNTAX.into());
+            }
             index += 1;
-        } else {
-            return Err(errors::SYNTAX.into());
         }
-        index += 1;
+        Ok(options)
     }
+}
+
+/// Before a `COPY`: copies a large value, part by part.
+pub fn copy_large(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let CopyOptions { to_db, replaces } = CopyOptions::parse(ctx, args)?;
+    let to = ctx.key(args, 2);
+    if !replaces && ctx.worker.entry(to_db, &to)?.is_some() {
+        ctx.client.duplicate = None;
+        return Ok(());
+    }
+    let from = ctx.key(args, 1);
+    duplicate(ctx, &from, false)
+}
+
+pub fn copy(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let from_db = ctx.db();
+    let CopyOptions { to_db, replaces } = CopyOptions::parse(ctx, args)?;
     let (from, to) = (ctx.key(args, 1), ctx.key(args, 2));
     if from_db == to_db && from.bytes == to.bytes {
         return Err(SAME_OBJECT.into());
@@ -170,7 +196,14 @@ pub fn copy(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     ctx.stats.looked_up(found);
     let can_copy = found && (replaces || ctx.worker.entry(to_db, &to)?.is_none());
     if can_copy {
-        ctx.worker.copy((from_db, &from), (to_db, &to))?;
+        match ctx.client.duplicate.take() {
+            None => drop(ctx.worker.copy((from_db, &from), (to_db, &to))?),
+            Some(copy) if ctx.worker.is_source(from_db, &from, &copy)? => {
+                ctx.worker.copy_duplicate((from_db, &from), (to_db, &to), &copy)?;
+            }
+            // Somebody has changed it just now.
+            Some(_) => return Err(Fault::pause().into()),
+        }
     }
     ctx.reply.int(i64::from(can_copy));
     Ok(())

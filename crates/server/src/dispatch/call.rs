@@ -86,11 +86,14 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) 
             return (command.run)(ctx, args);
         }
     }
+    if let Some(ahead) = command.ahead.filter(|_| ctx.server.store.may_miss_pages()) {
+        ahead(ctx, args)?;
+    }
     let needs = Needs::of_call(ctx, command, args);
     let held = prepare(ctx, &needs)?;
     let mut result = (command.run)(ctx, args);
     if let Err(CmdError::Store(OpError::Fault(fault))) = result {
-        result = Err(match needs.runs_once() {
+        result = Err(match needs.runs_once() && !fault.is_pause() {
             true => CmdError::Reply(TOO_LATE.into()),
             false => OpError::Fault(needs.complete(ctx, fault)).into(),
         });

@@ -60,6 +60,17 @@ impl<'k> Needs<'k> {
         let mut needs =
             Needs { keys: Vec::with_capacity(1), reaches: Vec::with_capacity(1), ..Needs::default() };
         needs.add(ctx, ctx.db(), command, args);
+        if command.walks {
+            needs.reaches.fill(Reach::Nothing);
+        }
+        if command.ahead.is_some() {
+            // Large values have been copied, if need be.
+            needs
+                .reaches
+                .iter_mut()
+                .filter(|reach| **reach == Reach::WHOLE)
+                .for_each(|reach| *reach = Reach::SENT);
+        }
         needs.changes_in_steps = needs.writes && (needs.keys.len() > 1 || command.has_steps);
         // A command that only looks once at one key is one operation of the store, which locks for itself.
         needs.locks = needs.writes || needs.keys.len() > 1 || command.has_steps;

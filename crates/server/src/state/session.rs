@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use stillframe_store::{DbId, UnixMillis};
+use stillframe_store::{DbId, Duplicate, Sending, UnixMillis};
 
 use crate::command::CommandId;
 use crate::protocol::args::ArgRange;
@@ -176,6 +176,15 @@ pub struct KeysWalk {
     pub cursor: u64,
 }
 
+/// How far a command has got through a large value, which stays as it was when the command began.
+#[derive(Debug)]
+pub struct ValueWalk {
+    pub value: Sending,
+    pub done_bytes: u64,
+    /// What it counts.
+    pub count: u64,
+}
+
 /// State of a client that its commands change.
 pub struct Session {
     pub id: u64,
@@ -198,6 +207,10 @@ pub struct Session {
     /// The command that is running or has run last.
     pub last_command: Option<CommandId>,
     /// Of a `KEYS` that waits for pages: no other command of the client runs before it.
+    /// A command over a large value that goes on where it paused.
+    pub value_walk: Option<Box<ValueWalk>>,
+    /// The copy of a large value that a command needs first.
+    pub duplicate: Option<Box<Duplicate>>,
     pub keys_walk: Option<Box<KeysWalk>>,
 }
 
@@ -219,6 +232,8 @@ impl Session {
             no_evict: false,
             no_touch: false,
             last_command: None,
+            value_walk: None,
+            duplicate: None,
             keys_walk: None,
         }
     }

@@ -153,3 +153,111 @@ fn a_value_comes_while_others_take_its_memory() {
     eventually("what had come of it is free", || used_pages(&mut c) < before + 100);
     assert_bounded(&server);
 }
+
+fn ones(bytes: &[u8]) -> i64 {
+    bytes.iter().map(|byte| i64::from(byte.count_ones())).sum()
+}
+
+/// They look at all of the value, a part at a time, as it was when they began.
+#[test]
+fn bits_of_a_value_larger_than_memory_are_counted() {
+    for workers in ["1", "2"] {
+        let server = start(&["--workers", workers]);
+        let mut c = connect(&server);
+        let mut value = vec![0; LEN];
+        fastrand::Rng::with_seed(seed()).fill(&mut value[..70 * MEGABYTE]);
+        value[LEN - 2] = 0x10;
+        set(&mut c, "k", &value);
+        set(&mut c, "ones", &vec![0xff; LEN]);
+        let at = 8 * (LEN as i64 - 2);
+        let from_the_middle = format!("BITPOS k 1 {}", 70 * MEGABYTE);
+        let (first, last) = (8 * 1_000_000 + 3, 8 * 65_000_000 + 2);
+        let mut part = value[1_000_000..=65_000_000].to_vec();
+        part[0] &= 0x1f;
+        *part.last_mut().expect("a byte") &= 0xe0;
+        let asked = [
+            ("BITCOUNT k".to_owned(), ones(&value)),
+            ("BITCOUNT k 10 -20".to_owned(), ones(&value[10..=LEN - 20])),
+            (format!("BITCOUNT k {first} {last} BIT"), ones(&part)),
+            (from_the_middle, at + 3),
+            ("BITPOS k 1 -1".to_owned(), -1),
+            ("BITPOS ones 0".to_owned(), 8 * LEN as i64),
+            ("BITPOS ones 0 0 -1".to_owned(), -1),
+            ("BITPOS ones 1 5".to_owned(), 40),
+        ];
+        let (mut other, mut third) = (connect(&server), connect(&server));
+        for (line, expected) in &asked {
+            // Two at once, and a third client is served meanwhile.
+            c.send(line);
+            other.send(line);
+            assert_eq!(third.run("STRLEN k"), Reply::Int(LEN as i64));
+            assert_eq!((c.read(), other.read()), (Reply::Int(*expected), Reply::Int(*expected)), "{line}");
+        }
+        c.send("BITCOUNT k");
+        third.ok("SET k short");
+        let counted = c.read();
+        assert!([Reply::Int(ones(&value)), Reply::Int(ones(b"short"))].contains(&counted), "{counted:?}");
+        c.ok("MULTI");
+        c.run("BITCOUNT ones");
+        let refused = c.run("EXEC");
+        assert!(refused.is_error() && format!("{refused:?}").contains("larger than memory"), "{refused:?}");
+        assert_bounded(&server);
+    }
+}
+
+/// Of a value that is being read the reader keeps what was there; what is written goes to a copy that is made part by part.
+#[test]
+fn a_value_larger_than_memory_is_changed_and_copied() {
+    for workers in ["1", "2"] {
+        let server = start(&["--workers", workers]);
+        let mut c = connect(&server);
+        let mut model = value(LEN);
+        set(&mut c, "k", &model);
+        let write = |c: &mut Client, model: &mut Vec<u8>, round: usize| {
+            let at = 50_000_000 + round * 1_000_000;
+            assert_eq!(
+                c.run_bytes(&[b"SETRANGE", b"k", at.to_string().as_bytes(), b"written"]),
+                Reply::Int(model.len() as i64)
+            );
+            model[at..at + 7].copy_from_slice(b"written");
+            model.extend_from_slice(b"appended");
+            assert_eq!(c.run("APPEND k appended"), Reply::Int(model.len() as i64));
+            let bit = 8 * at as i64 + 80;
+            c.run(&format!("SETBIT k {bit} 1"));
+            model[at + 10] |= 0x80;
+            assert_eq!(c.run(&format!("BITFIELD k SET u8 {} 77", bit + 8)).items().len(), 1);
+            model[at + 11] = 77;
+        };
+        write(&mut c, &mut model, 0);
+        assert!(c.run("GET k") == bulk(&model));
+        let before = model.clone();
+        let mut reader = connect(&server);
+        reader.send("GET k");
+        std::thread::sleep(Duration::from_millis(100));
+        write(&mut c, &mut model, 1);
+        assert!(c.run("GET k") == bulk(&model));
+        assert!(reader.read() == bulk(&before), "the reader has what was there");
+        let mut other = connect(&server);
+        other.send("COPY k copy");
+        c.send("COPY k again");
+        assert_eq!((other.read(), c.read()), (Reply::Int(1), Reply::Int(1)));
+        assert_eq!(c.run("COPY k copy"), Reply::Int(0));
+        write(&mut c, &mut model, 2);
+        assert_eq!(c.run("COPY k copy REPLACE"), Reply::Int(1));
+        assert!(c.run("GET copy") == bulk(&model));
+        assert_eq!(c.run("RENAME copy renamed"), Reply::ok());
+        assert!(c.run("GETRANGE renamed 50000000 50000100") == bulk(&model[50_000_000..=50_000_100]));
+        let gap = c.run("SETRANGE k 400000000 x");
+        assert!(gap.is_error() && format!("{gap:?}").contains("larger than memory"), "{gap:?}");
+        for line in ["BITOP NOT to k", "LCS k renamed LEN", "DUMP k"] {
+            let refused = c.run(line);
+            assert!(
+                refused.is_error() && format!("{refused:?}").contains("larger than memory"),
+                "{refused:.200?}"
+            );
+        }
+        assert_eq!(c.run("DEL k again renamed"), Reply::Int(3));
+        eventually("all is free", || used_pages(&mut c) < 3_000);
+        assert_bounded(&server);
+    }
+}

@@ -3,6 +3,7 @@
 mod blob;
 mod bytes;
 mod discards;
+mod duplicate;
 mod garbage;
 mod incoming;
 mod reach;
@@ -16,9 +17,11 @@ pub(crate) use bytes::{LatchedRun, Part};
 #[cfg(test)]
 pub(crate) use discards::PAGE_ENTRIES;
 pub(crate) use discards::{not_discards, Discarded, Discards};
+pub use duplicate::Duplicate;
 pub(crate) use garbage::{Collected, Garbage, GarbageLists, OtherWork, PAUSE_MAX, PAUSE_MIN};
 pub use incoming::Incoming;
 pub use reach::Reach;
+pub(crate) use reach::UNSEEN_MIN_BYTES;
 pub use sending::{Sending, SENDING_MIN_BYTES};
 pub(crate) use slab::{Class, Slab, CLASS_COUNT, SLAB_PAGE_COUNT};
 pub(crate) use space::Blobs;

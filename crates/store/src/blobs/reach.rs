@@ -9,7 +9,7 @@ use crate::pages::Pages;
 use crate::stop::Stop;
 
 /// From so many bytes on they need not be in memory when their reader begins.
-pub(super) const UNSEEN_MIN_BYTES: u64 = 1 << 20;
+pub(crate) const UNSEEN_MIN_BYTES: u64 = 1 << 20;
 
 /// How far into a value an operation reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

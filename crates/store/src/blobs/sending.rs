@@ -155,6 +155,16 @@ impl Sending {
         Ok(pins.pin(blob.pid).then(sending))
     }
 
+    pub(super) fn blob(&self) -> Blob {
+        self.blob
+    }
+
+    /// Bytes of the whole value.
+    pub fn value_bytes(&self) -> u64 {
+        u64::from(self.blob.len_bytes)
+    }
+
+    /// Bytes that are read.
     pub fn len_bytes(&self) -> u64 {
         self.bytes.end - self.bytes.start
     }

@@ -57,6 +57,11 @@ impl Blobs {
         Sending::begin(&self.pages, &self.pins, blob, bytes)
     }
 
+    /// Whether a value is being read in parts.
+    pub fn is_sent(&self, blob: &Blob) -> bool {
+        self.pins.has(blob)
+    }
+
     /// Whether no value is being read in parts.
     pub fn none_is_sent(&self) -> bool {
         self.pins.is_empty()
@@ -67,6 +72,10 @@ impl Blobs {
         let len_bytes: u64 = parts.iter().map(Part::len_bytes).sum();
         if len_bytes > MAX_STRING_BYTES {
             return Err(Stop::TooLarge);
+        }
+        let is_gap = |part: &Part<'_>| matches!(part, Part::Zeros(bytes) if self.pages.is_too_large(*bytes));
+        if parts.iter().any(is_gap) {
+            return Err(Stop::LargerThanMemory);
         }
         match Class::for_bytes(len_bytes as usize) {
             Some(class) => {
@@ -148,6 +157,9 @@ impl Blobs {
         // Pages that are new are zero; the old ones have whatever was there beyond the length.
         let old_room = u64::from(page_count) * PAGE_SIZE as u64;
         let gap = start.min(old_room).saturating_sub(old_len);
+        if self.pages.is_too_large(start.saturating_sub(old_len)) {
+            return Err(Stop::LargerThanMemory);
+        }
         check_resident(&guard, old_len.min(start), old_room.min(end))?;
         let grown = |pid, page_count| Blob {
             pid,

@@ -2,7 +2,7 @@
 
 use super::state::{Keyspace, Local};
 use super::write::{copy_record, Put, Remains, Step, Was};
-use crate::blobs::{Blob, Part, Place};
+use crate::blobs::{Blob, Duplicate, Part, Place};
 use crate::effect::Effect;
 use crate::stop::{retry, Stop};
 use crate::tree::hash::{
@@ -76,15 +76,16 @@ impl Keyspace {
         Ok(Step::Done(Was::There))
     }
 
-    /// Copies an entry over whatever is at `to`.
+    /// Copies an entry over whatever is at `to`, its value by a copy that has been made of it already if there is one.
     pub fn copy(
         &self,
         local: &mut Local,
         from: (DbId, &Key<'_>),
         to: (DbId, &Key<'_>),
+        duplicate: Option<&Duplicate>,
     ) -> Result<bool, OpError> {
         let mut bytes = std::mem::take(&mut local.bytes);
-        let copied = self.copy_with(local, from, to, &mut bytes);
+        let copied = self.copy_with(local, from, to, duplicate, &mut bytes);
         bytes.clear();
         local.bytes = bytes;
         copied
@@ -95,6 +96,7 @@ impl Keyspace {
         local: &mut Local,
         from: (DbId, &Key<'_>),
         to: (DbId, &Key<'_>),
+        duplicate: Option<&Duplicate>,
         bytes: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let found = self.peek(local, from.0, from.1, |record| {
@@ -104,6 +106,9 @@ impl Keyspace {
                 RecordValue::Bytes(inline) => {
                     bytes.extend_from_slice(inline);
                     Copied::Bytes
+                }
+                RecordValue::Blob(blob) if duplicate.is_some_and(|copy| copy.source() == blob) => {
+                    Copied::Made
                 }
                 RecordValue::Blob(blob) => match blob.place {
                     Place::Object { .. } => Copied::Object(self.blobs.copy_object(&blob)?),
@@ -126,10 +131,16 @@ impl Keyspace {
             Copied::Bytes => Put::Bytes { bytes, raw },
             Copied::Other(value_type) => Put::Other { value_type, body: bytes },
             Copied::Object(blob) => Put::Ready { blob, raw },
+            Copied::Made => match duplicate {
+                Some(made) => Put::Ready { blob: made.copy().blob(), raw },
+                None => return Ok(false),
+            },
         };
         let stored = self.put(local, to.0, to.1, put, deadline);
-        if let (Err(_), Put::Ready { blob, .. }) = (&stored, put) {
-            self.blobs.discard(&blob);
+        match (&stored, copy, duplicate) {
+            (Err(_), Copied::Object(blob), _) => self.blobs.discard(&blob),
+            (Ok(_), Copied::Made, Some(made)) => made.copy().note_used(),
+            _ => {}
         }
         stored?;
         self.announce(local, Effect::Copy { from: (from.0, *from.1), to: (to.0, *to.1) });
@@ -265,9 +276,12 @@ impl Keyspace {
 }
 
 /// A copied value: the bytes of the second and the third are in a buffer.
+#[derive(Clone, Copy)]
 enum Copied {
     Int(i64),
     Bytes,
     Other(ValueType),
     Object(Blob),
+    /// Before the operation.
+    Made,
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::blobs::{Blob, Incoming, LatchedRun, Part, Sending};
+use crate::blobs::{Blob, Duplicate, Incoming, LatchedRun, Part, Sending, UNSEEN_MIN_BYTES};
 use crate::effect::Effect;
 use crate::keyspace::{copy_record, Keyspace, Local, Put, Was};
 use crate::stop::{retry, Stop};
@@ -70,6 +70,61 @@ impl Worker {
     ) -> Result<Option<Sending>, OpError> {
         let (keyspace, local) = self.split();
         keyspace.send_string(local, db, key, wanted)
+    }
+
+    /// Begins to copy a value of 1 MB or more part by part, unless it is absent or shorter; with `only_if_sent`, unless nobody
+    /// reads it in parts: then it can be changed where it is.
+    ///
+    /// # Errors
+    /// As of [`Worker::begin_incoming`].
+    pub fn begin_duplicate(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        only_if_sent: bool,
+    ) -> Result<Option<Duplicate>, OpError> {
+        let (keyspace, local) = self.split();
+        let Some(from) = keyspace.send_large(local, db, key, only_if_sent)? else { return Ok(None) };
+        let to = self.begin_incoming(from.len_bytes())?;
+        Ok(Some(Duplicate::new(from, to)))
+    }
+
+    /// Whether a key still has the value of which a copy is being made.
+    ///
+    /// # Errors
+    /// As of [`Worker::get`].
+    pub fn is_source(&mut self, db: DbId, key: &Key<'_>, copy: &Duplicate) -> Result<bool, OpError> {
+        let (keyspace, local) = self.split();
+        keyspace.has_blob(local, db, key, copy.source())
+    }
+
+    /// Lets a key refer to a whole copy of its value in place of the value, which changes nothing for anybody. False if the
+    /// value is another one by now.
+    ///
+    /// # Errors
+    /// As of [`Worker::write_range`].
+    pub fn replace_by_duplicate(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        copy: &Duplicate,
+    ) -> Result<bool, OpError> {
+        let (keyspace, local) = self.split();
+        keyspace.replace_by_duplicate(local, db, key, copy)
+    }
+
+    /// The same as [`Worker::copy`] with the copy made already: `from` must be its source, which the caller's locks keep.
+    ///
+    /// # Errors
+    /// As of [`Worker::copy`].
+    pub fn copy_duplicate(
+        &mut self,
+        from: (DbId, &Key<'_>),
+        to: (DbId, &Key<'_>),
+        copy: &Duplicate,
+    ) -> Result<bool, OpError> {
+        let (keyspace, local) = self.split();
+        keyspace.copy(local, from, to, Some(copy))
     }
 
     /// Begins a value whose bytes are still to come ([`NewValue::Incoming`]). Lengths of 64 KB to [`MAX_STRING_BYTES`].
@@ -154,6 +209,56 @@ impl Keyspace {
             self.blobs.begin_sending(&blob, wanted(u64::from(blob.len_bytes)))
         });
         sending.map(Option::flatten)
+    }
+
+    /// Keeps a value of 1 MB or more as it is while it is copied.
+    fn send_large(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        key: &Key<'_>,
+        only_if_sent: bool,
+    ) -> Result<Option<Sending>, OpError> {
+        let sending = self.read(local, db, key, |_, met| {
+            let RecordValue::Blob(blob) = met.record.value else { return Ok(None) };
+            let is_large = u64::from(blob.len_bytes) >= UNSEEN_MIN_BYTES;
+            match is_large && (!only_if_sent || self.blobs.is_sent(&blob)) {
+                true => self.blobs.begin_sending(&blob, 0..u64::from(blob.len_bytes)),
+                false => Ok(None),
+            }
+        });
+        sending.map(Option::flatten)
+    }
+
+    fn has_blob(&self, local: &mut Local, db: DbId, key: &Key<'_>, blob: Blob) -> Result<bool, OpError> {
+        let found = self.read(local, db, key, |_, met| Ok(met.record.value == RecordValue::Blob(blob)))?;
+        Ok(found == Some(true))
+    }
+
+    /// See [`Worker::replace_by_duplicate`].
+    fn replace_by_duplicate(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        key: &Key<'_>,
+        copy: &Duplicate,
+    ) -> Result<bool, OpError> {
+        let _lock = self.locks.lock_key(&local.holder, db, key.hash);
+        let Some(tree) = self.tree(db) else { return Ok(false) };
+        let is_replaced = retry(|| {
+            let mut leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
+            let Some(at) = self.find_exclusive(&leaf, key)? else { return Ok(false) };
+            if leaf.record(at)?.value != RecordValue::Blob(copy.source()) {
+                return Ok(false);
+            }
+            self.refer_to(&mut leaf, at, copy.copy().blob())?;
+            Ok(true)
+        })?;
+        if is_replaced {
+            copy.copy().note_used();
+            self.blobs.discard(&copy.source());
+        }
+        Ok(is_replaced)
     }
 
     /// Gives a record's value to `f`; fails before that if a page of what is wanted is missing, and after it if one could not
