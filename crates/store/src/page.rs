@@ -11,11 +11,12 @@ pub(crate) const KIND_INNER: u8 = 2;
 pub(crate) const KIND_SLAB: u8 = 3;
 pub(crate) const KIND_CATALOG: u8 = 4;
 pub(crate) const KIND_DISCARDS: u8 = 5;
-pub(crate) const KIND_ORDERED_INNER: u8 = 6;
 pub(crate) const KIND_ORDERED_LEAF: u8 = 7;
 /// A catalog that refers to a list of named trees: one without is a catalog as ever.
 pub(crate) const KIND_CATALOG_WITH_NAMES: u8 = 8;
 pub(crate) const KIND_NAMES: u8 = 9;
+// 6 was an inner node of another format.
+pub(crate) const KIND_ORDERED_INNER: u8 = 10;
 
 #[inline(always)]
 pub(crate) fn get_u16(page: &[u8], at: usize) -> u16 {

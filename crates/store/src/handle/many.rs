@@ -154,7 +154,7 @@ impl Keyspace {
                 *way = met(trees.begin(tree, key), missing);
             }
         }
-        stage(keys, &mut ways, missing, |_, way| trees.at_separators(tree, way));
+        stage(keys, &mut ways, missing, |key, way| trees.at_separators(tree, key, way));
         stage(keys, &mut ways, missing, |key, way| trees.to_leaf(key, way));
         stage(keys, &mut ways, missing, |key, way| trees.to_record(key, way));
         ways

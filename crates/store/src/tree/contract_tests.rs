@@ -258,7 +258,7 @@ fn ways<'p>(
             }
         }
     };
-    stage(&|_, way| trees.at_separators(tree, way));
+    stage(&|key, way| trees.at_separators(tree, key, way));
     stage(&|key, way| trees.to_leaf(key, way));
     stage(&|key, way| trees.to_record(key, way));
     between();

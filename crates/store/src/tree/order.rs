@@ -33,6 +33,8 @@ pub(crate) trait Order: Sized {
     const CAPACITY_BYTES: usize;
     /// Bytes of a slot.
     const SLOT_BYTES: usize;
+    /// Bytes at the beginning of a node that a search looks at before it knows where to look.
+    const SEARCH_BYTES: usize;
     /// Whether others may still know a leaf by its number when it is freed (P8).
     const LEAVES_LINGER: bool;
 

@@ -13,6 +13,9 @@ use crate::page::{Page, PAGE_SIZE};
 use crate::pages::Pages;
 use crate::stop::Stop;
 
+/// Bytes of a cache line.
+pub(super) const LINE_BYTES: usize = 64;
+
 /// What stands for the database of a tree that belongs to none.
 pub(crate) const NO_DATABASE: DbId = DbId(u32::MAX);
 
@@ -98,6 +101,7 @@ impl<O: Order> Trees<O> {
             if node_level <= level {
                 return Ok((node, child));
             }
+            (LINE_BYTES..O::SEARCH_BYTES).step_by(LINE_BYTES).for_each(|at| self.pool.prefetch(child, at));
             let next = match self.read_node::<MAY_WAIT>(child) {
                 Ok(next) => next,
                 Err(restart) => return Err(stop_below(&node, restart)),

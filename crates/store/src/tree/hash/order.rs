@@ -78,6 +78,7 @@ impl Order for Hashed {
     const KIND_INNER: u8 = KIND_INNER;
     const CAPACITY_BYTES: usize = CAPACITY_BYTES;
     const SLOT_BYTES: usize = SLOT_BYTES;
+    const SEARCH_BYTES: usize = 0;
     const LEAVES_LINGER: bool = false;
 
     #[inline(always)]

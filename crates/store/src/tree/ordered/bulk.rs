@@ -8,7 +8,7 @@ use stillframe_pagepool::{ExclusiveGuard, PageId, Restart};
 use super::leaf::{
     OrderedLeafMut, Stored, CAPACITY_BYTES, KEY_MAX_BYTES, RECORD_HEADER_BYTES, SLOT_BYTES, VALUE_MAX_BYTES,
 };
-use super::node::{prefix_bytes, Child, Node, OrderedNode, CHILD_BYTES};
+use super::node::{prefix_bytes, Child, Node, OrderedNode, CHILD_BYTES_MAX};
 use super::order::Ordered;
 use super::plan::separator;
 use crate::page::PAGE_SIZE;
@@ -69,10 +69,9 @@ impl<'t> Bulk<'t> {
     /// # Errors
     /// There are no pages for it.
     pub fn begin(trees: &'t Trees<Ordered>, tree: Tree) -> Result<Bulk<'t>, Stop> {
+        debug_assert!(!trees.order.counts, "what is built counts nothing");
         let leaf = PageId(trees.pool.optimistic(tree.root)?.child_at(0));
-        let root = Node { level: 1, tag: tree.tag, lo: Vec::new(), hi: None, children: Vec::new() };
-        let mut edge = vec![Edge { pid: tree.root, node: root }];
-        edge[0].node.children.push(Child { separator: Vec::new(), pid: leaf.0, records: 0 });
+        let edge = vec![Edge { pid: tree.root, node: unfinished(tree, 0, Vec::new(), leaf) }];
         Ok(Bulk {
             trees,
             tree,
@@ -234,7 +233,7 @@ impl<'t> Bulk<'t> {
     fn add_child(&mut self, at: usize, separator: Vec<u8>, pid: PageId) -> Result<(), Stop> {
         let child = Child { separator: separator.clone(), pid: pid.0, records: 0 };
         let node = &self.edge[at].node;
-        let has_room = node.encoded_bytes() + CHILD_BYTES + separator.len() <= NODE_FULL_BYTES;
+        let has_room = node.encoded_bytes() + CHILD_BYTES_MAX + separator.len() <= NODE_FULL_BYTES;
         if has_room || node.children.len() < 2 {
             self.edge[at].node.children.push(child);
             return Ok(());
@@ -242,7 +241,6 @@ impl<'t> Bulk<'t> {
         if at + 1 == self.edge.len() {
             self.grow(at)?;
         }
-        let (level, tag) = (node_level(at), self.tree.tag);
         let whole = Node { hi: Some(separator.clone()), ..self.edge[at].node.clone() };
         whole.encode(&mut self.latched(self.edge[at].pid)?);
         let next = self.allocate()?;
@@ -250,23 +248,22 @@ impl<'t> Bulk<'t> {
             self.free(next);
             return Err(stop);
         }
-        let node = Node { level, tag, lo: separator, hi: None, children: vec![child] };
-        self.edge[at] = Edge { pid: next, node };
+        self.edge[at] = Edge { pid: next, node: unfinished(self.tree, at, separator, pid) };
         Ok(())
     }
 
     /// The root gives its content to a node of its own; it keeps its page.
     fn grow(&mut self, at: usize) -> Result<(), Stop> {
         let pid = self.allocate()?;
-        let children = vec![Child { separator: Vec::new(), pid: pid.0, records: 0 }];
-        let (level, tag) = (node_level(at + 1), self.tree.tag);
         self.edge[at].pid = pid;
-        let node = Node { level, tag, lo: Vec::new(), hi: None, children };
+        let node = unfinished(self.tree, at + 1, Vec::new(), pid);
         self.edge.push(Edge { pid: self.tree.root, node });
         Ok(())
     }
 }
 
-fn node_level(at: usize) -> u8 {
-    at as u8 + 1
+/// A node of the edge, with its first child.
+fn unfinished(tree: Tree, at: usize, lo: Vec<u8>, child: PageId) -> Node {
+    let children = vec![Child { separator: lo.clone(), pid: child.0, records: 0 }];
+    Node { level: at as u8 + 1, tag: tree.tag, counts: false, lo, hi: None, children }
 }

@@ -11,15 +11,13 @@ use stillframe_pagepool::{OptimisticGuard, PageId, Pool};
 
 use super::access::give_value;
 use super::leaf::{guess, Stored, HEADER_BYTES, SLOT_BYTES};
-use super::node::OrderedNode;
+use super::node::{OrderedNode, HINTS_END};
 use super::order::{Ordered, Seek};
 use crate::stop::Stop;
 use crate::tree::order::Order;
-use crate::tree::trees::{stop_below, Tree, Trees};
+use crate::tree::trees::{stop_below, Tree, Trees, LINE_BYTES};
 use crate::tree::words::Words;
 
-/// Bytes of a cache line.
-const LINE_BYTES: usize = 64;
 /// Slots of a leaf that are asked for before it is known how many there are.
 const SLOTS_GUESSED: usize = 28;
 /// Lines of a record that are asked for at most.
@@ -51,7 +49,7 @@ impl Trees<Ordered> {
         // A root above the leaves is that node.
         let below = if page.level() == 2 { child } else { page.id() };
         self.pool.prefetch_version(below);
-        self.pool.prefetch(below, 0);
+        prefetch_lines(&self.pool, below, 0..HINTS_END);
         Ok(Way { page, below, slot: 0 })
     }
 
@@ -60,13 +58,12 @@ impl Trees<Ordered> {
     /// # Errors
     /// As of [`Trees::begin`].
     #[inline(always)]
-    pub fn at_separators<'p>(&'p self, tree: Tree, way: &mut Way<'p>) -> Result<(), Stop> {
+    pub fn at_separators<'p>(&'p self, tree: Tree, key: &[u8], way: &mut Way<'p>) -> Result<(), Stop> {
         self.step_down(way)?;
         if !Ordered::is_inner(&way.page, tree.tag) || way.page.level() != 1 {
             return Err(Stop::Contended);
         }
-        let pid = way.page.id();
-        way.page.first_probes().for_each(|offset| self.pool.prefetch(pid, offset));
+        self.pool.prefetch(way.page.id(), way.page.probe(key));
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 
 use stillframe_pagepool::OptimisticGuard;
 
-use super::node::{head_of, prefix_bytes};
+use super::node::{head_of, partition, prefix_bytes};
 use crate::blobs::Blob;
 use crate::page::{get_u16, get_u32, put_u16, put_u32, Page, KIND_ORDERED_LEAF, PAGE_SIZE};
 use crate::tree::order::LeafView;
@@ -237,19 +237,6 @@ impl<'a> OrderedLeaf<'a> {
             false => Err(at),
         }
     }
-}
-
-/// The first index that is not `below`, which no index after it is either; the end if there is none. Without a branch that
-/// depends on what is found: half of them would be taken for the wrong ones.
-#[inline(always)]
-fn partition(range: std::ops::Range<usize>, mut is_below: impl FnMut(usize) -> bool) -> usize {
-    let (mut start, mut len) = (range.start, range.end.saturating_sub(range.start));
-    while len > 1 {
-        let half = len / 2;
-        start += if is_below(start + half - 1) { half } else { 0 };
-        len -= half;
-    }
-    start + usize::from(len == 1 && is_below(start))
 }
 
 /// Where in a leaf that nobody has latched a key seems to be, and the bytes of its record, about.

@@ -1,29 +1,75 @@
 //! An inner node of byte-string keys: a page of 512 words, read and written through relaxed atomics.
 //!
 //! ```text
-//! word 0    kind u8 | level u8 | count u16 | tag u32
-//! word 1    prefix_bytes u16 | lo_bytes u16 | hi_bytes u16 | is_last u16: no upper bound
-//! word 2..  two words a child: head u32 | offset u16 | tail_bytes u16, then child u32 | records below it u32
-//! bytes     lo, hi, then the tails of the separators
+//! 0    kind u8 | level u8 | count u16 | tag u32
+//! 8    prefix_bytes u16 | lo_bytes u16 | hi_bytes u16 | flags u16: 1 no upper bound, 2 counts of records, from bit 6 on
+//!      shared_bytes
+//! 16   hints: head u32, of the first child of each block
+//!      blocks, each a line of 64 bytes: heads u32, of eight children | pids u32, of the same
+//!      slots: offset u16 | tail_bytes u16, one for each child
+//!      counts of records below: u32, one for each child
+//!      bytes: lo, hi, shared, then the tails of the separators without what is in their heads
 //! ```
 //! A separator is the least key that belongs to its child; the first is `lo`, and is not compared. What `lo` and `hi` have
-//! in common is the prefix of all keys below, so a tail is a separator without it. The head is the first four bytes of the
-//! tail, zeros added, so that most comparisons look at nothing else.
+//! in common is the prefix of all keys below. What separators begin with after it, all but the first, is shared by them, but
+//! not by all keys below: it is compared. A tail is a separator without both. The head is the first four bytes of the tail,
+//! zeros added, so that most comparisons look at nothing else. So a search reads the hints and one block, as a rule: few
+//! cache lines, and where they are is known as soon as the ones before are there.
+//!
+//! Without shared bytes a root, whose bounds have nothing in common, would have the same head for all keys that begin alike.
 //!
 //! A node is searched in place and changed as a whole: it is decoded, changed, and written anew.
 
 use std::cmp::Ordering;
 
-use crate::page::{KIND_ORDERED_INNER, PAGE_SIZE};
+use crate::page::{get_u16, get_u32, get_u64, put_u16, put_u32, Page, KIND_ORDERED_INNER, PAGE_SIZE};
 use crate::tree::words::{Words, WordsMut, WORD_COUNT};
 
-const LENGTHS: usize = 1;
-const CHILDREN: usize = 2;
-const WORDS_A_CHILD: usize = 2;
-const HEADER_BYTES: usize = CHILDREN * 8;
-pub(super) const CHILD_BYTES: usize = WORDS_A_CHILD * 8;
+const COUNT: usize = 2;
+const TAG: usize = 4;
+const LENGTHS: usize = 8;
+const HINTS: usize = 16;
+const BLOCK_CHILDREN: usize = 8;
+const BLOCK_BYTES: usize = 64;
+/// Bytes of a head in the node.
+const HEAD_BYTES: usize = 4;
+/// Where in a block the pids are.
+const BLOCK_PIDS: usize = BLOCK_CHILDREN * HEAD_BYTES;
+const SLOT_BYTES: usize = 4;
+const RECORDS_BYTES: usize = 4;
 /// Children that a page has room for.
-const COUNT_MAX: usize = (PAGE_SIZE - HEADER_BYTES) / CHILD_BYTES;
+const COUNT_MAX: usize = 320;
+/// Bytes of a page that all hints are in.
+pub(super) const HINTS_END: usize = HINTS + COUNT_MAX / BLOCK_CHILDREN * HEAD_BYTES;
+/// Bytes that a child takes at most beside its separator: it may begin a block, and hints another line.
+pub(super) const CHILD_BYTES_MAX: usize = 2 * BLOCK_BYTES + SLOT_BYTES + RECORDS_BYTES;
+
+const IS_LAST: u16 = 1;
+const COUNTS: u16 = 2;
+const SHARED_SHIFT: u32 = 6;
+
+/// Where the parts of a node are that has so many children.
+struct Parts {
+    blocks: usize,
+    slots: usize,
+    records: usize,
+    bytes: usize,
+}
+
+impl Parts {
+    #[inline(always)]
+    fn of(count: usize, counts: bool) -> Parts {
+        let blocks = Parts::blocks(count);
+        let slots = blocks + BLOCK_BYTES * count.div_ceil(BLOCK_CHILDREN);
+        let records = slots + SLOT_BYTES * count;
+        Parts { blocks, slots, records, bytes: records + if counts { RECORDS_BYTES * count } else { 0 } }
+    }
+
+    #[inline(always)]
+    fn blocks(count: usize) -> usize {
+        (HINTS + HEAD_BYTES * count.div_ceil(BLOCK_CHILDREN)).next_multiple_of(BLOCK_BYTES)
+    }
+}
 
 /// The first four bytes, zeros added, in the order of the keys.
 #[inline(always)]
@@ -44,6 +90,19 @@ pub(super) fn prefix_bytes(lo: &[u8], hi: Option<&[u8]>) -> usize {
     hi.map_or(0, |hi| common_prefix(lo, hi))
 }
 
+/// The first index that is not `below`, which no index after it is either; the end if there is none. Without a branch that
+/// depends on what is found: half of them would be taken for the wrong ones.
+#[inline(always)]
+pub(super) fn partition(range: std::ops::Range<usize>, mut is_below: impl FnMut(usize) -> bool) -> usize {
+    let (mut start, mut len) = (range.start, range.end.saturating_sub(range.start));
+    while len > 1 {
+        let half = len / 2;
+        start += if is_below(start + half - 1) { half } else { 0 };
+        len -= half;
+    }
+    start + usize::from(len == 1 && is_below(start))
+}
+
 /// A node's words as a node.
 pub(super) trait OrderedNode: Words {
     #[inline(always)]
@@ -58,101 +117,143 @@ pub(super) trait OrderedNode: Words {
         usize::from((self.word(0) >> 16) as u16).clamp(1, COUNT_MAX)
     }
 
+    /// Four bytes at a multiple of four; the last word's if they are beyond the page.
     #[inline(always)]
-    fn child_at(&self, index: usize) -> u32 {
-        self.word(CHILDREN + WORDS_A_CHILD * index + 1) as u32
+    fn half(&self, at: usize) -> u32 {
+        (self.word((at / 8).min(WORD_COUNT - 1)) >> (8 * (at % 8))) as u32
     }
 
-    /// Records below a child, if the tree counts them.
-    #[inline(always)]
-    fn records_at(&self, index: usize) -> u32 {
-        (self.word(CHILDREN + WORDS_A_CHILD * index + 1) >> 32) as u32
-    }
-
-    /// A byte of the page; the last one for all beyond it.
+    /// A byte of the page; the last word's for all beyond it.
     #[inline(always)]
     fn byte(&self, at: usize) -> u8 {
         (self.word((at / 8).min(WORD_COUNT - 1)) >> (8 * (at % 8))) as u8
     }
 
-    /// Compares bytes of the page with others.
-    fn compare(&self, at: usize, len: usize, with: &[u8]) -> Ordering {
-        for (index, byte) in with.iter().enumerate().take(len) {
-            match self.byte(at + index).cmp(byte) {
-                Ordering::Equal => {}
-                other => return other,
-            }
-        }
-        len.cmp(&with.len())
+    #[inline(always)]
+    fn has_counts(&self) -> bool {
+        (self.word(LENGTHS / 8) >> 48) as u16 & COUNTS != 0
     }
 
-    /// Where the bytes of the header end.
     #[inline(always)]
-    fn fences_at(&self) -> usize {
-        HEADER_BYTES + CHILD_BYTES * self.count()
+    fn block_at(&self, block: usize) -> usize {
+        Parts::blocks(self.count()) + BLOCK_BYTES * block
     }
 
-    /// Compares a separator, without the prefix, with the tail of a key.
     #[inline(always)]
-    fn compare_separator(&self, index: usize, head: u32, tail: &[u8]) -> Ordering {
-        let slot = self.word(CHILDREN + WORDS_A_CHILD * index);
-        match (slot as u32).cmp(&head) {
-            Ordering::Equal => {
-                let (at, len) = ((slot >> 32) as u16, (slot >> 48) as u16);
-                self.compare(usize::from(at), usize::from(len), tail)
-            }
-            other => other,
+    fn child_at(&self, index: usize) -> u32 {
+        let at = self.block_at(index / BLOCK_CHILDREN) + BLOCK_PIDS;
+        self.half(at + HEAD_BYTES * (index % BLOCK_CHILDREN))
+    }
+
+    #[inline(always)]
+    fn head_at(&self, index: usize) -> u32 {
+        self.half(self.block_at(index / BLOCK_CHILDREN) + HEAD_BYTES * (index % BLOCK_CHILDREN))
+    }
+
+    /// Records below a child, if the tree counts them.
+    #[inline(always)]
+    fn records_at(&self, index: usize) -> u32 {
+        match self.has_counts() {
+            true => self.half(Parts::of(self.count(), true).records + RECORDS_BYTES * index),
+            false => 0,
         }
+    }
+
+    /// Compares the tails of a separator and of a key that have the same head.
+    fn compare_tail(&self, index: usize, tail: &[u8]) -> Ordering {
+        let slot = self.half(Parts::of(self.count(), false).slots + SLOT_BYTES * index);
+        let (at, len) = (usize::from(slot as u16), usize::from((slot >> 16) as u16));
+        let shorter = len.min(tail.len());
+        let bytes = (HEAD_BYTES..shorter).map(|byte| self.byte(at + byte - HEAD_BYTES));
+        bytes.cmp(tail.iter().copied().take(shorter).skip(HEAD_BYTES)).then(len.cmp(&tail.len()))
+    }
+
+    #[inline(always)]
+    fn shared_bytes(&self) -> usize {
+        usize::from((self.word(LENGTHS / 8) >> 48) as u16 >> SHARED_SHIFT)
+    }
+
+    /// The tail of a key; for one that has none, as all separators are above or below it, the child that it belongs to.
+    #[inline(always)]
+    fn tail_of<'k>(&self, key: &'k [u8]) -> Result<&'k [u8], usize> {
+        // Keys that belong here begin with the prefix; for another the caller finds out that it is in the wrong place.
+        let tail = key.get(usize::from(self.word(LENGTHS / 8) as u16)..).ok_or(0usize)?;
+        match self.shared_bytes() {
+            0 => Ok(tail),
+            shared_bytes => self.tail_after(tail, shared_bytes),
+        }
+    }
+
+    fn tail_after<'k>(&self, tail: &'k [u8], shared_bytes: usize) -> Result<&'k [u8], usize> {
+        let (lengths, counts) = (self.word(LENGTHS / 8), self.has_counts());
+        let bounds_bytes = usize::from((lengths >> 16) as u16) + usize::from((lengths >> 32) as u16);
+        let at = Parts::of(self.count(), counts).bytes + bounds_bytes;
+        let (start, rest) = tail.split_at(shared_bytes.min(tail.len()));
+        match start.iter().copied().cmp((at..at + shared_bytes).map(|at| self.byte(at))) {
+            Ordering::Less => Err(0),
+            Ordering::Equal => Ok(rest),
+            Ordering::Greater => Err(self.count() - 1),
+        }
+    }
+
+    /// The last block that begins with a head below this one; the first if there is none.
+    #[inline(always)]
+    fn block_of(&self, head: u32) -> usize {
+        let block_count = self.count().div_ceil(BLOCK_CHILDREN);
+        partition(1..block_count, |block| self.half(HINTS + HEAD_BYTES * block) < head) - 1
+    }
+
+    /// The byte of the page where the block begins that a search for the key looks at.
+    #[inline(always)]
+    fn probe(&self, key: &[u8]) -> usize {
+        self.block_at(match self.tail_of(key) {
+            Ok(tail) => self.block_of(head_of(tail)),
+            Err(child) => child / BLOCK_CHILDREN,
+        })
     }
 
     /// The last child whose separator is not above the key, or, with `below`, is below it; the first if there is none.
+    #[inline(always)]
     fn search(&self, key: &[u8], below: bool) -> usize {
-        let prefix_bytes = usize::from(self.word(LENGTHS) as u16);
-        // Keys that belong here begin with the prefix; for another the caller finds out that it is in the wrong place.
-        let Some(tail) = key.get(prefix_bytes..) else { return 0 };
+        let tail = match self.tail_of(key) {
+            Ok(tail) => tail,
+            Err(child) => return child,
+        };
         let head = head_of(tail);
-        let (mut low, mut high) = (0, self.count());
-        while low + 1 < high {
-            let mid = (low + high) / 2;
-            let is_left = match self.compare_separator(mid, head, tail) {
-                Ordering::Less => true,
-                Ordering::Equal => !below,
-                Ordering::Greater => false,
-            };
-            if is_left {
-                low = mid;
-            } else {
-                high = mid;
-            }
+        let block = self.block_of(head);
+        let at = self.block_at(block);
+        let lower_count = (0..BLOCK_CHILDREN / 2).fold(0, |count, pair| {
+            let heads = self.word((at / 8 + pair).min(WORD_COUNT - 1));
+            count + usize::from((heads as u32) < head) + usize::from(((heads >> 32) as u32) < head)
+        });
+        // The first child of all is in its place whatever its head.
+        let next = (block * BLOCK_CHILDREN + lower_count.max(1)).min(self.count());
+        if next < self.count() && self.head_at(next) == head {
+            return self.search_equal_heads(next, tail, below);
         }
-        low
+        next - 1
     }
 
-    /// Bytes of the page that the first steps of a search look at: the median of the separators, the quartiles, the eighths.
-    #[inline(always)]
-    fn first_probes(&self) -> impl Iterator<Item = usize> {
-        let count = self.count();
-        (1..8).map(move |eighth| HEADER_BYTES + CHILD_BYTES * (count * eighth / 8))
+    /// The same among the children from `start` on whose head is the key's.
+    #[cold]
+    fn search_equal_heads(&self, start: usize, tail: &[u8], below: bool) -> usize {
+        let head = head_of(tail);
+        let end = partition(start..self.count(), |index| self.head_at(index) == head);
+        let is_left = |index| match self.compare_tail(index, tail) {
+            Ordering::Less => true,
+            Ordering::Equal => !below,
+            Ordering::Greater => false,
+        };
+        partition(start..end, is_left) - 1
     }
 
     /// Everything that is in the node.
     fn decode(&self) -> Node {
-        let lengths = self.word(LENGTHS);
-        let length = |at: u32| usize::from((lengths >> at) as u16).min(PAGE_SIZE);
-        let bytes = |at: usize, len: usize| (at..at + len).map(|at| self.byte(at)).collect::<Vec<u8>>();
-        let fences_at = self.fences_at();
-        let lo = bytes(fences_at, length(16));
-        let hi = (length(48) == 0).then(|| bytes(fences_at + lo.len(), length(32)));
-        let prefix = lo[..length(0).min(lo.len())].to_vec();
-        let child = |index: usize| {
-            let slot = self.word(CHILDREN + WORDS_A_CHILD * index);
-            let tail =
-                bytes(usize::from((slot >> 32) as u16), usize::from((slot >> 48) as u16).min(PAGE_SIZE));
-            let separator = if index == 0 { lo.clone() } else { [&prefix[..], &tail].concat() };
-            Child { separator, pid: self.child_at(index), records: self.records_at(index) }
-        };
-        let children = (0..self.count()).map(child).collect();
-        Node { level: self.level(), tag: (self.word(0) >> 32) as u32, lo, hi, children }
+        let mut page = [0; PAGE_SIZE];
+        page.chunks_exact_mut(8)
+            .enumerate()
+            .for_each(|(index, word)| word.copy_from_slice(&self.word(index).to_le_bytes()));
+        Node::parse(&page)
     }
 }
 
@@ -170,6 +271,8 @@ pub(super) struct Child {
 pub(super) struct Node {
     pub level: u8,
     pub tag: u32,
+    /// Whether records below children are counted.
+    pub counts: bool,
     pub lo: Vec<u8>,
     /// The least key that is above all below the node.
     pub hi: Option<Vec<u8>>,
@@ -177,20 +280,66 @@ pub(super) struct Node {
 }
 
 impl Node {
+    fn parse(page: &Page) -> Node {
+        let length = |number: usize| usize::from(get_u16(page, LENGTHS + 2 * number));
+        let bytes = |at: usize, len: usize| page.get(at..at + len).unwrap_or_default();
+        let flags = get_u16(page, LENGTHS + 6);
+        let (count, counts) = (page.count(), flags & COUNTS != 0);
+        let parts = Parts::of(count, counts);
+        let lo = bytes(parts.bytes, length(1));
+        let hi = (flags & IS_LAST == 0).then(|| bytes(parts.bytes + lo.len(), length(2)).to_vec());
+        let prefix = &lo[..length(0).min(lo.len())];
+        let shared = bytes(parts.bytes + lo.len() + length(2), usize::from(flags >> SHARED_SHIFT));
+        let separator = |index: usize| {
+            let slot = parts.slots + SLOT_BYTES * index;
+            let (at, len) = (usize::from(get_u16(page, slot)), usize::from(get_u16(page, slot + 2)));
+            let head = page.head_at(index).to_be_bytes();
+            let rest = bytes(at, len.saturating_sub(HEAD_BYTES));
+            [prefix, shared, &head[..len.min(HEAD_BYTES)], rest].concat()
+        };
+        let child = |index: usize| Child {
+            separator: if index == 0 { lo.to_vec() } else { separator(index) },
+            pid: page.child_at(index),
+            records: page.records_at(index),
+        };
+        let children = (0..count).map(child).collect();
+        Node { level: page[1], tag: get_u32(page, TAG), counts, lo: lo.to_vec(), hi, children }
+    }
+
     fn prefix_bytes(&self) -> usize {
         prefix_bytes(&self.lo, self.hi.as_deref())
     }
 
+    /// Bytes that separators share after the prefix, if it saves room to keep them once. So a node never takes more than
+    /// without: [`Node::encoded_bytes`] does not count on it, as the next separator may end it.
+    fn shared_bytes(&self) -> usize {
+        let [_, first, .., last] = &self.children[..] else { return 0 };
+        let prefix_bytes = self.prefix_bytes();
+        let shared_bytes = common_prefix(&first.separator, &last.separator).saturating_sub(prefix_bytes);
+        let rests = |left_out: usize| -> usize {
+            let tails = self.children.iter().skip(1).map(|child| child.separator.len());
+            tails.map(|len| len.saturating_sub(left_out + HEAD_BYTES)).sum()
+        };
+        match rests(prefix_bytes + shared_bytes) + shared_bytes < rests(prefix_bytes) {
+            true => shared_bytes,
+            false => 0,
+        }
+    }
+
+    fn parts(&self) -> Parts {
+        Parts::of(self.children.len(), self.counts)
+    }
+
     /// Bytes of the page that it takes.
     pub fn encoded_bytes(&self) -> usize {
-        HEADER_BYTES + self.lo.len() + self.hi.as_ref().map_or(0, Vec::len) + self.children_bytes()
+        self.lo.len() + self.hi.as_ref().map_or(0, Vec::len) + self.children_bytes()
     }
 
     /// Bytes of the page that its children take.
     pub fn children_bytes(&self) -> usize {
-        let prefix_bytes = self.prefix_bytes();
-        let tails = self.children.iter().skip(1).map(|child| child.separator.len() - prefix_bytes);
-        CHILD_BYTES * self.children.len() + tails.sum::<usize>()
+        let in_head = self.prefix_bytes() + HEAD_BYTES;
+        let tails = self.children.iter().skip(1).map(|child| child.separator.len().saturating_sub(in_head));
+        self.parts().bytes + tails.sum::<usize>()
     }
 
     pub fn free_bytes(&self) -> usize {
@@ -204,58 +353,83 @@ impl Node {
     /// Writes the node, which fits its page.
     pub fn encode(&self, page: &mut impl WordsMut) {
         debug_assert!(self.encoded_bytes() <= PAGE_SIZE && !self.children.is_empty());
-        let prefix_bytes = self.prefix_bytes();
+        let mut bytes = [0; PAGE_SIZE];
+        let used_bytes = self.write(&mut bytes);
+        for (index, word) in bytes[..used_bytes.next_multiple_of(8)].chunks_exact(8).enumerate() {
+            page.set_word(index, get_u64(word, 0));
+        }
+    }
+
+    /// Writes it to a page of zeros; the bytes that it takes.
+    fn write(&self, page: &mut Page) -> usize {
+        let (prefix_bytes, shared_bytes, parts) = (self.prefix_bytes(), self.shared_bytes(), self.parts());
+        let left_out = prefix_bytes + shared_bytes;
         let hi = self.hi.as_deref().unwrap_or(&[]);
-        let count = self.children.len();
-        page.set_word(
-            0,
-            u64::from(KIND_ORDERED_INNER)
-                | u64::from(self.level) << 8
-                | (count as u64) << 16
-                | u64::from(self.tag) << 32,
-        );
-        let lengths = prefix_bytes | self.lo.len() << 16 | hi.len() << 32;
-        page.set_word(LENGTHS, lengths as u64 | u64::from(self.hi.is_none()) << 48);
-        let heap_at = HEADER_BYTES + CHILD_BYTES * count;
-        let mut heap = [&self.lo[..], hi].concat();
+        (page[0], page[1]) = (KIND_ORDERED_INNER, self.level);
+        put_u16(page, COUNT, self.children.len() as u16);
+        put_u32(page, TAG, self.tag);
+        let is_last = if self.hi.is_none() { IS_LAST } else { 0 };
+        let flags = is_last | if self.counts { COUNTS } else { 0 } | (shared_bytes as u16) << SHARED_SHIFT;
+        let lengths = [prefix_bytes as u16, self.lo.len() as u16, hi.len() as u16, flags];
+        lengths.iter().enumerate().for_each(|(number, length)| put_u16(page, LENGTHS + 2 * number, *length));
+        let mut end = parts.bytes;
+        let mut append = |page: &mut Page, bytes: &[u8]| {
+            page[end..end + bytes.len()].copy_from_slice(bytes);
+            end += bytes.len();
+            end - bytes.len()
+        };
+        append(page, &self.lo);
+        append(page, hi);
+        if shared_bytes > 0 {
+            append(page, &self.children[1].separator[prefix_bytes..left_out]);
+        }
         for (index, child) in self.children.iter().enumerate() {
-            let tail = if index == 0 { &[][..] } else { &child.separator[prefix_bytes..] };
-            let at = heap_at + heap.len();
-            let slot = u64::from(head_of(tail)) | (at as u64) << 32 | (tail.len() as u64) << 48;
-            page.set_word(CHILDREN + WORDS_A_CHILD * index, slot);
-            let below = u64::from(child.pid) | u64::from(child.records) << 32;
-            page.set_word(CHILDREN + WORDS_A_CHILD * index + 1, below);
-            heap.extend_from_slice(tail);
+            let tail = if index == 0 { &[][..] } else { &child.separator[left_out..] };
+            let (block, place) = (index / BLOCK_CHILDREN, index % BLOCK_CHILDREN);
+            let at = parts.blocks + BLOCK_BYTES * block + HEAD_BYTES * place;
+            if place == 0 {
+                put_u32(page, HINTS + HEAD_BYTES * block, head_of(tail));
+            }
+            put_u32(page, at, head_of(tail));
+            put_u32(page, at + BLOCK_PIDS, child.pid);
+            if self.counts {
+                put_u32(page, parts.records + RECORDS_BYTES * index, child.records);
+            }
+            let rest_at = append(page, tail.get(HEAD_BYTES..).unwrap_or_default());
+            put_u16(page, parts.slots + SLOT_BYTES * index, rest_at as u16);
+            put_u16(page, parts.slots + SLOT_BYTES * index + 2, tail.len() as u16);
         }
-        for (index, bytes) in heap.chunks(8).enumerate() {
-            let mut word = [0; 8];
-            word[..bytes.len()].copy_from_slice(bytes);
-            page.set_word(heap_at / 8 + index, u64::from_le_bytes(word));
+        // No search takes the places that are left for keys below its own.
+        for place in self.children.len()..self.children.len().next_multiple_of(BLOCK_CHILDREN) {
+            let block_at = parts.blocks + BLOCK_BYTES * (place / BLOCK_CHILDREN);
+            put_u32(page, block_at + HEAD_BYTES * (place % BLOCK_CHILDREN), u32::MAX);
         }
+        end
     }
 
     /// Moves the upper half, by bytes, to a node of its own.
     pub fn split_off(&mut self) -> Node {
-        let total: usize = self.children.iter().map(|child| CHILD_BYTES + child.separator.len()).sum();
+        let bytes_of = |child: &Child| BLOCK_BYTES / BLOCK_CHILDREN + SLOT_BYTES + child.separator.len();
+        let total: usize = self.children.iter().map(bytes_of).sum();
         let mut seen = 0;
         let half = self.children.iter().position(|child| {
-            seen += CHILD_BYTES + child.separator.len();
+            seen += bytes_of(child);
             seen > total / 2
         });
         let at = half.unwrap_or(0).clamp(1, self.children.len() - 1);
         let children = self.children.split_off(at);
         let lo = children[0].separator.clone();
         let hi = self.hi.replace(lo.clone());
-        Node { level: self.level, tag: self.tag, lo, hi, children }
+        Node { level: self.level, tag: self.tag, counts: self.counts, lo, hi, children }
     }
 }
 
 /// Adds to the count of records below a child.
 pub(super) fn add_records(page: &mut impl WordsMut, index: usize, delta: i32) {
-    let at = CHILDREN + WORDS_A_CHILD * index + 1;
-    let word = page.word(at);
-    let records = ((word >> 32) as u32).wrapping_add_signed(delta);
-    page.set_word(at, word & 0xffff_ffff | u64::from(records) << 32);
+    let at = Parts::of(page.count(), true).records + RECORDS_BYTES * index;
+    let (word, shift) = (page.word(at / 8), 8 * (at % 8));
+    let records = page.half(at).wrapping_add_signed(delta);
+    page.set_word(at / 8, word & !(u64::from(u32::MAX) << shift) | u64::from(records) << shift);
 }
 
 #[cfg(test)]
@@ -291,20 +465,25 @@ mod tests {
             keys.dedup();
             let hi = if random.bool() { keys.pop() } else { None };
             let Some(lo) = keys.first().cloned() else { continue };
+            let counts = random.bool();
             let child = |(index, separator): (usize, &Vec<u8>)| Child {
                 separator: separator.clone(),
                 pid: index as u32 + 7,
-                records: random.u32(..),
+                records: if counts { random.u32(..) } else { 0 },
             };
             let children = keys.iter().enumerate().map(child).collect();
-            let node = Node { level: 3, tag: 11, lo: lo.clone(), hi: hi.clone(), children };
+            let node = Node { level: 3, tag: 11, counts, lo: lo.clone(), hi: hi.clone(), children };
             let mut page = vec![u64::MAX; WORD_COUNT];
             node.encode(&mut page);
             assert_eq!(page.decode(), node);
             assert!(page.is_ordered_inner(11) && !page.is_ordered_inner(12));
             let is_inside = |key: &Vec<u8>| *key >= lo && hi.as_ref().is_none_or(|hi| key < hi);
             for _ in 0..60 {
-                let key = key(&mut random);
+                let key = match random.u32(..3) {
+                    0 => [&shared[..random.usize(..=shared.len())], &random_key(&mut random)].concat(),
+                    1 => [&shared[..random.usize(..=shared.len())], b"q"].concat(),
+                    _ => key(&mut random),
+                };
                 if is_inside(&key) {
                     let expected = keys.partition_point(|separator| *separator <= key) - 1;
                     assert_eq!(page.search(&key, false), expected, "{key:?} in {keys:?}");

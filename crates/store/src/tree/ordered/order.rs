@@ -3,7 +3,7 @@
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool};
 
 use super::leaf::{OrderedLeaf, OrderedLeafMut, CAPACITY_BYTES, KEY_MAX_BYTES, SLOT_BYTES};
-use super::node::{Child, Node, OrderedNode, CHILD_BYTES};
+use super::node::{Child, Node, OrderedNode, CHILD_BYTES_MAX, HINTS_END};
 use super::plan::Plan;
 use crate::page::{Page, KIND_ORDERED_INNER, PAGE_SIZE};
 use crate::stop::Stop;
@@ -13,7 +13,7 @@ use crate::tree::trees::{Tree, Trees};
 use crate::tree::words::Words;
 
 /// Room for what one operation may add to a node: a child, and three separators that get longer.
-const GROWTH_BYTES: usize = CHILD_BYTES + 3 * KEY_MAX_BYTES;
+const GROWTH_BYTES: usize = CHILD_BYTES_MAX + 3 * KEY_MAX_BYTES;
 /// Nodes with less are joined with a neighbour, and may be so full then.
 const SPARSE_BYTES: usize = PAGE_SIZE / 4;
 const JOINED_MAX_BYTES: usize = PAGE_SIZE - GROWTH_BYTES;
@@ -74,6 +74,7 @@ impl Order for Ordered {
     const KIND_INNER: u8 = KIND_ORDERED_INNER;
     const CAPACITY_BYTES: usize = CAPACITY_BYTES;
     const SLOT_BYTES: usize = SLOT_BYTES;
+    const SEARCH_BYTES: usize = HINTS_END;
     const LEAVES_LINGER: bool = true;
 
     #[inline(always)]
@@ -105,7 +106,7 @@ impl Order for Ordered {
             _ => child.decode().records(),
         };
         let children = vec![Child { separator: Vec::new(), pid: child.id().0, records }];
-        Node { level, tag, lo: Vec::new(), hi: None, children }.encode(node);
+        Node { level, tag, counts: self.counts, lo: Vec::new(), hi: None, children }.encode(node);
     }
 
     fn init_leaf(&self, page: &mut Page, tag: u32) {
