@@ -34,6 +34,8 @@ pub enum PoolError {
     Layout { path: String, page: u32, limit: u32 },
     #[error("cannot start a background thread: {0}")]
     Thread(std::io::Error),
+    #[error("cannot have a descriptor to wake a thread by: {0}; raise `ulimit -n`")]
+    Bell(rustix::io::Errno),
 }
 
 /// Why a checkpoint did not complete. The previous one stays loadable.

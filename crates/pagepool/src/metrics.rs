@@ -108,6 +108,8 @@ pub struct PoolMetrics {
     pub fsync: Histogram,
     /// From the request of a checkpoint to its durable superblock.
     pub checkpoint: Histogram,
+    /// From a request for pages in the background, or for room, to its end: what a parked command waits for.
+    pub fault: Histogram,
     /// Pages brought in from the page file.
     pub loaded_page_count: AtomicU64,
     /// Pages whose memory was given back although they are in use.

@@ -1,5 +1,5 @@
 //! Loaders, frees, reuse and the end of the warm-up under the model checker. The steps are those of
-//! `residency/loader.rs` and `residency/supply.rs` over the real `src/page/latch.rs` and `src/page/epochs.rs`; each can
+//! `residency/loader.rs`, `residency/stream.rs` and `residency/supply.rs` over the real `src/page/latch.rs` and `src/page/epochs.rs`; each can
 //! be taken wrongly, and then the checker must find what goes wrong.
 
 use loom::cell::UnsafeCell;
@@ -45,6 +45,10 @@ enum Mistake {
     GiveUpUnclaimed,
     /// A loader looks whether the page has been given up, and then makes the claim.
     LookBeforeClaim,
+    /// What others are bringing in, or giving back, counts as done for a request.
+    OthersAreDone,
+    /// The evictor's page counts as in memory once it is not on its way any more.
+    MovedIsThere,
 }
 
 const NOW: Epoch = Epoch(2);
@@ -105,7 +109,32 @@ impl Page {
         self.epochs.written() == Epoch(0) && self.epochs.freed().is_none()
     }
 
-    /// `Taken::add` and `Taken::finish`.
+    /// `Loader::next` until the request is done: who runs its command then finds the page, or why there is none.
+    fn request(&self) {
+        loop {
+            if self.state.is_resident() || self.has_damage.load(Ordering::Acquire) {
+                break;
+            }
+            self.load_absent();
+            if !self.state.is_moving() {
+                match self.does(Mistake::MovedIsThere) {
+                    true => break,
+                    false => continue,
+                }
+            }
+            if self.does(Mistake::OthersAreDone) {
+                break;
+            }
+            thread::yield_now();
+        }
+        let is_damaged = self.has_damage.load(Ordering::Acquire);
+        assert!(is_damaged || self.state.is_resident(), "a request is done when its page is there");
+        if !is_damaged {
+            assert_eq!(self.read(), STORED);
+        }
+    }
+
+    /// `Residency::begin_load` and `Residency::end_load`.
     fn load_absent(&self) {
         let look = || *self.is_given_up.lock().unwrap();
         let before = look();
@@ -292,8 +321,37 @@ fn load_and_give_up(mistake: Mistake) {
     });
 }
 
-const MODELS: [fn(Mistake); 5] =
-    [load_and_reuse, load_and_warm_up, load_and_warm_up_damaged, load_and_read, load_and_give_up];
+/// A page is asked for by two requests of different threads.
+fn two_requests(mistake: Mistake) {
+    for is_damaged in [false, true] {
+        explore(mistake, is_damaged, &[Page::request, Page::request], |_| ());
+    }
+}
+
+/// A page is asked for while the evictor gives it back.
+fn request_and_evict(mistake: Mistake) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let page = Page::new(mistake, false);
+        // On its way out, as of `StateWord::claim`.
+        assert!(page.state.begin_load());
+        let asker = page.clone();
+        let asker = thread::spawn(move || asker.request());
+        let _ = page.state.moved_out();
+        asker.join().unwrap();
+    });
+}
+
+const MODELS: [fn(Mistake); 7] = [
+    load_and_reuse,
+    load_and_warm_up,
+    load_and_warm_up_damaged,
+    load_and_read,
+    load_and_give_up,
+    two_requests,
+    request_and_evict,
+];
 
 #[test]
 fn nothing_is_read_before_it_is_there() {
@@ -320,7 +378,9 @@ fn no_end_of_a_load_is_lost() {
 /// The checker finds what goes wrong: each model can fail.
 #[test]
 fn every_mistake_is_found() {
-    let cases: [(Mistake, fn(Mistake)); 9] = [
+    let cases: [(Mistake, fn(Mistake)); 11] = [
+        (Mistake::OthersAreDone, two_requests),
+        (Mistake::MovedIsThere, request_and_evict),
         (Mistake::NoLookAtTheMark, load_and_reuse),
         (Mistake::RetireByLooking, load_and_reuse),
         (Mistake::MarkAfterRetire, load_and_reuse),

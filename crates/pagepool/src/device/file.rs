@@ -8,14 +8,16 @@ use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, CWD};
 use rustix::io::Errno;
 
+use super::bell::Bell;
 use super::buf::PageBuf;
 use super::crew::Crew;
 use super::meter::{Direction, IoReport, Meter};
 use super::options::{DirectIo, IoEngine, IoOptions};
 use super::ring::{Rings, Step};
+use super::ring_stream;
 use super::seam::{
-    total_len, total_len_mut, Bufs, Device, DeviceError, DeviceErrorKind, DeviceOp, Done, Transfer,
-    DEVICE_ALIGN, MOST_BUFS,
+    serve_in_calls, total_len, total_len_mut, Bufs, Device, DeviceError, DeviceErrorKind, DeviceOp, Done,
+    Feed, Transfer, DEVICE_ALIGN, MOST_BUFS,
 };
 
 /// Why transfers go through the page cache although they need not.
@@ -273,6 +275,24 @@ impl Device for FileDevice {
                     done(index, transfer, result);
                 }
             }
+        }
+    }
+
+    fn serve<'b>(&self, bell: &Bell, feed: &mut dyn Feed<'b>) {
+        if let Engine::Rings(rings) = &self.engine {
+            let finish = |transfer: &mut Transfer<'b>, step| self.end(transfer, step);
+            let served = ring_stream::serve(rings.file(), bell, &self.meter, feed, &finish);
+            if served.is_ok() {
+                return;
+            }
+        }
+        serve_in_calls(self, bell, feed);
+    }
+
+    fn stream_count(&self) -> usize {
+        match self.engine {
+            Engine::Rings(_) => 1,
+            Engine::Crew(_) => 2,
         }
     }
 

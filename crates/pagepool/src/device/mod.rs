@@ -4,6 +4,7 @@
 //! reorder writes, lying syncs, I/O errors, a full disk, flipped bits and misdirected writes, all by seed.
 //! [`HookedDevice`] is one that can be held up.
 
+mod bell;
 mod buf;
 mod crew;
 mod file;
@@ -12,9 +13,11 @@ mod lock;
 mod meter;
 mod options;
 mod ring;
+mod ring_stream;
 mod seam;
 mod sim;
 
+pub use bell::Bell;
 pub use buf::PageBuf;
 pub use file::FileDevice;
 pub use hooked::{Gate, HookedDevice, OpHook, ReadCall, ReadHook};
@@ -22,5 +25,5 @@ pub use lock::{DirLock, LockError};
 pub use meter::{IoReport, OpReport};
 pub use options::{DirectIo, IoEngine, IoOptions};
 pub(crate) use seam::{read_patiently, write_all};
-pub use seam::{Bufs, Device, DeviceError, DeviceErrorKind, DeviceOp, Done, Transfer};
+pub use seam::{Bufs, Device, DeviceError, DeviceErrorKind, DeviceOp, Done, Feed, Rest, Transfer};
 pub use sim::{Fault, FaultRates, SimDevice};

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use io_uring::{opcode, types, IoUring};
+use io_uring::{opcode, squeue, types, IoUring};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
@@ -58,7 +58,8 @@ impl Rings {
     /// # Errors
     /// Why the kernel, or who guards it, refuses.
     pub fn new(file: OwnedFd) -> Result<Rings, Errno> {
-        let first = make_ring(&file).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let first =
+            make_ring(&file, DEPTH).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         let stock = Stock { idle: vec![first], ring_count: 1 };
         Ok(Rings { file, stock: Mutex::new(stock), came_back: Condvar::new() })
     }
@@ -71,6 +72,11 @@ impl Rings {
             meter.begin();
             end(index, transfer, Err(Errno::INTR), Instant::now());
         }
+    }
+
+    /// The file that they are for.
+    pub fn file(&self) -> &OwnedFd {
+        &self.file
     }
 
     /// A ring, if need be a new one; none if that cannot be had.
@@ -88,7 +94,7 @@ impl Rings {
         stock.ring_count += 1;
         drop(stock);
         // If it is not made the lease takes it off the count.
-        let ring = make_ring(&self.file).ok();
+        let ring = make_ring(&self.file, DEPTH).ok();
         let lease = Lease { rings: self, ring };
         lease.ring.is_some().then_some(lease)
     }
@@ -121,15 +127,18 @@ impl Drop for Lease<'_> {
     }
 }
 
-/// A ring that is known to work.
-fn make_ring(file: &OwnedFd) -> io::Result<IoUring> {
+/// A ring for so many operations that is known to work.
+///
+/// Its completions do not interrupt a thread that runs. That they come only when it waits in the ring (`DEFER_TASKRUN`) would
+/// be cheaper still, but then they would not come at all where the kernel refuses to let it wait.
+pub fn make_ring(file: &OwnedFd, depth: u32) -> io::Result<IoUring> {
     let build = |is_cooperative: bool| {
         let mut builder = IoUring::builder();
         builder.dontfork();
         if is_cooperative {
             builder.setup_coop_taskrun();
         }
-        builder.build(DEPTH)
+        builder.build(depth)
     };
     let mut ring: IoUring = match build(true) {
         // Before Linux 5.19.
@@ -152,6 +161,44 @@ fn make_ring(file: &OwnedFd) -> io::Result<IoUring> {
     match ended.result() {
         code @ ..0 => Err(io::Error::from_raw_os_error(-code)),
         _ => Ok(ring),
+    }
+}
+
+/// The operation, as the kernel takes it: its buffers and their list stay until it has ended (I1).
+pub fn entry_of(transfer: &mut Transfer<'_>) -> squeue::Entry {
+    let offset = transfer.offset;
+    // `IoSlice` and `IoSliceMut` are `iovec`s.
+    match &mut transfer.bufs {
+        // The kernel need not copy the list then.
+        Bufs::Read(bufs) if bufs.len() == 1 => {
+            opcode::Read::new(FILE, bufs[0].as_mut_ptr(), bufs[0].len() as u32).offset(offset).build()
+        }
+        Bufs::Read(bufs) => {
+            let len = bufs.len().min(MOST_BUFS) as u32;
+            opcode::Readv::new(FILE, bufs.as_mut_ptr().cast(), len).offset(offset).build()
+        }
+        Bufs::Write(bufs) => {
+            let len = bufs.len().min(MOST_BUFS) as u32;
+            opcode::Writev::new(FILE, bufs.as_ptr().cast(), len).offset(offset).build()
+        }
+    }
+}
+
+/// What the kernel did of an operation whose completion says this.
+pub fn step_of(result: i32) -> Step {
+    usize::try_from(result).map_err(|_| match -result {
+        // Such an operation has not been tried.
+        libc::EINTR | libc::EAGAIN | libc::ECANCELED => Errno::INTR,
+        code => Errno::from_raw_os_error(code),
+    })
+}
+
+/// Waits a little for a completion and hands nothing over.
+pub fn wait_for_completion(ring: &IoUring) {
+    // SAFETY: I1: the kernel is given nothing.
+    let waited = unsafe { ring.submitter().enter::<libc::sigset_t>(0, 1, GET_EVENTS, None) };
+    if waited.is_err() {
+        std::thread::sleep(LOOK_INTERVAL);
     }
 }
 
@@ -179,7 +226,7 @@ fn fly(ring: &mut IoUring, transfers: &mut [Transfer<'_>], meter: &Meter, end: &
     while flight.under_way_count() > 0 {
         match flight.reap() {
             Some((index, step)) => end(index, &mut transfers[index], step, began[index]),
-            None => flight.wait(),
+            None => wait_for_completion(flight.ring),
         }
     }
     // The kernel takes operations in their order.
@@ -218,22 +265,7 @@ impl Flight<'_> {
 
     /// Queues an operation; the kernel gets it with the next `enter`.
     fn push(&mut self, index: usize, transfer: &mut Transfer<'_>) {
-        let offset = transfer.offset;
-        // `IoSlice` and `IoSliceMut` are `iovec`s.
-        let entry = match &mut transfer.bufs {
-            // The kernel need not copy the list then.
-            Bufs::Read(bufs) if bufs.len() == 1 => {
-                opcode::Read::new(FILE, bufs[0].as_mut_ptr(), bufs[0].len() as u32).offset(offset).build()
-            }
-            Bufs::Read(bufs) => {
-                let len = bufs.len().min(MOST_BUFS) as u32;
-                opcode::Readv::new(FILE, bufs.as_mut_ptr().cast(), len).offset(offset).build()
-            }
-            Bufs::Write(bufs) => {
-                let len = bufs.len().min(MOST_BUFS) as u32;
-                opcode::Writev::new(FILE, bufs.as_ptr().cast(), len).offset(offset).build()
-            }
-        };
+        let entry = entry_of(transfer);
         // SAFETY: I1: buffers and their list are borrowed for longer than this flight, which does not end before the
         // kernel has told that it is done with them; until then nobody is shown the transfer.
         let pushed = unsafe { self.ring.submission().push(&entry.user_data(index as u64)) };
@@ -260,26 +292,11 @@ impl Flight<'_> {
         }
     }
 
-    /// Waits a little for a completion and hands nothing over.
-    fn wait(&mut self) {
-        // SAFETY: I1: the kernel is given nothing.
-        let waited = unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 1, GET_EVENTS, None) };
-        if waited.is_err() {
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-    }
-
     /// An operation that has ended: its number, and what the kernel did of it.
     fn reap(&mut self) -> Option<(usize, Step)> {
         let completion = self.ring.completion().next()?;
         self.reaped += 1;
-        let result = completion.result();
-        let step = usize::try_from(result).map_err(|_| match -result {
-            // Such an operation has not been tried.
-            libc::EINTR | libc::EAGAIN | libc::ECANCELED => Errno::INTR,
-            code => Errno::from_raw_os_error(code),
-        });
-        Some((completion.user_data() as usize, step))
+        Some((completion.user_data() as usize, step_of(completion.result())))
     }
 }
 
@@ -289,7 +306,7 @@ impl Drop for Flight<'_> {
         self.meter.forget(self.unreaped_count());
         while self.under_way_count() > 0 {
             if self.reap().is_none() {
-                self.wait();
+                wait_for_completion(self.ring);
             }
         }
     }

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::bell::Bell;
 use super::meter::{Direction, IoReport};
 
 /// Alignment in bytes of every offset, length and buffer address given to a device: what `O_DIRECT` may ask for.
@@ -15,6 +17,9 @@ pub(crate) const MOST_BUFS: usize = 1024;
 
 /// How often a read is tried before it counts as failed, where much depends on it.
 const READ_ATTEMPTS: u32 = 3;
+
+/// Transfers of a call where a device has no stream of its own: others wait for them.
+const CALL_TRANSFERS: usize = 16;
 
 /// A byte-addressed store of changeable length.
 ///
@@ -40,6 +45,18 @@ pub trait Device: Send + Sync {
             let result = transfer.perform(self);
             done(index, transfer, result);
         }
+    }
+
+    /// Does the transfers of `feed` as they come, until it is over: others begin while some are under way, where the device can
+    /// do that, and each ends for itself. `bell` wakes it when there may be a next one. All have ended when this returns or
+    /// unwinds.
+    fn serve<'b>(&self, bell: &Bell, feed: &mut dyn Feed<'b>) {
+        serve_in_calls(self, bell, feed);
+    }
+
+    /// Threads that it pays to have in [`Device::serve`] at a time.
+    fn stream_count(&self) -> usize {
+        2
     }
 
     /// Makes all completed writes and length changes durable.
@@ -113,6 +130,58 @@ impl Transfer<'_> {
         match &mut self.bufs {
             Bufs::Read(bufs) => device.read_at(self.offset, bufs),
             Bufs::Write(bufs) => device.write_at(self.offset, bufs),
+        }
+    }
+}
+
+/// What a stream waits for when it has nothing to begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// That its bell is rung, or a transfer ends.
+    UntilRung,
+    /// The same, for so long at most.
+    For(Duration),
+    /// For nothing: it is over once what is under way has ended.
+    Over,
+}
+
+/// Where the transfers of a stream come from and go to; one thread's.
+pub trait Feed<'b> {
+    /// A transfer that is to begin now, and a number by which it is told of again; `None`: there is none just now. It does not
+    /// wait.
+    fn next(&mut self) -> Option<(u64, Transfer<'b>)>;
+
+    /// A transfer has ended.
+    fn end(&mut self, number: u64, transfer: Transfer<'b>, result: Result<(), DeviceError>);
+
+    /// What to wait for. Asked when there was no next one, with the bell armed: what comes after that rings it.
+    fn rest(&mut self) -> Rest;
+}
+
+/// Serves a feed by calls of [`Device::transfer`], one after the other.
+pub(super) fn serve_in_calls<'b>(device: &(impl Device + ?Sized), bell: &Bell, feed: &mut dyn Feed<'b>) {
+    loop {
+        let mut batch: Vec<(u64, Transfer<'b>)> =
+            std::iter::from_fn(|| feed.next()).take(CALL_TRANSFERS).collect();
+        if batch.is_empty() {
+            bell.arm();
+            // What came before it was armed.
+            batch.extend(feed.next());
+            if batch.is_empty() {
+                match feed.rest() {
+                    Rest::Over => return,
+                    Rest::For(time) => bell.wait(Some(time)),
+                    Rest::UntilRung => bell.wait(None),
+                }
+                continue;
+            }
+            bell.disarm();
+        }
+        let (numbers, mut transfers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let results: Vec<_> = numbers.iter().map(|_| Mutex::new(None)).collect();
+        device.transfer(&mut transfers, &|index, _, result| *results[index].lock() = Some(result));
+        for ((number, transfer), result) in numbers.into_iter().zip(transfers).zip(results) {
+            feed.end(number, transfer, result.into_inner().expect("each transfer of a call has ended"));
         }
     }
 }

@@ -102,7 +102,12 @@ impl StateWord {
         tag(self.0.load(Ordering::Acquire)) > MOVING
     }
 
-    /// The same, and this is an access: takes the clock's mark off.
+    /// Whether the page is on its way in or out.
+    pub fn is_moving(&self) -> bool {
+        tag(self.0.load(Ordering::Acquire)) == MOVING
+    }
+
+    /// Whether the page is in memory, and this is an access: takes the clock's mark off.
     #[inline(always)]
     pub fn touch(&self) -> bool {
         let word = self.0.load(Ordering::Acquire);

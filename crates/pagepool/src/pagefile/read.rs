@@ -11,6 +11,9 @@ use super::table::Content;
 use crate::device::{Bufs, DeviceError, DeviceErrorKind, DeviceOp, PageBuf, Transfer};
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
+/// How often a page that the device could not read is tried before it counts as unreadable.
+const READ_ATTEMPTS: u32 = 3;
+
 /// Longest transfer in pages: what the kernel takes in one vectored call.
 const READ_PAGES: usize = 1024;
 /// Longest read of what has just been written, in pages (1 MB).
@@ -29,6 +32,18 @@ impl PageFile {
     /// On an error the content of `page` is undefined, but for what does not fit its checksum: that is as it was read.
     pub fn read_page(&self, pid: PageId, page: &mut PageBytes) -> Result<(), PageError> {
         self.read_content(Content::Newest, pid, page)
+    }
+
+    /// The same; what the device could not read is tried again.
+    pub fn read_page_patiently(&self, pid: PageId, page: &mut PageBytes) -> Result<(), PageError> {
+        let mut result = self.read_page(pid, page);
+        for _ in 1..READ_ATTEMPTS {
+            if !matches!(result, Err(PageError::Device { .. })) {
+                break;
+            }
+            result = self.read_page(pid, page);
+        }
+        result
     }
 
     /// The same, of that content.
@@ -67,32 +82,63 @@ impl PageFile {
         self.read_contents(Content::Newest, pages)
     }
 
-    /// The same, of that content.
+    /// The same, and `told` is called, perhaps on other threads, for each page that is good as soon as it has come: its memory
+    /// is not touched after that. Those that failed follow in the end.
+    pub fn read_pages_telling(
+        &self,
+        pages: &mut [(PageId, &mut PageBytes)],
+        told: &(dyn Fn(PageId) + Sync),
+    ) -> Vec<PageError> {
+        self.read_contents_telling(Content::Newest, pages, told)
+    }
+
+    /// As [`PageFile::read_pages`], of that content.
     pub(super) fn read_contents(
         &self,
         content: Content,
         pages: &mut [(PageId, &mut PageBytes)],
     ) -> Vec<PageError> {
+        self.read_contents_telling(content, pages, &|_| ())
+    }
+
+    fn read_contents_telling(
+        &self,
+        content: Content,
+        pages: &mut [(PageId, &mut PageBytes)],
+        told: &(dyn Fn(PageId) + Sync),
+    ) -> Vec<PageError> {
         pages.sort_by_cached_key(|(pid, _)| self.table.entry(content, pid.0).slot());
+        let pids: Vec<PageId> = pages.iter().map(|(pid, _)| *pid).collect();
         let wanted = pages.iter_mut().map(|(pid, page)| (self.table.entry(content, pid.0), &mut **page));
-        let bad = self.read_entries(&mut wanted.collect::<Vec<_>>());
+        let bad = self.read_entries(&mut wanted.collect::<Vec<_>>(), &|index| told(pids[index]));
         // A bad page is read again alone: to tell it from its neighbours, or because it has been moved.
         let again = |index: usize| {
             let (pid, page) = &mut pages[index];
-            self.read_content(content, *pid, page).err()
+            match self.read_content(content, *pid, page) {
+                Ok(()) => {
+                    told(*pid);
+                    None
+                }
+                Err(error) => Some(error),
+            }
         };
         bad.into_iter().filter_map(again).collect()
     }
 
     /// Reads what entries name, sorted by slot, into memory that must be page-aligned; what lies close together with one
     /// transfer, and as few calls as the bound on memory allows. Returns the indices of those that are not what their
-    /// entries say, or have no slot.
-    pub(super) fn read_entries(&self, wanted: &mut [(Entry, &mut PageBytes)]) -> Vec<usize> {
+    /// entries say, or have no slot; of each of the others `told` hears as it comes.
+    pub(super) fn read_entries(
+        &self,
+        wanted: &mut [(Entry, &mut PageBytes)],
+        told: &(dyn Fn(usize) + Sync),
+    ) -> Vec<usize> {
         let (mut bad, mut first, mut rest) = (Vec::new(), 0, wanted);
         while !rest.is_empty() {
             let runs = next_runs(rest);
             let (now, later) = rest.split_at_mut(runs.iter().map(Vec::len).sum());
-            bad.extend(self.read_runs(now, &runs).into_iter().map(|index| first + index));
+            let told = |index| told(first + index);
+            bad.extend(self.read_runs(now, &runs, &told).into_iter().map(|index| first + index));
             first += now.len();
             rest = later;
         }
@@ -100,7 +146,12 @@ impl PageFile {
     }
 
     /// Reads pages with one call, those of each run with one transfer. Returns the indices of bad ones.
-    fn read_runs(&self, wanted: &mut [(Entry, &mut PageBytes)], runs: &[Vec<Entry>]) -> Vec<usize> {
+    fn read_runs(
+        &self,
+        wanted: &mut [(Entry, &mut PageBytes)],
+        runs: &[Vec<Entry>],
+        told: &(dyn Fn(usize) + Sync),
+    ) -> Vec<usize> {
         let mut gaps = vec![PageBuf::ZERO; runs.iter().map(|entries| gaps_in(entries)).sum()];
         let (mut unused, mut rest) = (gaps.iter_mut(), wanted.iter_mut());
         let (mut transfers, mut reads, mut without_slot) = (Vec::new(), Vec::new(), Vec::new());
@@ -125,9 +176,12 @@ impl PageFile {
         let bad = Mutex::new(without_slot);
         self.device.transfer(&mut transfers, &|index, transfer, result| {
             let (first_index, entries) = &reads[index];
-            let is_good = good_pages(entries, transfer, result.is_ok());
-            bad.lock()
-                .extend((*first_index..).zip(is_good).filter(|(_, is_good)| !is_good).map(|(at, _)| at));
+            for (at, is_good) in (*first_index..).zip(good_pages(entries, transfer, result.is_ok())) {
+                match is_good {
+                    true => told(at),
+                    false => bad.lock().push(at),
+                }
+            }
         });
         bad.into_inner()
     }

@@ -84,7 +84,7 @@ impl PageFile {
         let mut by_slot: Vec<_> =
             wanted.iter_mut().map(|(spilled, page)| (spilled.entry, &mut page.0)).collect();
         by_slot.sort_by_key(|(entry, _)| entry.slot());
-        let bad = self.read_entries(&mut by_slot);
+        let bad = self.read_entries(&mut by_slot, &|_| ());
         let mut results: Vec<_> = wanted.iter().map(|_| Ok(())).collect();
         // What is bad is read again alone: to tell it from its neighbours, and to say what is wrong with it.
         for index in bad.into_iter().map(|place| order[place]) {

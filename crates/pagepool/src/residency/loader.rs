@@ -1,15 +1,15 @@
 //! Bringing pages in from the page file: on demand for commands, and all of them that there is room for in the background
 //! (warm-up).
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use super::damage::{DamageLog, DamagedPages};
+use super::desk::{Desk, Request};
 use super::room::Room;
 use super::supply::Supply;
 use crate::page::{end_load_and_wake, wait_for_move, Descriptor, Loaded};
@@ -17,28 +17,17 @@ use crate::pagefile::{PageError, PageFile};
 use crate::snapshot::{Core, Spill, SpilledImage};
 use crate::{PageBytes, PageId, PoolError, Restart};
 
-/// Threads that load what commands wait for.
-const LOADER_COUNT: usize = 2;
-/// Requests that one of them serves together.
-const REQUESTS_MAX: usize = 64;
 /// Pages that the warm-up brings in at once (8 MB): large batches read through the gaps of a fragmented file.
 const WARM_UP_PAGES: usize = 2048;
 
-/// How often a read that fails is tried before its page counts as unreadable.
-const READ_ATTEMPTS: u32 = 3;
-struct Request {
-    pages: Vec<PageId>,
-    done: Box<dyn FnOnce() + Send>,
-}
-
 /// Which pages are in memory, and how the others get there.
 pub struct Residency {
-    core: Arc<Core>,
+    pub(super) core: Arc<Core>,
     supply: Arc<Supply>,
     file: Option<Arc<PageFile>>,
-    room: Arc<Room>,
-    /// Where requests go while loader threads run.
-    requests: Mutex<Option<Sender<Request>>>,
+    pub(super) room: Arc<Room>,
+    /// Where requests go while the threads of `stream.rs` run.
+    pub(super) desk: Arc<Desk>,
     warming_up: AtomicBool,
     stop: AtomicBool,
     warm_pages: AtomicU64,
@@ -63,7 +52,7 @@ impl Residency {
             supply,
             file,
             room,
-            requests: Mutex::default(),
+            desk: Arc::default(),
             warming_up: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             warm_pages: AtomicU64::new(0),
@@ -108,7 +97,7 @@ impl Residency {
         (self.warm_pages.load(Ordering::Relaxed), self.total_pages.load(Ordering::Relaxed))
     }
 
-    fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
@@ -116,7 +105,7 @@ impl Residency {
     pub fn shut_down(&self) {
         self.stop.store(true, Ordering::Release);
         self.room.close();
-        *self.requests.lock() = None;
+        self.desk.close();
         let this = std::thread::current().id();
         for thread in self.threads.lock().drain(..).filter(|thread| thread.thread().id() != this) {
             // A loader that panicked has nothing to give back.
@@ -138,24 +127,14 @@ impl<'p> Taken<'p> {
         Taken { residency, buffers: Vec::new(), loaded }
     }
 
-    /// EVICTED → MOVING, if the page is neither resident nor freed.
+    /// If the page is absent, and nobody else is at it.
     fn add(&mut self, page: PageId) {
-        let Some(descriptor) = self.residency.core.pages.try_descriptor(page) else { return };
-        if !descriptor.state.begin_load() {
-            return;
+        if let Begun::Yes(buffer) = self.residency.begin_load(page) {
+            self.buffers.push((page, buffer));
         }
-        // Under the claim that `Residency::give_up` takes, too.
-        if !descriptor.is_in_use() || self.residency.damage.is_given_up(page) {
-            end_load_and_wake(&descriptor.state, Loaded::Failed);
-            return self.residency.supply.finish_deferred_frees();
-        }
-        // SAFETY: P2: nobody but this loader touches the page until `finish`; each is added once, because it stays
-        // MOVING.
-        let buffer = unsafe { &mut *self.residency.core.pages.address(page) };
-        self.buffers.push((page, buffer));
     }
 
-    /// Reads and verifies; good pages become available, bad ones are remembered as damaged (D3).
+    /// Reads and verifies. Good pages become available as they come, bad ones are remembered as damaged (D3).
     fn finish(mut self, file: &PageFile) {
         if let [(first, _), .., (last, _)] = &self.buffers[..] {
             let span = (last.0 + 1).saturating_sub(first.0);
@@ -163,42 +142,67 @@ impl<'p> Taken<'p> {
                 self.residency.core.pages.populate_content(*first, span);
             }
         }
-        let errors = self.read_patiently(file);
-        let damage = &self.residency.damage;
-        errors.iter().for_each(|error| damage.note(error));
-        let is_bad = |page: PageId| errors.iter().any(|error| error.pid() == page);
-        damage.forget(self.buffers.iter().map(|(page, _)| *page).filter(|page| !is_bad(*page)));
-        let good_count = self.buffers.len() - errors.len();
-        self.residency.room.note_present(good_count as u64);
-        self.residency.core.metrics.loaded_page_count.fetch_add(good_count as u64, Ordering::Relaxed);
-        for (page, _) in &self.buffers {
-            let loaded = if is_bad(*page) { Loaded::Failed } else { self.loaded };
-            end_load_and_wake(&self.residency.core.pages.descriptor(*page).state, loaded);
+        let (residency, loaded) = (self.residency, self.loaded);
+        let errors =
+            file.read_pages_telling(&mut self.buffers, &|page| residency.end_load(page, loaded, None));
+        for error in errors {
+            let page = error.pid();
+            let buffer = self.buffers.iter_mut().find(|(of, _)| *of == page);
+            let result = match buffer {
+                // What the device could not read may pass.
+                Some((_, buffer)) if matches!(error, PageError::Device { .. }) => {
+                    file.read_page_patiently(page, buffer)
+                }
+                _ => Err(error),
+            };
+            residency.end_load(page, loaded, result.err().as_ref());
         }
-        self.residency.supply.finish_deferred_frees();
     }
 }
 
-impl Taken<'_> {
-    /// Reads the pages, those that the device could not read once more. Returns what is wrong with those that failed.
-    fn read_patiently(&mut self, file: &PageFile) -> Vec<PageError> {
-        let mut errors = file.read_pages(&mut self.buffers);
-        for _ in 1..READ_ATTEMPTS {
-            let (failed, others): (Vec<_>, Vec<_>) =
-                errors.into_iter().partition(|error| matches!(error, PageError::Device { .. }));
-            errors = others;
-            if failed.is_empty() {
-                break;
-            }
-            let failed: HashSet<PageId> = failed.iter().map(PageError::pid).collect();
-            let again = self.buffers.iter_mut().filter(|(page, _)| failed.contains(page));
-            errors.extend(again.filter_map(|(page, buffer)| file.read_page(*page, buffer).err()));
-        }
-        errors
-    }
+/// What has become of an attempt to bring a page in.
+pub enum Begun<'p> {
+    /// It is to be read into this.
+    Yes(&'p mut PageBytes),
+    /// It is on its way in or out.
+    ByOthers,
+    /// It is in memory, or nobody needs it.
+    No,
 }
 
 impl Residency {
+    /// EVICTED → MOVING, if the page is neither in memory nor freed: until [`Residency::end_load`] it is the caller's.
+    pub(super) fn begin_load(&self, page: PageId) -> Begun<'_> {
+        let Some(descriptor) = self.core.pages.try_descriptor(page) else { return Begun::No };
+        if !descriptor.state.begin_load() {
+            return if descriptor.state.is_moving() { Begun::ByOthers } else { Begun::No };
+        }
+        // Under the claim that `Residency::give_up` takes, too.
+        if !descriptor.is_in_use() || self.damage.is_given_up(page) {
+            end_load_and_wake(&descriptor.state, Loaded::Failed);
+            self.supply.finish_deferred_frees();
+            return Begun::No;
+        }
+        // SAFETY: P2: nobody but its loader touches the page while it is MOVING, and it has one.
+        Begun::Yes(unsafe { &mut *self.core.pages.address(page) })
+    }
+
+    /// MOVING → in memory, or EVICTED if it could not be read. Nobody touches the loader's buffer any more (P2).
+    pub(super) fn end_load(&self, page: PageId, loaded: Loaded, error: Option<&PageError>) {
+        match error {
+            // Before the page is let go: who finds it absent then finds out why.
+            Some(error) => self.damage.note(error),
+            None => {
+                self.damage.forget(std::iter::once(page));
+                self.room.note_present(1);
+                self.core.metrics.loaded_page_count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let loaded = if error.is_some() { Loaded::Failed } else { loaded };
+        end_load_and_wake(&self.core.pages.descriptor(page).state, loaded);
+        self.supply.finish_deferred_frees();
+    }
+
     /// Brings pages in, now, on this thread, and waits for those that others are bringing in. One that is damaged or not
     /// mapped says so to whoever asks for it then.
     pub fn load(&self, pages: &[PageId]) {
@@ -236,12 +240,7 @@ impl Residency {
 
     /// Brings pages in on another thread and calls `done` from there.
     pub fn load_in_background(&self, pages: Vec<PageId>, done: Box<dyn FnOnce() + Send>) {
-        let request = Request { pages, done };
-        let refused = match &*self.requests.lock() {
-            Some(sender) => sender.send(request).err().map(|error| error.0),
-            None => Some(request),
-        };
-        if let Some(request) = refused {
+        if let Some(request) = self.desk.leave(Request { pages, done, since: Instant::now() }) {
             // The pool closes, or has no file.
             self.load(&request.pages);
             (request.done)();
@@ -329,51 +328,19 @@ impl Residency {
         self.damage.report(is_in_use)
     }
 
-    /// Starts the threads that load what is asked for.
-    pub fn start_loaders(self: &Arc<Self>) -> Result<(), PoolError> {
-        let (sender, receiver) = channel();
-        *self.requests.lock() = Some(sender);
-        let receiver = Arc::new(Mutex::new(receiver));
-        let mut threads = self.threads.lock();
-        for number in 0..LOADER_COUNT {
-            let (residency, receiver) = (Arc::downgrade(self), receiver.clone());
-            threads.push(spawn(&format!("sf-load-{number}"), move || serve(&residency, &receiver))?);
-        }
-        Ok(())
-    }
-
     /// Starts the warm-up for what the page file holds.
     pub fn start_warm_up(self: &Arc<Self>, page_count: u64) -> Result<(), PoolError> {
         self.total_pages.store(page_count, Ordering::Relaxed);
         self.warming_up.store(true, Ordering::Release);
         let residency = Arc::downgrade(self);
-        self.threads.lock().push(spawn("sf-warm-up", move || warm_up(&residency))?);
-        Ok(())
+        self.spawn("sf-warm-up", move || warm_up(&residency))
     }
-}
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, PoolError> {
-    std::thread::Builder::new().name(name.into()).spawn(body).map_err(PoolError::Thread)
-}
-
-/// Serves what has come in since the last time, together: the device takes it in one submission.
-fn serve(residency: &Weak<Residency>, receiver: &Mutex<Receiver<Request>>) {
-    loop {
-        let mut requests = Vec::new();
-        {
-            let receiver = receiver.lock();
-            let Ok(first) = receiver.recv() else { return };
-            requests.push(first);
-            requests.extend(receiver.try_iter().take(REQUESTS_MAX - 1));
-        }
-        if let Some(residency) = residency.upgrade().filter(|it| !it.is_stopping()) {
-            if requests.iter().any(|request| request.pages.is_empty()) {
-                residency.room.wait_for(0);
-            }
-            let pages: Vec<PageId> = requests.iter().flat_map(|request| &request.pages).copied().collect();
-            residency.load(&pages);
-        }
-        requests.into_iter().for_each(|request| (request.done)());
+    /// A thread that ends with the pool.
+    pub(super) fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), PoolError> {
+        let thread = std::thread::Builder::new().name(name.into()).spawn(body).map_err(PoolError::Thread)?;
+        self.threads.lock().push(thread);
+        Ok(())
     }
 }
 

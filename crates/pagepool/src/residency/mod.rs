@@ -3,11 +3,13 @@
 
 mod clock;
 mod damage;
+mod desk;
 mod evictor;
 mod loader;
 mod room;
 mod scrub;
 mod stock;
+mod stream;
 mod supply;
 
 pub use damage::DamagedPages;

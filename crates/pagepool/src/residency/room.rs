@@ -55,6 +55,17 @@ pub struct Room {
     /// Since when nothing could be evicted.
     idle_since: Mutex<Option<Instant>>,
     changed: Condvar,
+    listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// Whether pages have room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prospect {
+    Now,
+    /// When others have gone.
+    Later,
+    /// Nothing can be evicted.
+    Never,
 }
 
 impl Room {
@@ -72,6 +83,7 @@ impl Room {
             evictor: OnceLock::new(),
             idle_since: Mutex::default(),
             changed: Condvar::new(),
+            listener: OnceLock::new(),
         }
     }
 
@@ -217,22 +229,37 @@ impl Room {
         self.changed.notify_all();
     }
 
+    /// Whether so many more pages, a batch at most, have room. If not, the evictor is at work.
+    pub fn look_for(&self, page_count: u64) -> Prospect {
+        // The limit may have been lowered since the batch was made.
+        if self.resident_pages() + page_count.min(self.step()) <= self.read_mark() {
+            return Prospect::Now;
+        }
+        if self.is_stuck.load(Ordering::Relaxed) || self.is_closed.load(Ordering::Relaxed) {
+            return Prospect::Never;
+        }
+        if self.is_held_up() {
+            return Prospect::Now;
+        }
+        self.wake_evictor_if_short();
+        Prospect::Later
+    }
+
     /// Waits until so many more pages, a batch at most, have room. False if there will be none: nothing can be evicted.
     pub fn wait_for(&self, page_count: u64) -> bool {
-        // The limit may have been lowered since the batch was made.
-        let has_room = || self.resident_pages() + page_count.min(self.step()) <= self.read_mark();
         let mut waiting = self.idle_since.lock();
-        while !has_room() {
-            if self.is_stuck.load(Ordering::Relaxed) || self.is_closed.load(Ordering::Relaxed) {
-                return false;
+        loop {
+            match self.look_for(page_count) {
+                Prospect::Now => return true,
+                Prospect::Never => return false,
+                Prospect::Later => drop(self.changed.wait_for(&mut waiting, LOOK_AGAIN)),
             }
-            if self.is_held_up() {
-                return true;
-            }
-            self.wake_evictor_if_short();
-            self.changed.wait_for(&mut waiting, LOOK_AGAIN);
         }
-        true
+    }
+
+    /// Who is told, beside those that wait, whenever there may be room.
+    pub fn set_listener(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.listener.set(listener);
     }
 
     /// Runs `wait`, in which the evictor waits for members.
@@ -254,6 +281,8 @@ impl Room {
         let is_stuck = idle_since.is_some_and(|since| since.elapsed() > STUCK_AFTER);
         self.is_stuck.store(is_stuck, Ordering::Relaxed);
         self.changed.notify_all();
+        drop(idle_since);
+        self.listener.get().into_iter().for_each(|listener| listener());
     }
 
     /// Whether there is too much in memory and nothing of it can be evicted.

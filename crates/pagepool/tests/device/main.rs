@@ -8,4 +8,5 @@ mod errors;
 mod figures;
 mod refused;
 mod simulated;
+mod streams;
 mod support;

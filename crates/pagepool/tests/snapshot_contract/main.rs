@@ -8,6 +8,7 @@ mod checkpoints;
 mod contract;
 mod loading;
 mod races;
+mod requests;
 mod reuse;
 mod support;
 mod writers;

@@ -458,6 +458,7 @@ fn snapshots(ctx: &Ctx<'_>, out: &mut String) {
         ("sweep", metrics.sweep.summary()),
         ("fsync", metrics.fsync.summary()),
         ("checkpoint", metrics.checkpoint.summary()),
+        ("fault", metrics.fault.summary()),
     ];
     for (name, summary) in histograms {
         histogram(out, name, &summary);

@@ -1,0 +1,233 @@
+//! A stream of operations by `io_uring`: a ring that is kept full as long as there are some.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Instant;
+
+use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::{opcode, squeue, types, IoUring};
+use rustix::io::Errno;
+
+use super::bell::Bell;
+use super::meter::Meter;
+use super::ring::{entry_of, make_ring, step_of, wait_for_completion, Step};
+use super::seam::{DeviceError, Feed, Rest, Transfer};
+
+/// Operations under way at a time.
+const DEPTH: usize = 64;
+/// What the ring has room for: those, and the bell's.
+const RING_DEPTH: u32 = 2 * DEPTH as u32;
+/// Operations that are handed over first when nothing is under way; then as many again as there are.
+const FIRST_HANDED_OVER: usize = 4;
+/// The number of the read that ends when the bell is rung.
+const BELL: u64 = u64::MAX;
+
+/// Ends an operation of which the kernel did so much.
+pub type Finish<'f, 'b> = dyn Fn(&mut Transfer<'b>, Step) -> Result<(), DeviceError> + 'f;
+
+/// Serves `feed` until it is over, or the kernel refuses; what it has not taken then is finished as not tried.
+pub fn serve<'b>(
+    file: &OwnedFd,
+    bell: &Bell,
+    meter: &Meter,
+    feed: &mut dyn Feed<'b>,
+    finish: &Finish<'_, 'b>,
+) -> Result<(), Errno> {
+    let ring =
+        make_ring(file, RING_DEPTH).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    if !ring.params().is_feature_ext_arg() {
+        // It could not wait for a time (before Linux 5.11).
+        return Err(Errno::NOSYS);
+    }
+    let mut stream = Stream {
+        ring,
+        bell,
+        meter,
+        places: (0..DEPTH).map(|_| None).collect(),
+        free: (0..DEPTH).collect(),
+        rung: Box::new(0),
+        awaits_bell: false,
+        is_over: false,
+    };
+    let result = stream.run(feed, finish);
+    stream.give_up(feed, finish);
+    result
+}
+
+struct Flying<'b> {
+    number: u64,
+    transfer: Transfer<'b>,
+    began: Instant,
+}
+
+/// Operations in a ring. Whoever ends it, by unwinding too, waits for what the kernel has (I1).
+struct Stream<'s, 'b> {
+    ring: IoUring,
+    bell: &'s Bell,
+    meter: &'s Meter,
+    /// By their number in the ring.
+    places: Vec<Option<Flying<'b>>>,
+    free: Vec<usize>,
+    /// What the kernel reads of the bell.
+    rung: Box<u64>,
+    awaits_bell: bool,
+    /// The kernel has nothing, and gets nothing any more.
+    is_over: bool,
+}
+
+impl<'b> Stream<'_, 'b> {
+    fn run(&mut self, feed: &mut dyn Feed<'b>, finish: &Finish<'_, 'b>) -> Result<(), Errno> {
+        loop {
+            let mut rest = None;
+            if self.begin(feed) {
+                self.bell.arm();
+                // What came before it was armed.
+                if self.begin_one(feed) {
+                    self.bell.disarm();
+                    continue;
+                }
+                rest = Some(feed.rest());
+            }
+            if rest == Some(Rest::Over) && self.flying_count() == 0 {
+                return Ok(());
+            }
+            self.await_bell();
+            self.wait(rest)?;
+            self.bell.disarm();
+            while let Some((place, step)) = self.reap() {
+                self.end(place, step, feed, finish);
+            }
+        }
+    }
+
+    fn flying_count(&self) -> usize {
+        DEPTH - self.free.len()
+    }
+
+    /// Begins what there is; false if more may be under way than there is room for.
+    fn begin(&mut self, feed: &mut dyn Feed<'b>) -> bool {
+        let mut next_step = FIRST_HANDED_OVER;
+        while !self.free.is_empty() {
+            if !self.begin_one(feed) {
+                return true;
+            }
+            // The kernel begins with none before it has prepared all that it is given together.
+            if self.flying_count() == next_step {
+                next_step *= 2;
+                let _ = self.ring.submit();
+            }
+        }
+        false
+    }
+
+    fn begin_one(&mut self, feed: &mut dyn Feed<'b>) -> bool {
+        let Some(place) = self.free.pop() else { return false };
+        let Some((number, transfer)) = feed.next() else {
+            self.free.push(place);
+            return false;
+        };
+        let flying = self.places[place].insert(Flying { number, transfer, began: Instant::now() });
+        let entry = entry_of(&mut flying.transfer).user_data(place as u64);
+        self.meter.begin();
+        self.push(&entry);
+        true
+    }
+
+    /// Has the ring tell of the bell.
+    fn await_bell(&mut self) {
+        if !std::mem::replace(&mut self.awaits_bell, true) {
+            let (fd, into) = (types::Fd(self.bell.fd().as_raw_fd()), (&raw mut *self.rung).cast());
+            self.push(&opcode::Read::new(fd, into, size_of::<u64>() as u32).build().user_data(BELL));
+        }
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: I1: the buffers are in `places` or are `rung`, which stay until the kernel has told that it is done with
+        // them; nobody is shown them before.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        pushed.expect("a ring has room for what may be under way");
+    }
+
+    /// Hands over what is queued, and waits for a completion, the bell, or the time.
+    fn wait(&mut self, rest: Option<Rest>) -> Result<(), Errno> {
+        let waited = match rest {
+            Some(Rest::For(time)) => {
+                let time = Timespec::from(time);
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+            }
+            _ => self.ring.submit_and_wait(1),
+        };
+        match waited.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+            Ok(_) | Err(Errno::INTR | Errno::TIME) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// An operation that has ended: its place, and what the kernel did of it.
+    fn reap(&mut self) -> Option<(usize, Step)> {
+        loop {
+            let completion = self.ring.completion().next()?;
+            if completion.user_data() != BELL {
+                return Some((completion.user_data() as usize, step_of(completion.result())));
+            }
+            self.awaits_bell = false;
+        }
+    }
+
+    fn end(&mut self, place: usize, step: Step, feed: &mut dyn Feed<'b>, finish: &Finish<'_, 'b>) {
+        let flying = self.places[place].take().expect("what ends was under way");
+        let Flying { number, mut transfer, began } = flying;
+        self.free.push(place);
+        let (direction, byte_len) = (transfer.direction(), transfer.byte_len());
+        let result = finish(&mut transfer, step);
+        self.meter.end(direction, byte_len, result.is_ok(), began.elapsed());
+        feed.end(number, transfer, result);
+    }
+
+    /// Operations that the kernel has, the bell's included.
+    fn taken_count(&mut self) -> usize {
+        let queued = self.ring.submission().len();
+        self.flying_count() + usize::from(self.awaits_bell) - queued
+    }
+
+    /// Waits for what the kernel has. What it has not taken counts as not tried.
+    fn give_up(&mut self, feed: &mut dyn Feed<'b>, finish: &Finish<'_, 'b>) {
+        self.bell.strike();
+        while self.taken_count() > 0 {
+            match self.reap() {
+                Some((place, step)) => self.end(place, step, feed, finish),
+                // The last may have been the bell's.
+                None if self.taken_count() == 0 => {}
+                None => wait_for_completion(&self.ring),
+            }
+        }
+        self.is_over = true;
+        for place in 0..DEPTH {
+            if self.places[place].is_some() {
+                // The ring is closed before it could take them.
+                self.end(place, Err(Errno::INTR), feed, finish);
+            }
+        }
+    }
+}
+
+impl Drop for Stream<'_, '_> {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        // Somebody unwinds: nobody is told of what is left.
+        self.meter.forget(self.flying_count());
+        self.bell.strike();
+        while self.taken_count() > 0 {
+            match self.reap() {
+                Some((place, _)) => {
+                    self.places[place] = None;
+                    self.free.push(place);
+                }
+                // The last may have been the bell's.
+                None if self.taken_count() == 0 => {}
+                None => wait_for_completion(&self.ring),
+            }
+        }
+    }
+}
