@@ -221,7 +221,14 @@ fn load_into(server: &Server, path: &Path) -> Result<Loaded, StartError> {
     if !server.store.is_new() {
         flush_all(&mut worker, settings).map_err(StartError::Flush)?;
     }
-    Ok(persistence::load_dump(&mut worker, path, settings, &server.loading, &server.is_stopping)?)
+    Ok(persistence::load_dump(
+        &mut worker,
+        path,
+        settings,
+        &server.loading,
+        &server.eviction,
+        &server.is_stopping,
+    )?)
 }
 
 fn flush_all(worker: &mut Worker, settings: &Settings) -> Result<(), stillframe_store::OpError> {

@@ -10,7 +10,8 @@ mod values;
 pub use file::{from_args, ConfigError, Start};
 pub use params::{Effect, Kind, Param, ParamId, PARAMS};
 pub use settings::{
-    ClientMemory, OnSignal, OutputLimit, Protection, SavePoint, Settings, ShutdownFlags, SnapshotFormat,
+    ClientMemory, MemoryPolicy, OnSignal, OutputLimit, Protection, SavePoint, Settings, ShutdownFlags,
+    SnapshotFormat,
 };
 pub use values::{settings_help, Config};
 

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::clock::unix_ms;
 use crate::command::{flag, CmdError, CmdResult};
 use crate::config::{Protection, Settings};
+use crate::eviction::Room;
 use crate::log;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -125,6 +126,7 @@ fn is_paused(ctx: &mut Ctx<'_>, command: &Command) -> bool {
     let kind = ctx.server.pause.kind(ctx.worker.now());
     // The data stays as it is, also for commands that only look at it.
     ctx.worker.keep_expired(kind != PauseKind::None);
+    ctx.worker.keep_still(ctx.client.no_touch);
     match kind {
         PauseKind::None => false,
         PauseKind::All => true,
@@ -141,8 +143,9 @@ fn must_wait_for_data(ctx: &Ctx<'_>, command: &Command) -> bool {
 }
 
 /// The checks that depend on the state of client and server, in Redis's order.
-fn admit(ctx: &Ctx<'_>, command: &Command) -> CmdResult {
-    let settings = &ctx.config.settings;
+fn admit(ctx: &mut Ctx<'_>, command: &Command) -> CmdResult {
+    let config = ctx.config;
+    let settings = &config.settings;
     if let Some(option) = protecting_option(command) {
         if !option.0(settings).allows(ctx.peer.is_local) {
             let (command, option) = (option.1, option.2);
@@ -186,18 +189,22 @@ fn protecting_option(command: &Command) -> Option<ProtectingOption> {
     None
 }
 
-fn is_refused_without_memory(ctx: &Ctx<'_>, command: &Command) -> bool {
+fn is_refused_without_memory(ctx: &mut Ctx<'_>, command: &Command) -> bool {
     let needs_memory = match &ctx.client.transaction {
         Some(_) if !exec::runs_inside(command) => true,
         Some(transaction) if exec::is_exec(command) => transaction.flags & flag::DENYOOM != 0,
         _ => command.is(flag::DENYOOM),
     };
-    let (store, settings) = (&ctx.server.store, &ctx.config.settings);
-    let is_over = || match settings.tiered_bytes() {
-        0 => store.used_memory_bytes() > settings.maxmemory_bytes,
-        _ => store.is_stuck(),
-    };
-    needs_memory && is_over()
+    if !needs_memory {
+        return false;
+    }
+    let settings = &ctx.config.settings;
+    if settings.tiered_bytes() > 0 {
+        return ctx.server.store.is_stuck();
+    }
+    let room = ctx.server.make_room(ctx.worker, settings);
+    ctx.local.is_evicting |= room == Room::Freeing;
+    room == Room::Nothing
 }
 
 /// Answers a command that may not run; a transaction that it belongs to is broken.

@@ -96,7 +96,7 @@ fn the_readme_lists_the_settings_of_its_own() {
 fn the_page_of_settings_lists_all() {
     let with_effect = settings(Param::has_effect).map(|param| {
         let change = match param.effect {
-            Effect::Live | Effect::OneOf(..) => "yes",
+            Effect::Live => "yes",
             Effect::Protected => "if `enable-protected-configs` lets it",
             _ => "no",
         };
@@ -108,10 +108,6 @@ fn the_page_of_settings_lists_all() {
     let refused = settings(|_| true).filter_map(|param| match param.effect {
         Effect::Only(why) | Effect::OnlyAtStart(why) => {
             Some(vec![names(param), code(&param.shown_default()), why.to_owned()])
-        }
-        Effect::OneOf(taken, why) => {
-            let taken: Vec<String> = taken.iter().map(|value| code(value)).collect();
-            Some(vec![names(param), taken.join(", "), why.to_owned()])
         }
         _ => None,
     });

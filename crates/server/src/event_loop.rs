@@ -51,6 +51,7 @@ impl EventLoop {
             self.evict_clients();
             self.take_messages();
             self.run_cron();
+            self.go_on_evicting();
         }
         let ids: Vec<SlotId> = self.slots.ids().collect();
         for id in ids {
@@ -84,7 +85,7 @@ impl EventLoop {
                 Err(_) => 0,
             }
         };
-        if !ready.is_empty() {
+        if !ready.is_empty() || local.is_evicting {
             worker.quiesce();
             poll(Duration::ZERO);
             return;

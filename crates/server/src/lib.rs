@@ -10,6 +10,7 @@
 //!   command               what a command is: row, registry, errors
 //!   config                redis.conf, flags, CONFIG
 //!   state                 clients, sessions, counters, slow log, watches
+//!   eviction              keys go, so that there is room
 //!   persistence           the saver, dumps
 //!   scrub                 reading the page file through
 //!   net                   sockets, connections
@@ -32,6 +33,7 @@ mod dispatch;
 #[cfg(test)]
 mod docs_tests;
 mod event_loop;
+mod eviction;
 pub mod harness;
 pub mod log;
 pub mod maintenance;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use stillframe_store::{Store, UnixMillis};
+use stillframe_store::{Store, UnixMillis, Worker};
 
 use crate::clock::unix_ms;
-use crate::config::{Config, OnSignal};
+use crate::config::{Config, OnSignal, Settings};
+use crate::eviction::{Eviction, Room};
 use crate::log;
 use crate::net::listen::Listeners;
 use crate::persistence::{self, Host, Saver, Waiter};
@@ -18,7 +19,7 @@ use crate::state::clients::{ClientInfo, Clients};
 use crate::state::latency::LatencyMonitor;
 use crate::state::loading::Loading;
 use crate::state::mailbox::{Mailbox, Message};
-use crate::state::pause::Pause;
+use crate::state::pause::{Pause, PauseKind};
 use crate::state::slowlog::Slowlog;
 use crate::state::stats::{ServerStats, WorkerStats};
 use crate::state::token::Token;
@@ -60,6 +61,7 @@ pub struct Server {
     /// Error replies by their code (`errorstats`).
     pub errors: Mutex<BTreeMap<String, u64>>,
     pub saver: Saver,
+    pub eviction: Eviction,
     pub scrubber: Scrubber,
     /// The dump that is read at the start.
     pub loading: Loading,
@@ -93,6 +95,7 @@ impl Server {
         let workers = (0..settings.workers).map(handle).collect::<std::io::Result<Vec<_>>>()?;
         let watches = Arc::new(WatchTable::default());
         store.listen(watches.clone());
+        store.track(settings.tracking(), unix_ms());
         Ok(Arc::new(Server {
             store,
             worker_count: workers.len(),
@@ -116,6 +119,7 @@ impl Server {
             attack_warned_unix_ms: AtomicI64::new(0),
             errors: Mutex::default(),
             saver: Saver::default(),
+            eviction: Eviction::default(),
             scrubber: Scrubber::default(),
             loading: Loading::default(),
             loaded_changes: AtomicU64::new(0),
@@ -223,6 +227,19 @@ impl Server {
         let recounted = self.workers.iter().map(|w| w.stats.recounted_changes.get());
         let counted = self.store.change_count() - self.loaded_changes.load(Ordering::Acquire);
         recounted.fold(counted, u64::wrapping_add)
+    }
+
+    /// Lets keys go if memory is over its bound, and says whether there is room then. For the time between two commands.
+    pub fn make_room(&self, worker: &mut Worker, settings: &Settings) -> Room {
+        // The data stays as it is.
+        if self.loading.is_on() || self.pause.kind(worker.now()) != PauseKind::None {
+            return Room::Enough;
+        }
+        let (room, time) = self.eviction.make_room(worker, settings);
+        if let Some(time) = time {
+            self.latency.record("eviction-cycle", time, settings.latency_threshold);
+        }
+        room
     }
 
     /// What was read at the start are no changes.

@@ -16,6 +16,8 @@ pub enum Effect<'a> {
     Delete { db: DbId, key: Key<'a> },
     /// The key's time was over: it is removed, or about to be replaced by the effect that follows.
     Expire { db: DbId, key: Key<'a> },
+    /// The key has been removed to make room, whoever may want it still.
+    Evict { db: DbId, key: Key<'a> },
     /// The entry has another name now, over whatever had it.
     Move { from: (DbId, Key<'a>), to: (DbId, Key<'a>) },
     /// The entry is there twice now, over whatever was at `to`.

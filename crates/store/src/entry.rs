@@ -35,8 +35,11 @@ pub struct EntryInfo {
     pub deadline: Option<UnixMillis>,
     /// Memory of key, value and record, without the leaf's free space.
     pub memory_bytes: u64,
-    /// Time since the last access, kept per leaf (side array, never captured).
+    /// Time since the last access: of the key, in seconds, if that is tracked ([`crate::Tracking::Recency`]), else of its
+    /// leaf.
     pub idle_ms: u64,
+    /// How often it is accessed, if that is tracked ([`crate::Tracking::Frequency`]), and of one entry by its key.
+    pub frequency: Option<u8>,
 }
 
 impl EntryInfo {

@@ -10,7 +10,7 @@
 //!   leaks, pages          what is known of the pages as a whole
 //!   blobs                 slabs, objects, what is to be freed
 //!   entry, effect         what callers give and get, what changes
-//!   options               how a store is opened
+//!   options, policy       how a store is opened, which keys are evicted
 //!   tree                  page trees; below it the orders
 //!   named                 which named trees there are, and who is at work on them
 //!   keyspace              databases, catalog, expiry, locks, damage, sweep
@@ -38,6 +38,7 @@ pub mod offline;
 mod options;
 mod page;
 mod pages;
+mod policy;
 pub mod rdb;
 mod source;
 mod stop;
@@ -61,6 +62,7 @@ pub use handle::{Record, Transaction, Tree, TreeRange};
 pub use key::{DbId, Key, UnixMillis};
 pub use keyspace::{CheckReport, Locks, SkipStats};
 pub use options::Options;
+pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
 pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
 pub use stillframe_pagepool::metrics::Summary;
 pub use stillframe_pagepool::{ScrubReport, ScrubStats, SnapshotKind, SCRUB_STEP_PAGES};

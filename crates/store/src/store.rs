@@ -10,7 +10,7 @@ use stillframe_pagepool::device::{Device, DirLock, IoReport, LockError, PageBuf}
 use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
-    CheckpointError, DamagedPages, Layout, PageId, Pool, PoolOptions, ScrubReport, ScrubStats,
+    CheckpointError, DamagedPages, Layout, PageId, Pool, PoolOptions, ScrubReport, ScrubStats, PAGE_SIZE,
 };
 
 use crate::effect::Listener;
@@ -24,7 +24,7 @@ use crate::rdb::Cut;
 use crate::source::PageSource;
 use crate::stop::Stop;
 use crate::walk::{Lost, ViewEntry, Walk};
-use crate::{DbId, DbStats, Fault, Options, Worker};
+use crate::{Access, DbId, DbStats, Fault, Options, Tracking, UnixMillis, Worker};
 
 /// Name of the page file in a store's directory.
 const PAGE_FILE: &str = "stillframe.pages";
@@ -385,6 +385,16 @@ impl Store {
         self.keyspace().pages.used_bytes()
     }
 
+    /// Those of them that are about to be freed: values that nothing refers to any more.
+    pub fn unused_memory_bytes(&self) -> u64 {
+        self.keyspace().garbage.listed_pages() * PAGE_SIZE as u64
+    }
+
+    /// Whether emptied databases are still being freed.
+    pub fn is_freeing_databases(&self) -> bool {
+        self.keyspace().garbage.has_trees()
+    }
+
     /// Changes the bound of memory beyond which data is in the page file alone, at run time; 0 is none. As of
     /// [`Options::tiered_bytes`].
     pub fn set_tiered_bytes(&self, bytes: u64) {
@@ -410,6 +420,27 @@ impl Store {
     /// Changes the bound at run time; 0 is none.
     pub fn set_maxmemory_bytes(&self, bytes: u64) {
         self.keyspace().pages.set_limit_bytes(bytes);
+    }
+
+    /// Tracks accesses to keys in this way from now on, or no more: as if all had been made now. It takes 6 to 8 bytes a key
+    /// ([`Store::tracking_bytes`]), which count as used. Rates may change without that.
+    pub fn track(&self, tracking: Option<Tracking>, now: UnixMillis) {
+        self.keyspace().track(tracking, now);
+    }
+
+    /// Lets what is tracked keep pace with the number of keys. To be called now and then.
+    pub fn settle_tracking(&self) {
+        self.keyspace().settle_stamps();
+    }
+
+    /// Memory that tracking takes.
+    pub fn tracking_bytes(&self) -> u64 {
+        self.keyspace().stamps_bytes()
+    }
+
+    /// What is known of the accesses to a key, if they are tracked.
+    pub fn access(&self, db: DbId, key: &[u8], now: UnixMillis) -> Option<Access> {
+        self.keyspace().access(now, db, key)
     }
 
     /// Changes since the last completed save, in keys written.

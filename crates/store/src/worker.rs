@@ -120,7 +120,8 @@ impl Worker {
 
     /// The clock by which deadlines expire; set it once a batch (tests mock it).
     pub fn set_now(&mut self, now: UnixMillis) {
-        self.local.set_now(now);
+        let (keyspace, local) = self.split();
+        keyspace.set_now(local, now);
     }
 
     pub fn now(&self) -> UnixMillis {
@@ -298,6 +299,30 @@ impl Worker {
         let keyspace = self.store.shared.keyspace.clone();
         let pool = keyspace.pool.clone();
         self.local.holder.member.idle(|| pool.at_barrier(move |_| action(&keyspace)));
+    }
+
+    /// Evicts one key, and removes what is met that has expired. To be called between two commands, without locks. Keys that were
+    /// chosen by another policy before are not remembered.
+    ///
+    /// # Errors
+    /// What is in the way of the keys that were chosen; none has been evicted.
+    pub fn evict(&mut self, policy: EvictionPolicy, sample_count: usize) -> Result<Evicted, OpError> {
+        let (keyspace, local) = self.split();
+        keyspace.evict(local, policy, sample_count)
+    }
+
+    /// Whether what this worker does does not count as an access, from now on; but for [`Worker::touch`].
+    #[inline]
+    pub fn keep_still(&mut self, is_still: bool) {
+        self.local.tracked.is_still = is_still;
+    }
+
+    /// Takes over what is known of a key's accesses from elsewhere, if that is tracked.
+    pub fn set_access(&mut self, db: DbId, key: &Key<'_>, access: Access) {
+        let (keyspace, local) = self.split();
+        if let Some(tree) = keyspace.tree(db) {
+            local.tracked.set(tree.tag, key.hash, access);
+        }
     }
 
     /// Removes expired entries for at most about `limit`, calling `f` with each; returns how many.

@@ -134,12 +134,14 @@ fn check_maxclients(ctx: &Ctx<'_>, config: &Config) -> Result<(), String> {
 }
 
 /// What does not read the configuration for itself.
-fn apply(ctx: &Ctx<'_>) {
+fn apply(ctx: &mut Ctx<'_>) {
     let config = ctx.server.config();
     let settings = &config.settings;
     log::set_level(settings.loglevel);
     ctx.server.store.set_skips_damage(settings.skips_damage);
     ctx.server.store.set_tiered_bytes(settings.tiered_bytes());
+    ctx.server.store.track(settings.tracking(), ctx.worker.now());
+    ctx.local.is_evicting = settings.evicts_keys();
     let used = ctx.server.store.used_memory_bytes();
     if settings.tiered_bytes() == 0 && settings.maxmemory_bytes > 0 && used > settings.maxmemory_bytes {
         log::warning(format!(
@@ -163,6 +165,7 @@ pub fn resetstat(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     let server = ctx.server;
     server.workers.iter().for_each(|worker| worker.stats.reset());
     server.errors.lock().clear();
+    server.eviction.reset();
     let stats = &server.stats;
     for counter in [
         &stats.connections_received,

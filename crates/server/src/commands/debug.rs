@@ -148,7 +148,8 @@ fn reload(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         ctx.worker.flush_db(db)?;
     }
     // Whoever wants to stop the server waits for the end of this command.
-    load_dump(ctx.worker, &path, settings, &ctx.server.loading, &AtomicBool::new(false))
+    let never = AtomicBool::new(false);
+    load_dump(ctx.worker, &path, settings, &ctx.server.loading, &ctx.server.eviction, &never)
         .map_err(|error| format!("ERR Error trying to load the RDB dump: {error}"))?;
     // The data is as it was: none of this is a change.
     ctx.count_more(before.wrapping_sub(ctx.server.store.change_count()));

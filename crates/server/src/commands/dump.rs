@@ -1,7 +1,7 @@
 //! `DUMP` and `RESTORE`: a value as the payload that Redis servers exchange.
 
 use stillframe_store::rdb::{self, PayloadError, RdbString, RdbValue, StringRef};
-use stillframe_store::{Deadline, NewValue, OpError, Reach, UnixMillis};
+use stillframe_store::{Access, Deadline, NewValue, OpError, Reach, UnixMillis};
 
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
@@ -42,13 +42,13 @@ pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-/// The options of `RESTORE`. Access times are kept per page, so `IDLETIME` and `FREQ` are checked and not used.
+/// The options of `RESTORE`. `IDLETIME` and `FREQ` are used if `maxmemory-policy` asks for them.
 #[derive(Default)]
 struct Options {
     replaces: bool,
     is_absolute: bool,
-    has_idle_time: bool,
-    has_frequency: bool,
+    idle_time: Option<Access>,
+    frequency: Option<Access>,
 }
 
 fn parse(args: &Args<'_>) -> Result<Options, CmdError> {
@@ -60,17 +60,17 @@ fn parse(args: &Args<'_>) -> Result<Options, CmdError> {
             options.replaces = true;
         } else if args.is(index, "ABSTTL") {
             options.is_absolute = true;
-        } else if args.is(index, "IDLETIME") && has_value && !options.has_frequency {
-            if integer(args.at(index + 1))? < 0 {
+        } else if args.is(index, "IDLETIME") && has_value && options.frequency.is_none() {
+            let Ok(seconds) = u64::try_from(integer(args.at(index + 1))?) else {
                 return Err("ERR Invalid IDLETIME value, must be >= 0".into());
-            }
-            options.has_idle_time = true;
+            };
+            options.idle_time = Some(Access::Idle { seconds });
             index += 1;
-        } else if args.is(index, "FREQ") && has_value && !options.has_idle_time {
-            if !(0..=255).contains(&integer(args.at(index + 1))?) {
+        } else if args.is(index, "FREQ") && has_value && options.idle_time.is_none() {
+            let Ok(count) = u8::try_from(integer(args.at(index + 1))?) else {
                 return Err("ERR Invalid FREQ value, must be >= 0 and <= 255".into());
-            }
-            options.has_frequency = true;
+            };
+            options.frequency = Some(Access::Frequency { count });
             index += 1;
         } else {
             return Err(errors::SYNTAX.into());
@@ -105,6 +105,9 @@ pub fn restore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             RdbString::Bytes(bytes) => encode(bytes),
         };
         ctx.worker.set(db, &key, value, deadline.map_or(Deadline::Clear, Deadline::At))?;
+        if let Some(access) = options.idle_time.or(options.frequency) {
+            ctx.worker.set_access(db, &key, access);
+        }
     }
     ctx.reply.ok();
     Ok(())

@@ -58,10 +58,14 @@ pub fn stats(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
     let used = store.used_memory_bytes();
     let per_key = used.checked_div(key_count).unwrap_or(0);
     let reply = &mut ctx.reply;
-    reply.map(3);
-    for (name, number) in
-        [("total.allocated", used), ("keys.count", key_count), ("keys.bytes-per-key", per_key)]
-    {
+    let figures = [
+        ("total.allocated", used),
+        ("keys.count", key_count),
+        ("keys.bytes-per-key", per_key),
+        ("access-tracking.bytes", store.tracking_bytes()),
+    ];
+    reply.map(figures.len());
+    for (name, number) in figures {
         reply.bulk(name.as_bytes());
         reply.int(number as i64);
     }

@@ -81,21 +81,27 @@ pub(super) fn ref_count(ctx: &mut Ctx<'_>, args: &Args<'_>, entry: &EntryInfo) -
 }
 
 pub fn idletime(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    if let Some(entry) = entry(ctx, args)? {
-        ctx.reply.int((entry.idle_ms / 1000) as i64);
+    let Some(entry) = entry(ctx, args)? else { return Ok(()) };
+    if entry.frequency.is_some() {
+        return Err("ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching \
+                    between policies at runtime LRU and LFU data will take some time to adjust."
+            .into());
     }
+    ctx.reply.int((entry.idle_ms / 1000) as i64);
     Ok(())
 }
 
 pub fn freq(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    if entry(ctx, args)?.is_some() {
+    let Some(entry) = entry(ctx, args)? else { return Ok(()) };
+    let Some(count) = entry.frequency else {
         return Err(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
                     that when switching between policies at runtime LRU and LFU data will take some time to \
                     adjust."
                 .into(),
         );
-    }
+    };
+    ctx.reply.int(i64::from(count));
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stillframe_store::{DirectIo, IoEngine, SnapshotKind};
 
-use crate::config::settings::{Setter, SnapshotFormat};
+use crate::config::settings::{MemoryPolicy, Setter, SnapshotFormat};
 
 /// What a value may be. Values are kept as text in the form in which `CONFIG GET` shows them.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +58,6 @@ pub enum Effect {
     Ignored,
     /// As `Ignored`, and not taken by `CONFIG SET`.
     IgnoredAtStart,
-    /// As `Live`, but only these values are supported; the text says why.
-    OneOf(&'static [&'static str], &'static str),
     /// Only the default is supported; the text says why.
     Only(&'static str),
     /// As `Only`, and not taken by `CONFIG SET`.
@@ -93,7 +91,7 @@ const fn a(
     Param { alias: Some(alias), ..p(name, kind, default, effect) }
 }
 
-use Effect::{AtStart, Ignored, IgnoredAtStart, Live, OneOf, Only, OnlyAtStart, Protected};
+use Effect::{AtStart, Ignored, IgnoredAtStart, Live, Only, OnlyAtStart, Protected};
 use Kind::{
     Bool, Choice, Dir, Events, FileName, Flags, Hertz, Int, Memory, MemoryOrPercent, Octal, OutputLimits,
     Percentiles, SavePoints, Text, Title, Words,
@@ -132,7 +130,6 @@ const POLICIES: Kind = Choice(&[
     "noeviction",
 ]);
 const NO_AOF: &str = "there is no append-only file; data is kept in the page file (see 'save') and dump.rdb";
-const NO_EVICTION: &str = "keys are not evicted yet; only 'tiered' and 'noeviction' are available";
 const NO_REPLICATION: &str = "replication is not available";
 const NO_TLS: &str = "TLS is not available";
 const NO_CLUSTER: &str = "cluster mode is not available";
@@ -199,6 +196,10 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.latency_tracking = v.yes()),
     p("latency-tracking-info-percentiles", Percentiles, "50 99 99.9", Live)
         .to(|s, v| s.percentiles = v.words().filter_map(|w| w.parse().ok()).collect()),
+    p("lfu-decay-time", NATURAL, "1", Live)
+        .to(|s, v| s.lfu_decay_minutes = v.number()),
+    p("lfu-log-factor", NATURAL, "10", Live)
+        .to(|s, v| s.lfu_log_factor = v.number()),
     p("logfile", Text, "", AtStart)
         .to(|s, v| s.logfile = v.path()),
     p("loglevel", Choice(&LEVELS), "notice", Live)
@@ -209,9 +210,13 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.maxmemory_bytes = v.number()),
     p("maxmemory-clients", MemoryOrPercent, "0", Live)
         .to(|s, v| s.client_memory = v.client_memory()),
-    p("maxmemory-policy", POLICIES, "tiered", OneOf(&["tiered", "noeviction"], NO_EVICTION))
-        .to(|s, v| s.is_tiered = v.is("tiered"))
+    p("maxmemory-eviction-tenacity", Int { min: 0, max: 100 }, "10", Live)
+        .to(|s, v| s.eviction_tenacity = v.number()),
+    p("maxmemory-policy", POLICIES, MemoryPolicy::TIERED, Live)
+        .to(|s, v| s.memory_policy = v.memory_policy())
         .own("`tiered`: what does not fit into `maxmemory` is in the page file alone, and is read when it is asked for."),
+    p("maxmemory-samples", Int { min: 1, max: I32 }, "5", Live)
+        .to(|s, v| s.eviction_sample_count = v.number()),
     p("pidfile", Text, "", AtStart)
         .to(|s, v| s.pidfile = v.path()),
     p("port", Int { min: 0, max: 65535 }, "6379", Live)
@@ -335,15 +340,11 @@ pub static PARAMS: &[Param] = &[
     p("lazyfree-lazy-server-del", Bool, "no", Ignored),
     p("lazyfree-lazy-user-del", Bool, "no", Ignored),
     p("lazyfree-lazy-user-flush", Bool, "no", Ignored),
-    p("lfu-decay-time", NATURAL, "1", Ignored),
-    p("lfu-log-factor", NATURAL, "10", Ignored),
     p("list-compress-depth", NATURAL, "0", Ignored),
     a("list-max-listpack-size", "list-max-ziplist-size", Int { min: i32::MIN as i64, max: I32 }, "-2", Ignored),
     p("locale-collate", Text, "", Ignored),
     p("masterauth", Text, "", Ignored),
     p("masteruser", Text, "", Ignored),
-    p("maxmemory-eviction-tenacity", Int { min: 0, max: 100 }, "10", Ignored),
-    p("maxmemory-samples", Int { min: 1, max: I32 }, "5", Ignored),
     a("min-replicas-max-lag", "min-slaves-max-lag", NATURAL, "10", Ignored),
     p("no-appendfsync-on-rewrite", Bool, "no", Ignored),
     p("oom-score-adj", Choice(&["no", "yes", "relative", "absolute"]), "no", Ignored),

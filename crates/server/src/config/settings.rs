@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stillframe_store::{IoOptions, SnapshotKind};
+use stillframe_store::{EvictionPolicy, IoOptions, Preference, SnapshotKind, Tracking};
 
 /// `save <seconds> <changes>`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,39 @@ pub struct ShutdownFlags {
     pub even_if_failed: bool,
 }
 
+/// `maxmemory-policy`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum MemoryPolicy {
+    /// What is beyond `maxmemory` is in the page file alone.
+    #[default]
+    Tiered,
+    NoEviction,
+    Keys(EvictionPolicy),
+}
+
+impl MemoryPolicy {
+    /// Those that evict no keys.
+    pub const TIERED: &'static str = "tiered";
+    pub const NO_EVICTION: &'static str = "noeviction";
+
+    fn by_name(name: &str) -> MemoryPolicy {
+        match EvictionPolicy::by_name(name) {
+            Some(policy) => MemoryPolicy::Keys(policy),
+            None if name == MemoryPolicy::TIERED => MemoryPolicy::Tiered,
+            None => MemoryPolicy::NoEviction,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        let of_keys = |policy| EvictionPolicy::NAMED.iter().find(|(_, known)| *known == policy);
+        match self {
+            MemoryPolicy::Tiered => MemoryPolicy::TIERED,
+            MemoryPolicy::NoEviction => MemoryPolicy::NO_EVICTION,
+            MemoryPolicy::Keys(policy) => of_keys(policy).map_or(MemoryPolicy::NO_EVICTION, |(name, _)| name),
+        }
+    }
+}
+
 /// `maxmemory-clients`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ClientMemory {
@@ -93,8 +126,13 @@ pub struct Settings {
     pub loglevel: u8,
     pub maxclients: usize,
     pub maxmemory_bytes: u64,
-    /// What is beyond `maxmemory` is in the page file alone.
-    pub is_tiered: bool,
+    pub memory_policy: MemoryPolicy,
+    /// Keys that are looked at for one that is evicted.
+    pub eviction_sample_count: usize,
+    /// 0 to 100: how long a command may wait for evictions.
+    pub eviction_tenacity: u32,
+    pub lfu_log_factor: u32,
+    pub lfu_decay_minutes: u32,
     pub client_memory: ClientMemory,
     pub output_limit: OutputLimit,
     pub pidfile: Option<PathBuf>,
@@ -132,11 +170,30 @@ pub type Setter = fn(&mut Settings, Text<'_>);
 impl Settings {
     /// The memory beyond which data is in the page file alone; 0 is no bound. A checkpoint by `fork` needs all in memory.
     pub fn tiered_bytes(&self) -> u64 {
-        let is_tiered = self.is_tiered && self.snapshot_kind != SnapshotKind::Fork;
+        let is_tiered =
+            self.memory_policy == MemoryPolicy::Tiered && self.snapshot_kind != SnapshotKind::Fork;
         if is_tiered {
             self.maxmemory_bytes
         } else {
             0
+        }
+    }
+
+    /// Whether keys go when memory is over its bound.
+    pub fn evicts_keys(&self) -> bool {
+        self.maxmemory_bytes > 0 && matches!(self.memory_policy, MemoryPolicy::Keys(_))
+    }
+
+    /// What has to be known of accesses to keys, for their eviction.
+    pub fn tracking(&self) -> Option<Tracking> {
+        let MemoryPolicy::Keys(policy) = self.memory_policy else { return None };
+        match policy.preference {
+            Preference::LeastRecentlyUsed => Some(Tracking::Recency),
+            Preference::LeastFrequentlyUsed => Some(Tracking::Frequency {
+                log_factor: self.lfu_log_factor,
+                decay_minutes: self.lfu_decay_minutes,
+            }),
+            Preference::Random | Preference::SoonestDeadline => None,
         }
     }
 
@@ -215,6 +272,10 @@ impl<'a> Text<'a> {
             _ => OnSignal::Default,
         };
         ShutdownFlags { how, even_if_failed: has("force") }
+    }
+
+    pub fn memory_policy(self) -> MemoryPolicy {
+        MemoryPolicy::by_name(self.text)
     }
 
     pub fn client_memory(self) -> ClientMemory {

@@ -144,9 +144,6 @@ impl Config {
             Effect::Only(reason) | Effect::OnlyAtStart(reason) if !param.is_default(&value) => {
                 Err(reason.into())
             }
-            Effect::OneOf(values, reason) if !values.iter().any(|v| v.as_bytes() == value) => {
-                Err(reason.into())
-            }
             _ => Ok(value),
         }
     }

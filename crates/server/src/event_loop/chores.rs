@@ -6,6 +6,7 @@ use stillframe_store::DbId;
 
 use crate::event_loop::cron::Rates;
 use crate::event_loop::worker::EventLoop;
+use crate::eviction::Room;
 use crate::net::conn::Hold;
 use crate::net::slots::SlotId;
 use crate::state::pause::PauseKind;
@@ -34,6 +35,11 @@ impl EventLoop {
             self.server.saver.check_save_points(self.server.change_count(), &self.config.settings);
         }
         self.stats.expired.set(self.worker.expired_count());
+        if self.cron.is_first {
+            self.server.store.settle_tracking();
+            // What was loaded, or comes back into memory after a restart, may be too much.
+            self.local.is_evicting |= self.config.settings.evicts_keys();
+        }
         if self.server.pause.kind(self.worker.now()) == PauseKind::None {
             self.release_paused();
         }
@@ -46,6 +52,14 @@ impl EventLoop {
             if self.cron.is_first {
                 self.server.store.settle_memory();
             }
+        }
+    }
+
+    /// Evicts keys for a bounded time if a command, or `CONFIG SET`, has left memory over its bound.
+    pub(super) fn go_on_evicting(&mut self) {
+        if self.local.is_evicting {
+            let room = self.server.make_room(&mut self.worker, &self.config.settings);
+            self.local.is_evicting = room == Room::Freeing;
         }
     }
 

@@ -11,11 +11,13 @@ use stillframe_store::rdb::{
     WriteError, Writer, WriterOptions,
 };
 use stillframe_store::{
-    DbId, DbStats, Deadline, Fault, Lost, NewValue, OpError, SaveError, Store, StrRef, ViewEntry, Worker,
+    Access, DbId, DbStats, Deadline, Fault, Lost, NewValue, OpError, SaveError, Store, StrRef, ViewEntry,
+    Worker,
 };
 
 use crate::clock::unix_ms;
 use crate::config::Settings;
+use crate::eviction::Eviction;
 use crate::log;
 use crate::persistence::progress::DumpProgress;
 use crate::state::loading::Loading;
@@ -76,7 +78,9 @@ pub(super) fn write_dump_telling(
             cut: view.cut(),
         };
         let stats: Vec<_> = (0..settings.databases).map(|db| view.db_stats(DbId(db))).collect();
-        let mut dump = Dump::new(file, header, settings, stats, progress)?;
+        let (now, tracking) = (unix_ms(), settings.tracking());
+        let access = |db, key: &[u8]| tracking.and_then(|_| store.access(db, key, now));
+        let mut dump = Dump::new(file, header, settings, stats, &access, progress)?;
         if !settings.skips_damage {
             view.for_each(|entry| dump.entry(&entry))?;
             return dump.finish();
@@ -116,7 +120,7 @@ pub fn write_salvaged(
         let header = Header { ctime_unix_s: (unix_ms() / 1000) as u64, ..Header::default() };
         let stats = (0..offline.database_count()).map(|db| offline.db_stats(DbId(db))).collect();
         let progress = DumpProgress::default();
-        let mut dump = Dump::new(file, header, settings, stats, &progress)?;
+        let mut dump = Dump::new(file, header, settings, stats, &|_, _| None, &progress)?;
         offline.for_each(|entry| dump.entry(&entry), lost)?;
         dump.finish()
     })
@@ -159,8 +163,13 @@ struct Dump<'p> {
     selected: Option<DbId>,
     key_count: u64,
     gathered: Vec<u8>,
+    /// What is written beside a key of its accesses.
+    access: Accesses<'p>,
     progress: &'p DumpProgress,
 }
+
+/// What is known of the accesses to a key.
+type Accesses<'p> = &'p dyn Fn(DbId, &[u8]) -> Option<Access>;
 
 impl Dump<'_> {
     fn new<'p>(
@@ -168,12 +177,13 @@ impl Dump<'_> {
         header: Header,
         settings: &Settings,
         stats: Vec<DbStats>,
+        access: Accesses<'p>,
         progress: &'p DumpProgress,
     ) -> Result<Dump<'p>, DumpError> {
         progress.total_keys.store(stats.iter().map(|stats| stats.key_count).sum(), Ordering::Relaxed);
         let options = WriterOptions { compress: settings.rdb_compression, checksum: settings.rdb_checksum };
         let writer = Writer::new(file, header, options)?;
-        Ok(Dump { writer, stats, selected: None, key_count: 0, gathered: Vec::new(), progress })
+        Ok(Dump { writer, stats, selected: None, key_count: 0, gathered: Vec::new(), access, progress })
     }
 
     fn entry(&mut self, entry: &ViewEntry<'_>) -> Result<(), DumpError> {
@@ -182,7 +192,13 @@ impl Dump<'_> {
             self.writer.select_db(entry.db.0, stats.key_count, stats.deadline_count)?;
             self.selected = Some(entry.db);
         }
-        let meta = KeyMeta { expire_at_ms: entry.deadline.map(|d| d.max(0) as u64), ..KeyMeta::default() };
+        let mut meta =
+            KeyMeta { expire_at_ms: entry.deadline.map(|d| d.max(0) as u64), ..KeyMeta::default() };
+        match (self.access)(entry.db, entry.key) {
+            Some(Access::Idle { seconds }) => meta.lru_idle_s = Some(seconds),
+            Some(Access::Frequency { count }) => meta.lfu_count = Some(count),
+            None => {}
+        }
         let Some(value) = entry.value.as_string() else {
             let key = String::from_utf8_lossy(entry.key).into_owned();
             return Err(DumpError::Type { key, value_type: entry.value.value_type().name() });
@@ -241,6 +257,9 @@ pub enum LoadError {
 /// Progress of a load is logged so often.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Keys that are loaded between two looks at whether there is room for what is known of their accesses.
+const KEYS_PER_SETTLING: u64 = 1024;
+
 /// What became of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
@@ -261,6 +280,7 @@ pub fn load_dump(
     path: &Path,
     settings: &Settings,
     progress: &Loading,
+    eviction: &Eviction,
     is_stopping: &AtomicBool,
 ) -> Result<Loaded, LoadError> {
     let file = match File::open(path) {
@@ -288,12 +308,14 @@ pub fn load_dump(
         if deadline.is_some_and(|d| d <= worker.now()) {
             expired_count += 1;
         } else {
+            make_room(worker, settings, eviction, key_count);
             store_when_there(worker, DbId(entry.db), &entry.key, &entry.value, deadline).map_err(
                 |source| {
                     let key = String::from_utf8_lossy(&entry.key).into_owned();
                     LoadError::Store { path: path.into(), db: entry.db, key, source }
                 },
             )?;
+            note_access(worker, DbId(entry.db), &entry.key, entry.meta);
             key_count += 1;
         }
         if key_count + expired_count == 1 {
@@ -318,6 +340,26 @@ pub fn load_dump(
     log::notice(format!("Done loading RDB, keys loaded: {key_count}, keys expired: {expired_count}."));
     log::notice(format!("DB loaded from disk: {:.3} seconds", start.elapsed().as_secs_f64()));
     Ok(Loaded::Whole)
+}
+
+/// Lets keys go for the next one, if a policy says so. What cannot be evicted yet is, once it is loaded.
+fn make_room(worker: &mut Worker, settings: &Settings, eviction: &Eviction, key_count: u64) {
+    if settings.evicts_keys() {
+        eviction.make_room(worker, settings);
+    }
+    if key_count % KEYS_PER_SETTLING == 0 {
+        worker.store().settle_tracking();
+    }
+}
+
+/// Takes over what the dump says of the accesses to a key.
+fn note_access(worker: &mut Worker, db: DbId, key: &[u8], meta: KeyMeta) {
+    let idle = meta.lru_idle_s.map(|seconds| Access::Idle { seconds });
+    let frequency = meta.lfu_count.map(|count| Access::Frequency { count });
+    let key = worker.key(key);
+    for access in [idle, frequency].into_iter().flatten() {
+        worker.set_access(db, &key, access);
+    }
 }
 
 /// As the dump's header says; 0 if it does not.

@@ -13,6 +13,8 @@ pub struct Local {
     /// Measure every command by itself (a low slow-log threshold asks for it).
     pub time_each: bool,
     pub latency_tracking: bool,
+    /// Memory is over its bound still: the worker goes on evicting keys between rounds.
+    pub is_evicting: bool,
     batch_start: Instant,
     /// The last time the clock was read.
     last_reading: Instant,
@@ -31,6 +33,7 @@ impl Local {
             stats,
             time_each: false,
             latency_tracking: true,
+            is_evicting: false,
             batch_start: Instant::now(),
             last_reading: Instant::now(),
             measured: Duration::ZERO,

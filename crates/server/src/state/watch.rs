@@ -77,7 +77,8 @@ impl WatchTable {
             Effect::Set { db, key, .. }
             | Effect::Write { db, key, .. }
             | Effect::Deadline { db, key, .. }
-            | Effect::Delete { db, key } => self.changed(*db, key, all),
+            | Effect::Delete { db, key }
+            | Effect::Evict { db, key } => self.changed(*db, key, all),
             Effect::Copy { to: (db, key), .. } => self.changed(*db, key, all),
             Effect::Move { from, to } => {
                 self.changed(from.0, &from.1, all);

@@ -4,6 +4,7 @@ mod admin;
 mod atomic;
 mod clients;
 mod dump;
+mod evict;
 mod harness;
 mod hostile;
 mod io;

@@ -14,7 +14,7 @@
 //! for nothing.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -72,6 +72,10 @@ pub(crate) struct Garbage {
     changed: Condvar,
     /// Held for a step.
     step: Mutex<()>,
+    /// Pages of the objects that are listed, since the store was opened.
+    page_count: AtomicU64,
+    /// Trees likewise.
+    tree_count: AtomicU64,
     stopping: AtomicBool,
 }
 
@@ -88,11 +92,14 @@ impl Garbage {
             lists: Mutex::new(lists),
             changed: Condvar::new(),
             step: Mutex::new(()),
+            page_count: AtomicU64::new(0),
+            tree_count: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         }
     }
 
     fn push(&self, pool: &Pool, entry: Discarded) {
+        self.count(entry);
         self.lists.lock().arrived.push(pool, entry);
         self.changed.notify_one();
     }
@@ -128,6 +135,7 @@ impl Garbage {
         let was_there = lists.held.remove(&pid);
         debug_assert!(was_there.is_some());
         if let Some(place) = unused {
+            self.count(Discarded::Blob { pid, place });
             lists.arrived.newest.push(Discarded::Blob { pid, place });
             self.changed.notify_one();
         }
@@ -144,6 +152,7 @@ impl Garbage {
         let was_there = lists.held.remove(&root);
         debug_assert_eq!(was_there, Some(Held::Tree));
         if !is_used {
+            self.count(Discarded::Tree { root });
             lists.arrived.newest.push(Discarded::Tree { root });
             self.changed.notify_one();
         }
@@ -153,6 +162,8 @@ impl Garbage {
     pub fn forget(&self) {
         let mut lists = self.lists.lock();
         (lists.arrived, lists.put_off) = Default::default();
+        self.page_count.store(0, Ordering::Relaxed);
+        self.tree_count.store(0, Ordering::Relaxed);
     }
 
     /// Lets the background thread look what there is to do.
@@ -182,6 +193,44 @@ impl Garbage {
     /// Keeps the lists as they are meanwhile, but for what is pushed.
     pub fn stand_still(&self) -> MutexGuard<'_, ()> {
         self.step.lock()
+    }
+
+    /// The counter that an entry belongs to, and by how much.
+    fn counter(&self, entry: Discarded) -> (&AtomicU64, u64) {
+        match entry {
+            Discarded::Tree { .. } => (&self.tree_count, 1),
+            Discarded::Blob { place: Place::Object { page_count }, .. } => {
+                (&self.page_count, u64::from(page_count))
+            }
+            Discarded::Blob { .. } => (&self.page_count, 0),
+        }
+    }
+
+    fn count(&self, entry: Discarded) {
+        let (counter, more) = self.counter(entry);
+        counter.fetch_add(more, Ordering::Relaxed);
+    }
+
+    fn uncount(&self, entry: Discarded) {
+        let (counter, less) = self.counter(entry);
+        // What was listed when the store was opened has not been counted. This does not fail.
+        let _ =
+            counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |all| Some(all.saturating_sub(less)));
+    }
+
+    /// Pages of objects that are about to be freed.
+    pub fn listed_pages(&self) -> u64 {
+        self.page_count.load(Ordering::Relaxed)
+    }
+
+    /// Whether trees are about to be freed, whose pages nobody has counted.
+    pub fn has_trees(&self) -> bool {
+        self.tree_count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether memory is about to come back: something is listed whose pages are not missing, or is being worked off.
+    pub fn is_being_freed(&self) -> bool {
+        self.step.try_lock().is_none_or(|_between_steps| !self.lists.lock().arrived.is_empty())
     }
 
     /// Whether nothing is listed, nor being worked off.
@@ -234,7 +283,10 @@ impl Garbage {
         let freed = free(entry);
         let mut lists = self.lists.lock();
         match freed {
-            Ok(true) => Collected::Freed,
+            Ok(true) => {
+                self.uncount(entry);
+                Collected::Freed
+            }
             Ok(false) | Err(Stop::Contended) => {
                 lists.arrived.push(pool, entry);
                 Collected::Freed

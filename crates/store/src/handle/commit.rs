@@ -12,7 +12,7 @@ use crate::keyspace::Keyspace;
 use crate::named::KeptOut;
 use crate::stop::{retry, Stop};
 use crate::tree::ordered::{record_bytes, Removal, Seek, Stored, VALUE_MAX_BYTES};
-use crate::tree::{self, Scratch};
+use crate::tree::{self, Joining, Scratch};
 
 /// So often the pages of a transaction are brought in while nobody waits for it; then it is applied all the same, and waits
 /// for each page that it misses.
@@ -220,7 +220,8 @@ impl<'o> Apply<'_, 'o> {
             record_delta += i64::from(is_put) - i64::from(old.is_some());
             if !is_put {
                 // Joining only saves memory: what stands in its way may stay there.
-                let _: Result<(), Stop> = trees.join_leaves(self.scratch, self.tree, Seek::Key(key));
+                let _: Result<(), Stop> =
+                    trees.join_leaves(self.scratch, self.tree, Seek::Key(key), Joining::Sparse);
             }
         }
         record_delta

@@ -7,6 +7,7 @@ use crate::error::TreeError;
 use crate::named::Visit;
 use crate::stop::{retry, Stop};
 use crate::tree::ordered::{Removal, Seek, Stored, KEY_MAX_BYTES};
+use crate::tree::Joining;
 
 impl Tree {
     /// The value of a key.
@@ -110,8 +111,8 @@ impl Tree {
             }
             if is_sparse {
                 // Joining only saves memory: what stands in its way may stay there.
-                let _: Result<(), Stop> =
-                    trees.join_leaves(&mut self.seat.scratch.borrow_mut(), tree, Seek::Key(key));
+                let scratch = &mut self.seat.scratch.borrow_mut();
+                let _: Result<(), Stop> = trees.join_leaves(scratch, tree, Seek::Key(key), Joining::Sparse);
             }
             Ok(true)
         })

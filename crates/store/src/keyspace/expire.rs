@@ -78,7 +78,7 @@ impl Keyspace {
     }
 
     /// After a restart: walks the leaves that the side array does not know yet, as far as they are in memory.
-    fn register_leaves(&self, until: Instant) {
+    pub(super) fn register_leaves(&self, until: Instant) {
         let Some(mut unregistered) = self.expiry.unregistered() else { return };
         while let Some((db, hash)) = *unregistered {
             let next_db = (db.0 as usize + 1 < self.database_count()).then_some((DbId(db.0 + 1), 0));
@@ -122,6 +122,12 @@ impl Keyspace {
                 f(tree.db, bytes);
             }
         }
+        self.register_deadline(pid);
+        Ok(removed)
+    }
+
+    /// Registers a leaf's earliest deadline anew.
+    pub(super) fn register_deadline(&self, pid: PageId) {
         // The leaf may be gone by now; then nobody latches it.
         let _ = retry(|| {
             let guard = self.pool.shared(pid)?;
@@ -131,7 +137,6 @@ impl Keyspace {
             }
             Ok(())
         });
-        Ok(removed)
     }
 
     /// The expired keys of a leaf, if the page is one.

@@ -9,10 +9,12 @@
 
 mod catalog;
 mod check;
+mod choice;
 mod collect;
 mod counters;
 mod damage;
 mod databases;
+mod evict;
 mod expire;
 mod expiry;
 mod find;
@@ -24,6 +26,7 @@ mod read;
 mod resolve;
 mod scan;
 mod skips;
+mod stamps;
 mod state;
 mod sweep;
 mod update;

@@ -7,7 +7,7 @@ use crate::stop::{retry, Stop};
 use crate::tree::bad_record;
 use crate::tree::hash::{as_leaf, Record, RecordKey, RecordValue, SLOT_BYTES};
 use crate::value::{NoPages, Repr};
-use crate::{DbId, EntryInfo, Key, OpError, StrRef, UnixMillis};
+use crate::{Access, DbId, EntryInfo, Key, OpError, StrRef, UnixMillis};
 
 /// What a look at a key came to.
 pub(crate) enum Looked<R> {
@@ -22,6 +22,7 @@ pub(crate) struct Met<'a> {
     pub record: Record<'a>,
     /// Head of the leaf's chain.
     pub leaf: PageId,
+    pub tree_tag: u32,
 }
 
 impl Keyspace {
@@ -40,7 +41,7 @@ impl Keyspace {
         if record.deadline.is_some_and(|deadline| deadline <= now) {
             return Ok(Looked::Expired);
         }
-        f(Met { record, leaf }).map(Looked::Found)
+        f(Met { record, leaf, tree_tag: tree.tag }).map(Looked::Found)
     }
 
     /// Reads an entry: gives its record to `f`, under the leaf's shared latch, perhaps again after `f` has failed. An
@@ -107,13 +108,21 @@ impl Keyspace {
 
     /// What is known of an entry; an expired one is removed.
     pub fn entry(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<Option<EntryInfo>, OpError> {
-        self.read(local, db, key, |local, met| Ok(self.entry_info(local, &met.record, met.leaf)))
+        self.read(local, db, key, |local, met| {
+            let info = self.entry_info(local, &met.record, met.leaf);
+            Ok(match local.tracked.access(met.tree_tag, key.hash) {
+                None => info,
+                Some(Access::Idle { seconds }) => EntryInfo { idle_ms: seconds * 1000, ..info },
+                Some(Access::Frequency { count }) => EntryInfo { frequency: Some(count), ..info },
+            })
+        })
     }
 
     /// Marks an entry as accessed.
     pub fn touch(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
         let touched = self.read(local, db, key, |local, met| {
             self.trees.order.side.touch(met.leaf, local.scratch.tick);
+            local.tracked.touch_always(met.tree_tag, key.hash);
             Ok(())
         })?;
         Ok(touched.is_some())
@@ -142,6 +151,7 @@ impl Keyspace {
             deadline: record.deadline,
             memory_bytes,
             idle_ms: self.trees.order.side.idle_ms(leaf, local.scratch.tick),
+            frequency: None,
         }
     }
 }

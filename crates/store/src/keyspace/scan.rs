@@ -243,7 +243,12 @@ impl Keyspace {
     }
 
     /// The first unexpired key at or after a cursor, round the end; for databases that are mostly expired.
-    fn first_key_from(&self, local: &mut Local, db: DbId, start: u64) -> Result<Option<Vec<u8>>, OpError> {
+    pub(super) fn first_key_from(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        start: u64,
+    ) -> Result<Option<Vec<u8>>, OpError> {
         for (mut cursor, end) in [(start, u64::MAX), (0, start)] {
             loop {
                 let mut first = None;

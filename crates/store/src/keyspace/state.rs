@@ -5,11 +5,13 @@ use std::sync::{Arc, OnceLock};
 use stillframe_pagepool::{PageId, Pool, PoolError};
 
 use super::catalog::{self, Catalog, Database, CATALOG_PAGE_COUNT};
+use super::choice::Choice;
 use super::counters::{Counters, Deltas};
 use super::databases::Databases;
 use super::expiry::Expiry;
 use super::locks::{Holder, StripeLocks};
 use super::skips::Skips;
+use super::stamps::{StampClock, StampKey, Tracked, Tracker};
 use crate::blobs::{Blobs, Garbage};
 use crate::effect::{Before, Effect, Listener};
 use crate::error::TreeError;
@@ -18,7 +20,10 @@ use crate::pages::Pages;
 use crate::stop::Stop;
 use crate::tree::hash::{tick_of, Hashed, Side};
 use crate::tree::{Scratch, Tree, Trees};
-use crate::{DbId, DbStats, Key, Options, UnixMillis};
+use crate::{Access, DbId, DbStats, Key, Options, Tracking, UnixMillis};
+
+/// For so many keys there is room for what is tracked from the start.
+const TRACKED_KEYS_MIN: u64 = 2048;
 
 /// A worker's own state.
 pub(crate) struct Local {
@@ -31,6 +36,10 @@ pub(crate) struct Local {
     /// Expired entries that were met under a shared lock set, to be removed after it.
     pub left_expired: Vec<(DbId, Vec<u8>)>,
     pub scratch: Scratch,
+    /// When keys were accessed, if that is tracked.
+    pub tracked: Tracked,
+    /// Keys that may be evicted next.
+    pub(super) choice: Choice,
     /// A value that is on its way from one place to another.
     pub bytes: Vec<u8>,
 }
@@ -60,6 +69,7 @@ pub(crate) struct Keyspace {
     pub garbage: Arc<Garbage>,
     pub skips: Skips,
     pub(super) expiry: Expiry,
+    pub(super) tracker: Tracker,
     listener: OnceLock<Arc<dyn Listener>>,
 }
 
@@ -99,6 +109,7 @@ impl Keyspace {
             garbage,
             skips: Skips::default(),
             expiry: Expiry::default(),
+            tracker: Tracker::default(),
             listener: OnceLock::new(),
             pages,
             pool,
@@ -115,6 +126,8 @@ impl Keyspace {
             keeps_expired: false,
             left_expired: Vec::new(),
             scratch: Scratch::new(),
+            tracked: Tracked::default(),
+            choice: Choice::default(),
             bytes: Vec::new(),
         }
     }
@@ -147,6 +160,38 @@ impl Keyspace {
             self.has(now, db, &key).unwrap_or(true)
         };
         self.tell(&effect(Before { may_have: &may_have }));
+    }
+
+    /// Sets a worker's clock, and lets it see what is tracked.
+    pub fn set_now(&self, local: &mut Local, now: UnixMillis) {
+        local.set_now(now);
+        self.tracker.refresh(&mut local.tracked, now);
+    }
+
+    /// Tracks accesses to keys in this way from now on, or no more.
+    pub fn track(&self, tracking: Option<Tracking>, now: UnixMillis) {
+        self.tracker.track(tracking, now, &self.pages.beside_bytes);
+        self.settle_stamps();
+    }
+
+    /// Makes room for the stamps of all keys that there are.
+    pub fn settle_stamps(&self) {
+        if let Some(stamps) = self.tracker.stamps() {
+            let dbs = (0..self.database_count()).map(|db| self.db_stats(DbId(db as u32)).key_count);
+            stamps.grow_for(dbs.sum::<u64>().max(TRACKED_KEYS_MIN));
+        }
+    }
+
+    /// Memory of what is known of accesses, in bytes.
+    pub fn stamps_bytes(&self) -> u64 {
+        self.tracker.stamps().map_or(0, |stamps| stamps.bytes())
+    }
+
+    /// What is known of the accesses to a key, if they are tracked.
+    pub fn access(&self, now: UnixMillis, db: DbId, bytes: &[u8]) -> Option<Access> {
+        let (stamps, tree) = (self.tracker.stamps()?, self.tree(db)?);
+        let key = StampKey::new(tree.tag, self.trees.order.hash(bytes));
+        Some(stamps.access(key, StampClock::at(now)))
     }
 
     pub fn retire(&self, local: &Local) {
@@ -194,6 +239,10 @@ impl Keyspace {
             self.garbage.push_tree(&self.pool, root);
         }
         self.counters.clear(db);
+        if self.databases.trees().next().is_none() {
+            self.tracker.begin_anew(now);
+            self.settle_stamps();
+        }
         self.abandon_if_empty();
     }
 

@@ -8,7 +8,7 @@ use crate::stop::{retry, Stop};
 use crate::tree::hash::{
     Hashed, LeafGuard, Record, RecordKey, RecordValue, KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES,
 };
-use crate::tree::{bad_record, is_sparse, Tree};
+use crate::tree::{bad_record, Joining, Tree};
 use crate::value::ValueType;
 use crate::{DbId, Deadline, Key, OpError, UnixMillis};
 
@@ -73,6 +73,7 @@ impl Keyspace {
         };
         leaf.replace(at, &record)?;
         self.note_written(local, tree, &leaf, before, deadline);
+        local.tracked.touch(tree.tag, key.hash);
         Ok(Step::Done(Was::There))
     }
 
@@ -171,7 +172,12 @@ impl Keyspace {
                     self.settle_rename(local, from, to, left, replaced);
                     if sparse {
                         // Joining only saves memory: what stands in its way may stay there.
-                        let _ = self.trees.join_leaves(&mut local.scratch, from_tree, from.1.hash);
+                        let _ = self.trees.join_leaves(
+                            &mut local.scratch,
+                            from_tree,
+                            from.1.hash,
+                            Joining::Sparse,
+                        );
                     }
                     return Ok(true);
                 }
@@ -192,6 +198,9 @@ impl Keyspace {
         local.deltas.count_deadline(from.0, -moved_deadline);
         let replaced_deadline = replaced.is_some_and(|remains| remains.deadline.is_some());
         local.deltas.count_key(to.0, i64::from(replaced.is_none()));
+        if let (Some(from_tree), Some(to_tree)) = (self.tree(from.0), self.tree(to.0)) {
+            local.tracked.rename((from_tree.tag, from.1.hash), (to_tree.tag, to.1.hash));
+        }
         local.deltas.count_deadline(to.0, moved_deadline - i64::from(replaced_deadline));
         if replaced.is_some_and(|remains| remains.has_expired(local.now)) {
             local.expired_count += 1;
@@ -229,7 +238,7 @@ impl Keyspace {
         // In one leaf, slots may have moved.
         let Some(at) = self.find_exclusive(&leaf, from)? else { return Err(bad_record(leaf.head.id())) };
         self.remove_from_chain(&mut leaf, at)?;
-        let sparse = is_sparse::<Hashed>(leaf.leaf(0)?);
+        let sparse = Joining::Sparse.is_due::<Hashed>(leaf.leaf(0)?);
         Ok(Step::Done(Renamed::Moved { from: Remains::of(&old), to: replaced, sparse }))
     }
 

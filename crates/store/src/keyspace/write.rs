@@ -10,7 +10,7 @@ use crate::tree::hash::{
     At, Hashed, LeafGuard, Record, RecordKey, RecordValue, KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES,
     VALUE_INLINE_MAX_BYTES,
 };
-use crate::tree::{is_sparse, Tree};
+use crate::tree::{Joining, Tree};
 use crate::value::ValueType;
 use crate::{DbId, Deadline, Key, OpError, UnixMillis};
 
@@ -218,6 +218,7 @@ impl Keyspace {
         }
         leaf.insert(page, key.hash, &record)?;
         local.deltas.count_key(tree.db, 1);
+        local.tracked.begin(tree.tag, key.hash);
         self.note_written(local, tree, &leaf, None, deadline);
         Ok(Step::Done(Was::Absent))
     }
@@ -272,6 +273,10 @@ impl Keyspace {
             leaf.replace(at, &record)?;
         }
         self.note_written(local, tree, &leaf, remains.deadline, deadline);
+        match was {
+            Was::Expired => local.tracked.begin(tree.tag, key.hash),
+            _ => local.tracked.touch(tree.tag, key.hash),
+        }
         drop(leaf);
         if let Some(blob) = discarded {
             self.blobs.discard(&blob);
@@ -344,7 +349,8 @@ impl Keyspace {
     /// Removes an entry; returns whether it was there.
     pub fn remove(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
         let _lock = self.locks.lock_key(&local.holder, db, key.hash);
-        let was = self.beside_damage(db, key, || self.remove_if(local, db, key, |_| true))?;
+        let was =
+            self.beside_damage(db, key, || self.remove_if(local, db, key, Joining::Sparse, |_| true))?;
         if was == Was::There {
             self.announce(local, Effect::Delete { db, key: *key });
         }
@@ -354,15 +360,17 @@ impl Keyspace {
     /// Removes an entry if its deadline has passed; the key is locked. Returns whether it was removed.
     pub(super) fn remove_expired(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
         let now = local.now;
-        Ok(self.remove_if(local, db, key, |remains| remains.has_expired(now))? == Was::Expired)
+        Ok(self.remove_if(local, db, key, Joining::Sparse, |remains| remains.has_expired(now))?
+            == Was::Expired)
     }
 
     /// Removes an entry that `wanted` agrees to; the key is locked. [`Was::Absent`] if nothing was removed.
-    fn remove_if(
+    pub(super) fn remove_if(
         &self,
         local: &mut Local,
         db: DbId,
         key: &Key<'_>,
+        joining: Joining,
         wanted: impl Fn(&Remains) -> bool,
     ) -> Result<Was, OpError> {
         let Some(tree) = self.tree(db) else { return Ok(Was::Absent) };
@@ -375,11 +383,12 @@ impl Keyspace {
             }
             self.check_discardable(&remains)?;
             self.remove_from_chain(&mut leaf, at)?;
-            Ok(Some((remains, is_sparse::<Hashed>(leaf.leaf(0)?))))
+            Ok(Some((remains, joining.is_due::<Hashed>(leaf.leaf(0)?))))
         })?;
         let Some((remains, sparse)) = removed else { return Ok(Was::Absent) };
         local.deltas.count_key(db, -1);
         local.deltas.count_deadline(db, -i64::from(remains.deadline.is_some()));
+        local.tracked.forget(tree.tag, key.hash);
         let expired = remains.has_expired(local.now);
         if expired {
             local.expired_count += 1;
@@ -388,7 +397,7 @@ impl Keyspace {
         self.discard(&remains);
         if sparse {
             // Joining only saves memory: what stands in its way may stay there.
-            let _ = self.trees.join_leaves(&mut local.scratch, tree, key.hash);
+            let _ = self.trees.join_leaves(&mut local.scratch, tree, key.hash, joining);
         }
         Ok(if expired { Was::Expired } else { Was::There })
     }

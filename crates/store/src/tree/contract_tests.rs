@@ -12,7 +12,7 @@ use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{ExclusiveGuard, Member, PageId, Pool, PoolOptions, View};
 
 use super::hash::{as_leaf, Hashed, Record, RecordKey, RecordValue, Side};
-use super::merge::is_sparse;
+use super::merge::Joining;
 use super::order::LeafView;
 use super::ordered::{record_bytes, Next, Ordered, OrderedLeaf, Removal, Seek, Stored, Way, KEY_MAX_BYTES};
 use super::room::Divide;
@@ -90,10 +90,10 @@ impl Subject for Hashed {
             let mut leaf = trees.chain_exclusive(tree, hash, None)?;
             let Some(at) = find(&leaf, hash, &record)? else { return Ok(None) };
             leaf.remove(at)?;
-            Ok(Some(is_sparse::<Hashed>(leaf.leaf(0)?)))
+            Ok(Some(Joining::Sparse.is_due::<Hashed>(leaf.leaf(0)?)))
         });
         if removed == Some(true) {
-            let _ = trees.join_leaves(scratch, tree, hash);
+            let _ = trees.join_leaves(scratch, tree, hash, Joining::Sparse);
         }
         removed.is_some()
     }
@@ -161,7 +161,7 @@ impl Subject for Ordered {
             Removal::WasAbsent => false,
             Removal::Done { is_sparse } => {
                 if is_sparse {
-                    let _ = trees.join_leaves(scratch, tree, Seek::Key(key));
+                    let _ = trees.join_leaves(scratch, tree, Seek::Key(key), Joining::Sparse);
                 }
                 true
             }

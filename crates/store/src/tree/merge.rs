@@ -8,25 +8,46 @@ use super::trees::{Scratch, Tree, Trees};
 use super::words::{Words, WordsMut};
 use crate::stop::Stop;
 
-/// A leaf with less than this is joined with neighbours.
-const fn sparse_bytes<O: Order>() -> usize {
-    O::CAPACITY_BYTES / 2
+/// Which leaves are joined with neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Joining {
+    /// Those that are half empty.
+    Sparse,
+    /// Those of which three may fit into two: records were removed for the memory.
+    Tight,
 }
 
-/// Whether a leaf that has just lost a record should be joined. Not asked after every removal: when the
-/// neighbours are full, there is nothing to do for a while.
-pub(crate) fn is_sparse<O: Order>(leaf: O::Leaf<'_>) -> bool {
-    leaf.count() % 4 == 0 && leaf.live_bytes() < sparse_bytes::<O>() && leaf.is_alone()
+impl Joining {
+    /// A leaf with less than this is joined with neighbours.
+    const fn below_bytes<O: Order>(self) -> usize {
+        match self {
+            Joining::Sparse => O::CAPACITY_BYTES / 2,
+            Joining::Tight => O::CAPACITY_BYTES * 5 / 8,
+        }
+    }
+
+    /// Whether a leaf that has just lost a record should be joined. Not asked after every removal: when the
+    /// neighbours are full, there is nothing to do for a while.
+    pub fn is_due<O: Order>(self, leaf: O::Leaf<'_>) -> bool {
+        let period = if self == Joining::Sparse { 4 } else { 2 };
+        leaf.count() % period == 0 && leaf.live_bytes() < self.below_bytes::<O>() && leaf.is_alone()
+    }
 }
 
 impl<O: Order> Trees<O> {
     /// Joins the leaf of a key with neighbours if they fit. Best effort: what gets in the way ends it.
-    pub fn join_leaves(&self, scratch: &mut Scratch, tree: Tree, key: O::Key<'_>) -> Result<(), Stop> {
+    pub fn join_leaves(
+        &self,
+        scratch: &mut Scratch,
+        tree: Tree,
+        key: O::Key<'_>,
+        joining: Joining,
+    ) -> Result<(), Stop> {
         let mut parent = self.inner_exclusive(tree, key, 1)?;
         let index = O::find_child(&parent, key);
         let sparse = self.pool.exclusive(O::child(&parent, index))?;
         let leaf = as_leaf::<O>(sparse.id(), sparse.page())?;
-        if leaf.live_bytes() >= sparse_bytes::<O>() || !leaf.is_alone() {
+        if leaf.live_bytes() >= joining.below_bytes::<O>() || !leaf.is_alone() {
             return Ok(());
         }
         let mut window = self.window(&parent, index, sparse);

@@ -11,7 +11,7 @@ mod room;
 mod trees;
 mod words;
 
-pub(crate) use merge::is_sparse;
+pub(crate) use merge::Joining;
 pub(crate) use order::{bad_record, not_inner, LeafView};
 pub(crate) use trees::{stop_below, Scratch, Tree, Trees, NO_DATABASE};
 pub(crate) use words::Words;

@@ -190,6 +190,7 @@ impl Keyspace {
         let read = self.read(local, db, key, |local, met| {
             let result = self.with_value(&met.record, &wanted, |value| f.take().map(|f| f(value)))?;
             self.trees.order.side.touch(met.leaf, local.scratch.tick);
+            local.tracked.touch(met.tree_tag, key.hash);
             Ok(result)
         });
         read.map(Option::flatten)
@@ -331,6 +332,9 @@ impl Keyspace {
         let _lock = self.locks.lock_key(&local.holder, db, key.hash);
         let tree = retry(|| self.tree_or_create(db))?;
         let found = retry(|| self.write_range_step(local, tree, key, offset, bytes))?;
+        if let Some(Wrote::InPlace(_)) = found {
+            local.tracked.touch(tree.tag, key.hash);
+        }
         // No bytes at the start of what is there: at most the encoding changes.
         let is_change = found.is_none() || offset > 0 || !bytes.is_empty();
         let len_bytes = match found {

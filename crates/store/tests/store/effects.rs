@@ -42,7 +42,9 @@ impl Owned {
                 Owned::Write(db, key.bytes.to_vec(), offset, bytes.to_vec())
             }
             Effect::Deadline { db, key, deadline } => Owned::Deadline(db, key.bytes.to_vec(), deadline),
-            Effect::Delete { db, key } | Effect::Expire { db, key } => Owned::Remove(db, key.bytes.to_vec()),
+            Effect::Delete { db, key } | Effect::Expire { db, key } | Effect::Evict { db, key } => {
+                Owned::Remove(db, key.bytes.to_vec())
+            }
             Effect::Move { from, to } => Owned::Move(place(from), place(to)),
             Effect::Copy { from, to } => Owned::Copy(place(from), place(to)),
             Effect::Flush { db, .. } => Owned::Flush(db),

@@ -4,6 +4,7 @@ mod ahead;
 mod captures;
 mod contract;
 mod effects;
+mod evict;
 mod expiry;
 #[path = "../support/held_up.rs"]
 mod held_up;

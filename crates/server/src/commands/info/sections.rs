@@ -120,10 +120,10 @@ pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
         "used_memory_scripts_human": redis_bytes(0),
         "maxmemory": max,
         "maxmemory_human": redis_bytes(max),
-        "maxmemory_policy": if ctx.config.settings.is_tiered { "tiered" } else { "noeviction" },
+        "maxmemory_policy": ctx.config.settings.memory_policy.name(),
         "mem_fragmentation_ratio": format!("{ratio:.2}"),
         "mem_fragmentation_bytes": resident as i64 - used as i64,
-        "mem_not_counted_for_evict": 0,
+        "mem_not_counted_for_evict": ctx.server.store.unused_memory_bytes(),
         "mem_replication_backlog": 0,
         "mem_total_replication_buffers": 0,
         "mem_clients_slaves": 0,
@@ -241,6 +241,7 @@ pub fn stats(ctx: &Ctx<'_>, out: &mut String) {
     // A single worker is what the main thread is in Redis.
     let by_threads = |count: u64| if server.worker_count > 1 { count } else { 0 };
     let totals = &server.stats;
+    let exceeded = server.eviction.exceeded();
     fields!(out,
         "total_connections_received": load(&totals.connections_received),
         "total_commands_processed": sum(|s| s.commands.get()),
@@ -259,8 +260,10 @@ pub fn stats(ctx: &Ctx<'_>, out: &mut String) {
         "sync_partial_err": 0,
         "expired_keys": sum(|s| s.expired.get()),
         "expire_cycle_cpu_milliseconds": sum(|s| s.expire_nanos.get()) / 1_000_000,
-        "evicted_keys": 0,
+        "evicted_keys": server.eviction.key_count(),
         "evicted_clients": load(&totals.clients_evicted),
+        "total_eviction_exceeded_time": exceeded.total.as_millis(),
+        "current_eviction_exceeded_time": exceeded.current.as_millis(),
         "keyspace_hits": sum(|s| s.keyspace_hits.get()),
         "keyspace_misses": sum(|s| s.keyspace_misses.get()),
         "pubsub_channels": 0,
@@ -436,6 +439,7 @@ fn snapshots(ctx: &Ctx<'_>, out: &mut String) {
         "data_pages": sizes.allocated_pages,
         "data_pages_in_memory": sizes.resident_pages,
         "data_pages_in_memory_max": pool.memory_pages().unwrap_or(0),
+        "access_tracking_bytes": ctx.server.store.tracking_bytes(),
         "data_pages_loaded": metrics.loaded_page_count.load(Relaxed),
         "data_pages_evicted": metrics.evicted_page_count.load(Relaxed),
         "data_pages_written_back": metrics.written_back_page_count.load(Relaxed),

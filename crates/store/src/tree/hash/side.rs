@@ -73,6 +73,8 @@ pub(crate) struct Side {
     /// Bounds of the chunks.
     chunk_bounds: Box<[AtomicU32]>,
     top_bounds: [AtomicU32; FAN_OUT],
+    /// Above all leaves that have been registered with a deadline.
+    page_end: AtomicU32,
 }
 
 /// Access times count in 100 ms and wrap after 13 years.
@@ -91,6 +93,7 @@ impl Side {
             memory_bytes,
             chunk_bounds: (0..CHUNK_COUNT).map(|_| open_bound()).collect(),
             top_bounds: std::array::from_fn(|_| open_bound()),
+            page_end: AtomicU32::new(0),
         }
     }
 
@@ -123,6 +126,7 @@ impl Side {
         });
         chunk.entries[pid.0 as usize % CHUNK_PAGES].due_s.store(encode(deadline), Ordering::Relaxed);
         if deadline.is_some() {
+            self.page_end.fetch_max(pid.0 + 1, Ordering::Relaxed);
             bounds::lower(&self.bounds_above(chunk, pid.0 as usize), encode(deadline));
         }
     }
@@ -169,6 +173,16 @@ impl Side {
             return 0;
         }
         u64::from(tick.wrapping_sub(accessed)) * 100
+    }
+
+    /// Above all pages that [`Side::next_with_deadline`] finds.
+    pub fn page_end(&self) -> PageId {
+        PageId(self.page_end.load(Ordering::Relaxed))
+    }
+
+    /// The next leaf at or after `from` that has a deadline, or `None` up to the end.
+    pub fn next_with_deadline(&self, from: PageId) -> Option<PageId> {
+        self.next_due(from, i64::from(OPEN - 1) * 1000)
     }
 
     /// The next leaf at or after `from` that may have a deadline not after `now`, or `None` up to the end.

@@ -7,7 +7,7 @@ use super::leaf::{OrderedLeaf, OrderedLeafMut, Stored, KEY_MAX_BYTES, RECORD_HEA
 use super::node::add_records;
 use super::order::{Ordered, Seek};
 use crate::stop::Stop;
-use crate::tree::merge::is_sparse;
+use crate::tree::merge::Joining;
 use crate::tree::order::{as_leaf, bad_record, not_a_leaf, not_inner, LeafView, Order};
 use crate::tree::trees::{stop_below, Tree, Trees};
 use crate::tree::words::Words;
@@ -135,7 +135,7 @@ impl Trees<Ordered> {
         way.leaf_mut()?.remove(slot);
         way.count(-1);
         let leaf = as_leaf::<Ordered>(way.leaf.id(), way.leaf.page())?;
-        Ok(Removal::Done { is_sparse: is_sparse::<Ordered>(leaf) })
+        Ok(Removal::Done { is_sparse: Joining::Sparse.is_due::<Ordered>(leaf) })
     }
 
     /// Gives the records of one leaf from `from` on, in order, until `f` says no. Where the walk goes on after them.

@@ -1,0 +1,336 @@
+//! Choosing keys that go because memory is full, as Redis does: from samples, the best of which are remembered.
+//!
+//! ```text
+//!   a random leaf of each database ─▶ some of its keys ─▶ the best 16 of all samples so far ─▶ the best goes
+//! ```
+//! A leaf is found by a random hash, so its keys are as good a sample as any. Keys with a deadline may be rare: where a random
+//! leaf has none, the side array says which leaves do.
+
+use std::time::{Duration, Instant};
+
+use stillframe_pagepool::{PageId, SharedGuard};
+
+use super::choice::Victim;
+use super::stamps::coldness;
+use super::state::{Keyspace, Local};
+use super::write::Was;
+use crate::effect::Effect;
+use crate::stop::{retry, Stop};
+use crate::tree::hash::{as_leaf, Record, RecordKey, RecordValue, SLOT_BYTES};
+use crate::tree::{bad_record, Joining, Tree};
+use crate::{Candidates, DbId, Evicted, EvictionPolicy, Key, OpError, Preference};
+
+/// Samples from all databases for one key, before it is left for later.
+const ROUNDS_MAX: u32 = 16;
+/// Leaves of which the side array says that they have deadlines, that are looked at for one that has.
+const DUE_LEAVES_TRIED: u32 = 32;
+/// Random leaves that are looked at for keys with a deadline before the side array is asked.
+const LEAVES_TRIED: u32 = 2;
+
+/// What is taken from a leaf.
+#[derive(Default)]
+struct Sample {
+    victims: Vec<Victim>,
+    /// Keys whose time is over: they go first.
+    expired: Vec<Victim>,
+}
+
+impl Sample {
+    fn len(&self) -> usize {
+        self.victims.len() + self.expired.len()
+    }
+}
+
+impl Keyspace {
+    /// Evicts one key, and removes what was met that has expired. To be called between two commands, without locks.
+    ///
+    /// # Errors
+    /// What is in the way of a key that was chosen.
+    pub fn evict(
+        &self,
+        local: &mut Local,
+        policy: EvictionPolicy,
+        sample_count: usize,
+    ) -> Result<Evicted, OpError> {
+        if local.choice.policy != Some(policy) {
+            local.choice.policy = Some(policy);
+            local.choice.remembered.clear();
+        }
+        let (expired_before, mut memory_bytes, mut failure) = (local.expired_count, 0, None);
+        let count = |local: &Local, evicted_count: u64, memory_bytes: u64| Evicted::Keys {
+            evicted_count,
+            expired_count: local.expired_count - expired_before,
+            memory_bytes,
+        };
+        for _ in 0..ROUNDS_MAX {
+            memory_bytes += self.sample_databases(local, policy, sample_count.max(1))?;
+            while let Some(victim) = local.choice.remembered.pop() {
+                match self.evict_victim(local, policy, &victim) {
+                    Ok(true) => return Ok(count(local, 1, memory_bytes + victim.memory_bytes)),
+                    Ok(false) => {}
+                    // There are others.
+                    Err(error) => failure = Some(error),
+                }
+            }
+            if local.expired_count > expired_before {
+                return Ok(count(local, 0, memory_bytes));
+            }
+            if !self.has_candidates(policy) && !self.garbage.is_being_freed() {
+                return Ok(Evicted::Nothing);
+            }
+        }
+        failure.map_or(Ok(Evicted::Later), Err)
+    }
+
+    fn has_candidates(&self, policy: EvictionPolicy) -> bool {
+        let count = |db| {
+            let stats = self.db_stats(DbId(db as u32));
+            match policy.candidates {
+                Candidates::All => stats.key_count,
+                Candidates::WithDeadline => stats.deadline_count,
+            }
+        };
+        (0..self.database_count()).any(|db| count(db) > 0)
+    }
+
+    /// Takes samples from all databases, or of one in turn if any key will do. Removes what has expired; returns how much memory
+    /// that took.
+    fn sample_databases(
+        &self,
+        local: &mut Local,
+        policy: EvictionPolicy,
+        sample_count: usize,
+    ) -> Result<u64, OpError> {
+        let trees: Vec<Tree> = self.databases.trees().collect();
+        if policy.preference != Preference::Random {
+            return trees.iter().map(|tree| self.sample_tree(local, *tree, policy, sample_count)).sum();
+        }
+        let last = local.choice.next_db;
+        let (before, after): (Vec<&Tree>, Vec<&Tree>) = trees.iter().partition(|tree| tree.db.0 <= last);
+        for tree in after.into_iter().chain(before) {
+            local.choice.next_db = tree.db.0;
+            let memory_bytes = self.sample_tree(local, *tree, policy, 1)?;
+            if memory_bytes > 0 || !local.choice.remembered.is_empty() {
+                return Ok(memory_bytes);
+            }
+        }
+        Ok(0)
+    }
+
+    fn sample_tree(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        policy: EvictionPolicy,
+        sample_count: usize,
+    ) -> Result<u64, OpError> {
+        let mut sample = Sample::default();
+        for _ in 0..LEAVES_TRIED {
+            let hash = fastrand::u64(..);
+            let leaf = || self.trees.leaf_shared(tree, hash, None);
+            self.take_sample(local, tree, leaf, policy, sample_count, &mut sample)?;
+            if sample.len() > 0 {
+                break;
+            }
+        }
+        if sample.len() == 0 {
+            self.sample_sparse(local, tree, policy, sample_count, &mut sample)?;
+        }
+        sample.victims.into_iter().for_each(|victim| local.choice.remember(victim));
+        let mut memory_bytes = 0;
+        for victim in sample.expired {
+            let key = Key::new(&victim.bytes, victim.hash);
+            let _lock = self.locks.lock_key(&local.holder, tree.db, key.hash);
+            if self.remove_expired(local, tree.db, &key)? {
+                memory_bytes += victim.memory_bytes;
+            }
+        }
+        Ok(memory_bytes)
+    }
+
+    /// For a tree of which random leaves have nothing to offer: looks where there is something.
+    fn sample_sparse(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        policy: EvictionPolicy,
+        sample_count: usize,
+        sample: &mut Sample,
+    ) -> Result<(), OpError> {
+        let stats = self.db_stats(tree.db);
+        if policy.candidates == Candidates::WithDeadline {
+            if stats.deadline_count == 0 {
+                return Ok(());
+            }
+            return self.sample_by_deadline(local, tree, policy, sample_count, sample);
+        }
+        if stats.key_count == 0 {
+            return Ok(());
+        }
+        let found = match self.first_key_from(local, tree.db, fastrand::u64(..1 << 52)) {
+            // Another leaf may be there.
+            Err(OpError::Fault(_)) => None,
+            found => found?,
+        };
+        if let Some(bytes) = found {
+            let hash = self.trees.order.hash(&bytes);
+            let leaf = || self.trees.leaf_shared(tree, hash, None);
+            self.take_sample(local, tree, leaf, policy, sample_count, sample)?;
+        }
+        Ok(())
+    }
+
+    /// Takes keys from leaves that the side array knows to have deadlines, and tells it of those that have none any more.
+    fn sample_by_deadline(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        policy: EvictionPolicy,
+        sample_count: usize,
+        sample: &mut Sample,
+    ) -> Result<(), OpError> {
+        let side = &self.trees.order.side;
+        let mut from = PageId(fastrand::u32(..side.page_end().0.max(1)));
+        for _ in 0..DUE_LEAVES_TRIED {
+            let Some(pid) = side.next_with_deadline(from).or_else(|| side.next_with_deadline(PageId(0)))
+            else {
+                self.register_leaves(Instant::now() + REGISTERING);
+                return Ok(());
+            };
+            let leaf = || Ok(self.pool.shared(pid)?);
+            self.take_sample(local, tree, leaf, policy, sample_count, sample)?;
+            if sample.len() > 0 {
+                return Ok(());
+            }
+            // It may be one of another database.
+            self.register_deadline(pid);
+            from = PageId(pid.0 + 1);
+        }
+        Ok(())
+    }
+
+    /// Takes keys from a leaf, if it is in memory and one of the tree's.
+    fn take_sample<'a>(
+        &'a self,
+        local: &mut Local,
+        tree: Tree,
+        mut leaf: impl FnMut() -> Result<SharedGuard<'a>, Stop>,
+        policy: EvictionPolicy,
+        sample_count: usize,
+        sample: &mut Sample,
+    ) -> Result<(), OpError> {
+        let taken = retry(|| {
+            let guard = leaf()?;
+            if !self.trees.order.side.is_leaf(guard.id()) {
+                return Ok(());
+            }
+            self.sample_leaf(local, tree, guard, policy, sample_count, sample)
+        });
+        match taken {
+            // There are other leaves.
+            Err(OpError::Fault(_) | OpError::Damaged(_)) => Ok(()),
+            taken => taken,
+        }
+    }
+
+    fn sample_leaf<'a>(
+        &'a self,
+        local: &mut Local,
+        tree: Tree,
+        mut guard: SharedGuard<'a>,
+        policy: EvictionPolicy,
+        sample_count: usize,
+        sample: &mut Sample,
+    ) -> Result<(), Stop> {
+        loop {
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            if leaf.tag() != tree.tag {
+                return Ok(());
+            }
+            let (count, first) = (leaf.count(), fastrand::usize(..leaf.count().max(1)));
+            let is_worth_it = policy.candidates == Candidates::All || leaf.deadline_count() > 0;
+            for slot in (0..if is_worth_it { count } else { 0 }).map(|nth| (first + nth) % count) {
+                let record = leaf.record(slot).ok_or_else(|| bad_record(guard.id()))?;
+                if policy.candidates == Candidates::WithDeadline && record.deadline.is_none() {
+                    continue;
+                }
+                self.take_record(local, tree, policy, &record, sample)?;
+                if sample.len() >= sample_count {
+                    return Ok(());
+                }
+            }
+            match leaf.chain() {
+                0 => return Ok(()),
+                next => guard = self.pool.shared(PageId(next))?,
+            }
+        }
+    }
+
+    fn take_record(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        policy: EvictionPolicy,
+        record: &Record<'_>,
+        sample: &mut Sample,
+    ) -> Result<(), Stop> {
+        let hash = self.trees.order.hash_of(record);
+        let bytes = self.with_key(record, &mut local.bytes, <[u8]>::to_vec)?;
+        let memory_bytes = memory_bytes(record);
+        let soonest = record.deadline.map_or(0, |deadline| u64::MAX - deadline.max(0) as u64);
+        let score = match policy.preference {
+            Preference::SoonestDeadline => soonest,
+            _ => self.coldness(local, tree, hash),
+        };
+        let victim = Victim { score, db: tree.db, hash, bytes, memory_bytes };
+        match record.deadline.is_some_and(|deadline| deadline <= local.now) {
+            true => sample.expired.push(victim),
+            false => sample.victims.push(victim),
+        }
+        Ok(())
+    }
+
+    fn coldness(&self, local: &Local, tree: Tree, hash: u64) -> u64 {
+        local.tracked.access(tree.tag, hash).map_or(0, coldness)
+    }
+
+    /// Removes a key that was chosen, unless it is gone, has been accessed since, or is not to go any more.
+    fn evict_victim(
+        &self,
+        local: &mut Local,
+        policy: EvictionPolicy,
+        victim: &Victim,
+    ) -> Result<bool, OpError> {
+        let Some(tree) = self.tree(victim.db) else { return Ok(false) };
+        let is_by_access = policy.preference != Preference::SoonestDeadline;
+        if is_by_access && self.coldness(local, tree, victim.hash) < victim.score {
+            return Ok(false);
+        }
+        let key = Key::new(&victim.bytes, victim.hash);
+        let _lock = self.locks.lock_key(&local.holder, victim.db, victim.hash);
+        let needs_deadline = policy.candidates == Candidates::WithDeadline;
+        let was = self.remove_if(local, victim.db, &key, Joining::Tight, |remains| {
+            !needs_deadline || remains.deadline.is_some()
+        })?;
+        if was == Was::There {
+            self.announce(local, Effect::Evict { db: victim.db, key });
+        }
+        Ok(was == Was::There)
+    }
+}
+
+/// How long leaves are looked for that have deadlines, once after a restart.
+const REGISTERING: Duration = Duration::from_micros(200);
+
+/// Memory of a record and of what it refers to.
+fn memory_bytes(record: &Record<'_>) -> u64 {
+    let key = match &record.key {
+        RecordKey::Out { blob, .. } => blob.memory_bytes(),
+        RecordKey::Inline(_) => 0,
+    };
+    let value = match &record.value {
+        RecordValue::Blob(blob) => blob.memory_bytes(),
+        _ => 0,
+    };
+    (SLOT_BYTES + record.encoded_bytes()) as u64 + key + value
+}
