@@ -130,8 +130,8 @@ pub struct Row<H> {
     pub tips: &'static [&'static str],
     /// Its first argument names one of the rows that follow it.
     pub is_container: bool,
-    /// Index of the value that can go to its place as its bytes come, before the command runs.
-    pub received_arg: Option<usize>,
+    /// Which arguments, by their indices, are values that can go to their place as their bytes come, before the command runs.
+    pub receives: Option<fn(usize) -> bool>,
     /// What it does before, part by part, with large values of which pages may be missing: others are served meanwhile. Not
     /// in a transaction.
     pub ahead: Option<H>,
@@ -162,7 +162,7 @@ impl<H: Copy> Row<H> {
             has_steps: false,
             tips: &[],
             is_container: false,
-            received_arg: None,
+            receives: None,
             ahead: None,
             walks: false,
             may_be_slow: flags & flag::FAST == 0,
@@ -252,8 +252,8 @@ impl<H: Copy> Row<H> {
         self
     }
 
-    pub const fn receives(mut self, value_index: usize) -> Row<H> {
-        self.received_arg = Some(value_index);
+    pub const fn receives(mut self, is_value: fn(usize) -> bool) -> Row<H> {
+        self.receives = Some(is_value);
         self
     }
 

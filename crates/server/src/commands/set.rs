@@ -22,12 +22,12 @@ pub const COMMANDS: &[Command] = &[
     Command::new("getset", 3, flag::WRITE | flag::DENYOOM | flag::FAST, getset).acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "1.0.0", "Set the string value of a key and return its old value", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)])
-        .receives(2),
-    Command::new("mset", -3, flag::WRITE | flag::DENYOOM, mset).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
+        .receives(|index| index == 2),
+    Command::new("mset", -3, flag::WRITE | flag::DENYOOM, mset).acl(acl::STRING).receives(is_value_of_pair).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.1", "Set multiple keys to multiple values", "O(N) where N is the number of keys to set.")
         .keys(&[KeySpec::range(1, -1, 2, key_flag::OW | key_flag::UPDATE)])
         .tips(&["request_policy:multi_shard", "response_policy:all_succeeded"]),
-    Command::new("msetnx", -3, flag::WRITE | flag::DENYOOM, msetnx).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
+    Command::new("msetnx", -3, flag::WRITE | flag::DENYOOM, msetnx).acl(acl::STRING).receives(is_value_of_pair).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.1", "Set multiple keys to multiple values, only if none of the keys exist", "O(N) where N is the number of keys to set.")
         .keys(&[KeySpec::range(1, -1, 2, key_flag::OW | key_flag::INSERT)])
         .tips(&["request_policy:multi_shard", "response_policy:agg_min"]),
@@ -35,22 +35,22 @@ pub const COMMANDS: &[Command] = &[
         .doc(Group::String, "2.6.0", "Set the value and expiration in milliseconds of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)])
         .quick()
-        .receives(3),
+        .receives(|index| index == 3),
     Command::new("set", -3, flag::WRITE | flag::DENYOOM, set).acl(acl::STRING).reaching(sends_old)
         .doc(Group::String, "1.0.0", "Set the string value of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("RW and ACCESS due to the optional `GET` argument")])
         .flags_fn(key_flags)
         .quick()
-        .receives(2),
+        .receives(|index| index == 2),
     Command::new("setex", 4, flag::WRITE | flag::DENYOOM, setex).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "2.0.0", "Set the value and expiration of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)])
         .quick()
-        .receives(3),
+        .receives(|index| index == 3),
     Command::new("setnx", 3, flag::WRITE | flag::DENYOOM | flag::FAST, setnx).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.0", "Set the value of a key, only if the key does not exist", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::INSERT)])
-        .receives(2),
+        .receives(|index| index == 2),
 ];
 
 /// The unit and the origin of a deadline argument.
@@ -214,8 +214,21 @@ fn is_met(condition: Condition, is_present: bool) -> bool {
 
 /// Stores the argument at `value_index` under the first key.
 fn store(ctx: &mut Ctx<'_>, args: &Args<'_>, value_index: usize, deadline: Deadline) -> CmdResult {
-    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    store_at(ctx, args, 1, value_index, deadline)
+}
+
+/// The same under the key at `key_index`.
+fn store_at(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    key_index: usize,
+    value_index: usize,
+    deadline: Deadline,
+) -> CmdResult {
+    let (db, key) = (ctx.db(), ctx.key(args, key_index));
     let value = match args.incoming(value_index) {
+        // Stored already by a command that met a missing page after that, and runs once more.
+        Some(value) if value.is_used() => return Ok(()),
         Some(value) => NewValue::Incoming(value),
         None => encode(args.at(value_index)),
     };
@@ -324,11 +337,13 @@ fn check_pairs(args: &Args<'_>, name: &str) -> CmdResult {
     Ok(())
 }
 
+fn is_value_of_pair(index: usize) -> bool {
+    index >= 2 && index % 2 == 0
+}
+
 fn store_pairs(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let db = ctx.db();
     for index in (1..args.len()).step_by(2) {
-        let key = ctx.key(args, index);
-        ctx.worker.set(db, &key, encode(args.at(index + 1)), Deadline::Clear)?;
+        store_at(ctx, args, index, index + 1, Deadline::Clear)?;
     }
     Ok(())
 }

@@ -57,6 +57,9 @@ impl Ctx<'_> {
     /// The command's reply comes later, as a [`crate::state::mailbox::Message::Reply`]; until then the client's further
     /// commands wait. The command returns `Ok` and has written nothing.
     pub fn reply_later(&mut self) -> LateReply {
+        if self.client.is_in_exec {
+            self.reply.out.send_values(false);
+        }
         self.client.late.promise(self.reply.out.len())
     }
 

@@ -41,7 +41,7 @@ pub fn queue(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) {
         }
         transaction.flags |= found.command.flags;
         transaction.bytes += (buf.len() + ranges.len() * size_of::<ArgRange>()) as u64;
-        transaction.queued.push(Queued { id: found.id, buf, ranges });
+        transaction.queued.push(Queued { id: found.id, buf, ranges, incoming: Vec::new() });
     }
     ctx.reply.simple("QUEUED");
 }
@@ -106,10 +106,10 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &Transaction) -> CmdResult {
         return Ok(());
     }
     ctx.reply.array(transaction.queued.len());
-    // A reply that comes later moves what was written after its place.
-    let sent_values = ctx.reply.out.send_values(false);
+    // Not after the place of a reply that comes later: that moves what is written behind it.
+    let sent_values = ctx.reply.out.sends_values();
     for queued in &transaction.queued {
-        let args = Args::new(&queued.buf, &queued.ranges);
+        let args = queued.args();
         run_queued(ctx, ctx.registry.found(queued.id), &args);
     }
     ctx.reply.out.send_values(sent_values);
@@ -138,7 +138,7 @@ fn needs_of<'k>(ctx: &Ctx<'_>, transaction: &'k Transaction, watched: &'k HashSe
     let mut db = ctx.db();
     for queued in &transaction.queued {
         let command = ctx.registry.found(queued.id).command;
-        let args = Args::new(&queued.buf, &queued.ranges);
+        let args = queued.args();
         if command.name == "select" {
             let number = parse_i64(args.at(1)).and_then(|n| u32::try_from(n).ok());
             db = number.filter(|n| *n < ctx.server.database_count).map_or(db, DbId);

@@ -14,10 +14,12 @@ use crate::server::Server;
 pub fn begin_if_large(server: &Server, registry: &Registry, worker: &mut Worker, conn: &mut Conn) {
     let Some((before, len_bytes)) = conn.input.large_argument() else { return };
     let args = Args::new(&conn.input.buf, &before);
-    if before.is_empty() || conn.session.transaction.is_some() || server.monitor_count.load(Relaxed) > 0 {
+    if before.is_empty() || server.monitor_count.load(Relaxed) > 0 {
         return;
     }
-    let takes_it = |command: &crate::dispatch::ctx::Command| command.received_arg == Some(before.len());
+    let takes_it = |command: &crate::dispatch::ctx::Command| {
+        command.receives.is_some_and(|is_value| is_value(before.len()))
+    };
     if !registry.lookup(args.at(0)).is_some_and(|found| takes_it(found.command)) {
         return;
     }

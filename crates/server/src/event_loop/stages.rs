@@ -12,13 +12,13 @@ use crate::event_loop::batch::{Batch, BatchKey, Item};
 use crate::event_loop::flow::{load, publish, publish_input, OUTPUT_FULL_BYTES};
 use crate::event_loop::receive;
 use crate::event_loop::worker::EventLoop;
-use crate::net::conn::{Conn, Hold, ReadEvent};
+use crate::net::conn::{Conn, Hold, Output, ReadEvent};
 use crate::net::slots::SlotId;
 use crate::protocol::args::Args;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Limits, Parsed};
 use crate::state::mailbox::Message;
-use crate::state::session::Ending;
+use crate::state::session::{Ending, Session};
 
 /// Commands in a batch.
 const BATCH_COMMANDS: usize = 1024;
@@ -235,21 +235,18 @@ impl EventLoop {
             local,
             registry,
         };
+        let queued_before = ctx.client.queued_count();
         let outcome = match item.found {
             Some(found) => dispatch::run(&mut ctx, found, &args),
             None => dispatch::dispatch(&mut ctx, &args),
         };
         let (hold, fault) = match outcome {
             Outcome::Done => {
-                input.executed(item.end);
-                let is_full = output.pending_bytes() > OUTPUT_FULL_BYTES;
-                let hold = if is_full { Hold::Full } else { Hold::Free };
-                if let Some(at) = session.late.first_place() {
-                    session.late.hold(output.buf.split_off(at));
-                    (Hold::Blocked, None)
-                } else {
-                    (hold, None)
+                if let Some(queued) = session.queued_since(queued_before) {
+                    queued.incoming = input.take_incoming();
                 }
+                input.executed(item.end);
+                (hold_after(session, output), None)
             }
             Outcome::Fault(fault) => (Hold::Fault, Some(with_later(worker, batch, index, &input.buf, fault))),
             Outcome::Paused => (Hold::Paused, None),
@@ -310,6 +307,19 @@ fn with_later(worker: &mut Worker, batch: &Batch, index: usize, buf: &[u8], faul
     match worker.resolve_reaching(keys.into_iter(), 0) {
         Err(OpError::Fault(later)) => fault.and(later),
         _ => fault,
+    }
+}
+
+/// Why the next commands wait once one has been executed, if they do.
+fn hold_after(session: &mut Session, output: &mut Output) -> Hold {
+    let is_full = output.pending_bytes() > OUTPUT_FULL_BYTES;
+    match session.late.first_place() {
+        Some(at) => {
+            session.late.hold(output.buf.split_off(at));
+            Hold::Blocked
+        }
+        None if is_full => Hold::Full,
+        None => Hold::Free,
     }
 }
 

@@ -12,7 +12,7 @@ use stillframe_store::{Fault, Incoming, OpError};
 
 use crate::protocol::args::ArgRange;
 use crate::protocol::reply::{ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
-use crate::protocol::request::{Limits, Parsed, Parser, Received};
+use crate::protocol::request::{Limits, Parsed, Parser};
 use crate::state::clients::ClientInfo;
 use crate::state::session::{Ending, Session};
 
@@ -43,8 +43,9 @@ pub struct Input {
     read_bytes: usize,
     /// What the last parse said is missing from the command that has begun.
     missing: usize,
-    /// Where the bytes of a large argument of the next command to be executed go.
-    pub(super) incoming: Option<Incoming>,
+    /// Where the bytes of large arguments of the next command to be executed go, by their indices; all but the last are
+    /// there. The parser has as many `Received`.
+    pub(super) incoming: Vec<(usize, Incoming)>,
     /// Nothing is read until pages of that are in memory, or there is room for more.
     pub is_awaiting_pages: bool,
 }
@@ -73,7 +74,7 @@ impl Default for Input {
             parser: Parser::default(),
             read_bytes: READ_MIN_BYTES,
             missing: 0,
-            incoming: None,
+            incoming: Vec::new(),
             is_awaiting_pages: false,
         }
     }
@@ -122,8 +123,7 @@ impl Input {
     fn compact(&mut self) {
         self.buf.drain(..self.done);
         self.parsed -= self.done;
-        let moved = |received: Received| Received { at: received.at - self.done, ..received };
-        self.parser.set_received(self.parser.received().map(moved));
+        self.parser.received_mut().iter_mut().for_each(|received| received.at -= self.done);
         self.done = 0;
     }
 

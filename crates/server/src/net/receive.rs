@@ -1,4 +1,4 @@
-//! A large argument whose bytes go from the socket to their pages, past the input buffer.
+//! Large arguments whose bytes go from the socket to their pages, past the input buffer, one after the other.
 //!
 //! ```text
 //!            begin                      all bytes there              its command is executed
@@ -29,8 +29,8 @@ impl Input {
     /// while commands before it have not been executed.
     pub fn large_argument(&self) -> Option<(Vec<ArgRange>, u64)> {
         let awaited = self.parser.awaited()?;
-        let is_next = self.done == self.parsed && self.incoming.is_none();
-        if !is_next || awaited.len_bytes < RECEIVE_MIN_BYTES {
+        let is_begun = self.parser.received().last().is_some_and(|it| it.at == self.parsed + awaited.at);
+        if self.done != self.parsed || is_begun || awaited.len_bytes < RECEIVE_MIN_BYTES {
             return None;
         }
         let absolute = |r: &ArgRange| ArgRange { start: r.start + self.parsed as u32, len: r.len };
@@ -38,39 +38,37 @@ impl Input {
     }
 
     /// (none) → RECEIVING: the bytes that have come of the large argument move to their place.
-    pub fn begin_receiving(&mut self, incoming: Incoming) {
+    pub fn begin_receiving(&mut self, mut incoming: Incoming) {
         let Some(awaited) = self.parser.awaited() else { return };
-        let at = self.parsed + awaited.at;
-        self.incoming = Some(incoming);
-        while self.is_receiving() && self.received_bytes() < self.buf.len() - at {
-            let from = at + self.received_bytes();
-            let Input { incoming: Some(incoming), buf, .. } = self else { return };
-            let end = buf.len().min(from + READ_BYTES);
-            if incoming.append(&buf[from..end]).is_err() {
+        let (at, index) = (self.parsed + awaited.at, awaited.before.len());
+        while !incoming.is_complete() && (incoming.filled_bytes() as usize) < self.buf.len() - at {
+            let from = at + incoming.filled_bytes() as usize;
+            let end = self.buf.len().min(from + READ_BYTES);
+            if incoming.append(&self.buf[from..end]).is_err() {
                 // Nothing has left the buffer yet.
-                self.incoming = None;
                 return;
             }
         }
-        let taken = self.received_bytes();
+        let taken = incoming.filled_bytes() as usize;
         let kept_bytes = taken.min(KEPT_BYTES);
         self.buf.drain(at + kept_bytes..at + taken);
-        self.parser.set_received(Some(Received { at, kept_bytes }));
+        self.incoming.push((index, incoming));
+        self.parser.received_mut().push(Received { at, kept_bytes });
     }
 
     /// Whether the next bytes of the socket belong to a large argument.
     pub fn is_receiving(&self) -> bool {
-        self.incoming.as_ref().is_some_and(|incoming| !incoming.is_complete())
+        self.incoming.last().is_some_and(|(_, incoming)| !incoming.is_complete())
     }
 
     /// Bytes that are in their place and not in the buffer.
     pub fn received_bytes(&self) -> usize {
-        self.incoming.as_ref().map_or(0, |incoming| incoming.filled_bytes() as usize)
+        self.incoming.iter().map(|(_, incoming)| incoming.filled_bytes() as usize).sum()
     }
 
     /// Takes bytes of the large argument from the socket.
     pub(super) fn receive(&mut self, fd: &OwnedFd) -> ReadEvent {
-        let Some(incoming) = &mut self.incoming else { return ReadEvent::NothingYet };
+        let Some((_, incoming)) = self.incoming.last_mut() else { return ReadEvent::NothingYet };
         if let Some(fault) = incoming.awaited_room() {
             return ReadEvent::Missing(fault);
         }
@@ -100,10 +98,8 @@ impl Input {
 
     /// RECEIVING → (none). The command will tell the client why there is no room.
     fn give_up_receiving(&mut self) -> ReadEvent {
-        let (Some(incoming), Some(received)) = (self.incoming.take(), self.parser.received()) else {
-            return ReadEvent::Closed;
-        };
-        self.parser.set_received(None);
+        let popped = (self.incoming.pop(), self.parser.received_mut().pop());
+        let (Some((_, incoming)), Some(received)) = popped else { return ReadEvent::Closed };
         self.buf.truncate(received.at);
         match incoming.read(|bytes| self.buf.extend_from_slice(bytes)) {
             // Another look at the socket follows.
@@ -114,23 +110,30 @@ impl Input {
 
     /// RECEIVED → (none); from RECEIVING if nobody wants the command any more.
     pub(super) fn end_receiving(&mut self) {
-        self.incoming = None;
-        self.parser.set_received(None);
+        self.incoming.clear();
+        self.parser.received_mut().clear();
+    }
+
+    /// The values that belong to the command that has just been queued, with their indices among its arguments.
+    pub fn take_incoming(&mut self) -> Vec<(usize, Incoming)> {
+        std::mem::take(&mut self.incoming)
     }
 
     /// The commands up to `end` have been executed.
     pub fn executed(&mut self, end: usize) {
         self.done = end;
-        if self.parser.received().is_some_and(|received| received.at < end) {
+        if self.parser.received().first().is_some_and(|received| received.at < end) {
             self.end_receiving();
         }
     }
 
-    /// A parsed command's arguments, with the large one if it has that.
+    /// A parsed command's arguments, with the large ones if it has some.
     pub fn args<'a>(&'a self, ranges: &'a [ArgRange]) -> Args<'a> {
         let args = Args::new(&self.buf, ranges);
-        match (&self.incoming, self.parser.received()) {
-            (Some(incoming), Some(received)) => args.with_incoming(received.at, incoming),
+        match self.parser.received().first() {
+            Some(first) if ranges.iter().any(|range| range.start as usize == first.at) => {
+                args.with_incoming(&self.incoming)
+            }
             _ => args,
         }
     }

@@ -18,13 +18,13 @@ pub struct Args<'a> {
     ranges: &'a [ArgRange],
     /// A key that an earlier stage has hashed (and prefetched), with its index.
     hashed: Option<(u32, Key<'static>)>,
-    /// A value of which only the first bytes are in `buf`, with its index.
-    incoming: Option<(u32, &'a Incoming)>,
+    /// Values of which only the first bytes are in `buf`, with their indices.
+    incoming: &'a [(usize, Incoming)],
 }
 
 impl<'a> Args<'a> {
     pub fn new(buf: &'a [u8], ranges: &'a [ArgRange]) -> Args<'a> {
-        Args { buf, ranges, hashed: None, incoming: None }
+        Args { buf, ranges, hashed: None, incoming: &[] }
     }
 
     pub fn with_hashed(mut self, index: usize, key: Key<'static>) -> Args<'a> {
@@ -32,16 +32,15 @@ impl<'a> Args<'a> {
         self
     }
 
-    /// The value whose bytes in the buffer start at `at` is all there.
-    pub fn with_incoming(mut self, at: usize, value: &'a Incoming) -> Args<'a> {
-        let index = self.ranges.iter().position(|range| range.start as usize == at);
-        self.incoming = index.map(|index| (index as u32, value));
+    /// These values, with their indices, are all there.
+    pub fn with_incoming(mut self, values: &'a [(usize, Incoming)]) -> Args<'a> {
+        self.incoming = values;
         self
     }
 
     /// A value that is in its place already. Of such an argument the buffer has the first bytes only.
     pub fn incoming(&self, index: usize) -> Option<&'a Incoming> {
-        self.incoming.filter(|(at, _)| *at as usize == index).map(|(_, value)| value)
+        self.incoming.iter().find(|(at, _)| *at == index).map(|(_, value)| value)
     }
 
     /// Bytes of an argument.

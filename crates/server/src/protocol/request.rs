@@ -26,6 +26,21 @@ pub struct Received {
     pub kept_bytes: usize,
 }
 
+/// Those of a command, in a buffer whose byte `start` is the first that is looked at.
+#[derive(Clone, Copy, Default)]
+struct Receipts<'r> {
+    start: usize,
+    received: &'r [Received],
+}
+
+impl Receipts<'_> {
+    /// Bytes in the buffer of the one whose content starts at `at`, if that is one.
+    fn kept_bytes(&self, at: usize) -> Option<u32> {
+        let found = self.received.iter().find(|received| received.at == self.start + at);
+        found.map(|received| received.kept_bytes as u32)
+    }
+}
+
 /// A bulk string whose content is not all there.
 #[derive(Clone, Debug)]
 pub struct Awaited<'a> {
@@ -65,7 +80,8 @@ pub enum Parsed {
 #[derive(Default, Debug)]
 pub struct Parser {
     partial: Option<Box<Partial>>,
-    received: Option<Received>,
+    /// In the order in which they came; of one command.
+    received: Vec<Received>,
 }
 
 #[derive(Default, Debug)]
@@ -114,13 +130,13 @@ impl Parser {
         Some(Awaited { before: &partial.ranges, at: partial.progress.at, len_bytes })
     }
 
-    /// From here on a bulk string has few of its bytes in the buffer, or all of them again. Kept by [`Parser::reset`].
-    pub fn set_received(&mut self, received: Option<Received>) {
-        self.received = received;
+    /// Bulk strings that have few of their bytes in the buffer. Kept by [`Parser::reset`].
+    pub fn received(&self) -> &[Received] {
+        &self.received
     }
 
-    pub fn received(&self) -> Option<Received> {
-        self.received
+    pub fn received_mut(&mut self) -> &mut Vec<Received> {
+        &mut self.received
     }
 
     /// Looks at `buf[start..]`. For a complete command its ranges in `buf` are appended to `ranges`. An inline
@@ -132,10 +148,9 @@ impl Parser {
         ranges: &mut Vec<ArgRange>,
         limits: Limits,
     ) -> Parsed {
-        let received = self.received;
+        let received = Receipts { start: 0, received: &self.received };
         if let Some(partial) = &mut self.partial {
-            let relative = |r: Received| Some(Received { at: r.at.checked_sub(start)?, ..r });
-            return match partial.go_on(&buf[start..], limits, received.and_then(relative)) {
+            return match partial.go_on(&buf[start..], limits, Receipts { start, ..received }) {
                 Ok(Step::Incomplete { missing }) => Parsed::Incomplete { missing },
                 Ok(Step::Complete) => {
                     let end = start + partial.progress.at;
@@ -149,60 +164,60 @@ impl Parser {
         }
         match buf.get(start) {
             None => Parsed::Incomplete { missing: 1 },
-            Some(b'*') => self.multibulk(buf, start, ranges, limits, received),
+            Some(b'*') => multibulk(&mut self.partial, buf, start, ranges, limits, received),
             Some(_) => match inline(buf, start) {
                 // What was short enough as a line is not looked at as a stranger's multibulk.
                 Inline::Rewritten => {
-                    self.multibulk(buf, start, ranges, Limits { is_authenticated: true, ..limits }, None)
+                    let limits = Limits { is_authenticated: true, ..limits };
+                    multibulk(&mut self.partial, buf, start, ranges, limits, Receipts::default())
                 }
                 Inline::Other(parsed) => parsed,
             },
         }
     }
+}
 
-    fn multibulk(
-        &mut self,
-        buf: &[u8],
-        start: usize,
-        ranges: &mut Vec<ArgRange>,
-        limits: Limits,
-        received: Option<Received>,
-    ) -> Parsed {
-        let (count, at) = match number_line(buf, start + 1) {
-            Line::Number(count, at) if count <= i64::from(i32::MAX) => (count, at),
-            Line::Number(..) | Line::Bad => return error("invalid multibulk length"),
-            Line::Incomplete if buf.len() - start > LINE_MAX_BYTES => {
-                return error("too big mbulk count string")
-            }
-            Line::Incomplete => return Parsed::Incomplete { missing: 1 },
-        };
-        if count > UNAUTHENTICATED_ARGS && !limits.is_authenticated {
-            return error("unauthenticated multibulk length");
+/// Takes a command apart; of one that is not complete `partial` keeps the place.
+fn multibulk(
+    partial: &mut Option<Box<Partial>>,
+    buf: &[u8],
+    start: usize,
+    ranges: &mut Vec<ArgRange>,
+    limits: Limits,
+    received: Receipts<'_>,
+) -> Parsed {
+    let (count, at) = match number_line(buf, start + 1) {
+        Line::Number(count, at) if count <= i64::from(i32::MAX) => (count, at),
+        Line::Number(..) | Line::Bad => return error("invalid multibulk length"),
+        Line::Incomplete if buf.len() - start > LINE_MAX_BYTES => return error("too big mbulk count string"),
+        Line::Incomplete => return Parsed::Incomplete { missing: 1 },
+    };
+    if count > UNAUTHENTICATED_ARGS && !limits.is_authenticated {
+        return error("unauthenticated multibulk length");
+    }
+    if count <= 0 {
+        return Parsed::Nothing { end: at };
+    }
+    let mark = ranges.len();
+    let mut progress = Progress { at, args_left: count as u32, bulk_len: None };
+    match progress.take_args(buf, ranges, limits, received) {
+        Ok(Step::Complete) => Parsed::Command { end: progress.at },
+        Ok(Step::Incomplete { missing }) => {
+            let relative = |r: ArgRange| ArgRange { start: r.start - start as u32, len: r.len };
+            progress.at -= start;
+            let ranges = ranges.drain(mark..).map(relative).collect();
+            *partial = Some(Box::new(Partial { ranges, progress }));
+            Parsed::Incomplete { missing }
         }
-        if count <= 0 {
-            return Parsed::Nothing { end: at };
-        }
-        let mark = ranges.len();
-        let mut progress = Progress { at, args_left: count as u32, bulk_len: None };
-        match progress.take_args(buf, ranges, limits, received) {
-            Ok(Step::Complete) => Parsed::Command { end: progress.at },
-            Ok(Step::Incomplete { missing }) => {
-                let relative = |r: ArgRange| ArgRange { start: r.start - start as u32, len: r.len };
-                progress.at -= start;
-                let ranges = ranges.drain(mark..).map(relative).collect();
-                self.partial = Some(Box::new(Partial { ranges, progress }));
-                Parsed::Incomplete { missing }
-            }
-            Err(error) => {
-                ranges.truncate(mark);
-                Parsed::Error(error)
-            }
+        Err(error) => {
+            ranges.truncate(mark);
+            Parsed::Error(error)
         }
     }
 }
 
 impl Partial {
-    fn go_on(&mut self, command: &[u8], limits: Limits, received: Option<Received>) -> Result<Step, String> {
+    fn go_on(&mut self, command: &[u8], limits: Limits, received: Receipts<'_>) -> Result<Step, String> {
         self.progress.take_args(command, &mut self.ranges, limits, received)
     }
 }
@@ -214,7 +229,7 @@ impl Progress {
         buf: &[u8],
         ranges: &mut Vec<ArgRange>,
         limits: Limits,
-        received: Option<Received>,
+        received: Receipts<'_>,
     ) -> Result<Step, String> {
         while self.args_left > 0 {
             let len = match self.bulk_len {
@@ -224,10 +239,7 @@ impl Progress {
                     None => return Ok(Step::Incomplete { missing: 1 }),
                 },
             };
-            let in_buf = match received {
-                Some(received) if received.at == self.at => received.kept_bytes as u32,
-                _ => len,
-            };
+            let in_buf = received.kept_bytes(self.at).unwrap_or(len);
             let end = self.at + in_buf as usize + 2;
             if end > buf.len() {
                 self.bulk_len = Some(len);

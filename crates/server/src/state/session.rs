@@ -5,10 +5,10 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use stillframe_store::{DbId, Duplicate, Sending, UnixMillis};
+use stillframe_store::{DbId, Duplicate, Incoming, Sending, UnixMillis};
 
 use crate::command::CommandId;
-use crate::protocol::args::ArgRange;
+use crate::protocol::args::{ArgRange, Args};
 use crate::protocol::collected::Collected;
 
 /// `CLIENT REPLY`.
@@ -47,6 +47,14 @@ pub struct Queued {
     pub id: CommandId,
     pub buf: Vec<u8>,
     pub ranges: Vec<ArgRange>,
+    /// Large arguments, by their indices; `buf` has their first bytes.
+    pub incoming: Vec<(usize, Incoming)>,
+}
+
+impl Queued {
+    pub fn args(&self) -> Args<'_> {
+        Args::new(&self.buf, &self.ranges).with_incoming(&self.incoming)
+    }
 }
 
 /// Between `MULTI` and `EXEC`.
@@ -215,6 +223,17 @@ pub struct Session {
 }
 
 impl Session {
+    /// Commands that wait for `EXEC`.
+    pub fn queued_count(&self) -> usize {
+        self.transaction.as_ref().map_or(0, |transaction| transaction.queued.len())
+    }
+
+    /// The last of them, if it was not there when there were so many.
+    pub fn queued_since(&mut self, count: usize) -> Option<&mut Queued> {
+        let is_new = self.queued_count() > count;
+        self.transaction.as_mut().filter(|_| is_new)?.queued.last_mut()
+    }
+
     pub fn new(id: u64, is_authenticated: bool) -> Session {
         Session {
             id,

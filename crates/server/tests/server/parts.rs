@@ -261,3 +261,83 @@ fn a_value_larger_than_memory_is_changed_and_copied() {
         assert_bounded(&server);
     }
 }
+
+/// Several large values in one command, and in a transaction: they go to their places as they come, and out the same way.
+#[test]
+fn large_values_in_one_step() {
+    let server = start(&["--save", ""]);
+    let mut c = connect(&server);
+    let value = value(80 * MEGABYTE);
+    let (a, b) = (&value[..40 * MEGABYTE], &value[40 * MEGABYTE - 7..]);
+    let set = [b"MSET" as &[u8], b"a", a, b"s", b"short", b"b", b, b"a", b];
+    assert_eq!(c.run_bytes(&set), Reply::ok());
+    assert!(c.run("MGET a s b") == Reply::Array(vec![bulk(b), bulk(b"short"), bulk(b)]));
+    assert_eq!(c.run_bytes(&[b"MSETNX", b"n", a, b"a", a]), Reply::Int(0));
+    assert_eq!(c.run_bytes(&[b"MSETNX", b"n", a, b"m", b]), Reply::Int(1));
+    let mut other = connect(&server);
+    let mut queue = |c: &mut Client, words: &[&[u8]]| {
+        assert_eq!(c.run_bytes(words), Reply::Simple("QUEUED".into()));
+        // Nobody sees it yet.
+        assert!(other.run("GETRANGE a 0 9") == bulk(&b[..10]));
+    };
+    c.ok("MULTI");
+    queue(&mut c, &[b"SET", b"a", a, b"GET"]);
+    queue(&mut c, &[b"STRLEN", b"a"]);
+    queue(&mut c, &[b"MSET", b"x", b"1", b"y", b]);
+    queue(&mut c, &[b"GET", b"y"]);
+    queue(&mut c, &[b"GETDEL", b"n"]);
+    let replies = c.run("EXEC");
+    let expected = vec![bulk(b), Reply::Int(a.len() as i64), Reply::ok(), bulk(b), bulk(a)];
+    assert!(replies == Reply::Array(expected));
+    assert!(c.run("GET a") == bulk(a) && c.run("GET y") == bulk(b));
+    assert_eq!(c.run("DEL y m b x"), Reply::Int(4));
+    eventually("one value is left", || used_pages(&mut c) < 45 << 8);
+    let end = ["DISCARD", "EXEC"];
+    for line in end {
+        c.ok("WATCH s");
+        c.ok("MULTI");
+        assert_eq!(c.run_bytes(&[b"SET", b"a", b]), Reply::Simple("QUEUED".into()));
+        assert!(used_pages(&mut other) > 75 << 8);
+        other.ok("SET s changed");
+        assert!([Reply::ok(), Reply::NullArray].contains(&c.run(line)));
+        eventually("what was not stored is free", || used_pages(&mut other) < 45 << 8);
+    }
+    c.ok("MULTI");
+    assert_eq!(c.run_bytes(&[b"SET", b"a", b]), Reply::Simple("QUEUED".into()));
+    drop(c);
+    eventually("what was not stored is free", || used_pages(&mut other) < 45 << 8);
+    assert!(other.run("GET a") == bulk(a));
+    assert_bounded(&server);
+}
+
+/// A restart serves it at once, and a dump is written in bounded memory while it is read and replaced.
+#[test]
+fn a_value_larger_than_memory_is_saved_and_loaded() {
+    let mut server = start(&["--save", ""]);
+    let value = value(LEN);
+    let mut c = connect(&server);
+    set(&mut c, "k", &value);
+    set(&mut c, "other", &value[..20 * MEGABYTE]);
+    c.ok("SAVE");
+    let args = [&MEMORY[..], &["--save", ""]].concat();
+    server = server.restarted(Signal::KILL, &args);
+    let mut c = connect(&server);
+    c.wait_until_loaded();
+    let mut reader = connect(&server);
+    reader.send("GET k");
+    assert!(!c.run("BGSAVE RDB").is_error());
+    assert!(c.run("GETRANGE k 90000000 90000100") == bulk(&value[90_000_000..=90_000_100]));
+    set(&mut c, "k", &value[1..]);
+    assert!(reader.read() == bulk(&value));
+    assert!(c.try_wait_for_save().expect("INFO"));
+    assert!(c.run("GET k") == bulk(&value[1..]));
+    assert_bounded(&server);
+    // The dump has what was there at its cut.
+    drop((c, reader));
+    std::fs::remove_file(server.dir.join("stillframe.pages")).expect("the page file");
+    server = server.restarted(Signal::KILL, &args);
+    let mut c = connect(&server);
+    c.wait_until_loaded();
+    assert!(c.run("GET k") == bulk(&value));
+    assert!(c.run("GET other") == bulk(&value[..20 * MEGABYTE]));
+}

@@ -179,7 +179,8 @@ impl Incoming {
         self.garbage.release(self.pid, None);
     }
 
-    pub(crate) fn is_used(&self) -> bool {
+    /// Whether a key refers to it.
+    pub fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Relaxed)
     }
 }

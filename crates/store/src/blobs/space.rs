@@ -113,14 +113,10 @@ impl Blobs {
         if bytes.len() > room_bytes || bytes.len() < room_bytes - room_bytes / 4 || self.pins.has(blob) {
             return Ok(None);
         }
+        let is_object = matches!(blob.place, Place::Object { .. });
         let written = self.pool.exclusive(blob.pid).map_err(Stop::from).and_then(|mut guard| {
             let (start, end) = (blob.start(), blob.start() + bytes.len() as u64);
-            let is_object = matches!(blob.place, Place::Object { .. });
-            match check_resident(&guard, start, end) {
-                // What is going to be overwritten is not worth bringing in.
-                Err(Stop::Missing(_)) if is_object => return Ok(false),
-                checked => checked?,
-            }
+            check_resident(&guard, start, end)?;
             // Pages of its own that a cut needs are kept aside as they are, without a copy.
             if is_object && guard.would_capture(0..page_count_of(end)) {
                 return Ok(false);
@@ -131,6 +127,8 @@ impl Blobs {
         match written {
             // They go elsewhere.
             Ok(false) | Err(Stop::Damaged(_)) => return Ok(None),
+            // What is going to be overwritten is not worth bringing in.
+            Err(Stop::Fault(_) | Stop::Missing(_)) if is_object => return Ok(None),
             written => written?,
         };
         Ok(Some(Blob { len_bytes: bytes.len() as u32, ..*blob }))
@@ -272,12 +270,13 @@ impl Blobs {
         self.latch_with(blob, 0..u64::from(blob.len_bytes)).map(drop)
     }
 
-    /// What is missing of a blob to an operation that reaches so far: its head too. Of what memory has no room for the
-    /// operation is told when it comes to it.
+    /// What is missing of a blob to an operation that reaches so far, with the head whose latch covers that. Of what memory
+    /// has no room for the operation is told when it comes to it.
     pub fn resolve(&self, blob: &Blob, reach: Reach, missing: &mut Vec<PageId>) {
         let pages = reach.pages(blob);
-        let is_too_large = self.pages.is_too_large(pages.len() as u64 * PAGE_SIZE as u64);
-        add_missing(&self.pool, blob, if is_too_large { 0..0 } else { pages }, missing);
+        if !pages.is_empty() && !self.pages.is_too_large(pages.len() as u64 * PAGE_SIZE as u64) {
+            add_missing(&self.pool, blob, pages, missing);
+        }
     }
 
     /// Writes into a blob's place or grows it, or makes another while it is being sent. `None` if it is in a slab and does

@@ -3,7 +3,7 @@
 use stillframe_pagepool::Restart;
 
 use super::state::{Keyspace, Local};
-use crate::blobs::{Blob, Part};
+use crate::blobs::{Blob, Part, Place};
 use crate::effect::Effect;
 use crate::stop::{retry, Stop};
 use crate::tree::hash::{
@@ -402,12 +402,13 @@ impl Keyspace {
         Ok(if expired { Was::Expired } else { Was::There })
     }
 
-    /// Whether what a record refers to can be freed without loading pages first. What is damaged can.
+    /// Whether what a record refers to can be freed without loading pages first. Objects can, and what is damaged.
     pub(super) fn check_discardable(&self, remains: &Remains) -> Result<(), Stop> {
         if self.pages.all_resident() {
             return Ok(());
         }
-        for blob in [remains.key, remains.value].into_iter().flatten() {
+        let in_slabs = |blob: &Blob| matches!(blob.place, Place::Slab { .. });
+        for blob in [remains.key, remains.value].into_iter().flatten().filter(in_slabs) {
             if !self.pool.is_resident(blob.pid) {
                 // Tells a page that is damaged from one that is not there yet.
                 match self.pool.shared(blob.pid) {

@@ -151,7 +151,7 @@ fn a_received_bulk_has_the_bytes_that_were_kept() {
         assert!(matches!(parser.next(&mut buf, start, &mut ranges, LIMITS), Parsed::Incomplete { .. }));
         let awaited = parser.awaited().expect("a value");
         assert_eq!((awaited.before.len(), start + awaited.at, awaited.len_bytes), (2, header.len(), 1000));
-        parser.set_received(Some(Received { at: header.len(), kept_bytes }));
+        parser.received_mut().push(Received { at: header.len(), kept_bytes });
         buf.extend_from_slice(rest);
         // Also when the command is parsed again.
         for _ in 0..2 {
