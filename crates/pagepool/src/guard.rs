@@ -4,8 +4,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::page::{
-    acquire, prefetch, prefetch_for_write, unlock_and_wake, unshare_and_wake, Held, Refused, StateWord,
-    Version, Wanted, SPIN_COUNT,
+    acquire, prefetch, prefetch_for_write, touch_covered, unlock_and_wake, unshare_and_wake, Held, Place,
+    Refused, StateWord, Wanted, SPIN_COUNT,
 };
 use crate::pool::Pool;
 use crate::{PageBytes, PageId, Restart, PAGE_SIZE};
@@ -14,10 +14,10 @@ use crate::{PageBytes, PageId, Restart, PAGE_SIZE};
 type PageWords = [AtomicU64; PAGE_SIZE / 8];
 
 #[inline(always)]
-fn words(pool: &Pool, page: PageId) -> &PageWords {
+fn words(pool: &Pool, page: PageId, place: Place) -> &PageWords {
     // SAFETY: M1: in the mapping and aligned to a page. P5: pages whose words are read optimistically are written
-    // through these atomics alone.
-    unsafe { &*pool.pages().address(page).cast::<PageWords>() }
+    // through these atomics alone; R3, R6: the page stays there until the caller's command ends.
+    unsafe { &*pool.pages().address_at(page, place).cast::<PageWords>() }
 }
 
 /// The state of a page that somebody asks for: its number may have been made up by a damaged file.
@@ -61,7 +61,7 @@ fn object_runs(
 pub struct OptimisticGuard<'p> {
     pool: &'p Pool,
     page: PageId,
-    version: Version,
+    version: Place,
 }
 
 impl<'p> OptimisticGuard<'p> {
@@ -95,13 +95,13 @@ impl<'p> OptimisticGuard<'p> {
     /// The `index`-th 8-byte word, relaxed. Meaningless before validation.
     #[inline(always)]
     pub fn word(&self, index: usize) -> u64 {
-        words(self.pool, self.page)[index].load(Ordering::Relaxed)
+        self.words()[index].load(Ordering::Relaxed)
     }
 
     /// All words of the page.
     #[inline(always)]
     pub fn words(&self) -> &'p PageWords {
-        words(self.pool, self.page)
+        words(self.pool, self.page, self.version)
     }
 
     /// Whether what was read is one writer's work.
@@ -121,7 +121,7 @@ impl<'p> OptimisticGuard<'p> {
     /// written as words. So the copy is of use as a hint only ([`Pool::peek`]).
     #[inline(always)]
     pub fn peek<const N: usize>(&self, offset: usize, into: &mut [u8; N]) {
-        self.pool.pages().peek(self.page, offset, into);
+        self.pool.pages().peek_at(self.page, self.version, offset, into);
     }
 
     /// Becomes a shared guard, without waiting, if nobody has written since: the page is what it was when this was made.
@@ -174,7 +174,7 @@ impl<'p> SharedGuard<'p> {
     }
 
     #[inline(always)]
-    fn version(&self) -> Version {
+    fn version(&self) -> Place {
         self.pool.pages().descriptor(self.page).state.held_version()
     }
 
@@ -257,7 +257,8 @@ impl<'p> ExclusiveGuard<'p> {
         ExclusiveGuard { pool, page, _held: Held::new() }
     }
 
-    fn version_before(&self) -> Version {
+    #[inline(always)]
+    fn version_before(&self) -> Place {
         self.pool.pages().descriptor(self.page).state.held_version()
     }
 
@@ -326,27 +327,32 @@ impl<'p> ExclusiveGuard<'p> {
     /// The `index`-th word of a page that is read optimistically.
     #[inline(always)]
     pub fn word(&self, index: usize) -> u64 {
-        words(self.pool, self.page)[index].load(Ordering::Relaxed)
+        self.words()[index].load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn words(&self) -> &PageWords {
+        words(self.pool, self.page, self.version_before())
     }
 
     /// Stores a word of a page that is read optimistically; captures the page at its first modification.
     #[inline(always)]
     pub fn set_word(&mut self, index: usize, value: u64) {
         self.pool.before_write(self.page);
-        words(self.pool, self.page)[index].store(value, Ordering::Relaxed);
+        self.words()[index].store(value, Ordering::Relaxed);
     }
 
     /// All words, for modification of many.
     #[inline(always)]
     pub fn words_mut(&mut self) -> &PageWords {
         self.pool.before_write(self.page);
-        words(self.pool, self.page)
+        self.words()
     }
 
-    /// Fills all pages of a new object with zeros.
-    pub(crate) fn zero(&mut self, page_count: u32) {
-        for index in 0..page_count {
-            let page = self.object_page_mut(index).expect("pages of a new object are in memory");
+    /// Fills new pages of an object with zeros.
+    pub(crate) fn zero(&mut self, pages: std::ops::Range<u32>) {
+        for index in pages {
+            let page = self.object_page_mut(index).expect("new pages of an object are in memory");
             page.fill(0);
         }
     }
@@ -417,23 +423,19 @@ impl Pool {
     #[inline(always)]
     #[must_use]
     pub fn peek<const N: usize>(&self, page: PageId, offset: usize, into: &mut [u8; N]) -> bool {
-        let is_there = self.pages().try_descriptor(page).is_some_and(|d| d.state.is_resident());
-        if is_there {
-            self.pages().peek(page, offset, into);
-        }
-        is_there
+        self.pages().peek(page, offset, into)
     }
 
-    /// Hints that byte `offset` of a page will be read soon.
+    /// Hints that byte `offset` from the start of a page on will be read soon.
     #[inline(always)]
     pub fn prefetch(&self, page: PageId, offset: usize) {
-        prefetch(self.pages().byte_address(page, offset).cast());
+        prefetch(self.pages().hint_address(page, offset).cast());
     }
 
     /// The same, and written.
     #[inline(always)]
     pub fn prefetch_for_write(&self, page: PageId, offset: usize) {
-        prefetch_for_write(self.pages().byte_address(page, offset).cast());
+        prefetch_for_write(self.pages().hint_address(page, offset).cast());
     }
 
     /// Hints that a page will be read optimistically soon.
@@ -452,7 +454,7 @@ impl Pool {
     #[inline(always)]
     fn object_page(&self, head: PageId, index: u32) -> Result<PageId, Restart> {
         let page = PageId(head.0.saturating_add(index));
-        if index == 0 || self.is_resident(page) {
+        if index == 0 || self.pages().try_descriptor(page).is_some_and(|d| touch_covered(&d.state)) {
             Ok(page)
         } else {
             Err(self.residency().absent(page))

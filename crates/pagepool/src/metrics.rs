@@ -118,6 +118,8 @@ pub struct PoolMetrics {
     pub give_back_ns: AtomicU64,
     /// Of those, pages that had to be written first.
     pub written_back_page_count: AtomicU64,
+    /// Pages that moved to other frames, so that memory could be given back.
+    pub relocated_page_count: AtomicU64,
     /// Writes of such pages that failed.
     pub write_back_error_count: AtomicU64,
 }

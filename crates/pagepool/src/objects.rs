@@ -2,6 +2,7 @@
 
 use crate::guard::ExclusiveGuard;
 use crate::pool::Pool;
+use crate::residency::Keeper;
 use crate::space::Extent;
 use crate::{PageId, PoolError};
 
@@ -33,9 +34,10 @@ impl Pool {
         assert!(page_count > 0, "an object has pages");
         let start = self.supply().take(page_count, reserve_count)?;
         let mut object = ExclusiveGuard::allocated(self, start);
-        // Large objects start in memory that reads as zero, but for those that found no place of their own.
-        if self.pages().is_small(start) && (page_count > SMALL_PAGES_MAX || reserve_count > page_count) {
-            object.zero(page_count);
+        // Large objects may begin in memory that reads as zero, but for those that found no place of their own.
+        if (page_count > SMALL_PAGES_MAX || reserve_count > page_count) && !self.pages().begins_as_zero(start)
+        {
+            object.zero(0..page_count);
         }
         Ok(object)
     }
@@ -45,9 +47,13 @@ impl Pool {
         self.supply().capacity(object, page_count)
     }
 
-    /// Grows an object in place. False if its block is too small: the caller moves it.
+    /// Grows an object in place, by pages of zeros. False if its block is too small: the caller moves it.
     pub fn extend(&self, object: &mut ExclusiveGuard<'_>, old_count: u32, new_count: u32) -> bool {
-        self.supply().extend(object.id(), old_count, new_count)
+        let is_extended = self.supply().extend(object.id(), old_count, new_count);
+        if is_extended && !self.pages().begins_as_zero(object.id()) {
+            object.zero(old_count..new_count);
+        }
+        is_extended
     }
 
     /// Frees an object with all its pages; `page_count` is what it was allocated with or extended to (O1).
@@ -110,5 +116,6 @@ impl Pool {
     /// once. Without this a reserve is kept, and the rest given back after a while.
     pub fn purge(&self) {
         self.supply().purge();
+        self.keeper().into_iter().for_each(Keeper::purge);
     }
 }

@@ -8,9 +8,11 @@ use crate::device::Device;
 use crate::metrics::PoolMetrics;
 use crate::page::{Epoch, PageTable};
 use crate::pagefile::{NeededPages, OpenOptions, PageFile, Recovered};
-use crate::residency::{DamagedPages, Evictor, Residency, Room, ScrubReport, ScrubStats, Scrubbing, Supply};
+use crate::residency::{
+    DamagedPages, Evictor, Keeper, Residency, Room, ScrubReport, ScrubStats, Scrubbing, Supply,
+};
 use crate::snapshot::{Core, NoSpill, SnapshotKind, Snapshotter, Spill};
-use crate::space::{AnonMemory, Layout, Memory};
+use crate::space::{AnonMemory, Arena, Layout, Memory, PoolBackend};
 use crate::{Barrier, BarrierTimes, Member, PageId, PoolError, PAGE_SIZE};
 
 /// How a pool is made.
@@ -20,6 +22,7 @@ pub struct PoolOptions {
     /// Back tree nodes and slabs with huge pages, if the algorithm can do with them.
     pub huge_pages: bool,
     pub snapshot_kind: SnapshotKind,
+    pub backend: PoolBackend,
     /// Budget of snapshots: before-images, spare frames, freed pages that a cut needs.
     pub snapshot_memory_bytes: u64,
     /// Pages without which a checkpoint of the page file counts as damaged.
@@ -37,6 +40,7 @@ impl Default for PoolOptions {
             layout: Layout::FULL,
             huge_pages: true,
             snapshot_kind: SnapshotKind::Epoch,
+            backend: PoolBackend::Vmcache,
             snapshot_memory_bytes: 64 << 20,
             needed_pages: |_| 0..0,
             memory_pages: None,
@@ -57,6 +61,9 @@ pub struct PoolStats {
     pub snapshot_peak_held_bytes: u64,
     /// Bytes of spare frames, in use or not.
     pub snapshot_resident_bytes: u64,
+    /// Bytes of the memory that pages in frames have, and of those of them that nobody uses. 0 where pages have addresses.
+    pub frame_bytes: u64,
+    pub free_frame_bytes: u64,
 }
 
 /// A page pool. Share it by `Arc`.
@@ -68,6 +75,8 @@ pub struct Pool {
     residency: Arc<Residency>,
     room: Arc<Room>,
     evictor: Option<Evictor>,
+    /// Where pages lie in frames.
+    keeper: Option<Keeper>,
     scrubbing: Scrubbing,
     /// The cut of the last durable checkpoint; held while one is taken.
     durable: Mutex<Epoch>,
@@ -79,7 +88,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Map`] if the address space is limited.
     pub fn new(options: &PoolOptions, spill: Arc<dyn Spill>) -> Result<Pool, PoolError> {
-        let memory = AnonMemory::new(options.layout.page_count() as usize * PAGE_SIZE)?;
+        let memory = AnonMemory::new(options.backend.memory_bytes(options.layout))?;
         Pool::with_memory(Box::new(memory), options, spill)
     }
 
@@ -100,7 +109,7 @@ impl Pool {
         let (needed, accept_loss_after) = (options.needed_pages, options.accept_loss_after);
         let open_options = OpenOptions { needed, accept_loss_after, ..OpenOptions::default() };
         let (file, recovered) = PageFile::create_or_open_with(device, &open_options)?;
-        let memory = AnonMemory::new(options.layout.page_count() as usize * PAGE_SIZE)?;
+        let memory = AnonMemory::new(options.backend.memory_bytes(options.layout))?;
         let pool = Pool::build(Box::new(memory), options, file.clone(), Some(file.clone()))?;
         pool.adopt(&file, options.layout)?;
         pool.residency.start_loaders()?;
@@ -145,7 +154,7 @@ impl Pool {
         self.durable.lock()
     }
 
-    /// A pool over any memory, which must cover the layout.
+    /// A pool over any memory, of as many bytes as [`PoolBackend::memory_bytes`] says.
     ///
     /// # Errors
     /// [`PoolError::Map`].
@@ -163,7 +172,7 @@ impl Pool {
         spill: Arc<dyn Spill>,
         file: Option<Arc<PageFile>>,
     ) -> Result<Pool, PoolError> {
-        let pages = PageTable::new(memory, options.layout)?;
+        let pages = PageTable::new(memory, options.layout, options.backend)?;
         let core = Arc::new(Core::new(pages, options.snapshot_memory_bytes)?);
         let snapshotter = options.snapshot_kind.build(options.layout.page_count(), spill)?;
         let is_huge = options.huge_pages && snapshotter.takes_huge_pages();
@@ -187,6 +196,11 @@ impl Pool {
             let wait_for_turns = Box::new(move || members.wait_for_turns());
             Evictor::start(core.clone(), supply.clone(), room.clone(), file, wait_for_turns)
         });
+        let keeper = core.pages.arena().map(|_| {
+            let members = barrier.clone();
+            let wait_for_turns = Box::new(move || members.wait_for_turns());
+            Keeper::start(core.clone(), supply.clone(), room.clone(), wait_for_turns)
+        });
         let residency = Residency::new(core.clone(), supply.clone(), room.clone(), file);
         Ok(Pool {
             core,
@@ -196,6 +210,7 @@ impl Pool {
             residency: Arc::new(residency),
             room,
             evictor: evictor.transpose()?,
+            keeper: keeper.transpose()?,
             scrubbing: Scrubbing::default(),
             durable: Mutex::new(Epoch(0)),
         })
@@ -281,9 +296,19 @@ impl Pool {
         self.residency.wait_until_warm();
     }
 
+    /// How a page's number leads to its bytes.
+    pub fn backend(&self) -> PoolBackend {
+        self.core.pages.arena().map_or(PoolBackend::Vmcache, |_| PoolBackend::Array)
+    }
+
+    pub(crate) fn keeper(&self) -> Option<&Keeper> {
+        self.keeper.as_ref()
+    }
+
     /// Changes the bound of pages in memory; as of [`PoolOptions::memory_pages`].
     pub fn set_memory_pages(&self, page_count: Option<u64>) {
         self.room.set_limit(page_count.filter(|_| self.can_evict()));
+        self.keeper.iter().for_each(Keeper::wake);
     }
 
     /// Whether a page in use may be missing from memory without having been asked for: warm-up, eviction, damage.
@@ -398,6 +423,8 @@ impl Pool {
             snapshot_held_bytes: self.snapshotter.held_bytes(&self.core),
             snapshot_peak_held_bytes: self.snapshotter.peak_held_bytes(&self.core),
             snapshot_resident_bytes: self.core.frames.resident_count() * PAGE_SIZE as u64,
+            frame_bytes: self.pages().arena().map_or(0, Arena::backed_bytes),
+            free_frame_bytes: self.pages().arena().map_or(0, Arena::free_bytes),
         }
     }
 
@@ -419,6 +446,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.evictor.iter().for_each(Evictor::shut_down);
+        self.keeper.iter().for_each(Keeper::shut_down);
         self.residency.shut_down();
     }
 }

@@ -110,7 +110,15 @@ impl View {
         if core.copy_as_of(page, self.cut, into) {
             return Some(Ok(None));
         }
+        let was_freed_in_memory = || descriptor.epochs.freed().is_some() && !descriptor.epochs.is_in_file();
+        // What the view sees is kept until it is there as an image, and the write epoch is raised in between (S2).
+        let is_gone = || was_freed_in_memory() && core.pages.is_let_go(page);
+        let unless_imaged = |error| (descriptor.epochs.written() <= self.cut).then_some(Err(error));
+        let no_page = || CheckpointError::Io(no_such_page(page));
         if descriptor.state.is_resident() || !core.is_clean(page) {
+            if is_gone() {
+                return unless_imaged(no_page());
+            }
             // Somebody writes it just now, or it is on its way out.
             wait_for_move(&descriptor.state);
             return None;
@@ -122,11 +130,12 @@ impl View {
         }
         Some(match image {
             Some(image) => Ok(Some(Arc::new(image))),
-            None if descriptor.epochs.freed().is_some() && !descriptor.epochs.is_in_file() => {
-                // Freed in memory, and off the map by now.
+            None if is_gone() => return unless_imaged(no_page()),
+            None if was_freed_in_memory() => {
+                // Off the map by now.
                 return core.pages.copy_kept_as_of(page, self.cut, into).then_some(Ok(None));
             }
-            None => Err(CheckpointError::Io(no_such_page(page))),
+            None => Err(no_page()),
         })
     }
 

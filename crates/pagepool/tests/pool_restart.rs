@@ -17,7 +17,14 @@ type Model = BTreeMap<PageId, (u32, u8)>;
 
 fn options(kind: SnapshotKind) -> PoolOptions {
     let snapshot_memory_bytes = 1 << 20;
-    PoolOptions { layout: Layout::TINY, snapshot_kind: kind, snapshot_memory_bytes, ..PoolOptions::default() }
+    let backend = stillframe_testkit::pool_backend();
+    PoolOptions {
+        layout: Layout::TINY,
+        snapshot_kind: kind,
+        backend,
+        snapshot_memory_bytes,
+        ..PoolOptions::default()
+    }
 }
 
 fn header(round: u8) -> UserHeader {
@@ -266,4 +273,9 @@ fn a_cut_that_fails_fails_the_checkpoint() {
     let (pool, recovered) = Pool::open(as_device, &options(SnapshotKind::Epoch)).unwrap();
     assert_eq!(recovered.user_header, header(3));
     assert_eq!(latch(&pool, page, || pool.shared(page)).page(), &[5; PAGE_SIZE]);
+}
+
+#[test]
+fn on_array() {
+    stillframe_testkit::run_suite_on_array(&[]);
 }

@@ -12,13 +12,15 @@ use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
     CheckpointStats, Layout, PageId, Pool, PoolOptions, Restart, ScrubReport, SnapshotKind, PAGE_SIZE,
 };
-use stillframe_testkit::seed;
+use stillframe_testkit::{pool_backend, seed};
 
 fn open(device: &Arc<HookedDevice>, snapshot_kind: SnapshotKind) -> Arc<Pool> {
     let as_device: Arc<dyn Device> = device.clone();
     let snapshot_memory_bytes = 1 << 20;
     let layout = Layout::TINY;
-    let options = PoolOptions { layout, snapshot_kind, snapshot_memory_bytes, ..PoolOptions::default() };
+    let backend = pool_backend();
+    let options =
+        PoolOptions { layout, snapshot_kind, backend, snapshot_memory_bytes, ..PoolOptions::default() };
     let (pool, _) = Pool::open(as_device, &options).unwrap();
     pool.wait_until_warm();
     pool
@@ -141,7 +143,7 @@ fn what_is_not_in_memory_is_lost() {
         }
     }));
     let as_device: Arc<dyn Device> = device.clone();
-    let options = PoolOptions { layout: Layout::TINY, ..PoolOptions::default() };
+    let options = PoolOptions { layout: Layout::TINY, backend: pool_backend(), ..PoolOptions::default() };
     let (pool, _) = Pool::open(as_device, &options).unwrap();
     // The warm-up stands before its first batch, which does not reach so far.
     gate.wait_for_visitor();
@@ -400,4 +402,9 @@ fn change_any(pool: &Pool, objects: &mut BTreeMap<PageId, (u32, u8)>, rng: &mut 
             objects.insert(head, (page_count, fill));
         }
     }
+}
+
+#[test]
+fn on_array() {
+    stillframe_testkit::run_suite_on_array(&[]);
 }

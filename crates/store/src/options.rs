@@ -1,5 +1,5 @@
 use stillframe_pagepool::device::IoOptions;
-use stillframe_pagepool::SnapshotKind;
+use stillframe_pagepool::{PoolBackend, SnapshotKind};
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -12,6 +12,8 @@ pub struct Options {
     /// it is asked for. 0 is no bound. Not with [`SnapshotKind::Fork`].
     pub tiered_bytes: u64,
     pub snapshot_kind: SnapshotKind,
+    /// How the number of a page leads to its bytes.
+    pub pool_backend: PoolBackend,
     /// Budget for before-images, spare frames and quarantined pages, in bytes.
     pub snapshot_memory_bytes: u64,
     /// Back the pool with huge pages (epoch only).
@@ -33,6 +35,7 @@ impl Default for Options {
             maxmemory_bytes: 0,
             tiered_bytes: 0,
             snapshot_kind: SnapshotKind::Epoch,
+            pool_backend: PoolBackend::default(),
             snapshot_memory_bytes: 64 << 20,
             huge_pages: true,
             io: IoOptions::default(),

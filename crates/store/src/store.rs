@@ -485,6 +485,7 @@ fn pool_options(options: &Options) -> PoolOptions {
         layout: Layout::FULL,
         huge_pages: options.huge_pages,
         snapshot_kind: options.snapshot_kind,
+        backend: options.pool_backend,
         snapshot_memory_bytes: options.snapshot_memory_bytes,
         needed_pages,
         memory_pages: memory_pages(options.tiered_bytes, options.snapshot_memory_bytes),

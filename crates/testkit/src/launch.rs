@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::address::{Address, Port};
+use crate::again::pool_backend_name;
 use crate::find_program;
 use crate::process::{Process, Ready};
 
@@ -84,7 +85,11 @@ impl Launch {
             Address::Tcp { host, port } => command.args(["--port", &port.to_string(), "--bind", &host]),
             Address::Unix(path) => command.args(["--port", "0", "--unixsocket"]).arg(path),
         };
-        command.args(["--save", "", "--dir"]).arg(&self.dir).args(&self.args).stdin(Stdio::null());
+        command.args(["--save", "", "--dir"]).arg(&self.dir);
+        if self.program.file_stem().is_some_and(|name| name == "stillframe-server") {
+            command.args(pool_backend_name().iter().flat_map(|name| ["--pool-backend", name]));
+        }
+        command.args(&self.args).stdin(Stdio::null());
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod again;
 mod client;
 mod dir;
 mod launch;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use address::{Address, Port, Stream};
+pub use again::{pool_backend, pool_backend_name, run_suite_on_array};
 pub use client::Client;
 pub use dir::TempDir;
 pub use launch::{mortal, Launch};

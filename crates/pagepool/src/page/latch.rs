@@ -1,4 +1,9 @@
-//! The state word of a page: latch, version and residence in 64 bits.
+//! The state word of a page: latch, version, residence and frame in 64 bits.
+//!
+//! ```text
+//!     8 bits   1           25 bits     30 bits
+//!   | state | waiters | version     | frame, 0: none |
+//! ```
 //!
 //! ```text
 //!                  begin_load               loaded
@@ -22,9 +27,20 @@
 //! *resident*, EXCLUSIVE too: a latch is short. MARKED is a resident page that nobody has touched since the clock of the
 //! eviction came by (vmcache, section 3.4): every access takes the mark off, and the evictor claims only what has it still.
 //!
-//! The version rises when an exclusive latch is given up, a load ends or a page is retired, so an optimistic reader that
-//! sees the same version before and after has read what no writer touched. A waiter bit sends unlockers to the parking
-//! lot; without it they never look there.
+//! ```text
+//!        MARKED(v) ── begin_relocation ──▶ RELOCATING(v) ── end_relocation ──▶ UNLOCKED(v+1), in another frame
+//! ```
+//! RELOCATING is resident, and for who wants a latch it is a latch; it is no longer than a copy. Who needs no latch because
+//! that of another page covers this one waits for its end, too (R6).
+//!
+//! The version rises when an exclusive latch is given up, a load ends, a page is retired or its frame goes, so an optimistic
+//! reader that sees the same version before and after has read what no writer touched. It comes round after 33 million of
+//! those: a reader would have to sleep through exactly so many. A waiter bit sends unlockers to the parking lot; without it
+//! they never look there.
+//!
+//! Where memory is in frames, the word names that of the page, so that who reads that the page is in memory reads with the
+//! same load where. A page in memory has a frame, and one on its way may have; a freed one keeps its own until it is let go
+//! (P12). Where the page's number says where it lies there are no frames, and the bits stay zero.
 
 // `sync` is the standard library's here and loom's in `tests/loom_latch.rs`, which includes this file.
 use crate::sync::atomic::{fence, AtomicU64, Ordering};
@@ -32,14 +48,20 @@ use crate::sync::atomic::{fence, AtomicU64, Ordering};
 const TAG_SHIFT: u32 = 56;
 const TAG_ONE: u64 = 1 << TAG_SHIFT;
 const WAITERS: u64 = 1 << 55;
-const VERSION_MASK: u64 = WAITERS - 1;
+const FRAME_MASK: u64 = (1 << FRAME_BITS) - 1;
+const VERSION_ONE: u64 = 1 << FRAME_BITS;
+const VERSION_MASK: u64 = (WAITERS - 1) & !FRAME_MASK;
 
 const EVICTED: u64 = 0;
 const MOVING: u64 = 1;
-const EXCLUSIVE: u64 = 2;
-const MARKED: u64 = 3;
-const UNLOCKED: u64 = 4;
+const RELOCATING: u64 = 2;
+const EXCLUSIVE: u64 = 3;
+const MARKED: u64 = 4;
+const UNLOCKED: u64 = 5;
 const MAX_SHARED: u64 = 255;
+
+/// Bits of the number of a frame (4 TB of them).
+pub const FRAME_BITS: u32 = 30;
 
 /// Why a latch was not taken at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +79,8 @@ pub enum Wanted {
     Exclusive,
     /// That the page is not MOVING any more.
     EndOfMove,
+    /// That it is not RELOCATING any more.
+    EndOfRelocation,
 }
 
 /// The word. All zero is evicted (or never allocated), so a restart writes nothing.
@@ -71,13 +95,37 @@ const fn with_tag(word: u64, tag: u64) -> u64 {
     (word & (TAG_ONE - 1)) | (tag << TAG_SHIFT)
 }
 
-/// A version as seen by an optimistic reader.
+/// The word after a change that readers must notice: of that state, version raised, the frame as it was, nobody waiting.
+const fn next(word: u64, tag: u64) -> u64 {
+    (tag << TAG_SHIFT) | (word.wrapping_add(VERSION_ONE) & VERSION_MASK) | (word & FRAME_MASK)
+}
+
+/// Where a page's bytes were at some moment, and their version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Version(u64);
+pub struct Place(u64);
+
+impl Place {
+    const fn of(word: u64) -> Place {
+        Place(word & (VERSION_MASK | FRAME_MASK))
+    }
+
+    /// The frame; 0 if there is none.
+    #[inline(always)]
+    pub fn frame(self) -> u32 {
+        (self.0 & FRAME_MASK) as u32
+    }
+}
 
 /// A MARKED word as the clock found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark(u64);
+
+impl Mark {
+    /// Where the page lies.
+    pub fn place(self) -> Place {
+        Place::of(self.0)
+    }
+}
 
 /// What the clock of the eviction meets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,14 +253,14 @@ impl StateWord {
         self.leave(MOVING, EVICTED)
     }
 
-    /// EVICTED, UNLOCKED, MARKED → EVICTED, version raised: of a page that has been marked as freed. `None` while it is
+    /// EVICTED, UNLOCKED, MARKED → EVICTED, version raised, frame kept: of a page that has been marked as freed. `None` while it is
     /// latched or being read, else whether it was in memory. It writes the word in any case: so a load that begins later
     /// sees the mark, and one that began earlier is seen here.
     pub fn retire(&self) -> Option<bool> {
         let mut word = self.0.load(Ordering::Relaxed);
         while matches!(tag(word), EVICTED | UNLOCKED | MARKED) {
-            let next = (EVICTED << TAG_SHIFT) | (word.wrapping_add(1) & VERSION_MASK);
-            match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
+            let retired = next(word, EVICTED);
+            match self.0.compare_exchange_weak(word, retired, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Some(tag(word) != EVICTED),
                 Err(now) => word = now,
             }
@@ -249,7 +297,7 @@ impl StateWord {
         loop {
             let shared = match tag(word) {
                 EVICTED | MOVING => return Err(Refused::Absent),
-                EXCLUSIVE | MAX_SHARED => return Err(Refused::Held),
+                RELOCATING | EXCLUSIVE | MAX_SHARED => return Err(Refused::Held),
                 MARKED => with_tag(word, UNLOCKED + 1),
                 _ => word + TAG_ONE,
             };
@@ -278,9 +326,7 @@ impl StateWord {
         let mut word = self.0.load(Ordering::Relaxed);
         debug_assert_eq!(tag(word), from);
         loop {
-            let version = word.wrapping_add(1) & VERSION_MASK;
-            let next = (to << TAG_SHIFT) | version;
-            match self.0.compare_exchange_weak(word, next, Ordering::Release, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(word, next(word, to), Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return word & WAITERS != 0,
                 Err(now) => word = now,
             }
@@ -307,7 +353,8 @@ impl StateWord {
         loop {
             let held = match (wanted, tag(word)) {
                 (Wanted::EndOfMove, tag) => tag == MOVING,
-                (_, EXCLUSIVE | MAX_SHARED) => true,
+                (Wanted::EndOfRelocation, tag) => tag == RELOCATING,
+                (_, RELOCATING | EXCLUSIVE | MAX_SHARED) => true,
                 (Wanted::Exclusive, tag) => tag > UNLOCKED,
                 (Wanted::Shared, _) => false,
             };
@@ -329,42 +376,123 @@ impl StateWord {
         self.0.load(Ordering::Relaxed) & WAITERS != 0
     }
 
-    /// Begins an optimistic read.
+    /// Begins an optimistic read: what is read lies there.
     #[inline(always)]
-    pub fn read_version(&self) -> Result<Version, Refused> {
+    pub fn read_version(&self) -> Result<Place, Refused> {
         let word = self.unmarked(self.0.load(Ordering::Acquire));
         match tag(word) {
             EVICTED | MOVING => Err(Refused::Absent),
-            EXCLUSIVE => Err(Refused::Held),
-            _ => Ok(Version(word & VERSION_MASK)),
+            RELOCATING | EXCLUSIVE => Err(Refused::Held),
+            _ => Ok(Place::of(word)),
         }
     }
 
     /// The version of a word that the caller holds.
     #[inline(always)]
-    pub fn held_version(&self) -> Version {
-        Version(self.0.load(Ordering::Relaxed) & VERSION_MASK)
+    pub fn held_version(&self) -> Place {
+        Place::of(self.0.load(Ordering::Relaxed))
     }
 
     /// Ends an optimistic read: true if nobody has written since `version` was read.
     #[inline(always)]
-    pub fn validate(&self, version: Version) -> bool {
+    pub fn validate(&self, version: Place) -> bool {
         fence(Ordering::Acquire);
         let word = self.0.load(Ordering::Relaxed);
-        tag(word) > EXCLUSIVE && word & VERSION_MASK == version.0
+        tag(word) > EXCLUSIVE && Place::of(word) == version
     }
 
-    /// The version of a page in memory, whoever holds it; none of one that is absent. For readers of content that a latch
-    /// says nothing of: two equal ones say that it has been in memory throughout (P11).
-    pub fn residence(&self) -> Option<Version> {
+    /// Where a page in memory lies, whoever holds it; none of one that is absent. For readers of content that a latch
+    /// says nothing of: if it is still there afterwards it has been in memory throughout (P11).
+    #[inline(always)]
+    pub fn residence(&self) -> Option<Place> {
         let word = self.0.load(Ordering::Acquire);
-        (tag(word) > MOVING).then_some(Version(word & VERSION_MASK))
+        (tag(word) > MOVING).then_some(Place::of(word))
     }
 
-    /// Whether the page has been in memory ever since that was asked.
-    pub fn is_still_resident(&self, since: Version) -> bool {
+    /// Whether the page has been in memory, and in its place, ever since that was asked.
+    pub fn is_still_resident(&self, since: Place) -> bool {
         fence(Ordering::Acquire);
         let word = self.0.load(Ordering::Relaxed);
-        tag(word) > MOVING && word & VERSION_MASK == since.0
+        tag(word) > MOVING && Place::of(word) == since
+    }
+
+    /// Where a page lies, in memory for those who look for it or not: one that has been freed may be kept in its place (P3).
+    pub fn place(&self) -> Place {
+        Place::of(self.0.load(Ordering::Acquire))
+    }
+
+    /// Whether the page has been in its place ever since that was asked.
+    pub fn is_still_at(&self, since: Place) -> bool {
+        fence(Ordering::Acquire);
+        Place::of(self.0.load(Ordering::Relaxed)) == since
+    }
+
+    /// The frame of a page that cannot lose it meanwhile: the caller has latched, claimed or kept it. 0 if there is none.
+    #[inline(always)]
+    pub fn frame(&self) -> u32 {
+        (self.0.load(Ordering::Relaxed) & FRAME_MASK) as u32
+    }
+
+    /// Gives a page without a frame one. The caller has made it MOVING or EXCLUSIVE.
+    pub fn set_frame(&self, frame: u32) {
+        let before = self.0.fetch_or(u64::from(frame), Ordering::Release);
+        debug_assert!(before & FRAME_MASK == 0 && matches!(tag(before), MOVING | EXCLUSIVE));
+    }
+
+    /// Takes its frame away from a page that the caller has made MOVING, or that has been freed and retired; version raised.
+    /// Who comes by a freed one, to load it, may have it for a moment, and leaves the frame alone. 0 if there was none.
+    pub fn take_frame(&self) -> u32 {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            debug_assert!(tag(word) <= MOVING);
+            let without = (next(word, tag(word)) & !FRAME_MASK) | (word & WAITERS);
+            match self.0.compare_exchange_weak(word, without, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return (word & FRAME_MASK) as u32,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// UNLOCKED → MARKED, of a page that is to move to another frame; or as it is MARKED. None if it is neither.
+    pub fn mark(&self) -> Option<Mark> {
+        let word = self.0.load(Ordering::Acquire);
+        let marked = with_tag(word, MARKED);
+        match tag(word) {
+            MARKED => Some(Mark(word)),
+            UNLOCKED => {
+                let result = self.0.compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed);
+                result.is_ok().then_some(Mark(marked))
+            }
+            _ => None,
+        }
+    }
+
+    /// MARKED → RELOCATING, if nobody has touched the page since it was marked: its bytes are going to move.
+    pub fn begin_relocation(&self, mark: Mark) -> bool {
+        let relocating = with_tag(mark.0, RELOCATING);
+        self.0.compare_exchange(mark.0, relocating, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// RELOCATING → UNLOCKED, version raised, in another frame. True if somebody waits.
+    #[must_use]
+    pub fn end_relocation(&self, frame: u32) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        debug_assert_eq!(tag(word), RELOCATING);
+        loop {
+            let moved = (next(word, UNLOCKED) & !FRAME_MASK) | u64::from(frame);
+            match self.0.compare_exchange_weak(word, moved, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return word & WAITERS != 0,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// As [`StateWord::touch`], of a page that the latch of another one covers. None while it is RELOCATING.
+    #[inline(always)]
+    pub fn touch_covered(&self) -> Option<bool> {
+        match tag(self.unmarked(self.0.load(Ordering::Acquire))) {
+            RELOCATING => None,
+            tag => Some(tag > MOVING),
+        }
     }
 }

@@ -9,10 +9,10 @@ mod table;
 
 pub use epochs::{claim, is_claimed, Epoch};
 pub use held::Held;
-pub use latch::{Mark, Met, Refused, StateWord, Version, Wanted};
+pub use latch::{Mark, Met, Place, Refused, StateWord, Wanted};
 pub use parking::{
-    acquire, end_eviction_and_wake, end_load_and_wake, evict_and_wake, unlock_and_wake, unshare_and_wake,
-    wait_for_move, Loaded, SPIN_COUNT,
+    acquire, end_eviction_and_wake, end_load_and_wake, evict_and_wake, touch_covered, unlock_and_wake,
+    unshare_and_wake, wait_for_move, Loaded, SPIN_COUNT,
 };
 pub use prefetch::{prefetch, prefetch_for_write, prefetch_value, prefetch_value_for_write};
 pub use table::{Descriptor, PageTable};

@@ -24,6 +24,28 @@ pub fn acquire(
     }
 }
 
+/// As [`StateWord::touch`], of a page that the latch of another one covers: waits while its bytes move (R6).
+#[inline(always)]
+pub fn touch_covered(word: &StateWord) -> bool {
+    match word.touch_covered() {
+        Some(is_resident) => is_resident,
+        None => touch_relocating(word),
+    }
+}
+
+#[cold]
+fn touch_relocating(word: &StateWord) -> bool {
+    loop {
+        for _ in 0..SPIN_COUNT {
+            match word.touch_covered() {
+                Some(is_resident) => return is_resident,
+                None => std::hint::spin_loop(),
+            }
+        }
+        park(word, Wanted::EndOfRelocation);
+    }
+}
+
 /// Waits until a page is not on its way in or out any more. For threads that may wait for the disk.
 pub fn wait_for_move(word: &StateWord) {
     while park(word, Wanted::EndOfMove) {}
@@ -82,6 +104,13 @@ pub fn end_load_and_wake(word: &StateWord, loaded: Loaded) {
 /// Ends an eviction: the page's memory has been given back.
 pub fn end_eviction_and_wake(word: &StateWord) {
     if word.moved_out() {
+        wake(word);
+    }
+}
+
+/// Ends a page's move to another frame.
+pub fn relocated_and_wake(word: &StateWord, frame: u32) {
+    if word.end_relocation(frame) {
         wake(word);
     }
 }

@@ -1,10 +1,14 @@
 //! Where pages and their descriptors are. Nobody else computes an address from a page's number.
+//!
+//! Either each page has an address of its own, and memory behind it while it is in memory. Or it lies in a frame of an arena
+//! then, which its state word names.
 
 use std::ptr::NonNull;
 
 use super::epochs::{Epoch, PageEpochs};
-use super::latch::{Mark, StateWord};
-use crate::space::{Extent, Layout, MapError, Memory, VirtualArray, ZeroInit};
+use super::latch::{Mark, Place, StateWord, FRAME_BITS};
+use super::parking::relocated_and_wake;
+use crate::space::{Arena, Extent, Layout, MapError, Memory, PoolBackend, VirtualArray, ZeroInit};
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
 /// Side data of a page, 16 bytes. All zero is evicted or unallocated, content as of the durable checkpoint.
@@ -23,11 +27,23 @@ impl Descriptor {
 // SAFETY: M3: atomics alone, each valid as zero.
 unsafe impl ZeroInit for Descriptor {}
 
+/// Frames that become free with one look at the arena.
+const GIVE_FRAMES: usize = 64;
+
+/// The memory of the pages' content.
+enum Content {
+    /// At a page's number.
+    InPlace(Box<dyn Memory>),
+    /// At the number of its frame.
+    InFrames(Arena),
+}
+
 /// The memory of all pages and their descriptors.
 pub struct PageTable {
-    /// `memory`'s base (M1), kept here because every access needs it.
+    /// The base of `content` (M1), kept here because every access needs it, as is which of the two it is.
     base: NonNull<u8>,
-    memory: Box<dyn Memory>,
+    has_frames: bool,
+    content: Content,
     descriptors: VirtualArray<Descriptor>,
     /// Pages from here on belong to large objects, which give their memory back when they are freed.
     small_end: PageId,
@@ -41,37 +57,68 @@ unsafe impl Sync for PageTable {}
 impl PageTable {
     /// # Errors
     /// [`MapError`].
-    pub fn new(memory: Box<dyn Memory>, layout: Layout) -> Result<PageTable, MapError> {
+    pub fn new(memory: Box<dyn Memory>, layout: Layout, backend: PoolBackend) -> Result<PageTable, MapError> {
         let page_count = layout.page_count() as usize;
-        assert!(page_count <= memory.byte_len() / PAGE_SIZE, "M1: memory for each page");
+        assert!(backend.memory_bytes(layout) <= memory.byte_len(), "M1: memory for each page");
+        let base = memory.base();
+        let content = match backend {
+            PoolBackend::Vmcache => Content::InPlace(memory),
+            PoolBackend::Array => {
+                let frame_count = memory.byte_len() / PAGE_SIZE;
+                assert!(frame_count <= 1 << FRAME_BITS, "P12: a state word can name each frame");
+                Content::InFrames(Arena::new(memory, layout.page_count()))
+            }
+        };
         Ok(PageTable {
-            base: memory.base(),
-            memory,
+            base,
+            has_frames: backend == PoolBackend::Array,
+            content,
             descriptors: VirtualArray::new(page_count)?,
             small_end: PageId(layout.small_end),
         })
     }
 
-    /// Pages that there is memory for.
+    /// Pages that there may be.
     pub fn page_limit(&self) -> u32 {
-        (self.memory.byte_len() / PAGE_SIZE) as u32
+        self.descriptors.len() as u32
     }
 
-    /// Backs the first `page_count` pages and their descriptors with huge pages: fewer TLB misses on every access.
+    /// The frames that pages lie in, if they do.
+    pub fn arena(&self) -> Option<&Arena> {
+        match &self.content {
+            Content::InPlace(_) => None,
+            Content::InFrames(arena) => Some(arena),
+        }
+    }
+
+    /// The memory of pages each of which has an address of its own.
+    fn in_place(&self) -> Option<&dyn Memory> {
+        match &self.content {
+            Content::InPlace(memory) => Some(&**memory),
+            Content::InFrames(_) => None,
+        }
+    }
+
+    /// Backs the first `page_count` pages and their descriptors, or all frames, with huge pages: fewer TLB misses on every
+    /// access.
     pub fn prefer_huge(&self, page_count: u32) {
-        self.memory.prefer_huge(0, page_count as usize * PAGE_SIZE);
+        match &self.content {
+            Content::InPlace(memory) => memory.prefer_huge(0, page_count as usize * PAGE_SIZE),
+            Content::InFrames(arena) => arena.prefer_huge(),
+        }
         self.descriptors.prefer_huge(page_count as usize);
     }
 
-    /// Makes pages and their descriptors resident ahead of their first touch.
+    /// Makes descriptors of pages, and what has an address of its own of their content, resident ahead of their first touch.
     pub fn populate(&self, start: PageId, page_count: u32) {
         self.descriptors.populate(start.0 as usize, start.0 as usize + page_count as usize);
         self.populate_content(start, page_count);
     }
 
-    /// Makes the content of pages resident ahead of its first touch.
+    /// Makes the content of pages resident ahead of its first touch, where it has an address of its own.
     pub fn populate_content(&self, start: PageId, page_count: u32) {
-        self.memory.populate(start.0 as usize * PAGE_SIZE, page_count as usize * PAGE_SIZE);
+        let memory = self.in_place().into_iter();
+        memory.for_each(|m| m.populate(start.0 as usize * PAGE_SIZE, page_count as usize * PAGE_SIZE));
     }
 
     /// Whether a page is in memory; one that is still being read is not, one that is latched is.
@@ -102,35 +149,112 @@ impl PageTable {
         self.descriptors.address(page.0 as usize)
     }
 
-    /// Address of a page's bytes; dereferencing needs a latch (P1, P2), ownership (P3) or `copy_racy`.
+    /// Address of a page's bytes; dereferencing needs a latch (P1, P2) or ownership (P3).
     #[inline(always)]
     pub fn address(&self, page: PageId) -> *mut PageBytes {
-        debug_assert!((page.0 as usize) < self.descriptors.len());
-        self.base.as_ptr().wrapping_add(page.0 as usize * PAGE_SIZE).cast()
+        let index = if self.has_frames { self.descriptor(page).state.frame() } else { page.0 };
+        debug_assert!((page.0 as usize) < self.descriptors.len() && index != 0);
+        self.address_of(index)
     }
 
-    /// Address of a byte of a page.
+    /// The address of a page that lies, or lay, at this place.
+    #[inline(always)]
+    pub fn address_at(&self, page: PageId, place: Place) -> *mut PageBytes {
+        self.address_of(if self.has_frames { place.frame() } else { page.0 })
+    }
+
+    #[inline(always)]
+    fn address_of(&self, index: u32) -> *mut PageBytes {
+        self.base.as_ptr().wrapping_add(index as usize * PAGE_SIZE).cast()
+    }
+
+    /// Address of a byte of a page, of which that of [`PageTable::address`] holds.
     #[inline(always)]
     pub fn byte_address(&self, page: PageId, offset: usize) -> *mut u8 {
         self.address(page).cast::<u8>().wrapping_add(offset)
     }
 
-    /// Copies a page that others may be writing. The copy means nothing until the caller has checked that the
-    /// write epoch was not raised meanwhile ([`PageTable::copy_as_of`]).
-    fn copy_racy(&self, page: PageId, into: &mut PageBytes) {
-        assert!((page.0 as usize) < self.descriptors.len());
-        // SAFETY: M1: the page lies in the mapping. P4: this is the one racy read; nobody interprets the bytes
-        // before the validation that follows, and they are plain bytes for which every value is valid.
-        unsafe { std::ptr::copy_nonoverlapping(self.address(page).cast_const(), into, 1) };
+    /// Address of a byte from the start of a page on, for prefetching alone; of a page in a frame that is not in memory, or
+    /// does not exist, some other.
+    #[inline(always)]
+    pub fn hint_address(&self, page: PageId, offset: usize) -> *const u8 {
+        let (mut index, mut offset) = (page.0, offset);
+        if self.has_frames {
+            index = index.wrapping_add((offset / PAGE_SIZE) as u32);
+            offset %= PAGE_SIZE;
+            index = self.try_descriptor(PageId(index)).map_or(0, |descriptor| descriptor.state.frame());
+        }
+        self.address_of(index).cast::<u8>().wrapping_add(offset)
     }
 
-    /// Copies bytes of a page that others may be writing. Nothing in the copy is to be believed (P10).
+    /// Gives a page a frame, if it is to lie in one. The caller has made it MOVING or EXCLUSIVE, and it has none.
+    #[inline]
+    pub fn give_frame(&self, page: PageId) {
+        if let Content::InFrames(arena) = &self.content {
+            self.descriptor(page).state.set_frame(arena.take());
+        }
+    }
+
+    /// Takes their frames away from pages that the caller has made MOVING, or that have been freed and retired.
+    fn take_frames(&self, arena: &Arena, pages: impl Iterator<Item = PageId>) {
+        let mut pages = pages.peekable();
+        // A few at a time: others wait for the arena's lock.
+        while pages.peek().is_some() {
+            let mut frames = [0; GIVE_FRAMES];
+            let group = pages.by_ref().take(GIVE_FRAMES);
+            frames
+                .iter_mut()
+                .zip(group)
+                .for_each(|(frame, page)| *frame = self.descriptor(page).state.take_frame());
+            arena.give(frames.into_iter().filter(|&frame| frame != 0));
+        }
+    }
+
+    /// The same of one page that could not be read.
+    pub fn drop_frame(&self, page: PageId) {
+        self.arena().into_iter().for_each(|arena| self.take_frames(arena, std::iter::once(page)));
+    }
+
+    /// Moves the bytes of a page to another frame, unless it has been touched since it was marked, which was before each
+    /// member of the barrier was last between two commands (R6).
+    pub fn relocate(&self, page: PageId, mark: Mark) -> bool {
+        let Some(arena) = self.arena() else { return false };
+        let state = &self.descriptor(page).state;
+        if !state.begin_relocation(mark) {
+            return false;
+        }
+        let (from, to) = (mark.place().frame(), arena.take());
+        // SAFETY: M1: both are frames of the mapping. M4: nobody else has the new one. R6: nobody writes the page.
+        unsafe { std::ptr::copy_nonoverlapping(self.address_of(from).cast_const(), self.address_of(to), 1) };
+        relocated_and_wake(state, to);
+        arena.give(std::iter::once(from));
+        true
+    }
+
+    /// Copies a page that others may be writing from where it lies. The copy means nothing until the caller has checked that
+    /// it was there throughout (P13), and that the write epoch was not raised meanwhile ([`PageTable::copy_as_of`]).
+    fn copy_racy(&self, page: PageId, place: Place, into: &mut PageBytes) {
+        assert!((page.0 as usize) < self.descriptors.len());
+        // SAFETY: M1: the page, or the frame, lies in the mapping. P4: this is the one racy read; nobody interprets the
+        // bytes before the validation that follows, and they are plain bytes for which every value is valid.
+        unsafe { std::ptr::copy_nonoverlapping(self.address_at(page, place).cast_const(), into, 1) };
+    }
+
+    /// Copies bytes of a page that others may be writing. Nothing in the copy is to be believed (P10). False if the page is
+    /// not in memory.
     #[inline(always)]
-    pub fn peek<const N: usize>(&self, page: PageId, offset: usize, into: &mut [u8; N]) {
+    pub fn peek<const N: usize>(&self, page: PageId, offset: usize, into: &mut [u8; N]) -> bool {
+        let place = self.try_descriptor(page).and_then(|descriptor| descriptor.state.residence());
+        place.map(|place| self.peek_at(page, place, offset, into)).is_some()
+    }
+
+    /// The same of a page that lies, or lay, at this place.
+    #[inline(always)]
+    pub fn peek_at<const N: usize>(&self, page: PageId, place: Place, offset: usize, into: &mut [u8; N]) {
         // More would be copied by a call of the library.
         const { assert!(N <= 128) };
         assert!((page.0 as usize) < self.descriptors.len() && offset + N <= PAGE_SIZE);
-        let from = self.byte_address(page, offset).cast_const();
+        let from = self.address_at(page, place).cast::<u8>().wrapping_add(offset).cast_const();
         // SAFETY: M1: the bytes lie in the mapping. P10: they are plain bytes for which every value is valid, copied once.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), N) };
         // Whoever looks twice sees the same.
@@ -142,17 +266,31 @@ impl PageTable {
     pub fn copy_as_of(&self, page: PageId, cut: Epoch, into: &mut PageBytes) -> bool {
         let descriptor = self.descriptor(page);
         let Some(since) = descriptor.state.residence() else { return false };
-        self.copy_kept_as_of(page, cut, into) && descriptor.state.is_still_resident(since)
+        descriptor.epochs.copy_as_of(cut, || self.copy_racy(page, since, into))
+            && descriptor.state.is_still_resident(since)
     }
 
-    /// The same of a page that has been freed and stays in its place (P3).
+    /// The same of a page that has been freed and stays in its place (P3); false also if it does not.
     pub fn copy_kept_as_of(&self, page: PageId, cut: Epoch, into: &mut PageBytes) -> bool {
-        self.descriptor(page).epochs.copy_as_of(cut, || self.copy_racy(page, into))
+        let descriptor = self.descriptor(page);
+        let since = descriptor.state.place();
+        !self.has_lost(since)
+            && descriptor.epochs.copy_as_of(cut, || self.copy_racy(page, since, into))
+            && descriptor.state.is_still_at(since)
+    }
+
+    /// Whether a page that has been freed was not in memory then, or has been let go.
+    pub fn is_let_go(&self, page: PageId) -> bool {
+        self.has_lost(self.descriptor(page).state.place())
+    }
+
+    fn has_lost(&self, place: Place) -> bool {
+        self.has_frames && place.frame() == 0
     }
 
     /// Copies a page that nobody has touched since the clock met it. False if somebody has.
     pub fn copy_idle(&self, page: PageId, mark: Mark, into: &mut PageBytes) -> bool {
-        self.copy_racy(page, into);
+        self.copy_racy(page, mark.place(), into);
         self.descriptor(page).state.is_idle(mark)
     }
 
@@ -161,8 +299,17 @@ impl PageTable {
         page < self.small_end
     }
 
+    /// Whether objects of this page's zone begin with content that reads as zero.
+    pub fn begins_as_zero(&self, page: PageId) -> bool {
+        !self.has_frames && !self.is_small(page)
+    }
+
     /// Gives the memory of pages back, ascending, which the caller has claimed (M2).
     pub fn give_back_pages(&self, pages: &[PageId]) {
+        let memory = match &self.content {
+            Content::InPlace(memory) => memory,
+            Content::InFrames(arena) => return self.take_frames(arena, pages.iter().copied()),
+        };
         let mut ranges: Vec<(usize, usize)> = Vec::with_capacity(pages.len());
         for page in pages {
             let start = page.0 as usize * PAGE_SIZE;
@@ -171,18 +318,31 @@ impl PageTable {
                 None => ranges.push((start, PAGE_SIZE)),
             }
         }
-        self.memory.discard_parts(&ranges);
+        memory.discard_parts(&ranges);
     }
 
-    /// From now on no huge page backs the content of pages: single ones are going to be given back.
+    /// From now on no huge page backs what has an address of its own: single ones are going to be given back.
     pub fn avoid_huge(&self) {
-        self.memory.avoid_huge();
+        self.in_place().into_iter().for_each(Memory::avoid_huge);
     }
 
-    /// Gives the memory of a freed extent back, which reads as zero then. The caller owns the extent (M2).
+    /// Gives the memory of a freed extent back; if it is at an address of its own, that reads as zero then. The caller owns
+    /// the extent (M2).
     pub fn give_back(&self, extent: Extent) {
-        let (start, count) = (extent.start.0 as usize, extent.page_count as usize);
-        self.memory.discard(start * PAGE_SIZE, count * PAGE_SIZE);
+        match &self.content {
+            Content::InPlace(memory) => {
+                let (start, count) = (extent.start.0 as usize, extent.page_count as usize);
+                memory.discard(start * PAGE_SIZE, count * PAGE_SIZE);
+            }
+            Content::InFrames(arena) => self.take_frames(arena, extent.pages()),
+        }
+    }
+
+    /// The same where free pages of the extent's zone keep no memory.
+    pub fn let_go(&self, extent: Extent) {
+        if self.has_frames {
+            self.give_back(extent);
+        }
     }
 
     /// Bytes of a page that nobody can modify: latched by the caller, or freed and in quarantine (P3).

@@ -183,6 +183,7 @@ impl Residency {
             self.supply.finish_deferred_frees();
             return Begun::No;
         }
+        self.core.pages.give_frame(page);
         // SAFETY: P2: nobody but its loader touches the page while it is MOVING, and it has one.
         Begun::Yes(unsafe { &mut *self.core.pages.address(page) })
     }
@@ -191,7 +192,10 @@ impl Residency {
     pub(super) fn end_load(&self, page: PageId, loaded: Loaded, error: Option<&PageError>) {
         match error {
             // Before the page is let go: who finds it absent then finds out why.
-            Some(error) => self.damage.note(error),
+            Some(error) => {
+                self.damage.note(error);
+                self.core.pages.drop_frame(page);
+            }
             None => {
                 self.damage.forget(std::iter::once(page));
                 self.room.note_present(1);

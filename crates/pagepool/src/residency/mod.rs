@@ -5,6 +5,7 @@ mod clock;
 mod damage;
 mod desk;
 mod evictor;
+mod keeper;
 mod loader;
 mod room;
 mod scrub;
@@ -14,6 +15,7 @@ mod supply;
 
 pub use damage::DamagedPages;
 pub use evictor::Evictor;
+pub use keeper::Keeper;
 pub use loader::Residency;
 pub use room::Room;
 pub use scrub::{ScrubReport, ScrubStats, Scrubbing, SCRUB_STEP_PAGES};

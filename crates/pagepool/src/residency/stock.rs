@@ -4,6 +4,9 @@
 //! Freed extents of large objects are given back at once. Of the free pages of the small zone a reserve keeps its memory;
 //! what has been above that for a while is given back, from the top, a chunk of 2 MB at a time: whole ones where huge
 //! pages back the zone, else whatever is free in them.
+//!
+//! Where pages lie in frames, free pages keep no memory: then this looks after descriptors, and gives large objects back in
+//! the background. Of frames takes care the keeper.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -17,18 +20,18 @@ use crate::space::{Allocator, Extent, HUGE_PAGE_SIZE};
 use crate::{PageId, PoolError, PAGE_SIZE};
 
 /// Pages kept populated ahead of the small zone's end of use (8 MB).
-const STOCK_PAGES: u32 = 2048;
+pub const STOCK_PAGES: u32 = 2048;
 const STEP_PAGES: u32 = (HUGE_PAGE_SIZE / PAGE_SIZE) as u32;
 
 /// Free pages that keep their memory (16 MB, and a part of what is in use).
-const RESERVE_PAGES: u32 = 4096;
-const RESERVE_PART: u32 = 32;
+pub const RESERVE_PAGES: u32 = 4096;
+pub const RESERVE_PART: u32 = 32;
 /// How long pages above the reserve stay there before they are given back, and how long the thread rests between two
 /// chunks: what is freed is often allocated again, and whoever runs on this processor goes first.
-const TRIM_DELAY: Duration = Duration::from_millis(200);
-const TRIM_PAUSE: Duration = Duration::from_micros(500);
+pub const TRIM_DELAY: Duration = Duration::from_millis(200);
+pub const TRIM_PAUSE: Duration = Duration::from_micros(500);
 /// When it looks again, if what is above the reserve lies scattered between pages in use.
-const TRIM_AGAIN: Duration = Duration::from_secs(10);
+pub const TRIM_AGAIN: Duration = Duration::from_secs(10);
 /// Chunks looked at with the allocator locked.
 const TRIM_LOOKS: u32 = 16;
 
@@ -118,6 +121,9 @@ impl Shared {
 
     /// Gives free pages of one chunk back, or looks at some in vain; false if there is none before `below`.
     fn trim(&self, below: &mut u32) -> bool {
+        if self.core.pages.arena().is_some() {
+            return false;
+        }
         let _belongs_to_nobody = self.discarding.lock();
         let taken = {
             let mut allocator = self.allocator.lock();
@@ -138,7 +144,10 @@ impl Shared {
 }
 
 /// Free pages that take memory, above the reserve.
-fn pages_above_reserve(allocator: &mut Allocator) -> u32 {
+fn pages_above_reserve(core: &Core, allocator: &mut Allocator) -> u32 {
+    if core.pages.arena().is_some() {
+        return 0;
+    }
     let zone = allocator.small();
     zone.resident_free_pages().saturating_sub(RESERVE_PAGES + zone.used_pages() / RESERVE_PART)
 }
@@ -198,7 +207,9 @@ impl Stock {
 
     /// Tells what a free has left; wakes the thread when there is more than the reserve.
     pub fn note_freed(&self, allocator: &mut Allocator) {
-        if pages_above_reserve(allocator) > 0 && !self.shared.is_trimming.swap(true, Ordering::Relaxed) {
+        if pages_above_reserve(&self.shared.core, allocator) > 0
+            && !self.shared.is_trimming.swap(true, Ordering::Relaxed)
+        {
             self.wake();
         }
     }
@@ -257,7 +268,7 @@ fn replenish(shared: &Shared) {
             continue;
         }
         shared.is_trimming.store(false, Ordering::Relaxed);
-        if pages_above_reserve(&mut shared.allocator.lock()) == 0 {
+        if pages_above_reserve(&shared.core, &mut shared.allocator.lock()) == 0 {
             trim_at = None;
             std::thread::park();
             continue;

@@ -129,6 +129,7 @@ impl Supply {
         while !descriptor.state.begin_life() {
             std::thread::yield_now();
         }
+        self.core.pages.give_frame(page);
         descriptor.epochs.set_written(self.core.epoch());
         descriptor.epochs.set_freed(None);
         if !latched {
@@ -255,6 +256,7 @@ impl Supply {
         if !self.core.pages.is_small(extent.start) {
             return self.stock.discard_later(extent);
         }
+        self.core.pages.let_go(extent);
         let mut allocator = self.allocator.lock();
         allocator.free(extent.start, extent.page_count);
         self.stock.note_freed(&mut allocator);

@@ -1,11 +1,15 @@
 //! Which page numbers are free, and the address space behind them.
 
 mod alloc;
+mod arena;
+mod backend;
 mod discards;
 mod extent;
 mod memory;
 mod small_zone;
 
 pub use alloc::{Allocator, Layout};
+pub use arena::{Arena, CHUNK_FRAMES};
+pub use backend::{PoolBackend, UnknownPoolBackend};
 pub use extent::Extent;
 pub use memory::{AnonMemory, HeapMemory, MapError, Memory, VirtualArray, ZeroInit, HUGE_PAGE_SIZE};

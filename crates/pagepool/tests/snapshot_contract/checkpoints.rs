@@ -165,8 +165,10 @@ fn compare_view(
         for ((page, result), PageBuf(bytes)) in now.iter().zip(results).zip(&bufs) {
             let mut alone = JUNK;
             if rng.u8(..) == 0 {
-                assert_eq!(view.read_page(*page, &mut alone).is_ok(), result.is_ok(), "{page:?} alone");
-                assert!(result.is_err() || alone == *bytes, "{page:?} alone");
+                let again = view.read_page(*page, &mut alone);
+                // A writer may come in between, whose capture the file does not take.
+                assert!(again.is_ok() == result.is_ok() || !is_good, "{page:?} alone: {again:?}");
+                assert!(again.is_err() || result.is_err() || alone == *bytes, "{page:?} alone");
             }
             match result {
                 Ok(()) => assert!(*bytes == model.pages[page].bytes(), "{page:?} in a view"),

@@ -9,7 +9,7 @@ use stillframe_pagepool::device::SimDevice;
 use stillframe_pagepool::pagefile::PageFile;
 use stillframe_pagepool::snapshot::{NoSpill, Progress, Spill};
 use stillframe_pagepool::HeapMemory;
-use stillframe_pagepool::{Epoch, Layout, PageBytes, PageId, Pool, SnapshotKind, View, PAGE_SIZE};
+use stillframe_pagepool::{Epoch, PageBytes, PageId, Pool, SnapshotKind, View, PAGE_SIZE};
 
 use crate::support::*;
 use crate::writers::*;
@@ -119,8 +119,8 @@ fn views_of_each_algorithm() {
 
 #[test]
 fn epoch_on_the_heap() {
-    let memory = || Box::new(HeapMemory::new(Layout::TINY.page_count() as usize * PAGE_SIZE));
     let options = options(SnapshotKind::Epoch, 1 << 20);
+    let memory = || Box::new(HeapMemory::new(options.backend.memory_bytes(options.layout)));
     seeds(|seed| streams(Pool::with_memory(memory(), &options, Arc::new(NoSpill)).unwrap(), seed));
 }
 

@@ -1,6 +1,7 @@
 //! One contract for every snapshot algorithm: pictures equal a model cloned at the cut, with writers running.
 //!
-//! Each test runs with a fixed seed and with a random one; replay a failure with `STILLFRAME_SEED=<seed>`.
+//! Each test runs with a fixed seed and with a random one; replay a failure with `STILLFRAME_SEED=<seed>`. All run on each
+//! backend; `STILLFRAME_POOL_BACKEND=array` runs them on that alone.
 
 mod ahead;
 mod budget;
@@ -12,3 +13,8 @@ mod requests;
 mod reuse;
 mod support;
 mod writers;
+
+#[test]
+fn on_array() {
+    stillframe_testkit::run_suite_on_array(&[]);
+}

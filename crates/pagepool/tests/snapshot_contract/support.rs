@@ -11,7 +11,14 @@ use stillframe_pagepool::{
 };
 
 pub fn options(kind: SnapshotKind, snapshot_memory_bytes: u64) -> PoolOptions {
-    PoolOptions { layout: Layout::TINY, snapshot_kind: kind, snapshot_memory_bytes, ..PoolOptions::default() }
+    let backend = stillframe_testkit::pool_backend();
+    PoolOptions {
+        layout: Layout::TINY,
+        snapshot_kind: kind,
+        backend,
+        snapshot_memory_bytes,
+        ..PoolOptions::default()
+    }
 }
 
 /// Runs `test` with a fixed seed and a random one, or with the one in the environment.

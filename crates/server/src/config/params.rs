@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stillframe_store::{DirectIo, IoEngine, SnapshotKind};
+use stillframe_store::{DirectIo, IoEngine, PoolBackend, SnapshotKind};
 
 use crate::config::settings::{MemoryPolicy, Setter, SnapshotFormat};
 
@@ -219,6 +219,9 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.eviction_sample_count = v.number()),
     p("pidfile", Text, "", AtStart)
         .to(|s, v| s.pidfile = v.path()),
+    p("pool-backend", Choice(&PoolBackend::NAMES), PoolBackend::NAMES[0], AtStart)
+        .to(|s, v| s.pool_backend = v.text.parse().unwrap_or_default())
+        .own("How pages are found in memory. `vmcache`: each has an address, and evicting it gives memory back to the system. `array`: each lies in a frame, frames in huge pages, and evicting it makes the frame free."),
     p("port", Int { min: 0, max: 65535 }, "6379", Live)
         .to(|s, v| s.port = v.number()),
     p("protected-mode", Bool, "yes", Live)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stillframe_store::{EvictionPolicy, IoOptions, Preference, SnapshotKind, Tracking};
+use stillframe_store::{EvictionPolicy, IoOptions, PoolBackend, Preference, SnapshotKind, Tracking};
 
 /// `save <seconds> <changes>`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +155,7 @@ pub struct Settings {
     pub snapshot_format: SnapshotFormat,
     pub snapshot_memory_bytes: u64,
     pub snapshot_kind: SnapshotKind,
+    pub pool_backend: PoolBackend,
     pub stop_writes_on_save_error: bool,
     pub supervised: bool,
     pub tcp_backlog: i32,

@@ -19,3 +19,9 @@ mod scrub;
 mod start;
 mod tiered;
 mod transactions;
+
+/// What is evicted, large values, restarts and warm-up with pages in frames.
+#[test]
+fn on_array() {
+    stillframe_testkit::run_suite_on_array(&["tiered::", "large::", "restart::", "scrub::", "atomic::"]);
+}

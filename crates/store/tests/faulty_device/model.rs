@@ -36,6 +36,7 @@ pub fn open_accepting(device: &Arc<SimDevice>, accepted: Option<u64>) -> Result<
         database_count: DATABASE_COUNT,
         snapshot_memory_bytes: 1 << 20,
         accept_loss_after_checkpoint: accepted,
+        pool_backend: stillframe_testkit::pool_backend(),
         ..Options::default()
     };
     let store = Store::open_on(device.clone(), options)?;

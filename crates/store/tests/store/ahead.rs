@@ -15,7 +15,12 @@ type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A store with 8 MB of memory.
 fn open(device: &Arc<HookedDevice>) -> Store {
-    let options = Options { tiered_bytes: 8 << 20, snapshot_memory_bytes: 1 << 20, ..Options::default() };
+    let options = Options {
+        tiered_bytes: 8 << 20,
+        snapshot_memory_bytes: 1 << 20,
+        pool_backend: stillframe_testkit::pool_backend(),
+        ..Options::default()
+    };
     Store::open_on(device.clone(), options).unwrap()
 }
 

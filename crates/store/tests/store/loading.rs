@@ -12,7 +12,13 @@ const DB: DbId = DbId(0);
 
 fn open(device: &Arc<HookedDevice>, worker_count: usize) -> Store {
     let device: Arc<dyn Device> = device.clone();
-    let options = Options { database_count: 2, huge_pages: false, worker_count, ..Options::default() };
+    let options = Options {
+        database_count: 2,
+        huge_pages: false,
+        worker_count,
+        pool_backend: stillframe_testkit::pool_backend(),
+        ..Options::default()
+    };
     Store::open_on(device, options).unwrap()
 }
 

@@ -12,7 +12,12 @@ use crate::held_up::HeldUp;
 const DB: DbId = DbId(0);
 
 fn open(device: &Arc<HeldUp>) -> Store {
-    let options = Options { database_count: 2, huge_pages: false, ..Options::default() };
+    let options = Options {
+        database_count: 2,
+        huge_pages: false,
+        pool_backend: stillframe_testkit::pool_backend(),
+        ..Options::default()
+    };
     Store::open_on(device.clone(), options).unwrap()
 }
 

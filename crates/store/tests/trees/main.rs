@@ -19,7 +19,8 @@ use stillframe_store::{Options, Store, Tree};
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub fn options() -> Options {
-    Options { huge_pages: false, database_count: 2, ..Options::default() }
+    let pool_backend = stillframe_testkit::pool_backend();
+    Options { huge_pages: false, database_count: 2, pool_backend, ..Options::default() }
 }
 
 pub fn open(device: &Arc<SimDevice>) -> Store {
@@ -90,4 +91,9 @@ pub fn assert_same(found: &Model, expected: &Model, when: &str) {
         let [found, expected] = [found, expected].map(|map| map.get(key).map(Vec::len));
         panic!("{when}: {key:?} has {found:?} bytes, not {expected:?}");
     }
+}
+
+#[test]
+fn on_array() {
+    stillframe_testkit::run_suite_on_array(&[]);
 }

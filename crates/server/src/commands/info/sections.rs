@@ -436,6 +436,10 @@ fn snapshots(ctx: &Ctx<'_>, out: &mut String) {
     let file = pool.file().map(|file| file.stats()).unwrap_or_default();
     let (warm_pages, all_pages) = pool.warm_up_progress();
     fields!(out,
+        "pool_backend": pool.backend(),
+        "pool_frame_bytes": sizes.frame_bytes,
+        "pool_free_frame_bytes": sizes.free_frame_bytes,
+        "pool_pages_relocated": metrics.relocated_page_count.load(Relaxed),
         "data_pages": sizes.allocated_pages,
         "data_pages_in_memory": sizes.resident_pages,
         "data_pages_in_memory_max": pool.memory_pages().unwrap_or(0),
