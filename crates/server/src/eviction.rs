@@ -33,6 +33,8 @@ pub enum Room {
     Enough,
     /// Not yet, but keys are going: the command may run.
     Freeing,
+    /// Nor this, but nothing can go just now: pages are not in memory, or have not been freed yet.
+    Later,
     /// Nothing can go.
     Nothing,
 }
@@ -68,6 +70,11 @@ struct Attempt<'a> {
 /// Memory as it is once what is listed to be freed has been freed.
 fn counted_bytes(store: &Store) -> u64 {
     store.used_memory_bytes().saturating_sub(store.unused_memory_bytes())
+}
+
+/// Memory up to which commands may run that wait for nothing but what cannot go just now.
+fn max_excess(max: u64) -> u64 {
+    max.saturating_add(max / EXCESS_PART)
 }
 
 /// `maxmemory-eviction-tenacity` as a time, by Redis's formula; `None` is no limit.
@@ -112,8 +119,9 @@ impl Eviction {
             self.note(Room::Enough);
             return (Room::Enough, None);
         }
-        if store.is_freeing_databases() {
-            let room = if used > max { Room::Freeing } else { Room::Enough };
+        if store.is_freeing_databases() && used <= max_excess(max) {
+            let room = if used > max { Room::Later } else { Room::Enough };
+            self.note(room);
             return (room, None);
         }
         let start = Instant::now();
@@ -163,7 +171,7 @@ impl Eviction {
                 Ok(Evicted::Later) | Err(_) => {
                     return match used {
                         _ if used <= max => Room::Enough,
-                        _ if used <= max + max / EXCESS_PART => Room::Freeing,
+                        _ if used <= max_excess(max) => Room::Later,
                         _ => Room::Nothing,
                     };
                 }
@@ -197,5 +205,35 @@ impl Eviction {
             _ => {}
         }
         self.is_over.store(is_over, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_waits_as_long_as_in_redis() {
+        assert_eq!(time_limit(0), Some(Duration::ZERO));
+        assert_eq!(time_limit(10), Some(Duration::from_micros(500)));
+        let longest = time_limit(99).unwrap();
+        assert!((100..150).contains(&longest.as_secs()), "{longest:?}");
+        assert_eq!(time_limit(100), None);
+    }
+
+    #[test]
+    fn what_is_added_is_owed_once_and_the_more_the_nearer_the_bound_is() {
+        let (eviction, max) = (Eviction::default(), 3200);
+        assert_eq!(eviction.owe(3000, max), 0);
+        assert_eq!(eviction.owe(3100, max), 0);
+        assert_eq!(eviction.owe(3110, max), 10);
+        assert_eq!(eviction.owe(3110, max), 10, "it is owed still, and no more than that");
+        eviction.pay(4);
+        assert_eq!(eviction.owe(3105, max), 6);
+        assert_eq!(eviction.owe(3110, max), 11, "what came and went and came again");
+        eviction.pay(100);
+        assert_eq!(eviction.owe(3200, max), 90 * GAIN_MAX);
+        assert_eq!(eviction.owe(3300, max), 90 * GAIN_MAX, "what is above the bound goes in any case");
+        assert_eq!(eviction.owe(3100, max), 0, "there is room");
     }
 }

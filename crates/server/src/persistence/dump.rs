@@ -342,9 +342,10 @@ pub fn load_dump(
     Ok(Loaded::Whole)
 }
 
-/// Lets keys go for the next one, if a policy says so. What cannot be evicted yet is, once it is loaded.
+/// Lets keys go for the next one, if a policy says so, but not for those that are being freed. What cannot be evicted yet is,
+/// once all is loaded.
 fn make_room(worker: &mut Worker, settings: &Settings, eviction: &Eviction, key_count: u64) {
-    if settings.evicts_keys() {
+    if settings.evicts_keys() && !worker.store().is_freeing_databases() {
         eviction.make_room(worker, settings);
     }
     if key_count % KEYS_PER_SETTLING == 0 {

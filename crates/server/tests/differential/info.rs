@@ -23,8 +23,6 @@ const LEFT_OUT: &[&str] = &[
     "rss_overhead_bytes",
     "expired_stale_perc",
     "expired_time_cap_reached_count",
-    "total_eviction_exceeded_time",
-    "current_eviction_exceeded_time",
     "reply_buffer_shrinks",
     "reply_buffer_expands",
 ];

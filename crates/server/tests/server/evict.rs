@@ -202,11 +202,11 @@ fn a_large_value_makes_many_keys_go() {
         let mut client = server.connect();
         assert_eq!(fill(&mut client, "key", 120_000, ""), 0);
         let before = count(&mut client, "evicted_keys");
-        // Accesses are told apart by seconds.
-        std::thread::sleep(Duration::from_millis(1100));
         for (number, length) in [100_000, 8 << 20, 400_000, 8 << 20, 8 << 20].into_iter().enumerate() {
             let value = vec![b'a' + number as u8; length];
             let name = format!("large:{number}");
+            // Accesses are told apart by seconds.
+            std::thread::sleep(Duration::from_millis(1100));
             assert_eq!(client.run_bytes(&[b"SET", name.as_bytes(), &value]), Reply::ok());
             assert_eq!(client.run("SET small 1"), Reply::ok());
             await_room(&mut client);
