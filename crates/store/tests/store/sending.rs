@@ -4,7 +4,9 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use stillframe_store::{DbId, Deadline, Fault, NewValue, OpError, Options, Sending, Store, StrRef, Worker};
+use stillframe_store::{
+    DbId, Deadline, Duplicate, Fault, NewValue, OpError, Options, Sending, Store, StrRef, Worker,
+};
 use stillframe_testkit::TempDir;
 
 use crate::contract::wait_for_garbage;
@@ -284,4 +286,79 @@ fn values_larger_than_memory_are_read_by_parts() {
         }
     };
     assert!(found == value[20_000_000..20_010_000]);
+}
+
+fn finish(worker: &mut Worker, copy: &mut Duplicate) {
+    while !copy.step().unwrap() {
+        worker.quiesce();
+    }
+}
+
+fn get(worker: &mut Worker, name: &[u8]) -> Vec<u8> {
+    let key = worker.key(name);
+    worker.get(DB, &key, |value| value.to_vec()).unwrap().expect("it is there")
+}
+
+/// A copy takes the place of its source, or becomes a value of its own, as long as the source is what it was.
+#[test]
+fn a_copy_made_by_parts_is_used_if_its_source_is_still_there() {
+    let dir = TempDir::new("store");
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    let (old, new) = (bytes(1), bytes(2));
+    set(&mut worker, "other", b"x");
+    let before = allocated(&store);
+    set(&mut worker, "key", &old);
+    let key = worker.key(b"key");
+    let other = worker.key(b"other");
+    assert!(worker.begin_duplicate(DB, &key, true).unwrap().is_none(), "nobody reads it");
+    assert!(worker.begin_duplicate(DB, &other, false).unwrap().is_none(), "it is short");
+
+    let reader = begin(&mut worker, "key").expect("it is large");
+    let mut copy = worker.begin_duplicate(DB, &key, true).unwrap().expect("somebody reads it");
+    assert!(!copy.step().unwrap());
+    worker.idle(|| store.checkpoint()).unwrap();
+    finish(&mut worker, &mut copy);
+    assert!(worker.is_source(DB, &key, &copy).unwrap());
+    assert!(worker.replace_by_duplicate(DB, &key, &copy).unwrap());
+    assert!(!worker.replace_by_duplicate(DB, &key, &copy).unwrap(), "the source is another one now");
+    drop(copy);
+    let pages = allocated(&store);
+    worker.write_range(DB, &key, 700_000, b"changed").unwrap();
+    assert_eq!(allocated(&store), pages, "it is changed in place");
+    assert!(get(&mut worker, b"key")[700_000..].starts_with(b"changed"));
+    assert!(read(&mut worker, &reader) == old);
+    drop(reader);
+
+    let changed = get(&mut worker, b"key");
+    let mut copy = worker.begin_duplicate(DB, &key, false).unwrap().expect("it is large");
+    finish(&mut worker, &mut copy);
+    assert!(worker.copy_duplicate((DB, &key), (DB, &other), &copy).unwrap());
+    drop(copy);
+    assert!(get(&mut worker, b"other") == changed && get(&mut worker, b"key") == changed);
+
+    let changes: [Change; 3] = [
+        |worker, new| set(worker, "key", new),
+        |worker, new| {
+            let key = worker.key(b"key");
+            worker.write_range(DB, &key, 5, &new[..10]).unwrap();
+        },
+        |worker, _| {
+            let key = worker.key(b"key");
+            worker.remove(DB, &key).unwrap();
+        },
+    ];
+    for change in changes {
+        let mut copy = worker.begin_duplicate(DB, &key, false).unwrap().expect("it is large");
+        assert!(!copy.step().unwrap());
+        change(&mut worker, &new);
+        finish(&mut worker, &mut copy);
+        assert!(!worker.is_source(DB, &key, &copy).unwrap());
+        assert!(!worker.replace_by_duplicate(DB, &key, &copy).unwrap());
+        worker.idle(|| drop(copy));
+    }
+    set(&mut worker, "other", b"x");
+    wait_for_garbage(&store, &mut worker);
+    worker.idle(|| store.check()).unwrap();
+    assert_eq!(allocated(&store), before);
 }
