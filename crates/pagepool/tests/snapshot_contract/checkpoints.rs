@@ -62,6 +62,8 @@ impl Machine {
         let writers = Writers::start(&pool, &model, self.rng.u64(..));
         let mut view = None;
         for _ in 0..4 {
+            // Where pages lie in frames, they move meanwhile.
+            pool.purge();
             let is_good = self.checkpoint(&pool, &model);
             view = match view.take() {
                 None => Some(open_view(&pool, &model)),
@@ -73,6 +75,7 @@ impl Machine {
         }
         drop(view);
         writers.stop();
+        println!("moved: {:?}", pool.metrics().relocated_page_count);
         assert_eq!(pool.stats().snapshot_held_bytes, 0);
         assert_eq!(pool.stats().allocated_pages, model.lock().pages.len() as u64);
         if let Some(limit) = self.options.memory_pages {
