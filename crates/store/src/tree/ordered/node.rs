@@ -269,6 +269,25 @@ pub(super) trait OrderedNode: Words {
         partition(start..end, is_left) - 1
     }
 
+    /// [`Node::encoded_bytes`] with the children of `replaced` replaced by others, of which all but the first have separators of
+    /// these lengths; the first keeps its own.
+    fn bytes_with(
+        &self,
+        replaced: std::ops::Range<usize>,
+        separator_lens: impl ExactSizeIterator<Item = usize>,
+    ) -> usize {
+        let (lengths, count, counts) = (self.word(LENGTHS / 8), self.count(), self.has_counts());
+        let length = |number: u32| usize::from((lengths >> (16 * number)) as u16);
+        let slots = Parts::of(count, counts).slots;
+        let rest = |tail_bytes: usize| tail_bytes.saturating_sub(HEAD_BYTES);
+        let tail_bytes = |index| usize::from((self.half(slots + SLOT_BYTES * index) >> 16) as u16);
+        let kept = (1..count).filter(|index| *index <= replaced.start || *index >= replaced.end);
+        let kept_bytes: usize = kept.map(|index| rest(tail_bytes(index) + self.shared_bytes())).sum();
+        let count_after = count - replaced.len() + separator_lens.len() + 1;
+        let new_bytes: usize = separator_lens.map(|len| rest(len.saturating_sub(length(0)))).sum();
+        Parts::of(count_after, counts).bytes + length(1) + length(2) + kept_bytes + new_bytes
+    }
+
     /// Everything that is in the node.
     fn decode(&self) -> Node {
         let mut page = [0; PAGE_SIZE];

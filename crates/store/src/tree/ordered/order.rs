@@ -162,7 +162,10 @@ impl Order for Ordered {
     }
 
     fn has_room(node: &ExclusiveGuard<'_>, first: usize, source_count: usize, plan: &Plan) -> bool {
-        respread_node(node, first, source_count, plan).encoded_bytes() <= PAGE_SIZE
+        let separator_lens = (1..plan.target_count()).map(|target| plan.lo(target).len());
+        let bytes = node.bytes_with(first..first + source_count, separator_lens);
+        debug_assert_eq!(bytes, respread_node(node, first, source_count, plan).encoded_bytes());
+        bytes <= PAGE_SIZE
     }
 
     fn respread(
