@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ops::{Bound, Range};
 use std::sync::atomic::Ordering;
 
-use stillframe_store::{Options, Store, Tree, TreeError};
+use stillframe_store::{Options, PoolBackend, Store, Tree, TreeError};
 use stillframe_units::human_bytes;
 
 use super::seam::{
@@ -25,6 +25,7 @@ pub struct Stillframe {
     store: Store,
     has_prefix: bool,
     data_bytes: u64,
+    backend: PoolBackend,
 }
 
 fn failed(error: impl std::fmt::Display) -> BenchError {
@@ -32,16 +33,17 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
 }
 
 impl Stillframe {
-    pub fn open(options: &OpenOptions<'_>) -> Result<Stillframe> {
+    pub fn open(options: &OpenOptions<'_>, backend: PoolBackend) -> Result<Stillframe> {
         let data_bytes = options.memory_bytes / 100 * DATA_PERCENT;
         let of_store = Options {
             tiered_bytes: data_bytes,
             snapshot_memory_bytes: SNAPSHOT_BYTES.min(options.memory_bytes / 16),
             worker_count: options.thread_count,
+            pool_backend: backend,
             ..Options::default()
         };
         let store = Store::open(options.dir, of_store).map_err(failed)?;
-        Ok(Stillframe { store, has_prefix: options.trees.len() > 1, data_bytes })
+        Ok(Stillframe { store, has_prefix: options.trees.len() > 1, data_bytes, backend })
     }
 
     fn tree(&self) -> Result<Tree> {
@@ -54,8 +56,9 @@ impl KeyValue for Stillframe {
         Settings {
             version: format!("stillframe {}", env!("CARGO_PKG_VERSION")),
             memory: format!(
-                "pages of {} in memory, all tables in one tree",
-                human_bytes(self.data_bytes as f64)
+                "pages of {} in memory, {}, all tables in one tree",
+                human_bytes(self.data_bytes as f64),
+                self.backend.name()
             ),
             durability: "none until a flush, which is a checkpoint; a crash leaves the last one".to_owned(),
         }

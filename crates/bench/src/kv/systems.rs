@@ -1,6 +1,7 @@
 //! The list of stores that can be compared.
 
 use serde::{Deserialize, Serialize};
+use stillframe_store::PoolBackend;
 
 use super::lmdb::Lmdb;
 use super::seam::{KeyValue, OpenOptions};
@@ -14,6 +15,9 @@ use crate::error::Result;
 #[value(rename_all = "lowercase")]
 pub enum System {
     Stillframe,
+    /// With pages in frames
+    #[value(name = "stillframe-array")]
+    StillframeArray,
     Lmdb,
     #[cfg(feature = "wiredtiger")]
     WiredTiger,
@@ -36,6 +40,7 @@ impl System {
     pub fn name(self) -> &'static str {
         match self {
             System::Stillframe => "stillframe",
+            System::StillframeArray => "stillframe-array",
             System::Lmdb => "lmdb",
             #[cfg(feature = "wiredtiger")]
             System::WiredTiger => "wiredtiger",
@@ -50,10 +55,15 @@ impl System {
         }
     }
 
+    /// Whether it is this project's store.
+    pub fn is_own(self) -> bool {
+        matches!(self, System::Stillframe | System::StillframeArray)
+    }
+
     /// Whether it takes part in a quick run that names no systems: those of the paper, and RocksDB.
     pub fn is_of_quick_runs(self) -> bool {
         match self {
-            System::Stillframe | System::Lmdb => true,
+            System::Stillframe | System::StillframeArray | System::Lmdb => true,
             #[cfg(feature = "wiredtiger")]
             System::WiredTiger => true,
             #[cfg(feature = "wiredtiger")]
@@ -73,7 +83,8 @@ impl System {
     /// The directory has something else, or an I/O error.
     pub fn open(self, options: &OpenOptions<'_>) -> Result<Box<dyn KeyValue>> {
         Ok(match self {
-            System::Stillframe => Box::new(Stillframe::open(options)?),
+            System::Stillframe => Box::new(Stillframe::open(options, PoolBackend::Vmcache)?),
+            System::StillframeArray => Box::new(Stillframe::open(options, PoolBackend::Array)?),
             System::Lmdb => Box::new(Lmdb::open(options)?),
             #[cfg(feature = "wiredtiger")]
             System::WiredTiger => Box::new(WiredTiger::open(options, Pages::Large)?),

@@ -225,7 +225,7 @@ impl Args {
             Part::Lookups => phases * case_s * (systems + 1.0),
             Part::LookupsDisk => phases * case_s * systems + 3.0 * self.seconds,
             Part::Eviction => 3.0 * case_s * systems,
-            Part::UpdatesDisk => 5.0 * case_s + 3.0 * self.seconds,
+            Part::UpdatesDisk => 2.0 * (5.0 * case_s + 3.0 * self.seconds),
             Part::Pages => 2.0 * self.seconds,
             Part::Discards | Part::Reads => 2.0 * self.seconds * self.threads.len() as f64,
             Part::Tpcc => mixes * self.warehouses.len() as f64,

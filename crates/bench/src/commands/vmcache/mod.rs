@@ -125,7 +125,7 @@ impl Run {
         let together = self.args.phases();
         let several = together.iter().filter(|phase| phase.thread_count > 1);
         let apart: Vec<Phase> = several.map(|phase| Phase { is_apart: true, ..*phase }).collect();
-        let is_split = place == Place::InMemory && system == System::Stillframe;
+        let is_split = place == Place::InMemory && system.is_own();
         for phases in [together, if is_split { apart } else { Vec::new() }] {
             let Some(first) = phases.first() else { continue };
             let name =
@@ -228,8 +228,12 @@ impl Run {
     fn reads(&mut self, dir: &Path) -> Result<()> {
         let (_, memory_bytes) = self.args.lookups_of(Place::OutOfMemory);
         let memory_bytes = if self.args.small { 0 } else { memory_bytes };
-        let pool = PagedPool::create(dir, memory_bytes)?;
-        let buffers = RawFile::create(dir, pool.bytes())?;
+        let mut pools = Vec::new();
+        for backend in Target::ALL.into_iter().filter_map(Target::backend) {
+            pools.push((backend, PagedPool::create(dir, backend, memory_bytes)?));
+        }
+        let bytes = pools.first().map_or(0, |(_, pool)| pool.bytes());
+        let buffers = RawFile::create(dir, bytes)?;
         for _ in 0..self.args.rounds {
             let mut measured = Vec::new();
             let batches = [1, reads::BATCH_PAGES];
@@ -238,9 +242,10 @@ impl Run {
                 Target::ALL.into_iter().flat_map(|target| batches.map(|batch| (target, batch)))
             {
                 for &thread_count in &self.args.threads {
-                    let per_second = match target {
-                        Target::Buffers => buffers.rate_of(thread_count, batch, case_s)?,
-                        Target::Pool => pool.rate_of(thread_count, batch, case_s)?,
+                    let pool = pools.iter().find(|(backend, _)| Some(*backend) == target.backend());
+                    let per_second = match pool {
+                        Some((_, pool)) => pool.rate_of(thread_count, batch, case_s)?,
+                        None => buffers.rate_of(thread_count, batch, case_s)?,
                     };
                     eprintln!(
                         "reads into {}, {thread_count} threads, {batch} at once: {per_second:.0}/s",

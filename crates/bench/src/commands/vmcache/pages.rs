@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use serde::Serialize;
-use stillframe_pagepool::{PageId, Pool, PoolOptions};
+use stillframe_pagepool::{PageId, Pool, PoolBackend, PoolOptions};
 
 use crate::error::{BenchError, Result};
 use crate::progress::Progress;
@@ -23,13 +23,23 @@ pub enum Way {
     States,
     Versions,
     HashTable,
-    PoolOptimistic,
-    PoolShared,
+    VmcacheOptimistic,
+    VmcacheShared,
+    ArrayOptimistic,
+    ArrayShared,
 }
 
 impl Way {
-    pub const ALL: [Way; 6] =
-        [Way::Array, Way::States, Way::Versions, Way::HashTable, Way::PoolOptimistic, Way::PoolShared];
+    pub const ALL: [Way; 8] = [
+        Way::Array,
+        Way::States,
+        Way::Versions,
+        Way::HashTable,
+        Way::VmcacheOptimistic,
+        Way::VmcacheShared,
+        Way::ArrayOptimistic,
+        Way::ArrayShared,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -37,8 +47,10 @@ impl Way {
             Way::States => "and the page's state beside it",
             Way::Versions => "and its version looked at again",
             Way::HashTable => "a hash table of frames, unguarded",
-            Way::PoolOptimistic => "this pool, optimistic",
-            Way::PoolShared => "this pool, latched shared",
+            Way::VmcacheOptimistic => "this pool, vmcache, optimistic",
+            Way::VmcacheShared => "this pool, vmcache, latched shared",
+            Way::ArrayOptimistic => "this pool, array, optimistic",
+            Way::ArrayShared => "this pool, array, latched shared",
         }
     }
 }
@@ -52,7 +64,9 @@ pub fn measure(bytes: u64, seconds: f64) -> Result<Vec<(Way, f64)>> {
     let size = stillframe_units::human_bytes(bytes as f64);
     eprintln!("page accesses: {page_count} pages, {size}");
     let mut measured = in_arrays(page_count, seconds);
-    measured.extend(in_pool(page_count, seconds)?);
+    for backend in PoolBackend::ALL {
+        measured.extend(in_pool(backend, page_count, seconds)?);
+    }
     measured.iter().for_each(|(way, ns)| eprintln!("page accesses, {size}, {}: {ns:.1} ns", way.name()));
     Ok(measured)
 }
@@ -158,9 +172,10 @@ impl FrameTable {
     }
 }
 
-fn in_pool(page_count: usize, seconds: f64) -> Result<Vec<(Way, f64)>> {
+fn in_pool(backend: PoolBackend, page_count: usize, seconds: f64) -> Result<Vec<(Way, f64)>> {
     let failed = |error: &dyn std::fmt::Display| BenchError::failed("a pool of pages", error);
-    let pool = Pool::in_memory(&PoolOptions::default()).map_err(|error| failed(&error))?;
+    let pool = Pool::in_memory(&PoolOptions { backend, ..PoolOptions::default() })
+        .map_err(|error| failed(&error))?;
     let mut progress = Progress::new("page accesses: writing a pool".to_owned(), page_count as u64);
     let mut ids: Vec<PageId> = Vec::with_capacity(page_count);
     for number in 0..page_count as u64 {
@@ -184,7 +199,11 @@ fn in_pool(page_count: usize, seconds: f64) -> Result<Vec<(Way, f64)>> {
         Ok(guard) => u64::from(guard.page()[8 * word]),
         Err(_) => 0,
     });
-    Ok(vec![(Way::PoolOptimistic, optimistic), (Way::PoolShared, shared)])
+    let [by_version, by_latch] = match backend {
+        PoolBackend::Vmcache => [Way::VmcacheOptimistic, Way::VmcacheShared],
+        PoolBackend::Array => [Way::ArrayOptimistic, Way::ArrayShared],
+    };
+    Ok(vec![(by_version, optimistic), (by_latch, shared)])
 }
 
 #[cfg(test)]

@@ -10,13 +10,12 @@ use serde::Serialize;
 use stillframe_pagepool::device::IoOptions;
 use stillframe_pagepool::pagefile::{PageFile, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress as Saving;
-use stillframe_pagepool::{PageId, Pool, PoolOptions, PAGE_SIZE};
+use stillframe_pagepool::{PageId, Pool, PoolBackend, PoolOptions, PAGE_SIZE};
 
 use crate::error::{BenchError, Context, Result};
 use crate::progress::Progress;
 use crate::ticks::{in_threads, Ticks};
 
-const FILE: &str = "pool";
 /// Pages that a thread asks for at once; the paper keeps as many reads on their way.
 pub const BATCH_PAGES: usize = 256;
 /// A smaller pool than this has no room for the batches of several threads.
@@ -30,16 +29,27 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(120);
 #[serde(rename_all = "snake_case")]
 pub enum Target {
     Buffers,
-    Pool,
+    Vmcache,
+    Array,
 }
 
 impl Target {
-    pub const ALL: [Target; 2] = [Target::Buffers, Target::Pool];
+    pub const ALL: [Target; 3] = [Target::Buffers, Target::Vmcache, Target::Array];
 
     pub fn name(self) -> &'static str {
         match self {
             Target::Buffers => "buffers",
-            Target::Pool => "this pool",
+            Target::Vmcache => "vmcache",
+            Target::Array => "array",
+        }
+    }
+
+    /// None if it is no pool.
+    pub fn backend(self) -> Option<PoolBackend> {
+        match self {
+            Target::Buffers => None,
+            Target::Vmcache => Some(PoolBackend::Vmcache),
+            Target::Array => Some(PoolBackend::Array),
         }
     }
 }
@@ -68,12 +78,12 @@ impl PagedPool {
     ///
     /// # Errors
     /// The file cannot be written: no space, or an I/O error.
-    pub fn create(dir: &Path, memory_bytes: u64) -> Result<PagedPool> {
+    pub fn create(dir: &Path, backend: PoolBackend, memory_bytes: u64) -> Result<PagedPool> {
         std::fs::create_dir_all(dir).context(|| format!("create {}", dir.display()))?;
         let memory_pages = (memory_bytes / PAGE_SIZE as u64).max(MEMORY_PAGES_MIN);
         let page_count = 4 * memory_pages as u32;
-        let first = fill(&open(dir, None)?, page_count)?;
-        let pool = open(dir, Some(memory_pages))?;
+        let first = fill(&open(dir, backend, None)?, page_count)?;
+        let pool = open(dir, backend, Some(memory_pages))?;
         pool.wait_until_warm();
         let paged = PagedPool { pool, first, page_count };
         paged.settle(memory_pages)?;
@@ -136,9 +146,10 @@ impl PagedPool {
     }
 }
 
-fn open(dir: &Path, memory_pages: Option<u64>) -> Result<Arc<Pool>> {
-    let device = PageFile::open_or_create_at(&dir.join(FILE), IoOptions::default()).map_err(failed)?;
-    let options = PoolOptions { memory_pages, ..PoolOptions::default() };
+fn open(dir: &Path, backend: PoolBackend, memory_pages: Option<u64>) -> Result<Arc<Pool>> {
+    let device =
+        PageFile::open_or_create_at(&dir.join(backend.name()), IoOptions::default()).map_err(failed)?;
+    let options = PoolOptions { backend, memory_pages, ..PoolOptions::default() };
     let (pool, _) = Pool::open(Arc::new(device), &options).map_err(failed)?;
     Ok(pool)
 }
@@ -171,7 +182,11 @@ mod tests {
     #[test]
     fn pages_are_read_one_at_a_time_and_in_batches() {
         let dir = TempDir::new("paged-pool");
-        let paged = PagedPool::create(&dir, 0).unwrap();
+        PoolBackend::ALL.into_iter().for_each(|backend| read_by(backend, &dir));
+    }
+
+    fn read_by(backend: PoolBackend, dir: &Path) {
+        let paged = PagedPool::create(dir, backend, 0).unwrap();
         assert_eq!(u64::from(paged.page_count), 4 * MEMORY_PAGES_MIN);
         for (thread_count, batch) in [(1, 1), (2, BATCH_PAGES)] {
             assert!(paged.rate_of(thread_count, batch, 0.1).unwrap() > 100.0);

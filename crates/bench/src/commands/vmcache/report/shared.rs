@@ -7,7 +7,8 @@ use crate::output::human_bytes;
 use crate::stats::median;
 
 /// One a system, told apart in print and by the colour-blind.
-pub const COLORS: [&str; 7] = ["#c2410c", "#1d4ed8", "#0f766e", "#7e22ce", "#a16207", "#be185d", "#475569"];
+pub const COLORS: [&str; 8] =
+    ["#c2410c", "#15803d", "#1d4ed8", "#0f766e", "#7e22ce", "#a16207", "#be185d", "#475569"];
 
 /// The line of a system, which is the same in all charts.
 pub fn series(system: System, points: Vec<(f64, f64)>) -> Series {

@@ -2,6 +2,7 @@
 
 use serde_json::{json, Value};
 
+use super::shared::distinct;
 use crate::commands::vmcache::updates::{Keys, Latency, Round, Throughput, Timed};
 use crate::output::{human_ns, markdown_table, thousands};
 use crate::stats::{median, with_range};
@@ -17,19 +18,33 @@ impl UpdateRuns {
         Some(format!("{}{}", self.throughput_table(), self.latency_table()))
     }
 
-    fn throughputs(&self, keys: Keys, of: impl Fn(&Throughput) -> Option<f64>) -> Vec<f64> {
-        let all = self.rounds.iter().flat_map(|round| &round.throughputs);
+    fn backends(&self) -> Vec<&'static str> {
+        distinct(self.rounds.iter().map(|round| round.backend))
+    }
+
+    fn of(&self, backend: &'static str) -> impl Iterator<Item = &Round> {
+        self.rounds.iter().filter(move |round| round.backend == backend)
+    }
+
+    fn throughputs(
+        &self,
+        backend: &'static str,
+        keys: Keys,
+        of: impl Fn(&Throughput) -> Option<f64>,
+    ) -> Vec<f64> {
+        let all = self.of(backend).flat_map(|round| &round.throughputs);
         all.filter(|throughput| throughput.keys == keys).filter_map(of).collect()
     }
 
     fn throughput_table(&self) -> String {
-        let row = |keys: Keys| {
+        let row = |(backend, keys): (&'static str, Keys)| {
             let rate = |of: fn(&Throughput) -> Option<f64>| {
-                with_range(&self.throughputs(keys, of), |rate| thousands(rate as u64))
+                with_range(&self.throughputs(backend, keys, of), |rate| thousands(rate as u64))
             };
-            let middle = |of: fn(&Throughput) -> Option<f64>| median(&self.throughputs(keys, of));
-            let of_disk = self.throughputs(keys, |t| Some(t.server.total() / t.disk?.total()));
+            let middle = |of: fn(&Throughput) -> Option<f64>| median(&self.throughputs(backend, keys, of));
+            let of_disk = self.throughputs(backend, keys, |t| Some(t.server.total() / t.disk?.total()));
             vec![
+                backend.to_owned(),
                 keys.name().to_owned(),
                 rate(|t| Some(t.per_second)),
                 with_range(&of_disk, |share| format!("{share:.2}")),
@@ -41,8 +56,11 @@ impl UpdateRuns {
                 format!("{:.0} %", 100.0 * middle(|t| Some(t.share_in_memory))),
             ]
         };
-        let rows: Vec<_> = Keys::ALL.into_iter().map(row).collect();
+        let backends = self.backends().into_iter();
+        let rows: Vec<_> =
+            backends.flat_map(|backend| Keys::ALL.map(|keys| (backend, keys))).map(row).collect();
         let head = [
+            "pages by",
             "keys",
             "SET/s",
             "of the disk",
@@ -61,21 +79,25 @@ impl UpdateRuns {
         )
     }
 
-    fn latencies(&self, timed: Timed, of: impl Fn(&Latency) -> f64) -> Vec<f64> {
-        let all = self.rounds.iter().flat_map(|round| &round.latencies);
+    fn latencies(&self, backend: &'static str, timed: Timed, of: impl Fn(&Latency) -> f64) -> Vec<f64> {
+        let all = self.of(backend).flat_map(|round| &round.latencies);
         all.filter(|latency| latency.timed == timed).map(of).collect()
     }
 
     fn latency_table(&self) -> String {
-        let p999 = |timed: Timed| self.latencies(timed, |latency| latency.p999_ns as f64);
-        let row = |timed: Timed| {
+        let p999 = |backend: &'static str, timed: Timed| {
+            self.latencies(backend, timed, |latency| latency.p999_ns as f64)
+        };
+        let row = |(backend, timed): (&'static str, Timed)| {
             let time = |of: fn(&Latency) -> u64| {
-                with_range(&self.latencies(timed, |latency| of(latency) as f64), human_ns)
+                with_range(&self.latencies(backend, timed, |latency| of(latency) as f64), human_ns)
             };
-            let middle = |of: fn(&Latency) -> f64| median(&self.latencies(timed, of));
-            let of_ruler = timed.ruler().map(p999).filter(|ruler| !ruler.is_empty());
-            let of_ruler = of_ruler.map(|ruler| format!("{:.2} x", median(&p999(timed)) / median(&ruler)));
+            let middle = |of: fn(&Latency) -> f64| median(&self.latencies(backend, timed, of));
+            let of_ruler = timed.ruler().map(|ruler| p999(backend, ruler)).filter(|ruler| !ruler.is_empty());
+            let of_ruler =
+                of_ruler.map(|ruler| format!("{:.2} x", median(&p999(backend, timed)) / median(&ruler)));
             vec![
+                backend.to_owned(),
                 timed.name().to_owned(),
                 thousands(middle(|latency| latency.per_second) as u64),
                 time(|latency| latency.p50_ns),
@@ -88,9 +110,12 @@ impl UpdateRuns {
                 format!("{:.0}", middle(|latency| latency.checkpoint_count as f64)),
             ]
         };
-        let is_there = |timed: &Timed| !p999(*timed).is_empty();
-        let rows: Vec<_> = Timed::ALL.into_iter().filter(is_there).map(row).collect();
+        let is_there = |(backend, timed): &(&'static str, Timed)| !p999(backend, *timed).is_empty();
+        let backends = self.backends().into_iter();
+        let cases = backends.flat_map(|backend| Timed::ALL.map(|timed| (backend, timed)));
+        let rows: Vec<_> = cases.filter(is_there).map(row).collect();
         let head = [
+            "pages by",
             "what",
             "due a second",
             "p50",
@@ -111,10 +136,13 @@ impl UpdateRuns {
 
     pub fn records(&self) -> Vec<Value> {
         let mut records = Vec::new();
-        for (number, round) in (1..).zip(&self.rounds) {
-            let throughput = |case| json!({ "part": "updates", "round": number, "case": case });
+        for round in &self.rounds {
+            let (number, backend) = (round.number, round.backend);
+            let throughput =
+                |case| json!({ "part": "updates", "round": number, "backend": backend, "case": case });
             records.extend(round.throughputs.iter().map(throughput));
-            let latency = |case| json!({ "part": "update times", "round": number, "case": case });
+            let latency =
+                |case| json!({ "part": "update times", "round": number, "backend": backend, "case": case });
             records.extend(round.latencies.iter().map(latency));
         }
         records

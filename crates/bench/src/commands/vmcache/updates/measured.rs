@@ -150,6 +150,10 @@ impl Latency {
 /// What one round measured.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
+    /// From 1 on.
+    pub number: u64,
+    /// How the server finds its pages.
+    pub backend: &'static str,
     pub throughputs: Vec<Throughput>,
     pub latencies: Vec<Latency>,
 }

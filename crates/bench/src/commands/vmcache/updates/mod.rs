@@ -7,6 +7,8 @@ mod server;
 
 use std::path::Path;
 
+use stillframe_pagepool::PoolBackend;
+
 use self::measured::PageRates;
 pub use self::measured::{Keys, Latency, Round, Throughput, Timed, Updates};
 use self::mix::{MixFile, Ratio};
@@ -33,14 +35,23 @@ pub fn measure(updates: &Updates, dir: &Path) -> Result<Measured> {
     ];
     let mut rounds = Vec::new();
     for number in 0..updates.rounds {
-        rounds.push(round(updates, &server_dir, &disk, number as u64)?);
+        for backend in PoolBackend::ALL {
+            rounds.push(round(updates, backend, &server_dir, &disk, number as u64)?);
+        }
     }
     Ok(Measured { notes, rounds })
 }
 
-fn round(updates: &Updates, server_dir: &Path, disk: &MixFile, number: u64) -> Result<Round> {
-    let mut round = Round::default();
-    let server = Tenth::start(updates, server_dir)?;
+fn round(
+    updates: &Updates,
+    backend: PoolBackend,
+    server_dir: &Path,
+    disk: &MixFile,
+    number: u64,
+) -> Result<Round> {
+    eprintln!("updates, round {}, pages by {}", number + 1, backend.name());
+    let mut round = Round { number: number + 1, backend: backend.name(), ..Round::default() };
+    let server = Tenth::start(updates, backend, server_dir)?;
     for keys in Keys::ALL {
         round.throughputs.push(server.throughput(updates, keys, number)?);
     }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use stillframe_pagepool::PoolBackend;
+
 use super::measured::{Keys, Latency, PageRates, Throughput, Timed, Updates};
 use crate::clock::{now_ns, seconds_to_ns, NS_PER_S};
 use crate::commands::fill;
@@ -105,9 +107,11 @@ pub fn fill(updates: &Updates, dir: &Path) -> Result<u64> {
 impl Tenth {
     /// # Errors
     /// The server does not start.
-    pub fn start(updates: &Updates, dir: &Path) -> Result<Tenth> {
+    pub fn start(updates: &Updates, backend: PoolBackend, dir: &Path) -> Result<Tenth> {
         let mut maxmemory_bytes = MEMORY_BYTES_FIRST;
-        let flags = ["--maxmemory-policy", "tiered", "--maxmemory", &maxmemory_bytes.to_string()];
+        let maxmemory = maxmemory_bytes.to_string();
+        let bound = ["--maxmemory-policy", "tiered", "--maxmemory", &maxmemory];
+        let flags = [&bound[..], &["--pool-backend", backend.name()]].concat();
         let server = peer_of(updates, &flags).start(&options(updates, dir))?;
         let mut client = server.client()?;
         let info = client.info("everything")?;
