@@ -189,9 +189,14 @@ impl Keyspace {
             if key_count == 0 {
                 return Ok(None);
             }
-            let hash = fastrand::u64(..);
+            let hash = local.drawn_hash.take().unwrap_or_else(|| fastrand::u64(..));
             let drawn = match retry(|| self.draw(local, tree, hash, key_count)) {
                 Err(OpError::Damaged(reason)) if self.pass_over(tree, hash, &reason)?.is_some() => None,
+                Err(OpError::Fault(fault)) => {
+                    // Where its page is in memory then; another one's is not.
+                    local.drawn_hash = Some(hash);
+                    return Err(OpError::Fault(fault));
+                }
                 drawn => drawn?,
             };
             if drawn.is_some() {

@@ -40,6 +40,8 @@ pub(crate) struct Local {
     pub tracked: Tracked,
     /// Keys that may be evicted next.
     pub(super) choice: Choice,
+    /// Where the last random choice met a page that was missing: the next one begins there.
+    pub(super) drawn_hash: Option<u64>,
     /// A value that is on its way from one place to another.
     pub bytes: Vec<u8>,
 }
@@ -128,6 +130,7 @@ impl Keyspace {
             scratch: Scratch::new(),
             tracked: Tracked::default(),
             choice: Choice::default(),
+            drawn_hash: None,
             bytes: Vec::new(),
         }
     }
