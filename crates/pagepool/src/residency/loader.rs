@@ -80,6 +80,7 @@ impl Residency {
 
     fn end_warm_up(&self) {
         if self.room.is_limited() && self.room.absent_pages() > 0 {
+            self.core.pages.avoid_huge();
             self.room.begin_evicting();
         }
         self.warming_up.store(false, Ordering::Release);
@@ -336,6 +337,11 @@ impl Residency {
     pub fn start_warm_up(self: &Arc<Self>, page_count: u64) -> Result<(), PoolError> {
         self.total_pages.store(page_count, Ordering::Relaxed);
         self.warming_up.store(true, Ordering::Release);
+        if self.room.limit_pages().is_some_and(|limit| limit < page_count) {
+            // A huge page that is made for one page takes memory for its neighbours, too, which stay absent: nobody would ever
+            // give that back.
+            self.core.pages.avoid_huge();
+        }
         let residency = Arc::downgrade(self);
         self.spawn("sf-warm-up", move || warm_up(&residency))
     }

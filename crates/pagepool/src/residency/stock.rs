@@ -15,15 +15,17 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::room::Room;
 use crate::snapshot::{Core, Snapshotter};
 use crate::space::{Allocator, Extent, HUGE_PAGE_SIZE};
 use crate::{PageId, PoolError, PAGE_SIZE};
 
-/// Pages kept populated ahead of the small zone's end of use (8 MB).
+/// Pages kept populated ahead of the small zone's end of use (8 MB), if memory is not limited to less than 64 times that.
 pub const STOCK_PAGES: u32 = 2048;
 const STEP_PAGES: u32 = (HUGE_PAGE_SIZE / PAGE_SIZE) as u32;
 
-/// Free pages that keep their memory (16 MB, and a part of what is in use).
+/// Free pages that keep their memory (16 MB, and a part of what is in use). Where memory is limited they are not more than
+/// that part of the limit: most of what is in use may be in the file alone.
 pub const RESERVE_PAGES: u32 = 4096;
 pub const RESERVE_PART: u32 = 32;
 /// How long pages above the reserve stay there before they are given back, and how long the thread rests between two
@@ -51,7 +53,8 @@ struct Shared {
     core: Arc<Core>,
     snapshotter: Arc<dyn Snapshotter>,
     allocator: Arc<Mutex<Allocator>>,
-    /// Whether chunks are given back whole or not at all.
+    room: Arc<Room>,
+    /// Whether chunks are given back whole or not at all, as long as nothing is evicted.
     whole_chunks: bool,
     /// End of use of the small zone.
     used_end: AtomicU32,
@@ -71,6 +74,29 @@ struct Shared {
 }
 
 impl Shared {
+    /// That part of the limit, if there is one.
+    fn part_of_limit(&self, part: u32) -> u32 {
+        self.room
+            .limit_pages()
+            .map_or(u32::MAX, |limit| (limit / u64::from(part)).min(u64::from(u32::MAX)) as u32)
+    }
+
+    /// Pages kept populated ahead.
+    fn stock_pages(&self) -> u32 {
+        STOCK_PAGES.min(self.part_of_limit(2 * RESERVE_PART))
+    }
+
+    /// Free pages that take memory, above the reserve.
+    fn pages_above_reserve(&self, allocator: &mut Allocator) -> u32 {
+        if self.core.pages.arena().is_some() {
+            return 0;
+        }
+        let zone = allocator.small();
+        let reserve =
+            (RESERVE_PAGES + zone.used_pages() / RESERVE_PART).min(self.part_of_limit(RESERVE_PART));
+        zone.resident_free_pages().saturating_sub(reserve)
+    }
+
     /// Gives the memory of one freed extent back; false if there is none to do.
     fn discard_one(&self, with_huge: bool) -> bool {
         let _belongs_to_nobody = self.discarding.lock();
@@ -94,7 +120,7 @@ impl Shared {
         let pages = {
             let mut allocator = self.allocator.lock();
             let zone = allocator.small();
-            let is_low = zone.empty_pages() > 0 && zone.resident_free_pages() < STOCK_PAGES;
+            let is_low = zone.empty_pages() > 0 && zone.resident_free_pages() < self.stock_pages();
             is_low.then(|| zone.take_for_refill()).flatten()
         };
         let Some(pages) = pages else { return false };
@@ -108,7 +134,7 @@ impl Shared {
         let page_limit = self.core.pages.page_limit();
         let used_end = self.used_end.load(Ordering::Relaxed);
         let populated = self.populated_end.load(Ordering::Relaxed).max(used_end / STEP_PAGES * STEP_PAGES);
-        let target = used_end.saturating_add(STOCK_PAGES).min(page_limit);
+        let target = used_end.saturating_add(self.stock_pages()).min(page_limit);
         if used_end == 0 || populated >= target {
             return false;
         }
@@ -127,7 +153,9 @@ impl Shared {
         let _belongs_to_nobody = self.discarding.lock();
         let taken = {
             let mut allocator = self.allocator.lock();
-            let mut look = || allocator.small().take_for_trimming(below, self.whole_chunks);
+            // Once single pages are evicted no huge page is to be kept.
+            let whole = self.whole_chunks && !self.room.evicts();
+            let mut look = || allocator.small().take_for_trimming(below, whole);
             (0..TRIM_LOOKS)
                 .map(|_| look())
                 .find(|taken| taken.as_ref().is_none_or(|ranges| !ranges.is_empty()))
@@ -141,15 +169,6 @@ impl Shared {
         }
         true
     }
-}
-
-/// Free pages that take memory, above the reserve.
-fn pages_above_reserve(core: &Core, allocator: &mut Allocator) -> u32 {
-    if core.pages.arena().is_some() {
-        return 0;
-    }
-    let zone = allocator.small();
-    zone.resident_free_pages().saturating_sub(RESERVE_PAGES + zone.used_pages() / RESERVE_PART)
 }
 
 /// The thread and what it is told.
@@ -168,11 +187,13 @@ impl Stock {
         snapshotter: Arc<dyn Snapshotter>,
         allocator: Arc<Mutex<Allocator>>,
         whole_chunks: bool,
+        room: Arc<Room>,
     ) -> Result<Stock, PoolError> {
         let shared = Arc::new(Shared {
             core,
             snapshotter,
             allocator,
+            room,
             whole_chunks,
             used_end: AtomicU32::new(0),
             populated_end: AtomicU32::new(0),
@@ -194,11 +215,11 @@ impl Stock {
 
     /// Tells what an allocation has left; wakes the thread when the stock runs low.
     pub fn note_used(&self, allocator: &mut Allocator) {
-        let zone = allocator.small();
-        let is_low = zone.empty_pages() > 0 && zone.resident_free_pages() < STOCK_PAGES / 2;
+        let (zone, stock) = (allocator.small(), self.shared.stock_pages());
+        let is_low = zone.empty_pages() > 0 && zone.resident_free_pages() < stock / 2;
         let used_end = zone.fresh();
         let has_moved = self.shared.used_end.swap(used_end, Ordering::Relaxed) != used_end;
-        let is_near = || used_end + STOCK_PAGES / 2 > self.shared.populated_end.load(Ordering::Relaxed);
+        let is_near = || used_end + stock / 2 > self.shared.populated_end.load(Ordering::Relaxed);
         let has_become_low = || !self.shared.is_refilling.swap(true, Ordering::Relaxed);
         if is_low && has_become_low() || has_moved && is_near() {
             self.wake();
@@ -207,7 +228,7 @@ impl Stock {
 
     /// Tells what a free has left; wakes the thread when there is more than the reserve.
     pub fn note_freed(&self, allocator: &mut Allocator) {
-        if pages_above_reserve(&self.shared.core, allocator) > 0
+        if self.shared.pages_above_reserve(allocator) > 0
             && !self.shared.is_trimming.swap(true, Ordering::Relaxed)
         {
             self.wake();
@@ -268,7 +289,7 @@ fn replenish(shared: &Shared) {
             continue;
         }
         shared.is_trimming.store(false, Ordering::Relaxed);
-        if pages_above_reserve(&shared.core, &mut shared.allocator.lock()) == 0 {
+        if shared.pages_above_reserve(&mut shared.allocator.lock()) == 0 {
             trim_at = None;
             std::thread::park();
             continue;

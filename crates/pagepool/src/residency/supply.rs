@@ -49,7 +49,8 @@ impl Supply {
         file: Option<Arc<PageFile>>,
     ) -> Result<Supply, PoolError> {
         let allocator = Arc::new(Mutex::new(Allocator::new(layout)));
-        let stock = Stock::start(core.clone(), snapshotter.clone(), allocator.clone(), whole_chunks)?;
+        let stock =
+            Stock::start(core.clone(), snapshotter.clone(), allocator.clone(), whole_chunks, room.clone())?;
         Ok(Supply {
             core,
             snapshotter,

@@ -143,6 +143,9 @@ impl Memory for AnonMemory {
     }
 
     fn discard(&self, start: usize, byte_len: usize) {
+        // Those within go whole.
+        let cut_through = [start, start + byte_len].into_iter().filter(|edge| edge % HUGE_PAGE_SIZE != 0);
+        cut_through.for_each(|edge| self.divide_huge(edge, 0));
         let done = self.advise(start, byte_len, libc::MADV_DONTNEED);
         assert!(done, "madvise(MADV_DONTNEED) on an own mapping cannot fail");
     }
