@@ -29,6 +29,8 @@ const DRAIN_CHUNKS: u32 = 64;
 const BATCH_PAGES: usize = 512;
 /// Free frames above the reserve for which it is not worth moving pages (8 MB).
 const SLACK_FRAMES: u32 = 4 * CHUNK_FRAMES;
+/// When the keeper looks again whether a chunk is free, while there is more than the reserve.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Walks in which nothing became free, when everything is to go, before that is given up.
 const PURGE_ATTEMPTS: u32 = 20;
 
@@ -156,7 +158,7 @@ impl Keeper {
 fn run(shared: &Shared) {
     let Some(arena) = shared.core.pages.arena() else { return };
     arena.set_keeper(std::thread::current());
-    let mut give_back_at: Option<Instant> = None;
+    let mut times = Times::default();
     while !shared.is_stopping() {
         if shared.purge.swap(false, Ordering::Relaxed) {
             purge(shared, arena);
@@ -165,7 +167,7 @@ fn run(shared: &Shared) {
             let is_wanted = || arena.free_frames() < STOCK_PAGES && shared.low_mark(arena) > 0;
             while !shared.is_stopping() && is_wanted() && arena.populate_chunk() {}
         }
-        let pause = give_back(shared, arena, &mut give_back_at);
+        let pause = give_back(shared, arena, &mut times);
         // Who takes or gives from here on wakes it; what is so already is seen now.
         let above = if pause.is_none() { shared.reserve(arena) } else { u32::MAX };
         arena.wake_keeper(shared.low_mark(arena), above);
@@ -181,26 +183,38 @@ fn run(shared: &Shared) {
     }
 }
 
+/// When the keeper may go on.
+#[derive(Default)]
+struct Times {
+    /// With giving memory back, since there is more than the reserve.
+    give_back_at: Option<Instant>,
+    /// With moving pages, since that was in vain.
+    compact_at: Option<Instant>,
+}
+
 /// Gives some memory back, if there has been more of it than the reserve for a while. Returns after how long to go on.
-fn give_back(shared: &Shared, arena: &Arena, give_back_at: &mut Option<Instant>) -> Option<Duration> {
+fn give_back(shared: &Shared, arena: &Arena, times: &mut Times) -> Option<Duration> {
     let kept = shared.reserve(arena);
     if arena.free_frames() <= kept {
-        *give_back_at = None;
+        times.give_back_at = None;
         return None;
     }
     let now = Instant::now();
-    let due = *give_back_at.get_or_insert(now + TRIM_DELAY);
+    let due = *times.give_back_at.get_or_insert(now + TRIM_DELAY);
     if now < due {
         return Some(due - now);
     }
-    let is_whole_chunk_above = arena.free_frames() >= kept + CHUNK_FRAMES;
-    if is_whole_chunk_above && arena.discard_chunk()
-        || arena.free_frames() > kept + SLACK_FRAMES && shared.compact(arena, kept)
-    {
+    if arena.free_frames() >= kept + CHUNK_FRAMES && arena.discard_chunk() {
         return Some(TRIM_PAUSE);
     }
-    *give_back_at = Some(now + TRIM_AGAIN);
-    Some(TRIM_AGAIN)
+    if arena.free_frames() > kept + SLACK_FRAMES && times.compact_at.is_none_or(|at| at <= now) {
+        if shared.compact(arena, kept) {
+            return Some(TRIM_PAUSE);
+        }
+        times.compact_at = Some(now + TRIM_AGAIN);
+    }
+    // Pages are freed and evicted, and chunks become whole by that.
+    Some(LOOK_AGAIN)
 }
 
 /// Gives everything back that is free.
