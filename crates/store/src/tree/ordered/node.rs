@@ -181,6 +181,7 @@ pub(super) trait OrderedNode: Words {
     }
 
     /// Compares the tails of a separator and of a key that have the same head.
+    #[inline(always)]
     fn compare_tail(&self, index: usize, tail: &[u8]) -> Ordering {
         let slot = self.half(Parts::of(self.count(), false).slots + SLOT_BYTES * index);
         let (at, len) = (usize::from(slot as u16), usize::from((slot >> 16) as u16));
@@ -260,13 +261,16 @@ pub(super) trait OrderedNode: Words {
     #[inline(never)]
     fn search_equal_heads(&self, start: usize, tail: &[u8], below: bool) -> usize {
         let head = head_of(tail);
-        let end = partition(start..self.count(), |index| self.head_at(index) == head);
-        let is_left = |index| match self.compare_tail(index, tail) {
-            Ordering::Less => true,
-            Ordering::Equal => !below,
-            Ordering::Greater => false,
+        // In one search: where heads are equal there are many of them, as a rule.
+        let is_left = |index| {
+            self.head_at(index) == head
+                && match self.compare_tail(index, tail) {
+                    Ordering::Less => true,
+                    Ordering::Equal => !below,
+                    Ordering::Greater => false,
+                }
         };
-        partition(start..end, is_left) - 1
+        partition(start..self.count(), is_left) - 1
     }
 
     /// [`Node::encoded_bytes`] with the children of `replaced` replaced by others, of which all but the first have separators of
