@@ -203,16 +203,24 @@ fn run(shared: &Shared) {
             shared.room.begin_evicting();
             shared.core.pages.avoid_huge();
         }
-        let mut left = shared.room.excess_pages() as usize;
+        let may_write = failed_at.is_none_or(|at| at.elapsed() > REST_AFTER_ERROR);
+        let mut left = shared.room.excess_pages(may_write) as usize;
+        if left == 0 {
+            shared.room.note_round(true);
+            std::thread::park_timeout(REST);
+        }
         while left > 0 && !shared.stop.load(Ordering::Acquire) {
-            // Clean pages go all the time.
-            let may_write = failed_at.is_none_or(|at| at.elapsed() > REST_AFTER_ERROR);
             let (evicted, has_failed) = shared.evict(&mut clock, left.min(BATCH_PAGES), may_write);
+            shared.room.note_round(evicted > 0);
+            left = left.saturating_sub(evicted);
             if may_write {
                 failed_at = has_failed.then(Instant::now);
             }
-            shared.room.note_round(evicted > 0);
-            left = left.saturating_sub(evicted);
+            if failed_at.is_some() {
+                // What goes now has just been read, by somebody who is to find it: he has until the next round.
+                std::thread::sleep(REST);
+                break;
+            }
             if evicted == 0 {
                 std::thread::park_timeout(REST);
                 break;

@@ -158,9 +158,10 @@ impl Room {
         self.resident_pages() > self.mark(2)
     }
 
-    /// Pages to be evicted until the evictor may stop.
-    pub fn excess_pages(&self) -> u64 {
-        self.resident_pages().saturating_sub(self.mark(3))
+    /// Pages to be evicted until the evictor may stop. While nothing can be written only clean ones can go, which have just
+    /// been read: they stay as long as there is room for others, or who has asked for one would find it gone.
+    pub fn excess_pages(&self, may_write: bool) -> u64 {
+        self.resident_pages().saturating_sub(self.mark(if may_write { 3 } else { 1 }))
     }
 
     /// Pages that can be brought in ahead of any need.
@@ -235,8 +236,12 @@ impl Room {
         if self.resident_pages() + page_count.min(self.step()) <= self.read_mark() {
             return Prospect::Now;
         }
-        if self.is_stuck.load(Ordering::Relaxed) || self.is_closed.load(Ordering::Relaxed) {
+        if self.is_closed.load(Ordering::Relaxed) || self.is_stuck() {
             return Prospect::Never;
+        }
+        if self.is_stuck.load(Ordering::Relaxed) {
+            // There is room for some of them, and for these there will be no more.
+            return Prospect::Now;
         }
         if self.is_held_up() {
             return Prospect::Now;
