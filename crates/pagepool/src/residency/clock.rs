@@ -19,20 +19,22 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Up to `count` pages in memory that nobody has touched since the hand last came by; those touched are marked on the
-    /// way. Fewer if none were found in two times round, or after a million looks.
+    /// Up to `count` pages in memory that may go and that nobody has touched since the hand last came by; those touched are
+    /// marked on the way. Fewer if none were found in two times round, or after a million looks.
     pub fn pick(
         &mut self,
         core: &Core,
         ranges: impl Fn() -> Vec<(u32, u32)>,
         count: usize,
+        may_go: impl Fn(PageId) -> bool,
     ) -> Vec<(PageId, Mark)> {
         let mut picked = Vec::with_capacity(count);
         self.idle_rounds = 0;
         for _ in 0..LOOKS_MAX {
             let Some(page) = self.next(&ranges) else { break };
             let descriptor = core.pages.descriptor(page);
-            if let Met::Idle(mark) = descriptor.state.meet() {
+            let Met::Idle(mark) = descriptor.state.meet() else { continue };
+            if may_go(page) {
                 picked.push((page, mark));
                 self.idle_rounds = 0;
                 if picked.len() == count {

@@ -57,8 +57,8 @@ struct Victim {
 impl Shared {
     /// Evicts up to `count` pages. Returns how many, and whether a write failed.
     fn evict(&self, clock: &mut Clock, count: usize, may_write: bool) -> (usize, bool) {
-        let mut picked = clock.pick(&self.core, || self.supply.used_ranges(), count);
-        picked.retain(|(page, _)| !self.room.is_kept(*page) && (may_write || self.core.is_clean(*page)));
+        let may_go = |page| !self.room.is_kept(page) && (may_write || self.core.is_clean(page));
+        let picked = clock.pick(&self.core, || self.supply.used_ranges(), count, may_go);
         if picked.is_empty() {
             return (0, false);
         }
