@@ -20,18 +20,19 @@ pub struct Clock {
 
 impl Clock {
     /// Up to `count` pages in memory that may go and that nobody has touched since the hand last came by; those touched are
-    /// marked on the way. Fewer if none were found in two times round, or after a million looks.
+    /// marked on the way. Fewer if none were found in so many times round, or after a million looks.
     pub fn pick(
         &mut self,
         core: &Core,
         ranges: impl Fn() -> Vec<(u32, u32)>,
         count: usize,
+        round_count: u32,
         may_go: impl Fn(PageId) -> bool,
     ) -> Vec<(PageId, Mark)> {
         let mut picked = Vec::with_capacity(count);
         self.idle_rounds = 0;
         for _ in 0..LOOKS_MAX {
-            let Some(page) = self.next(&ranges) else { break };
+            let Some(page) = self.next(&ranges, round_count) else { break };
             let descriptor = core.pages.descriptor(page);
             let Met::Idle(mark) = descriptor.state.meet() else { continue };
             if may_go(page) {
@@ -45,8 +46,8 @@ impl Clock {
         picked
     }
 
-    /// Moves the hand; `None` after two times round in vain.
-    fn next(&mut self, ranges: &impl Fn() -> Vec<(u32, u32)>) -> Option<PageId> {
+    /// Moves the hand; `None` after so many times round in vain.
+    fn next(&mut self, ranges: &impl Fn() -> Vec<(u32, u32)>, round_count: u32) -> Option<PageId> {
         loop {
             let (index, page) = self.at;
             match self.ranges.get(index) {
@@ -58,7 +59,7 @@ impl Clock {
                 Some(_) => self.at = (index + 1, 0),
                 None => {
                     self.idle_rounds += 1;
-                    if self.idle_rounds > 2 {
+                    if self.idle_rounds > round_count {
                         return None;
                     }
                     self.ranges = ranges();

@@ -32,6 +32,8 @@ const BATCH_PAGES: usize = 256;
 const GIVE_BACK_PAGES: usize = 64;
 /// After a round in which nothing could go.
 const REST: Duration = Duration::from_millis(10);
+/// Between two rounds while nothing can be written: so long what has been read stays for sure.
+const REST_OF_READERS: Duration = Duration::from_millis(50);
 /// After a write that failed, until the next.
 const REST_AFTER_ERROR: Duration = Duration::from_millis(200);
 
@@ -58,7 +60,8 @@ impl Shared {
     /// Evicts up to `count` pages. Returns how many, and whether a write failed.
     fn evict(&self, clock: &mut Clock, count: usize, may_write: bool) -> (usize, bool) {
         let may_go = |page| !self.room.is_kept(page) && (may_write || self.core.is_clean(page));
-        let picked = clock.pick(&self.core, || self.supply.used_ranges(), count, may_go);
+        let rounds = if may_write { 2 } else { 1 };
+        let picked = clock.pick(&self.core, || self.supply.used_ranges(), count, rounds, may_go);
         if picked.is_empty() {
             return (0, false);
         }
@@ -217,8 +220,9 @@ fn run(shared: &Shared) {
                 failed_at = has_failed.then(Instant::now);
             }
             if failed_at.is_some() {
-                // What goes now has just been read, by somebody who is to find it: he has until the next round.
-                std::thread::sleep(REST);
+                // What goes now has just been read, by somebody who is to find it: it is marked in one round, and goes in
+                // the next.
+                std::thread::sleep(REST_OF_READERS);
                 break;
             }
             if evicted == 0 {

@@ -7,7 +7,8 @@
 //! Between `full` and the limit is room for what the commands under way allocate: none of them waits in its middle.
 //!
 //! While the file takes no writes, what is dirty stays. Then memory is full from `high` on for those who store, who are
-//! refused, and what is above that is left to pages that are read: they are clean, and follow each other.
+//! refused, and what is above that, and some beyond the limit (16 MB at most), is left to pages that are read: they are clean,
+//! and follow each other.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::OnceLock;
@@ -22,6 +23,8 @@ use crate::PageId;
 const STEP_PART: u64 = 32;
 const STEP_PAGES_MAX: u64 = 4096;
 const STEP_PAGES_MIN: u64 = 4;
+/// Pages beyond the limit for what is read while nothing can be written, at least.
+const BEYOND_PAGES_MIN: u64 = 64;
 
 /// If nothing could be evicted for so long, nobody waits for it any more: the file takes no writes, or commands hold what
 /// there is.
@@ -161,7 +164,7 @@ impl Room {
     /// Pages to be evicted until the evictor may stop. While nothing can be written only clean ones can go, which have just
     /// been read: they stay as long as there is room for others, or who has asked for one would find it gone.
     pub fn excess_pages(&self, may_write: bool) -> u64 {
-        self.resident_pages().saturating_sub(self.mark(if may_write { 3 } else { 1 }))
+        self.resident_pages().saturating_sub(self.mark(if may_write { 3 } else { 0 }))
     }
 
     /// Pages that can be brought in ahead of any need.
@@ -175,9 +178,15 @@ impl Room {
         self.resident_pages() >= self.mark(if self.is_unwritable() { 2 } else { 1 })
     }
 
-    /// How far pages that are read may fill memory.
+    /// How far pages that are read may fill memory. While nothing can be written, beyond its limit: what is dirty may have
+    /// come up to that.
     fn read_mark(&self) -> u64 {
-        self.mark(u64::from(!self.is_unwritable()))
+        match self.is_unwritable() {
+            true => self
+                .limit()
+                .saturating_add(self.limit().div_euclid(8).clamp(BEYOND_PAGES_MIN, STEP_PAGES_MAX)),
+            false => self.mark(1),
+        }
     }
 
     pub fn is_unwritable(&self) -> bool {

@@ -83,11 +83,14 @@ impl Writer {
         if self.pool.is_full() {
             member.idle(|| self.pool.wait_for_room());
         }
+        let is_refused = self.pool.is_stuck();
         match self.rng.u32(..100) {
+            12..=19 => self.read(member),
+            // As a store does: what would be dirty could not go.
+            _ if is_refused => None,
             0..=9 if !is_full => self.allocate(),
             0..=9 => self.free(member),
             10..=11 => self.grow(member),
-            12..=19 => self.read(member),
             _ => self.write(member),
         }
     }
