@@ -129,7 +129,7 @@ fn a_check_names_what_has_no_effect() {
         .args([
             "--lazyfree-lazy-expire",
             "yes",
-            "--lfu-log-factor",
+            "--active-defrag-cycle-min",
             "5",
             "--maxmemory",
             "1gb",
@@ -140,8 +140,8 @@ fn a_check_names_what_has_no_effect() {
     assert!(output.status.success());
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        "The configuration is valid.\nThe directive 'lazyfree-lazy-expire' has no effect in this server.\n\
-         The directive 'lfu-log-factor' has no effect in this server.\n"
+        "The configuration is valid.\nThe directive 'active-defrag-cycle-min' has no effect in this server.\n\
+         The directive 'lazyfree-lazy-expire' has no effect in this server.\n"
     );
     assert!(failed_start(&["--min-replicas-to-write", "1", "--check-config"])
         .contains("replication is not available"));
