@@ -254,10 +254,10 @@ impl Device for FileDevice {
         debug_assert!(transfers.iter().all(is_aligned));
         match &self.engine {
             Engine::Rings(rings) if transfers.len() > 1 => {
-                rings.transfer(transfers, &self.meter, &mut |index, transfer, first, began| {
+                rings.transfer(transfers, &self.meter, &mut |index, transfer, first, took| {
                     let result = self.end(transfer, first);
                     let (direction, len) = (transfer.direction(), transfer.byte_len());
-                    self.meter.end(direction, len, result.is_ok(), began.elapsed());
+                    self.meter.end(direction, len, result.is_ok(), took);
                     done(index, transfer, result);
                 });
             }

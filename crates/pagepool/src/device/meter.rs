@@ -79,9 +79,13 @@ impl Meter {
         }
     }
 
-    /// An operation of `byte_len` bytes has ended.
+    /// Operations that have begun are not under way any more: they are back, or nobody will be told of them.
+    pub fn leave(&self, count: usize) {
+        self.depth.fetch_sub(count as u64, Ordering::Relaxed);
+    }
+
+    /// An operation of `byte_len` bytes, which is back, has ended.
     pub fn end(&self, direction: Direction, byte_len: u64, is_done: bool, took: Duration) {
-        self.depth.fetch_sub(1, Ordering::Relaxed);
         let counters = match direction {
             Direction::Read => &self.reads,
             Direction::Write => &self.writes,
@@ -91,11 +95,6 @@ impl Meter {
             true => counters.byte_count.fetch_add(byte_len, Ordering::Relaxed),
             false => counters.error_count.fetch_add(1, Ordering::Relaxed),
         };
-    }
-
-    /// Operations that have begun will not be told of again: whoever asked for them is gone.
-    pub fn forget(&self, count: usize) {
-        self.depth.fetch_sub(count as u64, Ordering::Relaxed);
     }
 
     /// Measures an operation that is done at once.
@@ -108,6 +107,7 @@ impl Meter {
         self.begin();
         let began = Instant::now();
         let result = operation();
+        self.leave(1);
         self.end(direction, byte_len, result.is_ok(), began.elapsed());
         result
     }

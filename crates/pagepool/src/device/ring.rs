@@ -1,5 +1,6 @@
 //! Many operations of one call by `io_uring`: handed over in one call of the system, and reaped as they end.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -28,8 +29,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// What the kernel did of an operation: bytes, or why none. `EINTR`: it has not been tried.
 pub type Step = Result<usize, Errno>;
 
-/// Is told of the end of an operation, and when it began.
-pub type End<'e> = dyn FnMut(usize, &mut Transfer<'_>, Step, Instant) + 'e;
+/// Is told of the end of an operation, and how long it was under way.
+pub type End<'e> = dyn FnMut(usize, &mut Transfer<'_>, Step, Duration) + 'e;
 
 /// The rings of a file. A call has one to itself from its first operation to its last: so completions need no sorting,
 /// and a ring no lock.
@@ -69,8 +70,7 @@ impl Rings {
     pub fn transfer(&self, transfers: &mut [Transfer<'_>], meter: &Meter, end: &mut End<'_>) {
         let tried = self.lease().map_or(0, |mut lease| fly(lease.ring(), transfers, meter, end));
         for (index, transfer) in transfers.iter_mut().enumerate().skip(tried) {
-            meter.begin();
-            end(index, transfer, Err(Errno::INTR), Instant::now());
+            end(index, transfer, Err(Errno::INTR), Duration::ZERO);
         }
     }
 
@@ -202,42 +202,52 @@ pub fn wait_for_completion(ring: &IoUring) {
     }
 }
 
-/// Does `transfers` until all have ended or the kernel refuses. Returns how many have ended: the first ones.
+/// Does `transfers` until all have ended or the kernel refuses. Returns how many have ended: the first ones. What is back
+/// is looked at when others have been handed over in its place: the disk has work meanwhile.
 fn fly(ring: &mut IoUring, transfers: &mut [Transfer<'_>], meter: &Meter, end: &mut End<'_>) -> usize {
-    let mut flight = Flight { ring, meter, pushed: 0, reaped: 0, next_step: FIRST_HANDED_OVER };
-    let mut began = Vec::with_capacity(transfers.len());
+    let mut flight = Flight {
+        ring,
+        meter,
+        began: Vec::with_capacity(transfers.len()),
+        back: VecDeque::new(),
+        reaped: 0,
+        next_step: FIRST_HANDED_OVER,
+    };
     loop {
         let now = Instant::now();
-        while began.len() < transfers.len() && flight.has_room() {
-            flight.push(began.len(), &mut transfers[began.len()]);
-            began.push(now);
+        while flight.began.len() < transfers.len() && flight.has_room() {
+            let index = flight.began.len();
+            flight.push(index, &mut transfers[index], now);
             flight.hand_over_in_steps();
         }
+        flight.tell(transfers, end);
         if flight.unreaped_count() == 0 {
             return transfers.len();
         }
         if flight.enter().is_err() {
             break;
         }
-        while let Some((index, step)) = flight.reap() {
-            end(index, &mut transfers[index], step, began[index]);
-        }
+        flight.reap();
     }
     while flight.under_way_count() > 0 {
-        match flight.reap() {
-            Some((index, step)) => end(index, &mut transfers[index], step, began[index]),
-            None => wait_for_completion(flight.ring),
+        if !flight.reap() {
+            wait_for_completion(flight.ring);
         }
     }
+    flight.tell(transfers, end);
     // The kernel takes operations in their order.
-    began.len() - flight.queued_count()
+    flight.began.len() - flight.queued_count()
 }
 
 /// The operations of one call in a ring. Whoever ends it, by unwinding too, waits for what the kernel has (I1).
 struct Flight<'f> {
     ring: &'f mut IoUring,
     meter: &'f Meter,
-    pushed: usize,
+    /// When each began.
+    began: Vec<Instant>,
+    /// Those that nobody has been told of: their numbers, what the kernel did of them, and how long they were under way.
+    back: VecDeque<(usize, Step, Duration)>,
+    /// Operations that are back, or of which somebody has been told.
     reaped: usize,
     /// What is queued is handed over when so many have been pushed.
     next_step: usize,
@@ -246,7 +256,7 @@ struct Flight<'f> {
 impl Flight<'_> {
     /// Operations that have not been reaped.
     fn unreaped_count(&self) -> usize {
-        self.pushed - self.reaped
+        self.began.len() - self.reaped
     }
 
     fn has_room(&self) -> bool {
@@ -264,19 +274,19 @@ impl Flight<'_> {
     }
 
     /// Queues an operation; the kernel gets it with the next `enter`.
-    fn push(&mut self, index: usize, transfer: &mut Transfer<'_>) {
+    fn push(&mut self, index: usize, transfer: &mut Transfer<'_>, now: Instant) {
         let entry = entry_of(transfer);
         // SAFETY: I1: buffers and their list are borrowed for longer than this flight, which does not end before the
         // kernel has told that it is done with them; until then nobody is shown the transfer.
         let pushed = unsafe { self.ring.submission().push(&entry.user_data(index as u64)) };
         pushed.expect("a ring has room for what may be under way");
         self.meter.begin();
-        self.pushed += 1;
+        self.began.push(now);
     }
 
     /// Hands over what is queued if it is time. An error is met again by `enter`.
     fn hand_over_in_steps(&mut self) {
-        if self.pushed == self.next_step {
+        if self.began.len() == self.next_step {
             self.next_step *= 2;
             let _ = self.ring.submit();
         }
@@ -292,20 +302,38 @@ impl Flight<'_> {
         }
     }
 
-    /// An operation that has ended: its number, and what the kernel did of it.
-    fn reap(&mut self) -> Option<(usize, Step)> {
-        let completion = self.ring.completion().next()?;
-        self.reaped += 1;
-        Some((completion.user_data() as usize, step_of(completion.result())))
+    /// Takes what is back out of the ring; false if nothing is.
+    fn reap(&mut self) -> bool {
+        let (before, now) = (self.reaped, Instant::now());
+        while let Some(completion) = self.ring.completion().next() {
+            let index = completion.user_data() as usize;
+            self.back.push_back((index, step_of(completion.result()), now - self.began[index]));
+            self.reaped += 1;
+            self.meter.leave(1);
+        }
+        self.reaped > before
+    }
+
+    /// Tells of what is back. What is queued the kernel gets before that.
+    fn tell(&mut self, transfers: &mut [Transfer<'_>], end: &mut End<'_>) {
+        if !self.back.is_empty() && self.queued_count() > 0 {
+            // An error is met again by `enter`.
+            let _ = self.ring.submit();
+        }
+        while let Some((index, step, took)) = self.back.pop_front() {
+            end(index, &mut transfers[index], step, took);
+        }
     }
 }
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         // Neither these, if somebody unwinds, nor what is still queued will be told of any more.
-        self.meter.forget(self.unreaped_count());
-        while self.under_way_count() > 0 {
-            if self.reap().is_none() {
+        let queued = self.queued_count();
+        self.meter.leave(queued);
+        self.reaped += queued;
+        while self.unreaped_count() > 0 {
+            if !self.reap() {
                 wait_for_completion(self.ring);
             }
         }

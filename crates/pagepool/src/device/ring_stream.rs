@@ -1,7 +1,8 @@
 //! A stream of operations by `io_uring`: a ring that is kept full as long as there are some.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{opcode, squeue, types, IoUring};
@@ -44,6 +45,7 @@ pub fn serve<'b>(
         meter,
         places: (0..DEPTH).map(|_| None).collect(),
         free: (0..DEPTH).collect(),
+        back: VecDeque::new(),
         rung: Box::new(0),
         awaits_bell: false,
         is_over: false,
@@ -59,6 +61,14 @@ struct Flying<'b> {
     began: Instant,
 }
 
+/// An operation that the kernel is done with, and how long it was under way.
+struct Back<'b> {
+    number: u64,
+    transfer: Transfer<'b>,
+    step: Step,
+    took: Duration,
+}
+
 /// Operations in a ring. Whoever ends it, by unwinding too, waits for what the kernel has (I1).
 struct Stream<'s, 'b> {
     ring: IoUring,
@@ -67,6 +77,8 @@ struct Stream<'s, 'b> {
     /// By their number in the ring.
     places: Vec<Option<Flying<'b>>>,
     free: Vec<usize>,
+    /// Those that the feed has not been told of.
+    back: VecDeque<Back<'b>>,
     /// What the kernel reads of the bell.
     rung: Box<u64>,
     awaits_bell: bool,
@@ -78,7 +90,14 @@ impl<'b> Stream<'_, 'b> {
     fn run(&mut self, feed: &mut dyn Feed<'b>, finish: &Finish<'_, 'b>) -> Result<(), Errno> {
         loop {
             let mut rest = None;
-            if self.begin(feed) {
+            let is_dry = self.begin(feed);
+            if !self.back.is_empty() {
+                // The disk has work meanwhile; and when these have ended there may be room for more.
+                self.hand_over();
+                self.tell(feed, finish);
+                continue;
+            }
+            if is_dry {
                 self.bell.arm();
                 // What came before it was armed.
                 if self.begin_one(feed) {
@@ -93,9 +112,7 @@ impl<'b> Stream<'_, 'b> {
             self.await_bell();
             self.wait(rest)?;
             self.bell.disarm();
-            while let Some((place, step)) = self.reap() {
-                self.end(place, step, feed, finish);
-            }
+            self.reap();
         }
     }
 
@@ -113,10 +130,17 @@ impl<'b> Stream<'_, 'b> {
             // The kernel begins with none before it has prepared all that it is given together.
             if self.flying_count() == next_step {
                 next_step *= 2;
-                let _ = self.ring.submit();
+                self.hand_over();
             }
         }
         false
+    }
+
+    /// Gives the kernel what is queued. An error is met again by `wait`.
+    fn hand_over(&mut self) {
+        if !self.ring.submission().is_empty() {
+            let _ = self.ring.submit();
+        }
     }
 
     fn begin_one(&mut self, feed: &mut dyn Feed<'b>) -> bool {
@@ -162,25 +186,36 @@ impl<'b> Stream<'_, 'b> {
         }
     }
 
-    /// An operation that has ended: its place, and what the kernel did of it.
-    fn reap(&mut self) -> Option<(usize, Step)> {
+    /// Takes what is back out of the ring; false if nothing is.
+    fn reap(&mut self) -> bool {
+        let (now, mut is_any) = (Instant::now(), false);
         loop {
-            let completion = self.ring.completion().next()?;
-            if completion.user_data() != BELL {
-                return Some((completion.user_data() as usize, step_of(completion.result())));
+            let Some(completion) = self.ring.completion().next() else { return is_any };
+            is_any = true;
+            match completion.user_data() {
+                BELL => self.awaits_bell = false,
+                place => self.take(place as usize, step_of(completion.result()), now),
             }
-            self.awaits_bell = false;
         }
     }
 
-    fn end(&mut self, place: usize, step: Step, feed: &mut dyn Feed<'b>, finish: &Finish<'_, 'b>) {
+    /// The kernel has nothing at this place any more.
+    fn take(&mut self, place: usize, step: Step, now: Instant) {
         let flying = self.places[place].take().expect("what ends was under way");
-        let Flying { number, mut transfer, began } = flying;
+        let Flying { number, transfer, began } = flying;
         self.free.push(place);
-        let (direction, byte_len) = (transfer.direction(), transfer.byte_len());
-        let result = finish(&mut transfer, step);
-        self.meter.end(direction, byte_len, result.is_ok(), began.elapsed());
-        feed.end(number, transfer, result);
+        self.meter.leave(1);
+        self.back.push_back(Back { number, transfer, step, took: now - began });
+    }
+
+    /// Tells the feed of what is back.
+    fn tell(&mut self, feed: &mut dyn Feed<'b>, finish: &Finish<'_, 'b>) {
+        while let Some(Back { number, mut transfer, step, took }) = self.back.pop_front() {
+            let (direction, byte_len) = (transfer.direction(), transfer.byte_len());
+            let result = finish(&mut transfer, step);
+            self.meter.end(direction, byte_len, result.is_ok(), took);
+            feed.end(number, transfer, result);
+        }
     }
 
     /// Operations that the kernel has, the bell's included.
@@ -189,24 +224,27 @@ impl<'b> Stream<'_, 'b> {
         self.flying_count() + usize::from(self.awaits_bell) - queued
     }
 
-    /// Waits for what the kernel has. What it has not taken counts as not tried.
-    fn give_up(&mut self, feed: &mut dyn Feed<'b>, finish: &Finish<'_, 'b>) {
+    /// Waits for what the kernel has.
+    fn drain(&mut self) {
         self.bell.strike();
         while self.taken_count() > 0 {
-            match self.reap() {
-                Some((place, step)) => self.end(place, step, feed, finish),
-                // The last may have been the bell's.
-                None if self.taken_count() == 0 => {}
-                None => wait_for_completion(&self.ring),
+            if !self.reap() {
+                wait_for_completion(&self.ring);
             }
         }
+    }
+
+    /// The same, and tells of it. What the kernel has not taken counts as not tried.
+    fn give_up(&mut self, feed: &mut dyn Feed<'b>, finish: &Finish<'_, 'b>) {
+        self.drain();
         self.is_over = true;
         for place in 0..DEPTH {
             if self.places[place].is_some() {
                 // The ring is closed before it could take them.
-                self.end(place, Err(Errno::INTR), feed, finish);
+                self.take(place, Err(Errno::INTR), Instant::now());
             }
         }
+        self.tell(feed, finish);
     }
 }
 
@@ -216,18 +254,7 @@ impl Drop for Stream<'_, '_> {
             return;
         }
         // Somebody unwinds: nobody is told of what is left.
-        self.meter.forget(self.flying_count());
-        self.bell.strike();
-        while self.taken_count() > 0 {
-            match self.reap() {
-                Some((place, _)) => {
-                    self.places[place] = None;
-                    self.free.push(place);
-                }
-                // The last may have been the bell's.
-                None if self.taken_count() == 0 => {}
-                None => wait_for_completion(&self.ring),
-            }
-        }
+        self.drain();
+        self.meter.leave(self.flying_count());
     }
 }

@@ -1,8 +1,10 @@
 //! What a device says of its operations.
 
+use std::io::IoSliceMut;
 use std::path::Path;
 
-use stillframe_pagepool::device::{Device, FileDevice};
+use parking_lot::Mutex;
+use stillframe_pagepool::device::{Bufs, Device, FileDevice, PageBuf, Transfer};
 use stillframe_pagepool::PAGE_SIZE;
 
 use crate::support::{alone, create, each_file, offset_of, singles, transfer, ways};
@@ -27,6 +29,31 @@ fn operations_bytes_and_depth_are_counted() {
             "io_uring" => assert_eq!(report.depth_peak, 64, "as many as a ring takes"),
             _ => assert!((1..=9).contains(&report.depth_peak), "{kind:?}: {}", report.depth_peak),
         }
+    });
+}
+
+/// The disk is not kept waiting for who looks at what it has read: others are handed over before.
+#[test]
+fn a_ring_is_full_again_when_the_first_end_is_told() {
+    const PAGE_COUNT: usize = 500;
+    each_file(|kind, dir| {
+        let device = create(kind, dir);
+        if device.io_report().unwrap().engine != "io_uring" {
+            return;
+        }
+        device.allocate(offset_of(PAGE_COUNT)).unwrap();
+        let mut pages = vec![PageBuf::ZERO; PAGE_COUNT];
+        let read =
+            |(page, buf): (usize, _)| Transfer { offset: offset_of(page), bufs: Bufs::Read(vec![buf]) };
+        let bufs = pages.iter_mut().map(|page| IoSliceMut::new(&mut page.0));
+        let mut reads: Vec<_> = bufs.enumerate().map(read).collect();
+        let depths = Mutex::new(Vec::new());
+        device.transfer(&mut reads, &|_, _, result| {
+            result.unwrap();
+            depths.lock().push(device.io_report().unwrap().depth);
+        });
+        let depths = depths.into_inner();
+        assert_eq!((depths[0], depths.len(), depths.last()), (64, PAGE_COUNT, Some(&0)), "{kind:?}");
     });
 }
 

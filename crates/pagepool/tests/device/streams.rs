@@ -139,6 +139,49 @@ fn all_that_comes_is_done_and_who_sleeps_is_woken() {
     });
 }
 
+/// Sees how many others are under way when an end is told.
+struct Depths<'b> {
+    reads: Reads<'b>,
+    device: &'b dyn Device,
+    seen: Vec<u64>,
+}
+
+impl<'b> Feed<'b> for Depths<'b> {
+    fn next(&mut self) -> Option<(u64, Transfer<'b>)> {
+        self.reads.next()
+    }
+
+    fn end(&mut self, number: u64, transfer: Transfer<'b>, result: Result<(), DeviceError>) {
+        self.seen.extend(self.device.io_report().map(|report| report.depth));
+        self.reads.end(number, transfer, result);
+    }
+
+    fn rest(&mut self) -> Rest {
+        self.reads.rest()
+    }
+}
+
+/// The disk is not kept waiting for who looks at what it has read: others are handed over before.
+#[test]
+fn a_stream_is_full_again_when_the_first_end_is_told() {
+    each_device(1, |kind, device| {
+        let engine = device.io_report().map_or("none", |report| report.engine);
+        if engine != "io_uring" {
+            return;
+        }
+        with_pages(&*device);
+        let (queue, bell) = (Queue::default(), Bell::new().unwrap());
+        let mut buffers = vec![PageBuf::ZERO; PAGE_COUNT];
+        let mut depths =
+            Depths { reads: Reads::new(&queue, &mut buffers), device: &*device, seen: Vec::new() };
+        leave(&queue, &bell, 0..PAGE_COUNT);
+        close(&queue, &bell);
+        device.serve(&bell, &mut depths);
+        let seen = depths.seen;
+        assert_eq!((seen[0], seen.len(), seen.last()), (64, PAGE_COUNT, Some(&0)), "{kind:?}");
+    });
+}
+
 /// Who asks to be woken after a time is, with nothing under way.
 #[test]
 fn a_rest_of_a_time_ends() {
