@@ -13,7 +13,7 @@ mod sync {
 #[path = "../src/page/latch.rs"]
 mod latch;
 
-use latch::{Met, StateWord};
+use latch::{Mark, Met, StateWord};
 use sync::atomic::{fence, AtomicU64, Ordering};
 
 /// A step taken wrongly, or left out.
@@ -85,6 +85,16 @@ impl World {
         let _ = self.state.moved_out();
     }
 
+    /// The evictor's steps, from a mark on. Whether the page has gone.
+    fn evict_after_turns(&self, mark: Mark) -> bool {
+        drop(self.command.lock().unwrap());
+        let has_gone = self.state.claim(mark);
+        if has_gone {
+            self.content(1).store(OTHERS, Ordering::Relaxed);
+        }
+        has_gone
+    }
+
     /// Another page is brought in.
     fn use_again(&self) {
         let Some(frame) = self.free.lock().unwrap().pop() else { return };
@@ -152,6 +162,15 @@ impl World {
             }
         }
         self.content(self.state.frame()).store(NEW, Ordering::Relaxed);
+    }
+
+    /// A command that looks whether the page is in memory, and comes back to it later.
+    fn find_twice(&self) {
+        let _command = self.command.lock().unwrap();
+        if self.state.touch() {
+            let content = self.content(1).fetch_or(0, Ordering::Relaxed);
+            assert_eq!(content, OLD, "what a command has found stays until it ends");
+        }
     }
 
     fn now(&self) -> u64 {
@@ -224,5 +243,21 @@ fn a_page_of_an_object_moves_beside_a_writer() {
         world.write_covered();
         moving.join().unwrap();
         assert_eq!(world.now(), NEW, "a write is lost");
+    });
+}
+
+/// R2, R3: a walk, or the keeper, marks the page anew that a command has found since the evictor came by. The mistake here
+/// would be in the state word: a mark that is the same as the one before.
+#[test]
+fn a_page_is_marked_by_a_walk_beside_a_command() {
+    check(&[], |mistake| {
+        let world = World::new(mistake);
+        let Met::Idle(mark) = world.state.meet() else { panic!("nobody has touched it") };
+        let (evictor, walk) = (world.clone(), world.clone());
+        let evicting = thread::spawn(move || evictor.evict_after_turns(mark));
+        let walking = thread::spawn(move || matches!(walk.state.meet(), Met::Touched));
+        world.find_twice();
+        let _ = walking.join().unwrap();
+        assert_eq!(evicting.join().unwrap(), !world.state.is_resident());
     });
 }

@@ -34,9 +34,10 @@
 //! that of another page covers this one waits for its end, too (R6).
 //!
 //! The version rises when an exclusive latch is given up, a load ends, a page is retired or its frame goes, so an optimistic
-//! reader that sees the same version before and after has read what no writer touched. It comes round after 33 million of
-//! those: a reader would have to sleep through exactly so many. A waiter bit sends unlockers to the parking lot; without it
-//! they never look there.
+//! reader that sees the same version before and after has read what no writer touched. It rises when a page is marked, too:
+//! several threads mark pages, and each claims only under the mark that it has seen (R2). The version comes round after 33
+//! million of those: a reader would have to sleep through exactly so many. A waiter bit sends unlockers to the parking lot;
+//! without it they never look there.
 //!
 //! Where memory is in frames, the word names that of the page, so that who reads that the page is in memory reads with the
 //! same load where. A page in memory has a frame, and one on its way may have; a freed one keeps its own until it is let go
@@ -98,6 +99,12 @@ const fn with_tag(word: u64, tag: u64) -> u64 {
 /// The word after a change that readers must notice: of that state, version raised, the frame as it was, nobody waiting.
 const fn next(word: u64, tag: u64) -> u64 {
     (tag << TAG_SHIFT) | (word.wrapping_add(VERSION_ONE) & VERSION_MASK) | (word & FRAME_MASK)
+}
+
+/// The word with a mark. Each mark is a new one: who knows an earlier one sees that the page has been touched in between,
+/// whoever has marked it again since.
+const fn with_mark(word: u64) -> u64 {
+    next(word, MARKED) | (word & WAITERS)
 }
 
 /// Where a page's bytes were at some moment, and their version.
@@ -191,7 +198,7 @@ impl StateWord {
         match tag(word) {
             MARKED => Met::Idle(Mark(word)),
             UNLOCKED => {
-                let marked = with_tag(word, MARKED);
+                let marked = with_mark(word);
                 match self.0.compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed) {
                     Ok(_) => Met::Touched,
                     Err(_) => Met::Passed,
@@ -456,10 +463,10 @@ impl StateWord {
     /// UNLOCKED → MARKED, of a page that is to move to another frame; or as it is MARKED. None if it is neither.
     pub fn mark(&self) -> Option<Mark> {
         let word = self.0.load(Ordering::Acquire);
-        let marked = with_tag(word, MARKED);
         match tag(word) {
             MARKED => Some(Mark(word)),
             UNLOCKED => {
+                let marked = with_mark(word);
                 let result = self.0.compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed);
                 result.is_ok().then_some(Mark(marked))
             }

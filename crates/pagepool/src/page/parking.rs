@@ -207,4 +207,27 @@ mod tests {
         assert!(!word.touch() && word.retire().is_none() && word.announce_waiter(Wanted::EndOfMove));
         assert!(word.moved_out() && !word.is_resident() && word.residence().is_none());
     }
+
+    /// Evictor, keeper and walks mark pages. Who has waited since a mark of its own does not take that of another for it.
+    #[test]
+    fn a_mark_that_has_been_taken_off_does_not_come_back() {
+        let word = StateWord::new_evicted();
+        assert!(word.begin_load() && !word.loaded(true));
+        let marks: [&dyn Fn(); 2] =
+            [&|| assert_eq!(word.meet(), Met::Touched), &|| assert!(word.mark().is_some())];
+        for first in marks {
+            for second in marks {
+                assert!(word.touch());
+                first();
+                let Met::Idle(mark) = word.meet() else { panic!("nobody has touched it") };
+                assert!(
+                    word.is_idle(mark) && word.mark() == Some(mark),
+                    "who finds it marked shares the mark"
+                );
+                assert!(word.touch());
+                second();
+                assert!(!word.is_idle(mark) && !word.claim(mark) && !word.begin_relocation(mark));
+            }
+        }
+    }
 }
