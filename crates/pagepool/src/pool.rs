@@ -77,7 +77,7 @@ pub struct Pool {
     evictor: Option<Evictor>,
     /// Where pages lie in frames.
     keeper: Option<Keeper>,
-    scrubbing: Scrubbing,
+    scrubbing: Arc<Scrubbing>,
     /// The cut of the last durable checkpoint; held while one is taken.
     durable: Mutex<Epoch>,
 }
@@ -191,10 +191,12 @@ impl Pool {
             room.clone(),
             file.clone(),
         )?);
+        let scrubbing: Arc<Scrubbing> = Arc::default();
         let evictor = file.clone().map(|file| {
             let members = barrier.clone();
             let wait_for_turns = Box::new(move || members.wait_for_turns());
-            Evictor::start(core.clone(), supply.clone(), room.clone(), file, wait_for_turns)
+            let (core, supply, room) = (core.clone(), supply.clone(), room.clone());
+            Evictor::start(core, supply, room, file, scrubbing.clone(), wait_for_turns)
         });
         let keeper = core.pages.arena().map(|_| {
             let members = barrier.clone();
@@ -211,7 +213,7 @@ impl Pool {
             room,
             evictor: evictor.transpose()?,
             keeper: keeper.transpose()?,
-            scrubbing: Scrubbing::default(),
+            scrubbing,
             durable: Mutex::new(Epoch(0)),
         })
     }

@@ -15,12 +15,23 @@ use stillframe_pagepool::{
 use stillframe_testkit::{pool_backend, seed};
 
 fn open(device: &Arc<HookedDevice>, snapshot_kind: SnapshotKind) -> Arc<Pool> {
+    open_with(device, snapshot_kind, None)
+}
+
+fn open_with(
+    device: &Arc<HookedDevice>,
+    snapshot_kind: SnapshotKind,
+    memory_pages: Option<u64>,
+) -> Arc<Pool> {
     let as_device: Arc<dyn Device> = device.clone();
-    let snapshot_memory_bytes = 1 << 20;
-    let layout = Layout::TINY;
-    let backend = pool_backend();
-    let options =
-        PoolOptions { layout, snapshot_kind, backend, snapshot_memory_bytes, ..PoolOptions::default() };
+    let options = PoolOptions {
+        layout: Layout::TINY,
+        snapshot_kind,
+        backend: pool_backend(),
+        snapshot_memory_bytes: 1 << 20,
+        memory_pages,
+        ..PoolOptions::default()
+    };
     let (pool, _) = Pool::open(as_device, &options).unwrap();
     pool.wait_until_warm();
     pool
@@ -123,6 +134,33 @@ fn a_checkpoint_writes_anew_what_has_rotted() {
         assert_eq!(contents(&pool, small, 1).unwrap(), [200]);
         assert_eq!(contents(&pool, head, 20).unwrap(), counted(1, 20));
     }
+}
+
+/// What is in memory is the only good copy until a checkpoint has written it elsewhere: it is not evicted before that.
+#[test]
+fn what_has_rotted_stays_in_memory_until_it_is_healed() {
+    let device = device();
+    let memory_pages = Some(600);
+    let pool = open_with(&device, SnapshotKind::Epoch, memory_pages);
+    let rotten = new_object(&pool, 1, 100);
+    checkpoint(&pool);
+    rot(&device, &pool, rotten);
+    assert_eq!(pids(&scrub(&pool).to_heal), [rotten]);
+    let fill_memory = || {
+        for _ in 0..1000 {
+            pool.wait_for_room();
+            new_object(&pool, 1, 200);
+        }
+    };
+    fill_memory();
+    assert!(pool.resident_pages() < 600 && pool.allocated_pages() > 1000, "pages have been evicted");
+    assert_eq!(contents(&pool, rotten, 1).unwrap(), [100], "the page is in memory");
+    assert_eq!(checkpoint(&pool).healed_page_count, 1);
+    // Healed, it goes like any other, and comes back.
+    fill_memory();
+    assert!(matches!(contents(&pool, rotten, 1), Err(Restart::Fault(_))), "it has been evicted");
+    pool.load(&[rotten]);
+    assert_eq!(contents(&pool, rotten, 1).unwrap(), [100]);
 }
 
 /// What is in memory nowhere is damage, as if a command had asked for it; it is told once.

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 
 use super::clock::Clock;
 use super::room::Room;
+use super::scrub::Scrubbing;
 use super::supply::Supply;
 use crate::device::PageBuf;
 use crate::page::{end_eviction_and_wake, Mark};
@@ -45,6 +46,7 @@ struct Shared {
     supply: Arc<Supply>,
     room: Arc<Room>,
     file: Arc<PageFile>,
+    scrubbing: Arc<Scrubbing>,
     wait_for_turns: WaitForTurns,
     stop: AtomicBool,
 }
@@ -59,7 +61,8 @@ struct Victim {
 impl Shared {
     /// Evicts up to `count` pages. Returns how many, and whether a write failed.
     fn evict(&self, clock: &mut Clock, count: usize, may_write: bool) -> (usize, bool) {
-        let may_go = |page| !self.room.is_kept(page) && (may_write || self.core.is_clean(page));
+        let must_stay = |page| self.room.is_kept(page) || self.scrubbing.is_marked(page);
+        let may_go = |page| (may_write || self.core.is_clean(page)) && !must_stay(page);
         let rounds = if may_write { 2 } else { 1 };
         let picked = clock.pick(&self.core, || self.supply.used_ranges(), count, rounds, may_go);
         if picked.is_empty() {
@@ -170,10 +173,18 @@ impl Evictor {
         supply: Arc<Supply>,
         room: Arc<Room>,
         file: Arc<PageFile>,
+        scrubbing: Arc<Scrubbing>,
         wait_for_turns: WaitForTurns,
     ) -> Result<Evictor, PoolError> {
-        let shared =
-            Arc::new(Shared { core, supply, room, file, wait_for_turns, stop: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            core,
+            supply,
+            room,
+            file,
+            scrubbing,
+            wait_for_turns,
+            stop: AtomicBool::new(false),
+        });
         let for_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("sf-evict".into())

@@ -7,6 +7,7 @@
 //!                    │                          └─┘
 //!                    └──────▶ page not in memory: damage, as if a command had asked for it
 //! ```
+//! What is in memory of a MARKED page is the only good copy there is: it is not evicted before it has been healed.
 //!
 //! Healing neither latches the page nor raises its write epoch, so it costs neither writers nor snapshots anything: the
 //! checkpoint copies it as its sweep does, and the checksum in the map says that the copy is what is to be there (D8).
@@ -68,10 +69,8 @@ impl Scrubbing {
         report.next = pages.last().filter(|_| pages.len() == SCRUB_STEP_PAGES).map(|last| PageId(last.0 + 1));
         report.page_count = pages.len() as u64;
         for bad in file.verify_slots(&pages) {
-            if residency.core().pages.is_resident(bad.pid) {
-                if self.marked.lock().insert(bad.pid, bad.slot) != Some(bad.slot) {
-                    report.to_heal.push(bad);
-                }
+            if let Some(is_new) = self.mark(residency, &bad) {
+                report.to_heal.extend(is_new.then_some(bad));
             } else if residency.damage_in_place(bad.pid).is_none() {
                 // Says whether it is damaged, or has been freed.
                 residency.load(&[bad.pid]);
@@ -82,6 +81,27 @@ impl Scrubbing {
         self.page_count.fetch_add(report.page_count, Ordering::Relaxed);
         self.bad_page_count.fetch_add(bad_count as u64, Ordering::Relaxed);
         report
+    }
+
+    /// Keeps a page in memory until it has been healed. Whether that slot of it was not known to be bad; `None` if the page is
+    /// not in memory.
+    fn mark(&self, residency: &Residency, bad: &BadSlot) -> Option<bool> {
+        let known = self.marked.lock().insert(bad.pid, bad.slot);
+        // An access: if the evictor has looked whether the page is marked before it was, it does not claim it now.
+        if residency.core().pages.touch(bad.pid) {
+            return Some(known != Some(bad.slot));
+        }
+        let mut marks = self.marked.lock();
+        match known {
+            Some(slot) => marks.insert(bad.pid, slot),
+            None => marks.remove(&bad.pid),
+        };
+        None
+    }
+
+    /// Whether a page has to stay in memory for now.
+    pub fn is_marked(&self, page: PageId) -> bool {
+        self.marked.lock().contains_key(&page)
     }
 
     pub fn stats(&self) -> ScrubStats {
