@@ -60,6 +60,42 @@ fn links_lead_somewhere() {
     }
 }
 
+/// Rules of `docs/design.md`, by number.
+fn invariants() -> Vec<String> {
+    let text = std::fs::read_to_string(root().join("docs/design.md")).unwrap();
+    let number = |line: &str| Some(line.strip_prefix("- **")?.split_once("**")?.0.to_owned());
+    text.lines().filter_map(number).collect()
+}
+
+/// A letter and a number, as the invariants have.
+fn is_number(word: &str) -> bool {
+    let mut chars = word.chars();
+    chars.next().is_some_and(|first| first.is_ascii_uppercase())
+        && (2..=3).contains(&word.len())
+        && chars.all(|digit| digit.is_ascii_digit())
+}
+
+#[test]
+fn each_invariant_has_a_number_of_its_own_and_those_cited_are_there() {
+    let invariants = invariants();
+    let known: BTreeSet<&str> = invariants.iter().map(String::as_str).collect();
+    assert!(known.len() > 50 && known.len() == invariants.len(), "a number twice: {invariants:?}");
+    let mut sources = Vec::new();
+    files_below(&root().join("crates"), &mut sources);
+    sources.retain(|source| source.extension().is_some_and(|extension| extension == "rs"));
+    let mut cited_count = 0;
+    for source in sources {
+        let text = std::fs::read_to_string(&source).unwrap();
+        let in_brackets = between(&text, "(", ')').filter(|words| words.split(", ").all(is_number));
+        let in_safety = between(&text, "// SAFETY: ", ':').filter(|words| is_number(words));
+        for cited in in_brackets.chain(in_safety).flat_map(|words| words.split(", ")) {
+            assert!(known.contains(cited), "{} cites {cited}", source.display());
+            cited_count += 1;
+        }
+    }
+    assert!(cited_count > 100, "{cited_count}");
+}
+
 #[test]
 fn source_files_that_are_named_are_there() {
     let root = root();

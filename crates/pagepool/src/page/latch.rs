@@ -41,7 +41,7 @@
 //!
 //! Where memory is in frames, the word names that of the page, so that who reads that the page is in memory reads with the
 //! same load where. A page in memory has a frame, and one on its way may have; a freed one keeps its own until it is let go
-//! (P12). Where the page's number says where it lies there are no frames, and the bits stay zero.
+//! (P14). Where the page's number says where it lies there are no frames, and the bits stay zero.
 
 // `sync` is the standard library's here and loom's in `tests/loom_latch.rs`, which includes this file.
 use crate::sync::atomic::{fence, AtomicU64, Ordering};

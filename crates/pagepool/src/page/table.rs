@@ -65,7 +65,7 @@ impl PageTable {
             PoolBackend::Vmcache => Content::InPlace(memory),
             PoolBackend::Array => {
                 let frame_count = memory.byte_len() / PAGE_SIZE;
-                assert!(frame_count <= 1 << FRAME_BITS, "P12: a state word can name each frame");
+                assert!(frame_count <= 1 << FRAME_BITS, "P14: a state word can name each frame");
                 Content::InFrames(Arena::new(memory, layout.page_count()))
             }
         };
