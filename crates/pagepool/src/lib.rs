@@ -42,7 +42,9 @@ pub use crate::page::{prefetch_value, prefetch_value_for_write, Epoch};
 pub use crate::pool::{Pool, PoolOptions, PoolStats};
 pub use crate::residency::{DamagedPages, ScrubReport, ScrubStats, SCRUB_STEP_PAGES};
 pub use crate::snapshot::{SnapshotKind, UnknownSnapshotKind};
-pub use crate::space::{HeapMemory, Layout, MapError, Memory, PoolBackend, UnknownPoolBackend, VirtualArray};
+pub use crate::space::{
+    AnonMemory, HeapMemory, Layout, MapError, Memory, PoolBackend, UnknownPoolBackend, VirtualArray,
+};
 pub use crate::view::View;
 
 /// Number of a 4 KB page of the pool; the page table knows where it lies. Zero is never allocated.

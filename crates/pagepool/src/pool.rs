@@ -198,10 +198,13 @@ impl Pool {
             let (core, supply, room) = (core.clone(), supply.clone(), room.clone());
             Evictor::start(core, supply, room, file, scrubbing.clone(), wait_for_turns)
         });
-        let keeper = core.pages.arena().map(|_| {
+        let keeper = core.pages.arena().map(|arena| {
+            // What is pinned is copied by a `fork`.
+            let lent_to = file.clone().filter(|_| can_evict);
+            lent_to.iter().for_each(|file| file.lend(arena.memory()));
             let members = barrier.clone();
             let wait_for_turns = Box::new(move || members.wait_for_turns());
-            Keeper::start(core.clone(), supply.clone(), room.clone(), wait_for_turns)
+            Keeper::start(core.clone(), supply.clone(), room.clone(), wait_for_turns, lent_to)
         });
         let residency = Residency::new(core.clone(), supply.clone(), room.clone(), file);
         Ok(Pool {
@@ -450,5 +453,7 @@ impl Drop for Pool {
         self.evictor.iter().for_each(Evictor::shut_down);
         self.keeper.iter().for_each(Keeper::shut_down);
         self.residency.shut_down();
+        // Nobody reads or writes any more, and the memory goes with this.
+        self.residency.file().filter(|_| self.keeper.is_some()).into_iter().for_each(|file| file.end_loan());
     }
 }

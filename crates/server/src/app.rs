@@ -153,8 +153,13 @@ fn log_io(store: &Store) {
     let engine_note = because(io.engine_note.as_deref().unwrap_or_default());
     let cache = if io.is_direct { "around" } else { "through" };
     let direct_note = because(io.direct_note.unwrap_or_default());
+    let buffers = match (&io.buffers_note, io.has_registered_buffers) {
+        (Some(note), _) => format!("; its buffers are not registered ({note}). Raising 'ulimit -l' may help"),
+        (None, true) => "; its buffers are registered".to_owned(),
+        (None, false) => String::new(),
+    };
     log::notice(format!(
-        "The page file is read and written by {}{engine_note}, {cache} the page cache{direct_note}",
+        "The page file is read and written by {}{engine_note}, {cache} the page cache{direct_note}{buffers}",
         io.engine
     ));
 }

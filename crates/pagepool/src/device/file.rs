@@ -3,6 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, CWD};
@@ -11,6 +12,7 @@ use rustix::io::Errno;
 use super::bell::Bell;
 use super::buf::PageBuf;
 use super::crew::Crew;
+use super::lent::Lent;
 use super::meter::{Direction, IoReport, Meter};
 use super::options::{DirectIo, IoEngine, IoOptions};
 use super::ring::{Rings, Step};
@@ -281,7 +283,7 @@ impl Device for FileDevice {
     fn serve<'b>(&self, bell: &Bell, feed: &mut dyn Feed<'b>) {
         if let Engine::Rings(rings) = &self.engine {
             let finish = |transfer: &mut Transfer<'b>, step| self.end(transfer, step);
-            let served = ring_stream::serve(rings.file(), bell, &self.meter, feed, &finish);
+            let served = ring_stream::serve(rings, bell, &self.meter, feed, &finish);
             if served.is_ok() {
                 return;
             }
@@ -293,6 +295,24 @@ impl Device for FileDevice {
         match self.engine {
             Engine::Rings(_) => 1,
             Engine::Crew(_) => 2,
+        }
+    }
+
+    fn lend(&self, memory: NonNull<u8>, byte_len: usize) {
+        if let Engine::Rings(rings) = &self.engine {
+            rings.lend(Lent::new(memory.addr().get(), byte_len));
+        }
+    }
+
+    fn take_back(&self, piece: usize) {
+        if let Engine::Rings(rings) = &self.engine {
+            rings.lent().into_iter().for_each(|lent| lent.take_back(piece));
+        }
+    }
+
+    fn end_loan(&self) {
+        if let Engine::Rings(rings) = &self.engine {
+            rings.lent().into_iter().for_each(|lent| lent.end());
         }
     }
 
@@ -344,7 +364,14 @@ impl Device for FileDevice {
     }
 
     fn io_report(&self) -> Option<IoReport> {
+        let lent = match &self.engine {
+            Engine::Rings(rings) => rings.lent(),
+            Engine::Crew(_) => None,
+        };
+        let refusal = lent.and_then(|lent| lent.refusal());
         Some(IoReport {
+            has_registered_buffers: lent.is_some_and(|lent| lent.is_usable()),
+            buffers_note: refusal.map(|errno| format!("the kernel does not register memory: {errno}")),
             engine: match self.engine {
                 Engine::Rings(_) => "io_uring",
                 Engine::Crew(_) => "threads",

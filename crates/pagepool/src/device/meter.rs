@@ -23,6 +23,10 @@ pub struct IoReport {
     pub is_direct: bool,
     /// Why they do not, if that was wanted rather.
     pub direct_note: Option<&'static str>,
+    /// Whether memory that stays is known to the kernel: pages there are not pinned anew for each operation.
+    pub has_registered_buffers: bool,
+    /// Why it is not, if it was to be.
+    pub buffers_note: Option<String>,
     /// Operations under way.
     pub depth: u64,
     /// The most that there were at a time.

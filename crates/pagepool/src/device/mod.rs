@@ -9,6 +9,7 @@ mod buf;
 mod crew;
 mod file;
 mod hooked;
+mod lent;
 mod lock;
 mod meter;
 mod options;

@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use io_uring::{opcode, squeue, types, IoUring};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
+use super::lent::{Known, Lent};
 use super::meter::Meter;
 use super::seam::{Bufs, Transfer, MOST_BUFS};
 
@@ -45,10 +47,11 @@ pub struct Rings {
     file: OwnedFd,
     stock: Mutex<Stock>,
     came_back: Condvar,
+    lent: OnceLock<Arc<Lent>>,
 }
 
 struct Stock {
-    idle: Vec<IoUring>,
+    idle: Vec<Ring>,
     /// Rings that there are, those at work included.
     ring_count: usize,
 }
@@ -62,13 +65,13 @@ impl Rings {
         let first =
             make_ring(&file, DEPTH).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         let stock = Stock { idle: vec![first], ring_count: 1 };
-        Ok(Rings { file, stock: Mutex::new(stock), came_back: Condvar::new() })
+        Ok(Rings { file, stock: Mutex::new(stock), came_back: Condvar::new(), lent: OnceLock::new() })
     }
 
     /// Does `transfers`, many at a time, and tells `end` of each. All have ended when this returns or unwinds. What the kernel
     /// refuses to take as a whole ends as not tried.
     pub fn transfer(&self, transfers: &mut [Transfer<'_>], meter: &Meter, end: &mut End<'_>) {
-        let tried = self.lease().map_or(0, |mut lease| fly(lease.ring(), transfers, meter, end));
+        let tried = self.lease().map_or(0, |mut lease| fly(lease.ring(), transfers, self.lent(), meter, end));
         for (index, transfer) in transfers.iter_mut().enumerate().skip(tried) {
             end(index, transfer, Err(Errno::INTR), Duration::ZERO);
         }
@@ -77,6 +80,19 @@ impl Rings {
     /// The file that they are for.
     pub fn file(&self) -> &OwnedFd {
         &self.file
+    }
+
+    /// Memory that they register; the first that they are told of. A ring tries that at once, so that it is known whether the
+    /// kernel lets it.
+    pub fn lend(&self, lent: Lent) {
+        let lent = self.lent.get_or_init(|| Arc::new(lent));
+        if let Some(mut lease) = self.lease() {
+            lease.ring().buffer_of(lent.base(), 1, Some(lent));
+        }
+    }
+
+    pub fn lent(&self) -> Option<&Arc<Lent>> {
+        self.lent.get()
     }
 
     /// A ring, if need be a new one; none if that cannot be had.
@@ -103,11 +119,11 @@ impl Rings {
 /// A ring that a call has to itself.
 struct Lease<'r> {
     rings: &'r Rings,
-    ring: Option<IoUring>,
+    ring: Option<Ring>,
 }
 
 impl Lease<'_> {
-    fn ring(&mut self) -> &mut IoUring {
+    fn ring(&mut self) -> &mut Ring {
         self.ring.as_mut().expect("a ring that is leased is there")
     }
 }
@@ -115,7 +131,7 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         // One with operations that the kernel did not take is closed: it would take them with the next (I1).
-        let is_empty = self.ring.as_mut().is_some_and(|ring| ring.submission().is_empty());
+        let is_empty = self.ring.as_mut().is_some_and(|ring| ring.io.submission().is_empty());
         let kept = self.ring.take().filter(|_| is_empty);
         let mut stock = self.rings.stock.lock();
         match kept {
@@ -131,7 +147,7 @@ impl Drop for Lease<'_> {
 ///
 /// Its completions do not interrupt a thread that runs. That they come only when it waits in the ring (`DEFER_TASKRUN`) would
 /// be cheaper still, but then they would not come at all where the kernel refuses to let it wait.
-pub fn make_ring(file: &OwnedFd, depth: u32) -> io::Result<IoUring> {
+pub fn make_ring(file: &OwnedFd, depth: u32) -> io::Result<Ring> {
     let build = |is_cooperative: bool| {
         let mut builder = IoUring::builder();
         builder.dontfork();
@@ -160,27 +176,64 @@ pub fn make_ring(file: &OwnedFd, depth: u32) -> io::Result<IoUring> {
     };
     match ended.result() {
         code @ ..0 => Err(io::Error::from_raw_os_error(-code)),
-        _ => Ok(ring),
+        _ => Ok(Ring { known: None, io: ring }),
     }
 }
 
-/// The operation, as the kernel takes it: its buffers and their list stay until it has ended (I1).
-pub fn entry_of(transfer: &mut Transfer<'_>) -> squeue::Entry {
-    let offset = transfer.offset;
-    // `IoSlice` and `IoSliceMut` are `iovec`s.
-    match &mut transfer.bufs {
-        // The kernel need not copy the list then.
-        Bufs::Read(bufs) if bufs.len() == 1 => {
-            opcode::Read::new(FILE, bufs[0].as_mut_ptr(), bufs[0].len() as u32).offset(offset).build()
+/// A ring, and what it knows of the memory that has been lent.
+pub struct Ring {
+    // Given up before the ring is closed.
+    known: Option<Known>,
+    pub io: IoUring,
+}
+
+impl Ring {
+    /// The operation, as the kernel takes it: its buffers and their list stay until it has ended (I1).
+    pub fn entry_of(&mut self, transfer: &mut Transfer<'_>, lent: Option<&Arc<Lent>>) -> squeue::Entry {
+        let offset = transfer.offset;
+        // `IoSlice` and `IoSliceMut` are `iovec`s.
+        match &mut transfer.bufs {
+            // The kernel need not copy the list then.
+            Bufs::Read(bufs) if bufs.len() == 1 => {
+                let (start, len) = (bufs[0].as_mut_ptr(), bufs[0].len());
+                match self.buffer_of(start.addr(), len, lent) {
+                    Some(buffer) => {
+                        opcode::ReadFixed::new(FILE, start, len as u32, buffer).offset(offset).build()
+                    }
+                    None => opcode::Read::new(FILE, start, len as u32).offset(offset).build(),
+                }
+            }
+            Bufs::Read(bufs) => {
+                let len = bufs.len().min(MOST_BUFS) as u32;
+                opcode::Readv::new(FILE, bufs.as_mut_ptr().cast(), len).offset(offset).build()
+            }
+            Bufs::Write(bufs) => {
+                if let [buf] = bufs {
+                    if let Some(buffer) = self.buffer_of(buf.as_ptr().addr(), buf.len(), lent) {
+                        let len = buf.len() as u32;
+                        return opcode::WriteFixed::new(FILE, buf.as_ptr(), len, buffer)
+                            .offset(offset)
+                            .build();
+                    }
+                }
+                let len = bufs.len().min(MOST_BUFS) as u32;
+                opcode::Writev::new(FILE, bufs.as_ptr().cast(), len).offset(offset).build()
+            }
         }
-        Bufs::Read(bufs) => {
-            let len = bufs.len().min(MOST_BUFS) as u32;
-            opcode::Readv::new(FILE, bufs.as_mut_ptr().cast(), len).offset(offset).build()
+    }
+
+    /// The number of the registered buffer that these bytes are in, if they are in one.
+    fn buffer_of(&mut self, address: usize, byte_len: usize, lent: Option<&Arc<Lent>>) -> Option<u16> {
+        let lent = lent?;
+        if self.known.as_ref().is_some_and(|known| !known.is_usable()) {
+            self.known = None;
+            // One that is not let go costs memory until the ring is closed.
+            let _ = self.io.submitter().unregister_buffers();
         }
-        Bufs::Write(bufs) => {
-            let len = bufs.len().min(MOST_BUFS) as u32;
-            opcode::Writev::new(FILE, bufs.as_ptr().cast(), len).offset(offset).build()
+        if self.known.is_none() {
+            self.known = Some(Known::new(lent, &self.io)?);
         }
+        self.known.as_mut()?.buffer_of(&self.io, address, byte_len)
     }
 }
 
@@ -194,9 +247,9 @@ pub fn step_of(result: i32) -> Step {
 }
 
 /// Waits a little for a completion and hands nothing over.
-pub fn wait_for_completion(ring: &IoUring) {
+pub fn wait_for_completion(ring: &Ring) {
     // SAFETY: I1: the kernel is given nothing.
-    let waited = unsafe { ring.submitter().enter::<libc::sigset_t>(0, 1, GET_EVENTS, None) };
+    let waited = unsafe { ring.io.submitter().enter::<libc::sigset_t>(0, 1, GET_EVENTS, None) };
     if waited.is_err() {
         std::thread::sleep(LOOK_INTERVAL);
     }
@@ -204,9 +257,16 @@ pub fn wait_for_completion(ring: &IoUring) {
 
 /// Does `transfers` until all have ended or the kernel refuses. Returns how many have ended: the first ones. What is back
 /// is looked at when others have been handed over in its place: the disk has work meanwhile.
-fn fly(ring: &mut IoUring, transfers: &mut [Transfer<'_>], meter: &Meter, end: &mut End<'_>) -> usize {
+fn fly(
+    ring: &mut Ring,
+    transfers: &mut [Transfer<'_>],
+    lent: Option<&Arc<Lent>>,
+    meter: &Meter,
+    end: &mut End<'_>,
+) -> usize {
     let mut flight = Flight {
         ring,
+        lent,
         meter,
         began: Vec::with_capacity(transfers.len()),
         back: VecDeque::new(),
@@ -241,7 +301,8 @@ fn fly(ring: &mut IoUring, transfers: &mut [Transfer<'_>], meter: &Meter, end: &
 
 /// The operations of one call in a ring. Whoever ends it, by unwinding too, waits for what the kernel has (I1).
 struct Flight<'f> {
-    ring: &'f mut IoUring,
+    ring: &'f mut Ring,
+    lent: Option<&'f Arc<Lent>>,
     meter: &'f Meter,
     /// When each began.
     began: Vec<Instant>,
@@ -265,7 +326,7 @@ impl Flight<'_> {
 
     /// Operations that the kernel has not taken yet.
     fn queued_count(&mut self) -> usize {
-        self.ring.submission().len()
+        self.ring.io.submission().len()
     }
 
     /// Operations that the kernel has.
@@ -275,10 +336,10 @@ impl Flight<'_> {
 
     /// Queues an operation; the kernel gets it with the next `enter`.
     fn push(&mut self, index: usize, transfer: &mut Transfer<'_>, now: Instant) {
-        let entry = entry_of(transfer);
+        let entry = self.ring.entry_of(transfer, self.lent);
         // SAFETY: I1: buffers and their list are borrowed for longer than this flight, which does not end before the
         // kernel has told that it is done with them; until then nobody is shown the transfer.
-        let pushed = unsafe { self.ring.submission().push(&entry.user_data(index as u64)) };
+        let pushed = unsafe { self.ring.io.submission().push(&entry.user_data(index as u64)) };
         pushed.expect("a ring has room for what may be under way");
         self.meter.begin();
         self.began.push(now);
@@ -288,14 +349,14 @@ impl Flight<'_> {
     fn hand_over_in_steps(&mut self) {
         if self.began.len() == self.next_step {
             self.next_step *= 2;
-            let _ = self.ring.submit();
+            let _ = self.ring.io.submit();
         }
     }
 
     /// Hands over what is queued, and waits for a completion.
     fn enter(&mut self) -> io::Result<()> {
         loop {
-            match self.ring.submit_and_wait(1) {
+            match self.ring.io.submit_and_wait(1) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result.map(drop),
             }
@@ -305,7 +366,7 @@ impl Flight<'_> {
     /// Takes what is back out of the ring; false if nothing is.
     fn reap(&mut self) -> bool {
         let (before, now) = (self.reaped, Instant::now());
-        while let Some(completion) = self.ring.completion().next() {
+        while let Some(completion) = self.ring.io.completion().next() {
             let index = completion.user_data() as usize;
             self.back.push_back((index, step_of(completion.result()), now - self.began[index]));
             self.reaped += 1;
@@ -318,7 +379,7 @@ impl Flight<'_> {
     fn tell(&mut self, transfers: &mut [Transfer<'_>], end: &mut End<'_>) {
         if !self.back.is_empty() && self.queued_count() > 0 {
             // An error is met again by `enter`.
-            let _ = self.ring.submit();
+            let _ = self.ring.io.submit();
         }
         while let Some((index, step, took)) = self.back.pop_front() {
             end(index, &mut transfers[index], step, took);

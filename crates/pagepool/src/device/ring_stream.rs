@@ -1,16 +1,16 @@
 //! A stream of operations by `io_uring`: a ring that is kept full as long as there are some.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use io_uring::types::{SubmitArgs, Timespec};
-use io_uring::{opcode, squeue, types, IoUring};
+use io_uring::{opcode, squeue, types};
 use rustix::io::Errno;
 
 use super::bell::Bell;
 use super::meter::Meter;
-use super::ring::{entry_of, make_ring, step_of, wait_for_completion, Step};
+use super::ring::{make_ring, step_of, wait_for_completion, Ring, Rings, Step};
 use super::seam::{DeviceError, Feed, Rest, Transfer};
 
 /// Operations under way at a time.
@@ -27,20 +27,21 @@ pub type Finish<'f, 'b> = dyn Fn(&mut Transfer<'b>, Step) -> Result<(), DeviceEr
 
 /// Serves `feed` until it is over, or the kernel refuses; what it has not taken then is finished as not tried.
 pub fn serve<'b>(
-    file: &OwnedFd,
+    rings: &Rings,
     bell: &Bell,
     meter: &Meter,
     feed: &mut dyn Feed<'b>,
     finish: &Finish<'_, 'b>,
 ) -> Result<(), Errno> {
-    let ring =
-        make_ring(file, RING_DEPTH).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    if !ring.params().is_feature_ext_arg() {
+    let ring = make_ring(rings.file(), RING_DEPTH)
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    if !ring.io.params().is_feature_ext_arg() {
         // It could not wait for a time (before Linux 5.11).
         return Err(Errno::NOSYS);
     }
     let mut stream = Stream {
         ring,
+        rings,
         bell,
         meter,
         places: (0..DEPTH).map(|_| None).collect(),
@@ -71,7 +72,9 @@ struct Back<'b> {
 
 /// Operations in a ring. Whoever ends it, by unwinding too, waits for what the kernel has (I1).
 struct Stream<'s, 'b> {
-    ring: IoUring,
+    ring: Ring,
+    /// They have been told what is lent.
+    rings: &'s Rings,
     bell: &'s Bell,
     meter: &'s Meter,
     /// By their number in the ring.
@@ -138,8 +141,8 @@ impl<'b> Stream<'_, 'b> {
 
     /// Gives the kernel what is queued. An error is met again by `wait`.
     fn hand_over(&mut self) {
-        if !self.ring.submission().is_empty() {
-            let _ = self.ring.submit();
+        if !self.ring.io.submission().is_empty() {
+            let _ = self.ring.io.submit();
         }
     }
 
@@ -150,7 +153,7 @@ impl<'b> Stream<'_, 'b> {
             return false;
         };
         let flying = self.places[place].insert(Flying { number, transfer, began: Instant::now() });
-        let entry = entry_of(&mut flying.transfer).user_data(place as u64);
+        let entry = self.ring.entry_of(&mut flying.transfer, self.rings.lent()).user_data(place as u64);
         self.meter.begin();
         self.push(&entry);
         true
@@ -167,7 +170,7 @@ impl<'b> Stream<'_, 'b> {
     fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: I1: the buffers are in `places` or are `rung`, which stay until the kernel has told that it is done with
         // them; nobody is shown them before.
-        let pushed = unsafe { self.ring.submission().push(entry) };
+        let pushed = unsafe { self.ring.io.submission().push(entry) };
         pushed.expect("a ring has room for what may be under way");
     }
 
@@ -176,9 +179,9 @@ impl<'b> Stream<'_, 'b> {
         let waited = match rest {
             Some(Rest::For(time)) => {
                 let time = Timespec::from(time);
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+                self.ring.io.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
             }
-            _ => self.ring.submit_and_wait(1),
+            _ => self.ring.io.submit_and_wait(1),
         };
         match waited.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
             Ok(_) | Err(Errno::INTR | Errno::TIME) => Ok(()),
@@ -190,7 +193,7 @@ impl<'b> Stream<'_, 'b> {
     fn reap(&mut self) -> bool {
         let (now, mut is_any) = (Instant::now(), false);
         loop {
-            let Some(completion) = self.ring.completion().next() else { return is_any };
+            let Some(completion) = self.ring.io.completion().next() else { return is_any };
             is_any = true;
             match completion.user_data() {
                 BELL => self.awaits_bell = false,
@@ -220,7 +223,7 @@ impl<'b> Stream<'_, 'b> {
 
     /// Operations that the kernel has, the bell's included.
     fn taken_count(&mut self) -> usize {
-        let queued = self.ring.submission().len();
+        let queued = self.ring.io.submission().len();
         self.flying_count() + usize::from(self.awaits_bell) - queued
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
+use std::ptr::NonNull;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -58,6 +59,17 @@ pub trait Device: Send + Sync {
     fn stream_count(&self) -> usize {
         2
     }
+
+    /// Tells of memory that transfers often go to and from, in pieces of 2 MB: the device may have the system pin what it uses.
+    /// The first call counts. Before a piece is given back to the system, and while nothing is under way there,
+    /// [`Device::take_back`] says so.
+    fn lend(&self, _memory: NonNull<u8>, _byte_len: usize) {}
+
+    /// See [`Device::lend`].
+    fn take_back(&self, _piece: usize) {}
+
+    /// The same of all pieces, for good.
+    fn end_loan(&self) {}
 
     /// Makes all completed writes and length changes durable.
     ///

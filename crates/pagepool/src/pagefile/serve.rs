@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSliceMut;
+use std::ptr::NonNull;
 
 use super::entry::Entry;
 use super::error::PageError;
@@ -31,6 +32,21 @@ impl PageFile {
         let mut reads =
             Reads { file: self, feed, ready: VecDeque::new(), under_way: HashMap::new(), last_number: 0 };
         self.device.serve(bell, &mut reads);
+    }
+
+    /// Tells the device of the memory that chunks of pages are read into, as of [`crate::device::Device::lend`].
+    pub fn lend(&self, (memory, byte_len): (NonNull<u8>, usize)) {
+        self.device.lend(memory, byte_len);
+    }
+
+    /// The memory of a chunk is going to be given back.
+    pub fn take_back(&self, chunk: u32) {
+        self.device.take_back(chunk as usize);
+    }
+
+    /// That memory goes, all of it.
+    pub fn end_loan(&self) {
+        self.device.end_loan();
     }
 
     /// Threads that it pays to have in that at a time.

@@ -19,6 +19,7 @@ use super::evictor::WaitForTurns;
 use super::room::Room;
 use super::stock::{RESERVE_PAGES, RESERVE_PART, STOCK_PAGES, TRIM_AGAIN, TRIM_DELAY, TRIM_PAUSE};
 use super::supply::Supply;
+use crate::pagefile::PageFile;
 use crate::snapshot::Core;
 use crate::space::{Arena, CHUNK_FRAMES};
 use crate::{PageId, PoolError};
@@ -39,6 +40,8 @@ struct Shared {
     supply: Arc<Supply>,
     room: Arc<Room>,
     wait_for_turns: WaitForTurns,
+    /// What the arena is lent to.
+    file: Option<Arc<PageFile>>,
     /// Whether everything that is free is to go, at once.
     purge: AtomicBool,
     stop: AtomicBool,
@@ -63,6 +66,10 @@ impl Shared {
 
     fn is_low(&self, arena: &Arena) -> bool {
         arena.backed_frames() > 0 && arena.free_frames() < self.low_mark(arena)
+    }
+
+    fn discard_chunk(&self, arena: &Arena) -> bool {
+        arena.discard_chunk(|chunk| self.file.iter().for_each(|file| file.take_back(chunk)))
     }
 
     /// Drains sparse chunks, so that at most about `kept` free frames are left. False if none has become free.
@@ -114,7 +121,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Of a pool whose pages lie in frames.
+    /// Of a pool whose pages lie in frames, which have been lent to `file`.
     ///
     /// # Errors
     /// [`PoolError::Thread`].
@@ -123,9 +130,10 @@ impl Keeper {
         supply: Arc<Supply>,
         room: Arc<Room>,
         wait_for_turns: WaitForTurns,
+        file: Option<Arc<PageFile>>,
     ) -> Result<Keeper, PoolError> {
         let (purge, stop) = (AtomicBool::new(false), AtomicBool::new(false));
-        let shared = Arc::new(Shared { core, supply, room, wait_for_turns, purge, stop });
+        let shared = Arc::new(Shared { core, supply, room, wait_for_turns, file, purge, stop });
         let for_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("sf-frames".into())
@@ -204,7 +212,7 @@ fn give_back(shared: &Shared, arena: &Arena, times: &mut Times) -> Option<Durati
     if now < due {
         return Some(due - now);
     }
-    if arena.free_frames() >= kept + CHUNK_FRAMES && arena.discard_chunk() {
+    if arena.free_frames() >= kept + CHUNK_FRAMES && shared.discard_chunk(arena) {
         return Some(TRIM_PAUSE);
     }
     if arena.free_frames() > kept + SLACK_FRAMES && times.compact_at.is_none_or(|at| at <= now) {
@@ -221,7 +229,7 @@ fn give_back(shared: &Shared, arena: &Arena, times: &mut Times) -> Option<Durati
 fn purge(shared: &Shared, arena: &Arena) {
     let mut attempts_left = PURGE_ATTEMPTS;
     while attempts_left > 0 && !shared.is_stopping() {
-        if !arena.discard_chunk() && !shared.compact(arena, 0) {
+        if !shared.discard_chunk(arena) && !shared.compact(arena, 0) {
             attempts_left -= 1;
             std::thread::sleep(TRIM_PAUSE);
         }

@@ -13,6 +13,7 @@
 //! and after givers is a thread's, the keeper's, which is woken when free frames run short, or are more than it wants.
 
 use std::collections::BTreeSet;
+use std::ptr::NonNull;
 use std::sync::atomic::{fence, AtomicU32, Ordering};
 use std::sync::OnceLock;
 use std::thread::Thread;
@@ -236,6 +237,11 @@ impl Arena {
         }
     }
 
+    /// The memory of all frames, which chunk 0 begins, and its length in bytes.
+    pub fn memory(&self) -> (NonNull<u8>, usize) {
+        (self.memory.base(), self.memory.byte_len())
+    }
+
     /// Asks for huge pages behind all frames.
     pub fn prefer_huge(&self) {
         self.memory.prefer_huge(0, self.memory.byte_len());
@@ -314,14 +320,15 @@ impl Arena {
         true
     }
 
-    /// Gives the memory of a chunk back of which no frame is held, the highest; false if there is none.
-    pub fn discard_chunk(&self) -> bool {
+    /// Gives the memory of a chunk back of which no frame is held, the highest; false if there is none. `before` is told which.
+    pub fn discard_chunk(&self, before: impl FnOnce(u32)) -> bool {
         let mut chunks = self.chunks.lock();
         let Some(number) = chunks.whole.pop_last() else { return false };
         chunks.ready.remove(&number);
         chunks.all[number as usize].state = State::Keepers;
         chunks.free_count -= CHUNK_FRAMES;
         self.note(chunks);
+        before(number);
         self.memory.discard(number as usize * HUGE_PAGE_SIZE, HUGE_PAGE_SIZE);
         let mut chunks = self.chunks.lock();
         chunks.backed_count -= 1;
@@ -395,7 +402,7 @@ mod tests {
             }
             match rng.u32(..400) {
                 0 => drop(arena.populate_chunk()),
-                1 => drop(arena.discard_chunk()),
+                1 => drop(arena.discard_chunk(|_| ())),
                 2 if draining.is_empty() => draining = arena.begin_draining(rng.u32(..4)),
                 3 => drop(arena.end_draining(&std::mem::take(&mut draining))),
                 _ => {}
@@ -406,7 +413,7 @@ mod tests {
         }
         arena.end_draining(&draining);
         arena.give(held.drain());
-        while arena.discard_chunk() {}
+        while arena.discard_chunk(|_| ()) {}
         check(&arena, &held);
         assert_eq!(arena.backed_frames(), CHUNK_FRAMES, "all memory is given back but for frame 0's chunk");
         // All that there are can be had, and no more are promised.
@@ -437,7 +444,7 @@ mod tests {
         }
         assert_eq!(arena.backed_frames(), backed, "they fit");
         assert_eq!(arena.end_draining(&victims), victims.len());
-        victims.iter().for_each(|_| assert!(arena.discard_chunk()));
-        assert!(!arena.discard_chunk());
+        victims.iter().for_each(|_| assert!(arena.discard_chunk(|_| ())));
+        assert!(!arena.discard_chunk(|_| ()));
     }
 }

@@ -6,6 +6,7 @@
 mod contract;
 mod errors;
 mod figures;
+mod lent;
 mod refused;
 mod simulated;
 mod streams;

@@ -481,6 +481,8 @@ fn io(ctx: &Ctx<'_>, out: &mut String) {
         "io_engine_note": io.engine_note.as_deref().unwrap_or("none"),
         "io_direct": yes(io.is_direct),
         "io_direct_note": io.direct_note.unwrap_or("none"),
+        "io_registered_buffers": yes(io.has_registered_buffers),
+        "io_registered_buffers_note": io.buffers_note.as_deref().unwrap_or("none"),
         "io_queue_depth": io.depth,
         "io_queue_depth_peak": io.depth_peak,
         "io_sync_errors": io.sync_error_count,
