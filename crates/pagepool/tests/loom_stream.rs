@@ -2,8 +2,6 @@
 //! `src/snapshot/{running,quarantine,views,budget}.rs` and `src/page/epochs.rs`. The steps are those of `snapshot/epoch.rs` and
 //! `residency/supply.rs`; each can be taken wrongly, and then the checker must find what goes wrong.
 
-use std::ops::Deref;
-
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -216,7 +214,7 @@ impl World {
             }
         };
         thread::yield_now();
-        if let Some(stream) = work.as_deref().map(Deref::deref).or(joined.as_deref()) {
+        if let Some(stream) = work.as_deref().or(joined.as_deref()) {
             stream.emitted.lock().push(OLD);
         }
         self.epochs().set_written(NOW);
@@ -238,6 +236,8 @@ impl World {
         if self.does(Mistake::ClearBeforeEnd) {
             self.claims.store(0, Ordering::Relaxed);
         }
+        drop(stream);
+        // Finds that somebody still holds the stream, and with it the checkpoint's writer.
         drop(self.stream.end());
         if !self.does(Mistake::ClearBeforeEnd) {
             self.claims.store(0, Ordering::Relaxed);

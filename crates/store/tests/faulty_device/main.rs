@@ -5,3 +5,8 @@ mod crashes;
 mod damage;
 mod lost;
 mod model;
+
+#[test]
+fn on_array() {
+    stillframe_testkit::run_suite_on_array(&[]);
+}
