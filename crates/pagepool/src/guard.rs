@@ -20,13 +20,37 @@ fn words(pool: &Pool, page: PageId, place: Place) -> &PageWords {
     unsafe { &*pool.pages().address_at(page, place).cast::<PageWords>() }
 }
 
-/// The state of a page that somebody asks for: its number may have been made up by a damaged file.
+/// The state of a page that somebody asks for: its number may have been made up by a damaged file. One that does not exist
+/// is absent.
+//
+// Here and below, what the common way returns is a number or two, and all else is made out of the way: a guard or an error
+// that is put together in memory and moved from there is waited for, and so are the reads of pages before it.
 #[inline(always)]
-fn state(pool: &Pool, page: PageId) -> Result<&StateWord, Restart> {
+fn state(pool: &Pool, page: PageId) -> Result<&StateWord, Refused> {
     match pool.pages().try_descriptor(page) {
         Some(descriptor) => Ok(&descriptor.state),
-        None => Err(pool.residency().absent(page)),
+        None => Err(Refused::Absent),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn restart(pool: &Pool, page: PageId, refused: Refused) -> Restart {
+    match refused {
+        Refused::Held => Restart::Contended,
+        Refused::Absent => pool.residency().absent(page),
+    }
+}
+
+/// Takes a latch that was not to be had at once.
+#[cold]
+#[inline(never)]
+fn wait_for_latch(pool: &Pool, page: PageId, wanted: Wanted) -> Result<(), Restart> {
+    let taken = state(pool, page).and_then(|word| match wanted {
+        Wanted::Shared => acquire(word, wanted, || word.try_share()),
+        _ => acquire(word, wanted, || word.try_lock()),
+    });
+    taken.map_err(|_| pool.residency().absent(page))
 }
 
 /// Indices of the pages of an object that have these bytes.
@@ -68,6 +92,28 @@ impl<'p> OptimisticGuard<'p> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<OptimisticGuard<'p>, Restart> {
         Held::assert_none();
+        match OptimisticGuard::read_version(pool, page) {
+            Ok(version) => Ok(OptimisticGuard { pool, page, version }),
+            Err(_) => OptimisticGuard::wait(pool, page),
+        }
+    }
+
+    #[inline(always)]
+    fn try_new(pool: &'p Pool, page: PageId) -> Result<OptimisticGuard<'p>, Restart> {
+        match OptimisticGuard::read_version(pool, page) {
+            Ok(version) => Ok(OptimisticGuard { pool, page, version }),
+            Err(refused) => Err(restart(pool, page, refused)),
+        }
+    }
+
+    #[inline(always)]
+    fn read_version(pool: &'p Pool, page: PageId) -> Result<Place, Refused> {
+        state(pool, page).and_then(StateWord::read_version)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(pool: &'p Pool, page: PageId) -> Result<OptimisticGuard<'p>, Restart> {
         for _ in 0..SPIN_COUNT {
             match OptimisticGuard::try_new(pool, page) {
                 Err(Restart::Contended) => std::hint::spin_loop(),
@@ -77,15 +123,6 @@ impl<'p> OptimisticGuard<'p> {
         // A writer was preempted: queue behind it instead of burning its time.
         drop(SharedGuard::new(pool, page)?);
         Err(Restart::Contended)
-    }
-
-    #[inline(always)]
-    fn try_new(pool: &'p Pool, page: PageId) -> Result<OptimisticGuard<'p>, Restart> {
-        match state(pool, page)?.read_version() {
-            Ok(version) => Ok(OptimisticGuard { pool, page, version }),
-            Err(Refused::Absent) => Err(pool.residency().absent(page)),
-            Err(Refused::Held) => Err(Restart::Contended),
-        }
     }
 
     pub fn id(&self) -> PageId {
@@ -156,14 +193,10 @@ pub struct SharedGuard<'p> {
 impl<'p> SharedGuard<'p> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<SharedGuard<'p>, Restart> {
-        let word = state(pool, page)?;
-        match word.try_share() {
-            Ok(()) => Ok(SharedGuard { pool, page, _held: Held::new() }),
-            Err(_) => match acquire(word, Wanted::Shared, || word.try_share()) {
-                Ok(()) => Ok(SharedGuard { pool, page, _held: Held::new() }),
-                Err(_) => Err(pool.residency().absent(page)),
-            },
+        if state(pool, page).and_then(StateWord::try_share).is_err() {
+            wait_for_latch(pool, page, Wanted::Shared)?;
         }
+        Ok(SharedGuard { pool, page, _held: Held::new() })
     }
 
     /// `None` if it is not to be had at once.
@@ -233,22 +266,17 @@ pub struct ExclusiveGuard<'p> {
 impl<'p> ExclusiveGuard<'p> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<ExclusiveGuard<'p>, Restart> {
-        let word = state(pool, page)?;
-        match word.try_lock() {
-            Ok(()) => Ok(ExclusiveGuard { pool, page, _held: Held::new() }),
-            Err(_) => match acquire(word, Wanted::Exclusive, || word.try_lock()) {
-                Ok(()) => Ok(ExclusiveGuard { pool, page, _held: Held::new() }),
-                Err(_) => Err(pool.residency().absent(page)),
-            },
+        if state(pool, page).and_then(StateWord::try_lock).is_err() {
+            wait_for_latch(pool, page, Wanted::Exclusive)?;
         }
+        Ok(ExclusiveGuard { pool, page, _held: Held::new() })
     }
 
     #[inline(always)]
     pub(crate) fn try_new(pool: &'p Pool, page: PageId) -> Result<ExclusiveGuard<'p>, Restart> {
-        match state(pool, page)?.try_lock() {
+        match state(pool, page).and_then(StateWord::try_lock) {
             Ok(()) => Ok(ExclusiveGuard { pool, page, _held: Held::new() }),
-            Err(Refused::Held) => Err(Restart::Contended),
-            Err(Refused::Absent) => Err(pool.residency().absent(page)),
+            Err(refused) => Err(restart(pool, page, refused)),
         }
     }
 

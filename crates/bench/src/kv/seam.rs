@@ -124,6 +124,17 @@ pub trait Transaction {
     /// An I/O error, or a conflict, which is for the session to see.
     fn get(&mut self, tree: TreeId, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
+    /// As of [`Session::get_many`], within the transaction.
+    ///
+    /// # Errors
+    /// As of [`Transaction::get`].
+    fn get_many(&mut self, tree: TreeId, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
+        for (index, key) in keys.iter().enumerate() {
+            self.get(tree, key, &mut |value| found(index, value))?;
+        }
+        Ok(())
+    }
+
     /// Sets the value of `key`.
     ///
     /// # Errors

@@ -121,6 +121,15 @@ impl Key {
         self.bytes.extend_from_slice(key);
         &self.bytes
     }
+
+    fn of_each(&mut self, tree: TreeId, keys: &[&[u8]]) -> Vec<Vec<u8>> {
+        keys.iter().map(|key| self.of(tree, key).to_vec()).collect()
+    }
+}
+
+/// Shows what is there of several keys.
+fn shown(found: &mut dyn FnMut(usize, &[u8])) -> impl FnMut(usize, Option<&[u8]>) + '_ {
+    |index, value| value.into_iter().for_each(|value| found(index, value))
 }
 
 struct StillframeSession {
@@ -147,15 +156,9 @@ impl Session for StillframeSession {
     }
 
     fn get_many(&mut self, tree: TreeId, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
-        let mut show = |index: usize, value: Option<&[u8]>| {
-            value.into_iter().for_each(|value| found(index, value));
-        };
         let looked_up = match self.key.has_prefix {
-            false => self.tree.get_many_with(keys, &mut show),
-            true => {
-                let keys: Vec<Vec<u8>> = keys.iter().map(|key| self.key.of(tree, key).to_vec()).collect();
-                self.tree.get_many_with(&keys, &mut show)
-            }
+            false => self.tree.get_many_with(keys, shown(found)),
+            true => self.tree.get_many_with(&self.key.of_each(tree, keys), shown(found)),
         };
         looked_up.map_err(failed)
     }
@@ -195,6 +198,15 @@ impl Transaction for Running<'_, '_> {
     fn get(&mut self, tree: TreeId, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let found = self.txn.get_with(self.key.borrow_mut().of(tree, key), found);
         Ok(found.map_err(failed)?.is_some())
+    }
+
+    fn get_many(&mut self, tree: TreeId, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
+        let has_prefix = self.key.borrow().has_prefix;
+        let looked_up = match has_prefix {
+            false => self.txn.get_many_with(keys, shown(found)),
+            true => self.txn.get_many_with(&self.key.borrow_mut().of_each(tree, keys), shown(found)),
+        };
+        looked_up.map_err(failed)
     }
 
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {

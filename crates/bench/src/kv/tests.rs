@@ -63,6 +63,14 @@ fn step(txn: &mut dyn Transaction, access: Access, rng: &mut fastrand::Rng, seen
         3 if access == Access::Write => {
             txn.remove(tree, &at)?;
         }
+        6 => {
+            let keys: Vec<_> = (0..rng.usize(1..40)).map(|_| key(rng.u16(..KEYS))).collect();
+            let mut rows = vec![None; keys.len()];
+            let bytes: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            txn.get_many(tree, &bytes, &mut |index, value| rows[index] = Some(value.to_vec()))?;
+            let there = keys.into_iter().zip(rows).filter_map(|(key, row)| Some((key.to_vec(), row?)));
+            seen.extend(there);
+        }
         4 | 5 => {
             let to = key(rng.u16(..KEYS));
             let order = if rng.bool() { Order::Ascending } else { Order::Descending };

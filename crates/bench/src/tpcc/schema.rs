@@ -230,9 +230,39 @@ pub fn read<T: FromBytes>(
     tree: TreeId,
     key: &(impl IntoBytes + Immutable),
 ) -> Result<T> {
-    find(txn, tree, key)?.ok_or_else(|| {
-        BenchError::Failed(format!("{}: a row is missing: {:?}", TREES[tree.0], key.as_bytes()))
-    })
+    find(txn, tree, key)?.ok_or_else(|| missing(tree, key.as_bytes()))
+}
+
+/// The rows of keys, as far as there are any, in one call.
+///
+/// # Errors
+/// As of [`find`].
+pub fn find_many<T: FromBytes>(
+    txn: &mut dyn Transaction,
+    tree: TreeId,
+    keys: &[impl IntoBytes + Immutable],
+) -> Result<Vec<Option<T>>> {
+    let mut rows: Vec<Option<Result<T>>> = keys.iter().map(|_| None).collect();
+    let bytes: Vec<&[u8]> = keys.iter().map(IntoBytes::as_bytes).collect();
+    txn.get_many(tree, &bytes, &mut |index, row| rows[index] = Some(decode(row)))?;
+    rows.into_iter().map(Option::transpose).collect()
+}
+
+/// The rows of keys that are there, in one call.
+///
+/// # Errors
+/// As of [`read`].
+pub fn read_many<T: FromBytes>(
+    txn: &mut dyn Transaction,
+    tree: TreeId,
+    keys: &[impl IntoBytes + Immutable],
+) -> Result<Vec<T>> {
+    let rows = find_many(txn, tree, keys)?.into_iter().zip(keys);
+    rows.map(|(row, key)| row.ok_or_else(|| missing(tree, key.as_bytes()))).collect()
+}
+
+fn missing(tree: TreeId, key: &[u8]) -> BenchError {
+    BenchError::Failed(format!("{}: a row is missing: {key:?}", TREES[tree.0]))
 }
 
 /// # Errors

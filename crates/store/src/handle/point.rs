@@ -77,7 +77,7 @@ impl Tree {
             let new = NewValue::make(keyspace, value)?;
             let mut old: Option<Blob> = None;
             let note = |was: Option<Stored<'_>>| old = was.and_then(|was| was.blob());
-            let put = put_record(&keyspace.named.trees, scratch, tree, key, new.stored(), note);
+            let put = put_record(&keyspace.named.trees, scratch, tree, key, new.stored(), None, note);
             match &put {
                 Ok(was_there) => self.visitor.count(i64::from(!was_there)),
                 // A cut may come before it is tried again.

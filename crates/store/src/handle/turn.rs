@@ -20,18 +20,21 @@ impl<'t> Turn<'t> {
         turn
     }
 
-    /// Keeps others out, and waits for those who are inside. A cut may come meanwhile.
-    pub fn close(&self, kept_out: KeptOut) {
+    /// Keeps others out, and waits for those who are inside. True if it has waited: a cut may have come meanwhile.
+    pub fn close(&self, kept_out: KeptOut) -> bool {
         let named: &NamedTree = &self.tree.named;
         named.gate.set(kept_out);
         let visitors = named.visitors();
-        if visitors.iter().any(|visitor| !visitor.place.is_out(kept_out)) {
+        let is_anybody_inside = || visitors.iter().any(|visitor| !visitor.place.is_out(kept_out));
+        let waits = is_anybody_inside();
+        if waits {
             self.tree.seat.idle(|| {
-                while visitors.iter().any(|visitor| !visitor.place.is_out(kept_out)) {
+                while is_anybody_inside() {
                     std::thread::yield_now();
                 }
             });
         }
+        waits
     }
 }
 

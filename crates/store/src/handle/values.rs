@@ -60,8 +60,8 @@ pub(super) fn check_record(key: &[u8], value: &[u8]) -> Result<(), TreeError> {
     }
 }
 
-/// Puts a record and makes room for it if need be. `old` is told what it replaces: the last it is told counts. Whether there
-/// was something.
+/// Puts a record and makes room for it if need be. `hint` is as of [`Trees::put`]. `old` is told what it replaces: the last it
+/// is told counts. Whether there was something.
 ///
 /// # Errors
 /// [`OpError`]; the record has not been put.
@@ -71,12 +71,13 @@ pub(super) fn put_record(
     tree: Tree,
     key: &[u8],
     value: Stored<'_>,
+    hint: Option<PageId>,
     mut old: impl FnMut(Option<Stored<'_>>),
 ) -> Result<bool, OpError> {
     loop {
         let put = retry(|| {
             old(None);
-            trees.put(tree, key, value, |was| old(Some(was)))
+            trees.put(tree, key, value, hint, |was| old(Some(was)))
         })?;
         match put {
             Some(was_there) => return Ok(was_there),

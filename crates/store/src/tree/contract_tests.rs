@@ -13,7 +13,7 @@ use stillframe_pagepool::{ExclusiveGuard, Member, PageId, Pool, PoolOptions, Vie
 
 use super::hash::{as_leaf, Hashed, Record, RecordKey, RecordValue, Side};
 use super::merge::Joining;
-use super::order::LeafView;
+use super::order::{LeafView, Order};
 use super::ordered::{record_bytes, Next, Ordered, OrderedLeaf, Removal, Seek, Stored, Way, KEY_MAX_BYTES};
 use super::room::Divide;
 use super::trees::{Scratch, Tree, Trees};
@@ -145,7 +145,7 @@ impl Subject for Ordered {
     fn put(trees: &Trees<Self>, scratch: &mut Scratch, tree: Tree, key: &[u8], value: &[u8]) -> bool {
         let value = Stored::inline(value);
         loop {
-            match done(|| trees.put(tree, key, value, |_| ())) {
+            match done(|| trees.put(tree, key, value, None, |_| ())) {
                 Some(was) => return was,
                 None => done(|| trees.make_room(scratch, tree, Seek::Key(key), record_bytes(key, value))),
             }
@@ -644,6 +644,27 @@ fn keys_and_values_as_long_as_can_be_always_find_room() {
     }
     assert!(run.check().into_iter().eq(model.clone()));
     Ordered::check(&run.trees, run.tree, &model, &mut random);
-    let too_long = run.trees.put(run.tree, &[0; KEY_MAX_BYTES + 1], Stored::inline(b""), |_| ());
+    let too_long = run.trees.put(run.tree, &[0; KEY_MAX_BYTES + 1], Stored::inline(b""), None, |_| ());
     assert!(matches!(too_long, Err(Stop::TooLarge)));
+}
+
+/// Keys that come in order, in several places by turns, leave full leaves behind. So each leaf is divided once.
+#[test]
+fn runs_of_keys_leave_full_leaves_behind() {
+    let mut run = Run::new(&|_| Ordered { counts: true });
+    let mut model = Model::new();
+    for number in 0..2_000u32 {
+        for group in 0..7 {
+            let (key, value) = ([&[group][..], &number.to_be_bytes()].concat(), vec![group; 60]);
+            assert!(!Ordered::put(&run.trees, &mut run.scratch, run.tree, &key, &value));
+            model.insert(key, value);
+        }
+        run.member.quiesce();
+    }
+    assert!(run.check().into_iter().eq(model.clone()));
+    // Header, slot, the last three bytes of a key at least, value.
+    let record_bytes: usize = model.values().map(|value| 2 + 8 + 3 + value.len()).sum();
+    let page_count = run.trees.pool.allocated_pages() as usize;
+    let least = record_bytes / Ordered::CAPACITY_BYTES;
+    assert!(page_count < least * 11 / 10 + 10, "{page_count} pages for what {least} have room for");
 }

@@ -1,7 +1,8 @@
 //! Making room: sharing with a neighbour, splitting two or three leaves into one more, splitting inner nodes.
 //!
 //! Leaves that only split would be two thirds full. A full leaf first shares with a neighbour that has room; if none has,
-//! up to three leaves become one more (0.86 full, 0.78 after churn).
+//! up to three leaves become one more (0.86 full, 0.78 after churn). Where keys come in order one leaf becomes two, of which
+//! one stays as full as it is.
 
 use stillframe_pagepool::{ExclusiveGuard, PageId};
 
@@ -35,8 +36,13 @@ pub(crate) struct Full<'p> {
     pub leaf: ExclusiveGuard<'p>,
 }
 
-/// What an order does with a leaf that no even plan makes room in.
+/// What an order does with a leaf that no even plan makes room in, or none should.
 pub(crate) trait Divide: Order {
+    /// Whether more keys are expected beside this one, so that a full leaf is to be divided there and at once.
+    fn is_in_run(_leaf: Self::Leaf<'_>, _key: Self::Key<'_>) -> bool {
+        false
+    }
+
     /// Divides the leaf, or does something before that.
     fn divide(
         trees: &Trees<Self>,
@@ -210,6 +216,9 @@ impl<O: Divide> Trees<O> {
         }
         if leaf.free_bytes() >= need_bytes {
             return Ok(());
+        }
+        if O::is_in_run(leaf, key) {
+            return O::divide(self, tree, Full { parent, index, leaf: full }, key, need_bytes);
         }
         let mut window = self.window(&parent, index, full);
         if self.share(scratch, &mut parent, &mut window, index, key, need_bytes)? {

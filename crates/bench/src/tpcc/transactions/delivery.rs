@@ -21,6 +21,7 @@ impl Delivery {
     }
 
     pub fn run(&self, txn: &mut dyn Transaction) -> Result<Verdict> {
+        let mut open: Vec<OrderKey> = Vec::new();
         for district in 1..=DISTRICTS {
             let keys = district_keys(self.warehouse, district);
             let mut oldest = None;
@@ -34,31 +35,50 @@ impl Delivery {
                 },
             )?;
             // A district without one is left out.
-            if let Some(order) = oldest {
-                self.deliver(txn, district, order)?;
-            }
+            open.extend(oldest.map(|order| order_key(self.warehouse, district, order)));
         }
+        self.deliver(txn, &open)?;
         Ok(Verdict::Commit)
     }
 
-    fn deliver(&self, txn: &mut dyn Transaction, district: u8, number: u32) -> Result<()> {
-        let key = order_key(self.warehouse, district, number);
-        txn.remove(NEW_ORDER, key.as_bytes())?;
-        let mut order: Order = read(txn, ORDER, &key)?;
-        order.carrier = self.carrier;
-        write(txn, ORDER, &key, &order)?;
-        let mut total = 0;
-        for line in 1..=order.line_count {
-            let key = order_line_key(self.warehouse, district, number, line);
-            let mut row: OrderLine = read(txn, ORDER_LINE, &key)?;
-            total += row.amount.get();
-            row.delivery_date.set(self.date);
-            write(txn, ORDER_LINE, &key, &row)?;
+    fn deliver(&self, txn: &mut dyn Transaction, keys: &[OrderKey]) -> Result<()> {
+        let mut orders: Vec<Order> = read_many(txn, ORDER, keys)?;
+        let mut customers = Vec::new();
+        for (order, key) in orders.iter_mut().zip(keys) {
+            txn.remove(NEW_ORDER, key.as_bytes())?;
+            order.carrier = self.carrier;
+            write(txn, ORDER, key, order)?;
+            customers.push(customer_key(self.warehouse, key.district, order.customer.get()));
         }
-        let key = customer_key(self.warehouse, district, order.customer.get());
-        let mut customer: Customer = read(txn, CUSTOMER, &key)?;
-        customer.balance.set(customer.balance.get() + total);
-        customer.delivery_count.set(customer.delivery_count.get() + 1);
-        write(txn, CUSTOMER, &key, &customer)
+        let totals = self.deliver_lines(txn, keys, &orders)?;
+        let rows: Vec<Customer> = read_many(txn, CUSTOMER, &customers)?;
+        for ((mut customer, key), total) in rows.into_iter().zip(customers).zip(totals) {
+            customer.balance.set(customer.balance.get() + total);
+            customer.delivery_count.set(customer.delivery_count.get() + 1);
+            write(txn, CUSTOMER, &key, &customer)?;
+        }
+        Ok(())
+    }
+
+    /// What each order costs.
+    fn deliver_lines(
+        &self,
+        txn: &mut dyn Transaction,
+        keys: &[OrderKey],
+        orders: &[Order],
+    ) -> Result<Vec<i64>> {
+        let line_keys = keys.iter().zip(orders).enumerate().flat_map(|(index, (key, order))| {
+            let of = |line| order_line_key(self.warehouse, key.district, key.order.get(), line);
+            (1..=order.line_count).map(move |line| (index, of(line)))
+        });
+        let (indices, line_keys): (Vec<usize>, Vec<OrderLineKey>) = line_keys.unzip();
+        let mut rows: Vec<OrderLine> = read_many(txn, ORDER_LINE, &line_keys)?;
+        let mut totals = vec![0; keys.len()];
+        for ((row, key), index) in rows.iter_mut().zip(&line_keys).zip(indices) {
+            totals[index] += row.amount.get();
+            row.delivery_date.set(self.date);
+            write(txn, ORDER_LINE, key, row)?;
+        }
+        Ok(totals)
     }
 }

@@ -19,6 +19,16 @@ struct Line {
     quantity: u8,
 }
 
+impl Line {
+    fn stock(&self) -> StockKey {
+        stock_key(self.supply_warehouse, self.item)
+    }
+
+    fn is_of_same(&self, other: &Line) -> bool {
+        (self.supply_warehouse, self.item) == (other.supply_warehouse, other.item)
+    }
+}
+
 impl NewOrder {
     pub fn draw(terminal: &mut Terminal, date: u64) -> NewOrder {
         let (warehouse, district) = (terminal.warehouse(), terminal.district());
@@ -61,12 +71,19 @@ impl NewOrder {
         write(txn, NEW_ORDER, &key, &[0u8; 0])?;
         let by_customer = order_by_customer_key(self.warehouse, self.district, self.customer, number);
         write(txn, ORDER_BY_CUSTOMER, &by_customer, &[0u8; 0])?;
+        let items: Vec<_> = self.lines.iter().map(|line| item_key(line.item)).collect();
+        let items: Vec<Option<Item>> = find_many(txn, ITEM, &items)?;
+        let stocks: Vec<_> = self.lines.iter().map(Line::stock).collect();
+        let mut stocks: Vec<Option<Stock>> = find_many(txn, STOCK, &stocks)?;
         let mut total = 0;
-        for (line, line_number) in self.lines.iter().zip(1..) {
-            match self.add(txn, line, number, line_number)? {
-                Some(amount) => total += amount,
-                None => return Ok(Verdict::Rollback),
+        for (index, (line, item)) in self.lines.iter().zip(items).enumerate() {
+            if let Some(before) = self.lines[..index].iter().rposition(|other| other.is_of_same(line)) {
+                stocks[index] = stocks[before];
             }
+            let (Some(item), Some(stock)) = (item, &mut stocks[index]) else { return Ok(Verdict::Rollback) };
+            let amount = i64::from(line.quantity) * item.price.get();
+            self.add(txn, line, amount, stock, (number, index as u8 + 1))?;
+            total += amount;
         }
         let discounted = total * (RATE_ONE - i64::from(customer.discount.get())) / RATE_ONE;
         let taxes = i64::from(warehouse.tax.get()) + i64::from(district.tax.get());
@@ -74,19 +91,22 @@ impl NewOrder {
         Ok(Verdict::Commit)
     }
 
-    /// Adds a line and takes it from the stock. What it costs; none if there is no such item.
-    fn add(&self, txn: &mut dyn Transaction, line: &Line, order: u32, number: u8) -> Result<Option<i64>> {
-        let Some(item) = find::<Item>(txn, ITEM, &item_key(line.item))? else { return Ok(None) };
-        let key = stock_key(line.supply_warehouse, line.item);
-        let mut stock: Stock = read(txn, STOCK, &key)?;
+    /// Adds a line, of that order and number in it, and takes it from the stock.
+    fn add(
+        &self,
+        txn: &mut dyn Transaction,
+        line: &Line,
+        amount: i64,
+        stock: &mut Stock,
+        (order, number): (u32, u8),
+    ) -> Result<()> {
         let left = stock.quantity.get() - i16::from(line.quantity);
         stock.quantity.set(if left >= 10 { left } else { left + 91 });
         stock.ytd.set(stock.ytd.get() + u32::from(line.quantity));
         stock.order_count.set(stock.order_count.get() + 1);
         let is_remote = line.supply_warehouse != self.warehouse;
         stock.remote_count.set(stock.remote_count.get() + u32::from(is_remote));
-        write(txn, STOCK, &key, &stock)?;
-        let amount = i64::from(line.quantity) * item.price.get();
+        write(txn, STOCK, &line.stock(), stock)?;
         let row = OrderLine {
             item: line.item.into(),
             supply_warehouse: line.supply_warehouse.into(),
@@ -95,7 +115,6 @@ impl NewOrder {
             amount: amount.into(),
             district_info: stock.districts[usize::from(self.district) - 1],
         };
-        write(txn, ORDER_LINE, &order_line_key(self.warehouse, self.district, order, number), &row)?;
-        Ok(Some(amount))
+        write(txn, ORDER_LINE, &order_line_key(self.warehouse, self.district, order, number), &row)
     }
 }

@@ -51,9 +51,9 @@ impl Way<'_> {
 }
 
 impl Trees<Ordered> {
-    fn way(&self, tree: Tree, key: &[u8]) -> Result<Way<'_>, Stop> {
+    fn way(&self, tree: Tree, key: &[u8], hint: Option<PageId>) -> Result<Way<'_>, Stop> {
         if !self.order.counts {
-            let leaf = self.leaf_exclusive(tree, Seek::Key(key), None)?;
+            let leaf = self.leaf_exclusive(tree, Seek::Key(key), hint)?;
             return Ok(Way { nodes: Vec::new(), leaf });
         }
         let mut nodes = Vec::new();
@@ -94,19 +94,35 @@ impl Trees<Ordered> {
         give_value(&guard, tree, key, usize::MAX, f)
     }
 
+    /// The same for one of several keys that may be close together: looks into the leaf of `near` first, and leaves the key's
+    /// there. Good until the thread's next look at the barrier.
+    pub fn look_near<R>(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        near: &mut Option<PageId>,
+        f: impl FnOnce(Option<Stored<'_>>) -> Result<R, Stop>,
+    ) -> Result<R, Stop> {
+        let guard = self.leaf_shared(tree, Seek::Key(key), *near)?;
+        *near = Some(guard.id());
+        give_value(&guard, tree, key, usize::MAX, f)
+    }
+
     /// Stores a record and gives `old` what was there before, as soon as it is sure that it will be replaced. Whether there
-    /// was one. `None` if there is no room: [`Trees::make_room`] for [`record_bytes`] is to come first.
+    /// was one. `None` if there is no room: [`Trees::make_room`] for [`record_bytes`] is to come first. `hint` is the leaf
+    /// that the key was in a moment ago, if the caller knows it.
     pub fn put(
         &self,
         tree: Tree,
         key: &[u8],
         value: Stored<'_>,
+        hint: Option<PageId>,
         old: impl FnOnce(Stored<'_>),
     ) -> Result<Option<bool>, Stop> {
         if key.len() > KEY_MAX_BYTES || value.bytes.len() > VALUE_MAX_BYTES {
             return Err(Stop::TooLarge);
         }
-        let mut way = self.way(tree, key)?;
+        let mut way = self.way(tree, key, hint)?;
         let leaf = as_leaf::<Ordered>(way.leaf.id(), way.leaf.page())?;
         let found = leaf.find(key);
         // Before the page is written: a cut may need a copy of it then.
@@ -118,17 +134,21 @@ impl Trees<Ordered> {
                 old(leaf.record(slot).ok_or_else(|| bad_record(way.leaf.id()))?.1);
                 Ok(way.leaf_mut()?.replace(slot, value).then_some(true))
             }
-            Err(slot) if way.leaf_mut()?.insert(slot, key, value) => {
+            Err(slot) => {
+                let mut leaf = way.leaf_mut()?;
+                if !leaf.insert(slot, key, value) {
+                    return Ok(None);
+                }
+                leaf.note_run(slot);
                 way.count(1);
                 Ok(Some(false))
             }
-            Err(_) => Ok(None),
         }
     }
 
     /// Removes a record and gives `old` what it had.
     pub fn remove(&self, tree: Tree, key: &[u8], old: impl FnOnce(Stored<'_>)) -> Result<Removal, Stop> {
-        let mut way = self.way(tree, key)?;
+        let mut way = self.way(tree, key, None)?;
         let leaf = as_leaf::<Ordered>(way.leaf.id(), way.leaf.page())?;
         let Ok(slot) = leaf.find(key) else { return Ok(Removal::WasAbsent) };
         old(leaf.record(slot).ok_or_else(|| bad_record(way.leaf.id()))?.1);

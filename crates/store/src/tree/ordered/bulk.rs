@@ -231,7 +231,7 @@ impl<'t> Bulk<'t> {
 
     /// Adds a child to the unfinished node of a level, which is finished if it is full.
     fn add_child(&mut self, at: usize, separator: Vec<u8>, pid: PageId) -> Result<(), Stop> {
-        let child = Child { separator: separator.clone(), pid: pid.0, records: 0 };
+        let child = Child { separator: separator[..].into(), pid: pid.0, records: 0 };
         let node = &self.edge[at].node;
         let has_room = node.encoded_bytes() + CHILD_BYTES_MAX + separator.len() <= NODE_FULL_BYTES;
         if has_room || node.children.len() < 2 {
@@ -264,6 +264,6 @@ impl<'t> Bulk<'t> {
 
 /// A node of the edge, with its first child.
 fn unfinished(tree: Tree, at: usize, lo: Vec<u8>, child: PageId) -> Node {
-    let children = vec![Child { separator: lo.clone(), pid: child.0, records: 0 }];
+    let children = vec![Child { separator: lo[..].into(), pid: child.0, records: 0 }];
     Node { level: at as u8 + 1, tag: tree.tag, counts: false, lo, hi: None, children }
 }

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! 0  kind u8 | 1 is_last u8: no upper bound | 2 count u16 | 4 heap_start u16 | 6 dead_bytes u16
-//! 8  tag u32 | 12 prefix_bytes u16 | 14 lo_bytes u16 | 16 hi_bytes u16 | 18 reserved u16
+//! 8  tag u32 | 12 prefix_bytes u16 | 14 lo_bytes u16 | 16 hi_bytes u16 | 18 run u16: slot | length << 9
 //! 20 slots: head u32 | offset u16 | tail_bytes u16
 //!    records: value_bytes u16, with bit 15 the value is a reference; the tail of the key, the value
 //!    at the end of the page hi, before it lo
 //! ```
 //! Keys are from `lo` up to, not including, `hi`. The prefix that both have in common is left out of the keys; the head is
 //! the first four bytes of the rest, zeros added.
+//!
+//! A run is of keys that came one after the other, each into the slot after the one before. It is a hint where the next
+//! ones will go.
 
 use std::cmp::Ordering;
 
@@ -68,6 +71,11 @@ const TAG: usize = 8;
 const PREFIX: usize = 12;
 const LO: usize = 14;
 const HI: usize = 16;
+const RUN: usize = 18;
+const RUN_SLOT_BITS: u32 = 9;
+const RUN_LENGTH_MAX: u16 = u16::MAX >> RUN_SLOT_BITS;
+/// Keys in a row of which more are expected.
+const RUN_LENGTH_MIN: u16 = 4;
 
 /// Read access to a leaf whose header has been checked.
 #[derive(Clone, Copy)]
@@ -162,6 +170,18 @@ impl<'a> OrderedLeaf<'a> {
     /// Bytes of a record, without its slot; 0 if it is malformed.
     pub fn record_bytes(&self, index: usize) -> usize {
         self.record(index).map_or(0, |(tail, value)| RECORD_HEADER_BYTES + tail.len() + value.bytes.len())
+    }
+
+    /// Whether the last few records came one after the other, and one in this slot would be the next.
+    pub fn is_next_of_run(&self, slot: usize) -> bool {
+        let (last, length) = self.run();
+        length >= RUN_LENGTH_MIN && slot == last + 1 && slot <= self.count()
+    }
+
+    /// The slot that the last new record went to, and how many in a row came so.
+    fn run(&self) -> (usize, u16) {
+        let run = get_u16(self.page, RUN);
+        (usize::from(run & ((1 << RUN_SLOT_BITS) - 1)), run >> RUN_SLOT_BITS)
     }
 
     pub fn key(&self, index: usize) -> Vec<u8> {
@@ -306,6 +326,13 @@ impl<'a> OrderedLeafMut<'a> {
         self.write_slot(index, tail, at);
         put_u16(self.page, COUNT, count as u16 + 1);
         true
+    }
+
+    /// Notes where a new key has gone.
+    pub fn note_run(&mut self, index: usize) {
+        let (last, length) = self.leaf().run();
+        let length = if index == last + 1 { (length + 1).min(RUN_LENGTH_MAX) } else { 0 };
+        put_u16(self.page, RUN, index as u16 | length << RUN_SLOT_BITS);
     }
 
     /// Gives a record another value; false if there is no room.

@@ -22,6 +22,8 @@
 
 use std::cmp::Ordering;
 
+use smallvec::SmallVec;
+
 use crate::page::{get_u16, get_u32, get_u64, put_u16, put_u32, Page, KIND_ORDERED_INNER, PAGE_SIZE};
 use crate::tree::words::{Words, WordsMut, WORD_COUNT};
 
@@ -78,6 +80,17 @@ pub(super) fn head_of(tail: &[u8]) -> u32 {
         Some(head) => u32::from_be_bytes(*head),
         // A copy of so few bytes would be a call of the library.
         None => tail.iter().zip([24, 16, 8]).fold(0, |head, (byte, shift)| head | u32::from(*byte) << shift),
+    }
+}
+
+/// The first eight bytes, zeros added, in the order of the keys.
+#[inline(always)]
+fn first_eight(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(eight) => u64::from_be_bytes(*eight),
+        None => {
+            bytes.iter().zip((0..8).rev()).fold(0, |all, (byte, place)| all | u64::from(*byte) << (8 * place))
+        }
     }
 }
 
@@ -180,17 +193,6 @@ pub(super) trait OrderedNode: Words {
         }
     }
 
-    /// Compares the tails of a separator and of a key that have the same head.
-    #[inline(always)]
-    fn compare_tail(&self, index: usize, tail: &[u8]) -> Ordering {
-        let slot = self.half(Parts::of(self.count(), false).slots + SLOT_BYTES * index);
-        let (at, len) = (usize::from(slot as u16), usize::from((slot >> 16) as u16));
-        match tail.get(HEAD_BYTES..) {
-            Some(rest) if len > HEAD_BYTES => self.compare(at, len - HEAD_BYTES, rest),
-            _ => len.cmp(&tail.len()),
-        }
-    }
-
     #[inline(always)]
     fn shared_bytes(&self) -> usize {
         usize::from((self.word(LENGTHS / 8) >> 48) as u16 >> SHARED_SHIFT)
@@ -260,17 +262,28 @@ pub(super) trait OrderedNode: Words {
     /// The same among the children from `start` on whose head is the key's.
     #[inline(never)]
     fn search_equal_heads(&self, start: usize, tail: &[u8], below: bool) -> usize {
-        let head = head_of(tail);
-        // In one search: where heads are equal there are many of them, as a rule.
-        let is_left = |index| {
-            self.head_at(index) == head
-                && match self.compare_tail(index, tail) {
-                    Ordering::Less => true,
-                    Ordering::Equal => !below,
-                    Ordering::Greater => false,
-                }
+        let (head, count, blocks) = (head_of(tail), self.count(), self.block_at(0));
+        let head_at = |index: usize| {
+            self.half(blocks + BLOCK_BYTES * (index / BLOCK_CHILDREN) + HEAD_BYTES * (index % BLOCK_CHILDREN))
         };
-        partition(start..self.count(), is_left) - 1
+        let end = partition(start..count, |index| head_at(index) == head);
+        let slots = Parts::of(count, false).slots;
+        let rest = tail.get(HEAD_BYTES..).unwrap_or_default();
+        let next_bytes = first_eight(rest);
+        let is_left = |index| {
+            let slot = self.half(slots + SLOT_BYTES * index);
+            let (at, tail_bytes) = (usize::from(slot as u16), usize::from((slot >> 16) as u16));
+            let rest_bytes = tail_bytes.saturating_sub(HEAD_BYTES);
+            let kept = if rest_bytes < 8 { !(u64::MAX >> (8 * rest_bytes)) } else { u64::MAX };
+            // Bytes that differ decide; that there are none counts as zeros, which come before all others.
+            let order =
+                (self.eight(at).swap_bytes() & kept).cmp(&next_bytes).then_with(|| match rest_bytes {
+                    0 => tail_bytes.cmp(&tail.len()),
+                    _ => self.compare(at, rest_bytes, rest),
+                });
+            order.is_lt() || order.is_eq() && !below
+        };
+        partition(start..end, is_left) - 1
     }
 
     /// [`Node::encoded_bytes`] with the children of `replaced` replaced by others, of which all but the first have separators of
@@ -292,6 +305,21 @@ pub(super) trait OrderedNode: Words {
         Parts::of(count_after, counts).bytes + length(1) + length(2) + kept_bytes + new_bytes
     }
 
+    /// Bytes of the page that the children take: [`Node::children_bytes`] of what is in the node.
+    fn children_bytes(&self) -> usize {
+        let (count, counts) = (self.count(), self.has_counts());
+        let slots = Parts::of(count, counts).slots;
+        let tail_bytes = |index| usize::from((self.half(slots + SLOT_BYTES * index) >> 16) as u16);
+        let rest = |index| (tail_bytes(index) + self.shared_bytes()).saturating_sub(HEAD_BYTES);
+        Parts::of(count, counts).bytes + (1..count).map(rest).sum::<usize>()
+    }
+
+    /// [`Node::encoded_bytes`] of what is in the node.
+    fn used_bytes(&self) -> usize {
+        let length = |number: u32| usize::from((self.word(LENGTHS / 8) >> (16 * number)) as u16);
+        length(1) + length(2) + self.children_bytes()
+    }
+
     /// Everything that is in the node.
     fn decode(&self) -> Node {
         let mut page = [0; PAGE_SIZE];
@@ -304,9 +332,12 @@ pub(super) trait OrderedNode: Words {
 
 impl<W: Words + ?Sized> OrderedNode for W {}
 
+/// Most are short: a node is decoded without an allocation for each.
+pub(super) type Separator = SmallVec<[u8; 24]>;
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Child {
-    pub separator: Vec<u8>,
+    pub separator: Separator,
     pub pid: u32,
     pub records: u32,
 }
@@ -340,10 +371,14 @@ impl Node {
             let (at, len) = (usize::from(get_u16(page, slot)), usize::from(get_u16(page, slot + 2)));
             let head = page.head_at(index).to_be_bytes();
             let rest = bytes(at, len.saturating_sub(HEAD_BYTES));
-            [prefix, shared, &head[..len.min(HEAD_BYTES)], rest].concat()
+            let mut separator = Separator::new();
+            for part in [prefix, shared, &head[..len.min(HEAD_BYTES)], rest] {
+                separator.extend_from_slice(part);
+            }
+            separator
         };
         let child = |index: usize| Child {
-            separator: if index == 0 { lo.to_vec() } else { separator(index) },
+            separator: if index == 0 { lo.into() } else { separator(index) },
             pid: page.child_at(index),
             records: page.records_at(index),
         };
@@ -385,10 +420,6 @@ impl Node {
         let in_head = self.prefix_bytes() + HEAD_BYTES;
         let tails = self.children.iter().skip(1).map(|child| child.separator.len().saturating_sub(in_head));
         self.parts().bytes + tails.sum::<usize>()
-    }
-
-    pub fn free_bytes(&self) -> usize {
-        PAGE_SIZE.saturating_sub(self.encoded_bytes())
     }
 
     pub fn records(&self) -> u32 {
@@ -463,7 +494,7 @@ impl Node {
         });
         let at = half.unwrap_or(0).clamp(1, self.children.len() - 1);
         let children = self.children.split_off(at);
-        let lo = children[0].separator.clone();
+        let lo = children[0].separator.to_vec();
         let hi = self.hi.replace(lo.clone());
         Node { level: self.level, tag: self.tag, counts: self.counts, lo, hi, children }
     }
@@ -512,7 +543,7 @@ mod tests {
             let Some(lo) = keys.first().cloned() else { continue };
             let counts = random.bool();
             let child = |(index, separator): (usize, &Vec<u8>)| Child {
-                separator: separator.clone(),
+                separator: separator[..].into(),
                 pid: index as u32 + 7,
                 records: if counts { random.u32(..) } else { 0 },
             };
@@ -521,6 +552,8 @@ mod tests {
             let mut page = vec![u64::MAX; WORD_COUNT];
             node.encode(&mut page);
             assert_eq!(page.decode(), node);
+            let bytes = (page.used_bytes(), page.children_bytes());
+            assert_eq!(bytes, (node.encoded_bytes(), node.children_bytes()));
             assert!(page.is_ordered_inner(11) && !page.is_ordered_inner(12));
             let is_inside = |key: &Vec<u8>| *key >= lo && hi.as_ref().is_none_or(|hi| key < hi);
             for _ in 0..60 {

@@ -3,7 +3,7 @@
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool};
 
 use super::leaf::{OrderedLeaf, OrderedLeafMut, CAPACITY_BYTES, KEY_MAX_BYTES, SLOT_BYTES};
-use super::node::{Child, Node, OrderedNode, CHILD_BYTES_MAX, HINTS_END};
+use super::node::{Child, Node, OrderedNode, Separator, CHILD_BYTES_MAX, HINTS_END};
 use super::plan::Plan;
 use crate::page::{Page, KIND_ORDERED_INNER, PAGE_SIZE};
 use crate::stop::Stop;
@@ -50,7 +50,7 @@ fn respread_node(node: &impl Words, first: usize, source_count: usize, plan: &Pl
     let mut node = node.decode();
     let separator = |target: usize| match target {
         0 => node.children[first].separator.clone(),
-        _ => plan.lo(target).to_vec(),
+        _ => plan.lo(target).into(),
     };
     let child = |target| Child { separator: separator(target), pid: 0, records: 0 };
     let children: Vec<Child> = (0..plan.target_count()).map(child).collect();
@@ -105,7 +105,7 @@ impl Order for Ordered {
             Some(leaf) if level == 1 => self.records(leaf),
             _ => child.decode().records(),
         };
-        let children = vec![Child { separator: Vec::new(), pid: child.id().0, records }];
+        let children = vec![Child { separator: Separator::new(), pid: child.id().0, records }];
         Node { level, tag, counts: self.counts, lo: Vec::new(), hi: None, children }.encode(node);
     }
 
@@ -185,7 +185,7 @@ impl Order for Ordered {
     }
 
     fn can_grow(node: &ExclusiveGuard<'_>) -> bool {
-        node.decode().free_bytes() >= GROWTH_BYTES
+        node.used_bytes() + GROWTH_BYTES <= PAGE_SIZE
     }
 
     fn split(
@@ -198,7 +198,7 @@ impl Order for Ordered {
         let (mut above, mut left) = (parent.decode(), node.decode());
         let half = left.split_off();
         above.children[index].records = left.records();
-        let child = Child { separator: half.lo.clone(), pid: right.id().0, records: half.records() };
+        let child = Child { separator: half.lo[..].into(), pid: right.id().0, records: half.records() };
         above.children.insert(index + 1, child);
         half.encode(right);
         left.encode(node);
@@ -212,7 +212,7 @@ impl Order for Ordered {
     }
 
     fn is_sparse(node: &ExclusiveGuard<'_>) -> bool {
-        node.decode().children_bytes() < SPARSE_BYTES
+        node.children_bytes() < SPARSE_BYTES
     }
 
     fn absorb(
@@ -235,7 +235,28 @@ impl Order for Ordered {
     }
 }
 
+/// The plan that makes room for a key in a leaf of its own: as a run goes on, or as evenly as its records allow.
+fn plan_alone(leaf: OrderedLeaf<'_>, key: Seek<'_>, need_bytes: usize) -> Option<Plan> {
+    let has_room = |plan: &Plan| Ordered::free_bytes_for(plan, key) >= need_bytes;
+    let of_run = run_slot(leaf, key).and_then(|(key, slot)| Plan::of_run(leaf, slot, key, need_bytes));
+    of_run.filter(has_room).or_else(|| {
+        let plans = (1..leaf.count()).filter_map(|at| Plan::at(&[leaf], &[(0, 0), (0, at)]));
+        plans.filter(has_room).max_by_key(|plan| plan.free_bytes(0).min(plan.free_bytes(1)))
+    })
+}
+
+/// A key that is the next of a run, and its slot.
+fn run_slot<'k>(leaf: OrderedLeaf<'_>, key: Seek<'k>) -> Option<(&'k [u8], usize)> {
+    let Seek::Key(key) = key else { return None };
+    leaf.find(key).err().filter(|slot| leaf.is_next_of_run(*slot)).map(|slot| (key, slot))
+}
+
 impl Divide for Ordered {
+    /// Leaves that share with a neighbour are full again after a few more keys of a run.
+    fn is_in_run(leaf: OrderedLeaf<'_>, key: Seek<'_>) -> bool {
+        run_slot(leaf, key).is_some()
+    }
+
     /// Splits the leaf where the record fits: there is such a place, as no record is larger than a third of a leaf.
     fn divide(
         trees: &Trees<Self>,
@@ -247,11 +268,7 @@ impl Divide for Ordered {
         let Full { mut parent, index, leaf: mut left } = full;
         let source = *left.page();
         let Some(leaf) = OrderedLeaf::new(&source) else { return Err(bad_record(left.id())) };
-        let plans = (1..leaf.count()).filter_map(|at| Plan::at(&[leaf], &[(0, 0), (0, at)]));
-        let best = plans
-            .filter(|plan| Ordered::free_bytes_for(plan, key) >= need_bytes)
-            .max_by_key(|plan| plan.free_bytes(0).min(plan.free_bytes(1)));
-        let Some(plan) = best else { return Err(bad_record(left.id())) };
+        let Some(plan) = plan_alone(leaf, key, need_bytes) else { return Err(bad_record(left.id())) };
         if !Ordered::has_room(&parent, index, 1, &plan) {
             drop((left, parent));
             return trees.split_inner(tree, key, 1);

@@ -67,12 +67,29 @@ impl Plan {
             targets.push(Target { start: (0, 0), lo: sources[0].lo().to_vec(), bytes: 0 });
         }
         let hi = sources.last()?.hi().map(<[u8]>::to_vec);
-        let mut plan = Plan { targets, hi };
-        for target in 0..plan.targets.len() {
-            plan.targets[target].bytes = plan.bytes_of(target, sources);
+        Plan { targets, hi }.measured(sources).filter(|plan| plan.targets.len() == starts.len())
+    }
+
+    /// The plan with the bytes of its targets, if everything fits.
+    fn measured(mut self, sources: &[OrderedLeaf<'_>]) -> Option<Plan> {
+        for target in 0..self.targets.len() {
+            self.targets[target].bytes = self.bytes_of(target, sources);
         }
-        let fits = plan.targets.iter().all(|target| target.bytes <= CAPACITY_BYTES);
-        (fits && plan.targets.len() == starts.len()).then_some(plan)
+        self.targets.iter().all(|target| target.bytes <= CAPACITY_BYTES).then_some(self)
+    }
+
+    /// Divides a leaf where a run of new keys has come to `slot` with this one: what is before is left as full as it is, or,
+    /// where that has room again without the rest, goes on. `None` if nothing is before.
+    pub fn of_run(source: OrderedLeaf<'_>, slot: usize, key: &[u8], need_bytes: usize) -> Option<Plan> {
+        let before = source.key(slot.checked_sub(1)?);
+        let divided = |lo: Vec<u8>| {
+            let first = Target { start: (0, 0), lo: source.lo().to_vec(), bytes: 0 };
+            let targets = vec![first, Target { start: (0, slot), lo, bytes: 0 }];
+            Plan { targets, hi: source.hi().map(<[u8]>::to_vec) }.measured(&[source])
+        };
+        let goes_on = (slot < source.count()).then(|| divided(separator(key, &source.key(slot)))).flatten();
+        let has_room = |plan: &Plan| plan.free_bytes(0) >= need_bytes.max(CAPACITY_BYTES / 4);
+        goes_on.filter(has_room).or_else(|| divided(separator(&before, key)))
     }
 
     pub fn target_count(&self) -> usize {

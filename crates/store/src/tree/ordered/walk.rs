@@ -67,9 +67,9 @@ fn check_node(pid: PageId, expected: &Expected, visitor: &mut impl Visitor) -> R
     ensure(are_sorted, || wrong(pid, "separators are out of order"))?;
     let mut records = 0;
     for (index, child) in children.iter().enumerate() {
-        let hi = children.get(index + 1).map_or(hi.clone(), |next| Some(next.separator.clone()));
+        let hi = children.get(index + 1).map_or(hi.clone(), |next| Some(next.separator.to_vec()));
         let level = expected.level - 1;
-        let below = Expected { tag: expected.tag, level, lo: child.separator.clone(), hi };
+        let below = Expected { tag: expected.tag, level, lo: child.separator.to_vec(), hi };
         records += match level {
             0 => check_leaf(PageId(child.pid), &below, visitor)?,
             _ => check_node(PageId(child.pid), &below, visitor)?,
