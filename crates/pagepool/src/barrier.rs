@@ -266,6 +266,19 @@ impl Member {
         result
     }
 
+    /// The same, and if this thread has stopped the others, who waits for turns does not wait for it meanwhile. Nobody is let in.
+    pub fn idle_for_turns<R>(&self, f: impl FnOnce() -> R) -> R {
+        if !self.barrier.is_held_here() {
+            return self.idle(f);
+        }
+        // The barrier does not look at members while it is held.
+        self.state.state.store(QUIESCENT, Ordering::SeqCst);
+        let result = f();
+        self.count_turn();
+        self.state.state.store(RUNNING, Ordering::SeqCst);
+        result
+    }
+
     /// RUNNING → QUIESCENT, until [`Member::resume`]: nobody waits for a thread that is not at work. Not while it has
     /// stopped the others.
     #[inline]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::device::Device;
+use crate::device::{Device, PageBuf};
 use crate::metrics::PoolMetrics;
 use crate::page::{Epoch, PageTable};
 use crate::pagefile::{NeededPages, OpenOptions, PageFile, Recovered};
@@ -13,7 +13,7 @@ use crate::residency::{
 };
 use crate::snapshot::{Core, NoSpill, SnapshotKind, Snapshotter, Spill};
 use crate::space::{AnonMemory, Arena, Layout, Memory, PoolBackend};
-use crate::{Barrier, BarrierTimes, Member, PageId, PoolError, PAGE_SIZE};
+use crate::{Barrier, BarrierTimes, Member, PageId, PoolError, Restart, PAGE_SIZE};
 
 /// How a pool is made.
 #[derive(Clone, Debug)]
@@ -273,6 +273,15 @@ impl Pool {
     /// much: for a few pages.
     pub fn load_at_once(&self, pages: &[PageId]) {
         self.residency.load_at_once(pages);
+    }
+
+    /// Copies pages that nobody changes meanwhile, in memory or not, for a running member that must go over more of them than
+    /// there may be in memory (C4): none is brought in, and it waits for the device alone. Not to be called with a latch held.
+    ///
+    /// # Errors
+    /// [`Restart::Damaged`].
+    pub fn copy_unchanging(&self, pages: &mut [(PageId, &mut PageBuf)]) -> Result<(), Restart> {
+        self.residency.copy_unchanging(pages)
     }
 
     /// Brings pages in on another thread and calls `done` from there.

@@ -80,6 +80,11 @@ fn nobody_comes_between_two_steps_of_one_who_has_stopped_the_others() {
                     check();
                     member.idle(std::thread::yield_now);
                     check();
+                    member.idle_for_turns(|| {
+                        std::thread::yield_now();
+                        check();
+                    });
+                    check();
                     let (seen, barrier) = (running.clone(), barrier.clone());
                     member.idle(|| barrier.run(move || assert_eq!(seen.swap(7, Ordering::SeqCst), 1)));
                     assert_eq!(running.swap(0, Ordering::SeqCst), 7);

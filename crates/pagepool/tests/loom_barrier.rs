@@ -308,6 +308,7 @@ fn stop_others(world: &Arc<World>) {
     world.change();
     member.quiesce();
     world.idle(&member);
+    member.idle_for_turns(|| world.change());
     World::cut(world);
     drop(standstill);
     world.command();
@@ -339,6 +340,17 @@ fn use_page_alone(world: &Arc<World>) {
     drop(standstill);
 }
 
+/// The same with a rest in between, in which nobody is let in but who waits for turns.
+fn use_page_alone_between_rests(world: &Arc<World>) {
+    let member = world.barrier.join();
+    let standstill = member.stop_others();
+    member.idle_for_turns(|| ());
+    world.command_on_page();
+    member.idle_for_turns(|| ());
+    world.command_on_page();
+    drop(standstill);
+}
+
 /// The barrier's action looks at a page.
 fn use_page_in_action(world: &Arc<World>) {
     let at_cut = world.clone();
@@ -353,6 +365,7 @@ fn eviction_beside_workers(mistake: Mistake) {
 
 fn eviction_beside_standstill(mistake: Mistake) {
     explore(mistake, &[World::evict, use_page_alone], 0);
+    explore(mistake, &[World::evict, use_page_alone_between_rests], 0);
 }
 
 fn eviction_beside_action(mistake: Mistake) {

@@ -12,7 +12,8 @@ use super::damage::{DamageLog, DamagedPages};
 use super::desk::{Desk, Request};
 use super::room::Room;
 use super::supply::Supply;
-use crate::page::{end_load_and_wake, wait_for_move, Descriptor, Loaded};
+use crate::device::PageBuf;
+use crate::page::{end_load_and_wake, wait_for_move, Descriptor, Epoch, Loaded};
 use crate::pagefile::{PageError, PageFile};
 use crate::snapshot::{Core, Spill, SpilledImage};
 use crate::{PageBytes, PageId, PoolError, Restart};
@@ -222,6 +223,35 @@ impl Residency {
         taken.finish(file);
         let states = pages.iter().filter_map(|&page| self.core.pages.try_descriptor(page));
         states.for_each(|descriptor| wait_for_move(&descriptor.state));
+    }
+
+    /// Copies pages that nobody changes meanwhile; what is not in memory is read past it.
+    ///
+    /// # Errors
+    /// [`Restart::Damaged`]: of the first that cannot be read.
+    pub fn copy_unchanging(&self, pages: &mut [(PageId, &mut PageBuf)]) -> Result<(), Restart> {
+        let mut absent = Vec::new();
+        for (page, into) in pages.iter_mut() {
+            let Some(descriptor) = self.core.pages.try_descriptor(*page) else {
+                return Err(self.absent(*page));
+            };
+            // What is on its way out may have been changed since the file has it; what moves in memory is copied again.
+            while !self.core.pages.copy_as_of(*page, Epoch::LAST, &mut into.0) {
+                wait_for_move(&descriptor.state);
+                if !descriptor.state.is_resident() && !descriptor.state.is_moving() {
+                    absent.push((*page, &mut into.0));
+                    break;
+                }
+            }
+        }
+        let Some(file) = self.file().filter(|_| !absent.is_empty()) else { return Ok(()) };
+        let failed = file.read_pages(&mut absent);
+        for error in failed {
+            let buffer = absent.iter_mut().find(|(page, _)| *page == error.pid());
+            let again = buffer.map_or(Err(error), |(page, buffer)| file.read_page_patiently(*page, buffer));
+            again.map_err(|error| Restart::Damaged(error.to_string().into()))?;
+        }
+        Ok(())
     }
 
     fn load_as(&self, pages: &[PageId], loaded: Loaded) {

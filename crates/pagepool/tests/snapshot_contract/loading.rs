@@ -273,3 +273,46 @@ fn there_is_no_such_page() {
     pool.load(&[unused]);
     assert!(matches!(pool.shared(unused), Err(Restart::Damaged(_))));
 }
+
+/// What is copied past memory is what the pages have, while others bring them in and the evictor writes them back and lets
+/// them go; it brings none in itself.
+#[test]
+fn pages_that_nobody_changes_are_copied_past_memory() {
+    let device = HookedDevice::new(SimDevice::new(1));
+    let pool = open(&device);
+    pool.set_memory_pages(Some(256));
+    let fill_of = |index: u32| (index % 199) as u8 + 1;
+    let head = {
+        let mut object = pool.allocate_object(1_000, 1_000).unwrap();
+        (0..1_000).for_each(|index| object.object_page_mut(index).unwrap().fill(fill_of(index)));
+        object.id()
+    };
+    let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
+    for round in 0..200 {
+        let first = random.u32(..900);
+        if round % 3 == 0 {
+            let wanted: Vec<PageId> = (first..first + 20).map(|index| PageId(head.0 + index)).collect();
+            pool.load(&wanted);
+        }
+        let mut copies = vec![stillframe_pagepool::device::PageBuf::ZERO; 100];
+        let before = pool.metrics().loaded_page_count.load(std::sync::atomic::Ordering::Relaxed);
+        let mut wanted: Vec<_> = copies
+            .iter_mut()
+            .enumerate()
+            .map(|(at, into)| (PageId(head.0 + first + at as u32), into))
+            .collect();
+        pool.copy_unchanging(&mut wanted).unwrap();
+        let after = pool.metrics().loaded_page_count.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(after, before, "it brings none in");
+        for (at, copy) in copies.iter().enumerate() {
+            assert!(
+                copy.0 == filled(fill_of(first + at as u32)),
+                "page {at} from {first} on in round {round}"
+            );
+        }
+    }
+    let evicted = pool.metrics().evicted_page_count.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(evicted > 500, "{evicted} pages have been evicted");
+    let mut none = [(PageId(u32::MAX), &mut stillframe_pagepool::device::PageBuf::ZERO.clone())];
+    assert!(matches!(pool.copy_unchanging(&mut none), Err(Restart::Damaged(_))));
+}
