@@ -112,10 +112,10 @@ pub enum OpError {
     NoRoom,
     /// The operation needs more of its values at a time than half of the memory that there is for pages.
     #[error(
-        "the values are larger than memory: this command needs more of them at a time than half of what 'maxmemory' leaves \
-         for data"
+        "the values are larger than memory: this command needs {needed_bytes} bytes of them at a time, and {most_bytes} may \
+         be there, half of what 'maxmemory' leaves for data"
     )]
-    LargerThanMemory,
+    LargerThanMemory { needed_bytes: u64, most_bytes: u64 },
     /// The key holds a value of another type.
     #[error("the key holds a value of another type")]
     WrongType,
@@ -159,6 +159,17 @@ pub enum TreeError {
     /// `maxmemory` is reached.
     #[error("used memory is over maxmemory ({limit_bytes} bytes)")]
     OutOfMemory { limit_bytes: u64 },
+    /// What it needs at a time is more than half of the memory that there is for pages. Nothing has been done.
+    #[error(
+        "this needs {needed_bytes} bytes of pages in memory at a time, and {most_bytes} may be: write less at a time, or give \
+         the store more memory"
+    )]
+    LargerThanMemory { needed_bytes: u64, most_bytes: u64 },
+    /// A page has to be read or stored, and nothing in memory can make room for it.
+    #[error(
+        "there is not enough memory for the pages that are needed: what is in memory cannot be written to the page file"
+    )]
+    NoRoom,
     /// A page failed its checksum or could not be read; the text names file, slot and page. Or there are no pages left.
     #[error("{0}")]
     Damaged(String),
@@ -169,6 +180,10 @@ impl From<OpError> for TreeError {
         match error {
             OpError::TooLarge => TreeError::ValueTooLong,
             OpError::OutOfMemory { limit_bytes } => TreeError::OutOfMemory { limit_bytes },
+            OpError::LargerThanMemory { needed_bytes, most_bytes } => {
+                TreeError::LargerThanMemory { needed_bytes, most_bytes }
+            }
+            OpError::NoRoom => TreeError::NoRoom,
             other => TreeError::Damaged(other.to_string()),
         }
     }

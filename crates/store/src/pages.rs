@@ -90,7 +90,18 @@ impl Pages {
 
     /// Whether so much is too much to be in memory together, for one command beside others.
     pub fn is_too_large(&self, bytes: u64) -> bool {
-        self.pool.memory_pages().is_some_and(|most| bytes / PAGE_SIZE as u64 > most / 2)
+        self.check_together(bytes).is_err()
+    }
+
+    /// # Errors
+    /// [`Stop::LargerThanMemory`]: so much is too much, likewise.
+    pub fn check_together(&self, needed_bytes: u64) -> Result<(), Stop> {
+        match self.pool.memory_pages().map(|most| most / 2 * PAGE_SIZE as u64) {
+            Some(most_bytes) if needed_bytes > most_bytes => {
+                Err(Stop::LargerThanMemory { needed_bytes, most_bytes })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// So many pages may be brought in ahead of a walk, at most `count`.

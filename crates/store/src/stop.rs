@@ -13,7 +13,10 @@ pub(crate) enum Stop {
     /// The same with all pages of a value that are missing.
     Missing(Vec<PageId>),
     /// So much of a value cannot be in memory at a time.
-    LargerThanMemory,
+    LargerThanMemory {
+        needed_bytes: u64,
+        most_bytes: u64,
+    },
     Damaged(String),
     OutOfMemory {
         limit_bytes: u64,
@@ -46,7 +49,9 @@ impl From<Stop> for OpError {
             Stop::Contended => OpError::Damaged("an operation was not retried".into()),
             Stop::Fault(pid) => OpError::Fault(Fault::of(vec![pid])),
             Stop::Missing(pages) => OpError::Fault(Fault::of(pages)),
-            Stop::LargerThanMemory => OpError::LargerThanMemory,
+            Stop::LargerThanMemory { needed_bytes, most_bytes } => {
+                OpError::LargerThanMemory { needed_bytes, most_bytes }
+            }
             Stop::Damaged(text) => OpError::Damaged(text),
             Stop::OutOfMemory { limit_bytes } => OpError::OutOfMemory { limit_bytes },
             Stop::TooLarge => OpError::TooLarge,

@@ -20,6 +20,7 @@ pub(crate) use discards::{not_discards, Discarded, Discards};
 pub use duplicate::Duplicate;
 pub(crate) use garbage::{Collected, Garbage, GarbageLists, OtherWork, PAUSE_MAX, PAUSE_MIN};
 pub use incoming::Incoming;
+pub(crate) use incoming::INCOMING_MIN_BYTES;
 pub use reach::Reach;
 pub(crate) use reach::UNSEEN_MIN_BYTES;
 pub use sending::{Sending, SENDING_MIN_BYTES};

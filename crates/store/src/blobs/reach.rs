@@ -107,9 +107,8 @@ pub(super) fn latch_with<'p>(
     bytes: Range<u64>,
 ) -> Result<SharedGuard<'p>, Stop> {
     let indices = pages_of(blob, bytes);
-    if !pages.all_resident() && pages.is_too_large(u64::from(indices.end - indices.start) * PAGE_SIZE as u64)
-    {
-        return Err(Stop::LargerThanMemory);
+    if !pages.all_resident() {
+        pages.check_together(u64::from(indices.end - indices.start) * PAGE_SIZE as u64)?;
     }
     let missing = |more: PageId| {
         let mut missing = vec![more];

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use stillframe_pagepool::device::PageBuf;
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use super::blob::{Blob, Place};
@@ -146,7 +147,7 @@ impl Sending {
         if !pages.all_resident() {
             let is_short = bytes.end - bytes.start < UNSEEN_MIN_BYTES;
             match latch_with(pages, blob, bytes.clone()) {
-                Err(Stop::Missing(_) | Stop::LargerThanMemory) if !is_short => {}
+                Err(Stop::Missing(_) | Stop::LargerThanMemory { .. }) if !is_short => {}
                 guard => drop(guard?),
             }
         }
@@ -155,7 +156,7 @@ impl Sending {
         Ok(pins.pin(blob.pid).then(sending))
     }
 
-    pub(super) fn blob(&self) -> Blob {
+    pub(crate) fn blob(&self) -> Blob {
         self.blob
     }
 
@@ -195,6 +196,33 @@ impl Sending {
             Ok(f.take().map(|f| f(&parts)))
         });
         given?.ok_or_else(|| OpError::Damaged("what was read in parts was read twice".into()))
+    }
+
+    /// Gives `f` up to `most_bytes` from byte `start` on, page by page, whether they are in memory or not: nothing is brought in,
+    /// and this waits for the device. For who goes over a value in one step that others must not come between. How many bytes.
+    ///
+    /// # Errors
+    /// [`OpError::Damaged`].
+    pub fn with_copies(
+        &self,
+        start: u64,
+        most_bytes: usize,
+        mut f: impl FnMut(&[u8]),
+    ) -> Result<u64, OpError> {
+        let len = self.len_bytes().saturating_sub(start).min(most_bytes as u64);
+        let start = self.bytes.start + start;
+        let indices = pages_of(&self.blob, start..start + len);
+        let mut copies = vec![PageBuf::ZERO; indices.len()];
+        let pages = indices.clone().map(|index| page_at(&self.blob, index));
+        let mut wanted: Vec<_> = pages.zip(&mut copies).collect();
+        retry(|| Ok(self.pages.pool.copy_unchanging(&mut wanted)?))?;
+        for (index, copy) in indices.zip(&copies) {
+            let page_start = u64::from(index) * PAGE_SIZE as u64;
+            let from = start.saturating_sub(page_start) as usize;
+            let end = (start + len - page_start).min(PAGE_SIZE as u64) as usize;
+            f(&copy.0[from..end]);
+        }
+        Ok(len)
     }
 
     /// Up to where the bytes from `start` on are in memory.

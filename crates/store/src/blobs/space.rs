@@ -73,9 +73,10 @@ impl Blobs {
         if len_bytes > MAX_STRING_BYTES {
             return Err(Stop::TooLarge);
         }
-        let is_gap = |part: &Part<'_>| matches!(part, Part::Zeros(bytes) if self.pages.is_too_large(*bytes));
-        if parts.iter().any(is_gap) {
-            return Err(Stop::LargerThanMemory);
+        for part in parts {
+            if let Part::Zeros(bytes) = part {
+                self.pages.check_together(*bytes)?;
+            }
         }
         match Class::for_bytes(len_bytes as usize) {
             Some(class) => {
@@ -155,9 +156,7 @@ impl Blobs {
         // Pages that are new are zero; the old ones have whatever was there beyond the length.
         let old_room = u64::from(page_count) * PAGE_SIZE as u64;
         let gap = start.min(old_room).saturating_sub(old_len);
-        if self.pages.is_too_large(start.saturating_sub(old_len)) {
-            return Err(Stop::LargerThanMemory);
-        }
+        self.pages.check_together(start.saturating_sub(old_len))?;
         check_resident(&guard, old_len.min(start), old_room.min(end))?;
         let grown = |pid, page_count| Blob {
             pid,

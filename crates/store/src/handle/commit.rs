@@ -1,14 +1,15 @@
 //! Applying what a transaction has written, in one step.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use stillframe_pagepool::PageId;
+use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use super::overlay::Overlay;
 use super::tree::Tree;
 use super::turn::Turn;
 use super::values::{put_record, settled, NewValue};
-use crate::blobs::BLOB_BYTES;
+use crate::blobs::{Incoming, BLOB_BYTES};
 use crate::error::{Fault, OpError, TreeError};
 use crate::keyspace::Keyspace;
 use crate::named::KeptOut;
@@ -27,12 +28,14 @@ const BYTES_A_PAGE: usize = 2048;
 /// # Errors
 /// [`TreeError`].
 pub(super) fn commit(tree: &Tree, turn: &Turn<'_>, overlay: &Overlay) -> Result<(), TreeError> {
+    let received = receive(tree, overlay)?;
     let mut resolve_count = 0;
     while !overlay.writes.is_empty() {
         let _busy = tree.seat.begin()?;
         tree.make_room()?;
-        let mut needs = Needs::of(tree.keyspace(), tree.named.open_tree()?, overlay);
-        if !needs.missing.is_empty() && resolve_count < RESOLVES_MAX {
+        let mut needs = Needs::of(tree.keyspace(), tree.named.open_tree()?, overlay, &received);
+        needs.check(tree.keyspace())?;
+        if !needs.missing.is_empty() && resolve_count < needs.resolves_max() {
             resolve_count += 1;
             tree.load(Fault::of(needs.missing));
             continue;
@@ -45,12 +48,13 @@ pub(super) fn commit(tree: &Tree, turn: &Turn<'_>, overlay: &Overlay) -> Result<
         let id = tree.named.open_tree()?;
         let scratch = &mut tree.seat.scratch.borrow_mut();
         let mut apply = Apply::new(tree.keyspace(), id, scratch);
-        match apply.run(overlay, &needs) {
+        match apply.run(overlay, &received, &needs, resolve_count >= RESOLVES_MAX) {
             Ok(record_delta) => {
                 tree.visitor.count(record_delta);
                 break;
             }
             Err(Failure::Nothing(OpError::Fault(fault))) => {
+                resolve_count += 1;
                 turn.close(KeptOut::Writers);
                 tree.load(fault);
             }
@@ -64,7 +68,22 @@ pub(super) fn commit(tree: &Tree, turn: &Turn<'_>, overlay: &Overlay) -> Result<
     Ok(())
 }
 
+/// Long values that are in their places already, by their keys.
+type Received<'o> = BTreeMap<&'o [u8], Incoming>;
+
+/// Puts the long values into their places, while others go on: memory need not hold them together.
+fn receive<'o>(tree: &Tree, overlay: &'o Overlay) -> Result<Received<'o>, TreeError> {
+    let mut received = Received::new();
+    for (key, value) in &overlay.writes {
+        if let Some(incoming) = value.as_ref().map_or(Ok(None), |value| tree.receive(value))? {
+            received.insert(key, incoming);
+        }
+    }
+    Ok(received)
+}
+
 /// What writes will need.
+#[derive(Default)]
 struct Needs {
     /// Pages that are not in memory, as far as they are known.
     missing: Vec<PageId>,
@@ -72,14 +91,30 @@ struct Needs {
     growth_bytes: usize,
     /// The leaf of each write, in their order, as far as they are known. Good until this thread waits.
     leaves: Vec<Option<PageId>>,
+    /// How many leaves that are at most.
+    leaf_count: u64,
+    /// Bytes of the values that are made outside of the leaves.
+    value_bytes: u64,
 }
 
 impl Needs {
-    fn of(keyspace: &Keyspace, tree: tree::Tree, overlay: &Overlay) -> Needs {
+    fn of(keyspace: &Keyspace, tree: tree::Tree, overlay: &Overlay, received: &Received<'_>) -> Needs {
         let leaves = Vec::with_capacity(overlay.writes.len());
-        let mut needs = Needs { missing: Vec::new(), growth_bytes: 0, leaves };
+        let mut needs = Needs { leaves, leaf_count: overlay.writes.len() as u64, ..Needs::default() };
+        if keyspace.pages.is_too_large(needs.leaf_count * PAGE_SIZE as u64) {
+            // Neighbours have a leaf in common.
+            needs.leaf_count = count_leaves(keyspace, tree, overlay, &mut needs.missing);
+            if !needs.missing.is_empty() {
+                // What is above the leaves comes first, and then it is known how many they are.
+                return Needs { missing: needs.missing, ..Needs::default() };
+            }
+        }
         let mut leaf = None;
         for (key, value) in &overlay.writes {
+            let is_made = value.as_ref().is_some_and(|value| value.len() > VALUE_MAX_BYTES);
+            if is_made && !received.contains_key(&key[..]) {
+                needs.value_bytes += value.as_ref().map_or(0, Vec::len) as u64;
+            }
             let after = value.as_ref().map_or(0, |value| match value.len() <= VALUE_MAX_BYTES {
                 true => record_bytes(key, Stored::inline(value)),
                 false => record_bytes(key, Stored::inline(&[0; BLOB_BYTES])),
@@ -100,6 +135,44 @@ impl Needs {
     }
 }
 
+impl Needs {
+    /// How often pages are brought in: more often if not even what leads to the leaves is there.
+    fn resolves_max(&self) -> u32 {
+        if self.leaf_count == 0 {
+            8 * RESOLVES_MAX
+        } else {
+            RESOLVES_MAX
+        }
+    }
+
+    /// Whether it can all be in memory together: nothing of it is written back before the last change.
+    fn check(&self, keyspace: &Keyspace) -> Result<(), TreeError> {
+        let above_leaves = if self.leaf_count == 0 { self.missing.len() as u64 } else { 0 };
+        let pages = above_leaves + self.leaf_count + (self.growth_bytes.div_ceil(BYTES_A_PAGE)) as u64;
+        let needed_bytes = pages * PAGE_SIZE as u64 + self.value_bytes;
+        Ok(retry(|| keyspace.pages.check_together(needed_bytes))?)
+    }
+}
+
+/// Leaves that the keys belong to, if the nodes above them are in memory: those that are not go to `missing`.
+fn count_leaves(keyspace: &Keyspace, tree: tree::Tree, overlay: &Overlay, missing: &mut Vec<PageId>) -> u64 {
+    let (mut count, mut last) = (0, None);
+    for key in overlay.writes.keys() {
+        match retry(|| keyspace.named.trees.leaves_ahead(tree, Seek::Key(key), true, 1)) {
+            Ok(leaves) => {
+                let leaf = leaves.first().copied();
+                count += u64::from(leaf != last);
+                last = leaf;
+            }
+            Err(OpError::Fault(fault)) => fault.add_to(missing),
+            // It is met again.
+            Err(_) => {}
+        }
+    }
+    missing.dedup();
+    count
+}
+
 /// Why writes were not applied.
 enum Failure {
     /// Nothing has been changed.
@@ -109,9 +182,9 @@ enum Failure {
 }
 
 /// A value that is going to be put.
-struct New<'o> {
+struct New<'o, 'v> {
     key: &'o [u8],
-    value: NewValue<'o>,
+    value: NewValue<'v>,
     /// Of the write.
     number: usize,
 }
@@ -156,20 +229,45 @@ struct Apply<'a, 'o> {
     kept: Kept,
 }
 
+/// Makes the new values.
+fn make<'v, 'o: 'v>(
+    keyspace: &Keyspace,
+    received: &'v Received<'o>,
+    is_patient: bool,
+    overlay: &'o Overlay,
+    values: &mut Vec<New<'o, 'v>>,
+) -> Result<(), OpError> {
+    for (number, (key, value)) in overlay.writes.iter().enumerate() {
+        if let Some(value) = value {
+            let make = || NewValue::make(keyspace, value, received.get(&key[..]));
+            let value = if is_patient { settled(keyspace, make)? } else { make()? };
+            values.push(New { key, value, number });
+        }
+    }
+    Ok(())
+}
+
 impl<'a, 'o> Apply<'a, 'o> {
     fn new(keyspace: &'a Keyspace, tree: tree::Tree, scratch: &'a mut Scratch) -> Apply<'a, 'o> {
         Apply { keyspace, tree, scratch, changes: Vec::new(), kept: Kept::default() }
     }
 
     /// Applies everything; by how much the number of records has changed.
-    fn run(&mut self, overlay: &'o Overlay, needs: &Needs) -> Result<i64, Failure> {
+    /// If it `is_patient` it waits for pages as it is, so that it gets through.
+    fn run(
+        &mut self,
+        overlay: &'o Overlay,
+        received: &Received<'o>,
+        needs: &Needs,
+        is_patient: bool,
+    ) -> Result<i64, Failure> {
         // `maxmemory` is decided once (C5).
         let page_count = needs.growth_bytes.div_ceil(BYTES_A_PAGE) as u32;
         if page_count > 0 {
             retry(|| self.keyspace.pages.admit(page_count)).map_err(Failure::Nothing)?;
         }
         let mut values = Vec::new();
-        let made = self.make(overlay, &mut values);
+        let made = make(self.keyspace, received, is_patient, overlay, &mut values);
         let applied = match made {
             Ok(()) => self.write(overlay, &values, &needs.leaves),
             Err(error) => Err(error),
@@ -179,24 +277,15 @@ impl<'a, 'o> Apply<'a, 'o> {
             values.iter().for_each(|new| new.value.discard(self.keyspace));
             return Err(Failure::Nothing(error));
         }
+        values.iter().for_each(|new| new.value.note_used());
         Ok(self.finish())
-    }
-
-    /// Makes the new values.
-    fn make(&self, overlay: &'o Overlay, values: &mut Vec<New<'o>>) -> Result<(), OpError> {
-        for (number, (key, value)) in overlay.writes.iter().enumerate() {
-            if let Some(value) = value {
-                values.push(New { key, value: NewValue::make(self.keyspace, value)?, number });
-            }
-        }
-        Ok(())
     }
 
     /// Puts, then removes: a removal needs no room.
     fn write(
         &mut self,
         overlay: &'o Overlay,
-        values: &[New<'o>],
+        values: &[New<'o, '_>],
         leaves: &[Option<PageId>],
     ) -> Result<(), OpError> {
         for new in values {

@@ -12,6 +12,7 @@ use stillframe_pagepool::PageId;
 use super::tree::Tree;
 use super::turn::Turn;
 use super::values::{check_record, settled, NewValue};
+use crate::blobs::Incoming;
 use crate::error::{OpError, TreeError};
 use crate::keyspace::Keyspace;
 use crate::named::KeptOut;
@@ -22,6 +23,9 @@ use crate::tree::{self, NO_DATABASE};
 /// Bytes and records that are added between two looks at the barrier.
 const BATCH_BYTES: usize = 512 * 1024;
 const BATCH_RECORDS: usize = 4096;
+
+/// A record, with its value in its place if that is long.
+type Placed<'b> = (&'b [u8], &'b [u8], Option<Incoming>);
 
 /// A tree that is not part of the data yet; garbage when it is dropped.
 struct Aside<'k> {
@@ -85,8 +89,12 @@ impl Tree {
                 batch.push((key, value));
             }
             let is_last = batch.is_empty();
+            let received = self.receive_batch(&batch);
             let busy = self.seat.begin()?;
-            let added = self.make_room().and_then(|()| add_batch(keyspace, &mut bulk, &batch));
+            let added = received.and_then(|records| {
+                self.make_room()?;
+                add_batch(keyspace, &mut bulk, &records)
+            });
             let sealed = added.and_then(|()| match is_last {
                 true => Ok(bulk.finish().map_err(OpError::from)?),
                 false => Ok(bulk.seal().map_err(OpError::from)?),
@@ -102,6 +110,15 @@ impl Tree {
                 return Ok(count);
             }
         }
+    }
+
+    /// Records with their long values in their places.
+    fn receive_batch<'b, K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        batch: &'b [(K, V)],
+    ) -> Result<Vec<Placed<'b>>, TreeError> {
+        let records = batch.iter().map(|(key, value)| (key.as_ref(), value.as_ref()));
+        records.map(|(key, value)| Ok((key, value, self.receive(value)?))).collect()
     }
 
     /// The tree that has been built takes the place of the empty one.
@@ -123,18 +140,15 @@ impl Tree {
     }
 }
 
-fn add_batch<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-    keyspace: &Keyspace,
-    bulk: &mut Bulk<'_>,
-    batch: &[(K, V)],
-) -> Result<(), TreeError> {
-    for (key, value) in batch {
-        let (key, value) = (key.as_ref(), value.as_ref());
+/// Adds records, with what has been received of their values.
+fn add_batch(keyspace: &Keyspace, bulk: &mut Bulk<'_>, records: &[Placed<'_>]) -> Result<(), TreeError> {
+    for (key, value, received) in records {
         check_record(key, value)?;
-        let new = settled(keyspace, || NewValue::make(keyspace, value))?;
+        let new = settled(keyspace, || NewValue::make(keyspace, value, received.as_ref()))?;
         let added = bulk.add(key, new.stored()).map_err(OpError::from);
-        if !matches!(added, Ok(true)) {
-            new.discard(keyspace);
+        match &added {
+            Ok(true) => new.note_used(),
+            Ok(false) | Err(_) => new.discard(keyspace),
         }
         if !added? {
             return Err(TreeError::NotAscending);

@@ -3,7 +3,8 @@
 use stillframe_pagepool::PageId;
 
 use super::tree::Tree;
-use super::values::read_value;
+use super::values::{begin_parts, is_long, read_value};
+use crate::blobs::Sending;
 use crate::error::{Fault, OpError, TreeError};
 use crate::keyspace::Keyspace;
 use crate::named::Visit;
@@ -16,6 +17,15 @@ const GROUP: usize = 32;
 /// So often all pages that a group misses are brought in together: one level of the tree a time, then the values. After that
 /// a page at a time, so that a pool that is too small for a group gets through it.
 const ROUNDS_MAX: u32 = 24;
+/// Pages of values that are brought in together (8 MB), at most.
+const VALUE_PAGES_MAX: usize = 2048;
+
+/// What was in the way of a value.
+enum Obstacle {
+    Stop(OpError),
+    /// It is to be read in parts, outside of the tree.
+    Long(Sending),
+}
 
 impl Tree {
     /// The values of keys, in their order. Each is looked up at an instant of its own.
@@ -52,20 +62,33 @@ impl Tree {
         let (mut done, mut missing) = (0, Vec::new());
         for round in 0.. {
             let (inside, tree) = self.enter(Visit::Reads)?;
-            let rest = &keys[done..];
+            let (rest, mut long) = (&keys[done..], None);
             let ways = self.keyspace().ways(tree, rest, &mut missing);
             if missing.is_empty() || round >= ROUNDS_MAX {
                 missing.clear();
                 for (key, way) in rest.iter().zip(&ways) {
                     match self.get_by(tree, key.as_ref(), way, &mut missing, |value| f(done, value)) {
                         Ok(()) => done += 1,
-                        Err(OpError::Fault(fault)) => {
+                        Err(Obstacle::Stop(OpError::Fault(fault))) => {
                             fault.add_to(&mut missing);
                             break;
                         }
-                        Err(error) => return Err(error.into()),
+                        Err(Obstacle::Stop(error)) => return Err(error.into()),
+                        Err(Obstacle::Long(value)) => {
+                            long = Some(value);
+                            break;
+                        }
                     }
                 }
+            }
+            if let Some(value) = long {
+                drop(inside);
+                self.with_parts(&value, |bytes| f(done, Some(bytes)))?;
+                done += 1;
+                if done == keys.len() {
+                    break;
+                }
+                continue;
             }
             if done == keys.len() {
                 break;
@@ -88,8 +111,8 @@ impl Tree {
         way: &Option<Way<'_>>,
         missing: &mut Vec<PageId>,
         f: impl FnOnce(Option<&[u8]>),
-    ) -> Result<(), OpError> {
-        let (keyspace, mut f) = (self.keyspace(), Some(f));
+    ) -> Result<(), Obstacle> {
+        let (keyspace, mut f, mut long) = (self.keyspace(), Some(f), None);
         let mut give = |value: Option<&[u8]>| {
             if let Some(f) = f.take() {
                 f(value);
@@ -98,6 +121,10 @@ impl Tree {
         let mut show = |found: Option<Stored<'_>>| {
             match found {
                 Some(value) if value.is_outside => {
+                    long = begin_parts(keyspace, value)?;
+                    if long.is_some() {
+                        return Ok(());
+                    }
                     let mut buffer = self.seat.buffer.borrow_mut();
                     buffer.clear();
                     read_value(keyspace, value, &mut buffer, missing)?;
@@ -108,15 +135,21 @@ impl Tree {
             Ok(())
         };
         let trees = &keyspace.named.trees;
-        match way.as_ref().map(|way| trees.look_at(tree, key, way, &mut show)) {
+        let shown = match way.as_ref().map(|way| trees.look_at(tree, key, way, &mut show)) {
             Some(Ok(())) => Ok(()),
-            _ if key.len() > KEY_MAX_BYTES => Ok(show(None)?),
+            _ if key.len() > KEY_MAX_BYTES => show(None).map_err(OpError::from),
             None | Some(Err(Stop::Contended)) => retry(|| trees.look(tree, key, &mut show)),
             Some(Err(stop)) => Err(stop.into()),
+        };
+        shown.map_err(Obstacle::Stop)?;
+        match long {
+            Some(value) => Err(Obstacle::Long(value)),
+            None => Ok(()),
         }
     }
 
-    /// Adds what is missing of long values, as far as their leaves are there: those have a way.
+    /// Adds what is missing of values that are not read in parts, as far as their leaves are there: those have a way. Not of
+    /// so many that they would not stay until the last of them is there.
     fn resolve_values<K: AsRef<[u8]>>(
         &self,
         tree: tree::Tree,
@@ -125,10 +158,14 @@ impl Tree {
         missing: &mut Vec<PageId>,
     ) {
         let keyspace = self.keyspace();
+        let most = keyspace.pages.ahead_pages(VALUE_PAGES_MAX);
         for (key, way) in keys.iter().zip(ways).filter_map(|(key, way)| Some((key.as_ref(), way.as_ref()?))) {
+            if missing.len() >= most {
+                return;
+            }
             // What stands in the way of one is met again.
             let _: Result<(), Stop> = keyspace.named.trees.look_at(tree, key, way, |found| {
-                if let Some(blob) = found.and_then(|value| value.blob()) {
+                if let Some(blob) = found.and_then(|value| value.blob()).filter(|blob| !is_long(blob)) {
                     keyspace.resolve_blob(&blob, missing);
                 }
                 Ok(())

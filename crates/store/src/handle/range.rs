@@ -9,7 +9,8 @@ use stillframe_pagepool::PageId;
 
 use super::overlay::Overlay;
 use super::tree::Tree;
-use super::values::{read_value, with_missing};
+use super::values::{begin_parts, read_value, with_missing};
+use crate::blobs::Sending;
 use crate::error::TreeError;
 use crate::keyspace::Keyspace;
 use crate::named::Visit;
@@ -23,6 +24,8 @@ pub type Record = (Vec<u8>, Vec<u8>);
 
 /// Bytes that are copied at a time, at most, but for one record.
 const STEP_BYTES: usize = 64 * 1024;
+/// What has grown beyond that, for a long value, is given back.
+const KEPT_BYTES: usize = 1 << 20;
 /// Leaves that are brought in together.
 const AHEAD_LEAVES_MAX: usize = 64;
 
@@ -41,14 +44,20 @@ struct Copied {
     taken_count: usize,
     /// Where the walk goes on after them.
     next: Option<Next>,
+    /// The last record's value, if it is still to be read in parts, and where its key is.
+    long: Option<(Range<usize>, Sending)>,
 }
 
 impl Copied {
     fn clear(&mut self) {
-        self.bytes.clear();
+        match self.bytes.capacity() > KEPT_BYTES {
+            true => self.bytes = Vec::new(),
+            false => self.bytes.clear(),
+        }
         self.records.clear();
         self.taken_count = 0;
         self.next = None;
+        self.long = None;
     }
 
     fn is_full(&self) -> bool {
@@ -228,6 +237,11 @@ impl<'t> TreeRange<'t> {
                 Step { keyspace, remaining, direction, copied, missing: &mut missing, ahead_count };
             retry(|| step.run(id)).map_err(|error| with_missing(error, &mut missing))
         })?;
+        if let Some((key, value)) = copied.long.take() {
+            let _busy = tree.seat.begin()?;
+            tree.read_parts(&value, &mut copied.bytes)?;
+            copied.end_record(key);
+        }
         if let Some(overlay) = self.overlay {
             copied.lay_over(direction, remaining, overlay);
         }
@@ -253,7 +267,10 @@ impl Step<'_> {
         let (trees, mut ended) = (&self.keyspace.named.trees, None);
         let (Remaining { lo, hi }, direction) = (self.remaining, self.direction);
         let take = |key: &[u8], value: Stored<'_>| {
-            ended = self.take(key, value)?;
+            ended = match self.take(key, value)? {
+                None if self.copied.long.is_some() => Some(self.behind(key)),
+                ended => ended,
+            };
             Ok(ended.is_none())
         };
         let walked = match direction {
@@ -299,21 +316,29 @@ impl Step<'_> {
             return Ok(Some(Next::End));
         }
         if self.copied.is_full() || self.missing.len() >= STEP_BYTES / PAGE_SIZE {
-            let last = self.copied.last_key().unwrap_or_default();
-            return Ok(Some(Next::From(match self.direction {
-                Direction::Up => successor(last),
-                Direction::Down => last.to_vec(),
-            })));
+            return Ok(Some(self.behind(self.copied.last_key().unwrap_or_default())));
         }
         let start = self.copied.bytes.len();
         self.copied.bytes.extend_from_slice(key);
         let key = start..self.copied.bytes.len();
+        if let Some(long) = begin_parts(self.keyspace, value)? {
+            self.copied.long = Some((key, long));
+            return Ok(None);
+        }
         match read_value(self.keyspace, value, &mut self.copied.bytes, self.missing) {
             // What else is missing is asked for with it.
             Ok(()) | Err(Stop::Fault(_)) => self.copied.end_record(key),
             Err(stop) => return Err(stop),
         }
         Ok(None)
+    }
+
+    /// Where the walk goes on behind a key.
+    fn behind(&self, key: &[u8]) -> Next {
+        Next::From(match self.direction {
+            Direction::Up => successor(key),
+            Direction::Down => key.to_vec(),
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 //!          │ Err, or a panic             └───────────────────────────────────────────────────┘ has been changed yet
 //!          └──▶ open, nothing has been changed
 //!
+//!   before: values of 64 KB and more are put into their places part by part, as garbage to a cut
 //!   apply: make long values ─▶ put ─▶ remove ─▶ done
 //!                                └──────┴─ a page is damaged, or there are none left ─▶ undone, in the reverse order
 //! ```
@@ -34,7 +35,8 @@ impl Tree {
     /// some of it without the rest. On an error, `f`'s or its own, or if `f` panics, nothing of it stays.
     ///
     /// While `f` runs other transactions and writers of this tree wait, readers go on; they wait while its writes are
-    /// applied. The writes take memory until then. `f` runs once. It may read other trees, and write to none but by this.
+    /// applied. The writes take memory of their own until then. Where memory is bounded, what they change has to be in it
+    /// together, up to half of it: leaves, and values of up to 64 KB. Longer ones may be larger than memory. `f` runs once. It may read other trees, and write to none but by this.
     ///
     /// # Errors
     /// Those of `f`; [`TreeError`].

@@ -66,10 +66,8 @@ impl Keyspace {
                 fault.add_to(&mut pages);
             }
         }
-        if self.pages.is_too_large(runs.page_count * PAGE_SIZE as u64)
-            && self.pages.is_too_large(runs.distinct_page_count() * PAGE_SIZE as u64)
-        {
-            return Err(OpError::LargerThanMemory);
+        if self.pages.is_too_large(runs.page_count * PAGE_SIZE as u64) {
+            self.pages.check_together(runs.distinct_page_count() * PAGE_SIZE as u64)?;
         }
         if change_count > 0 {
             self.blobs.slabs.resolve(change_count, &mut pages);

@@ -238,7 +238,7 @@ fn values_larger_than_memory_are_read_by_parts() {
     let key = worker.key(b"key");
     worker.set(DB, &key, NewValue::Incoming(&incoming), Deadline::Clear).unwrap();
     drop(incoming);
-    assert!(matches!(worker.get(DB, &key, |_| ()), Err(OpError::LargerThanMemory)));
+    assert!(matches!(worker.get(DB, &key, |_| ()), Err(OpError::LargerThanMemory { .. })));
     drop(worker);
     std::thread::scope(|scope| {
         for first in [0, 5_000_001] {

@@ -4,6 +4,7 @@ mod bulk;
 mod damage;
 #[path = "../support/held_up.rs"]
 mod held_up;
+mod large;
 mod model;
 mod restart;
 mod threads;
