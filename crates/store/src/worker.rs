@@ -118,6 +118,12 @@ impl Worker {
         self.local.holder.member.idle(f)
     }
 
+    /// The same for who needs nothing of what it has found in memory before: while this worker is [`Alone`] nobody is let in, but
+    /// pages are evicted, which otherwise stay until it ends.
+    pub fn idle_for_turns<R>(&mut self, f: impl FnOnce() -> R) -> R {
+        self.local.holder.member.idle_for_turns(f)
+    }
+
     /// The clock by which deadlines expire; set it once a batch (tests mock it).
     pub fn set_now(&mut self, now: UnixMillis) {
         let (keyspace, local) = self.split();

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use stillframe_store::offline::Offline;
 use stillframe_store::rdb::{
-    Cut, Header, KeyMeta, OnUnsupported, RdbString, RdbValue, ReadError, Reader, ReaderOptions, StringRef,
-    WriteError, Writer, WriterOptions,
+    Cut, Entry, Header, KeyMeta, Next, OnUnsupported, RdbString, RdbValue, ReadError, Reader, ReaderOptions,
+    StringRef, WriteError, Writer, WriterOptions,
 };
 use stillframe_store::{
-    Access, DbId, DbStats, Deadline, Fault, Lost, NewValue, OpError, SaveError, Store, StrRef, ViewEntry,
-    Worker,
+    Access, DbId, DbStats, Deadline, Fault, Incoming, Lost, NewValue, OpError, SaveError, Store, StrRef,
+    ViewEntry, Worker,
 };
 
 use crate::clock::unix_ms;
@@ -25,6 +25,11 @@ use crate::text::number;
 
 /// Values up to this length are gathered before they are written, so that they can be compressed.
 const GATHERED_BYTES: u64 = 1 << 20;
+
+/// Values up to this length are held while they are read; longer ones go to their pages as they come.
+const HELD_BYTES: u64 = 256 << 10;
+/// Bytes of such a value that are put in their place between two looks at the barrier.
+const STEP_BYTES: usize = 256 << 10;
 
 /// Losses that the log names one by one.
 const LOGGED_LOSSES: u64 = 20;
@@ -289,33 +294,41 @@ pub fn load_dump(
         Err(source) => return Err(LoadError::Io { path: path.into(), source }),
     };
     progress.open(file.metadata().map_or(0, |m| m.len()));
-    let options = ReaderOptions {
-        file_name: path.display().to_string(),
-        on_unsupported: if settings.rdb_skip_unsupported { OnUnsupported::Skip } else { OnUnsupported::Fail },
-        verify_checksum: settings.rdb_checksum,
-        db_count: settings.databases,
-    };
-    let mut reader = Reader::new(file, options);
+    let mut reader = Reader::new(file, reader_options(path, settings));
     let start = Instant::now();
     let mut logged_at = start;
     let (mut key_count, mut expired_count) = (0, 0);
     worker.set_now(unix_ms());
-    while let Some(entry) = reader.next_entry()? {
+    while let Some(next) = reader.next_up_to(HELD_BYTES)? {
         if is_stopping.load(Ordering::Acquire) {
             return Ok(Loaded::Stopped);
         }
-        let deadline = entry.meta.expire_at_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+        let (db, key, meta, content) = match next {
+            Next::Entry(Entry { db, key, meta, value }) => (db, key, meta, Content::Held(value)),
+            Next::Long { db, key, meta, length_bytes } => (db, key, meta, Content::Long { length_bytes }),
+        };
+        let deadline = meta.expire_at_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         if deadline.is_some_and(|d| d <= worker.now()) {
             expired_count += 1;
         } else {
             make_room(worker, settings, eviction, key_count);
-            store_when_there(worker, DbId(entry.db), &entry.key, &entry.value, deadline).map_err(
-                |source| {
-                    let key = String::from_utf8_lossy(&entry.key).into_owned();
-                    LoadError::Store { path: path.into(), db: entry.db, key, source }
-                },
-            )?;
-            note_access(worker, DbId(entry.db), &entry.key, entry.meta);
+            let stored = match content {
+                Content::Held(value) => store_held(worker, DbId(db), &key, &value, deadline).map(|()| true),
+                Content::Long { length_bytes } => receive(worker, &mut reader, length_bytes, is_stopping)?
+                    .and_then(|value| {
+                        let Some(value) = value else { return Ok(false) };
+                        let value = NewValue::Incoming(&value);
+                        store_when_there(worker, DbId(db), &key, value, deadline).map(|()| true)
+                    }),
+            };
+            let is_stored = stored.map_err(|source| {
+                let key = String::from_utf8_lossy(&key).into_owned();
+                LoadError::Store { path: path.into(), db, key, source }
+            })?;
+            if !is_stored {
+                return Ok(Loaded::Stopped);
+            }
+            note_access(worker, DbId(db), &key, meta);
             key_count += 1;
         }
         if key_count + expired_count == 1 {
@@ -323,23 +336,37 @@ pub fn load_dump(
         }
         progress.advance(reader.offset_bytes(), key_count, expired_count);
         // Under DEBUG RELOAD, which is alone, this lets nobody in.
-        worker.quiesce();
+        worker.idle_for_turns(|| ());
         if logged_at.elapsed() > PROGRESS_INTERVAL {
             logged_at = Instant::now();
             let percent = progress.status().percent();
             log::notice(format!("Loading {}: {key_count} keys, {percent:.0} %", path.display()));
         }
     }
+    log_end(&reader, path, (key_count, expired_count), start);
+    Ok(Loaded::Whole)
+}
+
+fn reader_options(path: &Path, settings: &Settings) -> ReaderOptions {
+    ReaderOptions {
+        file_name: path.display().to_string(),
+        on_unsupported: if settings.rdb_skip_unsupported { OnUnsupported::Skip } else { OnUnsupported::Fail },
+        verify_checksum: settings.rdb_checksum,
+        db_count: settings.databases,
+    }
+}
+
+/// What there is to say of a dump that has been loaded.
+fn log_end(reader: &Reader<File>, path: &Path, (key_count, expired_count): (u64, u64), start: Instant) {
     if reader.has_trailing_data() {
         log::warning(format!(
             "{} goes on after the end of the dump; what is there was left alone",
             path.display()
         ));
     }
-    log_skipped(&reader);
+    log_skipped(reader);
     log::notice(format!("Done loading RDB, keys loaded: {key_count}, keys expired: {expired_count}."));
     log::notice(format!("DB loaded from disk: {:.3} seconds", start.elapsed().as_secs_f64()));
-    Ok(Loaded::Whole)
 }
 
 /// Lets keys go for the next one, if a policy says so, but not for those that are being freed. What cannot be evicted yet is,
@@ -381,24 +408,63 @@ fn log_skipped(reader: &Reader<File>) {
     }
 }
 
-/// Stores an entry. Where there was a page file, slabs with free slots may still have to be read, and where memory is full
-/// others have to go; nobody is served before the load has ended, so it waits for them here.
-fn store_when_there(
+/// What an entry has for a value.
+enum Content {
+    Held(RdbValue),
+    /// It goes to its place as it comes.
+    Long {
+        length_bytes: u64,
+    },
+}
+
+/// Takes a long value to its place piece by piece, however much memory there is. `None` if the server is to stop.
+///
+/// # Errors
+/// The dump cannot be read; and, within, there is no place for the value.
+fn receive(
     worker: &mut Worker,
-    db: DbId,
-    key: &[u8],
-    value: &RdbValue,
-    deadline: Option<i64>,
-) -> Result<(), OpError> {
+    reader: &mut Reader<File>,
+    length_bytes: u64,
+    is_stopping: &AtomicBool,
+) -> Result<Result<Option<Incoming>, OpError>, ReadError> {
+    let mut incoming = match when_there(worker, |worker| worker.begin_incoming(length_bytes)) {
+        Ok(incoming) => incoming,
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut piece = Vec::new();
+    while reader.piece(|bytes| piece.extend_from_slice(bytes))? {
+        if is_stopping.load(Ordering::Acquire) {
+            return Ok(Ok(None));
+        }
+        let mut rest = &piece[..];
+        while !rest.is_empty() {
+            let step = &rest[..rest.len().min(STEP_BYTES)];
+            let taken = when_there(worker, |_| match incoming.awaited_room() {
+                Some(fault) => Err(fault.into()),
+                None => incoming.append(step),
+            });
+            match taken {
+                Ok(count) => rest = &rest[count..],
+                Err(error) => return Ok(Err(error)),
+            }
+            worker.idle_for_turns(|| ());
+        }
+        piece.clear();
+    }
+    Ok(Ok(Some(incoming)))
+}
+
+/// Does a step. Where there was a page file, slabs with free slots may still have to be read, and where memory is full others
+/// have to go; nobody is served before the load has ended, so it waits for them here.
+fn when_there<R>(
+    worker: &mut Worker,
+    mut step: impl FnMut(&mut Worker) -> Result<R, OpError>,
+) -> Result<R, OpError> {
     let store = worker.store().clone();
-    let mut fault = (store.is_full() && !store.is_stuck()).then(Fault::room);
     loop {
-        let fault = match fault.take() {
-            Some(fault) => fault,
-            None => match store_entry(worker, db, key, value, deadline) {
-                Err(OpError::Fault(fault)) => fault,
-                stored => return stored,
-            },
+        let fault = match step(worker) {
+            Err(OpError::Fault(fault)) => fault,
+            done => return done,
         };
         let (done, is_done) = std::sync::mpsc::channel();
         let tell = move || {
@@ -406,24 +472,40 @@ fn store_when_there(
             let _ = done.send(());
         };
         store.load(fault, Box::new(tell));
-        let _ = worker.idle(|| is_done.recv());
+        let _ = worker.idle_for_turns(|| is_done.recv());
     }
 }
 
-fn store_entry(
+fn store_held(
     worker: &mut Worker,
     db: DbId,
     key: &[u8],
     value: &RdbValue,
     deadline: Option<i64>,
 ) -> Result<(), OpError> {
-    let key = worker.key(key);
-    let deadline = deadline.map_or(Deadline::Clear, Deadline::At);
     let value = match value {
         RdbValue::String(RdbString::Int(number)) => NewValue::Int(*number),
         RdbValue::String(RdbString::Bytes(bytes)) => number::encode(bytes),
         _ => return Err(OpError::Damaged("a value of a type that cannot be stored".into())),
     };
-    worker.set(db, &key, value, deadline)?;
-    Ok(())
+    store_when_there(worker, db, key, value, deadline)
+}
+
+fn store_when_there(
+    worker: &mut Worker,
+    db: DbId,
+    key: &[u8],
+    value: NewValue<'_>,
+    deadline: Option<i64>,
+) -> Result<(), OpError> {
+    let mut looks_for_room = true;
+    let deadline = deadline.map_or(Deadline::Clear, Deadline::At);
+    when_there(worker, |worker| {
+        let store = worker.store();
+        if std::mem::take(&mut looks_for_room) && store.is_full() && !store.is_stuck() {
+            return Err(Fault::room().into());
+        }
+        let key = worker.key(key);
+        worker.set(db, &key, value, deadline).map(drop)
+    })
 }

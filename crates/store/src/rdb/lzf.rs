@@ -8,12 +8,12 @@
 
 const HASH_BITS: u32 = 16;
 const HASH_SLOTS: usize = 1 << HASH_BITS;
-const MAX_LITERALS: usize = 1 << 5;
-const MAX_DISTANCE: usize = 1 << 13;
+pub(super) const MAX_LITERALS: usize = 1 << 5;
+pub(super) const MAX_DISTANCE: usize = 1 << 13;
 const MAX_MATCH: usize = (1 << 8) + (1 << 3);
 
 /// The longest reference, 264 bytes, takes 3 bytes.
-const MAX_EXPANSION: usize = MAX_MATCH / 3;
+pub(super) const MAX_EXPANSION: usize = MAX_MATCH / 3;
 
 /// A compressor with its hash table (256 KB), to be reused from string to string.
 ///
@@ -176,52 +176,10 @@ fn put_reference(output: &mut Vec<u8>, offset: usize, len: usize) {
     }
 }
 
-/// Decompresses `input`, which must give exactly `output_len_bytes`; `None` if it does not.
-pub(super) fn decompress(input: &[u8], output_len_bytes: usize) -> Option<Vec<u8>> {
-    if output_len_bytes > input.len().saturating_mul(MAX_EXPANSION) {
-        return None;
-    }
-    let mut output = Vec::with_capacity(output_len_bytes.min(input.len().saturating_mul(4)));
-    let mut rest = input;
-    while let Some((&control, tail)) = rest.split_first() {
-        if usize::from(control) < MAX_LITERALS {
-            let count = usize::from(control) + 1;
-            if tail.len() < count || output.len() + count > output_len_bytes {
-                return None;
-            }
-            output.extend_from_slice(&tail[..count]);
-            rest = &tail[count..];
-            continue;
-        }
-        let mut len = usize::from(control >> 5) + 2;
-        let mut tail = tail.iter();
-        if len == 9 {
-            len += usize::from(*tail.next()?);
-        }
-        let distance = (usize::from(control & 0x1f) << 8 | usize::from(*tail.next()?)) + 1;
-        rest = tail.as_slice();
-        if distance > output.len() || output.len() + len > output_len_bytes {
-            return None;
-        }
-        copy_back(&mut output, distance, len);
-    }
-    (output.len() == output_len_bytes).then_some(output)
-}
-
-/// Appends `len` bytes that begin `distance` before the end; what is appended may be copied again.
-fn copy_back(output: &mut Vec<u8>, distance: usize, len: usize) {
-    let start = output.len() - distance;
-    let mut left = len;
-    while left > 0 {
-        let step = left.min(output.len() - start);
-        output.extend_from_within(start..start + step);
-        left -= step;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rdb::expand::decompress;
 
     fn round_trip(compressor: &mut Compressor, input: &[u8]) -> Option<usize> {
         let packed = compressor.compress(input, input.len().saturating_sub(4))?;

@@ -1,7 +1,7 @@
 //! The RDB format: streaming reader and writer of `dump.rdb`, and the payloads of `DUMP` and `RESTORE`.
 //!
 //! It knows bytes, not the store: the reader yields [`Entry`] after [`Entry`], the writer takes them, and neither
-//! holds more than one value in memory. Read are versions 1 to 12 (Redis up to 8.2, Valkey 8), written is version 10
+//! holds more than one value in memory; a long one goes through both in pieces, compressed or not. Read are versions 1 to 12 (Redis up to 8.2, Valkey 8), written is version 10
 //! (Redis 7.0). Values other than strings are named in an error, or passed over on request.
 //!
 //! Layout of a dump, after `rdb.c` and `rdb.h` of Redis 7.0:
@@ -20,6 +20,7 @@
 
 mod encode;
 mod error;
+mod expand;
 mod format;
 mod lzf;
 mod payload;
@@ -33,6 +34,8 @@ pub use format::{
     Cut, Entry, KeyMeta, RdbString, RdbValue, StringRef, MAX_READ_VERSION, MAX_STRING_BYTES, WRITE_VERSION,
 };
 pub use lzf::Compressor;
-pub use payload::{dump_payload, dump_string, parse_payload};
-pub use reader::{OnUnsupported, Reader, ReaderOptions, SkippedKeys};
+pub use payload::{
+    dump_payload, dump_string, parse_payload, LongPayload, PayloadContent, PayloadReader, PAYLOAD_HEAD_BYTES,
+};
+pub use reader::{Next, OnUnsupported, Reader, ReaderOptions, SkippedKeys};
 pub use writer::{Header, Writer, WriterOptions};

@@ -1,11 +1,12 @@
 //! The payloads of `DUMP` and `RESTORE`: `type:1 value version:2 LE crc64:8 LE`, as in `cluster.c` of Redis 7.0.
 
-use super::encode::{put_string_head, Body};
+use super::encode::{put_length, put_string_head, Body};
 use super::error::{PayloadError, ReadErrorKind};
 use super::format::{RdbValue, StringRef, CRC64, MAX_READ_VERSION, TYPE_STRING, WRITE_VERSION};
 use super::lzf::Compressor;
 use super::skip::OtherType;
-use super::source::Source;
+use super::source::{Source, StringBody, StringHead};
+use crc::{Digest, Table};
 
 const FOOTER_BYTES: usize = 2 + 8;
 const CHECKSUM_BYTES: usize = 8;
@@ -44,9 +45,7 @@ pub fn parse_payload(payload: &[u8]) -> Result<RdbValue, PayloadError> {
     if code == TYPE_STRING {
         return source.string().map(RdbValue::String).map_err(bad_data);
     }
-    let OtherType { code, family, encoding, .. } =
-        OtherType::from_code(code, version).ok_or(PayloadError::BadData)?;
-    Err(PayloadError::UnsupportedType { family, encoding, code })
+    Err(unsupported(code, version))
 }
 
 /// The payload without its footer, if that is right, and the version it names.
@@ -56,6 +55,160 @@ fn checked_body(payload: &[u8]) -> Option<(&[u8], u32)> {
     let version = u32::from(u16::from_le_bytes(*version));
     let right = version <= MAX_READ_VERSION && u64::from_le_bytes(*checksum) == CRC64.checksum(checked);
     right.then_some((body, version))
+}
+
+/// What precedes the bytes of a string in a payload takes so many at most: a type, and an LZF stream's two lengths.
+pub const PAYLOAD_HEAD_BYTES: usize = 1 + 1 + 9 + 9;
+
+/// A payload that comes in pieces, as [`parse_payload`] takes one that is there as a whole.
+pub struct PayloadReader {
+    digest: Digest<'static, u64, Table<16>>,
+    /// Bytes of the head that are still to be passed over, and then the string.
+    head_bytes: usize,
+    content: Content,
+    footer: [u8; FOOTER_BYTES],
+}
+
+enum Content {
+    Int(i64),
+    String {
+        length_bytes: u64,
+        body: StringBody,
+    },
+    /// Whatever follows is not looked at, but for the checksum.
+    Refused(PayloadError),
+}
+
+/// What a payload has held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PayloadContent {
+    Int(i64),
+    /// The string that has been given.
+    String,
+}
+
+impl PayloadReader {
+    /// Bytes of a payload that are its footer.
+    pub const FOOTER_BYTES: usize = FOOTER_BYTES;
+
+    /// Of a payload that begins and ends with these bytes: [`PAYLOAD_HEAD_BYTES`] or more, and the footer.
+    pub fn new(start: &[u8], footer: [u8; FOOTER_BYTES]) -> PayloadReader {
+        let mut source = Source::new(start, start.len().max(1), false);
+        let version = u32::from(u16::from_le_bytes([footer[0], footer[1]]));
+        let content =
+            content_of(&mut source, version).unwrap_or_else(|error| Content::Refused(bad_data(error)));
+        let head_bytes = source.offset_bytes() as usize;
+        PayloadReader { digest: CRC64.digest(), head_bytes, content, footer }
+    }
+
+    /// Bytes of the string, if it is one.
+    pub fn length_bytes(&self) -> Option<u64> {
+        match &self.content {
+            Content::String { length_bytes, .. } => Some(*length_bytes),
+            Content::Int(_) | Content::Refused(_) => None,
+        }
+    }
+
+    /// Takes the next bytes of the payload, from its first on and without its footer, and gives `out` those of the string.
+    pub fn feed(&mut self, piece: &[u8], out: impl FnMut(&[u8])) {
+        self.digest.update(piece);
+        let passed = self.head_bytes.min(piece.len());
+        self.head_bytes -= passed;
+        let Content::String { body, .. } = &mut self.content else { return };
+        // Bytes between the value and the footer are ignored.
+        let rest = &piece[passed..];
+        let wanted = rest.len().min(usize::try_from(body.left_bytes()).unwrap_or(usize::MAX));
+        if wanted > 0 {
+            if let Err(error) = body.feed(&rest[..wanted], out) {
+                self.content = Content::Refused(bad_data(error));
+            }
+        }
+    }
+
+    /// After the last byte before the footer.
+    ///
+    /// # Errors
+    /// As of [`parse_payload`]: what has been given is nothing then.
+    pub fn finish(mut self) -> Result<PayloadContent, PayloadError> {
+        let (version, stored) = (&self.footer[..2], &self.footer[2..]);
+        self.digest.update(version);
+        let is_known = u32::from(u16::from_le_bytes([version[0], version[1]])) <= MAX_READ_VERSION;
+        if !is_known || self.digest.finalize().to_le_bytes() != *stored {
+            return Err(PayloadError::VersionOrChecksum);
+        }
+        match self.content {
+            Content::Int(value) => Ok(PayloadContent::Int(value)),
+            Content::String { body, .. } if body.left_bytes() == 0 => Ok(PayloadContent::String),
+            Content::String { .. } => Err(PayloadError::BadData),
+            Content::Refused(error) => Err(error),
+        }
+    }
+}
+
+impl std::fmt::Debug for PayloadReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PayloadReader({:?} bytes)", self.length_bytes())
+    }
+}
+
+fn content_of(source: &mut Source<&[u8]>, version: u32) -> Result<Content, ReadErrorKind> {
+    let code = source.byte()?;
+    if code != TYPE_STRING {
+        return Ok(Content::Refused(unsupported(code, version)));
+    }
+    Ok(match source.string_head()? {
+        StringHead::Int(value) => Content::Int(value),
+        head => {
+            Content::String { length_bytes: head.length_bytes().unwrap_or(0), body: StringBody::new(head)? }
+        }
+    })
+}
+
+/// Why a value that is no string is refused.
+fn unsupported(code: u8, version: u32) -> PayloadError {
+    OtherType::from_code(code, version)
+        .map_or(PayloadError::BadData, |OtherType { code, family, encoding, .. }| {
+            PayloadError::UnsupportedType { family, encoding, code }
+        })
+}
+
+/// The payload of a string that is not copied, and not compressed either: what comes before its bytes, and what after them.
+pub struct LongPayload {
+    digest: Digest<'static, u64, Table<16>>,
+}
+
+impl LongPayload {
+    /// Bytes after the string.
+    pub const FOOTER_BYTES: usize = FOOTER_BYTES;
+
+    /// Of a string of so many bytes; with what comes before it.
+    pub fn begin(length_bytes: u64) -> (LongPayload, Vec<u8>) {
+        let mut head = vec![TYPE_STRING];
+        put_length(&mut head, length_bytes);
+        let mut digest = CRC64.digest();
+        digest.update(&head);
+        (LongPayload { digest }, head)
+    }
+
+    /// Takes the next bytes of the string into account.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.digest.update(bytes);
+    }
+
+    /// What comes after the last byte.
+    pub fn footer(&self) -> [u8; FOOTER_BYTES] {
+        let (mut digest, mut footer) = (self.digest.clone(), [0; FOOTER_BYTES]);
+        footer[..2].copy_from_slice(&(WRITE_VERSION as u16).to_le_bytes());
+        digest.update(&footer[..2]);
+        footer[2..].copy_from_slice(&digest.finalize().to_le_bytes());
+        footer
+    }
+}
+
+impl std::fmt::Debug for LongPayload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LongPayload")
+    }
 }
 
 fn bad_data(_: ReadErrorKind) -> PayloadError {

@@ -3,11 +3,14 @@
 use super::error::{ReadError, ReadErrorKind};
 use super::format::{opcode, Cut, Entry, KeyMeta, RdbValue, MAX_READ_VERSION, TYPE_STRING};
 use super::skip::{module_name, skip_module_aux, OtherType};
-use super::source::Source;
+use super::source::{Source, StringBody};
 use std::collections::BTreeMap;
 use std::io::Read;
 
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// Bytes of a long string that are taken from the input at a time, so that what is compressed does not grow beyond 2 MB.
+const PIECE_BYTES: u64 = 16 << 10;
 
 /// Auxiliary fields that are kept; others may be large (Redis 5 and 6 put scripts there).
 const KEPT_AUX: [&str; 9] = [
@@ -65,6 +68,19 @@ pub struct SkippedKeys {
     pub first_key_db: u32,
 }
 
+/// What comes next in a dump, if long strings are not to be held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    Entry(Entry),
+    /// The string has so many bytes, which [`Reader::piece`] gives.
+    Long {
+        db: u32,
+        key: Vec<u8>,
+        meta: KeyMeta,
+        length_bytes: u64,
+    },
+}
+
 /// A streaming reader of a dump: an iterator over its entries, in the order of the file.
 ///
 /// After the last entry the checksum has been compared. An error ends the iteration.
@@ -84,6 +100,8 @@ pub struct Reader<R> {
     meta: KeyMeta,
     aux: BTreeMap<&'static str, Vec<u8>>,
     size_hint: Option<(u64, u64)>,
+    /// A string of which some is still to be given.
+    long: Option<StringBody>,
     skipped: BTreeMap<&'static str, SkippedKeys>,
     skipped_function_count: u64,
     skipped_module_aux_count: u64,
@@ -112,6 +130,7 @@ impl<R: Read> Reader<R> {
             meta: KeyMeta::default(),
             aux: BTreeMap::new(),
             size_hint: None,
+            long: None,
             skipped: BTreeMap::new(),
             skipped_function_count: 0,
             skipped_module_aux_count: 0,
@@ -121,7 +140,27 @@ impl<R: Read> Reader<R> {
 
     /// The next entry; `None` when the dump has ended well.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
-        let result = self.advance();
+        match self.next_up_to(u64::MAX)? {
+            Some(Next::Entry(entry)) => Ok(Some(entry)),
+            // No string is so long.
+            Some(Next::Long { .. }) | None => Ok(None),
+        }
+    }
+
+    /// The next entry. Strings of more than `held_bytes` are not read with it, but come in pieces; those that nobody asks for
+    /// are passed over.
+    pub fn next_up_to(&mut self, held_bytes: u64) -> Result<Option<Next>, ReadError> {
+        let result = self.advance(held_bytes);
+        self.noted(result)
+    }
+
+    /// Gives `out` the next bytes of the string that has been begun, up to 2 MB. False if there are no more.
+    pub fn piece(&mut self, out: impl FnMut(&[u8])) -> Result<bool, ReadError> {
+        let result = self.take_piece(out);
+        self.noted(result)
+    }
+
+    fn noted<T>(&mut self, result: Step<T>) -> Result<T, ReadError> {
         if result.is_err() {
             self.state = State::Failed;
         }
@@ -130,6 +169,19 @@ impl<R: Read> Reader<R> {
             offset_bytes: self.source.offset_bytes(),
             kind,
         })
+    }
+
+    fn take_piece(&mut self, out: impl FnMut(&[u8])) -> Step<bool> {
+        if self.state == State::Failed {
+            return Err(ReadErrorKind::Failed);
+        }
+        let Some(body) = self.long.as_mut().filter(|body| body.left_bytes() > 0) else {
+            self.long = None;
+            return Ok(false);
+        };
+        let piece = self.source.piece(body.left_bytes().min(PIECE_BYTES))?;
+        body.feed(piece, out)?;
+        Ok(true)
     }
 
     /// Reads a dump up to the first thing that is not an auxiliary field, and says which state of which store it holds;
@@ -189,13 +241,11 @@ impl<R: Read> Reader<R> {
         self.has_trailing_data
     }
 
-    fn advance(&mut self) -> Step<Option<Entry>> {
+    fn advance(&mut self, held_bytes: u64) -> Step<Option<Next>> {
+        while self.take_piece(|_| ())? {}
         if self.state == State::Start {
             self.read_header()?;
             self.state = State::Body;
-        }
-        if self.state == State::Failed {
-            return Err(ReadErrorKind::Failed);
         }
         while self.state == State::Body {
             self.source.part = "an entry (no end mark was seen)";
@@ -206,8 +256,8 @@ impl<R: Read> Reader<R> {
                 }
                 code if code >= opcode::SLOT_INFO => self.read_opcode(code)?,
                 code => {
-                    if let Some(entry) = self.read_key(code)? {
-                        return Ok(Some(entry));
+                    if let Some(next) = self.read_key(code, held_bytes)? {
+                        return Ok(Some(next));
                     }
                 }
             }
@@ -322,7 +372,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads a key and its value; `None` if they were left out.
-    fn read_key(&mut self, code: u8) -> Step<Option<Entry>> {
+    fn read_key(&mut self, code: u8, held_bytes: u64) -> Step<Option<Next>> {
         let other = if code == TYPE_STRING {
             None
         } else {
@@ -333,11 +383,22 @@ impl<R: Read> Reader<R> {
         self.source.part = "a value";
         let meta = std::mem::take(&mut self.meta);
         match other {
-            None => {
-                let value = RdbValue::String(self.source.string()?);
-                Ok(Some(Entry { db: self.db, key, meta, value }))
-            }
+            None => self.read_value(key, meta, held_bytes).map(Some),
             Some(other) => self.read_other(other, key).map(|()| None),
+        }
+    }
+
+    fn read_value(&mut self, key: Vec<u8>, meta: KeyMeta, held_bytes: u64) -> Step<Next> {
+        let (db, head) = (self.db, self.source.string_head()?);
+        match head.length_bytes().filter(|length| *length > held_bytes) {
+            Some(length_bytes) => {
+                self.long = Some(StringBody::new(head)?);
+                Ok(Next::Long { db, key, meta, length_bytes })
+            }
+            None => {
+                let value = RdbValue::String(self.source.string_after(head)?);
+                Ok(Next::Entry(Entry { db, key, meta, value }))
+            }
         }
     }
 

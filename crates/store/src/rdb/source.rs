@@ -1,8 +1,9 @@
 //! Buffered input that counts, checksums and decodes lengths and strings.
 
 use super::error::ReadErrorKind;
+use super::expand::{decompress, Expander};
 use super::format::{string_encoding, RdbString, CRC64, MAX_STRING_BYTES};
-use super::lzf;
+use super::lzf::MAX_EXPANSION;
 use crc::{Digest, Table};
 use std::io::{self, Read};
 
@@ -12,6 +13,104 @@ type Result<T> = std::result::Result<T, ReadErrorKind>;
 pub(super) enum Length {
     Plain(u64),
     Encoded(u8),
+}
+
+/// What precedes the bytes of a string.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum StringHead {
+    Int(i64),
+    Plain {
+        length_bytes: u64,
+    },
+    /// An LZF stream of `packed_bytes` follows.
+    Packed {
+        packed_bytes: u64,
+        length_bytes: u64,
+    },
+}
+
+impl StringHead {
+    /// Bytes of the string, if it is not an integer.
+    pub fn length_bytes(&self) -> Option<u64> {
+        match *self {
+            StringHead::Int(_) => None,
+            StringHead::Plain { length_bytes } | StringHead::Packed { length_bytes, .. } => {
+                Some(length_bytes)
+            }
+        }
+    }
+}
+
+/// The bytes of a string that come in pieces.
+pub(super) enum StringBody {
+    Plain {
+        left_bytes: u64,
+    },
+    /// So many are still to be taken; `waiting` has been taken and not been expanded.
+    Packed {
+        left_bytes: u64,
+        waiting: Vec<u8>,
+        expander: Expander,
+    },
+}
+
+impl StringBody {
+    /// Of a string; an integer has none.
+    ///
+    /// # Errors
+    /// [`ReadErrorKind::BadLzf`]: so few bytes do not stand for so many.
+    pub fn new(head: StringHead) -> Result<StringBody> {
+        Ok(match head {
+            StringHead::Int(_) => StringBody::Plain { left_bytes: 0 },
+            StringHead::Plain { length_bytes } => StringBody::Plain { left_bytes: length_bytes },
+            StringHead::Packed { packed_bytes, length_bytes } => {
+                if length_bytes > packed_bytes.saturating_mul(MAX_EXPANSION as u64) {
+                    return Err(ReadErrorKind::BadLzf);
+                }
+                let expander = Expander::new(length_bytes);
+                StringBody::Packed { left_bytes: packed_bytes, waiting: Vec::new(), expander }
+            }
+        })
+    }
+
+    /// Bytes of the input that are still to be taken.
+    pub fn left_bytes(&self) -> u64 {
+        match self {
+            StringBody::Plain { left_bytes } | StringBody::Packed { left_bytes, .. } => *left_bytes,
+        }
+    }
+
+    /// Takes the next bytes of the input, no more than are left, and gives `out` what they stand for.
+    ///
+    /// # Errors
+    /// [`ReadErrorKind::BadLzf`].
+    pub fn feed(&mut self, piece: &[u8], mut out: impl FnMut(&[u8])) -> Result<()> {
+        match self {
+            StringBody::Plain { left_bytes } => {
+                *left_bytes -= piece.len() as u64;
+                out(piece);
+            }
+            StringBody::Packed { left_bytes, waiting, expander } => {
+                *left_bytes -= piece.len() as u64;
+                waiting.extend_from_slice(piece);
+                let (is_last, mut done) = (*left_bytes == 0, 0);
+                loop {
+                    let fed = expander.feed(&waiting[done..], is_last);
+                    let (taken, given) = fed.map_err(|_| ReadErrorKind::BadLzf)?;
+                    out(given);
+                    done += taken;
+                    if taken == 0 {
+                        break;
+                    }
+                }
+                waiting.drain(..done);
+                if is_last && expander.left_bytes() > 0 {
+                    return Err(ReadErrorKind::BadLzf);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Memory grows with what was read, never with what a length field says.
@@ -152,11 +251,44 @@ impl<R: Read> Source<R> {
     }
 
     pub fn string(&mut self) -> Result<RdbString> {
+        let head = self.string_head()?;
+        self.string_after(head)
+    }
+
+    /// What precedes the bytes of a string.
+    pub fn string_head(&mut self) -> Result<StringHead> {
         Ok(match self.length()? {
-            Length::Plain(length_bytes) => RdbString::Bytes(self.bytes(checked_length(length_bytes)?)?),
-            Length::Encoded(string_encoding::LZF) => RdbString::Bytes(self.lzf_string()?),
-            Length::Encoded(tag) => RdbString::Int(self.integer(tag)?),
+            Length::Plain(length_bytes) => StringHead::Plain { length_bytes: checked_length(length_bytes)? },
+            Length::Encoded(string_encoding::LZF) => StringHead::Packed {
+                packed_bytes: checked_length(self.count()?)?,
+                length_bytes: checked_length(self.count()?)?,
+            },
+            Length::Encoded(tag) => StringHead::Int(self.integer(tag)?),
         })
+    }
+
+    /// The string, of which this has been read.
+    pub fn string_after(&mut self, head: StringHead) -> Result<RdbString> {
+        Ok(match head {
+            StringHead::Int(value) => RdbString::Int(value),
+            StringHead::Plain { length_bytes } => RdbString::Bytes(self.bytes(length_bytes)?),
+            StringHead::Packed { packed_bytes, length_bytes } => {
+                let packed = self.bytes(packed_bytes)?;
+                let length = usize::try_from(length_bytes).map_err(|_| ReadErrorKind::BadLzf)?;
+                RdbString::Bytes(decompress(&packed, length).ok_or(ReadErrorKind::BadLzf)?)
+            }
+        })
+    }
+
+    /// The next bytes of the input, up to so many: as many as are at hand, at least one.
+    pub fn piece(&mut self, most_bytes: u64) -> Result<&[u8]> {
+        let part = self.part;
+        let step = usize::try_from(most_bytes).unwrap_or(usize::MAX).min(self.available()?.len());
+        if step == 0 {
+            return Err(ReadErrorKind::Truncated(part));
+        }
+        self.next += step;
+        Ok(&self.buffer[self.next - step..self.next])
     }
 
     fn integer(&mut self, tag: u8) -> Result<i64> {
@@ -166,14 +298,6 @@ impl<R: Read> Source<R> {
             string_encoding::INT32 => i64::from(i32::from_le_bytes(self.array()?)),
             _ => return Err(ReadErrorKind::BadStringEncoding(tag)),
         })
-    }
-
-    fn lzf_string(&mut self) -> Result<Vec<u8>> {
-        let packed_bytes = checked_length(self.count()?)?;
-        let length_bytes = checked_length(self.count()?)?;
-        let packed = self.bytes(packed_bytes)?;
-        let length = usize::try_from(length_bytes).map_err(|_| ReadErrorKind::BadLzf)?;
-        lzf::decompress(&packed, length).ok_or(ReadErrorKind::BadLzf)
     }
 
     /// Passes over a string, of any length.

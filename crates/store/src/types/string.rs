@@ -98,6 +98,25 @@ impl Worker {
         keyspace.has_blob(local, db, key, copy.source())
     }
 
+    /// Whether a key still has the value that is being read in parts.
+    ///
+    /// # Errors
+    /// As of [`Worker::get`].
+    pub fn has_value(&mut self, db: DbId, key: &Key<'_>, value: &Sending) -> Result<bool, OpError> {
+        let (keyspace, local) = self.split();
+        keyspace.has_blob(local, db, key, value.blob())
+    }
+
+    /// Begins to read, in parts, what has come of a value that no key refers to. It is nothing once that is dropped. `None`
+    /// as of [`Worker::begin_sending`].
+    ///
+    /// # Errors
+    /// As of [`Worker::get`].
+    pub fn begin_reading(&mut self, value: &Incoming) -> Result<Option<Sending>, OpError> {
+        let blobs = &self.keyspace().blobs;
+        retry(|| blobs.begin_sending(&value.blob(), 0..value.filled_bytes()))
+    }
+
     /// Lets a key refer to a whole copy of its value in place of the value, which changes nothing for anybody. False if the
     /// value is another one by now.
     ///
