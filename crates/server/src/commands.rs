@@ -2,6 +2,7 @@
 
 mod bitfield;
 mod bitmap;
+mod bitop;
 mod counter;
 mod database;
 mod debug;
@@ -40,6 +41,7 @@ static GROUPS: &[&[Command]] = &[
     set::COMMANDS,
     lcs::COMMANDS,
     bitmap::COMMANDS,
+    bitop::COMMANDS,
     bitfield::COMMANDS,
     keys::COMMANDS,
     dump::COMMANDS,

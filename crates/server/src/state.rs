@@ -2,11 +2,13 @@
 
 pub mod client_line;
 pub mod clients;
+pub mod combination;
 pub mod latency;
 pub mod loading;
 pub mod local;
 pub mod mailbox;
 pub mod pause;
+pub mod restoring;
 pub mod session;
 pub mod slowlog;
 pub mod stats;

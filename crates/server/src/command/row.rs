@@ -132,9 +132,10 @@ pub struct Row<H> {
     pub is_container: bool,
     /// Which arguments, by their indices, are values that can go to their place as their bytes come, before the command runs.
     pub receives: Option<fn(usize) -> bool>,
-    /// What it does before, part by part, with large values of which pages may be missing: others are served meanwhile. Not
-    /// in a transaction.
+    /// What it does before, part by part, with large values of which pages may be missing: others are served meanwhile.
     pub ahead: Option<H>,
+    /// Before `EXEC`, too: it leaves the values as they are, and the command takes what has been made of them.
+    pub is_ahead_of_exec: bool,
     /// It goes over large values part by part itself.
     pub walks: bool,
     /// Its time is measured on its own, not as a share of the batch: it may take long (O(n) and the like).
@@ -164,6 +165,7 @@ impl<H: Copy> Row<H> {
             is_container: false,
             receives: None,
             ahead: None,
+            is_ahead_of_exec: false,
             walks: false,
             may_be_slow: flags & flag::FAST == 0,
             run,
@@ -245,6 +247,12 @@ impl<H: Copy> Row<H> {
     pub const fn ahead(mut self, ahead: H) -> Row<H> {
         self.ahead = Some(ahead);
         self
+    }
+
+    /// The same, before `EXEC`, too.
+    pub const fn ahead_of_exec(mut self, ahead: H) -> Row<H> {
+        self.is_ahead_of_exec = true;
+        self.ahead(ahead)
     }
 
     pub const fn walking(mut self) -> Row<H> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use stillframe_store::{DbId, Deadline, Encoding, Key, NewValue, Reach, StrRef, ValueType};
+use stillframe_store::{DbId, Encoding, Key, Reach, StrRef, ValueType};
 
 use super::string::{clamp, max_string_bytes};
 use super::walk::{leave_to_readers, walk, At};
@@ -18,9 +18,6 @@ pub const COMMANDS: &[Command] = &[
     Command::new("bitcount", -2, flag::READONLY, bitcount).in_steps().walking().acl(acl::BITMAP)
         .doc(Group::Bitmap, "2.6.0", "Count set bits in a string", "O(N)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("bitop", -4, flag::WRITE | flag::DENYOOM, bitop).acl(acl::BITMAP).reaching(operands)
-        .doc(Group::Bitmap, "2.6.0", "Perform bitwise operations between strings", "O(N)")
-        .keys(&[KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::range(3, -1, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("bitpos", -3, flag::READONLY, bitpos).in_steps().walking().acl(acl::BITMAP)
         .doc(Group::Bitmap, "2.8.7", "Find first bit set or clear in a string", "O(N)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
@@ -43,14 +40,6 @@ pub(super) fn bit_offset(ctx: &Ctx<'_>, text: &[u8], field_bits: Option<u32>) ->
     match number {
         Some(offset) if (0..end).contains(&offset) => Ok(offset as u64),
         _ => Err("ERR bit offset is not an integer or out of range".into()),
-    }
-}
-
-fn operands(_: &Args<'_>, index: usize) -> Reach {
-    if index == 2 {
-        Reach::Nothing
-    } else {
-        Reach::WHOLE
     }
 }
 
@@ -323,71 +312,4 @@ fn find(bytes: &[u8], wanted: u8) -> Option<u64> {
     let skipped = 8 * bytes.chunks_exact(8).take_while(|word| *word == [other; 8]).count();
     let at = skipped + bytes[skipped..].iter().position(|&b| b != other)?;
     Some(at as u64 * 8 + u64::from((bytes[at] ^ other).leading_zeros()))
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    And,
-    Or,
-    Xor,
-    Not,
-}
-
-pub fn bitop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let operation = match args.at(1) {
-        word if word.eq_ignore_ascii_case(b"AND") => Operation::And,
-        word if word.eq_ignore_ascii_case(b"OR") => Operation::Or,
-        word if word.eq_ignore_ascii_case(b"XOR") => Operation::Xor,
-        word if word.eq_ignore_ascii_case(b"NOT") => Operation::Not,
-        _ => return Err(errors::SYNTAX.into()),
-    };
-    if operation == Operation::Not && args.len() != 4 {
-        return Err("ERR BITOP NOT must be called with a single source key.".into());
-    }
-    let db = ctx.db();
-    let mut result = Vec::new();
-    for index in 3..args.len() {
-        let key = ctx.key(args, index);
-        let is_first = index == 3;
-        let found = ctx.worker.get(db, &key, |value| combine(operation, &mut result, &value, is_first))?;
-        if found.is_none() && operation == Operation::And {
-            result.fill(0);
-        }
-    }
-    let target = ctx.key(args, 2);
-    if result.is_empty() {
-        ctx.worker.remove(db, &target)?;
-    } else {
-        ctx.worker.set(db, &target, NewValue::Bytes { bytes: &result, raw: true }, Deadline::Clear)?;
-    }
-    ctx.reply.int(result.len() as i64);
-    Ok(())
-}
-
-/// Combines what there is with one more string; the shorter of the two goes on with zeros.
-fn combine(operation: Operation, result: &mut Vec<u8>, value: &StrRef<'_>, is_first: bool) {
-    if is_first {
-        value.append_to(result);
-        if operation == Operation::Not {
-            result.iter_mut().for_each(|b| *b = !*b);
-        }
-        return;
-    }
-    let len = value.len() as usize;
-    if result.len() < len {
-        result.resize(len, 0);
-    }
-    let mut at = 0;
-    value.chunks(0, len as u64, |chunk| {
-        let target = result[at..at + chunk.len()].iter_mut().zip(chunk);
-        match operation {
-            Operation::And => target.for_each(|(a, b)| *a &= b),
-            Operation::Or => target.for_each(|(a, b)| *a |= b),
-            Operation::Xor | Operation::Not => target.for_each(|(a, b)| *a ^= b),
-        }
-        at += chunk.len();
-    });
-    if operation == Operation::And {
-        result[len..].fill(0);
-    }
 }

@@ -1,28 +1,43 @@
 //! `DUMP` and `RESTORE`: a value as the payload that Redis servers exchange.
 
 use stillframe_store::rdb::{self, PayloadError, RdbString, RdbValue, StringRef};
-use stillframe_store::{Access, Deadline, NewValue, OpError, Reach, UnixMillis};
+use stillframe_store::{Access, Deadline, Key, NewValue, OpError, Sending, UnixMillis};
 
+use super::string::sends_whole;
+use super::walk::go_on;
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
+use crate::state::restoring::{Restored, Restoring};
+use crate::state::session::Ahead;
 use crate::text::number::encode;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("dump", 2, flag::READONLY, dump).acl(acl::KEYSPACE).reaching(|_, _| Reach::WHOLE)
+    Command::new("dump", 2, flag::READONLY, dump).acl(acl::KEYSPACE).reaching(sends_whole)
         .doc(Group::Generic, "2.6.0", "Return a serialized version of the value stored at the specified key.", "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
     Command::new("restore", -4, flag::WRITE | flag::DENYOOM, restore).acl(acl::KEYSPACE | acl::DANGEROUS)
+        .receives(|index| index == PAYLOAD).ahead_of_exec(take_apart)
         .doc(Group::Generic, "2.6.0", "Create a key using the provided serialized value, previously obtained using DUMP.", "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)]),
 ];
 
+/// The argument of `RESTORE` that is the payload.
+const PAYLOAD: usize = 3;
+/// From here on a value is sent from where it lies, not compressed, where its pages may be missing.
+const LARGE_BYTES: u64 = 1 << 20;
+
 pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
+    if let Some(value) = begin_large(ctx, &key)? {
+        ctx.stats.looked_up(true);
+        ctx.reply.bulk_payload(value);
+        return Ok(());
+    }
     let value = ctx.worker.get(ctx.client.db, &key, |value| match value.as_int() {
         Some(int) => RdbString::Int(int),
         None => RdbString::Bytes(value.to_vec()),
@@ -40,6 +55,19 @@ pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         }
     }
     Ok(())
+}
+
+/// Begins to read a large value in parts, if its pages may be missing.
+fn begin_large(ctx: &mut Ctx<'_>, key: &Key<'_>) -> Result<Option<Sending>, CmdError> {
+    let db = ctx.client.db;
+    if !ctx.reply.out.sends_values() || !ctx.server.store.may_miss_pages() {
+        return Ok(None);
+    }
+    match ctx.worker.entry(db, key)? {
+        Some(entry) if entry.value_bytes >= LARGE_BYTES => {}
+        _ => return Ok(None),
+    }
+    Ok(ctx.worker.begin_sending(db, key, |len| 0..len)?)
 }
 
 /// The options of `RESTORE`. `IDLETIME` and `FREQ` are used if `maxmemory-policy` asks for them.
@@ -90,9 +118,7 @@ pub fn restore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if ttl < 0 {
         return Err("ERR Invalid TTL value, must be >= 0".into());
     }
-    let RdbValue::String(value) = rdb::parse_payload(args.at(3)).map_err(payload_error)? else {
-        return Err(payload_error(PayloadError::BadData));
-    };
+    let payload = Payload::of(ctx, args)?;
     let now = ctx.worker.now();
     let deadline = deadline(ttl, options.is_absolute, now);
     if deadline.is_some_and(|deadline| deadline <= now) {
@@ -100,10 +126,7 @@ pub fn restore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             ctx.worker.remove(db, &key)?;
         }
     } else {
-        let value = match &value {
-            RdbString::Int(int) => NewValue::Int(*int),
-            RdbString::Bytes(bytes) => encode(bytes),
-        };
+        let value = payload.value()?;
         ctx.worker.set(db, &key, value, deadline.map_or(Deadline::Clear, Deadline::At))?;
         if let Some(access) = options.idle_time.or(options.frequency) {
             ctx.worker.set_access(db, &key, access);
@@ -111,6 +134,64 @@ pub fn restore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     }
     ctx.reply.ok();
     Ok(())
+}
+
+/// Before a `RESTORE` whose payload has come into pages: takes it apart, part by part.
+pub fn take_apart(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let Some(payload) = args.incoming(PAYLOAD) else { return Ok(()) };
+    let (options, db, key) = (parse(args)?, ctx.db(), ctx.key(args, 1));
+    if !options.replaces && ctx.worker.entry(db, &key)?.is_some() {
+        // The command says so.
+        return Ok(());
+    }
+    if ctx.client.ahead.is_none() {
+        let begun = Restoring::begin(ctx.worker, payload)?;
+        ctx.client.ahead = begun.map(|begun| Box::new(Ahead::Restored(begun)));
+    }
+    let Some(Ahead::Restored(restoring)) = ctx.client.ahead.as_deref_mut() else { return Ok(()) };
+    let is_done = restoring.step();
+    if let Some(ahead) = restoring.ahead() {
+        ctx.server.store.load(ahead, Box::new(|| ()));
+    }
+    go_on(is_done)
+}
+
+/// What is to be restored.
+enum Payload {
+    Held(RdbString),
+    /// It has been taken apart in its pages.
+    Pages(Box<Restoring>),
+}
+
+impl Payload {
+    fn of(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Result<Payload, CmdError> {
+        let Some(incoming) = args.incoming(PAYLOAD) else {
+            return match rdb::parse_payload(args.at(PAYLOAD)).map_err(payload_error)? {
+                RdbValue::String(value) => Ok(Payload::Held(value)),
+                _ => Err(payload_error(PayloadError::BadData)),
+            };
+        };
+        let begun = match ctx.client.ahead.take().map(|ahead| *ahead) {
+            Some(Ahead::Restored(restoring)) => Some(restoring),
+            _ => Restoring::begin(ctx.worker, incoming)?,
+        };
+        let mut restoring = begun.ok_or("ERR too many large values are on their way at a time, try again")?;
+        // Nothing is left to do, unless all pages are in memory.
+        while !restoring.step()? {}
+        Ok(Payload::Pages(Box::new(restoring)))
+    }
+
+    fn value(&self) -> Result<NewValue<'_>, CmdError> {
+        Ok(match self {
+            Payload::Held(RdbString::Int(int)) => NewValue::Int(*int),
+            Payload::Held(RdbString::Bytes(bytes)) => encode(bytes),
+            Payload::Pages(restoring) => match restoring.restored().map_err(payload_error)? {
+                Restored::Int(int) => NewValue::Int(int),
+                Restored::Held(bytes) => encode(bytes),
+                Restored::Pages(incoming) => NewValue::Incoming(incoming),
+            },
+        })
+    }
 }
 
 /// A sum that overflows lies in the past, as in Redis.

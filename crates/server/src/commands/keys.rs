@@ -3,7 +3,7 @@
 use stillframe_store::{DbId, Fault, Reach};
 
 use super::database::db_argument;
-use super::walk::duplicate;
+use super::walk::{duplicate, take_copy};
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
@@ -11,7 +11,7 @@ use crate::protocol::errors;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, copy).acl(acl::KEYSPACE).ahead(copy_large).reaching(copied)
+    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, copy).acl(acl::KEYSPACE).ahead_of_exec(copy_large).reaching(copied)
         .doc(Group::Generic, "6.2.0", "Copy a key", "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE)])
         .other_keys(copy_other_keys),
@@ -178,7 +178,7 @@ pub fn copy_large(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let CopyOptions { to_db, replaces } = CopyOptions::parse(ctx, args)?;
     let to = ctx.key(args, 2);
     if !replaces && ctx.worker.entry(to_db, &to)?.is_some() {
-        ctx.client.duplicate = None;
+        ctx.client.ahead = None;
         return Ok(());
     }
     let from = ctx.key(args, 1);
@@ -196,13 +196,13 @@ pub fn copy(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     ctx.stats.looked_up(found);
     let can_copy = found && (replaces || ctx.worker.entry(to_db, &to)?.is_none());
     if can_copy {
-        match ctx.client.duplicate.take() {
-            None => drop(ctx.worker.copy((from_db, &from), (to_db, &to))?),
+        match take_copy(ctx) {
             Some(copy) if ctx.worker.is_source(from_db, &from, &copy)? => {
                 ctx.worker.copy_duplicate((from_db, &from), (to_db, &to), &copy)?;
             }
             // Somebody has changed it just now.
-            Some(_) => return Err(Fault::pause().into()),
+            Some(_) if !ctx.client.is_in_exec => return Err(Fault::pause().into()),
+            Some(_) | None => drop(ctx.worker.copy((from_db, &from), (to_db, &to))?),
         }
     }
     ctx.reply.int(i64::from(can_copy));

@@ -11,12 +11,12 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
-use stillframe_store::{Fault, Key, OpError};
+use stillframe_store::{Duplicate, Fault, Key, OpError};
 
 use crate::command::{CmdError, CmdResult};
 use crate::dispatch::ctx::Ctx;
 use crate::protocol::args::Args;
-use crate::state::session::ValueWalk;
+use crate::state::session::{Ahead, ValueWalk};
 
 /// Bytes that are looked at between two pauses.
 const STEP_BYTES: usize = 1 << 20;
@@ -31,8 +31,8 @@ pub struct At<'w> {
 }
 
 /// Gives the bytes that `wanted` chooses of a large value to `look`, part by part, until it says that it has seen enough.
-/// Returns the value's length in bytes and what has been counted. `None` if the value is short, if its pages are in memory, or
-/// in a transaction: it is to be looked at as a whole.
+/// Returns the value's length in bytes and what has been counted. `None` if the value is short, or all pages are in memory: it is
+/// to be looked at as a whole.
 ///
 /// # Errors
 /// A pause among others: the command begins anew.
@@ -44,12 +44,15 @@ pub fn walk(
 ) -> Result<Option<(u64, u64)>, CmdError> {
     let mut walk = match ctx.client.value_walk.take() {
         Some(walk) => walk,
-        None if ctx.client.is_in_exec || !ctx.server.store.may_miss_pages() => return Ok(None),
+        None if !ctx.server.store.may_miss_pages() => return Ok(None),
         None => match ctx.worker.begin_sending(ctx.client.db, key, wanted)? {
             Some(value) => Box::new(ValueWalk { value, done_bytes: 0, count: 0 }),
             None => return Ok(None),
         },
     };
+    if ctx.client.is_in_exec {
+        return walk_at_once(&mut walk, look).map(Some);
+    }
     let ValueWalk { value, done_bytes, count } = &mut *walk;
     let (start, value_bytes, mut has_enough) = (*done_bytes, value.value_bytes(), false);
     let take = |parts: &[IoSlice<'_>]| {
@@ -73,6 +76,22 @@ pub fn walk(
     Err(fault.into())
 }
 
+/// Goes over a value in one step, in a transaction: what is not in memory is read past it, while all others wait.
+fn walk_at_once(
+    walk: &mut ValueWalk,
+    mut look: impl FnMut(At<'_>, &[u8]) -> bool,
+) -> Result<(u64, u64), CmdError> {
+    let ValueWalk { value, done_bytes, count } = walk;
+    let (value_bytes, mut has_enough) = (value.value_bytes(), false);
+    while !has_enough && *done_bytes < value.len_bytes() {
+        value.with_copies(*done_bytes, STEP_BYTES, |part| {
+            has_enough = has_enough || look(At { value_bytes, done_bytes: *done_bytes, count }, part);
+            *done_bytes += part.len() as u64;
+        })?;
+    }
+    Ok((value_bytes, *count))
+}
+
 /// Copies a large value, of which the command needs a copy, into the session; with `only_if_sent`, unless nobody is reading
 /// the value, so that it can be changed where it is.
 ///
@@ -80,32 +99,48 @@ pub fn walk(
 /// A pause among others: the command begins anew.
 pub fn duplicate(ctx: &mut Ctx<'_>, key: &Key<'_>, only_if_sent: bool) -> CmdResult {
     let db = ctx.client.db;
-    let is_begun = match &ctx.client.duplicate {
-        Some(copy) => ctx.worker.is_source(db, key, copy)?,
-        None => false,
+    let is_begun = match ctx.client.ahead.as_deref() {
+        Some(Ahead::Copy(copy)) => ctx.worker.is_source(db, key, copy)?,
+        _ => false,
     };
     if !is_begun {
         // Of the value as it was; that of the value as it is takes its place.
-        ctx.client.duplicate = None;
-        ctx.client.duplicate = ctx.worker.begin_duplicate(db, key, only_if_sent)?.map(Box::new);
+        ctx.client.ahead = None;
+        let begun = ctx.worker.begin_duplicate(db, key, only_if_sent)?;
+        ctx.client.ahead = begun.map(|copy| Box::new(Ahead::Copy(copy)));
     }
-    let Some(copy) = &mut ctx.client.duplicate else { return Ok(()) };
-    match copy.step() {
+    match ctx.client.ahead.as_deref_mut() {
+        Some(Ahead::Copy(copy)) => go_on(copy.step()),
+        _ => Ok(()),
+    }
+}
+
+/// After a step, which may have been the last: others have their turn before the next.
+pub fn go_on(is_done: Result<bool, OpError>) -> CmdResult {
+    match is_done {
         Ok(true) => Ok(()),
         Ok(false) => Err(Fault::pause().into()),
         Err(error) => Err(error.into()),
     }
 }
 
+/// The copy that the command has made before.
+pub fn take_copy(ctx: &mut Ctx<'_>) -> Option<Duplicate> {
+    match ctx.client.ahead.take().map(|ahead| *ahead) {
+        Some(Ahead::Copy(copy)) => Some(copy),
+        _ => None,
+    }
+}
+
 /// Before a part of the value of the first key is changed: if others are reading the value, they keep it and the key gets a copy.
 pub fn leave_to_readers(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    if !ctx.worker.is_any_sent() && ctx.client.duplicate.is_none() {
+    if !ctx.worker.is_any_sent() && ctx.client.ahead.is_none() {
         return Ok(());
     }
     let key = ctx.key(args, 1);
     duplicate(ctx, &key, true)?;
     let db = ctx.db();
-    match ctx.client.duplicate.take() {
+    match take_copy(ctx) {
         Some(copy) if !ctx.worker.replace_by_duplicate(db, &key, &copy)? => Err(Fault::pause().into()),
         _ => Ok(()),
     }

@@ -1,10 +1,10 @@
 //! The engine of `EXEC`: what is queued, and running it as one step.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use stillframe_store::DbId;
+use stillframe_store::{DbId, OpError, Reach};
 
-use crate::command::{CmdError, CmdResult};
+use crate::command::{key_flag, CmdError, CmdResult};
 use crate::dispatch::call::{call, Outcome};
 use crate::dispatch::ctx::{Command, Ctx, Found};
 use crate::dispatch::prepare::{prepare, Needs};
@@ -41,7 +41,7 @@ pub fn queue(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) {
         }
         transaction.flags |= found.command.flags;
         transaction.bytes += (buf.len() + ranges.len() * size_of::<ArgRange>()) as u64;
-        transaction.queued.push(Queued { id: found.id, buf, ranges, incoming: Vec::new() });
+        transaction.queued.push(Queued { id: found.id, buf, ranges, incoming: Vec::new(), ahead: None });
     }
     ctx.reply.simple("QUEUED");
 }
@@ -80,22 +80,21 @@ pub fn run(ctx: &mut Ctx<'_>) -> CmdResult {
         end(ctx);
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
-    let Some(transaction) = ctx.client.transaction.take() else { return Ok(()) };
-    let result = run_all(ctx, &transaction);
+    let Some(mut transaction) = ctx.client.transaction.take() else { return Ok(()) };
+    let result = run_all(ctx, &mut transaction);
     // The replies are written: what cannot be removed now is left to the active expiry.
     let _ = ctx.worker.remove_left_expired();
     match result {
         // To be run again as it was.
-        Err(CmdError::Store(stillframe_store::OpError::Fault(_))) => {
-            ctx.client.transaction = Some(transaction)
-        }
+        Err(CmdError::Store(OpError::Fault(_))) => ctx.client.transaction = Some(transaction),
         _ => unwatch_all(ctx.server, ctx.client),
     }
     result
 }
 
 /// Runs the commands, as one step, unless a watched key has changed.
-fn run_all(ctx: &mut Ctx<'_>, transaction: &Transaction) -> CmdResult {
+fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
+    go_ahead(ctx, transaction)?;
     let watched = std::mem::take(&mut ctx.client.watched);
     let prepared = prepare(ctx, &needs_of(ctx, transaction, &watched));
     let has_expired = watched.iter().any(|w| w.deadline.is_some_and(|d| d <= ctx.worker.now()));
@@ -105,12 +104,15 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &Transaction) -> CmdResult {
         ctx.reply.null_array();
         return Ok(());
     }
+    // Until the others stopped they may have changed what it was made of.
+    go_ahead(ctx, transaction)?;
     ctx.reply.array(transaction.queued.len());
     // Not after the place of a reply that comes later: that moves what is written behind it.
     let sent_values = ctx.reply.out.sends_values();
-    for queued in &transaction.queued {
-        let args = queued.args();
-        run_queued(ctx, ctx.registry.found(queued.id), &args);
+    for queued in &mut transaction.queued {
+        ctx.client.ahead = queued.ahead.take();
+        run_queued(ctx, ctx.registry.found(queued.id), &queued.args());
+        ctx.client.ahead = None;
     }
     ctx.reply.out.send_values(sent_values);
     Ok(())
@@ -129,22 +131,98 @@ fn run_queued(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) {
     ctx.reply.error(TOO_FAR);
 }
 
-/// What the commands need, following their `SELECT`s; watched keys are locked with theirs.
-fn needs_of<'k>(ctx: &Ctx<'_>, transaction: &'k Transaction, watched: &'k HashSet<Watched>) -> Needs<'k> {
-    let mut needs = Needs::default();
-    for key in watched {
-        needs.add_key(ctx, key.db, ctx.worker.key(&key.key));
+/// Lets the commands make, part by part, what they make of large values before they run. Others are served meanwhile.
+///
+/// # Errors
+/// A pause, or pages that are missing: the transaction begins anew. What else is in the way of a command it says itself.
+fn go_ahead(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
+    if !ctx.server.store.may_miss_pages() || ctx.client.watch_flag.is_raised() {
+        return Ok(());
     }
+    let selected = ctx.client.db;
+    for (index, db) in going_ahead(ctx, transaction) {
+        let queued = &mut transaction.queued[index];
+        let Some(ahead) = ctx.registry.found(queued.id).command.ahead else { continue };
+        (ctx.client.ahead, ctx.client.db) = (queued.ahead.take(), db);
+        let result = ahead(ctx, &queued.args());
+        (queued.ahead, ctx.client.db) = (ctx.client.ahead.take(), selected);
+        if let Err(CmdError::Store(OpError::Fault(fault))) = result {
+            return Err(OpError::Fault(fault).into());
+        }
+    }
+    Ok(())
+}
+
+/// The commands that make something of large values, by their numbers, and their databases. Not of values that another command
+/// of the transaction may have changed by then.
+fn going_ahead(ctx: &Ctx<'_>, transaction: &Transaction) -> Vec<(usize, DbId)> {
+    let (mut writers, mut going) = (HashMap::new(), Vec::new());
+    for_each_queued(ctx, transaction, |index, db, command, args| {
+        for_each_written(command, db, args, |key| *writers.entry(key).or_insert(0) += 1);
+        if command.is_ahead_of_exec {
+            going.push((index, db));
+        }
+    });
+    going.retain(|(index, db)| {
+        let queued = &transaction.queued[*index];
+        let (command, args) = (ctx.registry.found(queued.id).command, queued.args());
+        let mut own = HashMap::new();
+        for_each_written(command, *db, &args, |key| *own.entry(key).or_insert(0) += 1);
+        let mut is_left_alone = true;
+        command.for_each_key(&args, &mut |index, _| {
+            let key = (*db, args.at(index));
+            let is_source = command.reach_of(&args, index) == Reach::WHOLE;
+            is_left_alone &= !is_source || writers.get(&key) == own.get(&key);
+        });
+        is_left_alone
+    });
+    going
+}
+
+/// Calls `give` with each key that a command may change.
+fn for_each_written<'k>(
+    command: &Command,
+    db: DbId,
+    args: &Args<'k>,
+    mut give: impl FnMut((DbId, &'k [u8])),
+) {
+    command.for_each_key(args, &mut |index, flags| {
+        if flags & key_flag::RO == 0 {
+            give((db, args.at(index)));
+        }
+    });
+    if let Some(other_keys) = command.other_keys {
+        other_keys(db, args, &mut |db, index| give((db, args.at(index))));
+    }
+}
+
+/// Calls `f` with the number, the database, and the arguments of each command, following their `SELECT`s.
+fn for_each_queued<'k>(
+    ctx: &Ctx<'_>,
+    transaction: &'k Transaction,
+    mut f: impl FnMut(usize, DbId, &'static Command, &Args<'k>),
+) {
     let mut db = ctx.db();
-    for queued in &transaction.queued {
+    for (index, queued) in transaction.queued.iter().enumerate() {
         let command = ctx.registry.found(queued.id).command;
         let args = queued.args();
         if command.name == "select" {
             let number = parse_i64(args.at(1)).and_then(|n| u32::try_from(n).ok());
             db = number.filter(|n| *n < ctx.server.database_count).map_or(db, DbId);
         }
-        needs.add_queued(ctx, db, command, &args);
+        f(index, db, command, &args);
     }
+}
+
+/// What the commands need, following their `SELECT`s; watched keys are locked with theirs.
+fn needs_of<'k>(ctx: &Ctx<'_>, transaction: &'k Transaction, watched: &'k HashSet<Watched>) -> Needs<'k> {
+    let mut needs = Needs::default();
+    for key in watched {
+        needs.add_key(ctx, key.db, ctx.worker.key(&key.key));
+    }
+    for_each_queued(ctx, transaction, |index, db, command, args| {
+        needs.add_queued(ctx, db, command, args, transaction.queued[index].ahead.is_some());
+    });
     needs.end_queued(ctx);
     needs
 }

@@ -64,12 +64,7 @@ impl<'k> Needs<'k> {
             needs.reaches.fill(Reach::Nothing);
         }
         if command.ahead.is_some() {
-            // Large values have been copied, if need be.
-            needs
-                .reaches
-                .iter_mut()
-                .filter(|reach| **reach == Reach::WHOLE)
-                .for_each(|reach| *reach = Reach::SENT);
+            needs.spare_large(0);
         }
         needs.changes_in_steps = needs.writes && (needs.keys.len() > 1 || command.has_steps);
         // A command that only looks once at one key is one operation of the store, which locks for itself.
@@ -78,9 +73,20 @@ impl<'k> Needs<'k> {
         needs
     }
 
-    /// Adds a call of a transaction in the database that is selected then.
-    pub fn add_queued(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>) {
+    /// Of the values from the `first`-th on, those that are large and needed as a whole are not: what the command needs of
+    /// them has been made, or it goes over them part by part.
+    fn spare_large(&mut self, first: usize) {
+        let wholes = self.reaches[first..].iter_mut().filter(|reach| **reach == Reach::WHOLE);
+        wholes.for_each(|reach| *reach = Reach::SENT);
+    }
+
+    /// Adds a call of a transaction in the database that is selected then. `is_made`: what it makes of large values is there.
+    pub fn add_queued(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>, is_made: bool) {
+        let first = self.reaches.len();
         self.add(ctx, db, command, args);
+        if is_made || command.walks {
+            self.spare_large(first);
+        }
         self.changes_in_steps = self.writes;
         self.locks = true;
         self.swaps |= matches!(command.scope_of(args), Scope::Swap);

@@ -8,6 +8,7 @@ use std::time::Instant;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{recv, send, sendmsg, RecvFlags, SendAncillaryBuffer, SendFlags};
+use stillframe_store::rdb::LongPayload;
 use stillframe_store::{Fault, Incoming, OpError};
 
 use crate::protocol::args::ArgRange;
@@ -285,18 +286,21 @@ impl Output {
 
     /// One write: of the buffer up to the next large value, or of that.
     fn write_some(&mut self, fd: &OwnedFd) -> Result<Result<usize, Errno>, OpError> {
+        let buffered = self.buf.len();
         let (at, value) = match self.buf.first_value() {
-            Some((at, value)) if at == self.sent => (at, Some(value)),
-            Some((at, _)) => (at, None),
-            None => (self.buf.len(), None),
+            Some((at, value, payload)) if at == self.sent => (at, Some((value, payload))),
+            Some((at, ..)) => (at, None),
+            None => (buffered, None),
         };
-        let Some(value) = value else {
+        let Some((value, payload)) = value else {
             let sent = send(fd, &self.buf.bytes()[self.sent..at], SendFlags::NOSIGNAL);
             self.sent += sent.unwrap_or(0);
             return Ok(sent);
         };
         let send_part = |parts: &[IoSlice<'_>]| {
-            sendmsg(fd, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+            let sent = sendmsg(fd, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL);
+            payload.into_iter().for_each(|payload| update(payload, parts, sent.unwrap_or(0)));
+            sent
         };
         let sent = value.with_parts(self.sent_of_value as u64, VALUE_PART_BYTES, send_part)?;
         self.sent_of_value += sent.unwrap_or(0);
@@ -340,6 +344,16 @@ impl Output {
         if self.buf.is_empty() {
             self.buf.clear(0);
         }
+    }
+}
+
+/// Tells a payload of the first `count` bytes of some parts.
+fn update(payload: &mut LongPayload, parts: &[IoSlice<'_>], count: usize) {
+    let mut left = count;
+    for part in parts {
+        let sent = part.len().min(left);
+        payload.update(&part[..sent]);
+        left -= sent;
     }
 }
 

@@ -2,7 +2,16 @@
 
 use std::collections::VecDeque;
 
+use stillframe_store::rdb::LongPayload;
 use stillframe_store::{Sending, StrRef};
+
+/// A large value that is sent from where it lies.
+#[derive(Debug)]
+struct Sent {
+    value: Sending,
+    /// It is part of a payload whose footer depends on its bytes, and follows them.
+    payload: Option<LongPayload>,
+}
 
 /// Bytes on their way to a client, within a bound: what would pass it is not appended, nor is anything after it.
 ///
@@ -13,7 +22,7 @@ use stillframe_store::{Sending, StrRef};
 pub struct ReplyBuf {
     bytes: Vec<u8>,
     /// Large values that are sent from where they lie, and the places in `bytes` where they belong.
-    values: VecDeque<(usize, Sending)>,
+    values: VecDeque<(usize, Sent)>,
     /// Large values may be sent like that.
     sends_values: bool,
     /// Most bytes that there may be; 0 once it is over.
@@ -82,14 +91,17 @@ impl ReplyBuf {
         self.sends_values
     }
 
-    /// The first of the large values, and the place in the buffer where it belongs.
-    pub fn first_value(&self) -> Option<(usize, &Sending)> {
-        self.values.front().map(|(at, value)| (*at, value))
+    /// The first of the large values, the place in the buffer where it belongs, and the payload that is to be told of the bytes
+    /// that have been sent of it.
+    pub fn first_value(&mut self) -> Option<(usize, &Sending, Option<&mut LongPayload>)> {
+        self.values.front_mut().map(|(at, sent)| (*at, &sent.value, sent.payload.as_mut()))
     }
 
     /// The first of the large values has been sent.
     pub fn drop_first_value(&mut self) {
-        self.values.pop_front();
+        if let Some((at, Sent { payload: Some(payload), .. })) = self.values.pop_front() {
+            self.bytes[at..at + LongPayload::FOOTER_BYTES].copy_from_slice(&payload.footer());
+        }
     }
 
     /// With the large values.
@@ -101,7 +113,7 @@ impl ReplyBuf {
 
     #[cold]
     fn value_bytes(&self) -> usize {
-        self.values.iter().map(|(_, value)| value.len_bytes() as usize).sum()
+        self.values.iter().map(|(_, sent)| sent.value.len_bytes() as usize).sum()
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -253,7 +265,21 @@ impl Reply<'_> {
         let len = value.len_bytes();
         if self.out.has_room(len as usize + BULK_EXTRA_BYTES) {
             self.header_within(b'$', len as i64);
-            self.out.values.push_back((self.out.bytes.len(), value));
+            self.out.values.push_back((self.out.bytes.len(), Sent { value, payload: None }));
+            self.out.bytes.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// The payload of a large value as a bulk string, not compressed, the value sent from where it lies.
+    pub fn bulk_payload(&mut self, value: Sending) {
+        let (payload, head) = LongPayload::begin(value.len_bytes());
+        let len = head.len() + value.len_bytes() as usize + LongPayload::FOOTER_BYTES;
+        if self.out.has_room(len + BULK_EXTRA_BYTES) {
+            self.header_within(b'$', len as i64);
+            self.out.bytes.extend_from_slice(&head);
+            self.out.values.push_back((self.out.bytes.len(), Sent { value, payload: Some(payload) }));
+            // Written once the value has been sent.
+            self.out.bytes.extend_from_slice(&[0; LongPayload::FOOTER_BYTES]);
             self.out.bytes.extend_from_slice(b"\r\n");
         }
     }

@@ -10,6 +10,8 @@ use stillframe_store::{DbId, Duplicate, Incoming, Sending, UnixMillis};
 use crate::command::CommandId;
 use crate::protocol::args::{ArgRange, Args};
 use crate::protocol::collected::Collected;
+use crate::state::combination::Combination;
+use crate::state::restoring::Restoring;
 
 /// `CLIENT REPLY`.
 ///
@@ -47,6 +49,8 @@ pub struct Queued {
     pub id: CommandId,
     pub buf: Vec<u8>,
     pub ranges: Vec<ArgRange>,
+    /// What it has made of large values before `EXEC` runs it. It may be reading `incoming`, which is dropped after it.
+    pub ahead: Option<Box<Ahead>>,
     /// Large arguments, by their indices; `buf` has their first bytes.
     pub incoming: Vec<(usize, Incoming)>,
 }
@@ -184,6 +188,14 @@ pub struct KeysWalk {
     pub cursor: u64,
 }
 
+/// What a command makes of large values, part by part, before it runs.
+#[derive(Debug)]
+pub enum Ahead {
+    Copy(Duplicate),
+    Combination(Combination),
+    Restored(Restoring),
+}
+
 /// How far a command has got through a large value, which stays as it was when the command began.
 #[derive(Debug)]
 pub struct ValueWalk {
@@ -217,8 +229,8 @@ pub struct Session {
     /// Of a `KEYS` that waits for pages: no other command of the client runs before it.
     /// A command over a large value that goes on where it paused.
     pub value_walk: Option<Box<ValueWalk>>,
-    /// The copy of a large value that a command needs first.
-    pub duplicate: Option<Box<Duplicate>>,
+    /// What a command makes of large values before it runs.
+    pub ahead: Option<Box<Ahead>>,
     pub keys_walk: Option<Box<KeysWalk>>,
 }
 
@@ -252,7 +264,7 @@ impl Session {
             no_touch: false,
             last_command: None,
             value_walk: None,
-            duplicate: None,
+            ahead: None,
             keys_walk: None,
         }
     }
