@@ -6,7 +6,7 @@
 
 use stillframe_pagepool::{ExclusiveGuard, PageId};
 
-use super::order::{as_leaf, LeafView, Order, TARGETS_MAX};
+use super::order::{as_leaf, not_inner, LeafView, Order, TARGETS_MAX};
 use super::trees::{Scratch, Tree, Trees};
 use super::words::{Words, WordsMut};
 use crate::page::Page;
@@ -177,6 +177,10 @@ impl<O: Order> Trees<O> {
         let mut node = self.pool.exclusive(O::child(&parent, index))?;
         if O::can_grow(&node) {
             return Ok(());
+        }
+        if O::child_count(&node) < 2 {
+            // No separator takes so much that one child would fill a node.
+            return Err(not_inner(node.id()));
         }
         self.pages.admit(1)?;
         let mut right = self.pool.allocate()?;

@@ -24,7 +24,7 @@ use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
-use crate::page::{get_u16, get_u32, get_u64, put_u16, put_u32, Page, KIND_ORDERED_INNER, PAGE_SIZE};
+use crate::page::{get_u16, get_u32, get_u64, Page, KIND_ORDERED_INNER, PAGE_SIZE};
 use crate::tree::words::{Words, WordsMut, WORD_COUNT};
 
 const COUNT: usize = 2;
@@ -423,12 +423,12 @@ impl Node {
     }
 
     pub fn records(&self) -> u32 {
-        self.children.iter().map(|child| child.records).sum()
+        self.children.iter().fold(0, |sum, child| sum.wrapping_add(child.records))
     }
 
-    /// Writes the node, which fits its page.
+    /// Writes the node, which fits its page. Of one that was read from a page that held nonsense what does not fit is left out.
     pub fn encode(&self, page: &mut impl WordsMut) {
-        debug_assert!(self.encoded_bytes() <= PAGE_SIZE && !self.children.is_empty());
+        debug_assert!(!self.children.is_empty());
         let mut bytes = [0; PAGE_SIZE];
         let used_bytes = self.write(&mut bytes);
         for (index, word) in bytes[..used_bytes.next_multiple_of(8)].chunks_exact(8).enumerate() {
@@ -436,21 +436,23 @@ impl Node {
         }
     }
 
-    /// Writes it to a page of zeros; the bytes that it takes.
+    /// Writes it to a page of zeros; the bytes that it takes there.
     fn write(&self, page: &mut Page) -> usize {
         let (prefix_bytes, shared_bytes, parts) = (self.prefix_bytes(), self.shared_bytes(), self.parts());
         let left_out = prefix_bytes + shared_bytes;
         let hi = self.hi.as_deref().unwrap_or(&[]);
         (page[0], page[1]) = (KIND_ORDERED_INNER, self.level);
-        put_u16(page, COUNT, self.children.len() as u16);
-        put_u32(page, TAG, self.tag);
+        put(page, COUNT, &(self.children.len() as u16).to_le_bytes());
+        put(page, TAG, &self.tag.to_le_bytes());
         let is_last = if self.hi.is_none() { IS_LAST } else { 0 };
         let flags = is_last | if self.counts { COUNTS } else { 0 } | (shared_bytes as u16) << SHARED_SHIFT;
         let lengths = [prefix_bytes as u16, self.lo.len() as u16, hi.len() as u16, flags];
-        lengths.iter().enumerate().for_each(|(number, length)| put_u16(page, LENGTHS + 2 * number, *length));
+        for (number, length) in lengths.iter().enumerate() {
+            put(page, LENGTHS + 2 * number, &length.to_le_bytes());
+        }
         let mut end = parts.bytes;
         let mut append = |page: &mut Page, bytes: &[u8]| {
-            page[end..end + bytes.len()].copy_from_slice(bytes);
+            put(page, end, bytes);
             end += bytes.len();
             end - bytes.len()
         };
@@ -460,30 +462,30 @@ impl Node {
             append(page, &self.children[1].separator[prefix_bytes..left_out]);
         }
         for (index, child) in self.children.iter().enumerate() {
-            let tail = if index == 0 { &[][..] } else { &child.separator[left_out..] };
+            let tail = child.separator.get(left_out..).filter(|_| index > 0).unwrap_or_default();
             let (block, place) = (index / BLOCK_CHILDREN, index % BLOCK_CHILDREN);
             let at = parts.blocks + BLOCK_BYTES * block + HEAD_BYTES * place;
             if place == 0 {
-                put_u32(page, HINTS + HEAD_BYTES * block, head_of(tail));
+                put(page, HINTS + HEAD_BYTES * block, &head_of(tail).to_le_bytes());
             }
-            put_u32(page, at, head_of(tail));
-            put_u32(page, at + BLOCK_PIDS, child.pid);
+            put(page, at, &head_of(tail).to_le_bytes());
+            put(page, at + BLOCK_PIDS, &child.pid.to_le_bytes());
             if self.counts {
-                put_u32(page, parts.records + RECORDS_BYTES * index, child.records);
+                put(page, parts.records + RECORDS_BYTES * index, &child.records.to_le_bytes());
             }
             let rest_at = append(page, tail.get(HEAD_BYTES..).unwrap_or_default());
-            put_u16(page, parts.slots + SLOT_BYTES * index, rest_at as u16);
-            put_u16(page, parts.slots + SLOT_BYTES * index + 2, tail.len() as u16);
+            put(page, parts.slots + SLOT_BYTES * index, &(rest_at as u16).to_le_bytes());
+            put(page, parts.slots + SLOT_BYTES * index + 2, &(tail.len() as u16).to_le_bytes());
         }
         // No search takes the places that are left for keys below its own.
         for place in self.children.len()..self.children.len().next_multiple_of(BLOCK_CHILDREN) {
             let block_at = parts.blocks + BLOCK_BYTES * (place / BLOCK_CHILDREN);
-            put_u32(page, block_at + HEAD_BYTES * (place % BLOCK_CHILDREN), u32::MAX);
+            put(page, block_at + HEAD_BYTES * (place % BLOCK_CHILDREN), &u32::MAX.to_le_bytes());
         }
-        end
+        end.min(PAGE_SIZE)
     }
 
-    /// Moves the upper half, by bytes, to a node of its own.
+    /// Moves the upper half, by bytes, to a node of its own; of two children at least.
     pub fn split_off(&mut self) -> Node {
         let bytes_of = |child: &Child| BLOCK_BYTES / BLOCK_CHILDREN + SLOT_BYTES + child.separator.len();
         let total: usize = self.children.iter().map(bytes_of).sum();
@@ -500,9 +502,16 @@ impl Node {
     }
 }
 
-/// Adds to the count of records below a child.
+/// Writes bytes to a page, unless they lie beyond it.
+fn put(page: &mut Page, at: usize, bytes: &[u8]) {
+    if let Some(place) = page.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+}
+
+/// Adds to the count of records below a child, which lies within the page unless that holds nonsense.
 pub(super) fn add_records(page: &mut impl WordsMut, index: usize, delta: i32) {
-    let at = Parts::of(page.count(), true).records + RECORDS_BYTES * index;
+    let at = (Parts::of(page.count(), true).records + RECORDS_BYTES * index).min(PAGE_SIZE - RECORDS_BYTES);
     let (word, shift) = (page.word(at / 8), 8 * (at % 8));
     let records = page.half(at).wrapping_add_signed(delta);
     page.set_word(at / 8, word & !(u64::from(u32::MAX) << shift) | u64::from(records) << shift);
@@ -589,5 +598,38 @@ mod tests {
             let index = page.search(&key, random.bool());
             let _ = (page.child_at(index), page.decode(), page.is_ordered_inner(1));
         }
+    }
+
+    /// A page that fits its checksum may hold nonsense all the same. Whoever changes it makes other nonsense of it.
+    #[test]
+    fn a_crafted_node_is_changed_without_a_panic() {
+        let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
+        let (mut split_count, mut too_large_count) = (0, 0);
+        for _ in 0..5_000 {
+            let mut page = vec![0; WORD_COUNT];
+            let mut keys: Vec<_> = (0..random.usize(1..60)).map(|_| random_key(&mut random)).collect();
+            keys.sort();
+            let (lo, hi) = (keys[0].clone(), random.bool().then(|| vec![0xff; 15]));
+            let child = |separator: Vec<u8>| Child { separator: separator.into(), pid: 7, records: 1 };
+            let children = keys.into_iter().map(child).collect();
+            Node { level: 1, tag: 11, counts: random.bool(), lo, hi, children }.encode(&mut page);
+            for _ in 0..random.usize(1..20) {
+                let (word, bits) = (random.usize(..WORD_COUNT), random.u64(..) & random.u64(..));
+                page[if random.bool() { word % 32 } else { word }] ^= bits;
+            }
+            let mut node = page.decode();
+            node.encode(&mut page);
+            add_records(&mut page, node.children.len() - 1, 1);
+            too_large_count += u32::from(node.encoded_bytes() > PAGE_SIZE);
+            if node.children.len() > 1 {
+                let right = node.split_off();
+                right.encode(&mut page);
+                node.children.extend(right.children);
+                node.children.insert(1, node.children[0].clone());
+                node.encode(&mut page);
+                split_count += 1;
+            }
+        }
+        assert!(split_count > 1_000 && too_large_count > 10, "{split_count}, {too_large_count}");
     }
 }
