@@ -8,23 +8,15 @@ use std::sync::Arc;
 use stillframe_pagepool::device::{Device, DeviceError, DeviceErrorKind, DeviceOp, Fault, SimDevice};
 use stillframe_pagepool::pagefile::{UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
-use stillframe_pagepool::{
-    CheckpointError, Layout, PageId, Pool, PoolOptions, Restart, SnapshotKind, PAGE_SIZE,
-};
+use stillframe_pagepool::{CheckpointError, PageId, Pool, PoolOptions, Restart, SnapshotKind, PAGE_SIZE};
 use stillframe_testkit::seed;
+
+mod small_pool;
 
 type Model = BTreeMap<PageId, (u32, u8)>;
 
 fn options(kind: SnapshotKind) -> PoolOptions {
-    let snapshot_memory_bytes = 1 << 20;
-    let backend = stillframe_testkit::pool_backend();
-    PoolOptions {
-        layout: Layout::TINY,
-        snapshot_kind: kind,
-        backend,
-        snapshot_memory_bytes,
-        ..PoolOptions::default()
-    }
+    small_pool::small_pool(kind, 1 << 20)
 }
 
 fn header(round: u8) -> UserHeader {

@@ -14,6 +14,8 @@ use stillframe_pagepool::{
 };
 use stillframe_testkit::{pool_backend, seed};
 
+mod small_pool;
+
 fn open(device: &Arc<HookedDevice>, snapshot_kind: SnapshotKind) -> Arc<Pool> {
     open_with(device, snapshot_kind, None)
 }
@@ -24,14 +26,7 @@ fn open_with(
     memory_pages: Option<u64>,
 ) -> Arc<Pool> {
     let as_device: Arc<dyn Device> = device.clone();
-    let options = PoolOptions {
-        layout: Layout::TINY,
-        snapshot_kind,
-        backend: pool_backend(),
-        snapshot_memory_bytes: 1 << 20,
-        memory_pages,
-        ..PoolOptions::default()
-    };
+    let options = PoolOptions { memory_pages, ..small_pool::small_pool(snapshot_kind, 1 << 20) };
     let (pool, _) = Pool::open(as_device, &options).unwrap();
     pool.wait_until_warm();
     pool

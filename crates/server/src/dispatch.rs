@@ -87,7 +87,7 @@ pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
     };
     match outcome {
         Outcome::Done => {
-            (ctx.client.value_walk, ctx.client.ahead) = (None, None);
+            ctx.client.end_walks();
             end_reply(ctx, mark);
         }
         // It begins anew.

@@ -5,8 +5,7 @@ use std::ops::{Bound, Range};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::seam::{
-    refused_write, Access, Body, Done, KeyValue, Order, Session, Settings, Show, Transaction, TreeId,
-    TreeRow, Verdict,
+    Access, Body, Done, KeyValue, Order, Session, Settings, Show, Transaction, TreeId, TreeRow, Verdict,
 };
 use crate::error::Result;
 
@@ -88,18 +87,14 @@ impl Transaction for Changing<'_> {
     }
 
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
-        if self.access == Access::Read {
-            return Err(refused_write());
-        }
+        self.access.check_write()?;
         let before = self.trees[tree.0].insert(key.to_vec(), value.to_vec());
         self.before.push((tree, key.to_vec(), before));
         Ok(())
     }
 
     fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
-        if self.access == Access::Read {
-            return Err(refused_write());
-        }
+        self.access.check_write()?;
         let before = self.trees[tree.0].remove(key);
         self.before.push((tree, key.to_vec(), before));
         Ok(())

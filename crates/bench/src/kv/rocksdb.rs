@@ -11,8 +11,8 @@ use rocksdb::{
 };
 
 use super::seam::{
-    refused_write, Access, Body, Done, KeyValue, OpenOptions, Order, Session, Settings, Show, Transaction,
-    TreeId, TreeRow, Verdict,
+    Access, Body, Done, KeyValue, OpenOptions, Order, Session, Settings, Show, Transaction, TreeId, TreeRow,
+    Verdict,
 };
 use crate::error::{BenchError, Result};
 
@@ -222,15 +222,6 @@ struct Running<'r, 'd> {
     trees: &'r [&'d ColumnFamily],
 }
 
-impl Running<'_, '_> {
-    fn check_writes(&self) -> Result<()> {
-        match self.access {
-            Access::Write => Ok(()),
-            Access::Read => Err(refused_write()),
-        }
-    }
-}
-
 impl Transaction for Running<'_, '_> {
     fn get(&mut self, tree: TreeId, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let value = self.txn.get_pinned_cf_opt(&self.trees[tree.0], key, self.reads).map_err(failed)?;
@@ -238,12 +229,12 @@ impl Transaction for Running<'_, '_> {
     }
 
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.check_writes()?;
+        self.access.check_write()?;
         self.txn.put_cf(&self.trees[tree.0], key, value).map_err(failed)
     }
 
     fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
-        self.check_writes()?;
+        self.access.check_write()?;
         self.txn.delete_cf(&self.trees[tree.0], key).map_err(failed)
     }
 

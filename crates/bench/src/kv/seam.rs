@@ -166,6 +166,17 @@ pub enum Access {
     Write,
 }
 
+impl Access {
+    /// # Errors
+    /// A transaction that reads is asked to write.
+    pub fn check_write(self) -> Result<()> {
+        match self {
+            Access::Write => Ok(()),
+            Access::Read => Err(refused_write()),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Commit,

@@ -9,8 +9,8 @@ use stillframe_store::{Options, PoolBackend, Store, Tree, TreeError};
 use stillframe_units::human_bytes;
 
 use super::seam::{
-    refused_write, Access, Body, Done, Evictions, KeyValue, OpenOptions, Order, Session, Settings, Show,
-    Transaction, TreeId, TreeRow, Verdict,
+    Access, Body, Done, Evictions, KeyValue, OpenOptions, Order, Session, Settings, Show, Transaction,
+    TreeId, TreeRow, Verdict,
 };
 use crate::error::{BenchError, Result};
 
@@ -185,15 +185,6 @@ struct Running<'r, 't> {
     key: &'r RefCell<Key>,
 }
 
-impl Running<'_, '_> {
-    fn check_writes(&self) -> Result<()> {
-        match self.access {
-            Access::Write => Ok(()),
-            Access::Read => Err(refused_write()),
-        }
-    }
-}
-
 impl Transaction for Running<'_, '_> {
     fn get(&mut self, tree: TreeId, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let found = self.txn.get_with(self.key.borrow_mut().of(tree, key), found);
@@ -210,12 +201,12 @@ impl Transaction for Running<'_, '_> {
     }
 
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.check_writes()?;
+        self.access.check_write()?;
         self.txn.put(self.key.borrow_mut().of(tree, key), value).map_err(failed)
     }
 
     fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
-        self.check_writes()?;
+        self.access.check_write()?;
         self.txn.remove(self.key.borrow_mut().of(tree, key)).map_err(failed)
     }
 

@@ -6,8 +6,8 @@ use std::ops::Range;
 use stillframe_wiredtiger_sys::{Bulk, Connection, Direction, Error, Session as WtSession};
 
 use super::seam::{
-    refused_write, Access, Body, Done, KeyValue, OpenOptions, Order, Session, Settings, Show, Transaction,
-    TreeId, TreeRow, Verdict,
+    Access, Body, Done, KeyValue, OpenOptions, Order, Session, Settings, Show, Transaction, TreeId, TreeRow,
+    Verdict,
 };
 use crate::error::{BenchError, Result};
 
@@ -146,13 +146,6 @@ struct Running<'r, 's> {
 }
 
 impl Running<'_, '_> {
-    fn check_writes(&self) -> Result<()> {
-        match self.access {
-            Access::Write => Ok(()),
-            Access::Read => Err(refused_write()),
-        }
-    }
-
     fn seen<T>(&mut self, result: std::result::Result<T, Error>) -> Result<T> {
         self.is_in_conflict |= matches!(result, Err(Error::Rollback));
         result.map_err(failed)
@@ -166,13 +159,13 @@ impl Transaction for Running<'_, '_> {
     }
 
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.check_writes()?;
+        self.access.check_write()?;
         let result = self.session.put(tree.0, key, value);
         self.seen(result)
     }
 
     fn remove(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
-        self.check_writes()?;
+        self.access.check_write()?;
         let result = self.session.remove(tree.0, key);
         self.seen(result)
     }

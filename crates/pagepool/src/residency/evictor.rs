@@ -10,13 +10,11 @@
 //! it (R3). So nobody reads memory that is given back, no copy is taken of a page that somebody is writing, and a command
 //! that has looked whether its pages are there meets no fault afterwards.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
+use super::background::{Background, StopSign};
 use super::clock::Clock;
 use super::room::Room;
 use super::scrub::Scrubbing;
@@ -48,7 +46,7 @@ struct Shared {
     file: Arc<PageFile>,
     scrubbing: Arc<Scrubbing>,
     wait_for_turns: WaitForTurns,
-    stop: AtomicBool,
+    stop: StopSign,
 }
 
 /// A page that may go, and what has been written of it if that was to be.
@@ -161,8 +159,7 @@ impl Shared {
 
 /// The thread.
 pub struct Evictor {
-    shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Background,
 }
 
 impl Evictor {
@@ -176,38 +173,22 @@ impl Evictor {
         scrubbing: Arc<Scrubbing>,
         wait_for_turns: WaitForTurns,
     ) -> Result<Evictor, PoolError> {
-        let shared = Arc::new(Shared {
-            core,
-            supply,
-            room,
-            file,
-            scrubbing,
-            wait_for_turns,
-            stop: AtomicBool::new(false),
-        });
-        let for_thread = shared.clone();
-        let thread = std::thread::Builder::new()
-            .name("sf-evict".into())
-            .spawn(move || run(&for_thread))
-            .map_err(PoolError::Thread)?;
-        shared.room.set_evictor(thread.thread().clone());
-        Ok(Evictor { shared, thread: Mutex::new(Some(thread)) })
+        let stop = StopSign::default();
+        let shared = Shared { core, supply, room, file, scrubbing, wait_for_turns, stop: stop.clone() };
+        Ok(Evictor { thread: Background::start("sf-evict", stop, move || run(&shared))? })
     }
 
     /// Ends the thread.
     pub fn shut_down(&self) {
-        self.shared.stop.store(true, Ordering::Release);
-        let Some(thread) = self.thread.lock().take() else { return };
-        thread.thread().unpark();
-        // An evictor that panicked has nothing to give back.
-        let _ = thread.join();
+        self.thread.shut_down();
     }
 }
 
 fn run(shared: &Shared) {
+    shared.room.set_evictor(std::thread::current());
     let mut clock = Clock::default();
     let mut failed_at: Option<Instant> = None;
-    while !shared.stop.load(Ordering::Acquire) {
+    while !shared.stop.is_given() {
         if !shared.room.is_short() {
             shared.room.note_round(true);
             std::thread::park();
@@ -223,7 +204,7 @@ fn run(shared: &Shared) {
             shared.room.note_round(true);
             std::thread::park_timeout(REST);
         }
-        while left > 0 && !shared.stop.load(Ordering::Acquire) {
+        while left > 0 && !shared.stop.is_given() {
             let (evicted, has_failed) = shared.evict(&mut clock, left.min(BATCH_PAGES), may_write);
             shared.room.note_round(evicted > 0);
             left = left.saturating_sub(evicted);

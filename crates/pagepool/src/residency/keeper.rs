@@ -10,11 +10,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
+use super::background::{Background, StopSign};
 use super::evictor::WaitForTurns;
 use super::room::Room;
 use super::stock::{RESERVE_PAGES, RESERVE_PART, STOCK_PAGES, TRIM_AGAIN, TRIM_DELAY, TRIM_PAUSE};
@@ -44,14 +42,10 @@ struct Shared {
     file: Option<Arc<PageFile>>,
     /// Whether everything that is free is to go, at once.
     purge: AtomicBool,
-    stop: AtomicBool,
+    stop: StopSign,
 }
 
 impl Shared {
-    fn is_stopping(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
-    }
-
     /// Free frames that stay.
     fn reserve(&self, arena: &Arena) -> u32 {
         let used = arena.backed_frames().saturating_sub(arena.free_frames());
@@ -80,7 +74,7 @@ impl Shared {
             return false;
         }
         for batch in self.pages_in(&chunks).chunks(BATCH_PAGES) {
-            if self.is_stopping() {
+            if self.stop.is_given() {
                 break;
             }
             self.relocate(batch, &chunks);
@@ -117,7 +111,7 @@ impl Shared {
 /// The thread.
 pub struct Keeper {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Background,
 }
 
 impl Keeper {
@@ -132,19 +126,16 @@ impl Keeper {
         wait_for_turns: WaitForTurns,
         file: Option<Arc<PageFile>>,
     ) -> Result<Keeper, PoolError> {
-        let (purge, stop) = (AtomicBool::new(false), AtomicBool::new(false));
-        let shared = Arc::new(Shared { core, supply, room, wait_for_turns, file, purge, stop });
+        let (purge, stop) = (AtomicBool::new(false), StopSign::default());
+        let shared = Shared { core, supply, room, wait_for_turns, file, purge, stop: stop.clone() };
+        let shared = Arc::new(shared);
         let for_thread = shared.clone();
-        let thread = std::thread::Builder::new()
-            .name("sf-frames".into())
-            .spawn(move || run(&for_thread))
-            .map_err(PoolError::Thread)?;
-        Ok(Keeper { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Keeper { shared, thread: Background::start("sf-frames", stop, move || run(&for_thread))? })
     }
 
     /// The bound of memory has changed.
     pub fn wake(&self) {
-        self.thread.lock().iter().for_each(|thread| thread.thread().unpark());
+        self.thread.wake();
     }
 
     /// Asks for the memory of everything that is free to be given back, at once.
@@ -155,11 +146,7 @@ impl Keeper {
 
     /// Ends the thread.
     pub fn shut_down(&self) {
-        self.shared.stop.store(true, Ordering::Release);
-        let Some(thread) = self.thread.lock().take() else { return };
-        thread.thread().unpark();
-        // A keeper that panicked has nothing to give back.
-        let _ = thread.join();
+        self.thread.shut_down();
     }
 }
 
@@ -167,13 +154,13 @@ fn run(shared: &Shared) {
     let Some(arena) = shared.core.pages.arena() else { return };
     arena.set_keeper(std::thread::current());
     let mut times = Times::default();
-    while !shared.is_stopping() {
+    while !shared.stop.is_given() {
         if shared.purge.swap(false, Ordering::Relaxed) {
             purge(shared, arena);
         }
         if shared.is_low(arena) {
             let is_wanted = || arena.free_frames() < STOCK_PAGES && shared.low_mark(arena) > 0;
-            while !shared.is_stopping() && is_wanted() && arena.populate_chunk() {}
+            while !shared.stop.is_given() && is_wanted() && arena.populate_chunk() {}
         }
         let pause = give_back(shared, arena, &mut times);
         // Who takes or gives from here on wakes it; what is so already is seen now.
@@ -228,7 +215,7 @@ fn give_back(shared: &Shared, arena: &Arena, times: &mut Times) -> Option<Durati
 /// Gives everything back that is free.
 fn purge(shared: &Shared, arena: &Arena) {
     let mut attempts_left = PURGE_ATTEMPTS;
-    while attempts_left > 0 && !shared.is_stopping() {
+    while attempts_left > 0 && !shared.stop.is_given() {
         if !shared.discard_chunk(arena) && !shared.compact(arena, 0) {
             attempts_left -= 1;
             std::thread::sleep(TRIM_PAUSE);

@@ -1,6 +1,7 @@
 //! Which pages take memory: the free ones that keep it, those of the page file that are brought in, and those that go when
 //! there is not enough of it.
 
+mod background;
 mod clock;
 mod damage;
 mod desk;

@@ -10,11 +10,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::background::{Background, StopSign};
 use super::room::Room;
 use crate::snapshot::{Core, Snapshotter};
 use crate::space::{Allocator, Extent, HUGE_PAGE_SIZE};
@@ -70,7 +70,7 @@ struct Shared {
     is_trimming: AtomicBool,
     /// Whether the reserve is to be given back too, and all of it at once.
     purge: AtomicBool,
-    stop: AtomicBool,
+    stop: StopSign,
 }
 
 impl Shared {
@@ -174,7 +174,7 @@ impl Shared {
 /// The thread and what it is told.
 pub struct Stock {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Background,
 }
 
 impl Stock {
@@ -189,6 +189,7 @@ impl Stock {
         whole_chunks: bool,
         room: Arc<Room>,
     ) -> Result<Stock, PoolError> {
+        let stop = StopSign::default();
         let shared = Arc::new(Shared {
             core,
             snapshotter,
@@ -203,14 +204,11 @@ impl Stock {
             is_refilling: AtomicBool::new(false),
             is_trimming: AtomicBool::new(false),
             purge: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
+            stop: stop.clone(),
         });
         let for_thread = shared.clone();
-        let thread = std::thread::Builder::new()
-            .name("sf-stock".into())
-            .spawn(move || replenish(&for_thread))
-            .map_err(PoolError::Thread)?;
-        Ok(Stock { shared, thread: Some(thread) })
+        let thread = Background::start("sf-stock", stop, move || replenish(&for_thread))?;
+        Ok(Stock { shared, thread })
     }
 
     /// Tells what an allocation has left; wakes the thread when the stock runs low.
@@ -222,7 +220,7 @@ impl Stock {
         let is_near = || used_end + stock / 2 > self.shared.populated_end.load(Ordering::Relaxed);
         let has_become_low = || !self.shared.is_refilling.swap(true, Ordering::Relaxed);
         if is_low && has_become_low() || has_moved && is_near() {
-            self.wake();
+            self.thread.wake();
         }
     }
 
@@ -231,12 +229,8 @@ impl Stock {
         if self.shared.pages_above_reserve(allocator) > 0
             && !self.shared.is_trimming.swap(true, Ordering::Relaxed)
         {
-            self.wake();
+            self.thread.wake();
         }
-    }
-
-    fn wake(&self) {
-        self.thread.iter().for_each(|thread| thread.thread().unpark());
     }
 
     /// Takes over a freed extent of a large object; the allocator gets it back when its memory has been given back.
@@ -249,7 +243,7 @@ impl Stock {
             self.shared.waiting_pages.fetch_add(u64::from(extent.page_count), Ordering::Relaxed);
         }
         drop(to_discard);
-        self.wake();
+        self.thread.wake();
     }
 
     /// Gives one extent back if the thread does not keep up: so freed memory does not pile up.
@@ -267,7 +261,7 @@ impl Stock {
     /// Asks for everything to be given back that is free, the reserve too, at once.
     pub fn purge(&self) {
         self.shared.purge.store(true, Ordering::Relaxed);
-        self.wake();
+        self.thread.wake();
     }
 }
 
@@ -275,7 +269,7 @@ fn replenish(shared: &Shared) {
     // Where the trimmer is, and when it goes on.
     let mut below = u32::MAX;
     let mut trim_at: Option<Instant> = None;
-    while !shared.stop.load(Ordering::Acquire) {
+    while !shared.stop.is_given() {
         if shared.purge.swap(false, Ordering::Relaxed) {
             below = u32::MAX;
             while shared.discard_one(true) || shared.trim(&mut below) {}
@@ -307,17 +301,6 @@ fn replenish(shared: &Shared) {
         } else {
             below = u32::MAX;
             trim_at = Some(now + TRIM_AGAIN);
-        }
-    }
-}
-
-impl Drop for Stock {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        self.wake();
-        if let Some(thread) = self.thread.take() {
-            // The thread holds no lock and cannot panic; a failed join leaves nothing to clean up.
-            let _ = thread.join();
         }
     }
 }

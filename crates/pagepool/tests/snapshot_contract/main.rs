@@ -11,6 +11,8 @@ mod loading;
 mod races;
 mod requests;
 mod reuse;
+#[path = "../small_pool/mod.rs"]
+mod small_pool;
 mod support;
 mod writers;
 

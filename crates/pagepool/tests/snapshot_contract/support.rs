@@ -6,20 +6,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 pub use stillframe_pagepool::device::Gate;
 use stillframe_pagepool::snapshot::{Progress, Sink};
-use stillframe_pagepool::{
-    CheckpointError, Epoch, Layout, PageBytes, PageId, Pool, PoolOptions, SnapshotKind, PAGE_SIZE,
-};
+use stillframe_pagepool::{CheckpointError, Epoch, PageBytes, PageId, Pool, PAGE_SIZE};
 
-pub fn options(kind: SnapshotKind, snapshot_memory_bytes: u64) -> PoolOptions {
-    let backend = stillframe_testkit::pool_backend();
-    PoolOptions {
-        layout: Layout::TINY,
-        snapshot_kind: kind,
-        backend,
-        snapshot_memory_bytes,
-        ..PoolOptions::default()
-    }
-}
+pub use crate::small_pool::small_pool as options;
 
 /// Runs `test` with a fixed seed and a random one, or with the one in the environment.
 pub fn seeds(test: impl Fn(u64)) {

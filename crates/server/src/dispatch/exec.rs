@@ -127,7 +127,7 @@ fn run_queued(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) {
             Outcome::Done | Outcome::Paused => return,
         }
     }
-    ctx.client.keys_walk = None;
+    ctx.client.end_walks();
     ctx.reply.error(TOO_FAR);
 }
 

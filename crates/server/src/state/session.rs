@@ -226,11 +226,12 @@ pub struct Session {
     pub no_touch: bool,
     /// The command that is running or has run last.
     pub last_command: Option<CommandId>,
-    /// Of a `KEYS` that waits for pages: no other command of the client runs before it.
-    /// A command over a large value that goes on where it paused.
+    /// A command over a large value that goes on where it paused. Of this and the next two, no other command of the client
+    /// runs before the one that they belong to has been answered.
     pub value_walk: Option<Box<ValueWalk>>,
     /// What a command makes of large values before it runs.
     pub ahead: Option<Box<Ahead>>,
+    /// A `KEYS` that waits for pages.
     pub keys_walk: Option<Box<KeysWalk>>,
 }
 
@@ -244,6 +245,11 @@ impl Session {
     pub fn queued_since(&mut self, count: usize) -> Option<&mut Queued> {
         let is_new = self.queued_count() > count;
         self.transaction.as_mut().filter(|_| is_new)?.queued.last_mut()
+    }
+
+    /// A command has been answered: what it paused with is not for the next one.
+    pub fn end_walks(&mut self) {
+        (self.value_walk, self.ahead, self.keys_walk) = (None, None, None);
     }
 
     pub fn new(id: u64, is_authenticated: bool) -> Session {

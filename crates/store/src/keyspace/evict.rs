@@ -27,17 +27,31 @@ const DUE_LEAVES_TRIED: u32 = 32;
 /// Random leaves that are looked at for keys with a deadline before the side array is asked.
 const LEAVES_TRIED: u32 = 2;
 
-/// What is taken from a leaf.
-#[derive(Default)]
+/// What is taken from a tree, and of which keys how many.
 struct Sample {
+    policy: EvictionPolicy,
+    most: usize,
     victims: Vec<Victim>,
     /// Keys whose time is over: they go first.
     expired: Vec<Victim>,
 }
 
 impl Sample {
-    fn len(&self) -> usize {
-        self.victims.len() + self.expired.len()
+    fn new(policy: EvictionPolicy, most: usize) -> Sample {
+        Sample { policy, most, victims: Vec::new(), expired: Vec::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.victims.is_empty() && self.expired.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.victims.len() + self.expired.len() >= self.most
+    }
+
+    /// Whether only keys with a deadline may go.
+    fn needs_deadline(&self) -> bool {
+        self.policy.candidates == Candidates::WithDeadline
     }
 }
 
@@ -103,13 +117,14 @@ impl Keyspace {
     ) -> Result<u64, OpError> {
         let trees: Vec<Tree> = self.databases.trees().collect();
         if policy.preference != Preference::Random {
-            return trees.iter().map(|tree| self.sample_tree(local, *tree, policy, sample_count)).sum();
+            let sample = |tree: &Tree| self.sample_tree(local, *tree, Sample::new(policy, sample_count));
+            return trees.iter().map(sample).sum();
         }
         let last = local.choice.next_db;
         let (before, after): (Vec<&Tree>, Vec<&Tree>) = trees.iter().partition(|tree| tree.db.0 <= last);
         for tree in after.into_iter().chain(before) {
             local.choice.next_db = tree.db.0;
-            let memory_bytes = self.sample_tree(local, *tree, policy, 1)?;
+            let memory_bytes = self.sample_tree(local, *tree, Sample::new(policy, 1))?;
             if memory_bytes > 0 || !local.choice.remembered.is_empty() {
                 return Ok(memory_bytes);
             }
@@ -117,24 +132,17 @@ impl Keyspace {
         Ok(0)
     }
 
-    fn sample_tree(
-        &self,
-        local: &mut Local,
-        tree: Tree,
-        policy: EvictionPolicy,
-        sample_count: usize,
-    ) -> Result<u64, OpError> {
-        let mut sample = Sample::default();
+    fn sample_tree(&self, local: &mut Local, tree: Tree, mut sample: Sample) -> Result<u64, OpError> {
         for _ in 0..LEAVES_TRIED {
             let hash = fastrand::u64(..);
             let leaf = || self.trees.leaf_shared(tree, hash, None);
-            self.take_sample(local, tree, leaf, policy, sample_count, &mut sample)?;
-            if sample.len() > 0 {
+            self.take_sample(local, tree, leaf, &mut sample)?;
+            if !sample.is_empty() {
                 break;
             }
         }
-        if sample.len() == 0 {
-            self.sample_sparse(local, tree, policy, sample_count, &mut sample)?;
+        if sample.is_empty() {
+            self.sample_sparse(local, tree, &mut sample)?;
         }
         sample.victims.into_iter().for_each(|victim| local.choice.remember(victim));
         let mut memory_bytes = 0;
@@ -149,20 +157,13 @@ impl Keyspace {
     }
 
     /// For a tree of which random leaves have nothing to offer: looks where there is something.
-    fn sample_sparse(
-        &self,
-        local: &mut Local,
-        tree: Tree,
-        policy: EvictionPolicy,
-        sample_count: usize,
-        sample: &mut Sample,
-    ) -> Result<(), OpError> {
+    fn sample_sparse(&self, local: &mut Local, tree: Tree, sample: &mut Sample) -> Result<(), OpError> {
         let stats = self.db_stats(tree.db);
-        if policy.candidates == Candidates::WithDeadline {
+        if sample.needs_deadline() {
             if stats.deadline_count == 0 {
                 return Ok(());
             }
-            return self.sample_by_deadline(local, tree, policy, sample_count, sample);
+            return self.sample_by_deadline(local, tree, sample);
         }
         if stats.key_count == 0 {
             return Ok(());
@@ -175,20 +176,13 @@ impl Keyspace {
         if let Some(bytes) = found {
             let hash = self.trees.order.hash(&bytes);
             let leaf = || self.trees.leaf_shared(tree, hash, None);
-            self.take_sample(local, tree, leaf, policy, sample_count, sample)?;
+            self.take_sample(local, tree, leaf, sample)?;
         }
         Ok(())
     }
 
     /// Takes keys from leaves that the side array knows to have deadlines, and tells it of those that have none any more.
-    fn sample_by_deadline(
-        &self,
-        local: &mut Local,
-        tree: Tree,
-        policy: EvictionPolicy,
-        sample_count: usize,
-        sample: &mut Sample,
-    ) -> Result<(), OpError> {
+    fn sample_by_deadline(&self, local: &mut Local, tree: Tree, sample: &mut Sample) -> Result<(), OpError> {
         let side = &self.trees.order.side;
         let mut from = PageId(fastrand::u32(..side.page_end().0.max(1)));
         for _ in 0..DUE_LEAVES_TRIED {
@@ -198,8 +192,8 @@ impl Keyspace {
                 return Ok(());
             };
             let leaf = || Ok(self.pool.shared(pid)?);
-            self.take_sample(local, tree, leaf, policy, sample_count, sample)?;
-            if sample.len() > 0 {
+            self.take_sample(local, tree, leaf, sample)?;
+            if !sample.is_empty() {
                 return Ok(());
             }
             // It may be one of another database.
@@ -215,8 +209,6 @@ impl Keyspace {
         local: &mut Local,
         tree: Tree,
         mut leaf: impl FnMut() -> Result<SharedGuard<'a>, Stop>,
-        policy: EvictionPolicy,
-        sample_count: usize,
         sample: &mut Sample,
     ) -> Result<(), OpError> {
         let taken = retry(|| {
@@ -224,7 +216,7 @@ impl Keyspace {
             if !self.trees.order.side.is_leaf(guard.id()) {
                 return Ok(());
             }
-            self.sample_leaf(local, tree, guard, policy, sample_count, sample)
+            self.sample_leaf(local, tree, guard, sample)
         });
         match taken {
             // There are other leaves.
@@ -238,8 +230,6 @@ impl Keyspace {
         local: &mut Local,
         tree: Tree,
         mut guard: SharedGuard<'a>,
-        policy: EvictionPolicy,
-        sample_count: usize,
         sample: &mut Sample,
     ) -> Result<(), Stop> {
         loop {
@@ -248,14 +238,14 @@ impl Keyspace {
                 return Ok(());
             }
             let (count, first) = (leaf.count(), fastrand::usize(..leaf.count().max(1)));
-            let is_worth_it = policy.candidates == Candidates::All || leaf.deadline_count() > 0;
+            let is_worth_it = !sample.needs_deadline() || leaf.deadline_count() > 0;
             for slot in (0..if is_worth_it { count } else { 0 }).map(|nth| (first + nth) % count) {
                 let record = leaf.record(slot).ok_or_else(|| bad_record(guard.id()))?;
-                if policy.candidates == Candidates::WithDeadline && record.deadline.is_none() {
+                if sample.needs_deadline() && record.deadline.is_none() {
                     continue;
                 }
-                self.take_record(local, tree, policy, &record, sample)?;
-                if sample.len() >= sample_count {
+                self.take_record(local, tree, &record, sample)?;
+                if sample.is_full() {
                     return Ok(());
                 }
             }
@@ -270,7 +260,6 @@ impl Keyspace {
         &self,
         local: &mut Local,
         tree: Tree,
-        policy: EvictionPolicy,
         record: &Record<'_>,
         sample: &mut Sample,
     ) -> Result<(), Stop> {
@@ -278,7 +267,7 @@ impl Keyspace {
         let bytes = self.with_key(record, &mut local.bytes, <[u8]>::to_vec)?;
         let memory_bytes = memory_bytes(record);
         let soonest = record.deadline.map_or(0, |deadline| u64::MAX - deadline.max(0) as u64);
-        let score = match policy.preference {
+        let score = match sample.policy.preference {
             Preference::SoonestDeadline => soonest,
             _ => self.coldness(local, tree, hash),
         };

@@ -51,17 +51,23 @@ fn allocated(store: &Store) -> u64 {
     store.pool().stats().allocated_pages
 }
 
+/// A store with a short value beside those that a test is about, and the pages that it takes.
+fn with_other() -> (TempDir, Store, Worker, u64) {
+    let dir = TempDir::new("store");
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    set(&mut worker, "other", b"x");
+    let before = allocated(&store);
+    (dir, store, worker, before)
+}
+
 type Change = fn(&mut Worker, &[u8]);
 
 /// Everything that can happen to a key whose value is being read.
 #[test]
 fn a_value_stays_as_it_was_when_it_was_asked_for() {
-    let dir = TempDir::new("store");
-    let store = open(&dir, Options::default());
-    let mut worker = store.worker();
+    let (_dir, store, mut worker, before) = with_other();
     let (old, new) = (bytes(1), bytes(2));
-    set(&mut worker, "other", b"x");
-    let before = allocated(&store);
     let changes: [(&str, Change); 9] = [
         ("nothing", |_, _| ()),
         ("the same length", |worker, new| set(worker, "key", new)),
@@ -302,12 +308,8 @@ fn get(worker: &mut Worker, name: &[u8]) -> Vec<u8> {
 /// A copy takes the place of its source, or becomes a value of its own, as long as the source is what it was.
 #[test]
 fn a_copy_made_by_parts_is_used_if_its_source_is_still_there() {
-    let dir = TempDir::new("store");
-    let store = open(&dir, Options::default());
-    let mut worker = store.worker();
+    let (_dir, store, mut worker, before) = with_other();
     let (old, new) = (bytes(1), bytes(2));
-    set(&mut worker, "other", b"x");
-    let before = allocated(&store);
     set(&mut worker, "key", &old);
     let key = worker.key(b"key");
     let other = worker.key(b"other");
