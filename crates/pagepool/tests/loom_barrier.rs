@@ -308,7 +308,7 @@ fn stop_others(world: &Arc<World>) {
     world.change();
     member.quiesce();
     world.idle(&member);
-    member.idle_for_turns(|| world.change());
+    member.idle_for_turns(|| ());
     World::cut(world);
     drop(standstill);
     world.command();
