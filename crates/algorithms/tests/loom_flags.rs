@@ -1,0 +1,304 @@
+//! The flags of all algorithms under the model checker: two rows whose flags share words, writers, readers and the access
+//! phase. Over the real sources, with loom's atomics. With the feature `mutations` the checker also has to find what goes
+//! wrong with each mistake in the order of steps.
+#![allow(dead_code, unused_imports)]
+
+#[path = "../src/backoff.rs"]
+mod backoff;
+#[path = "../src/bits.rs"]
+mod bits;
+#[path = "../src/frames.rs"]
+mod frames;
+#[path = "../src/hooks.rs"]
+mod hooks;
+#[path = "../src/image.rs"]
+mod image;
+#[path = "../src/pairs.rs"]
+mod pairs;
+#[path = "../src/physical/mod.rs"]
+mod physical;
+#[path = "../src/row_array.rs"]
+mod row_array;
+#[path = "../src/rows.rs"]
+mod rows;
+#[path = "../src/seam.rs"]
+mod seam;
+
+mod sync {
+    pub use loom::sync::atomic;
+    pub use loom::thread::yield_now;
+    /// A turn of a loop that waits lets others go on.
+    pub use loom::thread::yield_now as spin_loop;
+}
+
+use std::sync::{Arc, Mutex};
+
+use hooks::Hooks;
+use image::{Help, Image, ImageError};
+use physical::{Cou, Epoch, EpochOptions, Hourglass, Naive, Piggyback, PingPong, SweepOrder, Zigzag};
+use row_array::RowCopies;
+use rows::{Copies, CopyId, Place, RowId};
+use seam::Algorithm;
+
+/// Two words: a write changes the first alone, so what is not carried over shows.
+type Content = [u64; 2];
+
+const ROWS: [RowId; 2] = [RowId(0), RowId(1)];
+const ROW_LEN: usize = 16;
+
+fn content(copies: &RowCopies, place: Place) -> Content {
+    let mut bytes = [0; ROW_LEN];
+    copies.read(place, &mut bytes);
+    [0, 8].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")))
+}
+
+/// The image; none of the checker's steps happens under its lock.
+#[derive(Default)]
+struct Disk(Mutex<[Option<Content>; 2]>);
+
+impl Disk {
+    fn put(&self, row: RowId, content: Content) {
+        let before = self.0.lock().expect("no holder panics")[row.0 as usize].replace(content);
+        assert_eq!(before, None, "row {} twice", row.0);
+    }
+
+    fn take(&self) -> [Option<Content>; 2] {
+        std::mem::take(&mut *self.0.lock().expect("no holder panics"))
+    }
+}
+
+impl Help<RowCopies> for Disk {
+    fn emit(&self, copies: &RowCopies, row: RowId, place: Place) -> Result<(), ImageError> {
+        self.put(row, content(copies, place));
+        Ok(())
+    }
+}
+
+/// One image: a row can be taken back until the next.
+struct Picture<'d> {
+    disk: &'d Disk,
+    last: Option<(RowId, Content)>,
+    /// Whether there is room for one row only after each time it has been drained.
+    is_slow: bool,
+    has_room: bool,
+}
+
+impl Picture<'_> {
+    fn keep(&mut self) {
+        if let Some((row, content)) = self.last.take() {
+            self.disk.put(row, content);
+        }
+    }
+}
+
+impl Image<RowCopies> for Picture<'_> {
+    fn put(&mut self, copies: &RowCopies, row: RowId, place: Place) -> Result<(), ImageError> {
+        self.keep();
+        self.last = Some((row, content(copies, place)));
+        self.has_room = !self.is_slow;
+        Ok(())
+    }
+
+    fn take_back(&mut self) {
+        self.last = None;
+    }
+
+    fn has_room(&mut self) -> bool {
+        self.has_room
+    }
+
+    fn is_busy(&mut self) -> bool {
+        true
+    }
+
+    fn drain(&mut self) -> Result<(), ImageError> {
+        self.has_room = true;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), ImageError> {
+        self.keep();
+        Ok(())
+    }
+}
+
+struct World<A> {
+    algorithm: A,
+    copies: RowCopies,
+    disk: Arc<Disk>,
+    is_slow: bool,
+}
+
+impl<A: Algorithm<RowCopies>> World<A> {
+    fn read(&self, row: RowId) -> Content {
+        content(&self.copies, Place::of(row, self.algorithm.live(row)))
+    }
+
+    fn write(&self, row: RowId, word: u64) {
+        let [_, rest] = self.read(row);
+        let copy = self.algorithm.before_write(&self.copies, row);
+        self.copies.array(copy).write(row.0, 0, &word.to_le_bytes());
+        self.algorithm.after_write(&self.copies, row, 0..8);
+        assert_eq!(self.read(row), [word, rest], "the latest content");
+    }
+
+    fn image(&self) -> [Option<Content>; 2] {
+        let mut picture =
+            Picture { disk: &self.disk, last: None, is_slow: self.is_slow, has_room: !self.is_slow };
+        self.algorithm.access(&self.copies, &mut picture).expect("nothing fails");
+        self.disk.take()
+    }
+}
+
+/// What runs beside the access phase.
+#[derive(Clone, Copy)]
+enum Beside {
+    Writers,
+    Reader,
+    /// One writer, and an image that has no room at times, so that rows are copied ahead.
+    SlowImage,
+}
+
+/// Two cuts: between them everything at once, after the second nothing else.
+fn model<A: Algorithm<RowCopies> + Send + 'static>(
+    make: fn(Arc<Disk>, Hooks) -> A,
+    hooks: Hooks,
+    beside: Beside,
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(move || {
+        let disk = Arc::<Disk>::default();
+        let algorithm = make(disk.clone(), hooks.clone());
+        let copies = RowCopies::for_algorithm(&algorithm, 2, ROW_LEN);
+        ROWS.iter().for_each(|row| copies.array(CopyId::D).write(row.0, 8, &7u64.to_le_bytes()));
+        algorithm.start(&copies);
+        let world = loom::sync::Arc::new(World {
+            algorithm,
+            copies,
+            disk,
+            is_slow: matches!(beside, Beside::SlowImage),
+        });
+        world.write(ROWS[0], 1);
+        // A first image, so that both copies are in use.
+        world.algorithm.cut(&world.copies);
+        assert_eq!(world.image(), [Some([1, 7]), Some([0, 7])]);
+        world.write(ROWS[0], 2);
+        world.algorithm.cut(&world.copies);
+        let threads: Vec<_> = ROWS
+            .into_iter()
+            .map(|row| {
+                let world = world.clone();
+                loom::thread::spawn(move || match beside {
+                    Beside::Writers | Beside::SlowImage => world.write(row, 3),
+                    Beside::Reader => assert_eq!(world.read(row), [[2, 7], [0, 7]][row.0 as usize]),
+                })
+            })
+            .take(if matches!(beside, Beside::Writers) { 2 } else { 1 })
+            .collect();
+        let unchanged = (!A::IS_INCREMENTAL).then_some([0, 7]);
+        assert_eq!(world.image(), [Some([2, 7]), unchanged], "the image of the second cut");
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        assert!(world.algorithm.is_idle(), "flags or frames of the cut are left");
+        if let Beside::Writers = beside {
+            world.algorithm.cut(&world.copies);
+            assert_eq!(world.image(), [Some([3, 7]); 2], "the image of the third cut");
+        }
+    });
+}
+
+fn both<A: Algorithm<RowCopies> + Send + 'static>(make: fn(Arc<Disk>, Hooks) -> A) {
+    model(make, Hooks::default(), Beside::Writers);
+    model(make, Hooks::default(), Beside::Reader);
+}
+
+fn epoch(disk: Arc<Disk>, hooks: Hooks) -> Epoch<RowCopies> {
+    // One frame for two writers: one of them helps.
+    let options = EpochOptions { spare_frames: 1, sweep_order: SweepOrder::Address, help: disk };
+    Epoch::with_hooks(2, options, hooks)
+}
+
+#[test]
+fn cou_holds() {
+    both(|_, hooks| Cou::with_hooks(2, hooks));
+}
+
+#[test]
+fn zigzag_holds() {
+    both(|_, hooks| Zigzag::with_hooks(2, hooks));
+}
+
+#[test]
+fn pingpong_holds() {
+    both(|_, hooks| PingPong::with_hooks(2, hooks));
+}
+
+#[test]
+fn hourglass_holds() {
+    both(|_, hooks| Hourglass::with_hooks(2, hooks));
+}
+
+#[test]
+fn piggyback_holds() {
+    both(|_, hooks| Piggyback::with_hooks(2, hooks));
+}
+
+#[test]
+fn epoch_holds() {
+    both(epoch);
+}
+
+#[test]
+fn epoch_holds_ahead_of_a_slow_image() {
+    let make = |disk: Arc<Disk>, hooks| {
+        let options = EpochOptions { spare_frames: 4, sweep_order: SweepOrder::HottestFirst, help: disk };
+        Epoch::with_hooks(2, options, hooks)
+    };
+    model(make, Hooks::default(), Beside::SlowImage);
+}
+
+#[cfg(feature = "mutations")]
+mod mistakes {
+    use super::*;
+    use hooks::Mutation;
+
+    fn is_found<A: Algorithm<RowCopies> + Send + 'static>(
+        make: fn(Arc<Disk>, Hooks) -> A,
+        mutation: Mutation,
+        beside: Beside,
+    ) {
+        let hooks = Hooks { mutation: Some(mutation), pause: None };
+        let check = std::panic::AssertUnwindSafe(|| model(make, hooks, beside));
+        assert!(std::panic::catch_unwind(check).is_err(), "{mutation:?} survives");
+    }
+
+    #[test]
+    fn of_cou() {
+        is_found(|_, hooks| Cou::with_hooks(2, hooks), Mutation::CouSavedBeforeCopy, Beside::Writers);
+        is_found(|_, hooks| Cou::with_hooks(2, hooks), Mutation::CouTestThenEmit, Beside::Writers);
+    }
+
+    #[test]
+    fn of_zigzag() {
+        is_found(
+            |_, hooks| Zigzag::with_hooks(2, hooks),
+            Mutation::ZigzagNeighboursNotAtomic,
+            Beside::Writers,
+        );
+    }
+
+    #[test]
+    fn of_piggyback() {
+        let make = |_, hooks| Piggyback::with_hooks(2, hooks);
+        is_found(make, Mutation::PiggybackFlagBeforeCopy, Beside::Reader);
+        is_found(make, Mutation::PiggybackTestThenCopy, Beside::Writers);
+        is_found(make, Mutation::PiggybackNeighboursNotAtomic, Beside::Writers);
+    }
+
+    #[test]
+    fn of_epoch() {
+        is_found(epoch, Mutation::EpochNoValidation, Beside::Writers);
+        is_found(epoch, Mutation::EpochRaiseBeforeCapture, Beside::Writers);
+        is_found(epoch, Mutation::EpochEndsBeforeCaptured, Beside::Writers);
+    }
+}
