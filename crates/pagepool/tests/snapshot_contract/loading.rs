@@ -283,6 +283,8 @@ fn pages_that_nobody_changes_are_copied_past_memory() {
     pool.set_memory_pages(Some(256));
     let fill_of = |index: u32| (index % 199) as u8 + 1;
     let head = {
+        // What a member of the barrier has found in memory stays there until it is between two commands.
+        let _member = pool.join();
         let mut object = pool.allocate_object(1_000, 1_000).unwrap();
         (0..1_000).for_each(|index| object.object_page_mut(index).unwrap().fill(fill_of(index)));
         object.id()
