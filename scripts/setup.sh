@@ -40,7 +40,10 @@ rust="" again=""
 for goal in "$@"; do
     case "$goal" in
         build) rust=yes; need cc build-essential ;;
-        test) rust=yes; need redis-server redis-server; need redis-cli redis-tools ;;
+        test)
+            rust=yes; need redis-server redis-server; need redis-cli redis-tools; need valgrind valgrind
+            # Debian's browser looks at the page of the study. Elsewhere its name is another one, and that test is skipped.
+            is_known chromium && need chromium chromium ;;
         race)
             # The binding of RocksDB is made from the library's header, which takes libclang.
             rust=yes; need cc build-essential

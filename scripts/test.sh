@@ -19,6 +19,11 @@ cargo build --workspace --locked
 part "tests"
 cargo test --workspace --locked
 
+part "mistakes in snapshot algorithms"
+# They are compiled in for that: each has to be found.
+cargo test -p stillframe-algorithms --features mutations --locked
+cargo test -p stillframe-transactional --features mutations --locked
+
 part "real clients"
 crates/server/tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/stillframe-server"
 

@@ -91,6 +91,7 @@ impl Pool {
         let writer = Arc::new(file.begin_checkpoint()?);
         let mut durable = self.durable_epoch();
         self.core().frames.prepare(&self.frame_wish());
+        self.snapshotter().prepare_stream(self.core(), &self.supply().used_ranges(), *durable);
         let (sink, from) = (writer.clone(), *durable);
         let (begun, barrier) = self.at_barrier(move |pool| {
             let header = at_cut()?;
@@ -131,6 +132,7 @@ impl Pool {
         sink: Arc<dyn Sink>,
         progress: &Progress,
     ) -> Result<Epoch, CheckpointError> {
+        self.snapshotter().prepare_stream(self.core(), &self.supply().used_ranges(), durable);
         let (cut, _) = self.at_barrier(move |pool| {
             at_cut();
             let plan = StreamPlan { ranges: pool.supply().used_ranges(), durable, sink };

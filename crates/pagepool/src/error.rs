@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::pagefile::{PageFileError, SpillError};
-use crate::space::MapError;
+use crate::space::{MapError, PoolBackend};
 use crate::PageId;
 
 /// Why an access did not succeed now.
@@ -19,6 +19,23 @@ pub enum Restart {
     Damaged(Arc<str>),
 }
 
+/// Why a snapshot algorithm cannot serve a pool.
+#[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unserved {
+    #[error(
+        "the snapshot algorithm '{kind}' keeps each page in one of two places, and with pool backend '{backend}' a page has one \
+         address: it wants '{}'",
+        PoolBackend::Array
+    )]
+    TwoPlaces { kind: &'static str, backend: PoolBackend },
+    #[error(
+        "the snapshot algorithm '{kind}' needs all data in memory: only with 'epoch' there may be more data"
+    )]
+    Bounded { kind: &'static str },
+    #[error("the page file has more pages than the snapshot algorithm '{kind}' serves, which needs all of them in memory")]
+    LargerThanMemory { kind: &'static str },
+}
+
 /// Why the pool could not be opened or extended.
 #[derive(thiserror::Error, Debug)]
 pub enum PoolError {
@@ -32,6 +49,8 @@ pub enum PoolError {
         "{path} has page {page}, beyond the {limit} pages of this layout: it was written by another version"
     )]
     Layout { path: String, page: u32, limit: u32 },
+    #[error(transparent)]
+    Unserved(#[from] Unserved),
     #[error("cannot start a background thread: {0}")]
     Thread(std::io::Error),
     #[error("cannot have a descriptor to wake a thread by: {0}; raise `ulimit -n`")]

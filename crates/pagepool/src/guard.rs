@@ -4,8 +4,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::page::{
-    acquire, prefetch, prefetch_for_write, touch_covered, unlock_and_wake, unshare_and_wake, Held, Place,
-    Refused, StateWord, Wanted, SPIN_COUNT,
+    acquire, prefetch, prefetch_for_write, prefetch_lines, touch_covered, unlock_and_wake, unshare_and_wake,
+    Held, Place, Refused, StateWord, Wanted, SPIN_COUNT,
 };
 use crate::pool::Pool;
 use crate::{PageBytes, PageId, Restart, PAGE_SIZE};
@@ -161,6 +161,12 @@ impl<'p> OptimisticGuard<'p> {
         self.pool.pages().peek_at(self.page, self.version, offset, into);
     }
 
+    /// Hints that these bytes of the page will be read soon: each line of them.
+    #[inline(always)]
+    pub fn prefetch(&self, bytes: std::ops::Range<usize>) {
+        prefetch_lines(self.pool.pages().address_at(self.page, self.version).cast(), bytes);
+    }
+
     /// Becomes a shared guard, without waiting, if nobody has written since: the page is what it was when this was made.
     ///
     /// # Errors
@@ -303,7 +309,7 @@ impl<'p> ExclusiveGuard<'p> {
     /// The page for modification; the first time in an epoch this captures it for the cuts that need it.
     #[inline(always)]
     pub fn page_mut(&mut self) -> &mut PageBytes {
-        self.pool.before_write(self.page);
+        self.pool.before_write(self.page, self.page);
         // SAFETY: P2: the exclusive latch is held and the guard is borrowed mutably.
         unsafe { &mut *self.pool.pages().address(self.page) }
     }
@@ -323,7 +329,7 @@ impl<'p> ExclusiveGuard<'p> {
     #[inline(always)]
     pub fn object_page_mut(&mut self, index: u32) -> Result<&mut PageBytes, Restart> {
         let page = self.pool.object_page(self.page, index)?;
-        self.pool.before_write(page);
+        self.pool.before_write(self.page, page);
         // SAFETY: P2: covered by the head's latch (O1), and the guard is borrowed mutably.
         Ok(unsafe { &mut *self.pool.pages().address(page) })
     }
@@ -340,10 +346,14 @@ impl<'p> ExclusiveGuard<'p> {
     /// # Errors
     /// [`Restart::Fault`] if a page of them is not in memory.
     pub fn object_parts_mut(&mut self, start: u64, len_bytes: usize) -> Result<Vec<IoSliceMut<'_>>, Restart> {
-        let runs = object_runs(self.pool, self.page, start, len_bytes)?;
         for index in pages_of(start, len_bytes) {
-            self.pool.before_write(PageId(self.page.0 + index));
+            self.pool.object_page(self.page, index)?;
         }
+        for index in pages_of(start, len_bytes) {
+            self.pool.before_write(self.page, PageId(self.page.0 + index));
+        }
+        // Where they are is known now: a page may lie in another frame before its first modification than after it.
+        let runs = object_runs(self.pool, self.page, start, len_bytes)?;
         let part = |(from, len): (*mut u8, usize)| {
             // SAFETY: M1: the pages of a run follow each other in the mapping, and none is in two runs. P2: all of them are
             // covered by the head's latch (O1) and were captured if need be, and the guard is borrowed mutably.
@@ -366,14 +376,14 @@ impl<'p> ExclusiveGuard<'p> {
     /// Stores a word of a page that is read optimistically; captures the page at its first modification.
     #[inline(always)]
     pub fn set_word(&mut self, index: usize, value: u64) {
-        self.pool.before_write(self.page);
+        self.pool.before_write(self.page, self.page);
         self.words()[index].store(value, Ordering::Relaxed);
     }
 
     /// All words, for modification of many.
     #[inline(always)]
     pub fn words_mut(&mut self) -> &PageWords {
-        self.pool.before_write(self.page);
+        self.pool.before_write(self.page, self.page);
         self.words()
     }
 
@@ -388,6 +398,10 @@ impl<'p> ExclusiveGuard<'p> {
     /// Gives up the latch without unlocking: the caller frees the page.
     pub(crate) fn into_id(self) -> PageId {
         let page = self.page;
+        if self.pool.core().tells_writes {
+            // What is freed is not told of.
+            drop(written::take(self.pool, page));
+        }
         std::mem::forget(self);
         Held::give_up();
         page
@@ -397,6 +411,9 @@ impl<'p> ExclusiveGuard<'p> {
 impl Drop for ExclusiveGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        if self.pool.core().tells_writes {
+            self.pool.tell_written(self.page);
+        }
         unlock_and_wake(&self.pool.pages().descriptor(self.page).state);
     }
 }
@@ -460,7 +477,14 @@ impl Pool {
         prefetch(self.pages().hint_address(page, offset).cast());
     }
 
-    /// The same, and written.
+    /// The same of bytes of one page. What is asked for depends on the page's state word, where pages lie in frames:
+    /// that is waited for, unless it was asked for a while ago ([`Pool::prefetch_version`]).
+    #[inline(always)]
+    pub fn prefetch_lines(&self, page: PageId, bytes: std::ops::Range<usize>) {
+        prefetch_lines(self.pages().hint_address(page, 0).cast(), bytes);
+    }
+
+    /// As [`Pool::prefetch`], and written.
     #[inline(always)]
     pub fn prefetch_for_write(&self, page: PageId, offset: usize) {
         prefetch_for_write(self.pages().hint_address(page, offset).cast());
@@ -489,11 +513,11 @@ impl Pool {
         }
     }
 
-    /// Captures a page for running snapshots if this is its first modification since the last cut.
+    /// Captures a page, under the latch of `head`, for running snapshots if this is its first modification since the last cut.
     #[inline(always)]
-    fn before_write(&self, page: PageId) {
+    fn before_write(&self, head: PageId, page: PageId) {
         if self.pages().descriptor(page).epochs.is_first_write(self.core().epoch()) {
-            self.first_write(page);
+            self.first_write(head, page);
         }
     }
 
@@ -504,12 +528,64 @@ impl Pool {
     }
 
     #[cold]
-    fn first_write(&self, page: PageId) {
+    fn first_write(&self, head: PageId, page: PageId) {
         self.snapshotter().before_first_write(self.core(), page);
         self.pages().descriptor(page).epochs.set_written(self.core().epoch());
         // What the page file has is the content of cuts alone from now on.
         if let Some(file) = self.file() {
             file.forget_location(page);
         }
+        if self.core().tells_writes {
+            written::note(self, head, page);
+        }
+    }
+
+    /// Tells the algorithm what has been modified under the latch of `head`, which is about to be given up.
+    #[cold]
+    #[inline(never)]
+    fn tell_written(&self, head: PageId) {
+        let told = written::take(self, head);
+        told.into_iter().for_each(|page| self.snapshotter().after_write(self.core(), page));
+    }
+}
+
+/// What each thread has modified under latches that it holds, where the algorithm wants to be told: no guard has room for it.
+mod written {
+    use std::cell::RefCell;
+
+    use super::{PageId, Pool};
+
+    struct Written {
+        /// The address of the pool, of which a guard borrows.
+        pool: usize,
+        head: PageId,
+        page: PageId,
+    }
+
+    thread_local! {
+        static WRITTEN: RefCell<Vec<Written>> = const { RefCell::new(Vec::new()) };
+    }
+
+    fn address(pool: &Pool) -> usize {
+        std::ptr::from_ref(pool) as usize
+    }
+
+    pub fn note(pool: &Pool, head: PageId, page: PageId) {
+        WRITTEN.with_borrow_mut(|written| written.push(Written { pool: address(pool), head, page }));
+    }
+
+    /// Pages that have been noted under the latch of `head`, not noted any more.
+    pub fn take(pool: &Pool, head: PageId) -> Vec<PageId> {
+        WRITTEN.with_borrow_mut(|written| {
+            let mut taken = Vec::new();
+            written.retain(|entry| {
+                let is_kept = entry.pool != address(pool) || entry.head != head;
+                if !is_kept {
+                    taken.push(entry.page);
+                }
+                is_kept
+            });
+            taken
+        })
     }
 }

@@ -36,14 +36,15 @@ mod sync {
 
 pub use crate::barrier::{Barrier, BarrierTimes, Member, Standstill};
 pub use crate::checkpoint::CheckpointStats;
-pub use crate::error::{CheckpointError, PoolError, Restart};
+pub use crate::error::{CheckpointError, PoolError, Restart, Unserved};
 pub use crate::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
 pub use crate::page::{prefetch_value, prefetch_value_for_write, Epoch};
 pub use crate::pool::{Pool, PoolOptions, PoolStats};
 pub use crate::residency::{DamagedPages, ScrubReport, ScrubStats, SCRUB_STEP_PAGES};
 pub use crate::snapshot::{SnapshotKind, UnknownSnapshotKind};
 pub use crate::space::{
-    AnonMemory, HeapMemory, Layout, MapError, Memory, PoolBackend, UnknownPoolBackend, VirtualArray,
+    AnonMemory, ForkedWriter, HeapMemory, Layout, MapError, Memory, PoolBackend, UnknownPoolBackend,
+    VirtualArray, WriteProtection,
 };
 pub use crate::view::View;
 

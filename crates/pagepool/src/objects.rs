@@ -22,7 +22,9 @@ impl Pool {
     }
 
     /// A new object of consecutive pages with room to grow in place to `reserve_count`, its head latched. The
-    /// content of objects of 17 pages and more, and of those with a reserve, is zero, that of others undefined.
+    /// content of objects of 17 pages and more, and of those with a reserve, is zero, that of others undefined. All
+    /// of its pages stay in memory while the calling thread, as a member of the barrier, goes on with its command (R3);
+    /// who is no member may call this only where nothing is evicted.
     ///
     /// # Errors
     /// [`PoolError::Exhausted`].

@@ -13,7 +13,7 @@ use crate::residency::{
 };
 use crate::snapshot::{Core, NoSpill, SnapshotKind, Snapshotter, Spill};
 use crate::space::{AnonMemory, Arena, Layout, Memory, PoolBackend};
-use crate::{Barrier, BarrierTimes, Member, PageId, PoolError, Restart, PAGE_SIZE};
+use crate::{Barrier, BarrierTimes, Member, PageId, PoolError, Restart, Unserved, PAGE_SIZE};
 
 /// How a pool is made.
 #[derive(Clone, Debug)]
@@ -46,6 +46,13 @@ impl Default for PoolOptions {
             memory_pages: None,
             accept_loss_after: None,
         }
+    }
+}
+
+impl PoolOptions {
+    /// Bytes of address space for the content of all pages, wherever their snapshots have them lie.
+    pub fn memory_bytes(&self) -> usize {
+        self.backend.memory_bytes(self.layout, 1 + u32::from(self.snapshot_kind.has_two_places()))
     }
 }
 
@@ -88,7 +95,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Map`] if the address space is limited.
     pub fn new(options: &PoolOptions, spill: Arc<dyn Spill>) -> Result<Pool, PoolError> {
-        let memory = AnonMemory::new(options.backend.memory_bytes(options.layout))?;
+        let memory = AnonMemory::new(options.memory_bytes())?;
         Pool::with_memory(Box::new(memory), options, spill)
     }
 
@@ -109,9 +116,9 @@ impl Pool {
         let (needed, accept_loss_after) = (options.needed_pages, options.accept_loss_after);
         let open_options = OpenOptions { needed, accept_loss_after, ..OpenOptions::default() };
         let (file, recovered) = PageFile::create_or_open_with(device, &open_options)?;
-        let memory = AnonMemory::new(options.backend.memory_bytes(options.layout))?;
+        let memory = AnonMemory::new(options.memory_bytes())?;
         let pool = Pool::build(Box::new(memory), options, file.clone(), Some(file.clone()))?;
-        pool.adopt(&file, options.layout)?;
+        pool.adopt(&file, options)?;
         pool.residency.start_loaders()?;
         if recovered.page_count > 0 {
             pool.residency.start_warm_up(recovered.page_count)?;
@@ -120,16 +127,17 @@ impl Pool {
     }
 
     /// Takes over the pages of a page file: what it maps is in use, everything else is free.
-    fn adopt(&self, file: &PageFile, layout: Layout) -> Result<(), PoolError> {
+    fn adopt(&self, file: &PageFile, options: &PoolOptions) -> Result<(), PoolError> {
         let mut runs = Vec::new();
         file.for_each_mapped(|first, count| runs.push((first, count)));
         let end = runs.last().map_or(0, |(first, count)| first.0 + count);
-        let limit = layout.page_count();
+        let limit = options.layout.page_count();
         if end > limit {
             return Err(PoolError::Layout { path: file.name().to_owned(), page: end - 1, limit });
         }
-        self.supply.adopt(runs);
-        Ok(())
+        let kind = options.snapshot_kind.name();
+        let is_served = self.supply.adopt(runs);
+        is_served.then_some(()).ok_or(PoolError::Unserved(Unserved::LargerThanMemory { kind }))
     }
 
     /// The page file, if the pool has one.
@@ -154,7 +162,7 @@ impl Pool {
         self.durable.lock()
     }
 
-    /// A pool over any memory, of as many bytes as [`PoolBackend::memory_bytes`] says.
+    /// A pool over any memory, of as many bytes as [`PoolOptions::memory_bytes`] says.
     ///
     /// # Errors
     /// [`PoolError::Map`].
@@ -172,14 +180,19 @@ impl Pool {
         spill: Arc<dyn Spill>,
         file: Option<Arc<PageFile>>,
     ) -> Result<Pool, PoolError> {
-        let pages = PageTable::new(memory, options.layout, options.backend)?;
-        let core = Arc::new(Core::new(pages, options.snapshot_memory_bytes)?);
-        let snapshotter = options.snapshot_kind.build(options.layout.page_count(), spill)?;
+        let kind = options.snapshot_kind;
+        kind.check(options.backend, file.is_some() && options.memory_pages.is_some())?;
+        let pages = PageTable::new(memory, options.layout, options.backend, kind.has_two_places())?;
+        let barrier: Arc<Barrier> = Arc::default();
+        let members = barrier.clone();
+        let wait_for_turns = Box::new(move || members.wait_for_turns());
+        let snapshotter = kind.build(options.layout.page_count(), spill, wait_for_turns)?;
+        let core = Core::new(pages, options.snapshot_memory_bytes, snapshotter.sees_each_write())?;
+        let core = Arc::new(core);
         let is_huge = options.huge_pages && snapshotter.takes_huge_pages();
         if is_huge {
             core.pages.prefer_huge(options.layout.small_end);
         }
-        let barrier: Arc<Barrier> = Arc::default();
         let can_evict = file.is_some() && snapshotter.takes_evictions();
         let limit = options.memory_pages.filter(|_| can_evict);
         let room = Arc::new(Room::new(limit));

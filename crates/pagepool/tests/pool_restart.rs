@@ -116,9 +116,10 @@ fn epoch_restarts() {
     restarts(SnapshotKind::Epoch);
 }
 
+/// All the others.
 #[test]
-fn fork_restarts() {
-    restarts(SnapshotKind::Fork);
+fn each_algorithm_restarts() {
+    small_pool::kinds().filter(|&kind| kind != SnapshotKind::Epoch).for_each(restarts);
 }
 
 /// A damaged page is reported with its place and never served; the others are.

@@ -101,7 +101,7 @@ fn device() -> Arc<HookedDevice> {
 
 #[test]
 fn a_checkpoint_writes_anew_what_has_rotted() {
-    for kind in SnapshotKind::ALL {
+    for kind in small_pool::kinds() {
         let device = device();
         let (pool, small, head) = pool_with_object(&device, kind);
         assert_eq!(scrub(&pool).page_count, 620);
@@ -208,7 +208,7 @@ enum Meanwhile {
 fn scrubbing_beside_a_checkpoint() {
     use Meanwhile::{Free, Nothing, Reuse, Write};
     let mut step_count = 0;
-    for kind in SnapshotKind::ALL {
+    for kind in small_pool::kinds() {
         for (meanwhile, found_before) in
             [Nothing, Write, Free, Reuse].map(|what| [(what, false), (what, true)]).concat()
         {
@@ -380,7 +380,7 @@ fn a_reading_that_goes_wrong_once_is_not_believed() {
 /// Rot, writes, frees and checkpoints in any order, while another thread scrubs all the time.
 #[test]
 fn nothing_is_lost_that_was_in_memory() {
-    for kind in SnapshotKind::ALL {
+    for kind in small_pool::kinds() {
         let seed = seed();
         let mut rng = fastrand::Rng::with_seed(seed);
         let device = HookedDevice::new(SimDevice::new(seed));

@@ -136,7 +136,7 @@ fn store_options(settings: &Settings) -> Options {
         database_count: settings.databases,
         tiered_bytes: settings.tiered_bytes(),
         snapshot_kind: settings.snapshot_kind,
-        pool_backend: settings.pool_backend,
+        pool_backend: settings.pool_backend(),
         snapshot_memory_bytes: settings.snapshot_memory_bytes,
         huge_pages: settings.huge_pages,
         io: settings.io,

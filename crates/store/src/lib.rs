@@ -65,7 +65,9 @@ pub use options::Options;
 pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
 pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
 pub use stillframe_pagepool::metrics::Summary;
-pub use stillframe_pagepool::{PoolBackend, ScrubReport, ScrubStats, SnapshotKind, SCRUB_STEP_PAGES};
+pub use stillframe_pagepool::{
+    PoolBackend, ScrubReport, ScrubStats, SnapshotKind, Unserved, SCRUB_STEP_PAGES,
+};
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
 pub use value::{Encoding, StrRef, Value, ValueType, MAX_STRING_BYTES};
 pub use walk::{Lost, ViewEntry};

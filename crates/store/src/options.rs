@@ -9,7 +9,7 @@ pub struct Options {
     /// Upper bound of memory for data, in bytes; 0 is no bound.
     pub maxmemory_bytes: u64,
     /// Upper bound of memory of a store with a page file, in bytes: what does not fit is in the file alone, and is read when
-    /// it is asked for. 0 is no bound. Not with [`SnapshotKind::Fork`].
+    /// it is asked for. 0 is no bound. Only with [`SnapshotKind::Epoch`].
     pub tiered_bytes: u64,
     pub snapshot_kind: SnapshotKind,
     /// How the number of a page leads to its bytes.

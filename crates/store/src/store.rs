@@ -10,7 +10,8 @@ use stillframe_pagepool::device::{Device, DirLock, IoReport, LockError, PageBuf}
 use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
-    CheckpointError, DamagedPages, Layout, PageId, Pool, PoolOptions, ScrubReport, ScrubStats, PAGE_SIZE,
+    CheckpointError, DamagedPages, Layout, PageId, Pool, PoolError, PoolOptions, ScrubReport, ScrubStats,
+    PAGE_SIZE,
 };
 
 use crate::effect::Listener;
@@ -122,8 +123,10 @@ impl Store {
         lock: Option<DirLock>,
     ) -> Result<Store, OpenError> {
         let damaged = |error: &dyn std::fmt::Display| OpenError::Damaged(error.to_string());
-        let (pool, recovered) =
-            Pool::open(device, &pool_options(&options)).map_err(|error| damaged(&error))?;
+        let (pool, recovered) = Pool::open(device, &pool_options(&options)).map_err(|error| match error {
+            PoolError::Unserved(unserved) => OpenError::Refused(unserved.to_string()),
+            error => damaged(&error),
+        })?;
         let is_new = recovered.page_count == 0;
         let checkpoint = recovered.generation;
         let opened = pool.file().map(|file| Cut { file_id: file.id().0, checkpoint, change_count: 0 });
@@ -459,7 +462,8 @@ impl Store {
         self.keyspace().is_tidy()
     }
 
-    /// Checks the invariants of all trees, slabs and page counts; while nobody writes, and with all pages in memory.
+    /// Checks the invariants of all trees, slabs and page counts; while nobody writes. Data may be larger than memory: what is
+    /// not there is read past it.
     ///
     /// # Errors
     /// What is wrong, and where.

@@ -21,6 +21,13 @@ pub fn pool_backend_name() -> Option<String> {
     std::env::var(POOL_BACKEND).ok()
 }
 
+/// Flags for a server of a suite that runs with either: the one of the variable, else the default of a store, whichever a server
+/// would choose for what else it is told.
+#[must_use]
+pub fn pool_backend_flags() -> [String; 2] {
+    ["--pool-backend".to_owned(), pool_backend_name().unwrap_or_else(|| "vmcache".to_owned())]
+}
+
 /// Runs the suite that calls this in one of its tests once more, with pages in frames: all of it, or the tests that have one
 /// of these in their names. Nothing if it has been told already.
 ///

@@ -17,12 +17,15 @@ pub struct Epoch(pub u32);
 
 impl Epoch {
     /// The last there can be.
-    pub const LAST: Epoch = Epoch(WRITTEN_BACK - 1);
+    pub const LAST: Epoch = Epoch(TOLD - 1);
 }
 
 /// Bit of `written`: the content has been written back since its last modification. So the next one is noticed although it
 /// may be of the same epoch (invariant R1).
 const WRITTEN_BACK: u32 = 1 << 31;
+
+/// Bit of `written`: an algorithm that is told of each write has been told of all. So it is noticed when the next one begins.
+const TOLD: u32 = 1 << 30;
 
 /// Bit of `freed`: the page was not in memory when it was freed, so its content is in the page file alone.
 const IN_FILE: u32 = 1 << 31;
@@ -30,7 +33,7 @@ const IN_FILE: u32 = 1 << 31;
 /// When the content of a page was first modified, and when it was freed.
 #[derive(Debug)]
 pub struct PageEpochs {
-    /// Epoch of the first modification of the content that the page holds (invariant S1), and [`WRITTEN_BACK`].
+    /// Epoch of the first modification of the content that the page holds (invariant S1), [`WRITTEN_BACK`] and [`TOLD`].
     written: AtomicU32,
     /// Epoch in which the page was freed, and [`IN_FILE`]; 0 while it is in use.
     freed: AtomicU32,
@@ -46,7 +49,7 @@ impl PageEpochs {
 
     #[inline(always)]
     pub fn written(&self) -> Epoch {
-        Epoch(self.written.load(Ordering::Acquire) & !WRITTEN_BACK)
+        Epoch(self.written.load(Ordering::Acquire) & !(WRITTEN_BACK | TOLD))
     }
 
     /// Whether a modification in `epoch`, which is the present one, is the first in it or since the content was written
@@ -59,12 +62,17 @@ impl PageEpochs {
     /// Whether the content in memory is also in the page file; `durable` is the cut of the last durable checkpoint.
     pub fn is_clean(&self, durable: Epoch) -> bool {
         let written = self.written.load(Ordering::Acquire);
-        written & WRITTEN_BACK != 0 || written <= durable.0
+        written & WRITTEN_BACK != 0 || written & !TOLD <= durable.0
     }
 
     /// The content has been written back. Under the page's exclusive latch, as all changes of `written`.
     pub fn set_written_back(&self) {
         self.written.fetch_or(WRITTEN_BACK, Ordering::AcqRel);
+    }
+
+    /// The algorithm has been told of what has been written.
+    pub fn set_told(&self) {
+        self.written.fetch_or(TOLD, Ordering::AcqRel);
     }
 
     pub fn freed(&self) -> Option<Epoch> {

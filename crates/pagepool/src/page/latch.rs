@@ -460,6 +460,20 @@ impl StateWord {
         }
     }
 
+    /// Names another frame, version raised: the page's content is there now, and its state and who waits for it stay. Returns
+    /// the one before. The caller has latched the page, or the object that it is part of, or nobody else has the page.
+    pub fn exchange_frame(&self, frame: u32) -> u32 {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            debug_assert!(tag(word) != MOVING && tag(word) != RELOCATING);
+            let moved = (next(word, tag(word)) & !FRAME_MASK) | u64::from(frame) | (word & WAITERS);
+            match self.0.compare_exchange_weak(word, moved, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return (word & FRAME_MASK) as u32,
+                Err(now) => word = now,
+            }
+        }
+    }
+
     /// UNLOCKED → MARKED, of a page that is to move to another frame; or as it is MARKED. None if it is neither.
     pub fn mark(&self) -> Option<Mark> {
         let word = self.0.load(Ordering::Acquire);

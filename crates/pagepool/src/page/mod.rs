@@ -4,7 +4,9 @@ mod epochs;
 mod held;
 mod latch;
 mod parking;
+mod places;
 mod prefetch;
+mod second;
 mod table;
 
 pub use epochs::{claim, is_claimed, Epoch};
@@ -14,5 +16,6 @@ pub use parking::{
     acquire, end_eviction_and_wake, end_load_and_wake, evict_and_wake, touch_covered, unlock_and_wake,
     unshare_and_wake, wait_for_move, Loaded, SPIN_COUNT,
 };
-pub use prefetch::{prefetch, prefetch_for_write, prefetch_value, prefetch_value_for_write};
+pub use prefetch::{prefetch, prefetch_for_write, prefetch_lines, prefetch_value, prefetch_value_for_write};
+pub use second::Side;
 pub use table::{Descriptor, PageTable};

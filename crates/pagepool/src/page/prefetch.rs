@@ -25,6 +25,16 @@ pub fn prefetch(address: *const i8) {
     let _ = address;
 }
 
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+
+/// Hints that these bytes, counted from the start of a line, will be read soon.
+#[inline(always)]
+pub fn prefetch_lines(line: *const i8, bytes: std::ops::Range<usize>) {
+    let first = bytes.start - bytes.start % LINE_BYTES;
+    (first..bytes.end).step_by(LINE_BYTES).for_each(|offset| prefetch(line.wrapping_add(offset)));
+}
+
 /// Hints that the cache line at an address will be written soon.
 #[inline(always)]
 pub fn prefetch_for_write(address: *const i8) {

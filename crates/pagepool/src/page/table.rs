@@ -4,10 +4,12 @@
 //! then, which its state word names.
 
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::epochs::{Epoch, PageEpochs};
 use super::latch::{Mark, Place, StateWord, FRAME_BITS};
 use super::parking::relocated_and_wake;
+use super::second::SecondWord;
 use crate::space::{Arena, Extent, Layout, MapError, Memory, PoolBackend, VirtualArray, ZeroInit};
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
@@ -30,12 +32,28 @@ unsafe impl ZeroInit for Descriptor {}
 /// Frames that become free with one look at the arena.
 const GIVE_FRAMES: usize = 64;
 
+// SAFETY: M3: an atomic integer of zero.
+unsafe impl ZeroInit for SecondWord {}
+
+/// The second places of all pages.
+pub struct Seconds {
+    pub(super) words: VirtualArray<SecondWord>,
+    /// Frames that hold a second copy, or have held one that was let go.
+    pub(super) frame_count: AtomicU64,
+}
+
 /// The memory of the pages' content.
 enum Content {
     /// At a page's number.
     InPlace(Box<dyn Memory>),
     /// At the number of its frame.
     InFrames(Arena),
+}
+
+impl Seconds {
+    fn of(words: VirtualArray<SecondWord>) -> Seconds {
+        Seconds { words, frame_count: AtomicU64::new(0) }
+    }
 }
 
 /// The memory of all pages and their descriptors.
@@ -45,6 +63,8 @@ pub struct PageTable {
     has_frames: bool,
     content: Content,
     descriptors: VirtualArray<Descriptor>,
+    /// Where pages in frames may have two places.
+    seconds: Option<Seconds>,
     /// Pages from here on belong to large objects, which give their memory back when they are freed.
     small_end: PageId,
 }
@@ -55,11 +75,20 @@ unsafe impl Send for PageTable {}
 unsafe impl Sync for PageTable {}
 
 impl PageTable {
+    /// `has_seconds` if pages are to have two places in turn; that wants frames.
+    ///
     /// # Errors
     /// [`MapError`].
-    pub fn new(memory: Box<dyn Memory>, layout: Layout, backend: PoolBackend) -> Result<PageTable, MapError> {
+    pub fn new(
+        memory: Box<dyn Memory>,
+        layout: Layout,
+        backend: PoolBackend,
+        has_seconds: bool,
+    ) -> Result<PageTable, MapError> {
         let page_count = layout.page_count() as usize;
-        assert!(backend.memory_bytes(layout) <= memory.byte_len(), "M1: memory for each page");
+        let places = 1 + u32::from(has_seconds);
+        assert!(backend.memory_bytes(layout, places) <= memory.byte_len(), "M1: memory for each page");
+        assert!(!has_seconds || backend == PoolBackend::Array, "M6: second places are frames");
         let base = memory.base();
         let content = match backend {
             PoolBackend::Vmcache => Content::InPlace(memory),
@@ -74,6 +103,7 @@ impl PageTable {
             has_frames: backend == PoolBackend::Array,
             content,
             descriptors: VirtualArray::new(page_count)?,
+            seconds: has_seconds.then(|| VirtualArray::new(page_count)).transpose()?.map(Seconds::of),
             small_end: PageId(layout.small_end),
         })
     }
@@ -164,7 +194,7 @@ impl PageTable {
     }
 
     #[inline(always)]
-    fn address_of(&self, index: u32) -> *mut PageBytes {
+    pub(super) fn address_of(&self, index: u32) -> *mut PageBytes {
         self.base.as_ptr().wrapping_add(index as usize * PAGE_SIZE).cast()
     }
 
@@ -195,8 +225,24 @@ impl PageTable {
         }
     }
 
+    /// Takes their second places away from pages that the caller has made MOVING, or that have been freed and retired.
+    fn drop_seconds(&self, pages: impl Iterator<Item = PageId>) {
+        let Some(seconds) = self.seconds() else { return };
+        let let_go = |page: PageId| seconds.words.get(page.0 as usize).let_go(None);
+        let dropped: Vec<u32> = pages.filter_map(let_go).collect();
+        self.give_seconds(&dropped);
+    }
+
+    /// Frames become free that were let go as second places.
+    pub fn give_seconds(&self, frames: &[u32]) {
+        let Some((arena, seconds)) = self.arena().zip(self.seconds()) else { return };
+        seconds.frame_count.fetch_sub(frames.len() as u64, Ordering::Relaxed);
+        frames.chunks(GIVE_FRAMES).for_each(|part| arena.give(part.iter().copied()));
+    }
+
     /// Takes their frames away from pages that the caller has made MOVING, or that have been freed and retired.
-    fn take_frames(&self, arena: &Arena, pages: impl Iterator<Item = PageId>) {
+    fn take_frames(&self, arena: &Arena, pages: impl Iterator<Item = PageId> + Clone) {
+        self.drop_seconds(pages.clone());
         let mut pages = pages.peekable();
         // A few at a time: others wait for the arena's lock.
         while pages.peek().is_some() {
@@ -208,6 +254,11 @@ impl PageTable {
                 .for_each(|(frame, page)| *frame = self.descriptor(page).state.take_frame());
             arena.give(frames.into_iter().filter(|&frame| frame != 0));
         }
+    }
+
+    /// Second places, if pages have any.
+    pub(super) fn seconds(&self) -> Option<&Seconds> {
+        self.seconds.as_ref()
     }
 
     /// The same of one page that could not be read.
@@ -233,7 +284,7 @@ impl PageTable {
 
     /// Copies a page that others may be writing from where it lies. The copy means nothing until the caller has checked that
     /// it was there throughout (P13), and that the write epoch was not raised meanwhile ([`PageTable::copy_as_of`]).
-    fn copy_racy(&self, page: PageId, place: Place, into: &mut PageBytes) {
+    pub(super) fn copy_racy(&self, page: PageId, place: Place, into: &mut PageBytes) {
         assert!((page.0 as usize) < self.descriptors.len());
         // SAFETY: M1: the page, or the frame, lies in the mapping. P4: this is the one racy read; nobody interprets the
         // bytes before the validation that follows, and they are plain bytes for which every value is valid.
@@ -284,7 +335,7 @@ impl PageTable {
         self.has_lost(self.descriptor(page).state.place())
     }
 
-    fn has_lost(&self, place: Place) -> bool {
+    pub(super) fn has_lost(&self, place: Place) -> bool {
         self.has_frames && place.frame() == 0
     }
 

@@ -18,8 +18,10 @@ const READ_ATTEMPTS: u32 = 3;
 const READ_PAGES: usize = 1024;
 /// Longest read of what has just been written, in pages (1 MB).
 const READ_BACK_PAGES: usize = 256;
-/// Unwanted pages between two wanted ones that cost less to read than another call does.
+/// Unwanted pages between two wanted ones that cost less to read than another operation does, at most; among few wanted
+/// pages so many as there are, or these. With more, random reads of skewed data took twice what they wanted from the disk.
 const GAP_PAGES: usize = 16;
+const SPARSE_GAP_PAGES: usize = 2;
 /// Unwanted pages of one transfer (1 MB).
 const GAP_TOTAL: usize = 256;
 /// Unwanted pages of one call, but for its last transfer; bounds the memory they are read into (8 MB).
@@ -239,7 +241,8 @@ fn close_entries(wanted: &[(Entry, &mut PageBytes)]) -> Vec<Entry> {
     let (mut buf_count, mut gap_count) = (0, 0);
     for (entry, _) in wanted {
         if let Some(last) = entries.last() {
-            let Some(gap) = gap_between(*last, *entry) else { break };
+            let most = entries.len().max(SPARSE_GAP_PAGES);
+            let Some(gap) = gap_between(*last, *entry).filter(|&gap| gap <= most) else { break };
             (buf_count, gap_count) = (buf_count + gap, gap_count + gap);
         }
         buf_count += 1;

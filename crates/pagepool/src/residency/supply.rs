@@ -65,13 +65,21 @@ impl Supply {
         })
     }
 
-    /// These runs of pages, ascending, are in use and not in memory, and everything else is free.
-    pub fn adopt(&self, runs: Vec<(PageId, u32)>) {
+    /// These runs of pages, ascending, are in use and not in memory, and everything else is free. False if the
+    /// snapshot algorithm does not serve as many.
+    #[must_use]
+    pub fn adopt(&self, runs: Vec<(PageId, u32)>) -> bool {
+        let is_admitted =
+            |&(start, page_count): &(PageId, u32)| self.snapshotter.admit(Extent { start, page_count });
+        if !runs.iter().all(is_admitted) {
+            return false;
+        }
         for (_, page_count) in &runs {
             self.room.note_absent(u64::from(*page_count));
             self.room.note_allocated(*page_count);
         }
         self.allocator.lock().adopt(runs.into_iter());
+        true
     }
 
     /// The id ranges that have ever been in use, `[start, end)`.
@@ -117,7 +125,12 @@ impl Supply {
         let mut allocator = self.allocator.lock();
         let start = allocator.allocate(page_count, reserve_count);
         self.stock.note_used(&mut allocator);
-        start
+        let start = start?;
+        if !self.snapshotter.admit(Extent { start, page_count }) {
+            allocator.free(start, page_count);
+            return None;
+        }
+        Some(start)
     }
 
     /// Gives a free page its descriptor; `latched` leaves it exclusive.
@@ -132,6 +145,7 @@ impl Supply {
         }
         self.core.pages.give_frame(page);
         descriptor.epochs.set_written(self.core.epoch());
+        self.snapshotter.begin_life(&self.core, page);
         descriptor.epochs.set_freed(None);
         if !latched {
             unlock_and_wake(&descriptor.state);
@@ -145,7 +159,8 @@ impl Supply {
 
     /// Grows an object in place; false if its block is too small.
     pub fn extend(&self, start: PageId, old_count: u32, new_count: u32) -> bool {
-        if new_count > self.capacity(start, old_count) {
+        let grown = Extent { start, page_count: new_count };
+        if new_count > self.capacity(start, old_count) || !self.snapshotter.admit(grown) {
             return false;
         }
         for index in old_count..new_count {

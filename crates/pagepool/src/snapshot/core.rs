@@ -14,6 +14,8 @@ pub const BATCH_PAGES: usize = 256;
 /// See the module.
 pub struct Core {
     pub pages: PageTable,
+    /// Whether guards tell what they have modified.
+    pub tells_writes: bool,
     epoch: AtomicU32,
     /// The cut of the last durable checkpoint.
     durable: AtomicU32,
@@ -29,9 +31,10 @@ pub struct Core {
 impl Core {
     /// # Errors
     /// [`MapError`].
-    pub fn new(pages: PageTable, snapshot_bytes: u64) -> Result<Core, MapError> {
+    pub fn new(pages: PageTable, snapshot_bytes: u64, tells_writes: bool) -> Result<Core, MapError> {
         Ok(Core {
             pages,
+            tells_writes,
             epoch: AtomicU32::new(1),
             durable: AtomicU32::new(0),
             is_cutting: AtomicBool::new(false),

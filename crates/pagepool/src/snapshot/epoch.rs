@@ -367,7 +367,7 @@ impl EpochSnapshotter {
 
     /// Hands what cuts need of freed pages that were not in memory to the stream and to views, by their slots: so only
     /// content that is in memory is kept in its place, and the next checkpoint may take the pages off the map.
-    fn keep_absent(&self, core: &Core, extent: Extent) {
+    pub(super) fn keep_absent(&self, core: &Core, extent: Extent) {
         let mut absent =
             extent.pages().filter(|&page| core.pages.descriptor(page).epochs.is_in_file()).peekable();
         if absent.peek().is_none() {

@@ -9,6 +9,7 @@ mod fork;
 mod frames;
 mod images;
 mod kind;
+mod physical;
 mod quarantine;
 mod running;
 mod seam;

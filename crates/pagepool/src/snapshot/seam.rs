@@ -28,6 +28,9 @@ pub struct StreamPlan {
 pub trait Snapshotter: Send + Sync {
     // Cuts.
 
+    /// Told that a stream over the durable cut is about to begin, outside of the barrier, so that memory may be had before it.
+    fn prepare_stream(&self, _core: &Core, _ranges: &[(u32, u32)], _durable: Epoch) {}
+
     /// Begins a stream. Runs in the barrier: nobody holds a guard.
     fn begin_stream(&self, core: &Core, plan: StreamPlan) -> Result<Epoch, CheckpointError>;
 
@@ -62,6 +65,23 @@ pub trait Snapshotter: Send + Sync {
 
     /// Told before a page that was freed in epoch `freed` is used again.
     fn before_reuse(&self, core: &Core, page: PageId, freed: Epoch);
+
+    /// Told of a page that is allocated, whose content is still to come, before anybody else can have it.
+    fn begin_life(&self, _core: &Core, _page: PageId) {}
+
+    /// Whether it wants to hear of the end of each modification, too ([`Snapshotter::after_write`]). It is asked before the first
+    /// write under each guard then.
+    fn sees_each_write(&self) -> bool {
+        false
+    }
+
+    /// Told that a page has been modified, under the same latch.
+    fn after_write(&self, _core: &Core, _page: PageId) {}
+
+    /// Asked before pages are used, again or for the first time: false if the algorithm cannot serve as many.
+    fn admit(&self, _pages: Extent) -> bool {
+        true
+    }
 
     // Where is the version that this reader wants?
 

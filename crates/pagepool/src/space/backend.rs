@@ -34,11 +34,12 @@ impl PoolBackend {
         }
     }
 
-    /// Bytes of address space that a pool of this layout needs for the content of its pages.
-    pub fn memory_bytes(self, layout: Layout) -> usize {
+    /// Bytes of address space that a pool of this layout needs for the content of its pages, each of which may have so many
+    /// places.
+    pub fn memory_bytes(self, layout: Layout, places: u32) -> usize {
         match self {
             PoolBackend::Vmcache => layout.page_count() as usize * PAGE_SIZE,
-            PoolBackend::Array => arena::memory_bytes(layout.page_count()),
+            PoolBackend::Array => arena::memory_bytes(layout.page_count(), places),
         }
     }
 }

@@ -10,7 +10,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    pub fn pages(self) -> impl Iterator<Item = PageId> {
+    pub fn pages(self) -> impl Iterator<Item = PageId> + Clone {
         (self.start.0..self.start.0 + self.page_count).map(PageId)
     }
 }

@@ -260,6 +260,10 @@ impl<T: ZeroInit> VirtualArray<T> {
         self.len
     }
 
+    pub(super) fn memory(&self) -> &AnonMemory {
+        &self.memory
+    }
+
     /// The element at `index`.
     ///
     /// # Panics
@@ -320,6 +324,14 @@ impl<T: ZeroInit> VirtualArray<T> {
     {
         let parts: Vec<(usize, usize)> = pages.iter().map(|page| (page * PAGE_SIZE, PAGE_SIZE)).collect();
         self.memory.discard_parts(&parts);
+    }
+}
+
+impl<T: ZeroInit> AsRef<[T]> for VirtualArray<T> {
+    #[inline(always)]
+    fn as_ref(&self) -> &[T] {
+        // SAFETY: M1: so many elements lie in the mapping; M3: zero or a value written through `&T`.
+        unsafe { std::slice::from_raw_parts(self.memory.base().as_ptr().cast::<T>(), self.len) }
     }
 }
 

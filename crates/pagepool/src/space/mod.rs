@@ -5,11 +5,15 @@ mod arena;
 mod backend;
 mod discards;
 mod extent;
+mod forked;
 mod memory;
+mod protected;
 mod small_zone;
 
 pub use alloc::{Allocator, Layout};
 pub use arena::{Arena, CHUNK_FRAMES};
 pub use backend::{PoolBackend, UnknownPoolBackend};
 pub use extent::Extent;
+pub use forked::ForkedWriter;
 pub use memory::{AnonMemory, HeapMemory, MapError, Memory, VirtualArray, ZeroInit, HUGE_PAGE_SIZE};
+pub use protected::WriteProtection;

@@ -35,19 +35,32 @@ fn compare_view(view: &View, model: &Model, what: &str) {
 }
 
 /// Runs writers while `pictures` takes pictures, then checks that nothing is held.
-fn with_writers(pool: Pool, seed: u64, pictures: impl FnOnce(&Arc<Pool>, &SharedModel)) {
+fn with_writers(kind: SnapshotKind, pool: Pool, seed: u64, pictures: impl FnOnce(&Arc<Pool>, &SharedModel)) {
     let (pool, model) = (Arc::new(pool), SharedModel::default());
     let writers = Writers::start(&pool, &model, seed);
     pictures(&pool, &model);
     writers.stop();
-    assert_eq!(pool.stats().snapshot_held_bytes, 0, "nothing is held when all pictures have ended");
+    check_held(&pool, kind, model.lock().pages.len() as u64);
     assert_eq!(pool.stats().allocated_pages, model.lock().pages.len() as u64);
+}
+
+/// Nothing is held when all pictures have ended, but by algorithms that keep copies: Hourglass and Ping-Pong give them back as the
+/// copies change roles, Zigzag when their pages are written again, and Piggyback keeps them.
+fn check_held(pool: &Arc<Pool>, kind: SnapshotKind, page_count: u64) {
+    let held_pages = || pool.stats().snapshot_held_bytes / PAGE_SIZE as u64;
+    if matches!(kind, SnapshotKind::Hourglass | SnapshotKind::Pingpong) {
+        for _ in 0..2 {
+            stream(pool, Epoch(u32::MAX), Arc::new(Discard)).unwrap();
+        }
+    }
+    let most = if matches!(kind, SnapshotKind::Zigzag | SnapshotKind::Piggyback) { page_count } else { 0 };
+    assert!(held_pages() <= most, "{kind}: {} pages are held", held_pages());
 }
 
 /// Streams: the first is full, the others are increments on the image of those before. Some fail midway; those that
 /// follow make up for it.
-fn streams(pool: Pool, seed: u64) {
-    with_writers(pool, seed, |pool, model| {
+fn streams(kind: SnapshotKind, pool: Pool, seed: u64) {
+    with_writers(kind, pool, seed, |pool, model| {
         let mut rng = fastrand::Rng::with_seed(seed);
         let image = Arc::new(Image::default());
         let mut durable = Epoch(0);
@@ -68,8 +81,8 @@ fn streams(pool: Pool, seed: u64) {
 }
 
 /// Views, three at a time, closed in another order, beside streams.
-fn views(pool: Pool, seed: u64) {
-    with_writers(pool, seed, |pool, model| {
+fn views(kind: SnapshotKind, pool: Pool, seed: u64) {
+    with_writers(kind, pool, seed, |pool, model| {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut open: Vec<(View, SharedModel)> = Vec::new();
         for round in 0..14 {
@@ -104,24 +117,30 @@ fn spilling_pool(kind: SnapshotKind, budget: u64) -> Pool {
 
 /// For every algorithm and budget.
 fn everywhere(check: impl Fn(SnapshotKind, u64)) {
-    SnapshotKind::ALL.into_iter().for_each(|kind| BUDGETS.into_iter().for_each(|budget| check(kind, budget)));
+    // A budget is for before-images of views alone where the stream has none of its own.
+    for kind in kinds() {
+        let has_frames = matches!(kind, SnapshotKind::Epoch | SnapshotKind::Fork);
+        let budgets = if has_frames { &BUDGETS[..] } else { &BUDGETS[..1] };
+        budgets.iter().for_each(|&budget| check(kind, budget));
+    }
 }
 
 #[test]
 fn streams_of_each_algorithm() {
-    everywhere(|kind, budget| seeds(|seed| streams(pool(kind, budget), seed)));
+    everywhere(|kind, budget| seeds(|seed| streams(kind, pool(kind, budget), seed)));
 }
 
 #[test]
 fn views_of_each_algorithm() {
-    everywhere(|kind, budget| seeds(|seed| views(spilling_pool(kind, budget), seed)));
+    everywhere(|kind, budget| seeds(|seed| views(kind, spilling_pool(kind, budget), seed)));
 }
 
 #[test]
 fn epoch_on_the_heap() {
-    let options = options(SnapshotKind::Epoch, 1 << 20);
-    let memory = || Box::new(HeapMemory::new(options.backend.memory_bytes(options.layout)));
-    seeds(|seed| streams(Pool::with_memory(memory(), &options, Arc::new(NoSpill)).unwrap(), seed));
+    let kind = SnapshotKind::Epoch;
+    let options = options(kind, 1 << 20);
+    let memory = || Box::new(HeapMemory::new(options.memory_bytes()));
+    seeds(|seed| streams(kind, Pool::with_memory(memory(), &options, Arc::new(NoSpill)).unwrap(), seed));
 }
 
 /// Without a page file a view that outgrows the budget fails, and says why; it never shows something else.
@@ -164,7 +183,7 @@ fn a_view_does_not_read_what_was_not_there() {
 /// Whoever looks while a stream runs sees how far it is.
 #[test]
 fn each_algorithm_tells_how_far_a_stream_is() {
-    SnapshotKind::ALL.into_iter().for_each(progress_is_told);
+    kinds().for_each(progress_is_told);
 }
 
 fn progress_is_told(kind: SnapshotKind) {

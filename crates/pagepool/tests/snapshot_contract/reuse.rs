@@ -52,7 +52,7 @@ impl Memory for CountingMemory {
 
 fn counting_pool() -> (Arc<Pool>, Arc<Counts>) {
     let options = PoolOptions { huge_pages: false, ..options(SnapshotKind::Epoch, 16 << 20) };
-    let inner = HeapMemory::new(options.backend.memory_bytes(options.layout));
+    let inner = HeapMemory::new(options.memory_bytes());
     let counts = Arc::new(Counts::default());
     let memory = CountingMemory { inner, own_thread: thread::current().id(), counts: counts.clone() };
     (Arc::new(Pool::with_memory(Box::new(memory), &options, Arc::new(NoSpill)).unwrap()), counts)

@@ -8,7 +8,7 @@ pub use stillframe_pagepool::device::Gate;
 use stillframe_pagepool::snapshot::{Progress, Sink};
 use stillframe_pagepool::{CheckpointError, Epoch, PageBytes, PageId, Pool, PAGE_SIZE};
 
-pub use crate::small_pool::small_pool as options;
+pub use crate::small_pool::{kinds, small_pool as options};
 
 /// Runs `test` with a fixed seed and a random one, or with the one in the environment.
 pub fn seeds(test: impl Fn(u64)) {

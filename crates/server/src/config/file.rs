@@ -76,6 +76,11 @@ pub fn from_args(args: &[String]) -> Result<Start, ConfigError> {
         rest = others;
         config.load_flag(text, values)?;
     }
+    config.settings.check_together().map_err(|(line, reason)| ConfigError {
+        origin: "all settings together".into(),
+        line,
+        reason,
+    })?;
     let config = Box::new(config);
     Ok(if is_check { Start::Checked(config) } else { Start::Serve(config) })
 }

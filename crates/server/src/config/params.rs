@@ -118,6 +118,7 @@ const PROTECTION: Kind = Choice(&["no", "yes", "local"]);
 const SHUTDOWN: Kind = Flags(&["default", "save", "nosave", "now", "force"]);
 /// Of the log, by number.
 const LEVELS: [&str; 4] = ["debug", "verbose", "notice", "warning"];
+const BACKENDS: Kind = Choice(&["auto", PoolBackend::NAMES[0], PoolBackend::NAMES[1]]);
 const POLICIES: Kind = Choice(&[
     "tiered",
     "volatile-lru",
@@ -219,9 +220,9 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.eviction_sample_count = v.number()),
     p("pidfile", Text, "", AtStart)
         .to(|s, v| s.pidfile = v.path()),
-    p("pool-backend", Choice(&PoolBackend::NAMES), PoolBackend::NAMES[0], AtStart)
-        .to(|s, v| s.pool_backend = v.text.parse().unwrap_or_default())
-        .own("How pages are found in memory. `vmcache`: each has an address, and evicting it gives memory back to the system. `array`: each lies in a frame, frames in huge pages, and evicting it makes the frame free."),
+    p("pool-backend", BACKENDS, "auto", AtStart)
+        .to(|s, v| s.pool_backend = v.text.parse().ok())
+        .own("How pages are found in memory. `vmcache`: each has an address, and evicting it gives memory back to the system. `array`: each lies in a frame, frames in huge pages, and evicting it makes the frame free. `auto`: `array` where data may be larger than `maxmemory`, or the snapshot algorithm keeps two places a page, else `vmcache`."),
     p("port", Int { min: 0, max: 65535 }, "6379", Live)
         .to(|s, v| s.port = v.number()),
     p("protected-mode", Bool, "yes", Live)
@@ -251,15 +252,16 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.slowlog_threshold = u64::try_from(v.number::<i64>()).ok().map(Duration::from_micros)),
     p("slowlog-max-len", LONG, "128", Live)
         .to(|s, v| s.slowlog_max_len = v.number()),
+    a("snapshot-algorithm", "snapshotter", Choice(&SnapshotKind::NAMES), SnapshotKind::NAMES[0], AtStart)
+        .to(|s, v| s.snapshot_kind = v.text.parse().unwrap_or_default())
+        .own("How a cut is kept. All but `epoch` are for comparisons: `fork` lets the kernel copy pages, as Redis does, and the \
+            others are those of the comparative study (`docs/architecture.md` says what each wants)."),
     p("snapshot-format", Choice(&["pages", "rdb"]), "pages", Live)
         .to(|s, v| s.snapshot_format = if v.is("rdb") { SnapshotFormat::Rdb } else { SnapshotFormat::Pages })
         .own("What `SAVE`, `BGSAVE` and save points write. `BGSAVE RDB` and `BGSAVE PAGES` choose once."),
     p("snapshot-memory", Memory { min: 1 << 20, max: u64::MAX }, "67108864", AtStart)
         .to(|s, v| s.snapshot_memory_bytes = v.number())
         .own("Bound of what snapshots hold in memory: before-images, spare frames, and freed pages that a cut still needs."),
-    p("snapshotter", Choice(&SnapshotKind::NAMES), SnapshotKind::NAMES[0], AtStart)
-        .to(|s, v| s.snapshot_kind = v.text.parse().unwrap_or_default())
-        .own("How a cut is kept. `fork` lets the kernel copy pages, as Redis does; it is the baseline for comparisons."),
     p("stop-writes-on-bgsave-error", Bool, "yes", Live)
         .to(|s, v| s.stop_writes_on_save_error = v.yes()),
     p("supervised", Choice(&["upstart", "systemd", "auto", "no"]), "no", AtStart)

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stillframe_store::{EvictionPolicy, IoOptions, PoolBackend, Preference, SnapshotKind, Tracking};
+use stillframe_store::{
+    EvictionPolicy, IoOptions, PoolBackend, Preference, SnapshotKind, Tracking, Unserved,
+};
 
 /// `save <seconds> <changes>`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +157,8 @@ pub struct Settings {
     pub snapshot_format: SnapshotFormat,
     pub snapshot_memory_bytes: u64,
     pub snapshot_kind: SnapshotKind,
-    pub pool_backend: PoolBackend,
+    /// `None`: the one that suits the rest ([`Settings::pool_backend`]).
+    pub pool_backend: Option<PoolBackend>,
     pub stop_writes_on_save_error: bool,
     pub supervised: bool,
     pub tcp_backlog: i32,
@@ -169,15 +172,43 @@ pub struct Settings {
 pub type Setter = fn(&mut Settings, Text<'_>);
 
 impl Settings {
-    /// The memory beyond which data is in the page file alone; 0 is no bound. A checkpoint by `fork` needs all in memory.
+    /// The memory beyond which data is in the page file alone; 0 is no bound. Most snapshot algorithms need all in memory.
     pub fn tiered_bytes(&self) -> u64 {
-        let is_tiered =
-            self.memory_policy == MemoryPolicy::Tiered && self.snapshot_kind != SnapshotKind::Fork;
-        if is_tiered {
+        if self.is_tiered() && self.snapshot_kind.takes_evictions() {
             self.maxmemory_bytes
         } else {
             0
         }
+    }
+
+    /// How pages are found in memory. If nobody has said: in frames where pages come and go, or have two places each, since to
+    /// evict one is cheap then; else each at its address.
+    pub fn pool_backend(&self) -> PoolBackend {
+        self.pool_backend.unwrap_or(match self.is_tiered() || self.snapshot_kind.has_two_places() {
+            true => PoolBackend::Array,
+            false => PoolBackend::Vmcache,
+        })
+    }
+
+    /// Whether data larger than `maxmemory` is asked for.
+    fn is_tiered(&self) -> bool {
+        self.maxmemory_bytes > 0 && self.memory_policy == MemoryPolicy::Tiered
+    }
+
+    /// Whether the settings of a start can be had together.
+    ///
+    /// # Errors
+    /// Which cannot, and why: the directive, and the reason.
+    pub fn check_together(&self) -> Result<(), (String, String)> {
+        self.snapshot_kind.check(self.pool_backend(), self.is_tiered()).map_err(|unserved| {
+            let how = match unserved {
+                Unserved::TwoPlaces { .. } => "set 'pool-backend array'",
+                Unserved::Bounded { .. } | Unserved::LargerThanMemory { .. } => {
+                    "set another 'maxmemory-policy' than 'tiered', or no 'maxmemory'"
+                }
+            };
+            (format!("snapshot-algorithm {}", self.snapshot_kind), format!("{unserved}; {how}"))
+        })
     }
 
     /// Whether keys go when memory is over its bound.

@@ -47,6 +47,17 @@ fn flags_are_read_as_redis_server_reads_them() {
 }
 
 #[test]
+fn the_pool_backend_suits_the_rest_unless_it_is_said() {
+    let backend = |flags: &[&str]| config(flags).settings.pool_backend().name();
+    assert_eq!(backend(&[]), "vmcache");
+    assert_eq!(backend(&["--maxmemory", "1gb"]), "array");
+    assert_eq!(backend(&["--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"]), "vmcache");
+    assert_eq!(backend(&["--snapshot-algorithm", "hourglass"]), "array");
+    assert_eq!(backend(&["--maxmemory", "1gb", "--pool-backend", "vmcache"]), "vmcache");
+    assert_eq!(backend(&["--pool-backend", "array"]), "array");
+}
+
+#[test]
 fn files_include_files_and_flags_win() {
     let inner = temp_file("inner.conf", "# comment\n\nport 7000\nrequirepass \"a\\x20b\"\n");
     let outer = temp_file("outer.conf", &format!("include {inner}\r\nsave 10 1\nsave 20 2\nhz 20\n"));

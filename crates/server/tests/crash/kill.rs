@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::algorithms;
 use crate::instant::{Clock, Nanos, Window, NEVER};
 use crate::lane::Lane;
 use crate::ledger::{store_filler, Ledger};
@@ -165,10 +166,14 @@ impl Runner {
         if !self.load.has_ledgers() {
             return setup;
         }
-        // With `fork` all data is in memory.
-        let may_fork = !self.is_small();
-        let snapshotter = if may_fork && self.rng.u32(..4) == 0 { "fork" } else { "epoch" };
-        setup.with(&["--enable-debug-command", "yes", "--snapshotter", snapshotter])
+        // The others want all data in memory.
+        let may_be_other = !self.is_small() && !self.extra_args.contains(&"--snapshotter");
+        let other = self
+            .rng
+            .choice(algorithms::others().collect::<Vec<_>>())
+            .filter(|_| may_be_other && self.rng.bool());
+        let algorithm = other.map_or(Vec::new(), algorithms::flags);
+        setup.with(&["--enable-debug-command", "yes"]).with(&algorithm)
     }
 
     /// Whether there is more data than memory.

@@ -2,6 +2,8 @@
 //! completed checkpoint, and never without saying so. Replay the decisions of a failed test with
 //! `STILLFRAME_SEED=<seed>`; `STILLFRAME_KILLS=<count>` sets how many rounds each test of kills runs.
 
+#[path = "../algorithms/mod.rs"]
+mod algorithms;
 mod damage;
 mod disk;
 mod instant;

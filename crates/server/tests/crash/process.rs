@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use stillframe_testkit::pool_backend_flags;
 pub use stillframe_testkit::{Client, Launch, Process, TempDir};
 
 /// A server with its data in one directory, its socket and its logs in another.
@@ -11,5 +12,5 @@ pub fn server_in(dir: &Path, run_dir: &Path) -> Launch {
         .map_or_else(|| env!("CARGO_BIN_EXE_stillframe-server").into(), PathBuf::from);
     let mut launch = Launch::at_socket(program, dir);
     launch.run_dir = run_dir.into();
-    launch
+    launch.with(&pool_backend_flags())
 }

@@ -5,6 +5,8 @@
 //! `STILLFRAME_CUTS=<count>` sets how many saves are compared, `STILLFRAME_SEED=<seed>` replays the decisions,
 //! `STILLFRAME_SERVER=<path>` takes another build of the server.
 
+#[path = "../algorithms/mod.rs"]
+mod algorithms;
 #[allow(dead_code)]
 #[path = "../crash/instant.rs"]
 mod instant;
@@ -19,6 +21,7 @@ mod runner;
 mod saved;
 
 use runner::{Config, Runner};
+use stillframe_pagepool::SnapshotKind;
 
 /// Saves that are compared unless the environment says how many.
 const SAVE_COUNT: u32 = 320;
@@ -29,14 +32,18 @@ fn number_of(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// One after the other for each number of workers and each snapshotter; both tests together make the count.
+/// One after the other for each number of workers, with the default algorithm and with one of the others, which take turns: both
+/// tests together have all of them, and make the count.
 fn run_half(has_one_lane: bool) {
     let seed = stillframe_testkit::seed();
     let save_count = number_of("STILLFRAME_CUTS").map_or(SAVE_COUNT, |count| count as u32);
     let mut compared_count = 0;
-    for snapshotter in ["epoch", "fork"] {
-        for worker_count in 1..=4 {
-            let config = Config { worker_count, snapshotter, has_one_lane };
+    let others: Vec<SnapshotKind> = algorithms::others().collect();
+    let first = seed as usize % others.len() + if has_one_lane { 4 } else { 0 };
+    for worker_count in 1..=4 {
+        let other = others[(first + worker_count as usize) % others.len()];
+        for algorithm in [SnapshotKind::default(), other] {
+            let config = Config { worker_count, algorithm, has_one_lane };
             let mut runner = Runner::new(seed ^ u64::from(worker_count) << 32, config);
             let mut left = save_count.div_ceil(16);
             while left > 0 {

@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use stillframe_pagepool::SnapshotKind;
 use stillframe_testkit::Reply;
 
+use crate::algorithms;
 use crate::instant::{find_cut, Clock, Window};
 use crate::ledger::{store_filler, Dbs, History, Ledger};
 use crate::process::{server_in, Client, Process, TempDir};
@@ -15,7 +17,7 @@ use crate::saved::{self, Saved};
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     pub worker_count: u32,
-    pub snapshotter: &'static str,
+    pub algorithm: SnapshotKind,
     /// One client for all databases, or one for each two.
     pub has_one_lane: bool,
 }
@@ -71,9 +73,9 @@ impl Runner {
     fn start(&mut self) -> Process {
         let budget = *self.rng.choice(&["1mb", "4mb", "64mb"]).expect("one of three");
         let workers = self.config.worker_count.to_string();
-        let args =
-            ["--io-threads", &workers, "--snapshotter", self.config.snapshotter, "--snapshot-memory", budget];
-        let (server, _) = server_in(self.dir.path(), self.dir.path()).with(&args).start();
+        let args = ["--io-threads", &workers, "--snapshot-memory", budget];
+        let algorithm = algorithms::flags(self.config.algorithm);
+        let (server, _) = server_in(self.dir.path(), self.dir.path()).with(&args).with(&algorithm).start();
         if self.tally.restart_count == 0 && !self.config.has_one_lane {
             store_filler(&mut server.client());
         }

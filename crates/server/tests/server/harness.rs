@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 pub use stillframe_testkit::{encoded, eventually, Client, Port, Reply, TempDir};
-use stillframe_testkit::{Launch, Process, Ready};
+use stillframe_testkit::{pool_backend_flags, Launch, Process, Ready};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_stillframe-server");
 
@@ -62,7 +62,8 @@ impl TestServer {
         let run_dir = temp_dir();
         launch.run_dir = run_dir.path().to_owned();
         launch.limits = limits.map(str::to_owned);
-        let process = start_listening(&launch.with(&["--enable-debug-command", "yes"]).with(args));
+        let launch = launch.with(&pool_backend_flags()).with(&["--enable-debug-command", "yes"]);
+        let process = start_listening(&launch.with(args));
         TestServer { port: port_of(&process), process, dir, own_dir: own, _run_dir: run_dir }
     }
 

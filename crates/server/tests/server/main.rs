@@ -1,6 +1,8 @@
 //! The server from outside: a process, sockets, replies byte for byte.
 
 mod admin;
+#[path = "../algorithms/mod.rs"]
+mod algorithms;
 mod atomic;
 mod clients;
 mod dump;

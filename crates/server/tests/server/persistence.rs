@@ -1,7 +1,9 @@
 //! Saving, and what a restart finds.
 
 use rustix::process::Signal;
+use stillframe_pagepool::SnapshotKind;
 
+use crate::algorithms;
 use crate::harness::*;
 
 #[test]
@@ -39,11 +41,12 @@ fn dumps_are_written_and_read_back() {
     assert!(second.log().contains("DB loaded from disk"));
 }
 
-/// Whoever looks during a save sees how many keys are done: of checkpoints of both snapshotters, and of dumps.
+/// Whoever looks during a save sees how many keys are done: of checkpoints of each algorithm, and of dumps.
 #[test]
 fn the_progress_of_a_save_is_told() {
-    for (snapshotter, command) in [("epoch", "BGSAVE"), ("fork", "BGSAVE"), ("epoch", "BGSAVE RDB")] {
-        let args = ["--snapshotter", snapshotter, "--enable-debug-command", "yes"];
+    let checkpoints = SnapshotKind::ALL.into_iter().map(|kind| (kind, "BGSAVE"));
+    for (kind, command) in checkpoints.chain([(SnapshotKind::Epoch, "BGSAVE RDB")]) {
+        let args = [&["--enable-debug-command", "yes"], &algorithms::flags(kind)[..]].concat();
         let server = TestServer::start(&args);
         let mut c = server.connect();
         c.ok("DEBUG POPULATE 200000 key 100");
@@ -62,10 +65,11 @@ fn the_progress_of_a_save_is_told() {
             c.ok("DEBUG POPULATE 200000 key 100");
         }
         let forks = c.info("total_forks").parse::<u64>().unwrap();
-        assert_eq!(forks > 0, snapshotter == "fork");
-        assert_eq!(c.info("latest_fork_usec") != "0", snapshotter == "fork");
+        assert_eq!(c.info("snapshot_algorithm"), kind.name());
+        assert_eq!(forks > 0, kind == SnapshotKind::Fork);
+        assert_eq!(c.info("latest_fork_usec") != "0", kind == SnapshotKind::Fork);
         let is_seen = seen.iter().any(|keys| (1..200_000).contains(keys));
-        assert!(is_seen, "{snapshotter}, {command}: {seen:?}");
+        assert!(is_seen, "{kind}, {command}: {seen:?}");
     }
 }
 

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use rustix::process::Signal;
+use stillframe_pagepool::SnapshotKind;
 
+use crate::algorithms;
 use crate::dump::{dump_of, SlowDump};
 use crate::harness::*;
 
@@ -37,6 +39,77 @@ fn failed_start(dir: &Path, args: &[&str]) -> String {
     let output = binary().args(["--port", &port.to_string(), "--dir"]).arg(dir).args(args).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What was saved is there after a kill, whichever algorithm took the cut, and what came after it is not; the next server may have
+/// another. Keys of all sizes change before, during and after the saves.
+#[test]
+fn each_algorithm_finds_what_it_saved_after_a_kill() {
+    let dir = temp_dir();
+    for (round, kind) in SnapshotKind::ALL.into_iter().chain(SnapshotKind::ALL).enumerate() {
+        let args = [&["--save", "", "--enable-debug-command", "yes"], &algorithms::flags(kind)[..]].concat();
+        let server = TestServer::start_in(&dir, &args);
+        let mut c = server.connect();
+        c.wait_until_loaded();
+        assert_eq!(c.info("snapshot_algorithm"), kind.name());
+        let value = |version: usize, len: usize| vec![b'a' + (version % 26) as u8; len];
+        if round > 0 {
+            for (key, len) in SIZES {
+                let found = c.run_bytes(&[b"GET", key.as_bytes()]);
+                assert!(found == Reply::Bulk(value(round * 3 - 2, len)), "{key} after {round} rounds");
+            }
+            assert_eq!(c.run("DBSIZE"), Reply::Int(20_000 + SIZES.len() as i64), "before {kind}");
+        }
+        c.ok("DEBUG POPULATE 20000 filler 100");
+        for save in 0..2 {
+            for (key, len) in SIZES {
+                c.run_bytes(&[b"SET", key.as_bytes(), &value(round * 3 + save, len)]);
+            }
+            c.ok("SAVE");
+        }
+        c.ok("SET lost 1");
+        for (key, len) in SIZES {
+            c.run_bytes(&[b"SET", key.as_bytes(), &value(round * 3 + 2, len)]);
+        }
+        end(server, Signal::KILL);
+    }
+}
+
+/// Keys and the lengths of their values: in a leaf, in a slab, in objects.
+const SIZES: [(&str, usize); 4] = [("small", 20), ("slab", 3000), ("object", 50_000), ("large", 3 << 20)];
+
+#[test]
+fn what_an_algorithm_cannot_serve_is_refused_with_the_reason() {
+    let dir = temp_dir();
+    let error = |args: &[&str]| {
+        let output = binary().arg("--dir").arg(dir.as_os_str()).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for kind in SnapshotKind::ALL {
+        let name = kind.name();
+        if kind.has_two_places() {
+            let text = error(&["--snapshot-algorithm", name, "--pool-backend", "vmcache"]);
+            let reason = format!("'{name}' keeps each page in one of two places");
+            assert!(text.contains(&reason) && text.contains("set 'pool-backend array'"), "{text}");
+        }
+        if !kind.takes_evictions() && kind != SnapshotKind::Fork {
+            let flags = algorithms::flags(kind);
+            let text = error(&[&flags[..], &["--maxmemory", "1gb"]].concat());
+            let reason = format!("'{name}' needs all data in memory");
+            assert!(text.contains(&reason) && text.contains("another 'maxmemory-policy'"), "{text}");
+            let args = [&flags[..], &["--maxmemory", "1gb", "--maxmemory-policy", "noeviction"]].concat();
+            let server = TestServer::start(&args);
+            assert_eq!(server.connect().info("snapshot_algorithm"), name);
+        }
+    }
+    let text = error(&["--snapshot-algorithm", "spoon"]);
+    assert!(text.contains(&SnapshotKind::NAMES.join(", ")), "{text}");
+    // The name that the setting had.
+    let server = TestServer::start(&["--snapshotter", "cou"]);
+    let mut c = server.connect();
+    assert_eq!(c.info("snapshot_algorithm"), "cou");
+    assert_eq!(c.run("CONFIG GET snapshotter").items()[1].text(), "cou");
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::process::Signal;
+use stillframe_pagepool::SnapshotKind;
 
+use crate::algorithms;
 use crate::harness::*;
 
 const PAGE: usize = 4096;
@@ -39,10 +41,10 @@ fn end(mut server: TestServer, signal: Signal) {
 
 #[test]
 fn what_rots_under_a_server_is_written_anew() {
-    for snapshotter in ["epoch", "fork"] {
+    for kind in SnapshotKind::ALL {
         let dir = temp_dir();
         let file = dir.join("stillframe.pages");
-        let server = start(&dir, &["--save", "", "--snapshotter", snapshotter]);
+        let server = start(&dir, &[&["--save", ""], &algorithms::flags(kind)[..]].concat());
         let mut c = server.connect();
         c.ok("DEBUG POPULATE 5000");
         c.run_bytes(&[b"SET", b"large", &vec![b'z'; 1 << 20]]);

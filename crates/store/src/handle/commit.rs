@@ -14,7 +14,7 @@ use crate::error::{Fault, OpError, TreeError};
 use crate::keyspace::Keyspace;
 use crate::named::KeptOut;
 use crate::stop::{retry, Stop};
-use crate::tree::ordered::{record_bytes, Removal, Seek, Stored, VALUE_MAX_BYTES};
+use crate::tree::ordered::{fits_leaf, record_bytes, Removal, Seek, Stored};
 use crate::tree::{self, Joining, Scratch};
 
 /// So often the pages of a transaction are brought in while nobody waits for it; then it is applied all the same, and waits
@@ -111,11 +111,11 @@ impl Needs {
         }
         let mut leaf = None;
         for (key, value) in &overlay.writes {
-            let is_made = value.as_ref().is_some_and(|value| value.len() > VALUE_MAX_BYTES);
+            let is_made = value.as_ref().is_some_and(|value| !fits_leaf(key, value));
             if is_made && !received.contains_key(&key[..]) {
                 needs.value_bytes += value.as_ref().map_or(0, Vec::len) as u64;
             }
-            let after = value.as_ref().map_or(0, |value| match value.len() <= VALUE_MAX_BYTES {
+            let after = value.as_ref().map_or(0, |value| match fits_leaf(key, value) {
                 true => record_bytes(key, Stored::inline(value)),
                 false => record_bytes(key, Stored::inline(&[0; BLOB_BYTES])),
             });
@@ -239,7 +239,7 @@ fn make<'v, 'o: 'v>(
 ) -> Result<(), OpError> {
     for (number, (key, value)) in overlay.writes.iter().enumerate() {
         if let Some(value) = value {
-            let make = || NewValue::make(keyspace, value, received.get(&key[..]));
+            let make = || NewValue::make(keyspace, key, value, received.get(&key[..]));
             let value = if is_patient { settled(keyspace, make)? } else { make()? };
             values.push(New { key, value, number });
         }

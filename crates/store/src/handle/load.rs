@@ -144,7 +144,7 @@ impl Tree {
 fn add_batch(keyspace: &Keyspace, bulk: &mut Bulk<'_>, records: &[Placed<'_>]) -> Result<(), TreeError> {
     for (key, value, received) in records {
         check_record(key, value)?;
-        let new = settled(keyspace, || NewValue::make(keyspace, value, received.as_ref()))?;
+        let new = settled(keyspace, || NewValue::make(keyspace, key, value, received.as_ref()))?;
         let added = bulk.add(key, new.stored()).map_err(OpError::from);
         match &added {
             Ok(true) => new.note_used(),

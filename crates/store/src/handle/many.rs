@@ -191,8 +191,10 @@ impl Keyspace {
                 *way = met(trees.begin(tree, key), missing);
             }
         }
+        ways.iter().flatten().for_each(|way| trees.ask_for_hints(way));
         stage(keys, &mut ways, missing, |key, way| trees.at_separators(tree, key, way));
         stage(keys, &mut ways, missing, |key, way| trees.to_leaf(key, way));
+        ways.iter().flatten().for_each(|way| trees.ask_for_slots(way));
         stage(keys, &mut ways, missing, |key, way| trees.to_record(key, way));
         ways
     }

@@ -32,7 +32,7 @@ impl Tree {
         }
     }
 
-    /// Gives `f` the value of a key, in its page if it has 512 bytes at most: nothing is copied or allocated. `f` is under a
+    /// Gives `f` the value of a key, in its page if both have 1024 bytes at most: nothing is copied or allocated. `f` is under a
     /// latch, so it should be short, and it may not call this thread's handles.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Tree {
         let received = self.receive(value)?;
         self.run(Visit::Writes, |keyspace, tree| {
             let scratch = &mut self.seat.scratch.borrow_mut();
-            let new = NewValue::make(keyspace, value, received.as_ref())?;
+            let new = NewValue::make(keyspace, key, value, received.as_ref())?;
             let mut old: Option<Blob> = None;
             let note = |was: Option<Stored<'_>>| old = was.and_then(|was| was.blob());
             let put = put_record(&keyspace.named.trees, scratch, tree, key, new.stored(), None, note);

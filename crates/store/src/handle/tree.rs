@@ -11,7 +11,7 @@ use crate::Store;
 
 /// A thread's access to a named tree: byte-string keys in order, with values.
 ///
-/// Keys have up to 512 bytes, values up to 512 MB; those of more than 512 bytes lie outside the tree's leaves. Operations
+/// Keys have up to 512 bytes, values up to 512 MB; those that have more than 1024 bytes with their key lie outside the tree's leaves. Operations
 /// wait for pages that are missing. Those of several threads go on side by side, but for transactions.
 ///
 /// A thread's handles take part, together, in the barrier that a cut needs, during their operations: between two of them nobody

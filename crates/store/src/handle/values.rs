@@ -9,7 +9,7 @@ use crate::blobs::{Blob, Incoming, Part, Sending, BLOB_BYTES, INCOMING_MIN_BYTES
 use crate::error::{Fault, OpError, TreeError};
 use crate::keyspace::Keyspace;
 use crate::stop::{retry, Stop};
-use crate::tree::ordered::{record_bytes, Ordered, Seek, Stored, KEY_MAX_BYTES, VALUE_MAX_BYTES};
+use crate::tree::ordered::{fits_leaf, record_bytes, Ordered, Seek, Stored, KEY_MAX_BYTES};
 use crate::tree::{self, Scratch, Trees};
 use crate::value::MAX_STRING_BYTES;
 
@@ -40,13 +40,14 @@ impl<'v> NewValue<'v> {
     /// [`OpError`]; nothing has been taken.
     pub fn make(
         keyspace: &Keyspace,
+        key: &[u8],
         bytes: &'v [u8],
         received: Option<&'v Incoming>,
     ) -> Result<NewValue<'v>, OpError> {
         if let Some(incoming) = received {
             return Ok(NewValue::Received { incoming, reference: reference_to(&incoming.blob()) });
         }
-        if bytes.len() <= VALUE_MAX_BYTES {
+        if fits_leaf(key, bytes) {
             return Ok(NewValue::Inline(bytes));
         }
         retry(|| keyspace.pages.check_together(bytes.len() as u64))?;

@@ -1,7 +1,9 @@
-//! Checks the invariants of all trees, of the slabs and of the page accounting.
+//! Checks the invariants of all trees, of the slabs and of the page accounting. Pages are looked at in copies, so that none
+//! needs to be in memory, or to stay there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use stillframe_pagepool::device::PageBuf;
 use stillframe_pagepool::PageId;
 
 use super::catalog::CATALOG_PAGE_COUNT;
@@ -97,7 +99,7 @@ struct NamedCheck<'a> {
 
 impl Visitor for NamedCheck<'_> {
     fn read(&mut self, pid: PageId, into: &mut Page) -> Result<(), Stop> {
-        *into = *self.keyspace.pool.shared(pid)?.page();
+        *into = self.keyspace.copied(pid)?.0;
         Ok(())
     }
 
@@ -120,7 +122,7 @@ impl Keyspace {
         for db in (0..self.database_count()).map(|db| DbId(db as u32)) {
             let before = check.report.clone();
             if let Some(tree) = self.tree(db) {
-                let level = self.pool.shared(tree.root)?.page().level();
+                let level = self.copied(tree.root)?.0.level();
                 self.check_node(&mut check, tree, tree.root, level, 0, u64::MAX)?;
             }
             let stats = self.db_stats(db);
@@ -138,6 +140,23 @@ impl Keyspace {
             format!("{reached} pages can be reached, but {allocated} are allocated")
         })?;
         Ok(check.report)
+    }
+
+    /// What a page has now, wherever it is.
+    fn copied(&self, pid: PageId) -> Result<Box<PageBuf>, Stop> {
+        let mut copy = Box::new(PageBuf::ZERO);
+        self.pool.copy_unchanging(&mut [(pid, &mut copy)])?;
+        Ok(copy)
+    }
+
+    /// Does what needs a few pages in memory.
+    fn brought_in<R>(&self, mut step: impl FnMut() -> Result<R, Stop>) -> Result<R, Stop> {
+        loop {
+            match step() {
+                Err(Stop::Fault(pid)) => self.pool.load_at_once(&[pid]),
+                done => return done,
+            }
+        }
     }
 
     fn check_named(&self, check: &mut Check) -> Result<(), Stop> {
@@ -160,7 +179,8 @@ impl Keyspace {
     /// Garbage is not in the report, but its pages are accounted for.
     fn claim_garbage(&self, check: &mut Check) -> Result<(), Stop> {
         let report = check.report.clone();
-        let GarbageLists { arrived, put_off, .. } = self.garbage.to_lists(&self.pool)?;
+        let lists = self.brought_in(|| self.garbage.to_lists(&self.pool))?;
+        let GarbageLists { arrived, put_off, .. } = lists;
         for mut list in [arrived, put_off] {
             loop {
                 list.newest.iter().try_for_each(|entry| self.claim_discarded(check, *entry))?;
@@ -169,7 +189,7 @@ impl Keyspace {
                 }
                 let pid = PageId(list.older);
                 check.claim(pid, 1)?;
-                list = Discards::from_page(self.pool.shared(pid)?.page()).ok_or_else(|| not_discards(pid))?;
+                list = Discards::from_page(&self.copied(pid)?.0).ok_or_else(|| not_discards(pid))?;
             }
         }
         check.report = report;
@@ -179,7 +199,7 @@ impl Keyspace {
     fn claim_discarded(&self, check: &mut Check, entry: Discarded) -> Result<(), Stop> {
         match entry {
             Discarded::Blob { pid, place } => check.claim_blob(&Blob { pid, len_bytes: 0, place }),
-            Discarded::Tree { root } => match self.pool.shared(root)?.page()[0] {
+            Discarded::Tree { root } => match self.copied(root)?.0[0] {
                 KIND_ORDERED_INNER => visit_rest(root, &mut NamedCheck { keyspace: self, check }),
                 _ => self.claim_tree(check, root),
             },
@@ -189,8 +209,8 @@ impl Keyspace {
     /// What is left of a tree: some of its right end may be gone.
     fn claim_tree(&self, check: &mut Check, pid: PageId) -> Result<(), Stop> {
         check.claim(pid, 1)?;
-        let guard = self.pool.shared(pid)?;
-        let node = guard.page();
+        let copy = self.copied(pid)?;
+        let node = &copy.0;
         ensure(node[0] == KIND_INNER, || text(not_inner(pid)))?;
         for child in (0..node.child_count()).map(|index| PageId(node.child(index))) {
             match node.level() {
@@ -206,8 +226,8 @@ impl Keyspace {
         while next != 0 {
             let pid = PageId(next);
             check.claim(pid, 1)?;
-            let guard = self.pool.shared(pid)?;
-            let leaf = as_leaf(pid, guard.page())?;
+            let copy = self.copied(pid)?;
+            let leaf = as_leaf(pid, &copy.0)?;
             for slot in 0..leaf.count() {
                 let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
                 check.claim_record(&record)?;
@@ -228,8 +248,8 @@ impl Keyspace {
     ) -> Result<(), Stop> {
         check.claim(pid, 1)?;
         check.report.inner_count += 1;
-        let guard = self.pool.shared(pid)?;
-        let node = guard.page();
+        let copy = self.copied(pid)?;
+        let node = &copy.0;
         let sane = node.is_inner(tree.tag) && node.level() == level && node.lo() == lo && node.hi() == hi;
         ensure(sane, || format!("{} at level {level}, hashes {lo:x} to {hi:x}", text(not_inner(pid))))?;
         for index in 0..node.child_count() {
@@ -257,8 +277,8 @@ impl Keyspace {
         loop {
             check.claim(pid, 1)?;
             check.report.leaf_count += 1;
-            let guard = self.pool.shared(pid)?;
-            let leaf = as_leaf(pid, guard.page())?;
+            let copy = self.copied(pid)?;
+            let leaf = as_leaf(pid, &copy.0)?;
             let fences = leaf.tag() == tree.tag && (pid != head || (leaf.lo(), leaf.hi()) == (lo, hi));
             ensure(fences, || format!("leaf {}: other fences than its node's", pid.0))?;
             let alone = leaf.chain() == 0 && pid == head;
@@ -287,7 +307,7 @@ impl Keyspace {
         let mut extents = Vec::new();
         for slot in 0..leaf.count() {
             let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
-            let key = self.with_key(&record, &mut Vec::new(), <[u8]>::to_vec)?;
+            let key = self.brought_in(|| self.with_key(&record, &mut Vec::new(), <[u8]>::to_vec))?;
             let hash = self.trees.order.hash(&key);
             let placed = (lo..=hi).contains(&hash)
                 && hash == self.trees.order.hash_of(&record)
@@ -320,8 +340,8 @@ impl Keyspace {
         for (class, head) in (0u8..).zip(self.blobs.slabs.heads()) {
             let (mut pid, mut prev) = (head, 0);
             while pid != 0 {
-                let guard = self.pool.shared(PageId(pid))?;
-                let slab = Slab::new(guard.page()).filter(|slab| slab.class() == Class(class));
+                let copy = self.copied(PageId(pid))?;
+                let slab = Slab::new(&copy.0).filter(|slab| slab.class() == Class(class));
                 let linked = slab.is_some_and(|slab| slab.prev() == prev && !slab.is_full());
                 ensure(linked && listed.insert(pid), || format!("slab {pid}: a bad link in class {class}"))?;
                 prev = pid;
@@ -331,8 +351,8 @@ impl Keyspace {
         for (pid, (class, slots)) in std::mem::take(&mut check.slots) {
             check.claim(PageId(pid), SLAB_PAGE_COUNT)?;
             check.report.slab_count += 1;
-            let guard = self.pool.shared(PageId(pid))?;
-            let slab = Slab::new(guard.page()).filter(|slab| slab.class() == Class(class));
+            let copy = self.copied(PageId(pid))?;
+            let slab = Slab::new(&copy.0).filter(|slab| slab.class() == Class(class));
             let same = slab.is_some_and(|slab| {
                 let used = (0..slab.class().slot_count() as u16).filter(|slot| slab.is_used(*slot));
                 used.collect::<BTreeSet<_>>() == slots && slab.used_count() == slots.len()

@@ -1,12 +1,14 @@
 //! A model of a store's content, a random workload for both, and how to read a store that may be damaged.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 use std::sync::Arc;
 
 use stillframe_pagepool::device::SimDevice;
 use stillframe_store::{
-    DbId, Deadline, NewValue, OpError, OpenError, Options, SaveError, Store, UnixMillis, Worker,
+    DbId, Deadline, NewValue, OpError, OpenError, Options, PoolBackend, SaveError, SnapshotKind, Store,
+    UnixMillis, Worker,
 };
 
 /// The first and the last are used.
@@ -26,17 +28,37 @@ pub type Content = BTreeMap<(u32, Vec<u8>), Entry>;
 /// What a read gave: an entry, nothing, or the reason why it cannot be read.
 pub type Reading = Result<Option<Entry>, String>;
 
+thread_local! {
+    /// How often this thread has opened a store.
+    static OPENED_COUNT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Every other time the default; between these the others that the backend serves, in turn. So a test is replayed by its seed.
+fn drawn_algorithm(backend: PoolBackend) -> SnapshotKind {
+    let count = OPENED_COUNT.with(|count| count.replace(count.get() + 1));
+    let is_other =
+        |kind: &SnapshotKind| *kind != SnapshotKind::default() && kind.check(backend, false).is_ok();
+    let others: Vec<_> = SnapshotKind::ALL.into_iter().filter(is_other).collect();
+    if count % 2 == 0 {
+        SnapshotKind::default()
+    } else {
+        others[count / 2 % others.len()]
+    }
+}
+
 pub fn open(device: &Arc<SimDevice>) -> Result<Opened, OpenError> {
     open_accepting(device, None)
 }
 
 /// The same, with the loss accepted of what came after a checkpoint.
 pub fn open_accepting(device: &Arc<SimDevice>, accepted: Option<u64>) -> Result<Opened, OpenError> {
+    let pool_backend = stillframe_testkit::pool_backend();
     let options = Options {
         database_count: DATABASE_COUNT,
         snapshot_memory_bytes: 1 << 20,
         accept_loss_after_checkpoint: accepted,
-        pool_backend: stillframe_testkit::pool_backend(),
+        pool_backend,
+        snapshot_kind: drawn_algorithm(pool_backend),
         ..Options::default()
     };
     let store = Store::open_on(device.clone(), options)?;

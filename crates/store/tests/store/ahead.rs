@@ -92,6 +92,24 @@ fn a_view_shows_data_larger_than_memory_while_it_changes() {
     assert!(found == content, "{} of {} keys", found.len(), content.len());
 }
 
+/// A check goes through data larger than memory, and does not bring it in.
+#[test]
+fn data_larger_than_memory_is_checked() {
+    let mut rng = fastrand::Rng::with_seed(stillframe_testkit::seed());
+    let store = open(&HookedDevice::new(SimDevice::new(1)));
+    let mut worker = store.worker();
+    let content = fill(&store, &mut worker, &mut rng);
+    worker.idle(|| store.checkpoint()).unwrap();
+    let before = store.pool().resident_pages();
+    let report = worker.idle(|| store.check()).unwrap();
+    assert_eq!(report.key_count, content.len() as u64);
+    let after = store.pool().resident_pages();
+    assert!(
+        report.object_page_count > 2 * before && after <= before + 1_000,
+        "{before} pages before, {after} after"
+    );
+}
+
 /// A view asks for many pages at once, does not bring them into memory, and a damaged one costs its own value alone.
 #[test]
 fn a_view_reads_ahead_and_past_a_damaged_page() {

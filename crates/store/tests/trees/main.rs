@@ -66,8 +66,8 @@ pub fn random_key(random: &mut fastrand::Rng) -> Vec<u8> {
 pub fn random_value(random: &mut fastrand::Rng) -> Vec<u8> {
     let len = match random.u32(..40) {
         0..=29 => random.usize(..150),
-        30..=35 => random.usize(..=512),
-        36..=37 => random.usize(500..11_000),
+        30..=35 => random.usize(..=1024),
+        36..=37 => random.usize(900..11_000),
         38 => random.usize(11_000..70_000),
         _ => 0,
     };

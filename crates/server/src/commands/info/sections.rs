@@ -448,6 +448,7 @@ fn snapshots(ctx: &Ctx<'_>, out: &mut String) {
         "data_pages_evicted": metrics.evicted_page_count.load(Relaxed),
         "data_pages_written_back": metrics.written_back_page_count.load(Relaxed),
         "data_page_write_back_errors": metrics.write_back_error_count.load(Relaxed),
+        "snapshot_algorithm": ctx.config.settings.snapshot_kind,
         "snapshot_memory_bytes": ctx.config.settings.snapshot_memory_bytes,
         "snapshot_held_bytes": sizes.snapshot_held_bytes,
         "snapshot_resident_bytes": sizes.snapshot_resident_bytes,

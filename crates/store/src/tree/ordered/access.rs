@@ -3,7 +3,7 @@
 
 use stillframe_pagepool::{ExclusiveGuard, PageId, SharedGuard};
 
-use super::leaf::{OrderedLeaf, OrderedLeafMut, Stored, KEY_MAX_BYTES, RECORD_HEADER_BYTES, VALUE_MAX_BYTES};
+use super::leaf::{fits_leaf, OrderedLeaf, OrderedLeafMut, Stored, KEY_MAX_BYTES, RECORD_HEADER_BYTES};
 use super::node::add_records;
 use super::order::{Ordered, Seek};
 use crate::stop::Stop;
@@ -119,7 +119,7 @@ impl Trees<Ordered> {
         hint: Option<PageId>,
         old: impl FnOnce(Stored<'_>),
     ) -> Result<Option<bool>, Stop> {
-        if key.len() > KEY_MAX_BYTES || value.bytes.len() > VALUE_MAX_BYTES {
+        if key.len() > KEY_MAX_BYTES || !fits_leaf(key, value.bytes) {
             return Err(Stop::TooLarge);
         }
         let mut way = self.way(tree, key, hint)?;

@@ -6,7 +6,7 @@
 use stillframe_pagepool::{ExclusiveGuard, PageId, Restart};
 
 use super::leaf::{
-    OrderedLeafMut, Stored, CAPACITY_BYTES, KEY_MAX_BYTES, RECORD_HEADER_BYTES, SLOT_BYTES, VALUE_MAX_BYTES,
+    fits_leaf, OrderedLeafMut, Stored, CAPACITY_BYTES, KEY_MAX_BYTES, RECORD_HEADER_BYTES, SLOT_BYTES,
 };
 use super::node::{prefix_bytes, Child, Node, OrderedNode, CHILD_BYTES_MAX};
 use super::order::Ordered;
@@ -89,7 +89,7 @@ impl<'t> Bulk<'t> {
     /// Key or value are too long, there is no page, one is damaged. The record has not been added then, and none can be:
     /// [`Bulk::abandon`] is to come.
     pub fn add(&mut self, key: &[u8], value: Stored<'_>) -> Result<bool, Stop> {
-        if key.len() > KEY_MAX_BYTES || value.bytes.len() > VALUE_MAX_BYTES {
+        if key.len() > KEY_MAX_BYTES || !fits_leaf(key, value.bytes) {
             return Err(Stop::TooLarge);
         }
         let last = self.pending.last().map(|record| &record.key[..]);

@@ -2,12 +2,14 @@
 //! stage looks at what it has asked for itself.
 //!
 //! ```text
-//!   begin ──▶ at_separators ──▶ to_leaf ──▶ to_record ──▶ look_at
+//!   begin ──▶ ask_for_hints ──▶ at_separators ──▶ to_leaf ──▶ ask_for_slots ──▶ to_record ──▶ look_at
 //! ```
+//! Where a page's bytes are may depend on its state word (pages in frames): so that is asked for a stage before they are.
+//!
 //! A key's way goes hand over hand: a page's version is read before the version of the page above it is looked at for the
 //! last time. So the leaf at its end is the key's, and nobody needs to compare its bounds.
 
-use stillframe_pagepool::{OptimisticGuard, PageId, Pool};
+use stillframe_pagepool::{OptimisticGuard, PageId};
 
 use super::access::give_value;
 use super::leaf::{guess, Stored, HEADER_BYTES, SLOT_BYTES};
@@ -18,8 +20,8 @@ use crate::tree::order::Order;
 use crate::tree::trees::{stop_below, Tree, Trees, LINE_BYTES};
 use crate::tree::words::Words;
 
-/// Slots of a leaf that are asked for before it is known how many there are.
-const SLOTS_GUESSED: usize = 28;
+/// Bytes of a leaf that are asked for before it is known how many slots there are: header and 28 of them.
+const SLOTS_GUESSED: std::ops::Range<usize> = 0..HEADER_BYTES + 28 * SLOT_BYTES;
 /// Lines of a record that are asked for at most.
 const RECORD_LINES_MAX: usize = 8;
 
@@ -33,11 +35,6 @@ pub(crate) struct Way<'p> {
     slot: usize,
 }
 
-fn prefetch_lines(pool: &Pool, page: PageId, bytes: std::ops::Range<usize>) {
-    let first = bytes.start - bytes.start % LINE_BYTES;
-    (first..bytes.end).step_by(LINE_BYTES).for_each(|offset| pool.prefetch(page, offset));
-}
-
 impl Trees<Ordered> {
     /// First stage: finds the node above the key's leaf.
     ///
@@ -49,11 +46,16 @@ impl Trees<Ordered> {
         // A root above the leaves is that node.
         let below = if page.level() == 2 { child } else { page.id() };
         self.pool.prefetch_version(below);
-        prefetch_lines(&self.pool, below, 0..HINTS_END);
         Ok(Way { page, below, slot: 0 })
     }
 
-    /// Second stage: steps onto that node, and asks for where its search begins.
+    /// Second stage: asks for the hints of that node.
+    #[inline(always)]
+    pub fn ask_for_hints(&self, way: &Way<'_>) {
+        self.pool.prefetch_lines(way.below, 0..HINTS_END);
+    }
+
+    /// Third stage: steps onto that node, and asks for where its search begins.
     ///
     /// # Errors
     /// As of [`Trees::begin`].
@@ -63,11 +65,12 @@ impl Trees<Ordered> {
         if !Ordered::is_inner(&way.page, tree.tag) || way.page.level() != 1 {
             return Err(Stop::Contended);
         }
-        self.pool.prefetch(way.page.id(), way.page.probe(key));
+        let probe = way.page.probe(key);
+        way.page.prefetch(probe..probe + 1);
         Ok(())
     }
 
-    /// Third stage: finds the key's leaf and asks for its slots.
+    /// Fourth stage: finds the key's leaf.
     ///
     /// # Errors
     /// As of [`Trees::begin`].
@@ -75,11 +78,17 @@ impl Trees<Ordered> {
     pub fn to_leaf(&self, key: &[u8], way: &mut Way<'_>) -> Result<(), Stop> {
         way.below = Ordered::child(&way.page, Ordered::find_child(&way.page, Seek::Key(key)));
         way.page.validate()?;
-        self.prefetch_slots(way.below);
+        self.pool.prefetch_latch(way.below);
         Ok(())
     }
 
-    /// Fourth stage: steps onto the leaf, and asks for the key's record.
+    /// Fifth stage: asks for what a search in the leaf looks at.
+    #[inline(always)]
+    pub fn ask_for_slots(&self, way: &Way<'_>) {
+        self.pool.prefetch_lines(way.below, SLOTS_GUESSED);
+    }
+
+    /// Sixth stage: steps onto the leaf, and asks for the key's record.
     ///
     /// # Errors
     /// As of [`Trees::begin`].
@@ -89,7 +98,7 @@ impl Trees<Ordered> {
         let (slot, record) = guess(&way.page, key);
         way.slot = slot;
         let end = record.end.min(record.start + RECORD_LINES_MAX * LINE_BYTES);
-        prefetch_lines(&self.pool, way.page.id(), record.start..end);
+        way.page.prefetch(record.start..end);
         Ok(())
     }
 
@@ -125,6 +134,6 @@ impl Trees<Ordered> {
     #[inline(always)]
     pub(super) fn prefetch_slots(&self, leaf: PageId) {
         self.pool.prefetch_latch(leaf);
-        prefetch_lines(&self.pool, leaf, 0..HEADER_BYTES + SLOTS_GUESSED * SLOT_BYTES);
+        self.pool.prefetch_lines(leaf, SLOTS_GUESSED);
     }
 }

@@ -22,9 +22,16 @@ use crate::blobs::Blob;
 use crate::page::{get_u16, get_u32, put_u16, put_u32, Page, KIND_ORDERED_LEAF, PAGE_SIZE};
 use crate::tree::order::LeafView;
 
-/// Longer keys and values do not go into a tree of this order as they are.
+/// Longer keys do not go into a tree of this order.
 pub(crate) const KEY_MAX_BYTES: usize = 512;
-pub(crate) const VALUE_MAX_BYTES: usize = 512;
+/// Key and value of a record: three of the longest fit into a leaf.
+const KEY_AND_VALUE_MAX_BYTES: usize = 1024;
+
+/// Whether a value goes into the leaf with its key. A longer one lies elsewhere, and costs whoever reads it another page.
+#[inline]
+pub(crate) fn fits_leaf(key: &[u8], value: &[u8]) -> bool {
+    key.len() + value.len() <= KEY_AND_VALUE_MAX_BYTES
+}
 
 /// A record's value is a reference to where it lies.
 const OUTSIDE: u16 = 1 << 15;

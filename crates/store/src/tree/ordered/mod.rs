@@ -17,6 +17,6 @@ pub(crate) use bulk::Bulk;
 pub(crate) use group::Way;
 #[cfg(test)]
 pub(crate) use leaf::OrderedLeaf;
-pub(crate) use leaf::{Stored, KEY_MAX_BYTES, VALUE_MAX_BYTES};
+pub(crate) use leaf::{fits_leaf, Stored, KEY_MAX_BYTES};
 pub(crate) use order::{as_leaf, Ordered, Seek};
 pub(crate) use walk::{check_tree, visit_rest, Visitor};
