@@ -104,6 +104,7 @@ pub fn draw(chart: &Chart) -> String {
 
 fn draw_series(svg: &mut Svg, scale: &Scale, series: &Series, legend_y: f64) {
     let dash = if series.dashed { r#" stroke-dasharray="5 4""# } else { "" };
+    svg.begin_group(&series.name);
     let (mut line, mut dots) = (String::new(), String::new());
     for (x, y) in &series.points {
         let (x, y) = (scale.x(*x), scale.y(*y));
@@ -118,6 +119,7 @@ fn draw_series(svg: &mut Svg, scale: &Scale, series: &Series, legend_y: f64) {
     let x = WIDTH - RIGHT + 18.0;
     svg.path(&format!("M{x:.1} {legend_y:.1}h22"), series.color, 2.0, dash);
     svg.text(x + 30.0, legend_y + 4.0, &Text { color: series.color, ..LABEL }, &series.name);
+    svg.end_group();
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 //! measurements, `cut` and `workers`, run the embedded library in this process; `vmcache` measures stores that are linked.
 #![forbid(unsafe_code)]
 
+mod bar;
 mod chart;
 mod clock;
 mod commands;
 mod embedded;
 mod error;
+mod guest;
 mod kv;
 mod load;
 mod machine;
@@ -21,6 +23,7 @@ mod progress;
 mod provenance;
 mod resp;
 mod stats;
+mod study;
 mod ticks;
 mod tpcc;
 
@@ -67,6 +70,13 @@ enum Command {
     /// The process in which vmcache measures one system
     #[command(hide = true)]
     VmcacheGuest(commands::vmcache::guest::Args),
+    /// The comparative study of snapshot algorithms: its figures, one command each, and whether our bars are met
+    Study(commands::study::Args),
+    /// The process in which study measures one algorithm
+    #[command(hide = true)]
+    StudyGuest(commands::study::guest::Args),
+    /// Which snapshot algorithm suits given sizes and rates, measured here
+    Advise(commands::advise::Args),
     /// Answer +OK to everything: shows the most that the generator can drive here
     NullServer(commands::null_server::Args),
 }
@@ -85,6 +95,9 @@ fn main() -> ExitCode {
         Command::ForkGuest(args) => commands::fork::guest::run(&args),
         Command::Vmcache(args) => commands::vmcache::run(&args),
         Command::VmcacheGuest(args) => commands::vmcache::guest::run(&args),
+        Command::Study(args) => commands::study::run(&args),
+        Command::StudyGuest(args) => commands::study::guest::run(&args),
+        Command::Advise(args) => commands::advise::run(&args),
         Command::NullServer(args) => commands::null_server::run(&args),
     };
     match result {

@@ -11,7 +11,8 @@ pub use stillframe_units::{human_bytes, human_ns, thousands};
 
 use crate::error::{BenchError, Context, Result};
 use crate::peer::{Peer, PeerKind};
-use crate::provenance::{revision_of, without_paths, Provenance};
+pub use crate::provenance::without_paths;
+use crate::provenance::{revision_of, Provenance};
 
 pub const REPORT: &str = "report.md";
 pub const RESULTS: &str = "results.json";
@@ -49,6 +50,11 @@ impl Output {
         Ok(Self { dir, title: title.to_owned(), provenance, notes })
     }
 
+    /// Of this run.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Adds a line to the header and says it at the terminal.
     pub fn note(&mut self, name: &str, text: impl Into<String>) {
         let text = text.into();
@@ -57,7 +63,7 @@ impl Output {
     }
 
     /// Lines of name and text, as all files begin.
-    fn header(&self) -> impl Iterator<Item = (&str, String)> {
+    pub fn header(&self) -> impl Iterator<Item = (&str, String)> {
         let from = &self.provenance;
         let own = [
             ("command", from.command.clone()),

@@ -82,7 +82,7 @@ impl CpuPlan {
                 let executes_commands = pid == root_pid && (tid == pid || name.contains("worker"));
                 let cpus = if executes_commands { &self.server } else { &self.saver };
                 // The thread may have ended since it was listed.
-                let _ = sched_setaffinity(Pid::from_raw(tid as i32), &cpu_set(cpus));
+                pin_process(tid, cpus);
             }
         }
     }
@@ -106,6 +106,11 @@ pub fn pin_current_thread(cpus: &[usize]) -> Result<()> {
     sched_setaffinity(None, &cpu_set(cpus)).context(|| {
         format!("pin to cpu {}: is it one of this machine's {}?", list(cpus), list(&allowed_cpus()))
     })
+}
+
+/// Puts a thread, or another process of one thread, on these cores. It may have ended already.
+pub fn pin_process(pid: u32, cpus: &[usize]) {
+    let _ = sched_setaffinity(Pid::from_raw(pid as i32), &cpu_set(cpus));
 }
 
 /// What the scheduler was persuaded to do for a thread.

@@ -44,6 +44,8 @@ const LATENCY_HEIGHT: f64 = 190.0;
 const MEMORY_HEIGHT: f64 = 150.0;
 const GAP: f64 = 46.0;
 const BOTTOM: f64 = 62.0;
+/// Behind everything.
+pub const SHEET: &str = "#ffffff";
 pub const INK: &str = "#1f2937";
 pub const FAINT: &str = "#6b7280";
 pub const GRID: &str = "#e5e7eb";
@@ -93,7 +95,7 @@ impl Svg {
         svg.push(format_args!(
             r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" font-family="system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif">"#
         ));
-        svg.push(format_args!(r##"<rect width="{width}" height="{height}" fill="#ffffff"/>"##));
+        svg.push(format_args!(r#"<rect width="{width}" height="{height}" fill="{SHEET}"/>"#));
         svg
     }
 
@@ -115,6 +117,16 @@ impl Svg {
             r#"<text x="{x:.1}" y="{y:.1}" font-size="{}" text-anchor="{}" fill="{}"{weight}>{escaped}</text>"#,
             style.size, style.anchor, style.color
         ));
+    }
+
+    /// What follows belongs to a series, which a page can show or hide by its name.
+    pub fn begin_group(&mut self, name: &str) {
+        let escaped = name.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
+        self.push(format_args!(r#"<g data-series="{escaped}">"#));
+    }
+
+    pub fn end_group(&mut self) {
+        self.push(format_args!("</g>"));
     }
 
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), color: &str, extra: &str) {

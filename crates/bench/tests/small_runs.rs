@@ -355,6 +355,111 @@ fn in_process() {
     }
 }
 
+/// The page as a browser has it after it has clicked what the address asks for.
+fn in_browser(page: &Path, hash: &str) -> Option<String> {
+    if !on_path("chromium") {
+        skipped("the page of study", "chromium is not installed");
+        return None;
+    }
+    let profile = TempDir::new("browser");
+    let out = Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("file://{}#{hash}", page.display()))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    Some(String::from_utf8(out.stdout).unwrap())
+}
+
+fn check_page(page: &Path) {
+    let text = std::fs::read_to_string(page).unwrap();
+    let outside: Vec<_> = text.match_indices("http").map(|(at, _)| &text[at..at + 26]).collect();
+    assert!(outside.iter().all(|link| link == &"http://www.w3.org/2000/svg"), "{outside:?}");
+    let Some(all) = in_browser(page, "") else { return };
+    assert!(!all.contains("class=\"off\""), "all are shown at first");
+    let some = in_browser(page, "algorithms=epoch,fork&theme=dark").unwrap();
+    assert!(some.contains("2 of ") && some.contains("data-theme=\"dark\""), "{some}");
+    let groups = |name: &str| some.matches(&format!("<g data-series=\"{name}\"")).count();
+    let hidden = |name: &str| some.matches(&format!("<g data-series=\"{name}\" class=\"off\"")).count();
+    assert!(groups("epoch") > 10 && hidden("epoch") == 0, "what was asked for is shown");
+    assert!(groups("hourglass") > 10 && hidden("hourglass") == groups("hourglass"), "the others are not");
+}
+
+#[test]
+fn study() {
+    let dir = TempDir::new("study");
+    let path = dir.to_str().unwrap();
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results");
+    let places = ["--out", path, "--data", path, "--fork-results", results.to_str().unwrap()];
+    let table = bench(&[&["study", "--all", "--quick", "--name", "all"], &places[..]].concat());
+    assert!(table.contains("## Bars") && table.contains("does not grow with the data"), "{table}");
+    let run = run_dir(&dir, "all");
+    let raw = raw_results(&run);
+    let of = |part: &'static str| raw.iter().filter(move |record| record["part"] == part);
+    // Each image was held against the rows at its cut.
+    for record in of("ticks").filter(|record| record["need"]["is_each_timed"] == false) {
+        let outcome = &record["outcome"];
+        assert_eq!(
+            outcome["verified_images"].as_u64(),
+            Some(outcome["cut_ns"].as_array().unwrap().len() as u64)
+        );
+        positive(&outcome["mean_ns"]);
+        positive(&outcome["memory_bytes"]);
+    }
+    let mut expected: Vec<String> = ["9", "11a", "11b", "12", "cuts", "values"].map(str::to_owned).to_vec();
+    expected.extend(('a'..='l').map(|part| format!("10{part}")));
+    let has_server = !peers().is_empty();
+    expected.extend((13..=17).filter(|_| has_server).map(|figure| figure.to_string()));
+    expected.extend(on_path("valgrind").then(|| "table4".to_owned()));
+    for figure in expected {
+        assert!(std::fs::metadata(run.join(format!("figure-{figure}.svg"))).unwrap().len() > 500, "{figure}");
+        let finding = of("finding").find(|record| record["figure"] == *figure).unwrap();
+        assert!(!finding["here"].as_str().unwrap().is_empty() || figure == "9", "{finding}");
+    }
+    let failures: Vec<_> = of("failure").collect();
+    let may_fail = |what: &Value| ["servers", "cache misses"].contains(&what.as_str().unwrap());
+    // Containers and some kernels have no userfaultfd.
+    let is_refused = |record: &Value| record["why"].as_str().unwrap().contains("userfaultfd");
+    assert!(failures.iter().all(|record| may_fail(&record["what"]) || is_refused(record)), "{failures:?}");
+    check_page(&run.join("report.html"));
+    // A run that goes on with that one has nothing left to measure.
+    let resumed = ["study", "--quick", "--figures", "10a,10e", "--name", "resumed", "--resume"];
+    let table = bench(&[&resumed[..], &[run.to_str().unwrap()], &places[..]].concat());
+    assert!(table.contains("estimate: 0 minutes") && table.contains("Figure 10e"), "{table}");
+}
+
+#[test]
+fn study_says_what_it_does_not_know() {
+    for (args, expected) in [
+        (["--figures", "18"], "there are 10, 11, 9,"),
+        (["--algorithms", "spoon"], "there is no algorithm"),
+        (["--rows", "63"], "whole words"),
+        (["--resume", "/nowhere"], "measured.jsonl"),
+    ] {
+        let dir = TempDir::new("study-args");
+        let mut command = Command::new(BENCH);
+        command.arg("study").args(args).arg("--out").arg(&*dir).stdin(Stdio::null());
+        let out = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && stderr.contains(expected), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn advise() {
+    let dir = TempDir::new("advise");
+    let path = dir.to_str().unwrap();
+    let places = ["--out", path, "--data", path];
+    let table = bench(&[&["advise", "--quick", "--zipf", "0.9", "--row", "4096"], &places[..]].concat());
+    assert!(table.contains("Take `") && table.contains("p99.9 |"), "{table}");
+    let raw = raw_results(&run_dir(&dir, "advise"));
+    assert!(raw.len() >= 10, "{table}");
+    let scores: Vec<f64> = raw.iter().map(|one| one["score"].as_f64().unwrap()).collect();
+    assert!(scores.is_sorted() && scores[0] >= 1.0, "{scores:?}");
+}
+
 /// Two runs of a name on one day are two directories; one that fails leaves none.
 #[test]
 fn a_run_does_not_write_over_another() {

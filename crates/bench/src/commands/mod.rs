@@ -1,5 +1,6 @@
 //! One file a subcommand.
 
+pub mod advise;
 pub mod checkpoint;
 pub mod cut;
 pub mod fill;
@@ -8,6 +9,7 @@ pub mod load;
 pub mod memory;
 pub mod null_server;
 pub mod pause;
+pub mod study;
 pub mod throughput;
 pub mod vmcache;
 pub mod workers;

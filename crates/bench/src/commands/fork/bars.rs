@@ -4,7 +4,7 @@ use super::records::{
     distinct, fault_ns, median_of, shares, small_fork_ns, small_life_ns, Label, Measure, Part, Records,
     SaveCommand, Strategy,
 };
-use crate::output::markdown_table;
+use crate::bar::Bar;
 
 /// Both of the module's fork bars and the table bar are about one gigabyte.
 pub const JUDGED_MB: u64 = 1024;
@@ -14,34 +14,6 @@ const COPIED_SHARE_PERCENT: f64 = 100.0 / 3.0;
 const FAULT_INSTRUCTIONS: f64 = 60.0;
 const SMALL_FORK_PERCENT: f64 = 2.0;
 const P99_REDUCTION_PERCENT: f64 = 80.0;
-
-pub struct Bar {
-    pub what: String,
-    pub limit: String,
-    pub measured: Option<f64>,
-    pub unit: &'static str,
-    pub is_met: Option<bool>,
-}
-
-impl Bar {
-    fn at_most(what: impl Into<String>, limit: f64, unit: &'static str, measured: Option<f64>) -> Self {
-        let limit_text = format!("at most {limit:.1}{unit}");
-        Self { what: what.into(), limit: limit_text, measured, unit, is_met: measured.map(|m| m <= limit) }
-    }
-
-    fn at_least(what: impl Into<String>, limit: f64, unit: &'static str, measured: Option<f64>) -> Self {
-        let limit_text = format!("at least {limit:.1}{unit}");
-        Self { what: what.into(), limit: limit_text, measured, unit, is_met: measured.map(|m| m >= limit) }
-    }
-
-    fn verdict(&self) -> &'static str {
-        match self.is_met {
-            Some(true) => "met",
-            Some(false) => "MISSED",
-            None => "not measured",
-        }
-    }
-}
 
 fn percent(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     Some(part? / whole.filter(|w| *w > 0.0)? * 100.0)
@@ -121,14 +93,6 @@ fn redis(records: &Records) -> Vec<Bar> {
         Bar::at_least(what, P99_REDUCTION_PERCENT, " %", less)
     };
     async_only(saves().map(|save| save.strategy)).into_iter().map(bar).collect()
-}
-
-pub fn table(bars: &[Bar]) -> String {
-    let row = |bar: &Bar| {
-        let measured = bar.measured.map_or_else(|| "-".to_owned(), |m| format!("{m:.2}{}", bar.unit));
-        vec![bar.what.clone(), bar.limit.clone(), measured, bar.verdict().to_owned()]
-    };
-    markdown_table(&["bar", "limit", "measured", "verdict"], &bars.iter().map(row).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod vm;
 
 use self::records::{Part, Record, Records};
 use self::vm::{Boot, Clock, MachineArgs, Machines};
+use crate::bar;
 use crate::commands::DataArgs;
 use crate::error::{BenchError, Result};
 use crate::output::{OutArgs, Output};
@@ -93,7 +94,7 @@ fn report(out: &Output, records: &Records) -> Result<()> {
         out.write(&format!("{name}.svg"), svg.as_bytes())?;
     }
     let bars = bars::judge(records);
-    out.write_markdown(&format!("## Bars\n\n{}\n{}", bars::table(&bars), tables::all(records)))
+    out.write_markdown(&format!("## Bars\n\n{}\n{}", bar::table(&bars), tables::all(records)))
 }
 
 fn redis_version() -> String {

@@ -5,7 +5,7 @@
 //! save, memory over time, the time the save took, and the time a restart takes from a cold page cache.
 
 mod config;
-mod memory;
+pub mod memory;
 mod report;
 mod restart;
 mod round;

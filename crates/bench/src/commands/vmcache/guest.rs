@@ -1,12 +1,12 @@
 //! The process that measures one system: reads a plan, prints an answer.
 
 use std::fs;
-use std::io::{stdin, Write};
 use std::path::Path;
 
 use super::plan::{Answer, DiskUse, Lookups, Measured, MixRun, Plan, Reply, Tpcc, Work};
 use super::{eviction, lookups};
-use crate::error::{BenchError, Context, Result};
+use crate::error::{Context, Result};
+use crate::guest;
 use crate::kv::{KeyValue, OpenOptions};
 use crate::tpcc::{self, Mix};
 
@@ -22,15 +22,12 @@ const DISK_BYTES_MIN: u64 = 1 << 30;
 pub struct Args {}
 
 pub fn run(_: &Args) -> Result<()> {
-    let plan: Plan = serde_json::from_reader(stdin())
-        .map_err(|error| BenchError::failed("read the plan from standard input", error))?;
+    let plan: Plan = guest::plan()?;
     let reply = match measure(&plan) {
         Ok(answer) => Reply::Measured(answer),
         Err(error) => Reply::Failed { why: error.to_string() },
     };
-    let text =
-        serde_json::to_string(&reply).map_err(|error| BenchError::failed("write the answer", error))?;
-    writeln!(std::io::stdout(), "{text}").context(|| "write the answer".to_owned())
+    guest::answer(&reply)
 }
 
 fn measure(plan: &Plan) -> Result<Answer> {

@@ -1,16 +1,14 @@
 //! Starts the processes that measure, each with its memory limit.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::path::Path;
-use std::process::Stdio;
 
 use rustix::fs::{fadvise, Advice};
-use stillframe_testkit::mortal;
 
 use super::limit::MemoryGroup;
 use super::plan::{Answer, Plan, Reply};
-use crate::error::{BenchError, Context, Result};
+use crate::error::{BenchError, Result};
+use crate::guest;
 
 /// The hidden subcommand.
 pub const GUEST: &str = "vmcache-guest";
@@ -62,41 +60,11 @@ pub fn measure(plan: &Plan, limit: Limit) -> Result<Outcome> {
         Limit::Group => Some(MemoryGroup::new(&group_name(), plan.memory_bytes).map_err(BenchError::Failed)?),
         Limit::Settings => None,
     };
-    let own = std::env::current_exe().context(|| "find this program".to_owned())?;
-    let mut child = mortal(&own)
-        .arg(GUEST)
-        .env(ARENAS.0, ARENAS.1)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context(|| format!("start {}", own.display()))?;
-    let sent = group
-        .as_ref()
-        .map_or(Ok(()), |group| group.add(child.id()))
-        .map_err(BenchError::Failed)
-        .and_then(|()| {
-            let text = serde_json::to_vec(plan).map_err(|error| BenchError::failed("write a plan", error))?;
-            // Without it the child would wait for ever; it is closed here.
-            let mut stdin =
-                child.stdin.take().ok_or(BenchError::Failed("a child without input".to_owned()))?;
-            stdin.write_all(&text).context(|| "tell a measuring process its plan".to_owned())
-        });
-    // Closes its input if nothing was sent: it ends by itself then.
-    drop(child.stdin.take());
-    let mut text = String::new();
-    let heard = child.stdout.take().map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut text));
-    let status = child.wait().context(|| "wait for a measuring process".to_owned())?;
-    sent?;
-    heard.context(|| "hear a measuring process".to_owned())?;
-    if !status.success() {
-        let hint =
-            if status.code().is_none() { ": it may have needed more memory than it was given" } else { "" };
-        return Err(BenchError::Failed(format!(
-            "{}: the process ended with {status}{hint}",
-            plan.system.name()
-        )));
-    }
-    let reply = serde_json::from_str(&text).map_err(|error| BenchError::failed("read an answer", error))?;
+    let mut command = guest::command(GUEST)?;
+    command.env(ARENAS.0, ARENAS.1);
+    let reply = guest::ask(&mut command, plan, plan.system.name(), |pid| {
+        group.as_ref().map_or(Ok(()), |group| group.add(pid)).map_err(BenchError::Failed)
+    })?;
     let answer = match reply {
         Reply::Measured(answer) => answer,
         Reply::Failed { why } => return Err(BenchError::Failed(why)),
