@@ -119,6 +119,11 @@ impl Frames {
         self.tail.0.store(self.head.0.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
+    /// Whether this is the next to be taken by a writer.
+    pub fn is_next(&self, turn: Turn) -> bool {
+        self.head.0.load(Ordering::Relaxed) == turn.0
+    }
+
     /// Whether all are free, while no writer and no sweep is at work.
     pub fn are_free(&self) -> bool {
         self.tail.0.load(Ordering::Relaxed) == self.head.0.load(Ordering::Relaxed)

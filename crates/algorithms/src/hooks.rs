@@ -101,6 +101,16 @@ mod with_mutations {
         EpochNoHelp,
         /// Epoch: the access phase ends when the sweep has ended, whoever is still capturing.
         EpochEndsBeforeCaptured,
+        /// Epoch with parts: a part is kept, but its row does not lead to it.
+        PartsNotLinked,
+        /// Epoch with parts: the sweep believes its copy of a row of which parts have been kept.
+        PartsNotLaidOver,
+        /// Epoch with parts: what has been kept for one cut counts for the next.
+        PartsOfLastCut,
+        /// Epoch with parts: frames are used again before their row has been put.
+        PartsReleasedUnclaimed,
+        /// Epoch with parts: a writer that helps gives the row as it is, not as it was.
+        HelpWithoutParts,
         /// Rows are merged into an image without a journal.
         MergeWithoutJournal,
         /// A journal of which it is not known that it is durable is merged.

@@ -4,8 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::hooks::Hooks;
-use crate::physical::{Cou, Epoch, EpochOptions, Hourglass, Naive, Piggyback, PingPong, Zigzag};
-use crate::rows::Copies;
+use crate::physical::{
+    Cou, Epoch, EpochOptions, EpochParts, Hourglass, Naive, Piggyback, PingPong, Zigzag, LONG_ROW_LEN,
+};
+use crate::rows::{Copies, WordCopies};
 use crate::seam::Algorithm;
 
 /// A physical snapshot algorithm of this crate.
@@ -23,7 +25,7 @@ pub enum PhysicalKind {
     Hourglass,
     /// The same, and in the background the copy that is written is made complete.
     Piggyback,
-    /// Write epochs, spare frames, an optimistic sweep: ours.
+    /// Write epochs, spare frames, an optimistic sweep: ours. Of long rows writers keep parts.
     Epoch,
 }
 
@@ -64,8 +66,8 @@ impl PhysicalKind {
     }
 
     /// Makes the algorithm and gives it to `user`.
-    pub fn build<C: Copies, U: WithAlgorithm<C>>(self, options: KindOptions<C>, user: U) -> U::Output {
-        let KindOptions { row_count, epoch, hooks } = options;
+    pub fn build<C: WordCopies, U: WithAlgorithm<C>>(self, options: KindOptions<C>, user: U) -> U::Output {
+        let KindOptions { row_count, row_len, epoch, hooks } = options;
         match self {
             PhysicalKind::Naive => user.with(Naive::new(row_count)),
             PhysicalKind::Cou => user.with(Cou::with_hooks(row_count, hooks)),
@@ -73,6 +75,9 @@ impl PhysicalKind {
             PhysicalKind::PingPong => user.with(PingPong::with_hooks(row_count, hooks)),
             PhysicalKind::Hourglass => user.with(Hourglass::with_hooks(row_count, hooks)),
             PhysicalKind::Piggyback => user.with(Piggyback::with_hooks(row_count, hooks)),
+            PhysicalKind::Epoch if row_len >= LONG_ROW_LEN => {
+                user.with(EpochParts::with_hooks(row_count, row_len, epoch, hooks))
+            }
             PhysicalKind::Epoch => user.with(Epoch::with_hooks(row_count, epoch, hooks)),
         }
     }
@@ -82,6 +87,8 @@ impl PhysicalKind {
 pub struct KindOptions<C> {
     /// The most rows that there will be.
     pub row_count: u32,
+    /// Bytes of a row.
+    pub row_len: usize,
     /// Only `epoch` looks at them.
     pub epoch: EpochOptions<C>,
     pub hooks: Hooks,

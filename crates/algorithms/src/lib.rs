@@ -9,7 +9,7 @@
 //! - `sync`: the atomics, which the models replace by loom's. `backoff`: a short wait.
 //! - [`rows`]: rows, copies of them and the seam to where they lie.
 //! - `hooks`: where tests step in; nothing without the feature `mutations`.
-//! - `bits`, `pairs`: flags of rows, packed in words. `frames`: spare frames and what is in them.
+//! - `bits`, `pairs`: flags of rows, packed in words. `frames`, `parts`: spare frames and what is in them.
 //! - [`image`]: where the rows of a cut go.
 //! - [`seam`]: what an algorithm is. [`row_array`]: rows on the heap.
 //! - [`image_file`]: images in files, full or merged, that a crash cannot destroy.
@@ -31,10 +31,11 @@ mod bits;
 mod flags_tests;
 mod frames;
 mod pairs;
+mod parts;
 mod sync;
 
 pub use image::{Help, Image, ImageError};
 pub use kind::{KindOptions, PhysicalKind, UnknownPhysicalKind, WithAlgorithm};
 pub use row_array::{RowArray, RowCopies};
-pub use rows::{Copies, CopyId, Place, RowId};
+pub use rows::{Copies, CopyId, Place, RowId, WordCopies};
 pub use seam::Algorithm;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::rows::{Copies, CopyId, Place};
+use crate::rows::{Copies, CopyId, Place, WordCopies};
 use crate::seam::Algorithm;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -14,8 +14,9 @@ const CHUNK_WORDS: usize = 8;
 /// Rows start at multiples of this, or of their length if that is less: lines of the cache are not shared.
 const ALIGN_MAX: usize = 4096;
 
+/// Copies as many words as both have.
 #[inline(always)]
-fn copy_words(from: &[AtomicU64], to: &[AtomicU64]) {
+pub(crate) fn copy_words(from: &[AtomicU64], to: &[AtomicU64]) {
     let move_word = |from: &AtomicU64, to: &AtomicU64| {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     };
@@ -172,7 +173,9 @@ impl<W: AsRef<[AtomicU64]>> RowCopies<W> {
     pub fn array(&self, copy: CopyId) -> &RowArray<W> {
         &self.copies[copy.0 as usize]
     }
+}
 
+impl<W: AsRef<[AtomicU64]> + Sync> WordCopies for RowCopies<W> {
     #[inline(always)]
     fn words(&self, place: Place) -> &[AtomicU64] {
         self.array(place.copy).row(place.slot)

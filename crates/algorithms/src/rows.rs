@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::sync::atomic::AtomicU64;
+
 /// A row, the unit that an algorithm copies. Rows count from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RowId(pub u32);
@@ -76,6 +78,12 @@ pub trait Copies: Sync {
     fn let_go(&self, copy: CopyId, rows: Range<u32>) {
         let _ = (copy, rows);
     }
+}
+
+/// Copies that are words in memory, of which an algorithm may copy some.
+pub trait WordCopies: Copies {
+    /// The words of a row.
+    fn words(&self, place: Place) -> &[AtomicU64];
 }
 
 /// Gives the rows of a copy back that nobody will read, in runs.

@@ -31,14 +31,14 @@ pub trait Algorithm<C: Copies>: Sync {
     const IS_INCREMENTAL: bool;
 
     /// Whether writes of a row after the first in a period need `before_write` and `after_write`, too. If not, they may go
-    /// straight to the copy that the first one was given.
+    /// straight to the copy that the first one was given, whatever bytes they are of.
     const SEES_EACH_WRITE: bool;
 
     /// The initial data is in [`CopyId::D`]: fills what the first period needs.
     fn start(&self, copies: &C);
 
-    /// Returns the copy that the row is to be written in. The whole row is there as it was, so any part may be written.
-    fn before_write(&self, copies: &C, row: RowId) -> CopyId;
+    /// Returns the copy that these bytes of the row are to be written in. The whole row is there as it was.
+    fn before_write(&self, copies: &C, row: RowId, bytes: Range<usize>) -> CopyId;
 
     /// These bytes of the row have been written.
     #[inline(always)]

@@ -15,6 +15,8 @@ mod hooks;
 mod image;
 #[path = "../src/pairs.rs"]
 mod pairs;
+#[path = "../src/parts.rs"]
+mod parts;
 #[path = "../src/physical/mod.rs"]
 mod physical;
 #[path = "../src/row_array.rs"]
@@ -35,7 +37,9 @@ use std::sync::{Arc, Mutex};
 
 use hooks::Hooks;
 use image::{Help, Image, ImageError};
-use physical::{Cou, Epoch, EpochOptions, Hourglass, Naive, Piggyback, PingPong, SweepOrder, Zigzag};
+use physical::{
+    Cou, Epoch, EpochOptions, EpochParts, Hourglass, Naive, Piggyback, PingPong, SweepOrder, Zigzag,
+};
 use row_array::RowCopies;
 use rows::{Copies, CopyId, Place, RowId};
 use seam::Algorithm;
@@ -135,11 +139,17 @@ impl<A: Algorithm<RowCopies>> World<A> {
     }
 
     fn write(&self, row: RowId, word: u64) {
-        let [_, rest] = self.read(row);
-        let copy = self.algorithm.before_write(&self.copies, row);
-        self.copies.array(copy).write(row.0, 0, &word.to_le_bytes());
-        self.algorithm.after_write(&self.copies, row, 0..8);
-        assert_eq!(self.read(row), [word, rest], "the latest content");
+        self.write_word(row, 0, word);
+    }
+
+    fn write_word(&self, row: RowId, index: usize, word: u64) {
+        let mut expected = self.read(row);
+        expected[index] = word;
+        let at = 8 * index;
+        let copy = self.algorithm.before_write(&self.copies, row, at..at + 8);
+        self.copies.array(copy).write(row.0, at, &word.to_le_bytes());
+        self.algorithm.after_write(&self.copies, row, at..at + 8);
+        assert_eq!(self.read(row), expected, "the latest content");
     }
 
     fn image(&self) -> [Option<Content>; 2] {
@@ -157,6 +167,8 @@ enum Beside {
     Reader,
     /// One writer, and an image that has no room at times, so that rows are copied ahead.
     SlowImage,
+    /// One writer of both words, one after the other.
+    BothWords,
 }
 
 /// Two cuts: between them everything at once, after the second nothing else.
@@ -191,6 +203,10 @@ fn model<A: Algorithm<RowCopies> + Send + 'static>(
                 let world = world.clone();
                 loom::thread::spawn(move || match beside {
                     Beside::Writers | Beside::SlowImage => world.write(row, 3),
+                    Beside::BothWords => {
+                        world.write_word(row, 1, 8);
+                        world.write(row, 3);
+                    }
                     Beside::Reader => assert_eq!(world.read(row), [[2, 7], [0, 7]][row.0 as usize]),
                 })
             })
@@ -216,6 +232,14 @@ fn epoch(disk: Arc<Disk>, hooks: Hooks) -> Epoch<RowCopies> {
     // One frame for two writers: one of them helps.
     let options = EpochOptions { spare_frames: 1, sweep_order: SweepOrder::Address, help: disk };
     Epoch::with_hooks(2, options, hooks)
+}
+
+/// Of parts of a word, so many fit the budget.
+fn epoch_parts<const FRAMES: u32>(disk: Arc<Disk>, hooks: Hooks) -> EpochParts<RowCopies> {
+    // Two words of its own beside that of the row: the budget is in rows.
+    let spare_frames = (FRAMES * parts::Parts::frame_bytes(1) as u32).div_ceil(ROW_LEN as u32);
+    let options = EpochOptions { spare_frames, sweep_order: SweepOrder::Address, help: disk };
+    EpochParts::with_parts(2, ROW_LEN, 1, options, hooks)
 }
 
 #[test]
@@ -255,6 +279,18 @@ fn epoch_holds_ahead_of_a_slow_image() {
         Epoch::with_hooks(2, options, hooks)
     };
     model(make, Hooks::default(), Beside::SlowImage);
+}
+
+#[test]
+fn epoch_holds_with_parts() {
+    both(epoch_parts::<4>);
+    model(epoch_parts::<4>, Hooks::default(), Beside::BothWords);
+}
+
+#[test]
+fn epoch_holds_with_parts_and_no_frame_for_some() {
+    both(epoch_parts::<1>);
+    model(epoch_parts::<1>, Hooks::default(), Beside::BothWords);
 }
 
 #[cfg(feature = "mutations")]
@@ -300,5 +336,13 @@ mod mistakes {
         is_found(epoch, Mutation::EpochNoValidation, Beside::Writers);
         is_found(epoch, Mutation::EpochRaiseBeforeCapture, Beside::Writers);
         is_found(epoch, Mutation::EpochEndsBeforeCaptured, Beside::Writers);
+    }
+
+    #[test]
+    fn of_epoch_with_parts() {
+        is_found(epoch_parts::<4>, Mutation::EpochNoValidation, Beside::Writers);
+        is_found(epoch_parts::<4>, Mutation::PartsNotLinked, Beside::Writers);
+        is_found(epoch_parts::<4>, Mutation::PartsNotLaidOver, Beside::Writers);
+        is_found(epoch_parts::<1>, Mutation::HelpWithoutParts, Beside::BothWords);
     }
 }

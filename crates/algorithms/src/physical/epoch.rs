@@ -17,7 +17,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::backoff::Backoff;
 use crate::frames::{Frames, Turn};
@@ -26,6 +26,8 @@ use crate::image::{Help, Image, ImageError};
 use crate::rows::{Copies, CopyId, Place, RowId};
 use crate::seam::Algorithm;
 use crate::sync::atomic::{fence, AtomicBool, AtomicU16, AtomicU32, AtomicU8, Ordering};
+
+use super::helpers::Helpers;
 
 /// In which order the sweep goes over the rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -127,13 +129,8 @@ pub struct Epoch<C> {
     frames: Frames,
     /// For the sweep; the slots after those.
     ahead_frame_count: u32,
-    /// Rows of the cut that writers have given to the image.
-    helped: AtomicU32,
-    has_failed: AtomicBool,
-    /// The first error of a writer that helped.
-    failure: Mutex<Option<ImageError>>,
+    helpers: Helpers<C>,
     sweep_order: SweepOrder,
-    help: Arc<dyn Help<C>>,
     hooks: Hooks,
 }
 
@@ -155,11 +152,8 @@ impl<C: Copies> Epoch<C> {
             cut_row_count: AtomicU32::new(0),
             frames: Frames::new(options.spare_frames - ahead_frame_count),
             ahead_frame_count,
-            helped: AtomicU32::new(0),
-            has_failed: AtomicBool::new(false),
-            failure: Mutex::new(None),
+            helpers: Helpers::new(options.help),
             sweep_order: options.sweep_order,
-            help: options.help,
             hooks,
         }
     }
@@ -227,13 +221,10 @@ impl<C: Copies> Epoch<C> {
             copies.copy(from, spare(turn.frame()));
             return self.frames.hand_over(turn, row);
         }
-        if !mutated!(self.hooks, EpochNoHelp) {
-            if let Err(error) = self.help.emit(copies, row, from) {
-                self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                self.has_failed.store(true, Ordering::Release);
-            }
+        match mutated!(self.hooks, EpochNoHelp) {
+            true => self.helpers.count(),
+            false => self.helpers.emit(copies, row, from),
         }
-        self.helped.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -281,18 +272,9 @@ impl<C: Copies, I: Image<C>> Sweep<'_, C, I> {
         Ok(())
     }
 
-    /// The first error of a writer that helped.
-    fn look_for_failure(&self) -> Result<(), ImageError> {
-        if !self.algorithm.has_failed.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let failure = self.algorithm.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Err(failure.unwrap_or_else(|| ImageError::new("a writer could not help")))
-    }
-
     /// Puts what is in frames, so that these become free: what writers captured, and then what was copied ahead.
     fn put_frames(&mut self) -> Result<(), ImageError> {
-        self.look_for_failure()?;
+        self.algorithm.helpers.check()?;
         let mut put_count = 0;
         while let Some((row, next)) = self.algorithm.frames.handed_over(self.turn) {
             self.put_frame(row, self.turn.frame())?;
@@ -381,7 +363,7 @@ impl<C: Copies, I: Image<C>> Sweep<'_, C, I> {
         let mut backoff = Backoff::default();
         loop {
             self.put_frames()?;
-            let done = self.put_count + self.algorithm.helped.load(Ordering::Acquire);
+            let done = self.put_count + self.algorithm.helpers.row_count();
             if done >= self.row_count || mutated!(self.algorithm.hooks, EpochEndsBeforeCaptured) {
                 break;
             }
@@ -406,7 +388,7 @@ impl<C: Copies> Algorithm<C> for Epoch<C> {
     }
 
     #[inline]
-    fn before_write(&self, copies: &C, row: RowId) -> CopyId {
+    fn before_write(&self, copies: &C, row: RowId, _: Range<usize>) -> CopyId {
         let (cut, state) = (self.last_cut(), self.state(row));
         if !state.is_written_since(cut) {
             self.first_write(copies, row, cut, state);
@@ -432,9 +414,7 @@ impl<C: Copies> Algorithm<C> for Epoch<C> {
         }
         self.cut.store(last.0.wrapping_add(1), Ordering::Relaxed);
         self.cut_row_count.store(row_count, Ordering::Relaxed);
-        self.helped.store(0, Ordering::Relaxed);
-        self.has_failed.store(false, Ordering::Relaxed);
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.helpers.begin();
         self.is_streaming.store(true, Ordering::Relaxed);
     }
 

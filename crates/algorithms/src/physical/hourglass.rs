@@ -13,6 +13,8 @@
 //! is right after each write; flags are cleared only when the image has finished; and if it has not, the next cut
 //! has its rows copied to the other ones, so that the next image has both periods (H9). The first image has all rows.
 
+use std::ops::Range;
+
 use crate::bits::{below, rows_of, Bits};
 use crate::hooks::{mutate, mutated, Hooks};
 use crate::image::{put, Image, ImageError};
@@ -94,7 +96,7 @@ impl<C: Copies> Algorithm<C> for Hourglass {
     }
 
     #[inline]
-    fn before_write(&self, copies: &C, row: RowId) -> CopyId {
+    fn before_write(&self, copies: &C, row: RowId, _: Range<usize>) -> CopyId {
         let cur = self.cur();
         let to = COPIES[usize::from(cur)];
         if self.latest.get(row) != cur {

@@ -15,6 +15,8 @@
 //! a pass that tests, copies and sets would undo a write in between. A writer copies before it writes a part (H2). And
 //! the cut finishes a pass that has not ended (H9).
 
+use std::ops::Range;
+
 use crate::backoff::Backoff;
 use crate::hooks::{mutate, mutated, point, Hooks};
 use crate::image::{put, Image, ImageError};
@@ -161,7 +163,7 @@ impl<C: Copies> Algorithm<C> for Piggyback {
     }
 
     #[inline]
-    fn before_write(&self, copies: &C, row: RowId) -> CopyId {
+    fn before_write(&self, copies: &C, row: RowId, _: Range<usize>) -> CopyId {
         let roles = self.roles();
         let mut backoff = Backoff::default();
         loop {

@@ -86,7 +86,7 @@ impl<C: Copies> Algorithm<C> for PingPong {
     }
 
     #[inline(always)]
-    fn before_write(&self, _: &C, _: RowId) -> CopyId {
+    fn before_write(&self, _: &C, _: RowId, _: Range<usize>) -> CopyId {
         CopyId::D
     }
 

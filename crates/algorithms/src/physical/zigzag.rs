@@ -11,6 +11,8 @@
 //! Against the publication: the first write copies the row, for it may write a part of it (H2). So the second copy needs no initial
 //! content; the bits have to say that it has none.
 
+use std::ops::Range;
+
 use crate::bits::{Bits, ROWS_PER_WORD};
 use crate::hooks::{mutate, mutated, point, Hooks};
 use crate::image::{put, Image, ImageError};
@@ -79,7 +81,7 @@ impl<C: Copies> Algorithm<C> for Zigzag {
     }
 
     #[inline]
-    fn before_write(&self, copies: &C, row: RowId) -> CopyId {
+    fn before_write(&self, copies: &C, row: RowId, _: Range<usize>) -> CopyId {
         let to = self.writes_second.get(row);
         let from = self.reads_second.get(row);
         if from != to {

@@ -60,7 +60,7 @@ impl WithAlgorithm<RowCopies> for InDirectory {
         let mut rng = Rng::with_seed(7);
         let copies = RowCopies::for_algorithm(&algorithm, ROW_COUNT, ROW_LEN);
         let write = |row: RowId, number: u64| {
-            let copy = algorithm.before_write(&copies, row);
+            let copy = algorithm.before_write(&copies, row, 16..24);
             copies.array(copy).write(row.0, 16, &number.to_le_bytes());
             algorithm.after_write(&copies, row, 16..24);
         };
@@ -106,7 +106,7 @@ fn each_algorithm_makes_images_in_a_directory() {
         let full = Arc::new(FullImages::new(Arc::new(Directory::new(dir.path())), ROW_LEN));
         let epoch =
             EpochOptions { spare_frames: 10, sweep_order: SweepOrder::HottestFirst, help: full.help() };
-        let options = KindOptions { row_count: ROW_COUNT, epoch, hooks: Hooks::default() };
+        let options = KindOptions { row_count: ROW_COUNT, row_len: ROW_LEN, epoch, hooks: Hooks::default() };
         kind.build(options, InDirectory { dir, full });
     }
 }

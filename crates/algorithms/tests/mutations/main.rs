@@ -67,6 +67,11 @@ const MISTAKES: [(PhysicalKind, &[Mutation]); 6] = [
             Mutation::EpochRaiseBeforeCapture,
             Mutation::EpochNoHelp,
             Mutation::EpochEndsBeforeCaptured,
+            Mutation::PartsNotLinked,
+            Mutation::PartsNotLaidOver,
+            Mutation::PartsOfLastCut,
+            Mutation::PartsReleasedUnclaimed,
+            Mutation::HelpWithoutParts,
         ],
     ),
 ];

@@ -68,10 +68,14 @@ pub fn walk(kind: PhysicalKind, seed: u64, intruder: &Arc<Intruder>) {
 /// What is the same each time: one thread, periods in which some rows are written once, twice or not at all, and images that
 /// finish, fail, or are not asked for.
 pub fn script(kind: PhysicalKind, intruder: &Arc<Intruder>) {
+    ROW_LENS.into_iter().for_each(|row_len| script_of(kind, row_len, intruder));
+}
+
+fn script_of(kind: PhysicalKind, row_len: usize, intruder: &Arc<Intruder>) {
     let walk = Walk {
         row_count: 70,
         room: 0,
-        row_len: ROW_LENS[0],
+        row_len,
         is_skewed: false,
         disk: Arc::default(),
         intruder: intruder.clone(),
@@ -79,6 +83,7 @@ pub fn script(kind: PhysicalKind, intruder: &Arc<Intruder>) {
     };
     let options = KindOptions::<TestCopies<false>> {
         row_count: walk.row_count,
+        row_len: walk.row_len,
         epoch: EpochOptions {
             spare_frames: 4,
             sweep_order: SweepOrder::HottestFirst,
@@ -144,6 +149,7 @@ impl Walk {
         let orders = [SweepOrder::Address, SweepOrder::HottestFirst];
         let options = KindOptions::<TestCopies<LETS_GO>> {
             row_count: self.row_count + self.room,
+            row_len: self.row_len,
             epoch: EpochOptions {
                 spare_frames: [0, 1, 4, 64][rng.usize(..4)],
                 sweep_order: orders[rng.usize(..2)],

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use stillframe_algorithms::{Algorithm, Copies, CopyId, Place, RowCopies, RowId};
+use stillframe_algorithms::{Algorithm, Copies, CopyId, Place, RowCopies, RowId, WordCopies};
 
 use crate::picture::Rows;
 
@@ -51,6 +51,12 @@ impl<const LETS_GO: bool> Copies for TestCopies<LETS_GO> {
             let nonsense = vec![NONSENSE; self.row_len()];
             rows.for_each(|row| self.rows.array(copy).write(row, 0, &nonsense));
         }
+    }
+}
+
+impl<const LETS_GO: bool> WordCopies for TestCopies<LETS_GO> {
+    fn words(&self, place: Place) -> &[AtomicU64] {
+        self.rows.words(place)
     }
 }
 
@@ -123,7 +129,7 @@ impl<A: Algorithm<TestCopies<LETS_GO>>, const LETS_GO: bool> World<A, LETS_GO> {
         let mut model = self.latch(row);
         self.check(row, &model);
         let range = at..at + bytes.len();
-        let copy = self.algorithm.before_write(&self.copies, row);
+        let copy = self.algorithm.before_write(&self.copies, row, range.clone());
         model[range.clone()].copy_from_slice(bytes);
         self.copies.rows.array(copy).write(row.0, at, bytes);
         self.algorithm.after_write(&self.copies, row, range);

@@ -80,7 +80,7 @@ fn physical(kind: PhysicalKind, plan: &Plan) -> Result<Outcome> {
     };
     let spare_frames = (plan.budget_bytes / row_len as u64).clamp(1, row_count.into()) as u32;
     let epoch = EpochOptions { spare_frames, sweep_order: SweepOrder::default(), help };
-    kind.build(KindOptions { row_count, epoch, hooks: Default::default() }, Run { plan, runs })
+    kind.build(KindOptions { row_count, row_len, epoch, hooks: Default::default() }, Run { plan, runs })
 }
 
 struct Run<'p> {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
-use stillframe_algorithms::{Copies, CopyId, Place, RowArray, RowCopies};
+use stillframe_algorithms::{Copies, CopyId, Place, RowArray, RowCopies, WordCopies};
 use stillframe_pagepool::VirtualArray;
 
 use crate::error::{BenchError, Result};
@@ -68,5 +68,12 @@ impl Copies for Counted {
 
     fn copy_rows(&self, rows: Range<u32>, from: CopyId, to: CopyId) {
         self.0.copy_rows(rows, from, to);
+    }
+}
+
+impl WordCopies for Counted {
+    #[inline(always)]
+    fn words(&self, place: Place) -> &[AtomicU64] {
+        self.0.words(place)
     }
 }

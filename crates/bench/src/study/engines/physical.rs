@@ -77,8 +77,8 @@ impl<A: Algorithm<Counted>> Engine for Physical<A> {
     #[inline(always)]
     fn write(&self, row: u32, word: u32, value: u64) {
         let row = RowId(row);
-        let copy = self.algorithm.before_write(&self.copies, row);
         let at = word as usize * 8;
+        let copy = self.algorithm.before_write(&self.copies, row, at..at + 8);
         self.copies.0.array(copy).row(row.0)[word as usize]
             .store(value, std::sync::atomic::Ordering::Relaxed);
         self.algorithm.after_write(&self.copies, row, at..at + 8);

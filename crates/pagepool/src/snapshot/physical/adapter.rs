@@ -104,7 +104,7 @@ impl<A: PoolAlgorithm> Physical<A> {
 
     /// A page is going to be modified: on return its content is where the algorithm wants it to be.
     fn write(&self, core: &Core, page: PageId, row: RowId, who: Who) {
-        let copy = self.algorithm.before_write(&self.access(core, who), row);
+        let copy = self.algorithm.before_write(&self.access(core, who), row, 0..PAGE_SIZE);
         if A::PLACES.are_two() {
             let side = if copy == CopyId::D0 { Side::First } else { Side::Second };
             match who {
