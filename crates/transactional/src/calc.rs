@@ -22,28 +22,6 @@ const RESOLVE: Stage = Stage(2);
 const CAPTURE: Stage = Stage(3);
 const COMPLETE: Stage = Stage(4);
 
-const STEPS: [Step; 9] = [
-    Step::Enter(PREPARE),
-    Step::Drain,
-    Step::Cut(RESOLVE),
-    Step::Drain,
-    Step::Enter(CAPTURE),
-    Step::Access,
-    Step::Enter(COMPLETE),
-    Step::Drain,
-    Step::Rest,
-];
-const STEPS_WITHOUT_FIRST_DRAIN: [Step; 8] = [
-    Step::Enter(PREPARE),
-    Step::Cut(RESOLVE),
-    Step::Drain,
-    Step::Enter(CAPTURE),
-    Step::Access,
-    Step::Enter(COMPLETE),
-    Step::Drain,
-    Step::Rest,
-];
-
 /// Rows with a stable copy where the cut needs one.
 pub struct Calc {
     rows: Captures,
@@ -64,6 +42,17 @@ impl Calc {
 impl Algorithm for Calc {
     const BY_COMMIT_ORDER: bool = true;
     const IS_FULL: bool = true;
+    const STEPS: &'static [Step] = &[
+        Step::Enter(PREPARE),
+        Step::Drain,
+        Step::Cut(RESOLVE),
+        Step::Drain,
+        Step::Enter(CAPTURE),
+        Step::Access,
+        Step::Enter(COMPLETE),
+        Step::Drain,
+        Step::Rest,
+    ];
     const EPOCH_BEGINS: Stage = RESOLVE;
     type Mark = Held;
 
@@ -71,11 +60,8 @@ impl Algorithm for Calc {
         Calc { rows: Captures::new(shape, probe.clone()), probe }
     }
 
-    fn steps(&self) -> &'static [Step] {
-        match self.probe.has(Mutation::NoWaitForRest) {
-            true => &STEPS_WITHOUT_FIRST_DRAIN,
-            false => &STEPS,
-        }
+    fn drains(&self, stage: Stage) -> bool {
+        !(stage == PREPARE && self.probe.has(Mutation::NoWaitForRest))
     }
 
     #[inline]

@@ -21,32 +21,6 @@ const PREPARE: Stage = Stage(1);
 const IN_PROGRESS: Stage = Stage(2);
 const WAIT_FLUSH: Stage = Stage(3);
 
-const STEPS: [Step; 7] = [
-    Step::Enter(PREPARE),
-    Step::Drain,
-    Step::Cut(IN_PROGRESS),
-    Step::Drain,
-    Step::Enter(WAIT_FLUSH),
-    Step::Access,
-    Step::Rest,
-];
-const STEPS_WITHOUT_FIRST_DRAIN: [Step; 6] = [
-    Step::Enter(PREPARE),
-    Step::Cut(IN_PROGRESS),
-    Step::Drain,
-    Step::Enter(WAIT_FLUSH),
-    Step::Access,
-    Step::Rest,
-];
-const STEPS_WITHOUT_SECOND_DRAIN: [Step; 6] = [
-    Step::Enter(PREPARE),
-    Step::Drain,
-    Step::Cut(IN_PROGRESS),
-    Step::Enter(WAIT_FLUSH),
-    Step::Access,
-    Step::Rest,
-];
-
 /// Rows with a stable copy where a session's point needs one.
 pub struct Cpr {
     rows: Captures,
@@ -73,6 +47,15 @@ impl Cpr {
 impl Algorithm for Cpr {
     const BY_COMMIT_ORDER: bool = false;
     const IS_FULL: bool = true;
+    const STEPS: &'static [Step] = &[
+        Step::Enter(PREPARE),
+        Step::Drain,
+        Step::Cut(IN_PROGRESS),
+        Step::Drain,
+        Step::Enter(WAIT_FLUSH),
+        Step::Access,
+        Step::Rest,
+    ];
     const EPOCH_BEGINS: Stage = IN_PROGRESS;
     type Mark = Held;
 
@@ -80,14 +63,11 @@ impl Algorithm for Cpr {
         Cpr { rows: Captures::new(shape, probe.clone()), probe }
     }
 
-    fn steps(&self) -> &'static [Step] {
-        if self.probe.has(Mutation::NoWaitForPrepare) {
-            return &STEPS_WITHOUT_FIRST_DRAIN;
-        }
-        if self.probe.has(Mutation::NoWaitForSessions) {
-            return &STEPS_WITHOUT_SECOND_DRAIN;
-        }
-        &STEPS
+    fn drains(&self, stage: Stage) -> bool {
+        !self.probe.has(match stage {
+            PREPARE => Mutation::NoWaitForPrepare,
+            _ => Mutation::NoWaitForSessions,
+        })
     }
 
     #[inline]

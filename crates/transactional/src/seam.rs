@@ -38,6 +38,8 @@ pub trait Algorithm: Send + Sync + Sized {
     const BY_COMMIT_ORDER: bool;
     /// An image has all rows. Otherwise it has those that have changed since the one before.
     const IS_FULL: bool;
+    /// A cut's steps, from REST to REST.
+    const STEPS: &'static [Step];
     /// With this stage a new epoch begins.
     const EPOCH_BEGINS: Stage;
     /// What is remembered of a row that a transaction has written.
@@ -46,8 +48,10 @@ pub trait Algorithm: Send + Sync + Sized {
     /// All rows zero.
     fn new(shape: Shape, probe: Probe) -> Self;
 
-    /// From REST to REST.
-    fn steps(&self) -> &'static [Step];
+    /// Whether a drain in this stage waits. It does, but for a mistake that a test is to find.
+    fn drains(&self, _stage: Stage) -> bool {
+        true
+    }
 
     /// The latest content of a row.
     fn live(&self, row: RowId) -> &[AtomicU64];

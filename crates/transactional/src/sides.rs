@@ -10,8 +10,7 @@ use crate::writes::Writes;
 /// From the cut until its image is there.
 pub const UNDER_WAY: Stage = Stage(1);
 
-const STEPS: [Step; 4] = [Step::Cut(UNDER_WAY), Step::Drain, Step::Access, Step::Rest];
-const STEPS_WITHOUT_DRAIN: [Step; 3] = [Step::Cut(UNDER_WAY), Step::Access, Step::Rest];
+pub const STEPS: &[Step] = &[Step::Cut(UNDER_WAY), Step::Drain, Step::Access, Step::Rest];
 
 pub struct Sides {
     shape: Shape,
@@ -32,11 +31,8 @@ impl Sides {
         &self.probe
     }
 
-    pub fn steps(&self) -> &'static [Step] {
-        match self.probe.has(Mutation::NoWaitForOvertaken) {
-            true => &STEPS_WITHOUT_DRAIN,
-            false => &STEPS,
-        }
+    pub fn drains(&self) -> bool {
+        !self.probe.has(Mutation::NoWaitForOvertaken)
     }
 
     #[inline]

@@ -99,7 +99,7 @@ impl<'s, A: Algorithm> Cut<'s, A> {
     /// What comes next.
     #[must_use]
     pub fn next_step(&self) -> Step {
-        self.core.algorithm.steps()[self.state.step]
+        A::STEPS[self.state.step]
     }
 
     /// Takes the next step, if that can be done now. Never waits.
@@ -112,7 +112,7 @@ impl<'s, A: Algorithm> Cut<'s, A> {
                 self.state.last_commit = self.enter(stage);
                 self.state.times.to_cut_ns = nanoseconds(self.state.begin.elapsed());
             }
-            Step::Drain if self.core.are_all_past(self.state.phase) => {
+            Step::Drain if self.is_drained() => {
                 // What is waited for after the image is no part of it.
                 if self.prefix.is_none() {
                     let elapsed_ns = nanoseconds(self.state.begin.elapsed());
@@ -129,6 +129,11 @@ impl<'s, A: Algorithm> Cut<'s, A> {
         }
         self.state.step += 1;
         Progress::Moved
+    }
+
+    fn is_drained(&self) -> bool {
+        let phase = self.state.phase;
+        !self.core.algorithm.drains(phase.stage()) || self.core.are_all_past(phase)
     }
 
     fn enter(&mut self, stage: Stage) -> CommitSeq {

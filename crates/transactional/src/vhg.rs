@@ -12,7 +12,7 @@ use crate::cut::{CommitWord, Phase, Stage};
 use crate::probe::{Mutation, Probe};
 use crate::row::{RowId, RowTouched, Shape, Side};
 use crate::seam::{Algorithm, RestartCause, Step};
-use crate::sides::{Sides, UNDER_WAY};
+use crate::sides::{Sides, STEPS, UNDER_WAY};
 use crate::sync::atomic::AtomicU64;
 use crate::writes::Writes;
 
@@ -32,6 +32,7 @@ impl VirtualHourglass {
 impl Algorithm for VirtualHourglass {
     const BY_COMMIT_ORDER: bool = true;
     const IS_FULL: bool = false;
+    const STEPS: &'static [Step] = STEPS;
     const EPOCH_BEGINS: Stage = UNDER_WAY;
     type Mark = Side;
 
@@ -39,8 +40,8 @@ impl Algorithm for VirtualHourglass {
         VirtualHourglass { sides: Sides::new(shape, probe), flags: shape.one_each(RowTouched::new) }
     }
 
-    fn steps(&self) -> &'static [Step] {
-        self.sides.steps()
+    fn drains(&self, _stage: Stage) -> bool {
+        self.sides.drains()
     }
 
     #[inline]

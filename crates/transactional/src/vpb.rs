@@ -11,7 +11,7 @@ use crate::cut::{CommitWord, Phase, Stage};
 use crate::probe::{Mutation, Point, Probe};
 use crate::row::{RowId, RowSide, Shape, Side};
 use crate::seam::{Algorithm, RestartCause, Step};
-use crate::sides::{Sides, UNDER_WAY};
+use crate::sides::{Sides, STEPS, UNDER_WAY};
 use crate::sync::atomic::AtomicU64;
 use crate::writes::Writes;
 
@@ -31,6 +31,7 @@ impl VirtualPiggyback {
 impl Algorithm for VirtualPiggyback {
     const BY_COMMIT_ORDER: bool = true;
     const IS_FULL: bool = true;
+    const STEPS: &'static [Step] = STEPS;
     const EPOCH_BEGINS: Stage = UNDER_WAY;
     type Mark = Side;
 
@@ -38,8 +39,8 @@ impl Algorithm for VirtualPiggyback {
         VirtualPiggyback { sides: Sides::new(shape, probe), latest: shape.one_each(RowSide::new) }
     }
 
-    fn steps(&self) -> &'static [Step] {
-        self.sides.steps()
+    fn drains(&self, _stage: Stage) -> bool {
+        self.sides.drains()
     }
 
     #[inline]
