@@ -38,6 +38,27 @@ impl Bits {
         }
     }
 
+    /// Changes a flag; false if it has been so before.
+    #[inline(always)]
+    pub fn change(&self, row: RowId, is_set: bool) -> bool {
+        let (word, bit) = place(row);
+        let before = match is_set {
+            true => self.0[word].fetch_or(bit, Ordering::AcqRel),
+            false => self.0[word].fetch_and(!bit, Ordering::AcqRel),
+        };
+        (before & bit != 0) != is_set
+    }
+
+    /// Makes the flags of all rows of words the same, whoever else makes some of them so.
+    pub fn fill(&self, words: Range<usize>, is_set: bool) {
+        for word in &self.0[words] {
+            match is_set {
+                true => word.store(u64::MAX, Ordering::Release),
+                false => word.store(0, Ordering::Release),
+            }
+        }
+    }
+
     /// The mistake of a change that is not atomic.
     #[cfg(feature = "mutations")]
     pub fn store(&self, row: RowId, is_set: bool, between: impl FnOnce()) {

@@ -108,6 +108,15 @@ impl Frames {
         (slot == turn.handed_over(row)).then(|| (row, turn.next(self.count())))
     }
 
+    /// Frames that writers have taken from this turn on.
+    pub fn taken_since(&self, turn: Turn) -> u32 {
+        let head = Turn(self.head.0.load(Ordering::Relaxed));
+        match head.lap() == turn.lap() {
+            true => head.frame() - turn.frame(),
+            false => self.count() - turn.frame() + head.frame(),
+        }
+    }
+
     /// Gives back what the sweep has taken, up to this turn.
     #[inline]
     pub fn give_back(&self, until: Turn) {

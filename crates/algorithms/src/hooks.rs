@@ -95,8 +95,8 @@ mod with_mutations {
         PiggybackSwapBeforePassEnds,
         /// Epoch: the sweep believes its copy.
         EpochNoValidation,
-        /// Epoch: the writer raises the write epoch, and claims and captures then.
-        EpochRaiseBeforeCapture,
+        /// Epoch: the writer captures a row without claiming it.
+        EpochCaptureUnclaimed,
         /// Epoch: without a free frame the writer goes on and nobody has the row.
         EpochNoHelp,
         /// Epoch: the access phase ends when the sweep has ended, whoever is still capturing.

@@ -334,7 +334,7 @@ mod mistakes {
     #[test]
     fn of_epoch() {
         is_found(epoch, Mutation::EpochNoValidation, Beside::Writers);
-        is_found(epoch, Mutation::EpochRaiseBeforeCapture, Beside::Writers);
+        is_found(epoch, Mutation::EpochCaptureUnclaimed, Beside::Writers);
         is_found(epoch, Mutation::EpochEndsBeforeCaptured, Beside::Writers);
     }
 

@@ -1,31 +1,33 @@
-//! Epoch, ours: the cut raises a number and copies nothing. A row knows the last cut for which it has been claimed, and whether
-//! it has been written since, in a word of two bytes: so the words of many rows stay in the caches.
+//! Epoch, ours: the cut changes the meaning of a bit and copies nothing. A row has one bit, which says whether the row has been
+//! claimed for the last cut: so the bits of many rows stay in the caches.
 //!
 //! ```text
 //!   a row of the running cut:
-//!                  ┌── sweep: put, then exchange the word as it was before ──────────────────────▶ CLAIMED, emitted
-//!   not claimed ───┤      (it was changed: take the row back)
-//!                  ├── sweep, image is busy: copy to a spare frame, then exchange ──────────▶ CLAIMED, put later
+//!                  ┌── sweep: put, then claim (it was claimed meanwhile: take the row back) ─────▶ CLAIMED, emitted
+//!   not claimed ───┼── sweep, image is busy: copy to a spare frame, then claim ───────────▶ CLAIMED, put later
 //!                  └── writer: claim ─┬─ copy to a spare frame, hand it over ───────────────────▶ CLAIMED, put soon
 //!                                     └─ no frame is free: give the row to the image itself ────▶ CLAIMED, emitted
-//!   writer, then: say *written* in the word, modify D
+//!   writer, then: modify D
+//!
+//!   the cut: all are CLAIMED ── what a claimed row's bit is, is no claim from now on ──▶ none is
 //! ```
 //!
-//! The exchange is claim and validation in one: whoever modifies a row has changed its word before (H7). The budget is the number
-//! of spare frames. They are recycled, so they stay populated. The sweep has a quarter of them to copy ahead, and the
-//! hottest rows can go first: both spare writers their captures.
+//! The sweep's claim is validation, too: whoever modifies a row has claimed it before (H7). The budget is the number of spare
+//! frames. They are recycled, so they stay populated. The sweep has a quarter of them to copy ahead, and the hottest rows can
+//! go first: both spare writers their captures.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::backoff::Backoff;
+use crate::bits::Bits;
 use crate::frames::{Frames, Turn};
 use crate::hooks::{mutate, mutated, point, Hooks};
 use crate::image::{Help, Image, ImageError};
 use crate::rows::{Copies, CopyId, Place, RowId};
 use crate::seam::Algorithm;
-use crate::sync::atomic::{fence, AtomicBool, AtomicU16, AtomicU32, AtomicU8, Ordering};
+use crate::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU8, Ordering};
 
 use super::helpers::Helpers;
 
@@ -35,7 +37,8 @@ pub enum SweepOrder {
     /// As they lie.
     #[default]
     Address,
-    /// Rows that were written in most of the last eight epochs first, for writers are likely to come to them next.
+    /// Rows that writers captured at most of the last eight cuts first, for they are likely to come to them next. Takes a byte
+    /// a row.
     HottestFirst,
 }
 
@@ -58,72 +61,43 @@ pub struct EpochOptions<C> {
     pub help: Arc<dyn Help<C>>,
 }
 
-/// A cut's number, of which a row's word has the lowest eight bits. Who holds one of 256 cuts ago for the present one would be
-/// wrong: before that all words are brought up to date ([`STALE_CUTS_MAX`]).
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Tag(u8);
-
-/// The word of a row: a tag (the lower byte), and in which of the eight epochs up to the one after that cut the row was written
-/// (the upper, the last is the highest). With the present cut's tag the row is claimed; whoever writes it claims it too.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct State(u16);
-
 /// The part of the spare frames that the sweep has to copy ahead: one in so many.
 const AHEAD_PART: u32 = 4;
 
-/// Cuts in a row without a complete image, after which all words are brought up to date: the sweep of an image does that, too.
-const STALE_CUTS_MAX: u32 = 200;
+/// At which of the last eight cuts writers captured each row, the last is the highest bit.
+struct Heat(Box<[AtomicU8]>);
 
-const WRITTEN: u16 = 1 << 15;
-
-impl State {
-    /// Rows that were there at the start: claimed for cut 0, which there is not.
-    const INITIAL: State = State(0);
-
-    #[inline(always)]
-    fn tag(self) -> Tag {
-        Tag(self.0 as u8)
+impl Heat {
+    fn new(order: SweepOrder, row_count: u32) -> Heat {
+        let row_count = if order == SweepOrder::HottestFirst { row_count } else { 0 };
+        Heat((0..row_count).map(|_| AtomicU8::new(0)).collect())
     }
 
-    /// Whether the row has been written since this cut, which is the last.
-    #[inline(always)]
-    fn is_written_since(self, cut: Tag) -> bool {
-        self.0 & (WRITTEN | 0xff) == WRITTEN | u16::from(cut.0)
+    fn note_capture(&self, row: RowId) {
+        if let Some(heat) = self.0.get(row.0 as usize) {
+            heat.fetch_or(1 << 7, Ordering::Relaxed);
+        }
     }
 
-    /// In which of the eight epochs up to the one after `cut` it was written.
-    #[inline(always)]
-    fn history(self, cut: Tag) -> u8 {
-        let history = (self.0 >> 8) as u8;
-        history.checked_shr(u32::from(cut.0.wrapping_sub(self.tag().0))).unwrap_or(0)
+    fn of(&self, row: RowId) -> u32 {
+        self.0.get(row.0 as usize).map_or(0, |heat| heat.load(Ordering::Relaxed).count_ones())
     }
 
-    #[inline(always)]
-    fn claim(self, cut: Tag) -> State {
-        State(u16::from(self.history(cut)) << 8 | u16::from(cut.0))
-    }
-
-    /// Written in the epoch after `cut`.
-    #[inline(always)]
-    fn raise(self, cut: Tag) -> State {
-        State(self.claim(cut).0 | WRITTEN)
-    }
-
-    /// In how many of the last eight epochs it was written.
-    fn heat(self, cut: Tag) -> u32 {
-        self.history(cut).count_ones()
+    /// The sweep goes by. A writer's note may get lost: it is a hint.
+    fn age(&self, row: RowId) {
+        if let Some(heat) = self.0.get(row.0 as usize) {
+            heat.store(heat.load(Ordering::Relaxed) >> 1, Ordering::Relaxed);
+        }
     }
 }
 
 /// See the module.
 pub struct Epoch<C> {
-    states: Box<[AtomicU16]>,
-    /// The last cut; the present epoch is the one after it.
-    cut: AtomicU8,
-    /// Cuts since there was a complete image.
-    stale_cuts: AtomicU32,
-    /// Whether writers are to keep rows for the cut: from the cut to the end of its access phase.
-    is_streaming: AtomicBool,
+    bits: Bits,
+    /// What the bit of a claimed row is. All are so but from a cut to the end of its access phase.
+    claimed: AtomicBool,
+    /// Since the last cut there was no access phase that has ended.
+    is_owed: AtomicBool,
     cut_row_count: AtomicU32,
     /// For writers.
     frames: Frames,
@@ -131,6 +105,7 @@ pub struct Epoch<C> {
     ahead_frame_count: u32,
     helpers: Helpers<C>,
     sweep_order: SweepOrder,
+    heat: Heat,
     hooks: Hooks,
 }
 
@@ -145,86 +120,50 @@ impl<C: Copies> Epoch<C> {
     pub fn with_hooks(row_count: u32, options: EpochOptions<C>, hooks: Hooks) -> Epoch<C> {
         let ahead_frame_count = options.spare_frames / AHEAD_PART;
         Epoch {
-            states: (0..row_count).map(|_| AtomicU16::new(State::INITIAL.0)).collect(),
-            cut: AtomicU8::new(0),
-            stale_cuts: AtomicU32::new(0),
-            is_streaming: AtomicBool::new(false),
+            bits: Bits::new(row_count),
+            claimed: AtomicBool::new(false),
+            is_owed: AtomicBool::new(false),
             cut_row_count: AtomicU32::new(0),
             frames: Frames::new(options.spare_frames - ahead_frame_count),
             ahead_frame_count,
             helpers: Helpers::new(options.help),
             sweep_order: options.sweep_order,
+            heat: Heat::new(options.sweep_order, row_count),
             hooks,
         }
     }
 
-    #[inline(always)]
-    fn state(&self, row: RowId) -> State {
-        State(self.states[row.0 as usize].load(Ordering::Acquire))
-    }
-
-    /// Claims a row whose word is still this one.
-    #[inline(always)]
-    fn claim(&self, row: RowId, seen: State, cut: Tag) -> Result<State, State> {
-        let (word, claimed) = (&self.states[row.0 as usize], seen.claim(cut));
-        match word.compare_exchange(seen.0, claimed.0, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Ok(claimed),
-            Err(other) => Err(State(other)),
-        }
-    }
-
-    /// The last cut.
-    #[inline(always)]
-    fn last_cut(&self) -> Tag {
-        Tag(self.cut.load(Ordering::Relaxed))
-    }
-
-    /// The first modification of a row since the last cut. Nobody but the sweep, which claims, changes the row's word meanwhile.
-    fn first_write(&self, copies: &C, row: RowId, cut: Tag, mut state: State) {
-        if self.is_streaming.load(Ordering::Relaxed) && row.0 < self.cut_row_count.load(Ordering::Relaxed) {
-            mutate!(self.hooks, EpochRaiseBeforeCapture => {
-                let is_owed = state.tag() != cut;
-                point!(self.hooks, WriterCopies, row);
-                self.states[row.0 as usize].store(state.raise(cut).0, Ordering::Release);
-                return if is_owed { self.capture(copies, row) };
-            });
-            while state.tag() != cut {
-                match self.claim(row, state, cut) {
-                    Ok(claimed) => {
-                        state = claimed;
-                        self.capture(copies, row);
-                    }
-                    Err(other) => state = other,
-                }
-            }
-        }
-        self.states[row.0 as usize].store(state.raise(cut).0, Ordering::Release);
-        // Before the row's bytes: who has copied any of those that follow finds the word changed (H7).
-        fence(Ordering::Release);
-    }
-
-    /// Brings words up to date while nobody writes, so that no tag is taken for one of 256 cuts later.
-    fn refresh(&self, rows: Range<u32>, last: Tag) {
-        for word in &self.states[rows.start as usize..rows.end as usize] {
-            let state = State(word.load(Ordering::Relaxed));
-            if state.tag() != last {
-                word.store(state.claim(last).0, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Keeps the content of a row that the caller, its writer, has claimed.
-    fn capture(&self, copies: &C, row: RowId) {
-        point!(self.hooks, WriterCopies, row);
+    /// The first modification of a row that the sweep has not put.
+    #[cold]
+    fn capture(&self, copies: &C, row: RowId, claimed: bool) {
         let from = Place::of(row, CopyId::D);
-        if let Some(turn) = self.frames.take() {
+        mutate!(self.hooks, EpochCaptureUnclaimed => {
+            point!(self.hooks, WriterCopies, row);
+            let Some(turn) = self.frames.take() else { return };
             copies.copy(from, spare(turn.frame()));
             return self.frames.hand_over(turn, row);
+        });
+        if !self.bits.change(row, claimed) {
+            return;
         }
-        match mutated!(self.hooks, EpochNoHelp) {
-            true => self.helpers.count(),
-            false => self.helpers.emit(copies, row, from),
+        self.heat.note_capture(row);
+        point!(self.hooks, WriterCopies, row);
+        if let Some(turn) = self.frames.take() {
+            copies.copy(from, spare(turn.frame()));
+            self.frames.hand_over(turn, row);
+        } else if mutated!(self.hooks, EpochNoHelp) {
+            self.helpers.count();
+        } else {
+            self.helpers.emit(copies, row, from);
         }
+    }
+
+    /// What is left of a cut is for nobody any more. Writers may be at it.
+    fn claim_all(&self) {
+        self.bits.fill(
+            Bits::words(self.cut_row_count.load(Ordering::Relaxed)),
+            self.claimed.load(Ordering::Relaxed),
+        );
     }
 }
 
@@ -237,7 +176,7 @@ struct Sweep<'s, C, I> {
     algorithm: &'s Epoch<C>,
     copies: &'s C,
     image: &'s mut I,
-    cut: Tag,
+    claimed: bool,
     row_count: u32,
     put_count: u32,
     /// What writers hand over next.
@@ -253,6 +192,10 @@ const GIVE_BACK_FRAMES: u32 = 64;
 
 /// Rows of the sweep between two looks at what writers have handed over.
 const ROWS_BETWEEN_LOOKS: u32 = 64;
+
+/// The part of the writers' frames that are left with them: who comes right behind a writer has to wait for each line, and
+/// makes him wait for the next.
+const LEFT_PART: u32 = 4;
 
 impl<C: Copies, I: Image<C>> Sweep<'_, C, I> {
     /// Room for a row, if need be after all that is waiting for it.
@@ -296,16 +239,23 @@ impl<C: Copies, I: Image<C>> Sweep<'_, C, I> {
     }
 
     /// Copies a row to a spare frame while the image is busy. False if there is no frame for that.
-    fn copy_ahead(&mut self, row: RowId, seen: State) -> bool {
+    fn copy_ahead(&mut self, row: RowId) -> bool {
         let Some(&frame) = self.ahead_free.last() else { return false };
         self.copies.copy(Place::of(row, CopyId::D), spare(frame));
         point!(self.algorithm.hooks, BackgroundCopied, row);
-        fence(Ordering::Acquire);
-        if self.algorithm.claim(row, seen, self.cut).is_ok() {
+        if self.claim(row) {
             self.ahead_free.pop();
             self.ahead.push_back((row, frame));
         }
         true
+    }
+
+    /// Claims a row that has been copied. False if a writer was first, so that the copy may have what he wrote.
+    #[inline]
+    fn claim(&self, row: RowId) -> bool {
+        // With the writer's: bytes that follow his claim are not copied without the claim being seen.
+        fence(Ordering::Acquire);
+        self.algorithm.bits.change(row, self.claimed)
     }
 
     /// After an error: what has been handed over by now is for nobody.
@@ -318,17 +268,10 @@ impl<C: Copies, I: Image<C>> Sweep<'_, C, I> {
 
     /// The sweep at one row.
     #[inline]
-    fn sweep(&mut self, row: RowId, heat_min: u32) -> Result<(), ImageError> {
-        loop {
-            let seen = self.algorithm.state(row);
-            if seen.tag() == self.cut {
-                return Ok(());
-            }
-            if heat_min > 0 && seen.heat(self.cut) < heat_min {
-                return Ok(());
-            }
+    fn sweep(&mut self, row: RowId) -> Result<(), ImageError> {
+        while self.algorithm.bits.get(row) != self.claimed {
             if !self.image.has_room() {
-                if self.image.is_busy() && self.copy_ahead(row, seen) {
+                if self.image.is_busy() && self.copy_ahead(row) {
                     return Ok(());
                 }
                 self.make_room()?;
@@ -338,26 +281,39 @@ impl<C: Copies, I: Image<C>> Sweep<'_, C, I> {
             point!(self.algorithm.hooks, BackgroundCopies, row);
             self.image.put(self.copies, row, Place::of(row, CopyId::D))?;
             point!(self.algorithm.hooks, BackgroundCopied, row);
-            // With the writer's: bytes that follow its change of the word are not copied without the change being seen.
-            fence(Ordering::Acquire);
-            let is_valid = self.algorithm.claim(row, seen, self.cut).is_ok();
-            if is_valid || mutated!(self.algorithm.hooks, EpochNoValidation) {
+            if self.claim(row) || mutated!(self.algorithm.hooks, EpochNoValidation) {
                 self.put_count += 1;
             } else {
                 self.image.take_back();
             }
             return Ok(());
         }
+        Ok(())
+    }
+
+    /// One round over the rows that are hot enough.
+    fn sweep_round(&mut self, heat_min: u32) -> Result<(), ImageError> {
+        let left_count = self.algorithm.frames.count() / LEFT_PART;
+        for row in 0..self.row_count {
+            if row % ROWS_BETWEEN_LOOKS == 0
+                && self.algorithm.frames.taken_since(self.turn) > left_count
+                && (self.ahead.is_empty() || self.image.has_room())
+            {
+                self.put_frames()?;
+            }
+            if heat_min == 0 {
+                self.algorithm.heat.age(RowId(row));
+            }
+            if heat_min == 0 || self.algorithm.heat.of(RowId(row)) >= heat_min {
+                self.sweep(RowId(row))?;
+            }
+        }
+        Ok(())
     }
 
     fn run(&mut self) -> Result<(), ImageError> {
         for &heat_min in self.algorithm.sweep_order.rounds() {
-            for row in 0..self.row_count {
-                if row % ROWS_BETWEEN_LOOKS == 0 && (self.ahead.is_empty() || self.image.has_room()) {
-                    self.put_frames()?;
-                }
-                self.sweep(RowId(row), heat_min)?;
-            }
+            self.sweep_round(heat_min)?;
         }
         point!(self.algorithm.hooks, SweepEnds, RowId(0));
         let mut backoff = Backoff::default();
@@ -389,9 +345,11 @@ impl<C: Copies> Algorithm<C> for Epoch<C> {
 
     #[inline]
     fn before_write(&self, copies: &C, row: RowId, _: Range<usize>) -> CopyId {
-        let (cut, state) = (self.last_cut(), self.state(row));
-        if !state.is_written_since(cut) {
-            self.first_write(copies, row, cut, state);
+        let claimed = self.claimed.load(Ordering::Relaxed);
+        if self.bits.get(row) != claimed && row.0 < self.cut_row_count.load(Ordering::Relaxed) {
+            self.capture(copies, row, claimed);
+            // Before the row's bytes: who has copied any of those that follow finds the row claimed (H7).
+            fence(Ordering::Release);
         }
         CopyId::D
     }
@@ -404,18 +362,15 @@ impl<C: Copies> Algorithm<C> for Epoch<C> {
     fn cut(&self, copies: &C) {
         // What still waits belongs to a cut of which there will be no image.
         self.frames.give_back_all();
-        let (last, row_count) = (self.last_cut(), copies.row_count());
-        if self.stale_cuts.fetch_add(1, Ordering::Relaxed) == STALE_CUTS_MAX {
-            self.stale_cuts.store(1, Ordering::Relaxed);
-            self.refresh(0..row_count, last);
-        } else {
-            // No sweep has been at those that have come since.
-            self.refresh(self.cut_row_count.load(Ordering::Relaxed).min(row_count)..row_count, last);
+        if self.is_owed.swap(true, Ordering::Relaxed) {
+            self.claim_all();
         }
-        self.cut.store(last.0.wrapping_add(1), Ordering::Relaxed);
-        self.cut_row_count.store(row_count, Ordering::Relaxed);
+        let (claimed, row_count) = (self.claimed.load(Ordering::Relaxed), copies.row_count());
+        // Those that have come since the last cut are no different.
+        let since = self.cut_row_count.swap(row_count, Ordering::Relaxed).min(row_count)..row_count;
+        since.for_each(|row| self.bits.set(RowId(row), claimed));
+        self.claimed.store(!claimed, Ordering::Relaxed);
         self.helpers.begin();
-        self.is_streaming.store(true, Ordering::Relaxed);
     }
 
     fn access<I: Image<C>>(&self, copies: &C, image: &mut I) -> Result<(), ImageError> {
@@ -423,7 +378,7 @@ impl<C: Copies> Algorithm<C> for Epoch<C> {
             algorithm: self,
             copies,
             image,
-            cut: self.last_cut(),
+            claimed: self.claimed.load(Ordering::Relaxed),
             row_count: self.cut_row_count.load(Ordering::Relaxed),
             put_count: 0,
             turn: self.frames.first(),
@@ -431,15 +386,17 @@ impl<C: Copies> Algorithm<C> for Epoch<C> {
             ahead_free: (self.frames.count()..self.spare_frames()).collect(),
         };
         let result = sweep.run();
-        if result.is_ok() {
-            self.stale_cuts.store(0, Ordering::Relaxed);
+        if result.is_err() {
+            self.claim_all();
         }
-        self.is_streaming.store(false, Ordering::Relaxed);
         sweep.give_back_rest();
+        self.is_owed.store(false, Ordering::Relaxed);
         result
     }
 
     fn is_idle(&self) -> bool {
-        !self.is_streaming.load(Ordering::Relaxed) && self.frames.are_free()
+        let mut rows = (0..self.cut_row_count.load(Ordering::Relaxed)).map(RowId);
+        let claimed = self.claimed.load(Ordering::Relaxed);
+        rows.all(|row| self.bits.get(row) == claimed) && self.frames.are_free()
     }
 }

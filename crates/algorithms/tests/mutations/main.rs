@@ -64,7 +64,7 @@ const MISTAKES: [(PhysicalKind, &[Mutation]); 6] = [
         PhysicalKind::Epoch,
         &[
             Mutation::EpochNoValidation,
-            Mutation::EpochRaiseBeforeCapture,
+            Mutation::EpochCaptureUnclaimed,
             Mutation::EpochNoHelp,
             Mutation::EpochEndsBeforeCaptured,
             Mutation::PartsNotLinked,

@@ -11,11 +11,9 @@ use crate::study::{Outcome, Subject};
 const MEAN_PERCENT: f64 = 105.0;
 const MAX_PERCENT: f64 = 110.0;
 const CUT_US: f64 = 5.0;
-/// A word of state a row.
-const STATE_BYTES: u64 = 2;
 /// Two numbers a spare frame.
 const FRAME_STATE_BYTES: u64 = 8;
-/// The image's batch, latencies, the page table.
+/// Flags, the image's batch, latencies, the page table.
 const BESIDE_BYTES: u64 = 16 << 20;
 
 struct Judge<'a> {
@@ -99,16 +97,10 @@ impl Judge<'_> {
     fn memory(&self, row_len: usize) -> Bar {
         let case = self.args.bar_case(Subject::EPOCH, row_len, 0);
         let frames = (self.args.budget << 20) / row_len as u64;
-        let allowed = case.data_bytes
-            + (self.args.budget << 20)
-            + STATE_BYTES * u64::from(case.row_count())
-            + FRAME_STATE_BYTES * frames
-            + BESIDE_BYTES;
+        let allowed = case.data_bytes + (self.args.budget << 20) + FRAME_STATE_BYTES * frames + BESIDE_BYTES;
         let own = self.median(Subject::EPOCH, row_len, |outcome| outcome.memory_bytes as f64);
         Bar::at_most(
-            format!(
-                "rows of {row_len} B: epoch's memory, of data + budget + a word a row and a frame + 16 MB"
-            ),
+            format!("rows of {row_len} B: epoch's memory, of data + budget + 8 bytes a frame + 16 MB"),
             100.0,
             " %",
             own.map(|bytes| 100.0 * bytes / allowed as f64),
