@@ -165,6 +165,22 @@ fn a_view_without_room_fails() {
     assert_eq!(pool.stats().snapshot_held_bytes, 64 * PAGE_SIZE as u64);
 }
 
+/// Pages that nobody writes again after an image has failed: their copies go all the same.
+#[test]
+fn copies_are_let_go_after_a_failed_stream() {
+    kinds().for_each(|kind| {
+        let pool = Arc::new(pool(kind, 1 << 20));
+        let pages = fill_pool(&pool, 300);
+        for fill in 2..5 {
+            pages.iter().for_each(|&page| fill_page(&pool, page, fill));
+            let image = Arc::new(Image::default());
+            image.begin(Some(0));
+            stream(&pool, Epoch(0), image).expect_err("the sink fails");
+        }
+        check_held(&pool, kind, 300);
+    });
+}
+
 /// A damaged page may refer to anything: to a page that came after the cut, or to none.
 #[test]
 fn a_view_does_not_read_what_was_not_there() {

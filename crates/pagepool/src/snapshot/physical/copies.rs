@@ -13,7 +13,7 @@ use stillframe_algorithms::{Copies, CopyId, Place, RowId};
 use super::super::core::Core;
 use super::rows::PageRows;
 use super::wants::{Places, Wants};
-use crate::page::{Epoch, Side};
+use crate::page::{touch_covered, Epoch, Side};
 use crate::space::{AnonMemory, MapError, Memory};
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
@@ -180,6 +180,14 @@ impl<'a, W: Wants> Access<'a, W> {
         }
     }
 
+    /// An image has not finished, and its rows are made rows of another copy, in the barrier: the page lies there from now on. If
+    /// it stayed where it was, the copy that is given up would be the one in its place, and neither would be let go.
+    fn carry_over(&self, page: PageId, to: Side) {
+        // As its writer does, so that it moves nowhere meanwhile (R6).
+        touch_covered(&self.core.pages.descriptor(page).state);
+        self.core.pages.place(page, to);
+    }
+
     /// Copies to a slot of a region. Whether there was something to copy.
     fn copy_to_region(&self, from: Place, to: Place) -> bool {
         let region = self.copies.region(to.copy).expect("copies beside the pages have regions");
@@ -225,6 +233,9 @@ impl<W: Wants> Copies for Access<'_, W> {
         }
         if W::PLACES.are_two() {
             self.core.pages.fill(page, side(to.copy));
+            if self.who == Who::Saver && W::PLACES == Places::Two {
+                self.carry_over(page, side(to.copy));
+            }
         } else if self.copy_to_region(from, to) {
             if let Some(region) = self.copies.region(to.copy) {
                 region.kept_rows.fetch_add(1, Ordering::Relaxed);
