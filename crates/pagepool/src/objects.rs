@@ -59,25 +59,22 @@ impl Pool {
     }
 
     /// Frees an object with all its pages; `page_count` is what it was allocated with or extended to (O1).
-    /// A cut that needs the content keeps it; otherwise the pages can be allocated again at once.
+    /// A cut that needs the content keeps it; otherwise the pages can be allocated again at once. Of a count that somebody has
+    /// made up nothing is freed.
     pub fn free(&self, object: ExclusiveGuard<'_>, page_count: u32) {
-        let start = object.into_id();
-        let extent = self.mark_freed(start, page_count);
-        self.supply().let_go_of(start);
-        self.supply().finish_free(extent);
+        if let Some(extent) = self.mark_freed(object.id(), page_count) {
+            self.supply().let_go_of(object.into_id());
+            self.supply().finish_free(extent);
+        }
     }
 
     /// Frees an object without its head's latch, because the head is not in memory or cannot be read. Only for what
     /// nothing refers to any more. False if there are no such pages.
     #[must_use]
     pub fn free_unread(&self, head: PageId, page_count: u32) -> bool {
-        let last = page_count.checked_sub(1).and_then(|more| head.0.checked_add(more));
-        let exists = last.is_some_and(|last| self.pages().try_descriptor(PageId(last)).is_some());
-        if exists {
-            let extent = self.mark_freed(head, page_count);
-            self.supply().finish_free(extent);
-        }
-        exists
+        let extent = self.mark_freed(head, page_count);
+        extent.into_iter().for_each(|extent| self.supply().finish_free(extent));
+        extent.is_some()
     }
 
     /// Frees the pages `[start, end)`, which nothing refers to any more, whatever objects they make up. An object that
@@ -93,9 +90,12 @@ impl Pool {
         part_end
     }
 
-    /// Marks an extent as freed; views that see a page of it that nobody could read are told.
-    fn mark_freed(&self, start: PageId, page_count: u32) -> Extent {
+    /// Marks an extent as freed; views that see a page of it that nobody could read are told. None if there is no such object.
+    fn mark_freed(&self, start: PageId, page_count: u32) -> Option<Extent> {
         let extent = Extent { start, page_count };
+        if page_count == 0 || !self.supply().may_be_freed(extent) {
+            return None;
+        }
         if self.has_damage() {
             let damaged =
                 extent.pages().filter_map(|page| Some((page, self.residency().damage_in_place(page)?)));
@@ -104,14 +104,15 @@ impl Pool {
                 self.residency().forget_damage(page);
             });
         }
-        self.supply().mark_freed(extent);
-        extent
+        self.supply().mark_freed(extent).then_some(extent)
     }
 
     /// Frees a page that others may be reading optimistically: it is not used again before each member of the barrier
     /// has been between two commands (P5). Content of other kinds is written in other ways.
     pub fn free_node(&self, node: ExclusiveGuard<'_>) {
-        self.supply().free_node(node.into_id());
+        if self.mark_freed(node.id(), 1).is_some() {
+            self.supply().free_node(node.into_id());
+        }
     }
 
     /// Gives all free memory back to the system, that of free pages and of idle spare frames, in the background but at

@@ -74,7 +74,7 @@ impl Page {
     fn new(mistake: Mistake, written: Epoch, freed: Option<Epoch>) -> Arc<Page> {
         let epochs = PageEpochs::new();
         epochs.set_written(written);
-        epochs.set_freed(freed);
+        freed.into_iter().for_each(|freed| assert!(epochs.set_freed(freed)));
         Arc::new(Page {
             epochs,
             words: [AtomicU64::new(OLD.0), AtomicU64::new(OLD.1)],
@@ -182,9 +182,9 @@ impl Page {
     /// this page's, which lies inside of it.
     fn free(&self) {
         if self.does(Mistake::KeepBeforeMark) && self.keep() {
-            return self.epochs.set_freed(Some(NOW));
+            return assert!(self.epochs.set_freed(NOW));
         }
-        self.epochs.set_freed(Some(NOW));
+        assert!(self.epochs.set_freed(NOW));
         if !self.keep() {
             self.reuse();
         }
@@ -231,7 +231,7 @@ impl Page {
         }
         let _latch = self.latch.lock().unwrap();
         self.epochs.set_written(NOW);
-        self.epochs.set_freed(None);
+        self.epochs.set_in_use();
         self.modify(NEW);
     }
 

@@ -218,9 +218,9 @@ impl Page {
     fn free(&self) {
         if self.does(Mistake::MarkAfterRetire) {
             self.finish_free();
-            return self.epochs.set_freed(Some(NOW));
+            return assert!(self.epochs.set_freed(NOW));
         }
-        self.epochs.set_freed(Some(NOW));
+        assert!(self.epochs.set_freed(NOW));
         self.finish_free();
     }
 
@@ -255,7 +255,7 @@ impl Page {
             thread::yield_now();
         }
         self.epochs.set_written(NOW);
-        self.epochs.set_freed(None);
+        self.epochs.set_in_use();
         let _ = self.state.unlock();
         // Under the latch of the new head.
         self.write(NEW);

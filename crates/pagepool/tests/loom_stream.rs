@@ -275,7 +275,7 @@ impl World {
 
     /// `Pool::free`; then whoever allocates uses the page again.
     fn free(&self) {
-        self.epochs().set_freed(Some(NOW));
+        assert!(self.epochs().set_freed(NOW));
         if !self.keep_freed() || self.does(Mistake::ReuseWhatIsKept) {
             self.reuse();
         }

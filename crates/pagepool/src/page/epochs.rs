@@ -97,8 +97,15 @@ impl PageEpochs {
         fence(Ordering::AcqRel);
     }
 
-    pub fn set_freed(&self, epoch: Option<Epoch>) {
-        self.freed.store(epoch.map_or(0, |e| e.0), Ordering::Release);
+    /// The page has been freed, by the caller. False if it has been already.
+    #[must_use]
+    pub fn set_freed(&self, epoch: Epoch) -> bool {
+        self.freed.compare_exchange(0, epoch.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// The page is in use again.
+    pub fn set_in_use(&self) {
+        self.freed.store(0, Ordering::Release);
     }
 
     /// Runs `copy`, which may race with a writer, if the content was last written at or before `cut`. True if what

@@ -157,6 +157,11 @@ impl StateWord {
         tag(self.0.load(Ordering::Acquire)) > MOVING
     }
 
+    /// Whether the page is neither in memory nor on its way in or out.
+    pub fn is_evicted(&self) -> bool {
+        tag(self.0.load(Ordering::Acquire)) < MOVING
+    }
+
     /// Whether the page is on its way in or out.
     pub fn is_moving(&self) -> bool {
         tag(self.0.load(Ordering::Acquire)) == MOVING

@@ -169,10 +169,10 @@ impl PageTable {
         self.descriptors.get(page.0 as usize)
     }
 
-    /// The same for a page number that may have been made up by a damaged file.
+    /// The same for a page number that may have been made up by a damaged file. Page 0 is none.
     #[inline(always)]
     pub fn try_descriptor(&self, page: PageId) -> Option<&Descriptor> {
-        self.descriptors.try_get(page.0 as usize)
+        self.descriptors.try_get(page.0 as usize).filter(|_| page.0 != 0)
     }
 
     pub fn descriptor_address(&self, page: PageId) -> *const Descriptor {

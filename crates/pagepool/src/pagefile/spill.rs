@@ -58,6 +58,11 @@ impl PageFile {
         (entry != Entry::NONE).then_some(Spilled { entry })
     }
 
+    /// Whether `pid` has content here: of the durable checkpoint, or written back since.
+    pub fn has_page(&self, pid: PageId) -> bool {
+        self.table.entry(Content::Newest, pid.0) != Entry::NONE
+    }
+
     /// Reads a version into `page`, which must be page-aligned, and verifies it.
     pub fn read_spill(&self, spilled: &Spilled, page: &mut PageBytes) -> Result<(), SpillError> {
         let Some(slot) = spilled.entry.slot() else {

@@ -26,6 +26,7 @@ pub struct Supply {
     /// Where pages lie that are not in memory.
     file: Option<Arc<PageFile>>,
     stock: Stock,
+    layout: Layout,
     /// Freed pages that somebody may still be reading optimistically, and how often the barrier had run when each was
     /// freed, in that order.
     lingering: Mutex<VecDeque<(PageId, u64)>>,
@@ -58,6 +59,7 @@ impl Supply {
             room,
             file,
             stock,
+            layout,
             lingering: Mutex::default(),
             any_lingering: AtomicBool::new(false),
             deferred_frees: Mutex::default(),
@@ -146,7 +148,7 @@ impl Supply {
         self.core.pages.give_frame(page);
         descriptor.epochs.set_written(self.core.epoch());
         self.snapshotter.begin_life(&self.core, page);
-        descriptor.epochs.set_freed(None);
+        descriptor.epochs.set_in_use();
         if !latched {
             unlock_and_wake(&descriptor.state);
         }
@@ -160,7 +162,10 @@ impl Supply {
     /// Grows an object in place; false if its block is too small.
     pub fn extend(&self, start: PageId, old_count: u32, new_count: u32) -> bool {
         let grown = Extent { start, page_count: new_count };
-        if new_count > self.capacity(start, old_count) || !self.snapshotter.admit(grown) {
+        let mut new_pages = grown.pages().skip(old_count as usize);
+        let has_room = new_count <= self.capacity(start, old_count) && self.layout.has_place_for(grown);
+        // Unless the count has been made up, nobody has the new ones.
+        if !has_room || new_pages.any(|page| self.is_in_use(page)) || !self.snapshotter.admit(grown) {
             return false;
         }
         for index in old_count..new_count {
@@ -170,11 +175,29 @@ impl Supply {
         true
     }
 
-    /// Marks an extent as freed: whoever looks at its descriptors from now on knows.
-    pub fn mark_freed(&self, extent: Extent) {
+    /// Whether a page is in use: in memory or on its way, or known to the page file.
+    fn is_in_use(&self, page: PageId) -> bool {
+        let descriptor = self.core.pages.descriptor(page);
+        let is_in_file = || self.file.as_ref().is_some_and(|file| file.has_page(page));
+        descriptor.is_in_use() && (!descriptor.state.is_evicted() || is_in_file())
+    }
+
+    /// Whether all of these pages are in use, and can be an object. What says so of others, a page that somebody has made up,
+    /// is not to be believed.
+    pub fn may_be_freed(&self, extent: Extent) -> bool {
+        self.layout.has_place_for(extent) && extent.pages().all(|page| self.is_in_use(page))
+    }
+
+    /// Marks an extent that may be freed: whoever looks at its descriptors from now on knows. False if somebody else frees
+    /// some of it at this moment: what is not his is lost until the next start.
+    #[must_use]
+    pub fn mark_freed(&self, extent: Extent) -> bool {
         let epoch = self.core.epoch();
-        extent.pages().for_each(|page| self.core.pages.descriptor(page).epochs.set_freed(Some(epoch)));
-        self.room.note_freed(extent.page_count);
+        let is_whole = extent.pages().all(|page| self.core.pages.descriptor(page).epochs.set_freed(epoch));
+        if is_whole {
+            self.room.note_freed(extent.page_count);
+        }
+        is_whole
     }
 
     /// A latched page that is marked as freed is not in memory any more for those who look for it.
@@ -243,12 +266,9 @@ impl Supply {
         std::mem::take(&mut deferred)
     }
 
-    /// Frees a latched page that is not used again before the barrier has run once more.
+    /// Frees a latched page that is marked as freed, and is not used again before the barrier has run once more.
     pub fn free_node(&self, page: PageId) {
-        let descriptor = self.core.pages.descriptor(page);
-        descriptor.epochs.set_freed(Some(self.core.epoch()));
         self.let_go_of(page);
-        self.room.note_freed(1);
         let mut lingering = self.lingering.lock();
         lingering.push_back((page, self.core.standstill_count()));
         self.any_lingering.store(true, Ordering::Relaxed);

@@ -15,6 +15,7 @@
 use std::collections::BTreeSet;
 
 use super::small_zone::{SmallZone, BLOCK_ORDER as SMALL_ORDER};
+use super::Extent;
 use crate::PageId;
 
 const FIRST_LARGE_ORDER: u32 = SMALL_ORDER + 1;
@@ -47,6 +48,19 @@ impl Layout {
 
     fn order_at(&self, page: u32) -> u32 {
         (page - self.small_end) / self.region_len + FIRST_LARGE_ORDER
+    }
+
+    /// Whether there can be an object of these pages: in the small zone anywhere, else at the begin of a block.
+    pub fn has_place_for(&self, extent: Extent) -> bool {
+        let Extent { start, page_count } = extent;
+        let Some(end) = start.0.checked_add(page_count).filter(|&end| end <= self.page_count()) else {
+            return false;
+        };
+        if start.0 < self.small_end {
+            return end <= self.small_end;
+        }
+        let order = self.order_at(start.0);
+        start.0 % (1 << order) == 0 && page_count <= 1 << order
     }
 }
 

@@ -21,11 +21,13 @@ use crate::stop::Stop;
 use crate::value::MAX_STRING_BYTES;
 
 /// Pages of the longest string.
-const OBJECT_PAGES_MAX: u32 = (MAX_STRING_BYTES / PAGE_SIZE as u64) as u32;
+pub const OBJECT_PAGES_MAX: u32 = (MAX_STRING_BYTES / PAGE_SIZE as u64) as u32;
 /// Objects up to this size are freed at once, larger ones in the background.
 const FREE_NOW_PAGES: u32 = 256;
 /// From here on the pool hands out zeroed objects.
 const ZEROED_PAGES: u32 = 17;
+/// So often a slab that others have latched is tried again. It may be the caller's own leaf, if what names it is damaged.
+const FREE_TRIES: u32 = 1000;
 
 /// All that lies outside leaves.
 pub(crate) struct Blobs {
@@ -234,7 +236,7 @@ impl Blobs {
         }
     }
 
-    /// Frees a blob that nothing refers to any more.
+    /// Frees a blob that nothing refers to any more, unless somebody is in the way for long.
     pub fn free(&self, pid: PageId, place: Place) -> Result<(), Stop> {
         match place {
             Place::Object { page_count } => match self.pool.exclusive(pid) {
@@ -246,12 +248,17 @@ impl Blobs {
                 Err(_) if self.pool.free_unread(pid, page_count) => Ok(()),
                 Err(restart) => Err(restart.into()),
             },
-            Place::Slab { class, slot } => loop {
-                match self.slabs.free(pid, Class(class), slot) {
-                    Err(Stop::Contended) => std::thread::yield_now(),
-                    result => return result,
+            Place::Slab { class, slot } => {
+                let mut result = self.slabs.free(pid, Class(class), slot);
+                for _ in 0..FREE_TRIES {
+                    if !matches!(result, Err(Stop::Contended)) {
+                        break;
+                    }
+                    std::thread::yield_now();
+                    result = self.slabs.free(pid, Class(class), slot);
                 }
-            },
+                result
+            }
         }
     }
 

@@ -9,7 +9,8 @@ use stillframe_pagepool::PageId;
 use super::catalog::CATALOG_PAGE_COUNT;
 use super::state::Keyspace;
 use crate::blobs::{
-    not_discards, Blob, Class, Discarded, Discards, GarbageLists, Place, Slab, SLAB_PAGE_COUNT,
+    not_discards, Blob, Class, Discarded, Discards, GarbageLists, Place, Slab, OBJECT_PAGES_MAX,
+    SLAB_PAGE_COUNT,
 };
 use crate::named::NamedTree;
 use crate::page::{Page, KIND_INNER, KIND_ORDERED_INNER, PAGE_SIZE};
@@ -54,6 +55,9 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Stop> {
 
 impl Check {
     fn claim(&mut self, pid: PageId, page_count: u32) -> Result<(), Stop> {
+        ensure(page_count <= OBJECT_PAGES_MAX, || {
+            format!("{page_count} pages at {pid:?} are more than a value has")
+        })?;
         for page in pid.0..pid.0.saturating_add(page_count) {
             ensure(self.pages.insert(page), || format!("page {page} is referred to twice"))?;
         }

@@ -12,7 +12,8 @@ use stillframe_pagepool::{Member, PageId, View, PAGE_SIZE};
 use super::catalog::{Catalog, CATALOG_PAGE_COUNT};
 use super::state::Keyspace;
 use crate::blobs::{
-    not_discards, Blob, Class, Discarded, Discards, GarbageLists, Place, Slab, SLAB_PAGE_COUNT,
+    not_discards, Blob, Class, Discarded, Discards, GarbageLists, Place, Slab, OBJECT_PAGES_MAX,
+    SLAB_PAGE_COUNT,
 };
 use crate::named::NameEntry;
 use crate::page::{Page, KIND_INNER, KIND_ORDERED_INNER};
@@ -75,6 +76,8 @@ impl Marking<'_> {
     }
 
     fn mark(&mut self, pid: PageId, page_count: u32) {
+        // More have been made up.
+        let page_count = page_count.min(OBJECT_PAGES_MAX);
         (pid.0..pid.0.saturating_add(page_count)).for_each(|page| self.pages.insert(page));
     }
 

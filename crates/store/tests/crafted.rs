@@ -1,0 +1,152 @@
+//! A page file that somebody has made up, every checksum of which fits: what is in it may be wrong, but it is served or refused
+//! without a panic, and nothing hangs. Replay a failure with `STILLFRAME_SEED=<seed>`; `STILLFRAME_SEEDS` says how many from
+//! that one on.
+
+#[allow(dead_code)]
+#[path = "faulty_device/model.rs"]
+mod model;
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fastrand::Rng;
+use stillframe_pagepool::device::SimDevice;
+use stillframe_pagepool::{PageId, PAGE_SIZE};
+use stillframe_store::DbId;
+
+use model::{open, Content, Opened, DATABASE_COUNT};
+
+/// The longest that one seed takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What threads panicked with, those of the store as well.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[test]
+fn on_array() {
+    stillframe_testkit::run_suite_on_array(&[]);
+}
+
+#[test]
+fn what_is_made_up_is_served_or_refused() {
+    std::panic::set_hook(Box::new(|panic| {
+        let trace = std::backtrace::Backtrace::force_capture();
+        PANICS.lock().expect("a line").push(format!("{panic}\n{trace}"));
+    }));
+    let first = stillframe_testkit::seed_or(20_261_123);
+    let count = std::env::var("STILLFRAME_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(40);
+    let failure = (first..first.saturating_add(count)).find_map(|seed| Some((seed, failure_of(seed)?)));
+    drop(std::panic::take_hook());
+    if let Some((seed, failure)) = failure {
+        panic!("STILLFRAME_SEED={seed}: {failure}");
+    }
+}
+
+/// How it went wrong.
+fn failure_of(seed: u64) -> Option<String> {
+    let (done, is_done) = channel();
+    std::thread::spawn(move || {
+        let result = catch_unwind(AssertUnwindSafe(|| serve_what_is_made_up(seed)));
+        // Who waits may have given up.
+        let _ = done.send(result.is_ok());
+    });
+    let ended = is_done.recv_timeout(PATIENCE);
+    let panics = std::mem::take(&mut *PANICS.lock().expect("a line"));
+    match ended {
+        Err(_) => Some(format!("it hangs; panics: {panics:#?}")),
+        Ok(_) => panics.into_iter().next(),
+    }
+}
+
+fn serve_what_is_made_up(seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    let device = Arc::new(SimDevice::new(seed));
+    {
+        let mut opened = open(&device).expect("a new store");
+        let mut content = Content::new();
+        opened.change_some(&mut content, &mut rng, 200);
+        opened.wait_until_tidy();
+        make_up(&opened, &mut rng);
+        opened.checkpoint().expect("nothing fails");
+    }
+    // Nothing is promised of what is there, not even that it opens.
+    if let Ok(mut opened) = open(&device) {
+        use_all(&mut opened, &mut rng);
+    }
+    if let Ok(mut opened) = open(&device) {
+        use_all(&mut opened, &mut rng);
+    }
+}
+
+/// Writes nonsense into some pages.
+fn make_up(opened: &Opened, rng: &mut Rng) {
+    let pool = opened.store.pool();
+    let end = pool.stats().allocated_pages as u32 + 200;
+    let in_use: Vec<PageId> = (1..end).map(PageId).filter(|&page| pool.exclusive(page).is_ok()).collect();
+    for _ in 0..rng.u32(1..6) {
+        let page = in_use[rng.usize(..in_use.len())];
+        let other = in_use[rng.usize(..in_use.len())];
+        let copy = *pool.exclusive(other).expect("it has been looked at").page();
+        let mut guard = pool.exclusive(page).expect("it has been looked at");
+        let bytes = guard.page_mut();
+        match rng.u8(..5) {
+            0 => bytes.copy_from_slice(&copy),
+            1 => {
+                let (from, to) = (rng.usize(..PAGE_SIZE - 256), rng.usize(..PAGE_SIZE - 256));
+                let len = rng.usize(1..256);
+                bytes[to..to + len].copy_from_slice(&copy[from..from + len]);
+            }
+            2 => {
+                let at = 4 * rng.usize(..PAGE_SIZE / 4);
+                let number = if rng.bool() { in_use[rng.usize(..in_use.len())].0 } else { rng.u32(..) };
+                bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+            }
+            3 => (0..rng.u32(1..20)).for_each(|_| bytes[rng.usize(..128)] = rng.u8(..)),
+            _ => (0..rng.u32(1..40)).for_each(|_| bytes[rng.usize(..PAGE_SIZE)] = rng.u8(..)),
+        }
+    }
+}
+
+/// Everything that a client may do. What it finds does not matter.
+fn use_all(opened: &mut Opened, rng: &mut Rng) {
+    let keys = all_keys(opened);
+    drop(opened.store.check());
+    for _ in 0..200 {
+        let (db, key) = match keys.is_empty() || rng.bool() {
+            true => (0, format!("small-{}", rng.u8(..120)).into_bytes()),
+            false => keys[rng.usize(..keys.len())].clone(),
+        };
+        match rng.u8(..6) {
+            0 | 1 => drop(opened.read(db, &key)),
+            2 => drop(opened.put(db, &key, &vec![7; [10, 600, 5_000, 100_000][rng.usize(..4)]])),
+            3 => drop(
+                opened.run(|worker| worker.write_range(DbId(db), &worker.key(&key), 40, &[9; 300]).map(drop)),
+            ),
+            4 => drop(opened.remove(db, &key)),
+            _ => drop(opened.run(|worker| worker.entry(DbId(db), &worker.key(&key)).map(drop))),
+        }
+    }
+    // A save may find that it cannot write what is not as it should be.
+    drop(opened.checkpoint());
+    drop(opened.worker.flush_db(DbId(0)));
+    for _ in 0..50 {
+        if opened.store.is_tidy() {
+            break;
+        }
+        opened.worker.idle(|| std::thread::sleep(Duration::from_millis(1)));
+    }
+    drop(opened.checkpoint());
+}
+
+/// Keys that a scan finds, until it fails.
+fn all_keys(opened: &mut Opened) -> Vec<(u32, Vec<u8>)> {
+    let mut keys = Vec::new();
+    for db in 0..DATABASE_COUNT {
+        if let Ok(found) = opened.scan(db) {
+            keys.extend(found.into_iter().map(|key| (db, key)));
+        }
+    }
+    keys
+}
