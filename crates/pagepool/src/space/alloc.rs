@@ -14,8 +14,8 @@
 
 use std::collections::BTreeSet;
 
+use super::extent::Extent;
 use super::small_zone::{SmallZone, BLOCK_ORDER as SMALL_ORDER};
-use super::Extent;
 use crate::PageId;
 
 const FIRST_LARGE_ORDER: u32 = SMALL_ORDER + 1;
