@@ -51,10 +51,12 @@ impl Cpus {
 /// # Errors
 /// Those of the store; a row is missing or wrong.
 pub fn run(store: &dyn KeyValue, work: &Eviction, cpus: &Cpus, progress: &str) -> Result<Vec<Beside>> {
-    let mut measured = Vec::new();
+    let mut measured: Vec<Beside> = Vec::new();
     for first in First::ALL {
-        beside(store, work, cpus, first, work.warm_up_s)?;
-        let beside = beside(store, work, cpus, first, work.measured_s)?;
+        // Each row of the walk before was on a page of its own, which was read.
+        let pace = measured.last().map_or(0.0, |before| before.first_per_second);
+        beside(store, work, cpus, first, (pace, work.warm_up_s))?;
+        let beside = beside(store, work, cpus, first, (pace, work.measured_s))?;
         eprintln!(
             "{progress}: the first thread {}: {:.0} rows/s, the second {:.0} lookups/s",
             first.name(),
@@ -66,12 +68,19 @@ pub fn run(store: &dyn KeyValue, work: &Eviction, cpus: &Cpus, progress: &str) -
     Ok(measured)
 }
 
-fn beside(store: &dyn KeyValue, work: &Eviction, cpus: &Cpus, first: First, seconds: f64) -> Result<Beside> {
+/// For some seconds. Reads into buffers go at that pace, pages a second.
+fn beside(
+    store: &dyn KeyValue,
+    work: &Eviction,
+    cpus: &Cpus,
+    first: First,
+    (pace, seconds): (f64, f64),
+) -> Result<Beside> {
     let (stop, walked) = (AtomicBool::new(false), AtomicU64::new(0));
     let (before, disk_before, begin) = (store.evictions(), DiskUse::now(), Instant::now());
     let second_per_second = std::thread::scope(|scope| {
         let walker = scope.spawn(|| {
-            let walk = cpus.first().and_then(|()| walk(store, work, first, &stop, &walked));
+            let walk = cpus.first().and_then(|()| walk(store, work, (first, pace), &stop, &walked));
             // The other one is not to go on alone until its time is over.
             stop.store(true, Ordering::Relaxed);
             walk
@@ -102,7 +111,7 @@ fn beside(store: &dyn KeyValue, work: &Eviction, cpus: &Cpus, first: First, seco
 fn walk(
     store: &dyn KeyValue,
     work: &Eviction,
-    first: First,
+    (first, pace): (First, f64),
     stop: &AtomicBool,
     walked: &AtomicU64,
 ) -> Result<()> {
@@ -117,6 +126,7 @@ fn walk(
         }
         First::WalksFew => (cold, (cold + hot_count).min(key_count)),
         First::WalksAll => (cold, key_count),
+        First::ReadsRaw => return work.raw.walk(WALK_BATCH, pace, stop, walked),
     };
     let mut session = store.session()?;
     let mut keys = vec![[0; KEY_BYTES]; WALK_BATCH];

@@ -151,11 +151,13 @@ impl Run {
     fn eviction(&mut self, dir: &Path) -> Result<()> {
         let (key_count, memory_bytes) = self.args.lookups_of(Place::OutOfMemory);
         let hot_count = self.args.hot_keys;
+        let raw = RawFile::create(dir, key_count * lookups::ROW_BYTES)?;
         for round in 0..self.args.rounds {
             for system in self.args.systems.clone() {
                 let work = Work::Eviction(Eviction {
                     key_count,
                     hot_count,
+                    raw: raw.clone(),
                     warm_up_s: self.args.warm_up,
                     measured_s: self.args.seconds,
                     seed: self.args.seed.wrapping_add(round as u64),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::raw::RawFile;
 use crate::kv::{Evictions, Settings, System};
 use crate::tpcc::{MixReport, Scale};
 
@@ -60,6 +61,8 @@ pub struct Eviction {
     pub key_count: u64,
     /// Rows that stay in memory.
     pub hot_count: u64,
+    /// What is read in place of the store, for comparison.
+    pub raw: RawFile,
     pub warm_up_s: f64,
     pub measured_s: f64,
     pub seed: u64,
@@ -140,16 +143,19 @@ pub enum First {
     WalksFew,
     /// Walks through all other rows.
     WalksAll,
+    /// Reads as many pages a second of a file into buffers: what the reads alone cost.
+    ReadsRaw,
 }
 
 impl First {
-    pub const ALL: [First; 3] = [First::Idle, First::WalksFew, First::WalksAll];
+    pub const ALL: [First; 4] = [First::Idle, First::WalksFew, First::WalksAll, First::ReadsRaw];
 
     pub fn name(self) -> &'static str {
         match self {
             First::Idle => "idle",
             First::WalksFew => "walks rows in memory",
             First::WalksAll => "walks all rows, evicting",
+            First::ReadsRaw => "reads as many pages into buffers",
         }
     }
 }
@@ -158,7 +164,7 @@ impl First {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Beside {
     pub first: First,
-    /// Rows.
+    /// Rows, or pages.
     pub first_per_second: f64,
     /// Lookups.
     pub second_per_second: f64,

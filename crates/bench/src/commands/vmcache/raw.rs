@@ -5,11 +5,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{IoSliceMut, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use stillframe_pagepool::device::{Bufs, Device, FileDevice, IoOptions, PageBuf, Transfer};
 
 use crate::error::{BenchError, Context, Result};
@@ -49,12 +49,13 @@ impl Reader {
 }
 
 /// A file full of bytes that no disk can leave out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RawFile {
     path: PathBuf,
     page_count: u64,
     is_direct: bool,
     /// What hands over a batch.
-    engine: &'static str,
+    engine: String,
 }
 
 impl RawFile {
@@ -75,7 +76,7 @@ impl RawFile {
         }
         file.sync_all().context(|| format!("sync {}", path.display()))?;
         let is_direct = open_direct(&path).is_ok();
-        let engine = open_device(&path)?.io_report().map_or("unknown", |report| report.engine);
+        let engine = open_device(&path)?.io_report().map_or("unknown", |report| report.engine).to_owned();
         Ok(RawFile { path, page_count, is_direct, engine })
     }
 
@@ -137,22 +138,48 @@ impl RawFile {
         let mut pages = vec![PageBuf::ZERO; count];
         let mut rng = fastrand::Rng::with_seed(seed);
         ticks.fill(1, || {
-            let mut reads: Vec<Transfer<'_>> = pages
-                .iter_mut()
-                .map(|page| Transfer {
-                    offset: rng.u64(..self.page_count) * READ_BYTES,
-                    bufs: Bufs::Read(vec![IoSliceMut::new(&mut page.0)]),
-                })
-                .collect();
-            let has_failed = AtomicBool::new(false);
-            device.transfer(&mut reads, &|_, _, result| {
-                has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
-            });
-            match has_failed.into_inner() {
-                false => Ok(count as u64),
-                true => Err(BenchError::Failed("a raw read of a batch failed".to_owned())),
-            }
+            read_batch(device, &mut pages, || rng.u64(..self.page_count))?;
+            Ok(count as u64)
         })
+    }
+
+    /// Reads pages in the order of the file, `batch` at once, until it is told to stop, at most so many a second. Counts them.
+    ///
+    /// # Errors
+    /// An I/O error.
+    pub fn walk(&self, batch: usize, per_second: f64, stop: &AtomicBool, count: &AtomicU64) -> Result<()> {
+        let device = open_device(&self.path)?;
+        let mut pages = vec![PageBuf::ZERO; batch];
+        let (begin, mut number) = (Instant::now(), 0);
+        while !stop.load(Ordering::Relaxed) {
+            read_batch(&device, &mut pages, || {
+                number = (number + 1) % self.page_count;
+                number
+            })?;
+            let done = count.fetch_add(batch as u64, Ordering::Relaxed) + batch as u64;
+            let due = Duration::from_secs_f64(done as f64 / per_second.max(1.0));
+            std::thread::sleep(due.saturating_sub(begin.elapsed()));
+        }
+        Ok(())
+    }
+}
+
+/// One read a page, of the numbers that `next` draws, handed over together.
+fn read_batch(device: &FileDevice, pages: &mut [PageBuf], mut next: impl FnMut() -> u64) -> Result<()> {
+    let mut reads: Vec<Transfer<'_>> = pages
+        .iter_mut()
+        .map(|page| Transfer {
+            offset: next() * READ_BYTES,
+            bufs: Bufs::Read(vec![IoSliceMut::new(&mut page.0)]),
+        })
+        .collect();
+    let has_failed = AtomicBool::new(false);
+    device.transfer(&mut reads, &|_, _, result| {
+        has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
+    });
+    match has_failed.into_inner() {
+        false => Ok(()),
+        true => Err(BenchError::Failed("a raw read of a batch failed".to_owned())),
     }
 }
 

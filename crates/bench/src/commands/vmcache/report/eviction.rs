@@ -52,7 +52,7 @@ impl EvictionRuns {
         let head = [
             "system",
             "the first thread",
-            "its rows/s",
+            "its rows or pages/s",
             "the second's lookups/s",
             "of those beside an idle one",
             "pages evicted/s",
@@ -61,8 +61,9 @@ impl EvictionRuns {
         ];
         Some(format!(
             "## Lookups beside evictions\n\n{} keys of 8 B, values of 120 B, out of memory. The second thread looks {} of them up, \
-             which stay in memory, 32 keys a call, on a processor of its own; the first reads a row of each page. Medians over \
-             rounds, range in parentheses.\n\n{}\n",
+             which stay in memory, 32 keys a call, on a processor of its own; the first reads a row of each page, or the same number \
+             of pages a second of another file into buffers, so that nothing is evicted. Medians over rounds, range in \
+             parentheses.\n\n{}\n",
             thousands(run.key_count),
             thousands(run.hot_count),
             markdown_table(&head, &rows)
