@@ -23,10 +23,12 @@ use crate::device::PageBuf;
 use crate::page::{end_eviction_and_wake, Mark};
 use crate::pagefile::{PageFile, WrittenBack};
 use crate::snapshot::Core;
-use crate::{PageId, PoolError};
+use crate::{PageBytes, PageId, PoolError};
 
 /// Pages that are evicted together (1 MB).
 const BATCH_PAGES: usize = 256;
+/// Of these, those that are written with one call: reads that somebody waits for come in between.
+const WRITE_PAGES: usize = 64;
 /// Pages whose memory is given back at once: nobody has them meanwhile.
 const GIVE_BACK_PAGES: usize = 64;
 /// After a round in which nothing could go.
@@ -82,7 +84,7 @@ impl Shared {
         (victims.collect(), dirty)
     }
 
-    /// Writes copies of dirty pages to free slots, in ascending order, with one call. False if that failed.
+    /// Writes copies of dirty pages to free slots, in ascending order. False if that failed.
     fn write_back(&self, mut dirty: Vec<(PageId, Mark)>, victims: &mut Vec<Victim>) -> bool {
         if dirty.is_empty() {
             return true;
@@ -97,6 +99,11 @@ impl Shared {
                 is_idle.then_some(((page, mark), &copy.0))
             })
             .collect();
+        copied.chunks(WRITE_PAGES).all(|part| self.write_part(part, victims))
+    }
+
+    /// Copies of pages that go to the device together. False if that failed.
+    fn write_part(&self, copied: &[((PageId, Mark), &PageBytes)], victims: &mut Vec<Victim>) -> bool {
         let pages: Vec<_> = copied.iter().map(|((page, _), copy)| (*page, *copy)).collect();
         let metrics = &self.core.metrics;
         let written = self.file.write_back(&pages);
