@@ -92,10 +92,11 @@ impl<'p> OptimisticGuard<'p> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<OptimisticGuard<'p>, Restart> {
         Held::assert_none();
-        match OptimisticGuard::read_version(pool, page) {
-            Ok(version) => Ok(OptimisticGuard { pool, page, version }),
-            Err(_) => OptimisticGuard::wait(pool, page),
-        }
+        let version = match OptimisticGuard::read_version(pool, page) {
+            Ok(version) => version,
+            Err(_) => OptimisticGuard::wait(pool, page)?,
+        };
+        Ok(OptimisticGuard { pool, page, version })
     }
 
     #[inline(always)]
@@ -113,11 +114,12 @@ impl<'p> OptimisticGuard<'p> {
 
     #[cold]
     #[inline(never)]
-    fn wait(pool: &'p Pool, page: PageId) -> Result<OptimisticGuard<'p>, Restart> {
+    fn wait(pool: &'p Pool, page: PageId) -> Result<Place, Restart> {
         for _ in 0..SPIN_COUNT {
-            match OptimisticGuard::try_new(pool, page) {
-                Err(Restart::Contended) => std::hint::spin_loop(),
-                done => return done,
+            match OptimisticGuard::read_version(pool, page) {
+                Ok(version) => return Ok(version),
+                Err(Refused::Held) => std::hint::spin_loop(),
+                Err(refused) => return Err(restart(pool, page, refused)),
             }
         }
         // A writer was preempted: queue behind it instead of burning its time.
