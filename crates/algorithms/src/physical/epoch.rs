@@ -158,6 +158,13 @@ impl<C: Copies> Epoch<C> {
         }
     }
 
+    /// A cut that is taken back at once. Its code is mapped then: the first one would wait for the kernel, some 20 us.
+    fn rehearse(&self, copies: &C) {
+        self.cut(copies);
+        self.claimed.store(false, Ordering::Relaxed);
+        self.is_owed.store(false, Ordering::Relaxed);
+    }
+
     /// What is left of a cut is for nobody any more. Writers may be at it.
     fn claim_all(&self) {
         self.bits.fill(
@@ -341,6 +348,7 @@ impl<C: Copies> Algorithm<C> for Epoch<C> {
 
     fn start(&self, copies: &C) {
         self.cut_row_count.store(copies.row_count(), Ordering::Relaxed);
+        self.rehearse(copies);
     }
 
     #[inline]
@@ -359,6 +367,8 @@ impl<C: Copies> Algorithm<C> for Epoch<C> {
         CopyId::D
     }
 
+    // Not inlined: what was rehearsed is what runs.
+    #[inline(never)]
     fn cut(&self, copies: &C) {
         // What still waits belongs to a cut of which there will be no image.
         self.frames.give_back_all();

@@ -49,7 +49,7 @@ impl Shared {
     /// Free frames that stay.
     fn reserve(&self, arena: &Arena) -> u32 {
         let used = arena.backed_frames().saturating_sub(arena.free_frames());
-        RESERVE_PAGES + used / RESERVE_PART
+        RESERVE_PAGES + used / RESERVE_PART + arena.expected_frames()
     }
 
     /// Free frames below which chunks are to get memory: none if all together may not be more.
@@ -214,6 +214,7 @@ fn give_back(shared: &Shared, arena: &Arena, times: &mut Times) -> Option<Durati
 
 /// Gives everything back that is free.
 fn purge(shared: &Shared, arena: &Arena) {
+    arena.expect(0);
     let mut attempts_left = PURGE_ATTEMPTS;
     while attempts_left > 0 && !shared.stop.is_given() {
         if !shared.discard_chunk(arena) && !shared.compact(arena, 0) {

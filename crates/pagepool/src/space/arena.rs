@@ -10,7 +10,8 @@
 //!   frame:  free ── take ──▶ a taker's ── the state word of a page names it ──▶ a page's ── no word names it ──▶ give ──▶ free
 //! ```
 //! Frames are taken from the lowest chunk that has any, so that those above become free. What there is to do ahead of takers
-//! and after givers is a thread's, the keeper's, which is woken when free frames run short, or are more than it wants.
+//! and after givers is a thread's, the keeper's, which is woken when free frames run short, or are more than it wants. Who
+//! knows that many are going to be taken populates them himself before that, and says so: these the keeper leaves.
 
 use std::collections::BTreeSet;
 use std::ptr::NonNull;
@@ -221,6 +222,8 @@ pub struct Arena {
     free_count: AtomicU32,
     backed_count: AtomicU32,
     keeper: OnceLock<Thread>,
+    /// Free frames that are going to be taken.
+    expected: AtomicU32,
     /// Free frames below which, and above which, the keeper is woken.
     wake_below: AtomicU32,
     wake_above: AtomicU32,
@@ -237,6 +240,7 @@ impl Arena {
             free_count: AtomicU32::new(0),
             backed_count: AtomicU32::new(0),
             keeper: OnceLock::new(),
+            expected: AtomicU32::new(0),
             wake_below: AtomicU32::new(0),
             wake_above: AtomicU32::new(u32::MAX),
         }
@@ -311,6 +315,24 @@ impl Arena {
         let _nobody_notes = self.chunks.lock();
         self.wake_below.store(below, Ordering::Relaxed);
         self.wake_above.store(above, Ordering::Relaxed);
+    }
+
+    /// From now on so many free frames keep their memory, since they are going to be taken.
+    pub fn expect(&self, frames: u32) {
+        let before = self.expected.swap(frames, Ordering::Relaxed);
+        if frames < before {
+            self.keeper.get().into_iter().for_each(Thread::unpark);
+        }
+    }
+
+    /// As of [`Arena::expect`].
+    pub fn expected_frames(&self) -> u32 {
+        self.expected.load(Ordering::Relaxed)
+    }
+
+    /// Sees to it that so many frames are free and have memory, as long as there are any more.
+    pub fn populate_free(&self, frames: u32) {
+        while self.free_frames() < frames && self.populate_chunk() {}
     }
 
     /// Gives a chunk memory ahead of those who take frames; false if there is none left.

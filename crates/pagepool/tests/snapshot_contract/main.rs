@@ -8,6 +8,7 @@ mod budget;
 mod checkpoints;
 mod contract;
 mod loading;
+mod places;
 mod races;
 mod requests;
 mod reuse;

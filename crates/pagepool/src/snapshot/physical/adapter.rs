@@ -22,11 +22,13 @@ use super::super::running::Running;
 use super::super::seam::{Snapshotter, StreamPlan};
 use super::super::sink::Progress;
 use super::super::version::Version;
+use super::ahead;
 use super::copies::{Access, PageCopies, Who};
 use super::image::PageImage;
 use super::list::PoolAlgorithm;
 use super::marks::{Mark, Marks};
 use super::stream::Stream;
+use super::wants::Places;
 use crate::page::{touch_covered, Epoch, Side};
 use crate::space::{Extent, MapError};
 use crate::{CheckpointError, PageId, PAGE_SIZE};
@@ -162,7 +164,11 @@ impl<A: PoolAlgorithm> Physical<A> {
 
 impl<A: PoolAlgorithm> Snapshotter for Physical<A> {
     fn prepare_stream(&self, core: &Core, ranges: &[(u32, u32)], durable: Epoch) {
-        self.copies.populate(core, ranges, durable);
+        match A::PLACES {
+            Places::Shadow => self.copies.populate_shadow(core, ranges, durable),
+            Places::Two | Places::TwoKept => ahead::populate(core, A::PLACES, ranges, durable),
+            Places::Updates => {}
+        }
     }
 
     fn begin_stream(&self, core: &Core, plan: StreamPlan) -> Result<Epoch, CheckpointError> {

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use stillframe_algorithms::{Copies, CopyId, Place, RowId};
 
 use super::super::core::Core;
+use super::ahead;
 use super::rows::PageRows;
 use super::wants::{Places, Wants};
 use crate::page::{touch_covered, Epoch, Side};
@@ -87,7 +88,7 @@ impl PageCopies {
     }
 
     /// Makes memory of a shadow resident for what the stream of the next cut is going to need, as things are now.
-    pub fn populate(&self, core: &Core, ranges: &[(u32, u32)], durable: Epoch) {
+    pub fn populate_shadow(&self, core: &Core, ranges: &[(u32, u32)], durable: Epoch) {
         let [shadow] = &self.regions[..] else { return };
         let populate = |rows: Range<u32>| {
             let (start, count) = (rows.start as usize, rows.len());
@@ -123,6 +124,8 @@ impl PageCopies {
             wait_for_turns();
             core.pages.give_seconds(&unread);
         }
+        // The next period takes as many again.
+        ahead::expect(core, unread.len());
         if let [shadow] = &self.regions[..] {
             shadow.clear(self.rows.row_count());
         }

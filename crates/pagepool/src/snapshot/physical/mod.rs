@@ -2,10 +2,12 @@
 //! memory beside the pages.
 //!
 //! From the ground up: `rows` numbers pages as rows, `marks` remembers what the stream has to do with each, `wants` says how an
-//! algorithm may want its copies, `copies` where they lie, `stream` is what runs, and `image` where rows are put. `list` has the
-//! algorithms, and `adapter` is the [`Snapshotter`](super::Snapshotter) around any of them.
+//! algorithm may want its copies, `ahead` has memory ready for them, `copies` says where they lie, `stream` is what runs, and
+//! `image` where rows are put. `list` has the algorithms, and `adapter` is the [`Snapshotter`](super::Snapshotter) around any
+//! of them.
 
 mod adapter;
+mod ahead;
 mod copies;
 mod image;
 mod list;
