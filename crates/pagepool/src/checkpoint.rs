@@ -104,6 +104,7 @@ impl Pool {
         after_cut();
         let streamed = self.run_stream(progress);
         let sweep = cut_at.elapsed();
+        self.supply().settle_frees(cut);
         let healed = streamed.and_then(|()| self.scrubbing().heal(self.residency(), &writer, cut));
         let committed = healed.and_then(|healed| Ok((writer.commit(&header)?, healed)));
         self.core().frames.discard_if_idle(&self.frame_wish());

@@ -1,14 +1,15 @@
 //! Where pages come from and where freed ones go: numbers, memory, and what still stands in the way of using them again.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::room::Room;
 use super::stock::{Stock, HUGE_EXTENT_PAGES};
-use crate::page::{evict_and_wake, unlock_and_wake};
+use crate::page::{evict_and_wake, unlock_and_wake, Epoch};
 use crate::pagefile::PageFile;
 use crate::snapshot::{Core, Snapshotter};
 use crate::space::{Allocator, Extent, Layout};
@@ -16,6 +17,8 @@ use crate::{PageId, PoolError};
 
 /// Extents let go by snapshots that an allocation takes back at once, so that it does not pay for all of them.
 const TAKE_BACK_EXTENTS: usize = 64;
+/// Between two looks whether frees that loaders hold up are over.
+const SETTLE_PAUSE: Duration = Duration::from_micros(200);
 
 /// Pages that are not in use.
 pub struct Supply {
@@ -34,6 +37,8 @@ pub struct Supply {
     /// Objects that were freed while a loader read into one of their pages.
     deferred_frees: Mutex<Vec<Extent>>,
     any_deferred: AtomicBool,
+    /// Threads that have taken frees from one of the two and are not done with them.
+    finishing: AtomicUsize,
 }
 
 impl Supply {
@@ -64,6 +69,7 @@ impl Supply {
             any_lingering: AtomicBool::new(false),
             deferred_frees: Mutex::default(),
             any_deferred: AtomicBool::new(false),
+            finishing: AtomicUsize::new(0),
         })
     }
 
@@ -256,7 +262,32 @@ impl Supply {
     #[inline]
     pub fn finish_deferred_frees(&self) {
         if self.any_deferred.load(Ordering::Acquire) {
-            self.take_deferred_frees().into_iter().for_each(|extent| self.finish_free(extent));
+            self.finish(|| self.take_deferred_frees());
+        }
+    }
+
+    /// Goes on with frees that were put off, which `take` takes from where they wait.
+    fn finish(&self, take: impl FnOnce() -> Vec<Extent>) {
+        // Before they are taken: who finds none of them waiting any more finds out that they are not over (R5).
+        self.finishing.fetch_add(1, Ordering::SeqCst);
+        take().into_iter().for_each(|extent| self.finish_free(extent));
+        self.finishing.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Ends all frees of the epochs up to `cut`, which lies behind (R5). Waits for loaders and the evictor; not to be called by
+    /// them, nor by a running member of the barrier.
+    pub fn settle_frees(&self, cut: Epoch) {
+        let is_of_cut =
+            |page: PageId| self.core.pages.descriptor(page).epochs.freed().is_some_and(|at| at <= cut);
+        loop {
+            self.finish_deferred_frees();
+            self.finish_lingering();
+            let any_waits = self.deferred_frees.lock().iter().any(|extent| is_of_cut(extent.start))
+                || self.lingering.lock().iter().any(|&(page, _)| is_of_cut(page));
+            if !any_waits && self.finishing.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            std::thread::sleep(SETTLE_PAUSE);
         }
     }
 
@@ -277,13 +308,15 @@ impl Supply {
     /// Goes on with the frees of nodes that nobody reads any more.
     #[cold]
     fn finish_lingering(&self) {
-        let mut lingering = self.lingering.lock();
-        let still_read = |&(_, freed_at): &(PageId, u64)| freed_at >= self.core.standstill_count();
-        let count = lingering.iter().position(still_read).unwrap_or(lingering.len());
-        let finished: Vec<_> = lingering.drain(..count).collect();
-        self.any_lingering.store(!lingering.is_empty(), Ordering::Relaxed);
-        drop(lingering);
-        finished.into_iter().for_each(|(start, _)| self.finish_free(Extent { start, page_count: 1 }));
+        self.finish(|| {
+            let mut lingering = self.lingering.lock();
+            let still_read = |&(_, freed_at): &(PageId, u64)| freed_at >= self.core.standstill_count();
+            let count = lingering.iter().position(still_read).unwrap_or(lingering.len());
+            let finished =
+                lingering.drain(..count).map(|(start, _)| Extent { start, page_count: 1 }).collect();
+            self.any_lingering.store(!lingering.is_empty(), Ordering::Relaxed);
+            finished
+        });
     }
 
     /// Makes an extent that nobody needs available again; a large one once its memory has been given back.

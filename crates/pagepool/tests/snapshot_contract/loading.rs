@@ -80,6 +80,41 @@ fn an_object_is_freed_while_it_is_read() {
     assert_eq!(pool.stats().allocated_pages, 3080);
 }
 
+/// A free that a loader holds up is over before a checkpoint takes the pages off the map: what views see of them, in the page
+/// file or in memory, is kept until then.
+#[test]
+fn a_view_sees_an_object_whose_free_is_held_up() {
+    let (device, head) = device_with_object(3000);
+    let [first_batch, second_batch] = gates(&device, [SMALL, 6]);
+    let pool = open(&device);
+    first_batch.wait_for_visitor();
+    pool.load(&[head]);
+    let mut object = pool.try_exclusive(head).unwrap();
+    object.object_page_mut(0).unwrap().fill(77);
+    drop(object);
+    first_batch.open();
+    second_batch.wait_for_visitor();
+    let view = pool.view_after(|| ()).unwrap();
+    pool.free(pool.try_exclusive(head).unwrap(), 40);
+    thread::scope(|scope| {
+        let saver = scope.spawn(|| checkpoint(&pool));
+        let since = Instant::now();
+        while !saver.is_finished() && since.elapsed() < Duration::from_millis(300) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        second_batch.open();
+    });
+    pool.wait_until_warm();
+    for index in 0..40 {
+        let mut page = [0; PAGE_SIZE];
+        view.read_page(PageId(head.0 + index), &mut page).unwrap();
+        let expected = if index == 0 { 77 } else { index as u8 + 1 };
+        assert!(page == filled(expected), "page {index}");
+    }
+    drop(view);
+    assert_eq!(pool.stats().allocated_pages, 3000);
+}
+
 /// A page that somebody has latched is in memory: an object of which one page is latched, by a stale hint say, is whole.
 #[test]
 fn a_latched_page_is_in_memory() {
