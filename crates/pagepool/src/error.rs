@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::exmap::ExmapError;
 use crate::pagefile::{PageFileError, SpillError};
 use crate::space::{MapError, PoolBackend};
 use crate::PageId;
@@ -28,6 +29,8 @@ pub enum Unserved {
         PoolBackend::Array
     )]
     TwoPlaces { kind: &'static str, backend: PoolBackend },
+    #[error("the snapshot algorithm '{kind}' saves from a child process, which does not have the pages of pool backend '{backend}'")]
+    Child { kind: &'static str, backend: PoolBackend },
     #[error(
         "the snapshot algorithm '{kind}' needs all data in memory: only with 'epoch' there may be more data"
     )]
@@ -41,6 +44,8 @@ pub enum Unserved {
 pub enum PoolError {
     #[error(transparent)]
     Map(#[from] MapError),
+    #[error(transparent)]
+    Exmap(#[from] ExmapError),
     #[error("no page ids are left for an object of {page_count} pages")]
     Exhausted { page_count: u32 },
     #[error(transparent)]

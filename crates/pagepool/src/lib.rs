@@ -3,7 +3,7 @@
 //!
 //! It is not a key-value store: it knows pages and objects (runs of pages), never keys or values.
 //!
-//! From the ground up: `device`, `space`, `page`, `pagefile`, `snapshot`, `residency`; above them, at the root, what a caller
+//! From the ground up: `exmap`, `device`, `space`, `page`, `pagefile`, `snapshot`, `residency`; above them, at the root, what a caller
 //! sees. Each uses only those before it.
 //! This is the only crate of the workspace with unsafe code; each block cites an invariant of `docs/design.md`.
 #![deny(clippy::undocumented_unsafe_blocks)]
@@ -13,6 +13,7 @@ mod barrier;
 mod checkpoint;
 pub mod device;
 mod error;
+pub mod exmap;
 mod fence;
 mod guard;
 pub mod metrics;
@@ -43,8 +44,8 @@ pub use crate::pool::{Pool, PoolOptions, PoolStats};
 pub use crate::residency::{DamagedPages, ScrubReport, ScrubStats, SCRUB_STEP_PAGES};
 pub use crate::snapshot::{SnapshotKind, UnknownSnapshotKind};
 pub use crate::space::{
-    AnonMemory, ForkedWriter, HeapMemory, Layout, MapError, Memory, PoolBackend, UnknownPoolBackend,
-    VirtualArray, WriteProtection,
+    AnonMemory, ExmapMemory, ForkedWriter, HeapMemory, Layout, MapError, Memory, PoolBackend,
+    UnknownPoolBackend, VirtualArray, WriteProtection,
 };
 pub use crate::view::View;
 

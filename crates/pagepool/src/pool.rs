@@ -5,14 +5,15 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::device::{Device, PageBuf};
+use crate::exmap::Exmap;
 use crate::metrics::PoolMetrics;
 use crate::page::{Epoch, PageTable};
-use crate::pagefile::{NeededPages, OpenOptions, PageFile, Recovered};
+use crate::pagefile::{NeededPages, OpenOptions, PageFile, PageFileError, Recovered};
 use crate::residency::{
     DamagedPages, Evictor, Keeper, Residency, Room, ScrubReport, ScrubStats, Scrubbing, Supply,
 };
 use crate::snapshot::{Core, NoSpill, SnapshotKind, Snapshotter, Spill};
-use crate::space::{AnonMemory, Arena, Layout, Memory, PoolBackend};
+use crate::space::{AnonMemory, Arena, ExmapMemory, Layout, Memory, PoolBackend};
 use crate::{Barrier, BarrierTimes, Member, PageId, PoolError, Restart, Unserved, PAGE_SIZE};
 
 /// How a pool is made.
@@ -54,7 +55,31 @@ impl PoolOptions {
     pub fn memory_bytes(&self) -> usize {
         self.backend.memory_bytes(self.layout, 1 + u32::from(self.snapshot_kind.has_two_places()))
     }
+
+    fn memory(&self) -> Result<Box<dyn Memory>, PoolError> {
+        let byte_len = self.memory_bytes();
+        Ok(match self.backend {
+            PoolBackend::Vmcache | PoolBackend::Array => Box::new(AnonMemory::new(byte_len)?),
+            PoolBackend::Exmap => {
+                let map = Exmap::open(byte_len, self.most_pages())?;
+                Box::new(ExmapMemory::new(map)?)
+            }
+        })
+    }
+
+    /// Pages that have memory at a time: those of the bound, those that are free and keep theirs, and what is read although
+    /// there is no room. Without a bound, as many as the machine has memory for.
+    fn most_pages(&self) -> u64 {
+        let system = rustix::system::sysinfo();
+        let of_machine = system.totalram as u64 * u64::from(system.mem_unit) / PAGE_SIZE as u64;
+        let wanted = self.memory_pages.map_or(of_machine, |limit| limit + limit / SPARE_PART + SPARE_PAGES);
+        wanted.min(u64::from(self.layout.page_count()))
+    }
 }
+
+/// Pages that may have memory beyond the bound, where that is reserved in advance: a part of the bound, and some (64 MB).
+const SPARE_PART: u64 = 16;
+const SPARE_PAGES: u64 = 16_384;
 
 /// Sizes, for `INFO`.
 #[derive(Clone, Copy, Default, Debug)]
@@ -85,6 +110,8 @@ pub struct Pool {
     /// Where pages lie in frames.
     keeper: Option<Keeper>,
     scrubbing: Arc<Scrubbing>,
+    /// The bound of pages in memory goes no higher.
+    most_memory_pages: u64,
     /// The cut of the last durable checkpoint; held while one is taken.
     durable: Mutex<Epoch>,
 }
@@ -95,8 +122,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Map`] if the address space is limited.
     pub fn new(options: &PoolOptions, spill: Arc<dyn Spill>) -> Result<Pool, PoolError> {
-        let memory = AnonMemory::new(options.memory_bytes())?;
-        Pool::with_memory(Box::new(memory), options, spill)
+        Pool::with_memory(options.memory()?, options, spill)
     }
 
     /// A pool over anonymous memory that keeps nothing: views that outgrow the budget fail.
@@ -116,8 +142,7 @@ impl Pool {
         let (needed, accept_loss_after) = (options.needed_pages, options.accept_loss_after);
         let open_options = OpenOptions { needed, accept_loss_after, ..OpenOptions::default() };
         let (file, recovered) = PageFile::create_or_open_with(device, &open_options)?;
-        let memory = AnonMemory::new(options.memory_bytes())?;
-        let pool = Pool::build(Box::new(memory), options, file.clone(), Some(file.clone()))?;
+        let pool = Pool::build(options.memory()?, options, file.clone(), Some(file.clone()))?;
         pool.adopt(&file, options)?;
         pool.residency.start_loaders()?;
         if recovered.page_count > 0 {
@@ -187,6 +212,9 @@ impl Pool {
         let members = barrier.clone();
         let wait_for_turns = Box::new(move || members.wait_for_turns());
         let snapshotter = kind.build(options.layout.page_count(), spill, wait_for_turns)?;
+        for (file, map) in file.iter().zip(pages.exmap()) {
+            file.read_through(map).map_err(PageFileError::from)?;
+        }
         let core = Core::new(pages, options.snapshot_memory_bytes, snapshotter.sees_each_write())?;
         let core = Arc::new(core);
         let is_huge = options.huge_pages && snapshotter.takes_huge_pages();
@@ -230,6 +258,10 @@ impl Pool {
             evictor: evictor.transpose()?,
             keeper: keeper.transpose()?,
             scrubbing,
+            most_memory_pages: match options.backend {
+                PoolBackend::Exmap => options.memory_pages.unwrap_or(u64::MAX),
+                PoolBackend::Vmcache | PoolBackend::Array => u64::MAX,
+            },
             durable: Mutex::new(Epoch(0)),
         })
     }
@@ -325,15 +357,22 @@ impl Pool {
 
     /// How a page's number leads to its bytes.
     pub fn backend(&self) -> PoolBackend {
-        self.core.pages.arena().map_or(PoolBackend::Vmcache, |_| PoolBackend::Array)
+        self.core.pages.backend()
     }
 
     pub(crate) fn keeper(&self) -> Option<&Keeper> {
         self.keeper.as_ref()
     }
 
-    /// Changes the bound of pages in memory; as of [`PoolOptions::memory_pages`].
+    /// The highest bound of pages in memory, if there is one: with pool backend `exmap`, that of the start.
+    pub fn most_memory_pages(&self) -> Option<u64> {
+        (self.most_memory_pages < u64::MAX).then_some(self.most_memory_pages)
+    }
+
+    /// Changes the bound of pages in memory; as of [`PoolOptions::memory_pages`]. It rises no further than
+    /// [`Pool::most_memory_pages`].
     pub fn set_memory_pages(&self, page_count: Option<u64>) {
+        let page_count = page_count.map(|count| count.min(self.most_memory_pages));
         self.room.set_limit(page_count.filter(|_| self.can_evict()));
         self.keeper.iter().for_each(Keeper::wake);
     }

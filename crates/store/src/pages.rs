@@ -32,6 +32,8 @@ pub(crate) struct Pages {
     limit_bytes: AtomicU64,
     /// Upper bound of memory beyond which pages are in the page file alone; 0 is none.
     tiered_bytes: AtomicU64,
+    /// The same at the start.
+    first_tiered_bytes: u64,
     /// What snapshots may hold.
     snapshot_bytes: u64,
     /// Memory that is taken beside the pool, by what belongs to pages.
@@ -47,6 +49,7 @@ impl Pages {
             pool,
             limit_bytes: AtomicU64::new(options.maxmemory_bytes),
             tiered_bytes: AtomicU64::new(options.tiered_bytes),
+            first_tiered_bytes: options.tiered_bytes,
             snapshot_bytes: options.snapshot_memory_bytes,
             beside_bytes: Arc::default(),
             all_resident: AtomicBool::new(true),
@@ -61,6 +64,12 @@ impl Pages {
 
     fn side_bytes(&self) -> u64 {
         self.pool.allocated_pages() * DESCRIPTOR_BYTES + self.beside_bytes.load(Ordering::Relaxed)
+    }
+
+    /// As of [`crate::Store::most_tiered_bytes`].
+    pub fn most_tiered_bytes(&self) -> Option<u64> {
+        let is_reserved = self.pool.most_memory_pages().is_some();
+        is_reserved.then_some(self.first_tiered_bytes)
     }
 
     pub fn set_tiered_bytes(&self, bytes: u64) {

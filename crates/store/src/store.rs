@@ -125,6 +125,7 @@ impl Store {
         let damaged = |error: &dyn std::fmt::Display| OpenError::Damaged(error.to_string());
         let (pool, recovered) = Pool::open(device, &pool_options(&options)).map_err(|error| match error {
             PoolError::Unserved(unserved) => OpenError::Refused(unserved.to_string()),
+            PoolError::Exmap(reason) => OpenError::Refused(reason.to_string()),
             error => damaged(&error),
         })?;
         let is_new = recovered.page_count == 0;
@@ -402,6 +403,11 @@ impl Store {
     /// [`Options::tiered_bytes`].
     pub fn set_tiered_bytes(&self, bytes: u64) {
         self.keyspace().pages.set_tiered_bytes(bytes);
+    }
+
+    /// Bytes up to which that bound may be raised at run time, if not to any; none is higher than all.
+    pub fn most_tiered_bytes(&self) -> Option<u64> {
+        self.keyspace().pages.most_tiered_bytes()
     }
 
     /// Leaves pages in memory what the bound leaves them, now that there is so much data. To be called now and then.

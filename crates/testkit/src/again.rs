@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 /// How pools in tests find the bytes of their pages: as this variable says.
 const POOL_BACKEND: &str = "STILLFRAME_POOL_BACKEND";
+/// Whether maps of the kernel module exmap are simulated.
+const SIMULATED_EXMAP: &str = "STILLFRAME_SIMULATED_EXMAP";
 
 /// The backend that pools of this suite have: `STILLFRAME_POOL_BACKEND`, or the default.
 #[must_use]
@@ -34,14 +36,33 @@ pub fn pool_backend_flags() -> [String; 2] {
 /// # Panics
 /// If a test of it fails.
 pub fn run_suite_on_array(filters: &[&str]) {
+    run_suite_on("array", None, filters);
+}
+
+/// The same with pages in a simulated map of the kernel module exmap. With the module itself: `STILLFRAME_POOL_BACKEND=exmap`.
+///
+/// # Panics
+/// If a test of it fails.
+pub fn run_suite_on_simulated_exmap(filters: &[&str]) {
+    run_suite_on("exmap", Some(SIMULATED_EXMAP), filters);
+}
+
+/// Whether this suite has been told to do without the module.
+#[must_use]
+pub fn simulates_exmap() -> bool {
+    std::env::var_os(SIMULATED_EXMAP).is_some()
+}
+
+fn run_suite_on(backend: &str, switch: Option<&str>, filters: &[&str]) {
     if pool_backend_name().is_some() {
         return;
     }
     let suite = std::env::current_exe().expect("a test knows its own program");
     let status = Command::new(suite)
         .args(filters)
-        .env(POOL_BACKEND, "array")
+        .env(POOL_BACKEND, backend)
+        .envs(switch.map(|name| (name, "1")))
         .status()
         .expect("it can be started again");
-    assert!(status.success(), "with {POOL_BACKEND}=array: {status}");
+    assert!(status.success(), "with {POOL_BACKEND}={backend}: {status}");
 }

@@ -19,7 +19,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use address::{Address, Port, Stream};
-pub use again::{pool_backend, pool_backend_flags, pool_backend_name, run_suite_on_array};
+pub use again::{
+    pool_backend, pool_backend_flags, pool_backend_name, run_suite_on_array, run_suite_on_simulated_exmap,
+    simulates_exmap,
+};
 pub use client::Client;
 pub use dir::TempDir;
 pub use launch::{mortal, Launch};

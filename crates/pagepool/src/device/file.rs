@@ -1,9 +1,10 @@
 //! A [`Device`] that is a file, read and written around the page cache where the file system allows it.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, CWD};
@@ -18,9 +19,11 @@ use super::options::{DirectIo, IoEngine, IoOptions};
 use super::ring::{Rings, Step};
 use super::ring_stream;
 use super::seam::{
-    serve_in_calls, total_len, total_len_mut, Bufs, Device, DeviceError, DeviceErrorKind, DeviceOp, Done,
-    Feed, Transfer, DEVICE_ALIGN, MOST_BUFS,
+    perform_each, serve_in_calls, total_len, total_len_mut, Bufs, Device, DeviceError, DeviceErrorKind,
+    DeviceOp, Done, Feed, Transfer, DEVICE_ALIGN, MOST_BUFS,
 };
+use crate::exmap::Exmap;
+use crate::PAGE_SIZE;
 
 /// Why transfers go through the page cache although they need not.
 const NOT_DIRECT: &str = "the file system takes no direct I/O";
@@ -49,6 +52,8 @@ pub struct FileDevice {
     /// Why it is not the other, if that was wanted rather.
     engine_note: Option<String>,
     meter: Meter,
+    /// Of direct transfers what the system cannot pin.
+    map: OnceLock<Arc<Exmap>>,
 }
 
 impl FileDevice {
@@ -107,7 +112,8 @@ impl FileDevice {
         let direct_note = (!is_direct && options.direct == DirectIo::Auto).then_some(NOT_DIRECT);
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let meter = Meter::default();
-        let device = FileDevice { fd, path, name, is_direct, direct_note, engine, engine_note, meter };
+        let map = OnceLock::new();
+        let device = FileDevice { fd, path, name, is_direct, direct_note, engine, engine_note, meter, map };
         // Between opening and locking it may have lost its name to another.
         device.check_identity()?;
         Ok(device)
@@ -126,6 +132,19 @@ impl FileDevice {
         sync_parent(path).map_err(fail)?;
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Ok(FileDevice { path, name, ..self })
+    }
+
+    /// The descriptor by which these are read: all of them are in the map, or none is.
+    fn reader(&self, bufs: &[IoSliceMut<'_>]) -> BorrowedFd<'_> {
+        let first = bufs.first().map(|buf| (buf.as_ptr().addr(), buf.len()));
+        let map = self.map.get().filter(|map| first.is_some_and(|(address, len)| map.covers(address, len)));
+        map.and_then(|map| map.reader()).unwrap_or(self.fd.as_fd())
+    }
+
+    /// Whether these cannot be written as they are.
+    fn is_in_map(&self, bufs: &[IoSlice<'_>]) -> bool {
+        let is_in = |map: &Arc<Exmap>| bufs.iter().any(|buf| map.covers(buf.as_ptr().addr(), buf.len()));
+        self.map.get().is_some_and(is_in)
     }
 
     fn error(&self, op: DeviceOp, offset: u64, len: u64, errno: Errno) -> DeviceError {
@@ -159,7 +178,7 @@ impl FileDevice {
         while (whole as u64) < total {
             let (at, wanted) = (offset + whole as u64, total - whole as u64);
             let now = rest.len().min(MOST_BUFS);
-            match rustix::io::preadv(&self.fd, &mut rest[..now], at) {
+            match rustix::io::preadv(self.reader(rest), &mut rest[..now], at) {
                 // Only the end of the file cuts a block off.
                 Ok(step) if step < DEVICE_ALIGN => return Err(self.past_end(at, wanted)?),
                 Ok(step) => {
@@ -238,13 +257,19 @@ impl Device for FileDevice {
         debug_assert!(bufs.iter().all(|buf| aligned(buf.as_ptr(), buf.len())) && offset_aligned(offset));
         let now = bufs.len().min(MOST_BUFS);
         self.meter.time(Direction::Read, total_len_mut(bufs), || {
-            let first = rustix::io::preadv(&self.fd, &mut bufs[..now], offset);
+            let first = rustix::io::preadv(self.reader(bufs), &mut bufs[..now], offset);
             self.end_read(offset, bufs, first)
         })
     }
 
     fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
         debug_assert!(bufs.iter().all(|buf| aligned(buf.as_ptr(), buf.len())) && offset_aligned(offset));
+        if self.is_in_map(bufs) {
+            let copies: Vec<PageBuf> =
+                bufs.iter().flat_map(|buf| buf.chunks(PAGE_SIZE)).map(copy_of).collect();
+            return self
+                .write_at(offset, &copies.iter().map(|copy| IoSlice::new(&copy.0)).collect::<Vec<_>>());
+        }
         let now = bufs.len().min(MOST_BUFS);
         self.meter.time(Direction::Write, total_len(bufs), || {
             let first = rustix::io::pwritev(&self.fd, &bufs[..now], offset);
@@ -254,6 +279,12 @@ impl Device for FileDevice {
 
     fn transfer(&self, transfers: &mut [Transfer<'_>], done: &Done<'_>) {
         debug_assert!(transfers.iter().all(is_aligned));
+        // What is written from there is copied first, one after the other.
+        let is_in_map =
+            |transfer: &Transfer<'_>| matches!(&transfer.bufs, Bufs::Write(bufs) if self.is_in_map(bufs));
+        if transfers.iter().any(is_in_map) {
+            return perform_each(self, transfers, done);
+        }
         match &self.engine {
             Engine::Rings(rings) if transfers.len() > 1 => {
                 rings.transfer(transfers, &self.meter, &mut |index, transfer, first, took| {
@@ -271,12 +302,7 @@ impl Device for FileDevice {
                     done(index, &mut transfer, result);
                 });
             }
-            _ => {
-                for (index, transfer) in transfers.iter_mut().enumerate() {
-                    let result = transfer.perform(self);
-                    done(index, transfer, result);
-                }
-            }
+            _ => perform_each(self, transfers, done),
         }
     }
 
@@ -314,6 +340,21 @@ impl Device for FileDevice {
         if let Engine::Rings(rings) = &self.engine {
             rings.lent().into_iter().for_each(|lent| lent.end());
         }
+    }
+
+    fn read_through(&self, map: &Arc<Exmap>) -> Result<(), DeviceError> {
+        if !self.is_direct || map.reader().is_none() {
+            return Ok(());
+        }
+        map.read_from(self.fd.as_fd()).map_err(|error| {
+            self.error(DeviceOp::Open, 0, 0, Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        })?;
+        // The first counts, in each of both.
+        let _ = self.map.set(map.clone());
+        if let Engine::Rings(rings) = &self.engine {
+            rings.lend(Lent::of_map(map.clone()));
+        }
+        Ok(())
     }
 
     fn sync_data(&self) -> Result<(), DeviceError> {
@@ -382,6 +423,12 @@ impl Device for FileDevice {
             ..self.meter.report()
         })
     }
+}
+
+fn copy_of(bytes: &[u8]) -> PageBuf {
+    let mut copy = PageBuf::ZERO;
+    copy.0[..bytes.len()].copy_from_slice(bytes);
+    copy
 }
 
 /// Locks an open file, for itself if it may be written; does not wait.

@@ -9,13 +9,15 @@
 //! What is known is pinned. So it is taken back before its memory goes back to the system: the kernel would go on with pages
 //! that the program does not see any more.
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use io_uring::IoUring;
 use parking_lot::Mutex;
 use rustix::io::Errno;
+
+use crate::exmap::Exmap;
 
 /// Bytes of a piece: a huge page.
 pub const PIECE_BYTES: usize = 2 << 20;
@@ -44,6 +46,8 @@ pub struct Lent {
     turns: Box<[AtomicU32]>,
     refusal: OnceLock<Errno>,
     is_over: AtomicBool,
+    /// It is a map, which is read into by its descriptor and never registered.
+    map: Option<Arc<Exmap>>,
     /// Rings that know some of it; open as long as they are here.
     rings: Mutex<Vec<RawFd>>,
 }
@@ -58,8 +62,19 @@ impl Lent {
             turns,
             refusal: OnceLock::new(),
             is_over: AtomicBool::new(false),
+            map: None,
             rings: Mutex::default(),
         }
+    }
+
+    /// A map that is read into by its descriptor.
+    pub fn of_map(map: Arc<Exmap>) -> Lent {
+        Lent { map: Some(map), ..Lent::new(0, 0) }
+    }
+
+    /// The descriptor by which all of these bytes are to be read, if it is not that of the file.
+    pub fn reader(&self, address: usize, byte_len: usize) -> Option<BorrowedFd<'_>> {
+        self.map.as_ref().filter(|map| map.covers(address, byte_len))?.reader()
     }
 
     /// Address of the first byte.
@@ -100,7 +115,7 @@ impl Lent {
 
     /// Whether rings may know of it.
     pub fn is_usable(&self) -> bool {
-        self.refusal.get().is_none() && !self.is_over.load(Ordering::Acquire)
+        self.map.is_none() && self.refusal.get().is_none() && !self.is_over.load(Ordering::Acquire)
     }
 
     /// The piece that all of these bytes are in.

@@ -191,6 +191,9 @@ impl Ring {
     /// The operation, as the kernel takes it: its buffers and their list stay until it has ended (I1).
     pub fn entry_of(&mut self, transfer: &mut Transfer<'_>, lent: Option<&Arc<Lent>>) -> squeue::Entry {
         let offset = transfer.offset;
+        if let Some(entry) = lent.and_then(|lent| entry_through(transfer, lent)) {
+            return entry;
+        }
         // `IoSlice` and `IoSliceMut` are `iovec`s.
         match &mut transfer.bufs {
             // The kernel need not copy the list then.
@@ -235,6 +238,16 @@ impl Ring {
         }
         self.known.as_mut()?.buffer_of(&self.io, address, byte_len)
     }
+}
+
+/// The operation by another descriptor than the file's, if it is to be by one.
+fn entry_through(transfer: &mut Transfer<'_>, lent: &Lent) -> Option<squeue::Entry> {
+    let offset = transfer.offset;
+    let Bufs::Read(bufs) = &mut transfer.bufs else { return None };
+    let first = bufs.first()?;
+    let reader = types::Fd(lent.reader(first.as_ptr().addr(), first.len())?.as_raw_fd());
+    let len = bufs.len().min(MOST_BUFS) as u32;
+    Some(opcode::Readv::new(reader, bufs.as_mut_ptr().cast(), len).offset(offset).build())
 }
 
 /// What the kernel did of an operation whose completion says this.

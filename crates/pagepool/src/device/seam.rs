@@ -3,12 +3,14 @@
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::bell::Bell;
 use super::meter::{Direction, IoReport};
+use crate::exmap::Exmap;
 
 /// Alignment in bytes of every offset, length and buffer address given to a device: what `O_DIRECT` may ask for.
 pub const DEVICE_ALIGN: usize = 4096;
@@ -42,10 +44,7 @@ pub trait Device: Send + Sync {
     /// `done` is called once for each when it has ended, perhaps on other threads and several at a time, and all have
     /// ended when this returns or unwinds. `done` may read and write, but not call this: it could wait for itself.
     fn transfer(&self, transfers: &mut [Transfer<'_>], done: &Done<'_>) {
-        for (index, transfer) in transfers.iter_mut().enumerate() {
-            let result = transfer.perform(self);
-            done(index, transfer, result);
-        }
+        perform_each(self, transfers, done);
     }
 
     /// Does the transfers of `feed` as they come, until it is over: others begin while some are under way, where the device can
@@ -70,6 +69,12 @@ pub trait Device: Send + Sync {
 
     /// The same of all pieces, for good.
     fn end_loan(&self) {}
+
+    /// Tells of a map whose memory the system cannot pin: what is read into it directly is read by way of its descriptor. The first
+    /// call counts. No transfer reads both into it and elsewhere.
+    fn read_through(&self, _map: &Arc<Exmap>) -> Result<(), DeviceError> {
+        Ok(())
+    }
 
     /// Makes all completed writes and length changes durable.
     ///
@@ -101,6 +106,14 @@ pub trait Device: Send + Sync {
     /// How it does its operations and how they went, if it counts them.
     fn io_report(&self) -> Option<IoReport> {
         None
+    }
+}
+
+/// Does transfers one after the other.
+pub(super) fn perform_each(device: &(impl Device + ?Sized), transfers: &mut [Transfer<'_>], done: &Done<'_>) {
+    for (index, transfer) in transfers.iter_mut().enumerate() {
+        let result = transfer.perform(device);
+        done(index, transfer, result);
     }
 }
 

@@ -5,11 +5,13 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use super::epochs::{Epoch, PageEpochs};
 use super::latch::{Mark, Place, StateWord, FRAME_BITS};
 use super::parking::relocated_and_wake;
 use super::second::SecondWord;
+use crate::exmap::Exmap;
 use crate::space::{Arena, Extent, Layout, MapError, Memory, PoolBackend, VirtualArray, ZeroInit};
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
@@ -61,6 +63,9 @@ pub struct PageTable {
     /// The base of `content` (M1), kept here because every access needs it, as is which of the two it is.
     base: NonNull<u8>,
     has_frames: bool,
+    /// Whether pages without frames are given memory, or have it from the first touch on.
+    is_given: bool,
+    backend: PoolBackend,
     content: Content,
     descriptors: VirtualArray<Descriptor>,
     /// Where pages in frames may have two places.
@@ -100,9 +105,9 @@ impl PageTable {
         let places = 1 + u32::from(has_seconds);
         assert!(backend.memory_bytes(layout, places) <= memory.byte_len(), "M1: memory for each page");
         assert!(!has_seconds || backend == PoolBackend::Array, "M6: second places are frames");
-        let base = memory.base();
+        let (base, is_given) = (memory.base(), memory.is_given());
         let content = match backend {
-            PoolBackend::Vmcache => Content::InPlace(memory),
+            PoolBackend::Vmcache | PoolBackend::Exmap => Content::InPlace(memory),
             PoolBackend::Array => {
                 let frame_count = memory.byte_len() / PAGE_SIZE;
                 assert!(frame_count <= 1 << FRAME_BITS, "P14: a state word can name each frame");
@@ -112,11 +117,18 @@ impl PageTable {
         Ok(PageTable {
             base,
             has_frames: backend == PoolBackend::Array,
+            is_given,
+            backend,
             content,
             descriptors: VirtualArray::new(page_count)?,
             seconds: has_seconds.then(|| VirtualArray::new(page_count)).transpose()?.map(Seconds::of),
             small_end: PageId(layout.small_end),
         })
+    }
+
+    /// How a page's number leads to its bytes.
+    pub fn backend(&self) -> PoolBackend {
+        self.backend
     }
 
     /// Pages that there may be.
@@ -130,6 +142,11 @@ impl PageTable {
             Content::InPlace(_) => None,
             Content::InFrames(arena) => Some(arena),
         }
+    }
+
+    /// The map that they lie in, if files are to be read by way of it.
+    pub fn exmap(&self) -> Option<&Arc<Exmap>> {
+        self.in_place()?.exmap()
     }
 
     /// The memory of pages each of which has an address of its own.
@@ -153,6 +170,7 @@ impl PageTable {
     /// Makes descriptors of pages, and what has an address of its own of their content, resident ahead of their first touch.
     pub fn populate(&self, start: PageId, page_count: u32) {
         self.descriptors.populate(start.0 as usize, start.0 as usize + page_count as usize);
+        self.give_memory(Extent { start, page_count });
         self.populate_content(start, page_count);
     }
 
@@ -233,11 +251,21 @@ impl PageTable {
         self.address_of(index).cast::<u8>().wrapping_add(offset)
     }
 
-    /// Gives a page a frame, if it is to lie in one. The caller has made it MOVING or EXCLUSIVE, and it has none.
+    /// Gives a page a frame, if it is to lie in one, or memory, if it has to be given that. The caller has made it MOVING or
+    /// EXCLUSIVE, and it has none.
     #[inline]
     pub fn give_frame(&self, page: PageId) {
         if let Content::InFrames(arena) = &self.content {
             self.descriptor(page).state.set_frame(arena.take());
+        } else if self.is_given {
+            self.give_memory(Extent { start: page, page_count: 1 });
+        }
+    }
+
+    /// Gives memory to pages that have to be given it, all of them at once. The caller owns them (M2).
+    pub fn give_memory(&self, extent: Extent) {
+        if let Content::InPlace(memory) = &self.content {
+            memory.give(&[(extent.start.0 as usize * PAGE_SIZE, extent.page_count as usize * PAGE_SIZE)]);
         }
     }
 
@@ -368,7 +396,7 @@ impl PageTable {
 
     /// Whether objects of this page's zone begin with content that reads as zero.
     pub fn begins_as_zero(&self, page: PageId) -> bool {
-        !self.has_frames && !self.is_small(page)
+        !self.has_frames && !self.is_given && !self.is_small(page)
     }
 
     /// Gives the memory of pages back, ascending, which the caller has claimed (M2).

@@ -30,6 +30,8 @@ pub struct PageFile {
     pub(super) failure: OnceLock<String>,
     pub(super) last_checkpoint_bytes: AtomicU64,
     pub(super) needed: NeededPages,
+    /// What lies between wanted pages may be read with them.
+    pub(super) reads_gaps: AtomicBool,
 }
 
 /// Sizes, in slots of 4 KB unless said otherwise. A slot may be counted as several things at once, but for free ones.

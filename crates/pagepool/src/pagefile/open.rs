@@ -142,6 +142,7 @@ impl PageFile {
             failure: OnceLock::new(),
             last_checkpoint_bytes: AtomicU64::new(0),
             needed: options.needed,
+            reads_gaps: AtomicBool::new(true),
         };
         if !options.is_read_only {
             // A disk that cannot be written serves: saves say what is the matter.

@@ -1,6 +1,7 @@
 //! Reading pages back.
 
 use std::io::IoSliceMut;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
@@ -137,7 +138,7 @@ impl PageFile {
     ) -> Vec<usize> {
         let (mut bad, mut first, mut rest) = (Vec::new(), 0, wanted);
         while !rest.is_empty() {
-            let runs = next_runs(rest);
+            let runs = next_runs(rest, self.gap_pages());
             let (now, later) = rest.split_at_mut(runs.iter().map(Vec::len).sum());
             let told = |index| told(first + index);
             bad.extend(self.read_runs(now, &runs, &told).into_iter().map(|index| first + index));
@@ -214,6 +215,15 @@ impl PageFile {
         Ok(())
     }
 
+    /// Unwanted pages between two wanted ones, at most. Gaps are read into buffers of their own.
+    fn gap_pages(&self) -> usize {
+        if self.reads_gaps.load(Ordering::Relaxed) {
+            GAP_PAGES
+        } else {
+            0
+        }
+    }
+
     fn verify(&self, pid: PageId, entry: Entry, slot: Slot, page: &PageBytes) -> Result<(), PageError> {
         let (found_crc32c, expected_crc32c) = (crc32c::crc32c(page), entry.crc32c());
         if found_crc32c == expected_crc32c {
@@ -224,10 +234,10 @@ impl PageFile {
 }
 
 /// The entries of the first of `wanted`, by what is read together, as far as one call does it.
-fn next_runs(wanted: &[(Entry, &mut PageBytes)]) -> Vec<Vec<Entry>> {
+fn next_runs(wanted: &[(Entry, &mut PageBytes)], gap_pages: usize) -> Vec<Vec<Entry>> {
     let (mut runs, mut rest, mut gap_count) = (Vec::new(), wanted, 0);
     while !rest.is_empty() && gap_count <= CALL_GAP_TOTAL {
-        let entries = close_entries(rest);
+        let entries = close_entries(rest, gap_pages);
         gap_count += gaps_in(&entries);
         rest = &rest[entries.len()..];
         runs.push(entries);
@@ -236,12 +246,12 @@ fn next_runs(wanted: &[(Entry, &mut PageBytes)]) -> Vec<Vec<Entry>> {
 }
 
 /// The entries of the first of `wanted`, as far as one transfer can read them.
-fn close_entries(wanted: &[(Entry, &mut PageBytes)]) -> Vec<Entry> {
+fn close_entries(wanted: &[(Entry, &mut PageBytes)], gap_pages: usize) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let (mut buf_count, mut gap_count) = (0, 0);
     for (entry, _) in wanted {
         if let Some(last) = entries.last() {
-            let most = entries.len().max(SPARSE_GAP_PAGES);
+            let most = entries.len().max(SPARSE_GAP_PAGES).min(gap_pages);
             let Some(gap) = gap_between(*last, *entry).filter(|&gap| gap <= most) else { break };
             (buf_count, gap_count) = (buf_count + gap, gap_count + gap);
         }

@@ -3,12 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSliceMut;
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use super::entry::Entry;
 use super::error::PageError;
 use super::file::PageFile;
 use super::table::Content;
 use crate::device::{Bell, Bufs, DeviceError, Feed, Rest, Transfer};
+use crate::exmap::Exmap;
 use crate::{PageBytes, PageId};
 
 /// Pages that are looked at together for those that are neighbours in the file (1 MB).
@@ -47,6 +50,13 @@ impl PageFile {
     /// That memory goes, all of it.
     pub fn end_loan(&self) {
         self.device.end_loan();
+    }
+
+    /// As of [`crate::device::Device::read_through`]. Pages that lie close together are read with one transfer only if nothing
+    /// lies in between.
+    pub fn read_through(&self, map: &Arc<Exmap>) -> Result<(), DeviceError> {
+        self.reads_gaps.store(map.reader().is_none(), Ordering::Relaxed);
+        self.device.read_through(map)
     }
 
     /// Threads that it pays to have in that at a time.

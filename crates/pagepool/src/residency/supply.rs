@@ -122,6 +122,7 @@ impl Supply {
         });
         let start = start.ok_or(PoolError::Exhausted { page_count })?;
         self.room.note_allocated(page_count);
+        self.core.pages.give_memory(Extent { start, page_count });
         self.bring_to_life(start, true);
         for index in 1..page_count {
             self.bring_to_life(PageId(start.0 + index), false);
@@ -174,6 +175,8 @@ impl Supply {
         if !has_room || new_pages.any(|page| self.is_in_use(page)) || !self.snapshotter.admit(grown) {
             return false;
         }
+        let (first_new, new_pages) = (PageId(start.0 + old_count), new_count - old_count);
+        self.core.pages.give_memory(Extent { start: first_new, page_count: new_pages });
         for index in old_count..new_count {
             self.bring_to_life(PageId(start.0 + index), false);
         }

@@ -101,6 +101,9 @@ impl SnapshotKind {
         if self.has_two_places() && backend != PoolBackend::Array {
             return Err(Unserved::TwoPlaces { kind: self.name(), backend });
         }
+        if self == SnapshotKind::Fork && backend == PoolBackend::Exmap {
+            return Err(Unserved::Child { kind: self.name(), backend });
+        }
         // `fork` has always taken such a bound as none.
         if is_bounded && !self.takes_evictions() && self != SnapshotKind::Fork {
             return Err(Unserved::Bounded { kind: self.name() });

@@ -16,21 +16,27 @@ pub enum PoolBackend {
     /// A page in memory lies in a frame, and its state word says in which: evicting one makes the frame free. Frames lie in
     /// huge pages.
     Array,
+    /// Each page has an address of its own, as with `vmcache`; the kernel module exmap gives memory and takes it.
+    Exmap,
 }
 
 impl PoolBackend {
     /// All of them, the default first.
-    pub const ALL: [PoolBackend; 2] = [PoolBackend::Vmcache, PoolBackend::Array];
+    pub const ALL: [PoolBackend; 3] = [PoolBackend::Vmcache, PoolBackend::Array, PoolBackend::Exmap];
 
-    /// Their names, in the same order.
+    /// Those that every machine has.
+    pub const WITHOUT_MODULE: [PoolBackend; 2] = [PoolBackend::Vmcache, PoolBackend::Array];
+
+    /// The names of all, in the same order.
     pub const NAMES: [&'static str; PoolBackend::ALL.len()] =
-        [PoolBackend::ALL[0].name(), PoolBackend::ALL[1].name()];
+        [PoolBackend::ALL[0].name(), PoolBackend::ALL[1].name(), PoolBackend::ALL[2].name()];
 
     /// What settings, reports and the command line call it.
     pub const fn name(self) -> &'static str {
         match self {
             PoolBackend::Vmcache => "vmcache",
             PoolBackend::Array => "array",
+            PoolBackend::Exmap => "exmap",
         }
     }
 
@@ -38,7 +44,7 @@ impl PoolBackend {
     /// places.
     pub fn memory_bytes(self, layout: Layout, places: u32) -> usize {
         match self {
-            PoolBackend::Vmcache => layout.page_count() as usize * PAGE_SIZE,
+            PoolBackend::Vmcache | PoolBackend::Exmap => layout.page_count() as usize * PAGE_SIZE,
             PoolBackend::Array => arena::memory_bytes(layout.page_count(), places),
         }
     }
@@ -77,6 +83,6 @@ mod tests {
         }
         assert_eq!(PoolBackend::default(), PoolBackend::ALL[0]);
         let error = "drawer".parse::<PoolBackend>().unwrap_err();
-        assert_eq!(error.to_string(), "there is no pool backend 'drawer', only vmcache, array");
+        assert_eq!(error.to_string(), "there is no pool backend 'drawer', only vmcache, array, exmap");
     }
 }

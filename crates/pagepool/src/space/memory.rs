@@ -4,9 +4,10 @@ use std::alloc::{alloc_zeroed, dealloc, Layout};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::discards::Discards;
+use crate::exmap::Exmap;
 use crate::PAGE_SIZE;
 
 /// Bytes of a huge page; pages are given to the kernel and taken from it in such extents.
@@ -43,6 +44,17 @@ pub trait Memory: Send + Sync {
     /// Single pages are going to be given back: no huge page is made any more, and those that there are are divided when
     /// the first page of theirs is given back. A hint.
     fn avoid_huge(&self) {}
+    /// Whether a page has to be given memory before it is written. Else its first touch gives it some.
+    fn is_given(&self) -> bool {
+        false
+    }
+    /// Gives memory to ranges, each `(start, byte_len)`, of which the caller owns each page (M2). What is in it is undefined,
+    /// but for pages that have some already.
+    fn give(&self, _parts: &[(usize, usize)]) {}
+    /// The map that it is, if files are to be read into it by way of that.
+    fn exmap(&self) -> Option<&Arc<Exmap>> {
+        None
+    }
 }
 
 /// Anonymous, unreserved memory: the kernel gives a page at its first touch, of 4 KB unless huge ones are asked for.

@@ -1,7 +1,7 @@
 //! One contract for every snapshot algorithm: pictures equal a model cloned at the cut, with writers running.
 //!
 //! Each test runs with a fixed seed and with a random one; replay a failure with `STILLFRAME_SEED=<seed>`. All run on each
-//! backend; `STILLFRAME_POOL_BACKEND=array` runs them on that alone.
+//! backend; `STILLFRAME_POOL_BACKEND=array` runs them on that alone, `=exmap` on the kernel module, if it is there.
 
 mod ahead;
 mod budget;
@@ -20,4 +20,10 @@ mod writers;
 #[test]
 fn on_array() {
     stillframe_testkit::run_suite_on_array(&[]);
+}
+
+/// What is written without having been given memory is a fault.
+#[test]
+fn on_simulated_exmap() {
+    stillframe_testkit::run_suite_on_simulated_exmap(&[]);
 }

@@ -236,6 +236,9 @@ fn streams_follow_each_other_closely() {
 /// The thread in which the cut was taken may end while the picture is taken.
 #[test]
 fn a_fork_outlives_the_thread_that_forked() {
+    if !kinds().any(|kind| kind == SnapshotKind::Fork) {
+        return;
+    }
     let pool = Pool::in_memory(&options(SnapshotKind::Fork, 0)).unwrap();
     fill_pool(&pool, 3000);
     let gate = Arc::new(Gate::default());

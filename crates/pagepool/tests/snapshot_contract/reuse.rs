@@ -79,7 +79,7 @@ fn an_allocation_gives_back_next_to_nothing_itself() {
     let own = counts.own_discards.load(Ordering::Relaxed);
     assert!(own <= 1, "an allocation gives {own} extents back");
     match pool.backend() {
-        PoolBackend::Vmcache => {
+        PoolBackend::Vmcache | PoolBackend::Exmap => {
             wait_until(|| counts.discarded_bytes.load(Ordering::Relaxed) == 24 * 32 * PAGE_SIZE as u64);
         }
         // One page is in use, and chunks are given memory ahead.
@@ -105,7 +105,7 @@ fn free_small_pages_give_their_memory_back() {
     wait_until(|| discarded_pages() > 5_000);
     thread::sleep(Duration::from_millis(50));
     let is_reserve_kept = match pool.backend() {
-        PoolBackend::Vmcache => discarded_pages() < 7_500,
+        PoolBackend::Vmcache | PoolBackend::Exmap => discarded_pages() < 7_500,
         PoolBackend::Array => pool.stats().free_frame_bytes > 4_096 * PAGE_SIZE as u64,
     };
     assert!(is_reserve_kept);

@@ -91,6 +91,9 @@ pub fn set(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         if let Some((name, ..)) = pairs.iter().find(|(_, id, _)| id.param().name == "maxclients") {
             check_maxclients(ctx, config).map_err(|reason| failed(name, &reason))?;
         }
+        if let Some((name, ..)) = pairs.iter().find(|(_, id, _)| id.param().name.starts_with("maxmemory")) {
+            check_maxmemory(ctx, &config.settings).map_err(|reason| failed(name, &reason))?;
+        }
         listen(ctx, &old, &config.settings).map_err(|(name, reason)| failed(name.as_bytes(), reason))
     })?;
     apply(ctx);
@@ -131,6 +134,17 @@ fn check_maxclients(ctx: &Ctx<'_>, config: &Config) -> Result<(), String> {
         );
         too_few.refusal()
     })
+}
+
+/// Whether the store can have as much memory as this says.
+fn check_maxmemory(ctx: &Ctx<'_>, settings: &Settings) -> Result<(), String> {
+    let Some(most) = ctx.server.store.most_tiered_bytes() else { return Ok(()) };
+    match settings.tiered_bytes() {
+        1.. if settings.tiered_bytes() <= most => Ok(()),
+        _ => Err(format!(
+            "'pool-backend exmap' has reserved memory for {most} bytes: for more, restart the server"
+        )),
+    }
 }
 
 /// What does not read the configuration for itself.

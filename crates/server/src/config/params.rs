@@ -118,7 +118,7 @@ const PROTECTION: Kind = Choice(&["no", "yes", "local"]);
 const SHUTDOWN: Kind = Flags(&["default", "save", "nosave", "now", "force"]);
 /// Of the log, by number.
 const LEVELS: [&str; 4] = ["debug", "verbose", "notice", "warning"];
-const BACKENDS: Kind = Choice(&["auto", PoolBackend::NAMES[0], PoolBackend::NAMES[1]]);
+const BACKENDS: Kind = Choice(&["auto", PoolBackend::NAMES[0], PoolBackend::NAMES[1], PoolBackend::NAMES[2]]);
 const POLICIES: Kind = Choice(&[
     "tiered",
     "volatile-lru",
@@ -222,7 +222,7 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.pidfile = v.path()),
     p("pool-backend", BACKENDS, "auto", AtStart)
         .to(|s, v| s.pool_backend = v.text.parse().ok())
-        .own("How pages are found in memory. `vmcache`: each has an address, and evicting it gives memory back to the system. `array`: each lies in a frame, frames in huge pages, and evicting it makes the frame free. `auto`: `array` where data may be larger than `maxmemory`, or the snapshot algorithm keeps two places a page, else `vmcache`."),
+        .own("How pages are found in memory. `vmcache`: each has an address, and evicting it gives memory back to the system. `array`: each lies in a frame, frames in huge pages, and evicting it makes the frame free. `exmap`: as `vmcache`, with memory of the [kernel module exmap](docs/kernel-module.md), which must be loaded. `auto`: `array` where data may be larger than `maxmemory`, or the snapshot algorithm keeps two places a page, else `vmcache`."),
     p("port", Int { min: 0, max: 65535 }, "6379", Live)
         .to(|s, v| s.port = v.number()),
     p("protected-mode", Bool, "yes", Live)

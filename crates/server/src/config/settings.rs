@@ -203,6 +203,7 @@ impl Settings {
         self.snapshot_kind.check(self.pool_backend(), self.is_tiered()).map_err(|unserved| {
             let how = match unserved {
                 Unserved::TwoPlaces { .. } => "set 'pool-backend array'",
+                Unserved::Child { .. } => "set another 'pool-backend'",
                 Unserved::Bounded { .. } | Unserved::LargerThanMemory { .. } => {
                     "set another 'maxmemory-policy' than 'tiered', or no 'maxmemory'"
                 }

@@ -86,6 +86,11 @@ fn what_an_algorithm_cannot_serve_is_refused_with_the_reason() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
+    let text = error(&["--snapshot-algorithm", "fork", "--pool-backend", "exmap"]);
+    assert!(
+        text.contains("a child process, which does not have the pages of pool backend 'exmap'"),
+        "{text}"
+    );
     for kind in SnapshotKind::ALL {
         let name = kind.name();
         if kind.has_two_places() {

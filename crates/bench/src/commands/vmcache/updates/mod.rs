@@ -35,7 +35,7 @@ pub fn measure(updates: &Updates, dir: &Path) -> Result<Measured> {
     ];
     let mut rounds = Vec::new();
     for number in 0..updates.rounds {
-        for backend in PoolBackend::ALL {
+        for backend in PoolBackend::WITHOUT_MODULE {
             rounds.push(round(updates, backend, &server_dir, &disk, number as u64)?);
         }
     }

@@ -1,0 +1,64 @@
+//! Why there is no map.
+
+use std::io;
+
+use crate::PAGE_SIZE;
+
+/// Why a map could not be had.
+#[derive(thiserror::Error, Debug)]
+pub enum ExmapError {
+    /// There is no device.
+    #[error(
+        "the pool backend 'exmap' needs the kernel module exmap, and there is no /dev/exmap: load it (modprobe exmap; \
+         docs/kernel-module.md says how it is built), or set 'pool-backend' to 'auto'"
+    )]
+    NoModule,
+    /// It is for others.
+    #[error(
+        "this user may not open /dev/exmap: add it to the group exmap (its udev rule gives the device to it), or set \
+         'pool-backend' to 'auto'"
+    )]
+    NotAllowed,
+    /// The module is of another version.
+    #[error(
+        "the kernel module exmap is of another version than this program: install the one that comes with it"
+    )]
+    OtherVersion,
+    /// More than the user may lock.
+    #[error(
+        "the pool backend 'exmap' locks its memory, {} MB, and this user may lock {} MB: raise `ulimit -l` (LimitMEMLOCK= of a \
+         unit), or lower 'maxmemory'",
+        pool_bytes >> 20,
+        limit_bytes >> 20
+    )]
+    MemoryLock { pool_bytes: u64, limit_bytes: u64 },
+    /// Anything else.
+    #[error("exmap: {op} failed: {source}")]
+    System { op: &'static str, source: io::Error },
+}
+
+impl ExmapError {
+    pub(super) fn at(op: &'static str, source: io::Error) -> ExmapError {
+        ExmapError::System { op, source }
+    }
+
+    pub(super) fn of_open(source: io::Error) -> ExmapError {
+        match source.raw_os_error() {
+            Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => ExmapError::NoModule,
+            Some(libc::EACCES | libc::EPERM) => ExmapError::NotAllowed,
+            _ => ExmapError::at("open", source),
+        }
+    }
+
+    pub(super) fn of_setup(source: io::Error, pool_pages: u64) -> ExmapError {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+        let pool_bytes = pool_pages * PAGE_SIZE as u64;
+        match (source.raw_os_error(), limit) {
+            (Some(libc::EINVAL), _) => ExmapError::OtherVersion,
+            (Some(libc::ENOMEM | libc::EPERM), Some(limit_bytes)) if limit_bytes < pool_bytes => {
+                ExmapError::MemoryLock { pool_bytes, limit_bytes }
+            }
+            _ => ExmapError::at("setup", source),
+        }
+    }
+}
