@@ -24,6 +24,7 @@ mod info;
 mod introspection;
 mod latency;
 mod persistence;
+mod pubsub;
 mod server;
 mod slowlog;
 mod transaction;
@@ -56,6 +57,7 @@ static GROUPS: &[&[Command]] = &[
     client::COMMANDS,
     transaction::COMMANDS,
     users::COMMANDS,
+    pubsub::COMMANDS,
     persistence::COMMANDS,
     introspection::COMMANDS,
     configuration::COMMANDS,

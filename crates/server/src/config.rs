@@ -1,5 +1,6 @@
 //! The configuration: `redis.conf` syntax, command-line flags, `CONFIG GET`, `SET` and `REWRITE`.
 
+mod events;
 mod file;
 mod params;
 mod rewrite;
@@ -7,6 +8,7 @@ mod settings;
 mod value;
 mod values;
 
+pub use events::Events;
 pub use file::{from_args, ConfigError, Start};
 pub use params::{Effect, Kind, Param, ParamId, PARAMS};
 pub use settings::{

@@ -7,6 +7,7 @@ mod lookup;
 pub mod monitor;
 pub mod prepare;
 mod redact;
+pub mod subscribed;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -105,11 +106,15 @@ fn begin_reply(ctx: &mut Ctx<'_>) -> Mark {
 }
 
 fn end_reply(ctx: &mut Ctx<'_>, mark: Mark) {
+    let has_pushed = std::mem::take(&mut ctx.client.has_pushed);
     if ctx.client.reply_mode == ReplyMode::On {
         return;
     }
-    ctx.reply.out.back_to(mark);
-    ctx.client.late.drop_all();
+    // What is pushed is no reply.
+    if !has_pushed {
+        ctx.reply.out.back_to(mark);
+        ctx.client.late.drop_all();
+    }
     if ctx.client.reply_mode == ReplyMode::Skip {
         ctx.client.reply_mode = ReplyMode::On;
     }
@@ -176,7 +181,7 @@ fn admit(ctx: &mut Ctx<'_>, command: &Command) -> CmdResult {
             return Err(errors::MISCONF.into());
         }
     }
-    Ok(())
+    subscribed::admit(ctx, command)
 }
 
 type ProtectingOption = (fn(&Settings) -> Protection, &'static str, &'static str);

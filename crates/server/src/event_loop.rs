@@ -205,6 +205,7 @@ impl EventLoop {
             self.take_message(message);
         }
         self.messages = messages;
+        self.flush_listening();
     }
 
     fn take_message(&mut self, message: Message) {
@@ -215,6 +216,7 @@ impl EventLoop {
             Message::ValueLoaded(token) => self.go_on_sending(token),
             Message::Reply(token, which, bytes) => self.unblock(token, which, bytes),
             Message::Push(token, bytes) => self.push(token, &bytes),
+            Message::Publish(tokens, message) => self.hear(&tokens, &message),
             Message::Kill(token) => {
                 if let Some(id) = self.slots.find(token) {
                     self.close(id);

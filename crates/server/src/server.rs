@@ -15,11 +15,14 @@ use crate::log;
 use crate::net::listen::Listeners;
 use crate::persistence::{self, Host, Saver, Waiter};
 use crate::scrub::Scrubber;
+use crate::state::changes::Changes;
 use crate::state::clients::{ClientInfo, Clients};
 use crate::state::latency::LatencyMonitor;
 use crate::state::loading::Loading;
 use crate::state::mailbox::{Mailbox, Message};
+use crate::state::notify::Notifier;
 use crate::state::pause::{Pause, PauseKind};
+use crate::state::pubsub::PubSub;
 use crate::state::slowlog::Slowlog;
 use crate::state::stats::{ServerStats, WorkerStats};
 use crate::state::token::Token;
@@ -27,7 +30,7 @@ use crate::state::watch::WatchTable;
 
 /// A worker as the others see it.
 pub struct WorkerHandle {
-    pub mailbox: Mailbox,
+    pub mailbox: Arc<Mailbox>,
     pub stats: Arc<WorkerStats>,
 }
 
@@ -46,6 +49,8 @@ pub struct Server {
     config: Mutex<Arc<Config>>,
     config_version: AtomicU64,
     pub watches: Arc<WatchTable>,
+    pub pubsub: Arc<PubSub>,
+    pub notifier: Arc<Notifier>,
     pub clients: Clients,
     pub pause: Pause,
     /// Clients in `MONITOR`.
@@ -89,12 +94,17 @@ impl Server {
     ) -> std::io::Result<Arc<Server>> {
         let settings = &config.settings;
         let handle = |_| {
-            Ok(WorkerHandle { mailbox: Mailbox::new()?, stats: Arc::new(WorkerStats::new(command_count)) })
+            Ok(WorkerHandle {
+                mailbox: Arc::new(Mailbox::new()?),
+                stats: Arc::new(WorkerStats::new(command_count)),
+            })
         };
         let average_ttl_ms = (0..settings.databases).map(|_| AtomicI64::new(0)).collect();
         let workers = (0..settings.workers).map(handle).collect::<std::io::Result<Vec<_>>>()?;
         let watches = Arc::new(WatchTable::default());
-        store.listen(watches.clone());
+        let pubsub = Arc::new(PubSub::new(workers.iter().map(|worker| worker.mailbox.clone()).collect()));
+        let notifier = Arc::new(Notifier::new(pubsub.clone(), settings.notified));
+        store.listen(Arc::new(Changes { watches: watches.clone(), notifier: notifier.clone() }));
         store.track(settings.tracking(), unix_ms());
         Ok(Arc::new(Server {
             store,
@@ -108,6 +118,8 @@ impl Server {
             config: Mutex::new(Arc::new(config)),
             config_version: AtomicU64::new(1),
             watches,
+            pubsub,
+            notifier,
             clients: Clients::default(),
             pause: Pause::default(),
             monitors: Mutex::default(),

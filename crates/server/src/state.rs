@@ -1,5 +1,6 @@
 //! What the server remembers: clients, sessions, counters, logs. Nothing here knows the server as a whole.
 
+pub mod changes;
 pub mod client_line;
 pub mod clients;
 pub mod combination;
@@ -7,10 +8,13 @@ pub mod latency;
 pub mod loading;
 pub mod local;
 pub mod mailbox;
+pub mod notify;
 pub mod pause;
+pub mod pubsub;
 pub mod restoring;
 pub mod session;
 pub mod slowlog;
 pub mod stats;
+pub mod subscription;
 pub mod token;
 pub mod watch;

@@ -6,10 +6,10 @@ use crate::{DbId, Deadline, Key, NewValue, UnixMillis};
 /// same store again.
 #[derive(Clone, Copy, Debug)]
 pub enum Effect<'a> {
-    /// The key has this value now.
-    Set { db: DbId, key: Key<'a>, value: NewValue<'a>, deadline: Deadline },
+    /// The key has this value now; a new one was not there before.
+    Set { db: DbId, key: Key<'a>, value: NewValue<'a>, deadline: Deadline, is_new: bool },
     /// A part of a string was written; a gap before it is filled with zero bytes, the deadline stays.
-    Write { db: DbId, key: Key<'a>, offset: u64, bytes: &'a [u8] },
+    Write { db: DbId, key: Key<'a>, offset: u64, bytes: &'a [u8], is_new: bool },
     /// The key has this deadline now, or none.
     Deadline { db: DbId, key: Key<'a>, deadline: Option<UnixMillis> },
     /// A command has removed the key.

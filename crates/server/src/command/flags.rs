@@ -6,6 +6,7 @@ pub mod flag {
     pub const READONLY: u32 = 1 << 1;
     pub const DENYOOM: u32 = 1 << 2;
     pub const ADMIN: u32 = 1 << 4;
+    pub const PUBSUB: u32 = 1 << 5;
     pub const NOSCRIPT: u32 = 1 << 6;
     pub const BLOCKING: u32 = 1 << 7;
     pub const LOADING: u32 = 1 << 8;
@@ -26,6 +27,7 @@ pub mod flag {
         (READONLY, "readonly"),
         (DENYOOM, "denyoom"),
         (ADMIN, "admin"),
+        (PUBSUB, "pubsub"),
         (NOSCRIPT, "noscript"),
         (BLOCKING, "blocking"),
         (LOADING, "loading"),

@@ -2,7 +2,7 @@
 
 use stillframe_store::{DbId, Reach};
 
-use crate::command::flags::{acl, flag};
+use crate::command::flags::{acl, flag, key_flag};
 use crate::protocol::args::Args;
 
 /// The group of a command in `COMMAND DOCS`.
@@ -11,6 +11,7 @@ pub enum Group {
     Bitmap,
     Connection,
     Generic,
+    Pubsub,
     Server,
     String,
     Transactions,
@@ -18,14 +19,22 @@ pub enum Group {
 
 impl Group {
     #[cfg(test)]
-    pub const ALL: [Group; 6] =
-        [Group::String, Group::Generic, Group::Bitmap, Group::Transactions, Group::Connection, Group::Server];
+    pub const ALL: [Group; 7] = [
+        Group::String,
+        Group::Generic,
+        Group::Bitmap,
+        Group::Transactions,
+        Group::Pubsub,
+        Group::Connection,
+        Group::Server,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
             Group::Bitmap => "bitmap",
             Group::Connection => "connection",
             Group::Generic => "generic",
+            Group::Pubsub => "pubsub",
             Group::Server => "server",
             Group::String => "string",
             Group::Transactions => "transactions",
@@ -128,6 +137,8 @@ pub struct Row<H> {
     /// It looks at its one key, or changes it, in several operations of the store.
     pub has_steps: bool,
     pub tips: &'static [&'static str],
+    /// What keyspace notifications call the value that it stores, if that is not `set`.
+    pub event: Option<&'static str>,
     /// Its first argument names one of the rows that follow it.
     pub is_container: bool,
     /// Which arguments, by their indices, are values that can go to their place as their bytes come, before the command runs.
@@ -162,6 +173,7 @@ impl<H: Copy> Row<H> {
             scope: Scope::Keys,
             has_steps: false,
             tips: &[],
+            event: None,
             is_container: false,
             receives: None,
             ahead: None,
@@ -238,6 +250,11 @@ impl<H: Copy> Row<H> {
         self
     }
 
+    pub const fn event(mut self, event: &'static str) -> Row<H> {
+        self.event = Some(event);
+        self
+    }
+
     /// For commands without the `fast` flag that take no longer than a `GET`, like `SET`.
     pub const fn quick(mut self) -> Row<H> {
         self.may_be_slow = false;
@@ -311,7 +328,7 @@ impl<H: Copy> Row<H> {
 
     /// Index of the first key argument, if it is at a fixed place.
     pub fn first_key(&self) -> Option<usize> {
-        match self.key_specs.first()?.begin {
+        match self.key_specs.first().filter(|spec| spec.flags & key_flag::NOT_KEY == 0)?.begin {
             Begin::Index(index) => Some(index as usize),
             Begin::Unknown => None,
         }
@@ -341,7 +358,7 @@ impl<H: Copy> Row<H> {
         if let Some(keys_fn) = self.keys_fn {
             return keys_fn(args, give);
         }
-        for spec in self.key_specs {
+        for spec in self.key_specs.iter().filter(|spec| spec.flags & key_flag::NOT_KEY == 0) {
             let (Begin::Index(first), Find::Range { last, step, .. }) = (spec.begin, spec.find) else {
                 continue;
             };

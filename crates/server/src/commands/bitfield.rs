@@ -13,7 +13,7 @@ use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("bitfield", -2, flag::WRITE | flag::DENYOOM, bitfield).in_steps().acl(acl::BITMAP).ahead(leave_to_readers).reaching(fields)
+    Command::new("bitfield", -2, flag::WRITE | flag::DENYOOM, bitfield).in_steps().event("setbit").acl(acl::BITMAP).ahead(leave_to_readers).reaching(fields)
         .doc(Group::Bitmap, "3.2.0", "Perform arbitrary bitfield integer operations on strings", "O(1) for each subcommand specified")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("This command allows both access and modification of the key")])
         .flags_fn(key_flags),

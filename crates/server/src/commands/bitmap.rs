@@ -24,7 +24,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("getbit", 3, flag::READONLY | flag::FAST, getbit).acl(acl::BITMAP).reaching(bit_read)
         .doc(Group::Bitmap, "2.2.0", "Returns the bit value at offset in the string value stored at key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("setbit", 4, flag::WRITE | flag::DENYOOM, setbit).acl(acl::BITMAP).ahead(leave_to_readers).reaching(bit_written)
+    Command::new("setbit", 4, flag::WRITE | flag::DENYOOM, setbit).event("setbit").acl(acl::BITMAP).ahead(leave_to_readers).reaching(bit_written)
         .doc(Group::Bitmap, "2.2.0", "Sets or clears the bit at offset in the string value stored at key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)])
         .quick(),
@@ -120,7 +120,7 @@ pub fn getbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let index = offset / 8;
     let byte =
         ctx.worker.get_part(ctx.client.db, &key, |_| index..index + 1, |value| byte_at(&value, index))?;
-    ctx.stats.looked_up(byte.is_some());
+    ctx.looked_up(&key, byte.is_some());
     ctx.reply.int(i64::from(byte.unwrap_or(0) >> (7 - offset % 8) & 1));
     Ok(())
 }
@@ -222,7 +222,7 @@ pub fn bitcount(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         false
     };
     if let Some((_, count)) = walk(ctx, &key, wanted, look)? {
-        ctx.stats.looked_up(true);
+        ctx.looked_up(&key, true);
         ctx.reply.int(count as i64);
         return Ok(());
     }
@@ -232,7 +232,7 @@ pub fn bitcount(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             range.pieces(&value, 0, |_, bytes| count += count_ones(bytes));
         }
     })?;
-    ctx.stats.looked_up(found.is_some());
+    ctx.looked_up(&key, found.is_some());
     ctx.reply.int(count as i64);
     Ok(())
 }
@@ -241,7 +241,7 @@ pub fn bitcount(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn is_there_or_begun(ctx: &mut Ctx<'_>, key: &Key<'_>) -> Result<bool, CmdError> {
     let is_there = ctx.client.value_walk.is_some() || ctx.worker.entry(ctx.client.db, key)?.is_some();
     if !is_there {
-        ctx.stats.looked_up(false);
+        ctx.looked_up(key, false);
     }
     Ok(is_there)
 }
@@ -301,7 +301,7 @@ pub fn bitpos(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             found.or_else(|| behind(value.len()))
         })?,
     };
-    ctx.stats.looked_up(position.is_some());
+    ctx.looked_up(&key, position.is_some());
     ctx.reply.int(position.flatten().map_or(-1, |p| p as i64));
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::state::pause::PauseKind;
 use crate::state::session::ReplyMode;
 use crate::text::number;
 
-use kill::{is_normal_type, kill};
+use kill::{kill, ClientType};
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
@@ -141,9 +141,9 @@ pub fn info(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn list(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut ids = None;
-    let mut is_none = false;
+    let mut of_type = None;
     if args.len() == 4 && args.is(2, "type") {
-        is_none = !is_normal_type(args.at(3))?;
+        of_type = Some(ClientType::by_name(args.at(3))?);
     } else if args.len() > 3 && args.is(2, "id") {
         let read = |id| match number::parse_i64(id) {
             Some(id @ 0..) => Ok(id as u64),
@@ -154,11 +154,11 @@ pub fn list(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Err(errors::SYNTAX.into());
     }
     publish_self(ctx, args);
-    let clients = match ids {
-        _ if is_none => Vec::new(),
+    let mut clients = match ids {
         Some(ids) => ids.into_iter().filter_map(|id| ctx.server.clients.get(id)).collect(),
         None => ctx.server.clients.all(),
     };
+    clients.retain(|client| of_type.is_none_or(|of_type| of_type.fits(client)));
     let mut text = Vec::new();
     for client in clients {
         text.extend(describe(&client, ctx.worker.now(), ctx.registry));

@@ -152,6 +152,7 @@ fn apply(ctx: &mut Ctx<'_>) {
     let config = ctx.server.config();
     let settings = &config.settings;
     log::set_level(settings.loglevel);
+    ctx.server.notifier.set_events(settings.notified);
     ctx.server.store.set_skips_damage(settings.skips_damage);
     ctx.server.store.set_tiered_bytes(settings.tiered_bytes());
     ctx.server.store.track(settings.tracking(), ctx.worker.now());

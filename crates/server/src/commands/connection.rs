@@ -8,6 +8,7 @@ use crate::command::{acl, flag, CmdError, CmdResult, Group};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::exec;
 use crate::dispatch::monitor;
+use crate::dispatch::subscribed;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::state::session::{Ending, ReplyMode};
@@ -46,7 +47,14 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 
 pub fn ping(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let is_listening = !ctx.client.subscriptions.is_empty() && !ctx.client.resp3;
     match args.len() {
+        // Told from messages by its form.
+        1 | 2 if is_listening => {
+            ctx.reply.array(2);
+            ctx.reply.bulk(b"pong");
+            ctx.reply.bulk(args.get(1).unwrap_or_default());
+        }
         1 => ctx.reply.simple("PONG"),
         2 => ctx.reply.bulk(args.at(1)),
         _ => return Err("ERR wrong number of arguments for 'ping' command".into()),
@@ -78,6 +86,7 @@ pub fn quit(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
 pub fn reset(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     exec::end(ctx);
     monitor::stop(ctx.server, ctx.client);
+    subscribed::stop(ctx.server, ctx.client);
     let client = &mut ctx.client;
     client.db = DbId(0);
     client.resp3 = false;

@@ -20,7 +20,7 @@ pub const COMMANDS: &[Command] = &[
         .doc(Group::Generic, "2.6.0", "Return a serialized version of the value stored at the specified key.", "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("restore", -4, flag::WRITE | flag::DENYOOM, restore).acl(acl::KEYSPACE | acl::DANGEROUS)
+    Command::new("restore", -4, flag::WRITE | flag::DENYOOM, restore).event("restore").acl(acl::KEYSPACE | acl::DANGEROUS)
         .receives(|index| index == PAYLOAD).ahead_of_exec(take_apart)
         .doc(Group::Generic, "2.6.0", "Create a key using the provided serialized value, previously obtained using DUMP.", "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)]),
@@ -34,7 +34,7 @@ const LARGE_BYTES: u64 = 1 << 20;
 pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     if let Some(value) = begin_large(ctx, &key)? {
-        ctx.stats.looked_up(true);
+        ctx.looked_up(&key, true);
         ctx.reply.bulk_payload(value);
         return Ok(());
     }
@@ -46,7 +46,7 @@ pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         Err(OpError::WrongType) => return Err("ERR values of this type cannot be serialized yet".into()),
         value => value?,
     };
-    ctx.stats.looked_up(value.is_some());
+    ctx.looked_up(&key, value.is_some());
     match value {
         None => ctx.reply.null(),
         Some(value) => {

@@ -154,7 +154,7 @@ pub fn pexpiretime(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn reply_deadline(ctx: &mut Ctx<'_>, args: &Args<'_>, format: TimeFormat) -> CmdResult {
     let key = ctx.key(args, 1);
     let entry = ctx.worker.entry(ctx.client.db, &key)?;
-    ctx.stats.looked_up(entry.is_some());
+    ctx.looked_up(&key, entry.is_some());
     let number = match entry.map(|entry| entry.deadline) {
         None => -2,
         Some(None) => -1,

@@ -69,7 +69,7 @@ pub fn exists(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     for index in 1..args.len() {
         let key = ctx.key(args, index);
         let found = ctx.worker.entry(ctx.client.db, &key)?.is_some();
-        ctx.stats.looked_up(found);
+        ctx.looked_up(&key, found);
         count += i64::from(found);
     }
     ctx.reply.int(count);
@@ -81,7 +81,7 @@ pub fn touch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     for index in 1..args.len() {
         let key = ctx.key(args, index);
         let found = ctx.worker.touch(ctx.client.db, &key)?;
-        ctx.stats.looked_up(found);
+        ctx.looked_up(&key, found);
         count += i64::from(found);
     }
     ctx.reply.int(count);
@@ -91,7 +91,7 @@ pub fn touch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 pub fn type_of(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let found = ctx.worker.entry(ctx.client.db, &key)?;
-    ctx.stats.looked_up(found.is_some());
+    ctx.looked_up(&key, found.is_some());
     ctx.reply.simple(found.map_or("none", |entry| entry.value_type.name()));
     Ok(())
 }
@@ -193,7 +193,7 @@ pub fn copy(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Err(SAME_OBJECT.into());
     }
     let found = ctx.worker.entry(from_db, &from)?.is_some();
-    ctx.stats.looked_up(found);
+    ctx.looked_up(&from, found);
     let can_copy = found && (replaces || ctx.worker.entry(to_db, &to)?.is_none());
     if can_copy {
         match take_copy(ctx) {

@@ -41,7 +41,7 @@ pub fn sort_ro(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn check_absent(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let found = ctx.worker.entry(ctx.client.db, &key)?.is_some();
-    ctx.stats.looked_up(found);
+    ctx.looked_up(&key, found);
     if found {
         Err(errors::WRONG_TYPE.into())
     } else {

@@ -14,7 +14,7 @@ use crate::text::number::encode;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("append", 3, flag::WRITE | flag::DENYOOM | flag::FAST, append).acl(acl::STRING).ahead(leave_to_readers).reaching(appended_range)
+    Command::new("append", 3, flag::WRITE | flag::DENYOOM | flag::FAST, append).event("append").acl(acl::STRING).ahead(leave_to_readers).reaching(appended_range)
         .doc(Group::String, "2.0.0", "Append a value to a key", "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by Redis will double the free space available on every reallocation.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
     Command::new("get", 2, flag::READONLY | flag::FAST, get).acl(acl::STRING).reaching(sends_whole)
@@ -28,7 +28,7 @@ pub const COMMANDS: &[Command] = &[
         .doc(Group::String, "1.0.0", "Get the values of all the given keys", "O(N) where N is the number of keys to retrieve.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["request_policy:multi_shard"]),
-    Command::new("setrange", 4, flag::WRITE | flag::DENYOOM, setrange).acl(acl::STRING).ahead(leave_to_readers).reaching(written_range)
+    Command::new("setrange", 4, flag::WRITE | flag::DENYOOM, setrange).event("setrange").acl(acl::STRING).ahead(leave_to_readers).reaching(written_range)
         .doc(Group::String, "2.2.0", "Overwrite part of a string at key starting at the specified offset", "O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
     Command::new("strlen", 2, flag::READONLY | flag::FAST, strlen).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
@@ -67,7 +67,7 @@ fn reply_part(
     wanted: impl Fn(u64) -> Range<u64>,
 ) -> Result<bool, CmdError> {
     let key = ctx.key(args, index);
-    let Ctx { worker, reply, client, stats, .. } = ctx;
+    let Ctx { worker, reply, client, .. } = ctx;
     let sends_values = reply.out.sends_values();
     let is_sent = |bytes: &Range<u64>| sends_values && bytes.end - bytes.start >= SENDING_MIN_BYTES;
     let copied = |len| Some(wanted(len)).filter(|bytes| !is_sent(bytes));
@@ -93,7 +93,7 @@ fn reply_part(
             }
         };
     }
-    stats.looked_up(found);
+    ctx.looked_up(&key, found);
     Ok(found)
 }
 
@@ -114,7 +114,7 @@ pub fn mget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 pub fn strlen(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let len = ctx.worker.get_part(ctx.client.db, &key, |_| 0..0, |value| value.len())?;
-    ctx.stats.looked_up(len.is_some());
+    ctx.looked_up(&key, len.is_some());
     ctx.reply.int(len.unwrap_or(0) as i64);
     Ok(())
 }

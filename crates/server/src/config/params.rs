@@ -138,7 +138,6 @@ const NO_ACL: &str = "there is only the default user; use 'requirepass'";
 const NO_DEFRAGMENTATION: &str =
     "Active defragmentation cannot be enabled: it requires a Redis server compiled with a \
     modified Jemalloc like the one shipped by default with the Redis source distribution";
-const NO_NOTIFICATIONS: &str = "keyspace notifications are not available";
 
 #[rustfmt::skip]
 pub static PARAMS: &[Param] = &[
@@ -155,7 +154,7 @@ pub static PARAMS: &[Param] = &[
         .own("Microseconds to spin before a worker sleeps. It switches itself off where it does not pay."),
     p("client-output-buffer-limit", OutputLimits,
       "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Live)
-        .to(|s, v| s.output_limit = v.output_limit()),
+        .to(|s, v| s.output_limits = v.output_limits()),
     p("client-query-buffer-limit", Memory { min: 1 << 20, max: i64::MAX as u64 }, "1073741824", Live)
         .to(|s, v| s.query_buffer_limit_bytes = v.number::<usize>().min(u32::MAX as usize)),
     p("daemonize", Bool, "no", AtStart)
@@ -218,6 +217,8 @@ pub static PARAMS: &[Param] = &[
         .own("`tiered`: what does not fit into `maxmemory` is in the page file alone, and is read when it is asked for."),
     p("maxmemory-samples", Int { min: 1, max: I32 }, "5", Live)
         .to(|s, v| s.eviction_sample_count = v.number()),
+    p("notify-keyspace-events", Events, "", Live)
+        .to(|s, v| s.notified = v.events()),
     p("pidfile", Text, "", AtStart)
         .to(|s, v| s.pidfile = v.path()),
     p("pool-backend", BACKENDS, "auto", AtStart)
@@ -282,7 +283,6 @@ pub static PARAMS: &[Param] = &[
     p("appendonly", Bool, "no", Only(NO_AOF)),
     p("cluster-enabled", Bool, "no", OnlyAtStart(NO_CLUSTER)),
     a("min-replicas-to-write", "min-slaves-to-write", NATURAL, "0", Only(NO_REPLICATION)),
-    p("notify-keyspace-events", Events, "", Only(NO_NOTIFICATIONS)),
     a("replicaof", "slaveof", Words { min: 0, max: 2 }, "", OnlyAtStart(NO_REPLICATION)),
     p("tls-cluster", Bool, "no", Only(NO_TLS)),
     p("tls-port", Int { min: 0, max: 65535 }, "0", Only(NO_TLS)),

@@ -7,6 +7,8 @@ use stillframe_store::{
     EvictionPolicy, IoOptions, PoolBackend, Preference, SnapshotKind, Tracking, Unserved,
 };
 
+use crate::config::events::Events;
+
 /// `save <seconds> <changes>`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavePoint {
@@ -14,7 +16,7 @@ pub struct SavePoint {
     pub change_count: u64,
 }
 
-/// `client-output-buffer-limit normal`; 0 is no limit.
+/// A class of `client-output-buffer-limit`; 0 is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct OutputLimit {
     pub hard_bytes: u64,
@@ -136,7 +138,10 @@ pub struct Settings {
     pub lfu_log_factor: u32,
     pub lfu_decay_minutes: u32,
     pub client_memory: ClientMemory,
-    pub output_limit: OutputLimit,
+    /// Of clients, and of those of them that listen to channels.
+    pub output_limits: [OutputLimit; 2],
+    /// Letters of `notify-keyspace-events`.
+    pub notified: Events,
     pub pidfile: Option<PathBuf>,
     pub port: u16,
     pub protected_mode: bool,
@@ -321,10 +326,18 @@ impl<'a> Text<'a> {
         }
     }
 
-    pub fn output_limit(self) -> OutputLimit {
-        let mut numbers = self.text.split(' ').skip(1).map(|w| w.parse().unwrap_or(0));
-        let mut next = || numbers.next().unwrap_or(0);
-        OutputLimit { hard_bytes: next(), soft_bytes: next(), soft_time: Duration::from_secs(next()) }
+    /// Of the classes `normal` and `pubsub`.
+    pub fn output_limits(self) -> [OutputLimit; 2] {
+        ["normal", "pubsub"].map(|class| {
+            let mut numbers =
+                self.words().skip_while(|word| *word != class).skip(1).map(|w| w.parse().unwrap_or(0));
+            let mut next = || numbers.next().unwrap_or(0);
+            OutputLimit { hard_bytes: next(), soft_bytes: next(), soft_time: Duration::from_secs(next()) }
+        })
+    }
+
+    pub fn events(self) -> Events {
+        Events::of(self.bytes)
     }
 
     pub fn save_points(self) -> Vec<SavePoint> {

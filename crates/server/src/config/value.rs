@@ -1,5 +1,6 @@
 //! Reading a parameter's value: the words given, to the text that is kept.
 
+use crate::config::events::{self, Events};
 use crate::config::params::{Kind, Param};
 use crate::text::number::parse_i64;
 
@@ -32,9 +33,10 @@ pub fn read(param: &Param, words: &[&[u8]]) -> Result<Vec<u8>, Refusal> {
         Kind::MemoryOrPercent => memory_or_percent(word),
         Kind::Hertz => hertz(word),
         Kind::Title => title(word),
-        Kind::Events if word.iter().any(|b| !EVENTS.as_bytes().contains(b)) => {
-            Err(format!("Invalid event class character. Use '{EVENTS}'."))
+        Kind::Events if word.iter().any(|b| !events::LETTERS.as_bytes().contains(b)) => {
+            Err(format!("Invalid event class character. Use '{}'.", events::LETTERS))
         }
+        Kind::Events => Ok(Events::of(word).letters()),
         Kind::Octal => octal(word),
         Kind::Choice(names) => choice(word, names),
         Kind::FileName if word.contains(&b'/') => {
@@ -44,9 +46,6 @@ pub fn read(param: &Param, words: &[&[u8]]) -> Result<Vec<u8>, Refusal> {
         _ => Ok(word.to_vec()),
     }
 }
-
-/// The letters of `notify-keyspace-events`.
-const EVENTS: &str = "Ag$lshzxeKEtmdn";
 
 fn boolean(word: &[u8]) -> Result<Vec<u8>, Refusal> {
     match word.to_ascii_lowercase().as_slice() {

@@ -32,6 +32,7 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     let start = is_measured.then(Instant::now);
     let mark = ctx.reply.out.mark();
     ctx.client.is_in_exec = !is_outer;
+    ctx.server.notifier.name_stored(command.event);
     let result = if is_outer { call_prepared(ctx, command, args) } else { (command.run)(ctx, args) };
     if let Err(CmdError::Store(OpError::Fault(fault))) = result {
         ctx.reply.out.back_to(mark);

@@ -54,6 +54,14 @@ impl Ctx<'_> {
         args.hashed_key(index).unwrap_or_else(|| self.worker.key(args.at(index)))
     }
 
+    /// A key was looked up for reading.
+    pub fn looked_up(&self, key: &Key<'_>, found: bool) {
+        self.stats.looked_up(found);
+        if !found {
+            self.server.notifier.note_miss(self.client.db, key.bytes);
+        }
+    }
+
     /// The command's reply comes later, as a [`crate::state::mailbox::Message::Reply`]; until then the client's further
     /// commands wait. The command returns `Ok` and has written nothing.
     pub fn reply_later(&mut self) -> LateReply {

@@ -10,10 +10,16 @@ use crate::eviction::Room;
 use crate::net::conn::Hold;
 use crate::net::slots::SlotId;
 use crate::state::pause::PauseKind;
+use crate::state::session::Session;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Buffers of connections that have been quiet for so long are given back.
 const IDLE_BUFFERS: Duration = Duration::from_secs(2);
+
+/// Whether the client is silent because it listens.
+fn waits_for_more(session: &Session) -> bool {
+    session.is_monitor || !session.subscriptions.is_empty()
+}
 
 /// Keys of a database that are looked at in one second for `avg_ttl`.
 const SAMPLED_KEYS: usize = 100;
@@ -147,7 +153,11 @@ impl EventLoop {
             let Some(conn) = self.slots.get(id) else { continue };
             let active = conn.info.published.last_active_unix_ms.load(Relaxed);
             let idle = Duration::from_millis((now - active).max(0) as u64);
-            if !timeout.is_zero() && idle > timeout && conn.hold == Hold::Free && !conn.session.is_monitor {
+            if !timeout.is_zero()
+                && idle > timeout
+                && conn.hold == Hold::Free
+                && !waits_for_more(&conn.session)
+            {
                 crate::log::verbose(format!(
                     "Closing idle client id={} addr={}",
                     conn.info.id, conn.info.addr

@@ -5,6 +5,7 @@ use stillframe_store::{Fault, UnixMillis};
 
 use crate::dispatch::exec;
 use crate::dispatch::monitor;
+use crate::dispatch::subscribed;
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::{Conn, Hold, Interest, WriteEvent};
 use crate::net::slots::SlotId;
@@ -13,6 +14,7 @@ use crate::state::client_line::{describe, publish_session};
 use crate::state::clients::{client_flag, ClientInfo, Clients};
 use crate::state::mailbox::Message;
 use crate::state::session::{Ending, LateReply};
+use crate::state::subscription::Published;
 use crate::state::token::Token;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -47,7 +49,8 @@ impl EventLoop {
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
         if let Some(bytes) = conn.session.late.take(which, reply) {
-            conn.append(&bytes, self.config.settings.output_limit.hard_bytes);
+            let limit = conn.session.output_limit(&self.config.settings);
+            conn.append(&bytes, limit.hard_bytes);
             publish_session(&conn.session, &conn.info);
             self.release(token, Hold::Blocked);
             self.flush(id);
@@ -58,8 +61,31 @@ impl EventLoop {
     pub(super) fn push(&mut self, token: Token, bytes: &[u8]) {
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
-        conn.append(bytes, self.config.settings.output_limit.hard_bytes);
+        let limit = conn.session.output_limit(&self.config.settings);
+        conn.append(bytes, limit.hard_bytes);
         self.flush(id);
+    }
+
+    /// Hands a message to those who listen to its channel still. It is written with what else has come for them.
+    pub(super) fn hear(&mut self, tokens: &[Token], message: &Published) {
+        for &token in tokens {
+            let Some(id) = self.slots.find(token) else { continue };
+            let Some(conn) = self.slots.get(id) else { continue };
+            if message.is_for(&conn.session.subscriptions) {
+                let limit = conn.session.output_limit(&self.config.settings);
+                conn.append(message.bytes(conn.session.resp3), limit.hard_bytes);
+                self.listening.push(id);
+            }
+        }
+    }
+
+    /// Writes what has come for those who listen.
+    pub(super) fn flush_listening(&mut self) {
+        let mut listening = std::mem::take(&mut self.listening);
+        listening.sort_unstable();
+        listening.dedup();
+        listening.drain(..).for_each(|id| self.flush(id));
+        self.listening = listening;
     }
 
     /// Writes what there is to write. Closes the connection if that fails, if it was the last thing to do, or if
@@ -120,11 +146,11 @@ impl EventLoop {
         self.flush(id);
     }
 
-    /// Whether the soft limit of `client-output-buffer-limit normal`, or a hard one that has been lowered, says that
+    /// Whether the soft limit of `client-output-buffer-limit`, or a hard one that has been lowered, says that
     /// the client must go.
     fn is_unread_for_too_long(&mut self, id: SlotId) -> bool {
-        let limit = self.config.settings.output_limit;
-        let Some(Conn { output, .. }) = self.slots.get(id) else { return false };
+        let Some(Conn { output, session, .. }) = self.slots.get(id) else { return false };
+        let limit = session.output_limit(&self.config.settings);
         let counted = output.counted_bytes();
         if limit.hard_bytes > 0 && counted > limit.hard_bytes {
             return true;
@@ -180,6 +206,7 @@ impl EventLoop {
         self.server.clients.remove(conn.info.id);
         exec::unwatch_all(&self.server, &mut conn.session);
         monitor::stop(&self.server, &mut conn.session);
+        subscribed::stop(&self.server, &mut conn.session);
         // Dropping the descriptor takes it out of epoll.
     }
 }
@@ -220,12 +247,14 @@ pub(super) fn publish_input(clients: &Clients, conn: &Conn) {
     to.input_free_bytes.store(capacity - conn.input.buf.len(), Relaxed);
     to.output_capacity_bytes.store(output_capacity, Relaxed);
     let queued = conn.session.transaction.as_ref().map_or(0, |transaction| transaction.bytes as usize);
+    let subscribed = conn.session.subscriptions.byte_count;
     clients.set_memory(
         &conn.info,
         capacity
             + conn.input.received_bytes()
             + output_capacity
             + queued
+            + subscribed
             + size_of::<Conn>()
             + size_of::<ClientInfo>(),
     );

@@ -217,7 +217,7 @@ impl EventLoop {
             return;
         }
         worker.quiesce();
-        conn.output.set_hard_limit(config.settings.output_limit.hard_bytes);
+        conn.output.set_hard_limit(conn.session.output_limit(&config.settings).hard_bytes);
         let Conn { session, info, input, output, .. } = conn;
         let ranges = &batch.ranges[item.first_range as usize..(item.first_range + item.range_count) as usize];
         let mut args = input.args(ranges);

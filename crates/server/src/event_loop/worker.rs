@@ -40,6 +40,8 @@ pub struct EventLoop {
     pub(super) local: Local,
     pub(super) messages: Vec<Message>,
     pub(super) has_messages: bool,
+    /// Connections for which messages of channels have come.
+    pub(super) listening: Vec<SlotId>,
     pub(super) cron: Cron,
     pub(super) spin: Spin,
     pub(super) is_stopping: bool,
@@ -74,6 +76,7 @@ impl EventLoop {
             stats,
             messages: Vec::new(),
             has_messages: false,
+            listening: Vec::new(),
             cron: Cron::new(index),
             spin: Spin::default(),
             is_stopping: false,

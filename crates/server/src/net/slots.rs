@@ -17,7 +17,7 @@ pub struct Slots {
 }
 
 /// Number of a slot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SlotId(pub u32);
 
 impl Slots {

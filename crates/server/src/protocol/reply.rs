@@ -315,6 +315,11 @@ impl Reply<'_> {
         self.header(b'*', element_count as i64);
     }
 
+    /// Header of what the client has not asked for just now; an array in RESP2.
+    pub fn push(&mut self, element_count: usize) {
+        self.header(if self.resp3 { b'>' } else { b'*' }, element_count as i64);
+    }
+
     /// Header of a map of so many pairs; a flat array in RESP2.
     pub fn map(&mut self, pair_count: usize) {
         if self.resp3 {

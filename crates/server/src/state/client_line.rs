@@ -8,6 +8,7 @@ use crate::command::Registry;
 use crate::protocol::reply::UNCOUNTED_OUTPUT_BYTES;
 use crate::state::clients::{client_flag, ClientInfo};
 use crate::state::session::{Ending, Session};
+use crate::state::subscription::Kind;
 
 /// Tells the others what a session looks like now.
 pub fn publish_session(session: &Session, info: &ClientInfo) {
@@ -19,11 +20,15 @@ pub fn publish_session(session: &Session, info: &ClientInfo) {
     set(client_flag::CLOSING, session.ending != Ending::Open);
     set(client_flag::MONITOR, session.is_monitor);
     set(client_flag::BLOCKED, session.late.is_awaited());
+    set(client_flag::PUBSUB, !session.subscriptions.is_empty());
     set(client_flag::NO_EVICT, session.no_evict);
     set(client_flag::NO_TOUCH, session.no_touch);
     to.flags.store(flags, Relaxed);
     to.db.store(session.db.0, Relaxed);
     to.resp3.store(session.resp3, Relaxed);
+    for (kind, count) in Kind::ALL.into_iter().zip(&to.subscription_counts) {
+        count.store(session.subscriptions.of(kind).len() as u32, Relaxed);
+    }
     let (count, bytes) =
         session.transaction.as_ref().map_or((-1, 0), |t| (t.queued.len() as i64, t.bytes as usize));
     to.multi_count.store(count, Relaxed);
@@ -36,6 +41,7 @@ fn flag_letters(info: &ClientInfo) -> String {
     let flags = info.published.flags.load(Relaxed);
     let mut letters: String = [
         (client_flag::MONITOR, 'O'),
+        (client_flag::PUBSUB, 'P'),
         (client_flag::BLOCKED, 'b'),
         (client_flag::MULTI, 'x'),
         (client_flag::WATCH_RAISED, 'd'),
@@ -76,12 +82,14 @@ pub fn describe<H>(info: &ClientInfo, now: UnixMillis, registry: &Registry<H>) -
     let multi_bytes = published.multi_bytes.load(Relaxed);
     let argv_bytes = published.argv_bytes.load(Relaxed);
     let total = published.total_bytes.load(Relaxed);
+    let [channels, patterns, shards] =
+        [0, 1, 2].map(|kind: usize| published.subscription_counts[kind].load(Relaxed));
     let mut line =
         format!("id={} addr={} laddr={} fd={} name=", info.id, info.addr, info.laddr, info.fd).into_bytes();
     line.extend_from_slice(&names.name);
     line.extend_from_slice(
         format!(
-            " age={age} idle={idle} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={input} qbuf-free={input_free} \
+            " age={age} idle={idle} flags={} db={} sub={channels} psub={patterns} ssub={shards} multi={} qbuf={input} qbuf-free={input_free} \
              argv-mem={argv_bytes} multi-mem={multi_bytes} rbs={} rbp={first} obl={first} oll={list_len} omem={list_bytes} tot-mem={total} events=r \
              cmd={command} user=default redir=-1 resp={}",
             flag_letters(info),

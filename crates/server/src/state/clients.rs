@@ -29,6 +29,7 @@ pub mod client_flag {
     pub const MONITOR: u32 = 1 << 3;
     pub const BLOCKED: u32 = 1 << 4;
     pub const NO_EVICT: u32 = 1 << 5;
+    pub const PUBSUB: u32 = 1 << 6;
     pub const NO_TOUCH: u32 = 1 << 7;
 }
 
@@ -61,6 +62,8 @@ pub struct Published {
     pub flags: AtomicU32,
     pub db: AtomicU32,
     pub resp3: AtomicBool,
+    /// Subscriptions, by [`crate::state::subscription::Kind`].
+    pub subscription_counts: [AtomicU32; 3],
     /// Queued commands of a transaction; -1 outside of one.
     pub multi_count: AtomicI64,
     pub multi_bytes: AtomicUsize,

@@ -8,6 +8,7 @@ use rustix::event::{eventfd, EventfdFlags};
 
 use crate::state::clients::ClientInfo;
 use crate::state::session::LateReply;
+use crate::state::subscription::Published;
 use crate::state::token::Token;
 
 pub enum Message {
@@ -23,6 +24,8 @@ pub enum Message {
     Reply(Token, LateReply, Vec<u8>),
     /// Bytes that the client has not asked for just now (`MONITOR`).
     Push(Token, Arc<[u8]>),
+    /// A message for those who listen to its channel.
+    Publish(Vec<Token>, Arc<Published>),
     /// Close the connection.
     Kill(Token),
     /// `CLIENT PAUSE` has ended or changed.

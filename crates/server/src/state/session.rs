@@ -8,10 +8,12 @@ use std::sync::Arc;
 use stillframe_store::{DbId, Duplicate, Incoming, Sending, UnixMillis};
 
 use crate::command::CommandId;
+use crate::config::{OutputLimit, Settings};
 use crate::protocol::args::{ArgRange, Args};
 use crate::protocol::collected::Collected;
 use crate::state::combination::Combination;
 use crate::state::restoring::Restoring;
+use crate::state::subscription::Subscriptions;
 
 /// `CLIENT REPLY`.
 ///
@@ -221,6 +223,9 @@ pub struct Session {
     pub is_in_exec: bool,
     pub late: LateReplies,
     pub is_monitor: bool,
+    pub subscriptions: Subscriptions,
+    /// The command that runs has written what `CLIENT REPLY` does not hold back.
+    pub has_pushed: bool,
     pub no_evict: bool,
     /// `CLIENT NO-TOUCH`: reads do not count as accesses.
     pub no_touch: bool,
@@ -236,6 +241,11 @@ pub struct Session {
 }
 
 impl Session {
+    /// What it may leave unread.
+    pub fn output_limit(&self, settings: &Settings) -> OutputLimit {
+        settings.output_limits[usize::from(!self.subscriptions.is_empty())]
+    }
+
     /// Commands that wait for `EXEC`.
     pub fn queued_count(&self) -> usize {
         self.transaction.as_ref().map_or(0, |transaction| transaction.queued.len())
@@ -266,6 +276,8 @@ impl Session {
             is_in_exec: false,
             late: LateReplies::default(),
             is_monitor: false,
+            subscriptions: Subscriptions::default(),
+            has_pushed: false,
             no_evict: false,
             no_touch: false,
             last_command: None,

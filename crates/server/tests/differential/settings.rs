@@ -41,8 +41,7 @@ const NOT_TRIED: [&str; 11] = [
 ];
 
 /// Settings that Debian's Redis knows and that do something only in it; a value that it takes is refused here.
-const REFUSED: [&str; 4] =
-    ["appendonly", "min-replicas-to-write", "min-slaves-to-write", "notify-keyspace-events"];
+const REFUSED: [&str; 3] = ["appendonly", "min-replicas-to-write", "min-slaves-to-write"];
 
 /// Settings without an effect here, whose values Redis checks or rounds.
 const UNCHECKED: [&str; 2] = ["cluster-announce-hostname", "repl-backlog-size"];

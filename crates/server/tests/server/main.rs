@@ -16,6 +16,7 @@ mod loading;
 mod parts;
 mod persistence;
 mod protocol;
+mod pubsub;
 mod restart;
 mod scrub;
 mod start;

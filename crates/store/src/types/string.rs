@@ -333,7 +333,7 @@ impl Keyspace {
         if let NewValue::Incoming(incoming) = value {
             incoming.note_used();
         }
-        self.announce(local, Effect::Set { db, key: *key, value, deadline });
+        self.announce(local, Effect::Set { db, key: *key, value, deadline, is_new: was != Was::There });
         Ok(was == Was::There)
     }
 
@@ -356,6 +356,7 @@ impl Keyspace {
         }
         // No bytes at the start of what is there: at most the encoding changes.
         let is_change = found.is_none() || offset > 0 || !bytes.is_empty();
+        let is_new = found.is_none();
         let len_bytes = match found {
             Some(Wrote::InPlace(len_bytes)) => len_bytes,
             Some(Wrote::Rewrite { growing }) => {
@@ -367,7 +368,7 @@ impl Keyspace {
             }
         };
         if is_change {
-            self.announce(local, Effect::Write { db, key: *key, offset, bytes });
+            self.announce(local, Effect::Write { db, key: *key, offset, bytes, is_new });
         }
         Ok(len_bytes)
     }

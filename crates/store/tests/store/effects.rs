@@ -26,7 +26,7 @@ impl Owned {
     fn of(effect: &Effect<'_>) -> Owned {
         let place = |(db, key): (DbId, stillframe_store::Key<'_>)| (db, key.bytes.to_vec());
         match *effect {
-            Effect::Set { db, key, value, deadline } => {
+            Effect::Set { db, key, value, deadline, .. } => {
                 let value = match value {
                     NewValue::Int(int) => Ok(int),
                     NewValue::Bytes { bytes, raw } => Err((bytes.to_vec(), raw)),
@@ -38,7 +38,7 @@ impl Owned {
                 };
                 Owned::Set(db, key.bytes.to_vec(), value, deadline)
             }
-            Effect::Write { db, key, offset, bytes } => {
+            Effect::Write { db, key, offset, bytes, .. } => {
                 Owned::Write(db, key.bytes.to_vec(), offset, bytes.to_vec())
             }
             Effect::Deadline { db, key, deadline } => Owned::Deadline(db, key.bytes.to_vec(), deadline),

@@ -6,7 +6,7 @@ use crate::command::{CmdError, CmdResult};
 use crate::dispatch::ctx::Ctx;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
-use crate::state::clients::ClientInfo;
+use crate::state::clients::{client_flag, ClientInfo};
 use crate::state::mailbox::Message;
 use crate::state::session::Ending;
 use crate::text::number;
@@ -17,7 +17,7 @@ struct Filter<'a> {
     id: Option<u64>,
     addr: Option<&'a [u8]>,
     laddr: Option<&'a [u8]>,
-    is_other_type: bool,
+    of_type: Option<ClientType>,
     max_age_seconds: Option<u64>,
     spares_self: bool,
 }
@@ -28,7 +28,7 @@ impl Filter<'_> {
             && self.addr.is_none_or(|addr| addr == client.addr.as_bytes())
             && self.laddr.is_none_or(|laddr| laddr == client.laddr.as_bytes())
             && self.max_age_seconds.is_none_or(|age| client.connected_at.elapsed().as_secs() >= age)
-            && !self.is_other_type
+            && self.of_type.is_none_or(|of_type| of_type.fits(client))
             && !(self.spares_self && client.id == own_id)
     }
 }
@@ -49,7 +49,7 @@ fn read_filter<'a>(args: &Args<'a>) -> Result<Filter<'a>, CmdError> {
                 None => return Err("ERR maxage is not an integer or out of range".into()),
             }
         } else if args.is(at, "type") {
-            filter.is_other_type = !is_normal_type(value)?;
+            filter.of_type = Some(ClientType::by_name(value)?);
         } else if args.is(at, "addr") {
             filter.addr = Some(value);
         } else if args.is(at, "laddr") {
@@ -97,11 +97,31 @@ pub fn kill(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-/// The types of clients that Redis knows; here all are normal.
-pub(super) fn is_normal_type(name: &[u8]) -> Result<bool, CmdError> {
-    match name.to_ascii_lowercase().as_slice() {
-        b"normal" => Ok(true),
-        b"slave" | b"replica" | b"master" | b"pubsub" => Ok(false),
-        _ => Err([b"ERR Unknown client type '", errors::printed(name), b"'"].concat().into()),
+/// The types of clients that Redis knows.
+#[derive(Clone, Copy)]
+pub(super) enum ClientType {
+    Normal,
+    Pubsub,
+    /// There is none here.
+    Replication,
+}
+
+impl ClientType {
+    pub fn by_name(name: &[u8]) -> Result<ClientType, CmdError> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(ClientType::Normal),
+            b"pubsub" => Ok(ClientType::Pubsub),
+            b"slave" | b"replica" | b"master" => Ok(ClientType::Replication),
+            _ => Err([b"ERR Unknown client type '", errors::printed(name), b"'"].concat().into()),
+        }
+    }
+
+    pub fn fits(self, client: &ClientInfo) -> bool {
+        let listens = client.published.flags.load(Ordering::Relaxed) & client_flag::PUBSUB != 0;
+        match self {
+            ClientType::Normal => !listens,
+            ClientType::Pubsub => listens,
+            ClientType::Replication => false,
+        }
     }
 }

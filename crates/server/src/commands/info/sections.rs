@@ -16,6 +16,7 @@ use crate::persistence::{Status, Target};
 use crate::server::Server;
 use crate::state::clients::client_flag;
 use crate::state::stats::{CommandStats, WorkerStats};
+use crate::state::subscription::Kind;
 
 /// Appends `name:value` lines.
 macro_rules! fields {
@@ -266,9 +267,9 @@ pub fn stats(ctx: &Ctx<'_>, out: &mut String) {
         "current_eviction_exceeded_time": exceeded.current.as_millis(),
         "keyspace_hits": sum(|s| s.keyspace_hits.get()),
         "keyspace_misses": sum(|s| s.keyspace_misses.get()),
-        "pubsub_channels": 0,
-        "pubsub_patterns": 0,
-        "pubsubshard_channels": 0,
+        "pubsub_channels": server.pubsub.name_count(Kind::Channel),
+        "pubsub_patterns": server.pubsub.name_count(Kind::Pattern),
+        "pubsubshard_channels": server.pubsub.name_count(Kind::Shard),
         "latest_fork_usec": if forks { status.last_checkpoint.cut.as_micros() } else { 0 },
         "total_forks": if forks { status.checkpoint_count } else { 0 },
         "migrate_cached_sockets": 0,

@@ -1,0 +1,125 @@
+//! Keyspace notifications: what changes, to those who listen. It hears of changes as all do, by the store's effects; what a
+//! command calls its change it has been told before.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+use stillframe_store::{DbId, Deadline, Effect};
+
+use crate::config::Events;
+use crate::state::pubsub::PubSub;
+
+thread_local! {
+    /// What the running command calls the value that it stores.
+    static STORED: Cell<&'static str> = const { Cell::new(SET) };
+}
+
+const SET: &str = "set";
+/// Told once a command, however many bits it sets; then it is known as [`TOLD`].
+const SETBIT: &str = "setbit";
+const TOLD: &str = "";
+/// It counts as a generic event, as those do that are not about a string.
+pub const RESTORE: &str = "restore";
+
+/// See the module.
+pub struct Notifier {
+    pubsub: Arc<PubSub>,
+    /// [`Events`]
+    events: AtomicU32,
+}
+
+impl Notifier {
+    pub fn new(pubsub: Arc<PubSub>, events: Events) -> Notifier {
+        Notifier { pubsub, events: AtomicU32::new(events.0) }
+    }
+
+    pub fn set_events(&self, events: Events) {
+        self.events.store(events.0, Ordering::Relaxed);
+    }
+
+    fn events(&self) -> Events {
+        Events(self.events.load(Ordering::Relaxed))
+    }
+
+    /// The commands of this thread store values under that name from now on; `None`: under the usual one.
+    #[inline]
+    pub fn name_stored(&self, event: Option<&'static str>) {
+        if self.events().0 != 0 {
+            STORED.set(event.unwrap_or(SET));
+        }
+    }
+
+    /// A key was looked up in vain.
+    #[inline]
+    pub fn note_miss(&self, db: DbId, key: &[u8]) {
+        if self.events().has(Events::MISS) {
+            self.tell(Events::MISS, "keymiss", db, key);
+        }
+    }
+
+    #[inline]
+    pub fn hear(&self, effect: &Effect<'_>) {
+        if self.events().is_any() && !self.pubsub.is_empty() {
+            self.tell_of(effect);
+        }
+    }
+
+    fn tell_of(&self, effect: &Effect<'_>) {
+        let generic = |event, db: DbId, key: &[u8]| self.tell(Events::GENERIC, event, db, key);
+        match effect {
+            Effect::Set { db, key, deadline, is_new, .. } => {
+                self.tell_of_stored(*db, key.bytes, *is_new);
+                if matches!(deadline, Deadline::At(_)) && STORED.get() == SET {
+                    generic("expire", *db, key.bytes);
+                }
+            }
+            Effect::Write { db, key, is_new, .. } => self.tell_of_stored(*db, key.bytes, *is_new),
+            Effect::Deadline { db, key, deadline: Some(_) } => generic("expire", *db, key.bytes),
+            Effect::Deadline { db, key, deadline: None } => generic("persist", *db, key.bytes),
+            Effect::Delete { db, key } => generic("del", *db, key.bytes),
+            Effect::Expire { db, key } => self.tell(Events::EXPIRED, "expired", *db, key.bytes),
+            Effect::Evict { db, key } => self.tell(Events::EVICTED, "evicted", *db, key.bytes),
+            Effect::Move { from, to } => {
+                self.tell(Events::NEW, "new", to.0, to.1.bytes);
+                let is_move = from.1.bytes == to.1.bytes;
+                generic(if is_move { "move_from" } else { "rename_from" }, from.0, from.1.bytes);
+                generic(if is_move { "move_to" } else { "rename_to" }, to.0, to.1.bytes);
+            }
+            Effect::Copy { to, .. } => {
+                self.tell(Events::NEW, "new", to.0, to.1.bytes);
+                generic("copy_to", to.0, to.1.bytes);
+            }
+            Effect::Flush { .. } | Effect::Swap { .. } => {}
+        }
+    }
+
+    fn tell_of_stored(&self, db: DbId, key: &[u8], is_new: bool) {
+        if is_new {
+            self.tell(Events::NEW, "new", db, key);
+        }
+        let event = STORED.get();
+        if event == SETBIT {
+            STORED.set(TOLD);
+        } else if event == TOLD {
+            return;
+        }
+        let class = if event == RESTORE { Events::GENERIC } else { Events::STRING };
+        self.tell(class, event, db, key);
+    }
+
+    fn tell(&self, class: Events, event: &str, db: DbId, key: &[u8]) {
+        let events = self.events();
+        if !events.has(class) {
+            return;
+        }
+        if events.has(Events::KEYSPACE) {
+            let channel = [format!("__keyspace@{}__:", db.0).as_bytes(), key].concat();
+            self.pubsub.publish(false, &channel, event.as_bytes());
+        }
+        if events.has(Events::KEYEVENT) {
+            let channel = format!("__keyevent@{}__:{event}", db.0);
+            self.pubsub.publish(false, channel.as_bytes(), key);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Publish and subscribe, and keyspace notifications, beside Redis.
+
+use stillframe_testkit::{Launch, TempDir};
+
+use crate::harness::*;
+
+/// Runs `script` with connections to a server of ours, and of Redis, and holds what it returns against each other.
+fn beside_redis(args: &[&str], script: &dyn Fn(&mut dyn FnMut() -> Client) -> Vec<Reply>) {
+    let dir = TempDir::new("pubsub");
+    let (redis, _) = Launch::at_socket("redis-server", &dir).start();
+    let theirs = script(&mut || Client::new(redis.address().connect().unwrap()));
+    for workers in ["1", "2"] {
+        let server = TestServer::start(&[args, &["--workers", workers]].concat());
+        let ours = script(&mut || server.connect());
+        for (at, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+            assert_eq!(ours, theirs, "reply {at}, {workers} workers");
+        }
+        assert_eq!(ours.len(), theirs.len());
+    }
+}
+
+/// Sends a line and reads so many replies.
+fn exchange(client: &mut Client, line: &str, count: usize, into: &mut Vec<Reply>) {
+    client.send(line);
+    into.extend((0..count).map(|_| client.read()));
+}
+
+fn talk(hello: &str, connect: &mut dyn FnMut() -> Client) -> Vec<Reply> {
+    let (mut a, mut b, mut all) = (connect(), connect(), Vec::new());
+    if hello == "3" {
+        a.run("HELLO 3");
+    }
+    exchange(&mut a, "UNSUBSCRIBE", 1, &mut all);
+    exchange(&mut a, "PUNSUBSCRIBE nothing", 1, &mut all);
+    exchange(&mut a, "SUBSCRIBE news sports news", 3, &mut all);
+    exchange(&mut a, "PSUBSCRIBE n* [", 2, &mut all);
+    exchange(&mut a, "SSUBSCRIBE shard", 1, &mut all);
+    exchange(&mut b, "PUBLISH news hello", 1, &mut all);
+    all.extend((0..2).map(|_| a.read()));
+    exchange(&mut b, "SPUBLISH shard there", 1, &mut all);
+    all.push(a.read());
+    exchange(&mut b, "PUBLISH nobody cares", 1, &mut all);
+    all.push(a.read());
+    exchange(&mut b, "PUBLISH else silence", 1, &mut all);
+    for line in ["PUBSUB CHANNELS x*", "PUBSUB NUMSUB news else", "PUBSUB NUMPAT", "PUBSUB SHARDCHANNELS"] {
+        exchange(&mut b, line, 1, &mut all);
+    }
+    for line in ["PUBSUB SHARDNUMSUB shard x", "PUBSUB HELP", "PUBSUB CHANNELS a b", "PUBSUB none", "PUBSUB"]
+    {
+        exchange(&mut b, line, 1, &mut all);
+    }
+    for line in ["GET k", "CONFIG GET port", "PING", "PING text", "PING a b", "ECHO x"] {
+        if hello != "3" || !line.starts_with("CONFIG") {
+            exchange(&mut a, line, 1, &mut all);
+        }
+    }
+    exchange(&mut a, "UNSUBSCRIBE sports none", 2, &mut all);
+    exchange(&mut b, "PUBLISH sports unheard", 1, &mut all);
+    exchange(&mut a, "PUNSUBSCRIBE n*", 1, &mut all);
+    exchange(&mut a, "UNSUBSCRIBE", 1, &mut all);
+    exchange(&mut a, "PUNSUBSCRIBE", 1, &mut all);
+    exchange(&mut a, "SUNSUBSCRIBE", 1, &mut all);
+    exchange(&mut a, "GET k", 1, &mut all);
+    // Within a transaction, and unanswered.
+    exchange(&mut b, "MULTI", 1, &mut all);
+    exchange(&mut b, "PUBLISH c 1", 1, &mut all);
+    exchange(&mut b, "EXEC", 1, &mut all);
+    a.send("CLIENT REPLY OFF");
+    exchange(&mut a, "SUBSCRIBE off", 1, &mut all);
+    exchange(&mut b, "PUBLISH off x", 1, &mut all);
+    all.push(a.read());
+    exchange(&mut a, "RESET", 1, &mut all);
+    exchange(&mut b, "PUBLISH off x", 1, &mut all);
+    exchange(&mut a, "PING", 1, &mut all);
+    all
+}
+
+#[test]
+fn subscribers_hear_and_are_answered_as_in_redis() {
+    for hello in ["2", "3"] {
+        beside_redis(&[], &|connect| talk(hello, connect));
+    }
+}
+
+/// Each change under its name, in its order, to both kinds of channels.
+#[test]
+fn keyspace_notifications_are_those_of_redis() {
+    const LINES: &[&str] = &[
+        "SET a 1",
+        "SET a 2 EX 100",
+        "SET a 3 KEEPTTL",
+        "SET a 4 XX",
+        "SET none 4 XX",
+        "SETNX b 1",
+        "SETNX b 2",
+        "GETSET b 3",
+        "MSET a 1 c 2",
+        "MSETNX a 1 d 1",
+        "MSETNX d 1 e 1",
+        "INCR n",
+        "INCRBY n 5",
+        "DECR n",
+        "DECRBY n 2",
+        "INCRBYFLOAT f 1.5",
+        "APPEND a x",
+        "APPEND new y",
+        "SETRANGE a 2 zz",
+        "SETRANGE r 3 q",
+        "SETRANGE nothing 0 ",
+        "SETBIT bits 7 1",
+        "SETBIT bits 7 1",
+        "BITFIELD bits SET u8 0 5 INCRBY u8 8 1",
+        "BITFIELD bits GET u8 0",
+        "BITOP NOT dest bits",
+        "BITOP AND dest none1 none2",
+        "EXPIRE a 100",
+        "PERSIST a",
+        "PERSIST a",
+        "EXPIRE none 100",
+        "EXPIRE a -1",
+        "GETEX b EX 100",
+        "GETEX b PERSIST",
+        "GETEX b",
+        "GETDEL b",
+        "GETDEL b",
+        "DEL c none",
+        "UNLINK d e",
+        "RENAME n m",
+        "RENAMENX m n",
+        "COPY n copied",
+        "COPY n copied REPLACE",
+        "MOVE n 3",
+        "SETEX s 100 v",
+        "PSETEX s 100000 v",
+        "GET none",
+        "EXISTS none s",
+        "TYPE none",
+        "TTL none",
+        "STRLEN none",
+        "GETRANGE none 0 1",
+        "MGET none s",
+        "OBJECT ENCODING none",
+        "GETBIT none 1",
+        "BITCOUNT none",
+        "DUMP none",
+        "TOUCH none",
+        "SET short v PX 1",
+        "FLUSHDB",
+        "SET last 1",
+    ];
+    let script = |connect: &mut dyn FnMut() -> Client| {
+        let (mut a, mut b, mut heard) = (connect(), connect(), Vec::new());
+        for events in ["KEA", "KEg$xenm", "E$", "Kg", ""] {
+            b.ok("FLUSHALL");
+            b.run_bytes(&[b"CONFIG", b"SET", b"notify-keyspace-events", events.as_bytes()]);
+            heard.push(b.run("CONFIG GET notify-keyspace-events"));
+            a.run("PSUBSCRIBE __key*");
+            for line in LINES {
+                b.run(line);
+                if line.ends_with("PX 1") {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    b.run("GET short");
+                }
+            }
+            let dumped =
+                [b"RESTORE".as_slice(), b"restored", b"0", b"\0\x01v\x0b\0\xdbS\xa5m\xdd\xef\xbe\x89"];
+            b.run_bytes(&dumped);
+            b.run("PUBLISH __key_end end");
+            loop {
+                let message = a.read();
+                let is_end = message.items()[2].text() == "__key_end";
+                heard.push(message);
+                if is_end {
+                    break;
+                }
+            }
+            a.run("PUNSUBSCRIBE");
+        }
+        heard
+    };
+    beside_redis(&[], &script);
+}
+
+/// Who does not read is closed at the limit of its class, and others hear on.
+#[test]
+fn a_subscriber_that_does_not_read_is_closed() {
+    let server = TestServer::start(&["--client-output-buffer-limit", "pubsub 1mb 0 0"]);
+    let (mut deaf, mut a, mut b) = (server.connect(), server.connect(), server.connect());
+    deaf.run("SUBSCRIBE c");
+    a.run("SUBSCRIBE c");
+    let payload = "x".repeat(100_000);
+    let mut count = Reply::Int(2);
+    for _ in 0..400 {
+        count = b.run(&format!("PUBLISH c {payload}"));
+        a.read();
+        if count == Reply::Int(1) {
+            break;
+        }
+    }
+    assert_eq!(count, Reply::Int(1), "the one that reads is left");
+    assert_eq!(b.info("client_output_buffer_limit_disconnections"), "1");
+}
+
+#[test]
+fn subscribers_are_told_apart() {
+    let server = TestServer::start(&["--workers", "2", "--timeout", "1"]);
+    let (mut a, mut b) = (server.connect(), server.connect());
+    a.run("SUBSCRIBE c d");
+    a.run_bytes(&[b"PING"]);
+    eventually("its worker has told", || {
+        b.run("CLIENT LIST TYPE pubsub").text().contains("sub=2 psub=0 ssub=0")
+    });
+    let list = b.run("CLIENT LIST TYPE pubsub").text();
+    assert!(list.lines().count() == 1 && list.contains(" flags=P "), "{list}");
+    assert_eq!(b.info("pubsub_channels"), "2");
+    for _ in 0..6 {
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        b.run("PING");
+    }
+    assert_eq!(b.run("PUBLISH c x"), Reply::Int(1), "the timeout is not for who listens");
+    assert_eq!(b.run("CLIENT KILL TYPE pubsub"), Reply::Int(1));
+    eventually("nobody listens", || b.info("pubsub_channels") == "0");
+}
