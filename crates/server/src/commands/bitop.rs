@@ -89,6 +89,7 @@ pub fn bitop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut result = Vec::new();
     for (index, key) in keys.iter().enumerate() {
         let found = ctx.worker.get(db, key, |value| combine(operation, &mut result, &value, index == 0))?;
+        ctx.looked_up(key, found.is_some());
         if found.is_none() && operation == BitOperation::And {
             result.fill(0);
         }

@@ -12,8 +12,13 @@ fn beside_redis(args: &[&str], script: &dyn Fn(&mut dyn FnMut() -> Client) -> Ve
     for workers in ["1", "2"] {
         let server = TestServer::start(&[args, &["--workers", workers]].concat());
         let ours = script(&mut || server.connect());
-        for (at, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
-            assert_eq!(ours, theirs, "reply {at}, {workers} workers");
+        for (at, (our, their)) in ours.iter().zip(&theirs).enumerate() {
+            assert_eq!(
+                our,
+                their,
+                "reply {at} after {:?}, {workers} workers",
+                &ours[at.saturating_sub(3)..at]
+            );
         }
         assert_eq!(ours.len(), theirs.len());
     }
