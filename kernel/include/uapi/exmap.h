@@ -8,7 +8,7 @@
  *
  *   ioctl(EXMAP_SETUP)     once: sizes of map and pool, number of interfaces. The map belongs to the caller's memory: from
  *                          another process all other calls fail with EPERM. The pool counts against RLIMIT_MEMLOCK (else
- *                          EPERM or ENOMEM) from now on; its frames are taken from the kernel when they are needed.
+ *                          ENOMEM) from now on; its frames are taken from the kernel when they are needed.
  *   mmap(offset 0)         the whole map, MAP_SHARED, PROT_READ | PROT_WRITE, one at a time. Reading a page that is not
  *                          allocated gives zeros, writing it SIGBUS.
  *   mmap(EXMAP_OFFSET_INTERFACE + i * 4096)  the pages of interface i and those after it, as many as the length says:
