@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* EXMAP_ACTION, by ioctl and by io_uring: what is asked for is checked once, on a copy. */
+#include <linux/blk_types.h>
 #include <linux/nospec.h>
 
 #include "internal.h"
@@ -29,7 +30,7 @@ void exmap_call_end(struct exmap_call *call)
 static bool exmap_action_is_valid(const struct exmap *map, const struct exmap_action *action)
 {
 	bool read = action->opcode == EXMAP_READ;
-	u64 most = LLONG_MAX - (map->map_pages << PAGE_SHIFT);
+	u64 most = (u64)LLONG_MAX - (map->map_pages << PAGE_SHIFT);
 
 	if (!exmap_checked(bound_opcode, action->opcode < EXMAP_OPCODES) ||
 	    !exmap_checked(bound_interface, action->interface < map->interface_count) ||

@@ -42,8 +42,8 @@ struct exmap_frame {
 	atomic_t uses;
 };
 
-#define EXMAP_MAPPED BIT(30)
-#define EXMAP_USES_MAX BIT(20)	/* reads into one frame at the same time */
+#define EXMAP_MAPPED (1 << 30)
+#define EXMAP_USES_MAX (1 << 20)	/* reads into one frame at the same time */
 #define EXMAP_NO_FRAME U32_MAX
 
 struct exmap_list {

@@ -221,6 +221,8 @@ static void exmap_read_end(struct exmap_read *read)
 		long result = exmap_read_result(read);
 
 		exmap_read_free(read);
+		if (result > 0)
+			iocb->ki_pos += result;
 		iocb->ki_complete(iocb, result);
 	} else {
 		complete(&read->done);

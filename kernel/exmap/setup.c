@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A map's beginning and end. */
-#include <linux/capability.h>
+#include <linux/file.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
