@@ -494,8 +494,8 @@ static void *reads_and_frees(void *argument)
 {
 	unsigned int own = (unsigned long)argument, turn = 0;
 
-	while (!over) {
-		long result = run_one(&map, own, turn++ % 3 ? EXMAP_READ : EXMAP_FREE, (turn * 7 + own) % 200, 1 + turn % 9);
+	for (; !over; turn++) {
+		long result = run_one(&map, own, turn % 3 ? EXMAP_READ : EXMAP_FREE, (turn * 7 + own) % 200, 1 + turn % 9);
 
 		expect(result > 0 || result == -EBUSY || result == -EAGAIN || result == -ENOMEM, "it gave %ld", result);
 	}
