@@ -30,12 +30,13 @@ def installed(package):
 
 
 class Machine:
-    def __init__(self, arch, kernel, headers, slowness=1, fetch_valkey=False, tables=None):
+    def __init__(self, arch, kernel, headers, slowness=1, fetch_valkey=False, tables=None, fuzz=0):
         self.asked = kernel
         self.kernel = Kernel(arch, kernel, headers)
         self.arch_name = arch
         self.arch = self.kernel.arch
         self.slowness = slowness
+        self.fuzz = fuzz
         self.fetch_valkey = fetch_valkey
         self.cflags = CFLAGS + ([f"-DDEFAULT_TABLES={tables}"] if tables else [])
         self.boots = 0
@@ -208,7 +209,7 @@ class Machine:
         nodes = ["-object", f"memory-backend-ram,id=m0,size={half}", "-object", f"memory-backend-ram,id=m1,size={half}",
                  "-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1,memdev=m1"]
         append = (f"console={self.arch.console} answers={self.arch.answers} panic=-1 oops=panic softlockup_panic=1 "
-                  "kasan_multi_shot init_on_alloc=0 quiet loglevel=5")
+                  "kasan_multi_shot init_on_alloc=0 quiet loglevel=5" + (f" fuzz={self.fuzz}" if self.fuzz else ""))
         return command(self.arch_name, self.kernel.image, initramfs, append, MEMORY_MB, console, self.arch.serial,
                        cpus="2,sockets=2", more=nodes)
 
