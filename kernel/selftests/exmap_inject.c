@@ -94,7 +94,7 @@ static int allocates(void)
 static void alloc(void)
 {
 	attach(64);
-	fail_each(allocates, 20);
+	fail_each(allocates, 15);
 	map_close(&map);
 }
 

@@ -39,8 +39,11 @@ static const char *const complaints[] = {
 	"page_table_check", "Unable to handle", "page dumped because",
 };
 
-/* What the kernel also says after any failed allocation in a page fault, which it then tries again. */
-static const char *const harmless[] = { "VM_FAULT_OOM leaked out" };
+/*
+ * What the kernel also says after any failed allocation in a page fault, which it then tries again; and of a program that
+ * unmaps its own memory.
+ */
+static const char *const harmless[] = { "VM_FAULT_OOM leaked out", "traps: exmap_fuzz" };
 
 /* Each is in /lib twice, as NAME.ko with parameters for tests. These are those that it has without. */
 static const struct module {
