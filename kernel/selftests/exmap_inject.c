@@ -108,6 +108,7 @@ static void more_frames(void)
 
 		must_alloc(&own, 0, 16);
 		must_free(&own, 0, 16);
+		expect(page_is_zero(&own, 100) && page_is_zero(&own, 131), "not zero");	/* tables are there */
 		snprintf(text, sizeof(text), "%d", nth);
 		expect(parameter_set("fail_at", text), "fail_at: %s", strerror(errno));
 		result = run_one(&own, 1, EXMAP_ALLOC, 100, 32);
