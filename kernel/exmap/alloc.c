@@ -210,7 +210,7 @@ static int exmap_free_page(struct exmap_freeing *freeing, u64 page, u32 most)
 		counters->pages_absent++;
 		return 1;
 	}
-	frame = exmap_pte_frame(map, *pte);
+	frame = exmap_pte_frame(*pte);
 	if (!exmap_frame_let_go(&map->frames[frame])) {
 		counters->pages_busy++;
 		return -EBUSY;

@@ -13,7 +13,7 @@ int exmap_frame_hold(struct exmap_walk *walk, u64 page, u32 *frame)
 
 	if (!pte || exmap_pte_kind(*pte) != EXMAP_PTE_FRAME)
 		return -ENOENT;
-	*frame = exmap_pte_frame(walk->map, *pte);
+	*frame = exmap_pte_frame(*pte);
 	f = &walk->map->frames[*frame];
 	if ((atomic_read(&f->uses) & ~EXMAP_MAPPED) >= EXMAP_USES_MAX)
 		return -EBUSY;

@@ -144,8 +144,23 @@ static inline bool exmap_is_ready(struct exmap *map)
 }
 
 /* pool.c */
-void exmap_list_push(struct exmap *map, struct exmap_list *list, u32 frame);
-u32 exmap_list_pop(struct exmap *map, struct exmap_list *list);
+static inline void exmap_list_push(struct exmap *map, struct exmap_list *list, u32 frame)
+{
+	map->frames[frame].next = list->head;
+	if (!list->count++)
+		list->tail = frame;
+	list->head = frame;
+}
+
+static inline u32 exmap_list_pop(struct exmap *map, struct exmap_list *list)
+{
+	u32 frame = list->head;
+
+	list->head = map->frames[frame].next;
+	list->count--;
+	return frame;
+}
+
 void exmap_take(struct exmap_call *call, u32 wanted, struct exmap_list *out);
 void exmap_give(struct exmap_call *call, struct exmap_list *list);
 void exmap_give_to_pool(struct exmap *map, struct exmap_list *list);
@@ -157,7 +172,8 @@ struct exmap_walk {
 	pte_t *table;		/* NULL: no lock is held */
 	spinlock_t *lock;
 	unsigned long at;	/* the address that the table begins at */
-	unsigned int steps;	/* since the lock was taken */
+	unsigned int steps;	/* that may be made before the lock is given to others */
+	pgprot_t frame_prot;
 };
 
 /* Addresses whose entries were taken away and not flushed yet. */
@@ -171,13 +187,9 @@ enum exmap_pte { EXMAP_PTE_NONE, EXMAP_PTE_ZERO, EXMAP_PTE_FRAME };
 
 struct mmu_notifier_range;
 
-pte_t *exmap_walk_to(struct exmap_walk *walk, u64 page, bool allocate);
+pte_t *exmap_walk_on(struct exmap_walk *walk, u64 page, bool allocate);
 void exmap_walk_end(struct exmap_walk *walk);
-enum exmap_pte exmap_pte_kind(pte_t pte);
-u32 exmap_pte_frame(struct exmap *map, pte_t pte);
-void exmap_pte_set_frame(struct exmap_walk *walk, u64 page, pte_t *pte, u32 frame);
 void exmap_pte_set_zero(struct exmap_walk *walk, u64 page, pte_t *pte);
-void exmap_pte_clear(struct exmap_walk *walk, u64 page, pte_t *pte, struct exmap_flush *flush);
 bool exmap_flush(struct vm_area_struct *vma, const struct exmap_flush *flush, bool *full);
 bool exmap_notify_begin(struct exmap_call *call, struct vm_area_struct *vma, struct mmu_notifier_range *range);
 void exmap_notify_end(struct mmu_notifier_range *range);
@@ -186,6 +198,46 @@ u64 exmap_table_end(struct exmap_walk *walk, u64 page);
 static inline unsigned long exmap_address(const struct exmap_walk *walk, u64 page)
 {
 	return walk->vma->vm_start + (page << PAGE_SHIFT);
+}
+
+/* The entry of a page, with the lock of its table held until the walk goes on or ends. NULL: there is no table. */
+static inline pte_t *exmap_walk_to(struct exmap_walk *walk, u64 page, bool allocate)
+{
+	unsigned long address = exmap_address(walk, page);
+
+	if (likely(walk->table && walk->at == (address & PMD_MASK) && walk->steps--))
+		return walk->table + pte_index(address);
+	return exmap_walk_on(walk, page, allocate);
+}
+
+static inline enum exmap_pte exmap_pte_kind(pte_t pte)
+{
+	if (pte_none(pte))
+		return EXMAP_PTE_NONE;
+	return pte_pfn(pte) == my_zero_pfn(0) ? EXMAP_PTE_ZERO : EXMAP_PTE_FRAME;
+}
+
+static inline u32 exmap_pte_frame(pte_t pte)
+{
+	return page_private(pte_page(pte));
+}
+
+static inline void exmap_pte_set_frame(struct exmap_walk *walk, u64 page, pte_t *pte, u32 frame)
+{
+	struct exmap_frame *f = &walk->map->frames[frame];
+
+	atomic_set(&f->uses, EXMAP_MAPPED);
+	compat_set_pte(walk->vma->vm_mm, exmap_address(walk, page), pte,
+		       pfn_pte(page_to_pfn(f->page), walk->frame_prot));
+}
+
+static inline void exmap_pte_clear(struct exmap_walk *walk, u64 page, pte_t *pte, struct exmap_flush *flush)
+{
+	unsigned long address = exmap_address(walk, page);
+
+	ptep_get_and_clear(walk->vma->vm_mm, address, pte);
+	flush->start = min(flush->start, address);
+	flush->end = max(flush->end, address + PAGE_SIZE);
 }
 
 /* alloc.c: results are in the entries. */

@@ -7,23 +7,6 @@
 
 #include "internal.h"
 
-void exmap_list_push(struct exmap *map, struct exmap_list *list, u32 frame)
-{
-	map->frames[frame].next = list->head;
-	if (!list->count++)
-		list->tail = frame;
-	list->head = frame;
-}
-
-u32 exmap_list_pop(struct exmap *map, struct exmap_list *list)
-{
-	u32 frame = list->head;
-
-	list->head = map->frames[frame].next;
-	list->count--;
-	return frame;
-}
-
 /* The whole of `from` to the front of `to`. */
 static void exmap_list_join(struct exmap *map, struct exmap_list *to, struct exmap_list *from)
 {

@@ -11,7 +11,7 @@
 #include "internal.h"
 #include "symbols.h"
 
-#define EXMAP_STEPS_MAX 1024	/* under the lock of one table, with preemption off */
+#define EXMAP_STEPS 1024	/* under the lock of one table, with preemption off */
 #define EXMAP_RANGE_PAGES 32	/* up to which a flush of the range is cheaper than one of everything */
 
 static int exmap_no_change(pte_t *pte, unsigned long address, void *unused)
@@ -56,14 +56,20 @@ void exmap_walk_end(struct exmap_walk *walk)
 	walk->table = NULL;
 }
 
-/* The entry of a page, with the lock of its table held until the walk goes on or ends. NULL: there is no table. */
-pte_t *exmap_walk_to(struct exmap_walk *walk, u64 page, bool allocate)
+/* Of an entry that points to a frame. Dirty and young: the hardware has nothing to note, and no fault is taken for it. */
+static pgprot_t exmap_frame_prot(struct vm_area_struct *vma)
+{
+	pte_t entry = compat_pte_mkwrite(pfn_pte(0, vma->vm_page_prot));
+
+	return pte_pgprot(pte_mkspecial(pte_mkyoung(pte_mkdirty(entry))));
+}
+
+/* To another table than that of the step before, or after many steps. */
+pte_t *exmap_walk_on(struct exmap_walk *walk, u64 page, bool allocate)
 {
 	unsigned long address = exmap_address(walk, page);
 	pmd_t *pmd;
 
-	if (walk->table && walk->at == (address & PMD_MASK) && walk->steps++ < EXMAP_STEPS_MAX)
-		return walk->table + pte_index(address);
 	if (walk->table) {
 		exmap_walk_end(walk);
 		cond_resched();
@@ -72,7 +78,8 @@ pte_t *exmap_walk_to(struct exmap_walk *walk, u64 page, bool allocate)
 	if (!pmd)
 		return NULL;
 	walk->at = address & PMD_MASK;
-	walk->steps = 0;
+	walk->steps = EXMAP_STEPS;
+	walk->frame_prot = exmap_frame_prot(walk->vma);
 	walk->table = pte_offset_kernel(pmd, walk->at);
 	walk->lock = pte_lockptr(walk->vma->vm_mm, pmd);
 	spin_lock(walk->lock);
@@ -87,48 +94,11 @@ u64 exmap_table_end(struct exmap_walk *walk, u64 page)
 	return (end - walk->vma->vm_start) >> PAGE_SHIFT;
 }
 
-static unsigned long exmap_zero_pfn(void)
-{
-	return page_to_pfn(ZERO_PAGE(0));
-}
-
-enum exmap_pte exmap_pte_kind(pte_t pte)
-{
-	if (pte_none(pte))
-		return EXMAP_PTE_NONE;
-	return pte_pfn(pte) == exmap_zero_pfn() ? EXMAP_PTE_ZERO : EXMAP_PTE_FRAME;
-}
-
-u32 exmap_pte_frame(struct exmap *map, pte_t pte)
-{
-	return page_private(pte_page(pte));
-}
-
-void exmap_pte_set_frame(struct exmap_walk *walk, u64 page, pte_t *pte, u32 frame)
-{
-	struct exmap_frame *f = &walk->map->frames[frame];
-	pte_t entry = pfn_pte(page_to_pfn(f->page), walk->vma->vm_page_prot);
-
-	atomic_set(&f->uses, EXMAP_MAPPED);
-	/* dirty and young: the hardware has nothing to note, and no fault is taken for it */
-	entry = pte_mkspecial(pte_mkyoung(pte_mkdirty(compat_pte_mkwrite(entry))));
-	compat_set_pte(walk->vma->vm_mm, exmap_address(walk, page), pte, entry);
-}
-
 void exmap_pte_set_zero(struct exmap_walk *walk, u64 page, pte_t *pte)
 {
-	pte_t entry = pte_wrprotect(pfn_pte(exmap_zero_pfn(), walk->vma->vm_page_prot));
+	pte_t entry = pte_wrprotect(pfn_pte(my_zero_pfn(0), walk->vma->vm_page_prot));
 
 	compat_set_pte(walk->vma->vm_mm, exmap_address(walk, page), pte, pte_mkspecial(entry));
-}
-
-void exmap_pte_clear(struct exmap_walk *walk, u64 page, pte_t *pte, struct exmap_flush *flush)
-{
-	unsigned long address = exmap_address(walk, page);
-
-	ptep_get_and_clear(walk->vma->vm_mm, address, pte);
-	flush->start = min(flush->start, address);
-	flush->end = max(flush->end, address + PAGE_SIZE);
 }
 
 static void exmap_flush_tlb(struct vm_area_struct *vma, const struct exmap_flush *flush, bool full)

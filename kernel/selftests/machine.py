@@ -3,6 +3,7 @@
 
 import collections
 import lzma
+import os
 import re
 import shutil
 import subprocess
