@@ -137,7 +137,7 @@ long exmap_action(struct exmap *map, const struct exmap_action *action, struct i
 
 	if (!exmap_action_is_valid(map, action))
 		return -EINVAL;
-	interface = map->interfaces[array_index_nospec(action->interface, EXMAP_INTERFACES_MAX)];
+	interface = map->interfaces[array_index_nospec(action->interface, map->interface_count)];
 	if (!action->entry_count)
 		return 0;
 	if (action->opcode == EXMAP_READ)

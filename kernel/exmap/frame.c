@@ -46,6 +46,8 @@ void exmap_frames_unmapped(struct exmap *map)
 		unmapped++;
 		if (!atomic_sub_return(EXMAP_MAPPED, uses))
 			exmap_list_push(map, &list, frame);
+		if (!(unmapped % EXMAP_ENTRIES_MAX))
+			cond_resched();
 	}
 	atomic64_add(unmapped, &map->counters.pages_unmapped);
 	exmap_give_to_pool(map, &list);
