@@ -3,8 +3,9 @@
  * Finding what the kernel does not export, for all modules here: a kprobe gives kallsyms_lookup_name(), that gives the
  * rest. A module's list of functions is a macro NAME_SYMBOLS(X) of X(return type, name, (parameter types)).
  *
- * SYMBOL(name)(...) calls one. A static call, which becomes a direct one on x86: an indirect call of a function that the
- * kernel itself calls only directly may be a control protection exception (CONFIG_X86_KERNEL_IBT seals such functions).
+ * SYMBOL(name)(...) calls one. A static call, which becomes a direct one on x86: an indirect call of a function that
+ * the kernel itself calls only directly may be a control protection exception (CONFIG_X86_KERNEL_IBT seals such
+ * functions).
  */
 #ifndef _COMMON_LOOKUP_H
 #define _COMMON_LOOKUP_H

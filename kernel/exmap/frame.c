@@ -3,8 +3,8 @@
 #include "internal.h"
 
 /*
- * The frame of a page, for a read. The lock of the table is held afterwards. -ENOENT: the page is not allocated. -EBUSY:
- * too many reads.
+ * The frame of a page, for a read. The lock of the table is held afterwards. -ENOENT: the page is not allocated.
+ * -EBUSY: too many reads.
  */
 int exmap_frame_hold(struct exmap_walk *walk, u64 page, u32 *frame)
 {

@@ -25,7 +25,7 @@
 /* ---- frames ---- */
 
 /*
- * A frame is a page of the kernel's that belongs to one map. What there is to know of it is outside of it (invariant 1).
+ * A frame is a page of the kernel's that belongs to one map. What is known of it is outside of it (invariant 1).
  *
  *	in a list ──allocate──▶ mapped ──free, flushed──▶ in a list
  *	                         │  ▲ ╲
@@ -33,8 +33,8 @@
  *	                         ▼  │ ends            ╲
  *	                  mapped and in use ──unmapped──▶ in use ──read ends──▶ in a list
  *
- * uses: EXMAP_MAPPED if an entry of the page tables points to the frame, and one for each read into it. It is raised from
- * 0 and EXMAP_MAPPED is set and cleared under the lock of that table, or when the table has gone.
+ * uses: EXMAP_MAPPED if an entry of the page tables points to the frame, and one for each read into it. It is raised
+ * from 0 and EXMAP_MAPPED is set and cleared under the lock of that table, or when the table has gone.
  */
 struct exmap_frame {
 	struct page *page;

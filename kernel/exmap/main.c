@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * exmap: memory whose pages a process allocates, frees and reads itself, many at a time (vmcache and exmap, SIGMOD 2023),
- * for an unpatched kernel and for processes that need not be trusted.
+ * exmap: memory whose pages a process allocates, frees and reads itself, many at a time (vmcache and exmap, SIGMOD
+ * 2023), for an unpatched kernel and for processes that need not be trusted.
  */
 #include <linux/miscdevice.h>
 #include <linux/uaccess.h>

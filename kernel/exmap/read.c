@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Reading from the backing file into frames. A vector is one read of that file: its pages are held (frame.c) from before
- * it begins until it has ended, in whatever context that is. All vectors of a call are under way together.
+ * Reading from the backing file into frames. A vector is one read of that file: its pages are held (frame.c) from
+ * before it begins until it has ended, in whatever context that is. All vectors of a call are under way together.
  */
 #include <linux/bvec.h>
 #include <linux/completion.h>

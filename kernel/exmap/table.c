@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Entries of the page tables of a map. It is a PFN map: entries are special, so nobody else makes references to what
- * they point to. Everything here is under mmap_lock. Tables stay until the map is unmapped, which takes that for writing.
+ * they point to. Everything here is under mmap_lock. Tables stay until the map is unmapped, which takes that for
+ * writing.
  */
 #include <linux/mmu_notifier.h>
 #include <linux/pgtable.h>
@@ -56,7 +57,7 @@ void exmap_walk_end(struct exmap_walk *walk)
 	walk->table = NULL;
 }
 
-/* Of an entry that points to a frame. Dirty and young: the hardware has nothing to note, and no fault is taken for it. */
+/* Of an entry that points to a frame. Dirty and young: the hardware has nothing to note, no fault is taken for it. */
 static pgprot_t exmap_frame_prot(struct vm_area_struct *vma)
 {
 	pte_t entry = compat_pte_mkwrite(pfn_pte(0, vma->vm_page_prot));

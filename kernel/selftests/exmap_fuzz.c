@@ -301,7 +301,8 @@ static unsigned int seconds(void)
 static void anything(void)
 {
 	uint64_t end = now_ns() + seconds() * 1000000000ULL, seed = now_ns() | 1;
-	long lives = 0, allocated = read_field("/proc/exmap", "pages_allocated"), read = read_field("/proc/exmap", "pages_read");
+	long allocated = read_field("/proc/exmap", "pages_allocated"), read = read_field("/proc/exmap", "pages_read");
+	long lives = 0;
 
 	must(chmod(EXMAP_DEVICE, 0666));
 	close(file_with_marks("/tmp/exmap.fuzz", 200, 1, 0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Every allocation of the module fails once: fail_at=1, 2, ... until what is tried needs fewer. Nothing stays behind. */
+/* Every allocation of the module fails once: fail_at=1, 2, ... until fewer are needed. Nothing stays behind. */
 #define _GNU_SOURCE
 #include "exmap_map.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Reading into the map: by calls, by actions, by io_uring; from files and devices, through the page cache and past it. */
+/* Reading into the map: by calls, by actions, by io_uring; from files and devices, by the page cache and past it. */
 #define _GNU_SOURCE
 #include <linux/aio_abi.h>
 #include <linux/io_uring.h>

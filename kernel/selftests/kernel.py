@@ -151,7 +151,7 @@ class Kernel:
             raise Broken(f"{done.stdout}\n{what} does not build")
 
     def build_modules(self, test):
-        """In a copy: the source directory stays clean, and each kernel has its own objects. test: with test_aids.c. By name."""
+        """In a copy: the source directory stays clean, and each kernel has its own objects. test: with test aids."""
         build = self.build_directory("module-test" if test else "module")
         for old in build.rglob("*.[chS]"):
             if not (KERNEL / old.relative_to(build)).exists() and not old.name.endswith(".mod.c"):

@@ -6,33 +6,34 @@
  * /dev/exmap, mode 0600, or 0660 and group exmap with the udev rule. An open file is one map: addresses for pages of
  * 4 KiB, a pool of frames that only this map uses, and up to 256 interfaces, one for each thread.
  *
- *   ioctl(EXMAP_SETUP)     once: sizes of map and pool, number of interfaces. The map belongs to the caller's memory: from
- *                          another process all other calls fail with EPERM. The pool counts against RLIMIT_MEMLOCK (else
- *                          ENOMEM) from now on; its frames are taken from the kernel when they are needed.
+ *   ioctl(EXMAP_SETUP)     once: sizes of map and pool, number of interfaces. The map belongs to the caller's memory:
+ *                          from another process all other calls fail with EPERM. The pool counts against RLIMIT_MEMLOCK
+ *                          (else ENOMEM) from now on; its frames are taken from the kernel when they are needed.
  *   mmap(offset 0)         the whole map, MAP_SHARED, PROT_READ | PROT_WRITE, one at a time. Reading a page that is not
  *                          allocated gives zeros, writing it SIGBUS.
  *   mmap(EXMAP_OFFSET_INTERFACE + i * 4096)  the pages of interface i and those after it, as many as the length says:
  *                          512 struct exmap_entry each. MAP_SHARED.
  *   ioctl(EXMAP_BACKING)   the file or block device that reads are from
  *   ioctl(EXMAP_ACTION)    allocates, frees or reads the pages that the first entries of an interface name
- *   io_uring URING_CMD     the same: cmd_op is EXMAP_ACTION, struct exmap_action is in the SQE's cmd[]. A read completes
- *                          when all of its entries have; entries must not be used for another call before.
+ *   io_uring URING_CMD     the same: cmd_op is EXMAP_ACTION, struct exmap_action is in the SQE's cmd[]. A read
+ *                          completes when all of its entries have; entries must not be used for another call before.
  *   pread, preadv, io_uring READ and READV   buffers are addresses in the map, the offset is the backing file's. Pages
  *                          that are not allocated are allocated first. At most EXMAP_READ_PAGES_MAX pages a call, a
- *                          longer one is a short read.
+ *                          longer one is a short read. EAGAIN always if the descriptor is O_NONBLOCK.
  *   ioctl(EXMAP_STATISTICS)  counters of this map. /proc/exmap, mode 0444, has the sums for the machine.
  *
- * EXMAP_ACTION returns the number of pages done, of all entries; -1 and an errno only if that is 0 and something failed.
- * The field result of each entry is the number of its pages that were done, from its first on, or a negative errno if it
- * is 0 and something failed. After the first failure ALLOC and FREE go on with the next entry.
+ * EXMAP_ACTION returns the number of pages done, of all entries; -1 and an errno only if that is 0 and something
+ * failed. The field result of each entry is the number of its pages that were done, from its first on, or a negative
+ * errno if that is 0 and something failed. After a failure the next entry is tried all the same.
  *
- *   ALLOC  a page that is allocated already stays as it is and counts as done. Contents are what the frame had, as long as
- *          this map used it, unless EXMAP_ALLOC_ZERO is set. ENOMEM: no frame is free and the pool cannot grow.
+ *   ALLOC  a page that is allocated already stays as it is and counts as done. Contents are what the frame had, as long
+ *          as this map used it, unless EXMAP_ALLOC_ZERO is set. ENOMEM: no frame is free and the pool cannot grow.
  *   FREE   a page that is not allocated counts as done. EBUSY: a read into it is under way. When the call returns no
  *          processor can reach the frames any more.
  *   READ   pages are read from offset + page * 4096 of the backing file. What is not allocated is allocated first, and
  *          stays if the read fails. Only whole pages count as done. All entries are in flight together. ENXIO: no
- *          backing file. The sum of lengths is at most EXMAP_READ_PAGES_MAX, else E2BIG.
+ *          backing file. EAGAIN: freed by another thread before the read began. The sum of lengths is at most
+ *          EXMAP_READ_PAGES_MAX, else E2BIG.
  *
  * EINVAL: an unknown opcode, flag or interface, or an entry out of bounds: then nothing was done, and the result of the
  * first such entry is -EINVAL. ENXIO: the map is not set up, or not mapped. EBADFD: set up twice.
