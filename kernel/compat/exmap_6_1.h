@@ -10,7 +10,7 @@
 #include <linux/page_table_check.h>
 #include <linux/uio.h>
 
-#define EXMAP_VERSION_SYMBOLS(X)							\
+#define EXMAP_VERSION_NOTIFIER_SYMBOLS(X)							\
 	X(void, __mmu_notifier_invalidate_range_end, (struct mmu_notifier_range *, bool))
 
 #define compat_notifier_range(range, vma, start, end)					\

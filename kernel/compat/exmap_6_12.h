@@ -18,7 +18,7 @@
 #define EXMAP_SECONDARY_SYMBOL(X)
 #endif
 
-#define EXMAP_VERSION_SYMBOLS(X)							\
+#define EXMAP_VERSION_NOTIFIER_SYMBOLS(X)							\
 	X(void, __mmu_notifier_invalidate_range_end, (struct mmu_notifier_range *))	\
 	EXMAP_SECONDARY_SYMBOL(X)
 

@@ -289,7 +289,7 @@ int exmap_symbols_find(void);
 #define EXMAP_CHECKS(X)								\
 	X(flush) X(alloc_flush) X(quarantine) X(zero_page) X(clear) X(zero_flag) X(steal) X(busy) X(owner) X(split)	\
 	X(bound_interface) X(bound_opcode) X(bound_flags) X(bound_count) X(bound_page) X(bound_length) X(private_copy)	\
-	X(bound_buffer) X(memlock) X(dontcopy) X(mremap)
+	X(bound_buffer) X(memlock) X(dontcopy) X(mremap) X(notify)
 
 enum exmap_check {
 #define X(name) EXMAP_CHECK_##name,

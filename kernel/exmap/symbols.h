@@ -13,11 +13,16 @@
 #define EXMAP_ARCH_SYMBOLS(X)
 #endif
 
-/* Functions of the kernel that are not exported. */
-#define EXMAP_SYMBOLS(X)								\
+#ifdef CONFIG_MMU_NOTIFIER
+#define EXMAP_NOTIFIER_SYMBOLS(X)							\
 	X(int, __mmu_notifier_invalidate_range_start, (struct mmu_notifier_range *))	\
-	EXMAP_VERSION_SYMBOLS(X)							\
-	EXMAP_ARCH_SYMBOLS(X)
+	EXMAP_VERSION_NOTIFIER_SYMBOLS(X)
+#else
+#define EXMAP_NOTIFIER_SYMBOLS(X)
+#endif
+
+/* Functions of the kernel that are not exported. */
+#define EXMAP_SYMBOLS(X) EXMAP_NOTIFIER_SYMBOLS(X) EXMAP_ARCH_SYMBOLS(X)
 
 EXMAP_SYMBOLS(SYMBOL_DECLARE)
 

@@ -127,6 +127,7 @@ bool exmap_flush(struct vm_area_struct *vma, const struct exmap_flush *flush, bo
 	return true;
 }
 
+#ifdef CONFIG_MMU_NOTIFIER
 /*
  * Others that keep copies of the page tables (KVM, devices that share them) let go of what a call names before it is
  * taken away, and of what they cached before its frames are free. None can come meanwhile: that takes mmap_lock for
@@ -137,7 +138,7 @@ bool exmap_notify_begin(struct exmap_call *call, struct vm_area_struct *vma, str
 	u64 first = U64_MAX, end = 0;
 	unsigned int i;
 
-	if (likely(!mm_has_notifiers(vma->vm_mm)))
+	if (likely(!mm_has_notifiers(vma->vm_mm)) || exmap_skips(EXMAP_CHECK_notify))
 		return false;
 	for (i = 0; i < call->count; i++) {
 		first = min_t(u64, first, call->entries[i].page);
@@ -155,3 +156,13 @@ void exmap_notify_end(struct mmu_notifier_range *range)
 {
 	compat_notifier_end(range);
 }
+#else
+bool exmap_notify_begin(struct exmap_call *call, struct vm_area_struct *vma, struct mmu_notifier_range *range)
+{
+	return false;
+}
+
+void exmap_notify_end(struct mmu_notifier_range *range)
+{
+}
+#endif

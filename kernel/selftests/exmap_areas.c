@@ -391,6 +391,54 @@ static void executed(void)
 	expect(read_field("/proc/exmap", "maps_live") == 0, "the map lives on");
 }
 
+/* What test module `notifier` has seen. */
+struct seen { uint64_t begun, ended, start, end; };
+
+static struct seen seen_by(int watcher)
+{
+	struct seen seen;
+
+	expect(read(watcher, &seen, sizeof(seen)) == sizeof(seen), "the notifier: %s", strerror(errno));
+	return seen;
+}
+
+static void expect_seen(int watcher, const struct seen *before, const struct map *map, size_t first, size_t end)
+{
+	struct seen now = seen_by(watcher);
+
+	expect(now.begun == before->begun + 1 && now.ended == before->ended + 1, "%lu were announced, %lu ended",
+	       now.begun - before->begun, now.ended - before->ended);
+	expect(now.start == (uint64_t)page_of(map, first) && now.end == (uint64_t)page_of(map, end), "other pages: %lx to %lx",
+	       now.start, now.end);
+}
+
+/* Who keeps copies of page tables is told once a call: of pages that go, and of zero pages that are replaced. */
+static void notified(void)
+{
+	struct map map = begin();
+	int module = open("/lib/notifier.ko", O_RDONLY | O_CLOEXEC), watcher;
+	struct seen before;
+
+	if (module < 0)
+		skip("no module that is told");
+	must(syscall(SYS_finit_module, module, "", 0));
+	watcher = must(open("/dev/exmap_notifier", O_RDONLY | O_CLOEXEC));
+	must_alloc(&map, 10, 20);
+	before = seen_by(watcher);
+	*entry_of(&map, 0, 0) = (struct exmap_entry) { .page = 25, .length = 2 };
+	*entry_of(&map, 0, 1) = (struct exmap_entry) { .page = 12, .length = 1 };
+	expect(run_entries(&map, 0, EXMAP_FREE, 0, 2) == 3, "freeing");
+	expect_seen(watcher, &before, &map, 12, 27);
+	expect(page_is_zero(&map, 25), "not zero");
+	before = seen_by(watcher);
+	must_alloc(&map, 24, 3);
+	expect_seen(watcher, &before, &map, 24, 27);
+	must_free(&map, 10, 20);
+	close(watcher);
+	must(syscall(SYS_delete_module, "notifier", O_NONBLOCK));
+	end(&map);
+}
+
 /* Reclaim, with memory short, takes nothing of it. */
 static void pressure(void)
 {
@@ -423,6 +471,7 @@ const struct scenario scenarios[] = {
 	{ "looked_at", looked_at, MODE_EXMAP },
 	{ "dumped", dumped, MODE_EXMAP },
 	{ "executed", executed, MODE_EXMAP },
+	{ "notified", notified, MODE_EXMAP },
 	{ "pressure", pressure, MODE_EXMAP },
 	{ 0 },
 };

@@ -168,10 +168,19 @@ class Kernel:
 
     def build_livepatch(self):
         """For tool/livepatch; kernels without live patches do not build it."""
-        config = self.headers / "include" / "config" / "LIVEPATCH"
+        return self.build_test_module("livepatch", "LIVEPATCH")
+
+    def build_notifier(self):
+        """For exmap_areas/notified."""
+        return self.build_test_module("notifier", "MMU_NOTIFIER")
+
+    def build_test_module(self, name, needed):
+        """needed: an option of the kernel, without which there is none."""
+        config = self.headers / "include" / "config" / needed
         if not config.exists():
             return None
-        build = self.build_directory("livepatch")
-        shutil.copytree(HERE / "livepatch", build, dirs_exist_ok=True)
-        self.make("the live patch", "-C", self.inside(self.headers), f"M={self.inside(build)}", "modules")
-        return build / "livepatch.ko"
+        build = self.build_directory(name)
+        shutil.copytree(HERE / name, build, dirs_exist_ok=True)
+        cross = [f"ARCH={self.arch.debian}", f"CROSS_COMPILE={self.arch.cross}"] if self.arch.cross else []
+        self.make(f"the module {name}", "-C", self.inside(self.headers), f"M={self.inside(build)}", *cross, "modules")
+        return build / f"{name}.ko"

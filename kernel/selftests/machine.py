@@ -171,14 +171,15 @@ class Machine:
             for program in filter(None, (shutil.which("redis-server"), self.valkey(), self.tool())):
                 if self.initramfs.program(program):
                     print(f"kernel selftests: {program} lacks libraries on this machine", flush=True)
-            self.add_livepatch(root)
+            self.add_test_module(self.kernel.build_livepatch())
+        self.add_test_module(self.kernel.build_notifier())
         self.add_modules(root)
         self.packed = self.initramfs.pack()
 
-    def add_livepatch(self, root):
-        livepatch = self.kernel.build_livepatch()
-        if livepatch:
-            shutil.copy(livepatch, root / "lib" / livepatch.name)
+    def add_test_module(self, module):
+        """Scenarios load it."""
+        if module:
+            shutil.copy(module, self.initramfs.root / "lib" / module.name)
 
     def add_modules(self, root):
         """The kernel's modules that init loads, and their names in the order of loading."""
