@@ -312,10 +312,17 @@ static void anything(void)
 	dprintf(STDOUT_FILENO, "seed %lu\n", seed);
 	for (; now_ns() < end; lives++) {
 		pid_t child = must_fork();
+		bool over = false;
 
 		if (!child)
 			a_life(seed + lives * THREADS);
-		sleep_ms(LIFE_MS);
+		/* most end sooner: whoever unmaps anything also unmaps what he needs */
+		for (int waited = 0; waited < LIFE_MS && !over; waited += 10) {
+			sleep_ms(10);
+			over = waitpid(child, NULL, WNOHANG) == child;
+		}
+		if (over)
+			continue;
 		must(kill(child, SIGKILL));
 		wait_status(child);
 	}
