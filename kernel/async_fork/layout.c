@@ -5,7 +5,6 @@
  * hooked function must be there once and whole: a second function of the name, or a part that the compiler split off
  * (.part, .isra, .constprop), or an inlined copy would be reached past the hook.
  */
-#include <linux/btf.h>
 #include <linux/err.h>
 #include <linux/kallsyms.h>
 #include <linux/string.h>
@@ -13,6 +12,7 @@
 #include "internal.h"
 #include "hooks.h"
 #include "symbols.h"
+#include "common/types.h"
 
 static bool unchecked;
 module_param(unchecked, bool, 0444);
@@ -38,11 +38,7 @@ static struct af_function af_functions[] = {
 };
 #undef AF_SYMBOL
 
-AF_DEFINE_CALL(int, kallsyms_on_each_symbol, (compat_symbol_visitor, void *));
-AF_DEFINE_CALL(struct btf *, bpf_get_btf_vmlinux, (void));
-AF_DEFINE_CALL(s32, btf_find_by_name_kind, (const struct btf *, const char *, u8));
-AF_DEFINE_CALL(const struct btf_type *, btf_type_by_id, (const struct btf *, u32));
-AF_DEFINE_CALL(const char *, btf_name_by_offset, (const struct btf *, u32));
+SYMBOL_LOCAL(int, kallsyms_on_each_symbol, (compat_symbol_visitor, void *));
 
 static bool af_is_fragment(const char *suffix)
 {
@@ -155,115 +151,33 @@ static int af_check_calls(void)
 	return ret;
 }
 
-static unsigned int af_kind(const struct btf_type *type)
+static int af_check_types(void)
 {
-	return BTF_INFO_KIND(type->info);
-}
-
-static bool af_is_qualifier(const struct btf_type *type)
-{
-	unsigned int kind = af_kind(type);
-
-	return kind == BTF_KIND_CONST || kind == BTF_KIND_VOLATILE || kind == BTF_KIND_RESTRICT ||
-	       kind == BTF_KIND_TYPE_TAG;
-}
-
-static bool af_is_struct(const struct btf_type *type)
-{
-	return af_kind(type) == BTF_KIND_STRUCT || af_kind(type) == BTF_KIND_FWD;
-}
-
-/* The type as it is written in C, without qualifiers, as far as the types of our functions go. */
-static void af_type_text(const struct btf *btf, u32 id, char *out, size_t size)
-{
-	const struct btf_type *type = id ? af_sym(btf_type_by_id)(btf, id) : NULL;
-	unsigned int pointers = 0;
-	const char *name;
-
-	while (type && (af_kind(type) == BTF_KIND_PTR || af_is_qualifier(type))) {
-		pointers += af_kind(type) == BTF_KIND_PTR;
-		type = type->type ? af_sym(btf_type_by_id)(btf, type->type) : NULL;
-	}
-	name = type ? af_sym(btf_name_by_offset)(btf, type->name_off) : "void";
-	if (!strcmp(name, "long unsigned int"))
-		name = "unsigned long";
-	else if (!strcmp(name, "long int"))
-		name = "long";
-	scnprintf(out, size, "%s%s%s%.*s", type && af_is_struct(type) ? "struct " : "", name,
-		  pointers ? " " : "", pointers, "***");
-}
-
-static int af_check_type(const struct btf *btf, const struct af_function *f)
-{
-	s32 id = af_sym(btf_find_by_name_kind)(btf, f->name, BTF_KIND_FUNC);
-	const struct btf_param *parameter;
-	const struct btf_type *prototype;
-	char text[256] = "(", type[64];
-	int i, length = 1;
-
-	if (id < 0) {
-		pr_err("refused: no type information for %s\n", f->name);
-		return -ENOENT;
-	}
-	prototype = af_sym(btf_type_by_id)(btf, af_sym(btf_type_by_id)(btf, id)->type);
-	parameter = (const struct btf_param *)(prototype + 1);
-	for (i = 0; i < BTF_INFO_VLEN(prototype->info); i++) {
-		af_type_text(btf, parameter[i].type, type, sizeof(type));
-		length += scnprintf(text + length, sizeof(text) - length, "%s%s", i ? ", " : "", type);
-	}
-	scnprintf(text + length, sizeof(text) - length, "%s)", i ? "" : "void");
-	af_type_text(btf, prototype->type, type, sizeof(type));
-	if (!strcmp(text, f->parameters) && !strcmp(type, f->type))
-		return 0;
-	pr_err("refused: %s is %s %s in this kernel, expected is %s %s\n", f->name, type, text, f->type,
-	       f->parameters);
-	return -EPROTO;
-}
-
-static int af_check_types(bool has_btf)
-{
-	const struct btf *btf = has_btf ? af_sym(bpf_get_btf_vmlinux)() : NULL;
+	const struct btf *btf = types_begin(af_symbol, unchecked);
 	int i, ret = 0;
 
-	if (IS_ERR_OR_NULL(btf)) {
-		if (unchecked)
-			return 0;
-		pr_err("refused: this kernel has no type information (BTF), see the parameter unchecked\n");
-		return -ENODATA;
-	}
+	if (IS_ERR_OR_NULL(btf))
+		return PTR_ERR(btf);
 	for (i = 0; i < ARRAY_SIZE(af_functions); i++)
-		ret = af_check_type(btf, &af_functions[i]) ?: ret;
+		ret = type_check(btf, af_functions[i].name, af_functions[i].type, af_functions[i].parameters) ?: ret;
 	return ret;
 }
-
-/* False: the kernel has no such function. */
-#define af_find(name)						\
-({								\
-	unsigned long address = af_symbol(#name);		\
-								\
-	if (address)						\
-		af_call_set(af_sym_##name, address);		\
-	address;						\
-})
 
 /* After af_symbols_find(). The reason of a refusal is printed. */
 int af_layout_check(void)
 {
 	const char *why = af_arch_refuses();
-	bool has_btf;
 	int ret;
 
 	if (why) {
 		pr_err("refused: %s\n", why);
 		return -EOPNOTSUPP;
 	}
-	if (!af_find(kallsyms_on_each_symbol)) {
+	if (!LOOKUP(af_symbol, kallsyms_on_each_symbol)) {
 		pr_err("refused: no symbol kallsyms_on_each_symbol in this kernel\n");
 		return -ENOENT;
 	}
-	has_btf = af_find(bpf_get_btf_vmlinux) && af_find(btf_find_by_name_kind) && af_find(btf_type_by_id) &&
-		  af_find(btf_name_by_offset);
 	ret = af_check_symbols();
 	ret = ret ?: af_check_calls();
-	return ret ?: af_check_types(has_btf);
+	return ret ?: af_check_types();
 }

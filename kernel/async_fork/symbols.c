@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Finding what the kernel does not export: a kprobe gives kallsyms_lookup_name(), that gives the rest. */
-#include <linux/kprobes.h>
-
+/* Finding what the kernel does not export: ../common/lookup.h. */
 #include "internal.h"
 #include "symbols.h"
 
-#define AF_SYMBOL(ret, name, args) DEFINE_STATIC_CALL_NULL(af_sym_##name, af_type_##name);
+#define AF_SYMBOL SYMBOL_DEFINE
 AF_SYMBOLS
 #undef AF_SYMBOL
 
-AF_DEFINE_CALL(unsigned long, kallsyms_lookup_name, (const char *));
+SYMBOL_LOCAL(unsigned long, kallsyms_lookup_name, (const char *));
 
 spinlock_t *af_mmlist_lock;
 struct mm_struct *af_init_mm;
@@ -21,7 +19,7 @@ unsigned long af_symbol(const char *name)
 	return af_sym(kallsyms_lookup_name)(name);
 }
 
-static unsigned long af_symbol_needed(const char *name)
+static unsigned long lookup_needed(const char *name)
 {
 	unsigned long address = af_symbol(name);
 
@@ -30,15 +28,7 @@ static unsigned long af_symbol_needed(const char *name)
 	return address;
 }
 
-#define AF_SYMBOL(type, name, args)				\
-static int af_find_##name(void)					\
-{								\
-	unsigned long address = af_symbol_needed(#name);	\
-								\
-	if (address)						\
-		af_call_set(af_sym_##name, address);		\
-	return address ? 0 : -ENOENT;				\
-}
+#define AF_SYMBOL SYMBOL_DEFINE_FIND
 AF_SYMBOLS
 #undef AF_SYMBOL
 
@@ -59,18 +49,13 @@ static int af_variables_find(void)
 
 int af_symbols_find(void)
 {
-	/* Never armed, only its address is wanted: with ftrace off, arming would leave something behind in its records. */
-	struct kprobe probe = { .symbol_name = "kallsyms_lookup_name", .flags = KPROBE_FLAG_DISABLED };
-	int ret = register_kprobe(&probe);
+	void *lookup_name;
+	int ret = lookup_begin(&lookup_name);
 
-	if (ret) {
-		pr_err("refused: kallsyms_lookup_name cannot be found by a kprobe (%d)\n", ret);
+	if (ret)
 		return ret;
-	}
-	af_call_set(af_sym_kallsyms_lookup_name, probe.addr);
-	unregister_kprobe(&probe);
-#define AF_SYMBOL(type, name, args)				\
-	ret = ret ?: af_find_##name();
+	SYMBOL_SET(kallsyms_lookup_name, lookup_name);
+#define AF_SYMBOL SYMBOL_FIND
 	AF_SYMBOLS
 #undef AF_SYMBOL
 	return ret ?: af_variables_find();

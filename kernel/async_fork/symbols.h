@@ -6,7 +6,7 @@
 #include <linux/swap.h>
 #include <linux/swapops.h>
 #include <linux/cgroup.h>
-#include <linux/static_call.h>
+#include "common/lookup.h"
 
 #ifdef AF_TABLE_LOCKS_ALLOCATED
 #define AF_TABLE_LOCK_SYMBOLS AF_VERSION_TABLE_LOCK_SYMBOLS
@@ -40,26 +40,11 @@
 	AF_SYMBOL(int, cgroup_add_legacy_cftypes, (struct cgroup_subsys *, struct cftype *)) \
 	AF_SYMBOL(int, cgroup_rm_cftypes, (struct cftype *))
 
-/*
- * af_sym(NAME)(...) calls one. A static call, which becomes a direct one on x86: an indirect call of a function that the
- * kernel itself calls only directly may be a control protection exception (CONFIG_X86_KERNEL_IBT seals such functions).
- * AF_DEFINE_CALL() is for one file, where the address comes from elsewhere.
- */
-#define AF_SYMBOL(ret, name, args)				\
-	extern ret af_type_##name args;	/* only its type */	\
-	DECLARE_STATIC_CALL(af_sym_##name, af_type_##name);
+#define AF_SYMBOL SYMBOL_DECLARE
 AF_SYMBOLS
 #undef AF_SYMBOL
 
-#define af_sym(name) static_call(af_sym_##name)
-
-#define AF_DEFINE_CALL(ret, name, args)				\
-	extern ret af_type_##name args;				\
-	DEFINE_STATIC_CALL_NULL(af_sym_##name, af_type_##name)
-
-/* Points a static call to an address. */
-#define af_call_set(name, address)				\
-	__static_call_update(&STATIC_CALL_KEY(name), STATIC_CALL_TRAMP_ADDR(name), (void *)(address))
+#define af_sym SYMBOL
 
 extern spinlock_t *af_mmlist_lock;
 extern struct mm_struct *af_init_mm;

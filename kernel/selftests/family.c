@@ -4,6 +4,7 @@
 
 static const struct { const char *name; enum mode mode; } mode_names[] = {
 	{ "default", MODE_DEFAULT }, { "async1", MODE_ASYNC1 }, { "async4", MODE_ASYNC4 }, { "odf", MODE_ODF },
+	{ "exmap", MODE_EXMAP },
 };
 
 int main(int argc, char **argv)
@@ -27,6 +28,8 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(mode_names) / sizeof(mode_names[0]); i++)
 		if (!strcmp(argv[2], mode_names[i].name))
 			mode = mode_names[i].mode;
+	if (mode == MODE_EXMAP)
+		module_name = "exmap";
 	for (const struct scenario *s = scenarios; s->name; s++)
 		if (!strcmp(argv[1], s->name) && (s->modes & mode)) {
 			s->run();

@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 KERNEL = HERE.parent
 OUTPUT = Path(os.environ.get("CARGO_TARGET_DIR", KERNEL.parent / "target")) / "kernel"
 DEFAULT_VERSION = "6.1"
+MODULES = ("async_fork", "exmap")  # what is built here
 
 # cross: prefix of the compiler's name. debian: if set, the architecture whose kernel is unpacked, not installed.
 # answers, serial: the second serial line, on which the runner answers, in the machine and as QEMU's options.
@@ -149,8 +150,8 @@ class Kernel:
         if done.returncode:
             raise Broken(f"{done.stdout}\n{what} does not build")
 
-    def build_module(self, test):
-        """In a copy: the source directory stays clean, and each kernel has its own objects. test: with test_aids.c."""
+    def build_modules(self, test):
+        """In a copy: the source directory stays clean, and each kernel has its own objects. test: with test_aids.c. By name."""
         build = self.build_directory("module-test" if test else "module")
         for old in build.rglob("*.[chS]"):
             if not (KERNEL / old.relative_to(build)).exists() and not old.name.endswith(".mod.c"):
@@ -159,8 +160,11 @@ class Kernel:
                         ignore=shutil.ignore_patterns("selftests", "*.ko", "*.o", "*.mod*", ".*.cmd"))
         cross = [f"ARCH={self.arch.debian}", f"CROSS_COMPILE={self.arch.cross}"] if self.arch.cross else []
         options = cross + (["AF_TEST=1"] if test else [])
-        self.make("the module", "-C", self.inside(build), f"KDIR={self.inside(self.headers)}", *options)
-        return build / "async_fork" / "async_fork.ko"
+        self.make("a module", "-C", self.inside(build), f"KDIR={self.inside(self.headers)}", *options)
+        return {name: build / name / f"{name}.ko" for name in MODULES}
+
+    def build_module(self, test):
+        return self.build_modules(test)["async_fork"]
 
     def build_livepatch(self):
         """For tool/livepatch; kernels without live patches do not build it."""

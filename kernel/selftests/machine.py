@@ -16,8 +16,8 @@ from suite import SUITES
 from unpacked import UnpackedValkey
 
 CFLAGS = "-std=gnu11 -O2 -g -Wall -Wextra -Werror -static -pthread".split()
-NOT_FAMILIES = {"selftest.c", "family.c", "runner.c"}
-MODULES = ("zram", "brd")  # with what they depend on, in the order of insmod
+NOT_FAMILIES = {"selftest.c", "family.c", "runner.c", "exmap_map.c"}
+NEEDED_MODULES = ("zram", "brd", "ext4")  # with what they depend on, in the order of insmod
 MEMORY_MB = 1536
 BOOT_SECONDS = 120
 
@@ -30,12 +30,13 @@ def installed(package):
 
 
 class Machine:
-    def __init__(self, arch, kernel, headers, slowness=1, fetch_valkey=False, tables=None):
+    def __init__(self, arch, kernel, headers, slowness=1, fetch_valkey=False, tables=None, fuzz=0):
         self.asked = kernel
         self.kernel = Kernel(arch, kernel, headers)
         self.arch_name = arch
         self.arch = self.kernel.arch
         self.slowness = slowness
+        self.fuzz = fuzz
         self.fetch_valkey = fetch_valkey
         self.cflags = CFLAGS + ([f"-DDEFAULT_TABLES={tables}"] if tables else [])
         self.boots = 0
@@ -49,8 +50,8 @@ class Machine:
         self.log_directory = self.directory / "log"
         shutil.rmtree(self.log_directory, ignore_errors=True)
         self.log_directory.mkdir(parents=True)
-        self.production = self.kernel.build_module(test=False)
-        self.module = self.kernel.build_module(test=True)
+        self.production = self.kernel.build_modules(test=False)
+        self.modules = self.kernel.build_modules(test=True)
         self.build_programs()
         self.build_initramfs()
 
@@ -106,13 +107,20 @@ class Machine:
     # ---------- building ----------
 
     def hooks(self):
-        """Names of the functions that the module hooks, and of its checks: what skip= takes."""
+        """Names of the functions that async_fork hooks, and of its checks: what skip= takes."""
         architecture = "x86" if self.arch_name == "x86_64" else self.arch_name
         version = f"compat/linux_{self.version().replace('.', '_')}"
         lists = (f"async_fork/hook_list_{architecture}.h", f"{version}.h", f"{version}_{architecture}.h",
                  "async_fork/hook_list.h")
         listing = "".join((KERNEL / name).read_text() for name in lists)
         return re.findall(r"^\s*AF_HOOK\(\w+, [^,(]+, (\w+),", listing, re.MULTILINE) + self.checks()
+
+    @staticmethod
+    def exmap_checks():
+        """What can be left out of exmap."""
+        text = (KERNEL / "exmap" / "internal.h").read_text()
+        listing = re.search(r"#define EXMAP_CHECKS\(X\)(.*?[^\\])\n", text, re.DOTALL).group(1)
+        return [f"exmap:{name}" for name in re.findall(r"X\((\w+)\)", listing)]
 
     @staticmethod
     def checks():
@@ -133,6 +141,7 @@ class Machine:
         headers = list(HERE.glob("*.h")) + list((KERNEL / "include").rglob("*.h"))
         for name in self.families() + ["runner"]:
             sources = [HERE / f"{name}.c", HERE / "selftest.c"] + ([HERE / "family.c"] if name != "runner" else [])
+            sources += [HERE / "exmap_map.c"] if name.startswith("exmap") else []
             program = directory / name
             if program.exists() and all(s.stat().st_mtime < program.stat().st_mtime for s in sources + headers):
                 continue
@@ -154,8 +163,9 @@ class Machine:
         shutil.copy(self.kernel.busybox or shutil.which("busybox"), root / "bin" / "busybox")
         for program in self.programs.iterdir():
             self.initramfs.strip(program, Path("bin") / program.name)
-        for module, name in ((self.module, "async_fork.ko"), (self.production, "async_fork-production.ko")):
-            self.initramfs.strip(module, Path("lib") / name, "--strip-debug")
+        for name, module in self.modules.items():
+            self.initramfs.strip(module, Path("lib") / f"{name}.ko", "--strip-debug")
+            self.initramfs.strip(self.production[name], Path("lib") / f"{name}-production.ko", "--strip-debug")
         if not self.arch.cross:
             for program in filter(None, (shutil.which("redis-server"), self.valkey(), self.tool())):
                 if self.initramfs.program(program):
@@ -183,7 +193,7 @@ class Machine:
                 add(needed)
             order.append(path)
 
-        for name in MODULES:
+        for name in NEEDED_MODULES:
             add(name)
         for path in order:
             packed = path.read_bytes()
@@ -199,7 +209,7 @@ class Machine:
         nodes = ["-object", f"memory-backend-ram,id=m0,size={half}", "-object", f"memory-backend-ram,id=m1,size={half}",
                  "-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1,memdev=m1"]
         append = (f"console={self.arch.console} answers={self.arch.answers} panic=-1 oops=panic softlockup_panic=1 "
-                  "kasan_multi_shot quiet loglevel=5")
+                  "kasan_multi_shot init_on_alloc=0 quiet loglevel=5" + (f" fuzz={self.fuzz}" if self.fuzz else ""))
         return command(self.arch_name, self.kernel.image, initramfs, append, MEMORY_MB, console, self.arch.serial,
                        cpus="2,sockets=2", more=nodes)
 

@@ -2,11 +2,11 @@
 /*
  * Runs a plan inside the test VM. Each line of /plan is one of
  *
- *   module PARAMETER=VALUE...             load the module, unload it first if it is loaded
+ *   module NAME PARAMETER=VALUE...        load the module, unload first what is loaded
  *   run FAMILY SCENARIO MODE SECONDS      one scenario, killed after that time; the module is loaded again if need be
  *   hook NAME                             the runs that follow are a negative control: skip them once one has failed
  *   unload                                the module must go without a complaint
- *   production                            the module as it is installed loads, has no parameters for tests, and goes
+ *   production NAME PARAMETER=VALUE...    the module as it is installed loads, has no parameters for tests, and goes
  *
  * and each gets one answer on the second serial port: "@ LINE VERDICT MILLISECONDS REASON". A scenario also fails if
  * the kernel complained, page tables or anonymous memory leaked, its cgroup kept a charge, or the module's statistics
@@ -23,8 +23,6 @@
 #include "selftest.h"
 
 #define CGROUP "/sys/fs/cgroup/run"
-#define TEST_MODULE "/lib/async_fork.ko"
-#define PRODUCTION_MODULE "/lib/async_fork-production.ko"
 #define SETTLE_MS 10000			/* helpers, RCU and the page allocator may take this long to come to rest */
 #define PAGE_TABLES_SLACK_KB 8
 #define ANONYMOUS_SLACK_KB 512
@@ -41,8 +39,21 @@ static const char *const complaints[] = {
 	"page_table_check", "Unable to handle", "page dumped because",
 };
 
-/* What the kernel also says after any failed allocation in a page fault, which it then tries again. */
-static const char *const harmless[] = { "VM_FAULT_OOM leaked out" };
+/*
+ * What the kernel also says after any failed allocation in a page fault, which it then tries again; and of a program that
+ * unmaps its own memory.
+ */
+static const char *const harmless[] = { "VM_FAULT_OOM leaked out", "traps: exmap_fuzz" };
+
+/* Each is in /lib twice, as NAME.ko with parameters for tests. These are those that it has without. */
+static const struct module {
+	const char *name;
+	const char *parameters[4];
+} modules[] = {
+	{ "async_fork", { "enabled", "unchecked", "allow_odf" } },
+	{ "exmap", { "unchecked" } },
+};
+static const struct module *module = modules;	/* the one of the plan's last line about one */
 
 static FILE *answers;
 static int kernel_log = -1;
@@ -127,19 +138,32 @@ static struct usage usage_now(void)
 	return usage;
 }
 
+static bool fork_module_loaded(void)
+{
+	return module == modules && module_loaded();
+}
+
+/* Maps of the other module that somebody still has. */
+static long maps_live(void)
+{
+	long maps = read_field("/proc/exmap", "maps_live"), frames = read_field("/proc/exmap", "frames_live");
+
+	return maps > 0 || frames > 0;
+}
+
 static bool at_rest(const struct usage *before, const struct async_fork_statistics *start)
 {
 	struct usage now = usage_now();
 	bool quiet = now.page_tables_kb <= before->page_tables_kb + PAGE_TABLES_SLACK_KB &&
 		     now.anonymous_kb <= before->anonymous_kb + ANONYMOUS_SLACK_KB;
 
-	if (module_loaded()) {
+	if (fork_module_loaded()) {
 		struct async_fork_statistics counters = statistics();
 
 		quiet = quiet && counters.sessions_live <= start->sessions_live &&
 			counters.odf_mms_live <= start->odf_mms_live;
 	}
-	return quiet;
+	return quiet && !maps_live();
 }
 
 static bool nothing_left(const struct usage *before, const struct async_fork_statistics *start)
@@ -165,6 +189,11 @@ static bool nothing_left(const struct usage *before, const struct async_fork_sta
 			   now.anonymous_kb);
 		clean = false;
 	}
+	if (maps_live()) {
+		reason_add("exmap: %ld maps and %ld frames live on", read_field("/proc/exmap", "maps_live"),
+			   read_field("/proc/exmap", "frames_live"));
+		clean = false;
+	}
 	return clean;
 }
 
@@ -185,7 +214,7 @@ static uint64_t tables_unshared(const struct async_fork_statistics *s)
 /* The counters at the start of a scenario: what an earlier one has done wrong is not held against it. */
 static struct async_fork_statistics statistics_before(void)
 {
-	return module_loaded() ? statistics() : (struct async_fork_statistics){ 0 };
+	return fork_module_loaded() ? statistics() : (struct async_fork_statistics){ 0 };
 }
 
 /* Each table that was put off or shared is accounted for once. */
@@ -195,7 +224,7 @@ static bool statistics_add_up(const struct async_fork_statistics *start)
 	uint64_t deferred, copied, rolled_back, shared, unshared;
 	bool clean = true;
 
-	if (!module_loaded())
+	if (!fork_module_loaded())
 		return true;
 	now = statistics();
 	if (now.forks_seen < before.forks_seen || now.bad_pmd_caught < before.bad_pmd_caught)
@@ -427,7 +456,7 @@ static bool unload(void)
 	if (!module_loaded())
 		return true;
 	for (int waited = 0; waited < SETTLE_MS; waited += 50) {
-		if (!syscall(SYS_delete_module, "async_fork", O_NONBLOCK))
+		if (!syscall(SYS_delete_module, module->name, O_NONBLOCK))
 			return kernel_log_clean();
 		sleep_ms(50);
 	}
@@ -435,13 +464,16 @@ static bool unload(void)
 	return false;
 }
 
-static bool load(const char *file, const char *parameters)
+/* kind: "" with parameters for tests, "-production" as it is installed. */
+static bool load(const char *kind, const char *parameters)
 {
+	char file[128];
 	int fd;
 
 	write_file("/sys/kernel/debug/clear_warn_once", "1");
 	if (!unload())
 		return false;
+	snprintf(file, sizeof(file), "/lib/%s%s.ko", module->name, kind);
 	fd = open(file, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || syscall(SYS_finit_module, fd, parameters, 0)) {
 		reason_add("insmod %s %s: %s", file, parameters, strerror(errno));
@@ -457,19 +489,23 @@ static bool load(const char *file, const char *parameters)
 /* What is installed can neither be told to leave hooks out, nor to fail, nor to wait. */
 static bool production_is_clean(void)
 {
-	static const char *const known[] = { "enabled", "unchecked", "allow_odf" };
-	DIR *directory = opendir("/sys/module/async_fork/parameters");
+	char path[128];
+	DIR *directory;
 	struct dirent *entry;
-	bool clean = directory;
+	bool clean;
+
+	snprintf(path, sizeof(path), "/sys/module/%s/parameters", module->name);
+	directory = opendir(path);
+	clean = directory;
 
 	if (!directory)
 		reason_add("it has no parameters");
 	while (directory && (entry = readdir(directory))) {
 		size_t i = 0;
 
-		while (i < sizeof(known) / sizeof(known[0]) && strcmp(entry->d_name, known[i]))
+		while (module->parameters[i] && strcmp(entry->d_name, module->parameters[i]))
 			i++;
-		if (*entry->d_name == '.' || i < sizeof(known) / sizeof(known[0]))
+		if (*entry->d_name == '.' || module->parameters[i])
 			continue;
 		reason_add("it has the parameter %s", entry->d_name);
 		clean = false;
@@ -479,18 +515,38 @@ static bool production_is_clean(void)
 	return clean;
 }
 
+/* The rest of a line that begins with a module's name, which is the module from now on. */
+static const char *choose_module(const char *text)
+{
+	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
+		size_t length = strlen(modules[i].name);
+
+		if (strncmp(text, modules[i].name, length) || (text[length] && text[length] != ' '))
+			continue;
+		if (module != &modules[i] && !unload())
+			return NULL;
+		module = &modules[i];
+		module_name = module->name;
+		return text + length;
+	}
+	reason_add("no module %s", text);
+	return NULL;
+}
+
 static const char *run_line(const char *text)
 {
+	const char *rest;
 	static bool caught, hook;	/* of the negative control under way */
 	static char parameters[512];	/* of the module */
 	char family[64], scenario[64], mode_name[32];
 	unsigned int seconds;
 
-	if (!strncmp(text, "module", 6)) {
+	if (!strncmp(text, "module ", 7)) {
 		hook = caught = false;
 		unsetenv("NEGATIVE_CONTROL");
-		snprintf(parameters, sizeof(parameters), "%s", text[6] ? text + 7 : "");
-		return load(TEST_MODULE, parameters) ? "PASS" : "FAIL";
+		rest = choose_module(text + 7);
+		snprintf(parameters, sizeof(parameters), "%s", rest ?: "");
+		return rest && load("", parameters) ? "PASS" : "FAIL";
 	}
 	if (!strncmp(text, "hook ", 5)) {
 		hook = true;
@@ -500,8 +556,9 @@ static const char *run_line(const char *text)
 	}
 	if (!strcmp(text, "unload"))
 		return unload() && lockdep_works() ? "PASS" : "FAIL";
-	if (!strncmp(text, "production", 10)) {
-		bool loaded = load(PRODUCTION_MODULE, text[10] ? text + 11 : "");
+	if (!strncmp(text, "production ", 11)) {
+		rest = choose_module(text + 11);
+		bool loaded = rest && load("-production", rest);
 		bool clean = loaded && production_is_clean();
 
 		return unload() && clean ? "PASS" : "FAIL";
@@ -510,7 +567,7 @@ static const char *run_line(const char *text)
 		const char *verdict = "SKIP";
 
 		/* a scenario that unloads it may have failed half way */
-		if (!module_loaded() && !load(TEST_MODULE, parameters))
+		if (!module_loaded() && !load("", parameters))
 			return "FAIL";
 		if (!(hook && caught))
 			verdict = run_scenario(family, scenario, mode_name, seconds);

@@ -11,6 +11,7 @@
 #include <time.h>
 
 enum mode mode = MODE_DEFAULT;
+const char *module_name = "async_fork";
 
 /* ---------- verdicts ---------- */
 
@@ -61,7 +62,10 @@ long must_(const char *call, long result)
 
 bool module_loaded(void)
 {
-	return access(ASYNC_FORK_DEVICE, F_OK) == 0;
+	char path[128];
+
+	snprintf(path, sizeof(path), "/dev/%s", module_name);
+	return access(path, F_OK) == 0;
 }
 
 int control(pid_t pid, enum async_fork_strategy strategy, unsigned int copy_threads)
@@ -127,7 +131,7 @@ struct async_fork_statistics statistics(void)
 
 static void parameter_path(char *path, size_t size, const char *name)
 {
-	snprintf(path, size, "/sys/module/async_fork/parameters/%s", name);
+	snprintf(path, size, "/sys/module/%s/parameters/%s", module_name, name);
 }
 
 bool parameter_set(const char *name, const char *value)

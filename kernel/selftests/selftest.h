@@ -39,6 +39,7 @@ enum mode {
 	MODE_ASYNC1 = 2,
 	MODE_ASYNC4 = 4,
 	MODE_ODF = 8,
+	MODE_EXMAP = 16,	/* the other module: what it does needs no fork */
 	MODES_ASYNC = MODE_ASYNC1 | MODE_ASYNC4,
 	MODES_MODULE = MODES_ASYNC | MODE_ODF,
 	MODES_ALL = MODE_DEFAULT | MODES_MODULE,
@@ -52,6 +53,7 @@ struct scenario {
 
 extern const struct scenario scenarios[];	/* of this family, ends with an empty one */
 extern enum mode mode;				/* of this run */
+extern const char *module_name;			/* which the run is about */
 
 /* ---------- verdicts: none of them returns ---------- */
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+/* EXMAP_ACTION, by ioctl and by io_uring: what is asked for is checked once, on a copy. */
+#include <linux/blk_types.h>
+#include <linux/nospec.h>
+
+#include "internal.h"
+
+void exmap_call_begin(struct exmap_call *call, struct exmap *map, struct exmap_interface *interface,
+		      struct exmap_entry *entries, unsigned int count, bool nowait)
+{
+	memset(call, 0, sizeof(*call));
+	call->map = map;
+	call->interface = interface;
+	call->entries = entries;
+	call->count = count;
+	call->nowait = nowait;
+}
+
+void exmap_call_end(struct exmap_call *call)
+{
+	struct exmap_interface *interface = call->interface;
+
+	spin_lock(&interface->lock);
+#define X(name) interface->counters.name += call->counters.name;
+	EXMAP_COUNTERS(X)
+#undef X
+	spin_unlock(&interface->lock);
+}
+
+static bool exmap_action_is_valid(const struct exmap *map, const struct exmap_action *action)
+{
+	bool read = action->opcode == EXMAP_READ;
+	u64 most = (u64)LLONG_MAX - (map->map_pages << PAGE_SHIFT);
+
+	if (!exmap_checked(bound_opcode, action->opcode < EXMAP_OPCODES) ||
+	    !exmap_checked(bound_interface, action->interface < map->interface_count) ||
+	    !exmap_checked(bound_count, action->entry_count <= EXMAP_ENTRIES_MAX))
+		return false;
+	if (!exmap_checked(bound_flags, !(action->flags & ~(action->opcode == EXMAP_ALLOC ? EXMAP_ALLOC_ZERO : 0))))
+		return false;
+	return read ? IS_ALIGNED(action->offset, SECTOR_SIZE) && action->offset <= most : !action->offset;
+}
+
+/* The index of the first entry that is out of bounds, or the count. */
+static unsigned int exmap_bad_entry(const struct exmap *map, const struct exmap_entry *entries, unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++)
+		if (!exmap_checked(bound_length, entries[i].length && entries[i].length <= EXMAP_LENGTH_MAX) ||
+		    !exmap_checked(bound_page, (u64)entries[i].page + entries[i].length <= map->map_pages))
+			break;
+	return i;
+}
+
+/* The entries as user space has them now, which it may change meanwhile: read once. */
+static void exmap_entries_copy(struct exmap_entry *copy, const struct exmap_interface *interface, unsigned int count)
+{
+	memcpy(copy, page_address(interface->page), count * sizeof(*copy));
+	barrier_data(copy);
+}
+
+static void exmap_write_result(struct exmap_interface *interface, unsigned int entry, s16 result)
+{
+	struct exmap_entry *shared = page_address(interface->page);
+
+	WRITE_ONCE(shared[entry].result, result);
+}
+
+void exmap_write_results(struct exmap_interface *interface, const struct exmap_entry *entries, unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++)
+		exmap_write_result(interface, i, entries[i].result);
+}
+
+/* A copy of an interface's entries whose bounds are checked. */
+int exmap_entries_get(const struct exmap *map, struct exmap_interface *interface, struct exmap_entry *copy,
+		      unsigned int count)
+{
+	unsigned int bad;
+
+	exmap_entries_copy(copy, interface, count);
+	bad = exmap_bad_entry(map, copy, count);
+	if (bad < count) {
+		exmap_write_result(interface, bad, -EINVAL);
+		return -EINVAL;
+	}
+	if (exmap_skips(EXMAP_CHECK_private_copy))
+		exmap_entries_copy(copy, interface, count);
+	return 0;
+}
+
+/* What a call gives back: pages done; if there are none, the first error. */
+long exmap_total(const struct exmap_entry *entries, unsigned int count)
+{
+	long pages = 0, error = 0;
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		if (entries[i].result >= 0)
+			pages += entries[i].result;
+		else
+			error = error ?: entries[i].result;
+	}
+	return pages ?: error;
+}
+
+/* ALLOC and FREE. The interface's mutex is held. */
+static long exmap_action_locked(struct exmap *map, struct exmap_interface *interface, const struct exmap_action *action,
+				bool nowait)
+{
+	struct exmap_call call;
+	long ret;
+
+	ret = exmap_entries_get(map, interface, interface->entries, action->entry_count);
+	if (ret)
+		return ret;
+	exmap_call_begin(&call, map, interface, interface->entries, action->entry_count, nowait);
+	call.zero = action->flags & EXMAP_ALLOC_ZERO;
+	ret = action->opcode == EXMAP_FREE ? exmap_free(&call) : exmap_alloc(&call);
+	exmap_call_end(&call);
+	if (ret)
+		return ret;
+	exmap_write_results(interface, call.entries, call.count);
+	return exmap_total(call.entries, call.count);
+}
+
+/* -EIOCBQUEUED: the rest is done when a read ends. */
+long exmap_action(struct exmap *map, const struct exmap_action *action, struct io_uring_cmd *cmd,
+		  unsigned int issue_flags)
+{
+	bool nowait = cmd && issue_flags & IO_URING_F_NONBLOCK;
+	struct exmap_interface *interface;
+	long ret;
+
+	if (!exmap_action_is_valid(map, action))
+		return -EINVAL;
+	interface = map->interfaces[array_index_nospec(action->interface, EXMAP_INTERFACES_MAX)];
+	if (!action->entry_count)
+		return 0;
+	if (action->opcode == EXMAP_READ)
+		return exmap_read_entries(map, interface, action, cmd, issue_flags);
+	if (!nowait)
+		ret = mutex_lock_killable(&interface->mutex);
+	else
+		ret = mutex_trylock(&interface->mutex) ? 0 : -EAGAIN;
+	if (ret)
+		return ret;
+	ret = exmap_action_locked(map, interface, action, nowait);
+	mutex_unlock(&interface->mutex);
+	return ret;
+}
+
+int exmap_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
+{
+	struct exmap *map = cmd->file->private_data;
+	struct exmap_action action;
+	long ret;
+
+	if (cmd->cmd_op != EXMAP_ACTION)
+		return -ENOTTY;
+	/* It may be in memory that user space can change. */
+	memcpy(&action, compat_uring_payload(cmd), sizeof(action));
+	barrier_data(&action);
+	ret = exmap_may_use(map);
+	ret = ret ?: exmap_action(map, &action, cmd, issue_flags);
+	/* Numbers of pages are not what every version expects a handler to return. */
+	if (ret != -EAGAIN && ret != -EIOCBQUEUED) {
+		io_uring_cmd_done(cmd, ret, 0, issue_flags);
+		ret = -EIOCBQUEUED;
+	}
+	return ret;
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Frames that are free: a list for each interface, one for the pool, and what the kernel gives. An allocation asks its
+ * own interface, the pool, the kernel, and then the other interfaces: it finds none only if there is none.
+ */
+#include <linux/sched/signal.h>
+
+#include "internal.h"
+
+void exmap_list_push(struct exmap *map, struct exmap_list *list, u32 frame)
+{
+	map->frames[frame].next = list->head;
+	if (!list->count++)
+		list->tail = frame;
+	list->head = frame;
+}
+
+u32 exmap_list_pop(struct exmap *map, struct exmap_list *list)
+{
+	u32 frame = list->head;
+
+	list->head = map->frames[frame].next;
+	list->count--;
+	return frame;
+}
+
+/* The whole of `from` to the front of `to`. */
+static void exmap_list_join(struct exmap *map, struct exmap_list *to, struct exmap_list *from)
+{
+	static const struct exmap_list empty = EXMAP_LIST_EMPTY;
+
+	if (!from->count)
+		return;
+	map->frames[from->tail].next = to->head;
+	if (!to->count)
+		to->tail = from->tail;
+	to->head = from->head;
+	to->count += from->count;
+	*from = empty;
+}
+
+/* Up to so many frames from one list to another; returns how many. */
+static u32 exmap_list_move(struct exmap *map, struct exmap_list *to, struct exmap_list *from, u32 most)
+{
+	u32 moved = min(most, from->count), i;
+
+	if (moved == from->count) {
+		exmap_list_join(map, to, from);
+		return moved;
+	}
+	for (i = 0; i < moved; i++)
+		exmap_list_push(map, to, exmap_list_pop(map, from));
+	return moved;
+}
+
+/* What is more than was wanted goes to the call's own interface. */
+static void exmap_keep_rest(struct exmap_call *call, struct exmap_list *got, u32 wanted, struct exmap_list *out)
+{
+	struct exmap_interface *interface = call->interface;
+
+	exmap_list_move(call->map, out, got, wanted);
+	if (!got->count)
+		return;
+	spin_lock(&interface->lock);
+	exmap_list_join(call->map, &interface->list, got);
+	spin_unlock(&interface->lock);
+}
+
+static u32 exmap_take_from_interface(struct exmap_call *call, u32 wanted, struct exmap_list *out)
+{
+	struct exmap_interface *interface = call->interface;
+	u32 taken;
+
+	spin_lock(&interface->lock);
+	taken = exmap_list_move(call->map, out, &interface->list, wanted);
+	spin_unlock(&interface->lock);
+	call->counters.frames_from_interface += taken;
+	return taken;
+}
+
+static u32 exmap_take_from_pool(struct exmap_call *call, u32 wanted, struct exmap_list *out)
+{
+	struct exmap *map = call->map;
+	struct exmap_list got = EXMAP_LIST_EMPTY;
+	unsigned long flags;
+	u32 taken;
+
+	if (!READ_ONCE(map->pool.count))
+		return 0;
+	spin_lock_irqsave(&map->pool_lock, flags);
+	taken = min(wanted, exmap_list_move(map, &got, &map->pool, max(wanted, EXMAP_REFILL)));
+	spin_unlock_irqrestore(&map->pool_lock, flags);
+	exmap_keep_rest(call, &got, wanted, out);
+	call->counters.frames_from_pool += taken;
+	return taken;
+}
+
+/*
+ * A page of the kernel's, cleared: what it held was somebody else's (invariant 2). Not so hard that somebody is killed
+ * for it.
+ */
+static struct page *exmap_new_page(void)
+{
+	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN;
+
+	if (!exmap_skips(EXMAP_CHECK_clear))
+		gfp |= __GFP_ZERO;
+	return exmap_allocation_fails() ? NULL : alloc_page(gfp);
+}
+
+/* The pool grows by up to so many frames. */
+static u32 exmap_grow(struct exmap_call *call, u32 wanted, struct exmap_list *out)
+{
+	struct exmap *map = call->map;
+	unsigned long flags;
+	u32 reserved, grown;
+
+	if (READ_ONCE(map->frames_reserved) == map->pool_pages)
+		return 0;
+	spin_lock_irqsave(&map->pool_lock, flags);
+	reserved = min(wanted, map->pool_pages - map->frames_reserved);
+	map->frames_reserved += reserved;
+	spin_unlock_irqrestore(&map->pool_lock, flags);
+	for (grown = 0; grown < reserved; grown++) {
+		struct page *page = fatal_signal_pending(current) ? NULL : exmap_new_page();
+		u32 frame;
+
+		if (!page)
+			break;
+		spin_lock_irqsave(&map->pool_lock, flags);
+		frame = map->frame_count;
+		map->frames[frame].page = page;
+		set_page_private(page, frame);
+		smp_store_release(&map->frame_count, frame + 1);
+		spin_unlock_irqrestore(&map->pool_lock, flags);
+		exmap_list_push(map, out, frame);
+		cond_resched();
+	}
+	if (grown < reserved) {
+		spin_lock_irqsave(&map->pool_lock, flags);
+		map->frames_reserved -= reserved - grown;
+		spin_unlock_irqrestore(&map->pool_lock, flags);
+	}
+	call->counters.frames_from_pool += grown;
+	return grown;
+}
+
+/* From the next interface on, once around. Half of what is there beyond what is wanted comes along, up to a refill. */
+static u32 exmap_steal(struct exmap_call *call, u32 wanted, struct exmap_list *out)
+{
+	struct exmap *map = call->map;
+	u32 own = 0, taken = 0, i;
+
+	if (exmap_skips(EXMAP_CHECK_steal))
+		return 0;
+	while (own < map->interface_count && map->interfaces[own] != call->interface)
+		own++;
+	for (i = 1; i < map->interface_count && taken < wanted; i++) {
+		struct exmap_interface *victim = map->interfaces[(own + i) % map->interface_count];
+		struct exmap_list got = EXMAP_LIST_EMPTY;
+		u32 more, short_of = wanted - taken;
+
+		if (!READ_ONCE(victim->list.count))
+			continue;
+		spin_lock(&victim->lock);
+		more = victim->list.count > short_of ? min((victim->list.count - short_of) / 2, EXMAP_REFILL) : 0;
+		exmap_list_move(map, &got, &victim->list, short_of + more);
+		spin_unlock(&victim->lock);
+		call->counters.frames_stolen += got.count;
+		taken += min(got.count, short_of);
+		exmap_keep_rest(call, &got, short_of, out);
+	}
+	return taken;
+}
+
+/* The right to up to so many of the frames in the lists. */
+static u32 exmap_reserve(struct exmap *map, u32 wanted)
+{
+	int available = atomic_read(&map->available);
+
+	while (available > 0 && !atomic_try_cmpxchg(&map->available, &available,
+						    available - min_t(int, wanted, available)))
+		;
+	return available > 0 ? min_t(u32, wanted, available) : 0;
+}
+
+/*
+ * Up to so many frames; none only if none is free and the pool cannot grow. A right comes first: a frame is in a list
+ * before there is a right to it, so whoever has one finds a frame, if not at once, because some are on their way from
+ * one list to another.
+ */
+void exmap_take(struct exmap_call *call, u32 wanted, struct exmap_list *out)
+{
+	struct exmap *map = call->map;
+	u32 rights = exmap_reserve(map, wanted), taken = 0;
+
+	if (rights)
+		taken = exmap_take_from_interface(call, rights, out);
+	if (taken < rights)
+		taken += exmap_take_from_pool(call, rights - taken, out);
+	if (taken < wanted) {
+		u32 grown = exmap_grow(call, wanted - taken, out);
+		u32 back = min(grown, rights - taken);
+
+		/* Cheaper than stealing, while the pool may grow. */
+		atomic_add(back, &map->available);
+		rights -= back;
+	}
+	while (taken < rights) {
+		taken += exmap_steal(call, rights - taken, out);
+		if (taken < rights)
+			taken += exmap_take_from_pool(call, rights - taken, out);
+		if (taken < rights)
+			taken += exmap_take_from_interface(call, rights - taken, out);
+		if (taken < rights && (fatal_signal_pending(current) || exmap_skips(EXMAP_CHECK_steal)))
+			break;
+		cond_resched();
+	}
+	atomic_add(rights - taken, &map->available);
+}
+
+/* Also in interrupts. */
+void exmap_give_to_pool(struct exmap *map, struct exmap_list *list)
+{
+	u32 count = list->count;
+	unsigned long flags;
+
+	spin_lock_irqsave(&map->pool_lock, flags);
+	exmap_list_join(map, &map->pool, list);
+	spin_unlock_irqrestore(&map->pool_lock, flags);
+	atomic_add(count, &map->available);
+}
+
+/* To the call's interface, or to the pool if that has many. No processor can reach these frames (invariant 3). */
+void exmap_give(struct exmap_call *call, struct exmap_list *list)
+{
+	struct exmap_interface *interface = call->interface;
+	u32 count = list->count;
+
+	if (!count)
+		return;
+	spin_lock(&interface->lock);
+	if (interface->list.count + count <= EXMAP_CAP)
+		exmap_list_join(call->map, &interface->list, list);
+	spin_unlock(&interface->lock);
+	if (list->count)
+		exmap_give_to_pool(call->map, list);
+	else
+		atomic_add(count, &call->map->available);
+}

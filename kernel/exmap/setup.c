@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A map's beginning and end. */
+#include <linux/file.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "internal.h"
+
+static void *exmap_zalloc(size_t size)
+{
+	return exmap_allocation_fails() ? NULL : kvzalloc(size, GFP_KERNEL_ACCOUNT);
+}
+
+struct exmap *exmap_new(void)
+{
+	static const struct exmap_list empty = EXMAP_LIST_EMPTY;
+	struct exmap *map = exmap_zalloc(sizeof(*map));
+
+	if (!map)
+		return NULL;
+	mutex_init(&map->setup);
+	init_rwsem(&map->zero);
+	spin_lock_init(&map->pool_lock);
+	spin_lock_init(&map->backing_lock);
+	map->pool = empty;
+	INIT_LIST_HEAD(&map->maps);
+	return map;
+}
+
+static bool exmap_setup_is_valid(const struct exmap_setup *setup)
+{
+	return setup->size == sizeof(*setup) && setup->version == EXMAP_VERSION && !setup->flags &&
+	       !setup->reserved[0] && !setup->reserved[1] &&
+	       setup->map_pages && setup->map_pages <= EXMAP_MAP_PAGES_MAX &&
+	       setup->pool_pages && setup->pool_pages <= EXMAP_POOL_PAGES_MAX &&
+	       setup->interface_count && setup->interface_count <= EXMAP_INTERFACES_MAX;
+}
+
+static struct exmap_interface *exmap_interface_new(void)
+{
+	static const struct exmap_list empty = EXMAP_LIST_EMPTY;
+	struct exmap_interface *interface = exmap_zalloc(sizeof(*interface));
+
+	if (!interface)
+		return NULL;
+	interface->page = exmap_allocation_fails() ? NULL : alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!interface->page) {
+		kvfree(interface);
+		return NULL;
+	}
+	mutex_init(&interface->mutex);
+	spin_lock_init(&interface->lock);
+	interface->list = empty;
+	return interface;
+}
+
+/* kvzalloc() warns about sizes that a user may ask for. */
+static struct exmap_frame *exmap_frames_new(u32 count)
+{
+	if (exmap_allocation_fails())
+		return NULL;
+	return __vmalloc((size_t)count * sizeof(struct exmap_frame), GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN);
+}
+
+static int exmap_arrays_new(struct exmap *map, u32 interface_count)
+{
+	map->interfaces = exmap_zalloc(interface_count * sizeof(*map->interfaces));
+	if (!map->interfaces)
+		return -ENOMEM;
+	for (; map->interface_count < interface_count; map->interface_count++) {
+		struct exmap_interface *interface = exmap_interface_new();
+
+		if (!interface)
+			return -ENOMEM;
+		map->interfaces[map->interface_count] = interface;
+	}
+	map->frames = exmap_frames_new(map->pool_pages);
+	return map->frames ? 0 : -ENOMEM;
+}
+
+static void exmap_arrays_free(struct exmap *map)
+{
+	while (map->interface_count) {
+		struct exmap_interface *interface = map->interfaces[--map->interface_count];
+
+		__free_page(interface->page);
+		kvfree(interface);
+	}
+	kvfree(map->interfaces);
+	vfree(map->frames);
+	map->interfaces = NULL;
+	map->frames = NULL;
+}
+
+/* Pages that the map may come to take: frames, and what is kept of them and of its interfaces. */
+static unsigned long exmap_pages_of(const struct exmap_setup *setup)
+{
+	u64 interface = sizeof(struct exmap_interface) + PAGE_SIZE;
+
+	return setup->pool_pages + DIV_ROUND_UP_ULL(setup->pool_pages * sizeof(struct exmap_frame) +
+						    setup->interface_count * interface, PAGE_SIZE);
+}
+
+static int exmap_setup_locked(struct exmap *map, const struct exmap_setup *setup)
+{
+	unsigned long pages = exmap_pages_of(setup);
+	int ret = 0;
+
+	if (map->ready)
+		return -EBADFD;
+	/* Before anything of that size is allocated. */
+	if (!exmap_skips(EXMAP_CHECK_memlock)) {
+		ret = account_locked_vm(current->mm, pages, true);
+		map->locked_pages = pages;
+	}
+	if (ret)
+		return ret;
+	map->pool_pages = setup->pool_pages;
+	map->map_pages = setup->map_pages;
+	ret = exmap_arrays_new(map, setup->interface_count);
+	if (ret) {
+		exmap_arrays_free(map);
+		account_locked_vm(current->mm, map->locked_pages, false);
+		return ret;
+	}
+	mmgrab(current->mm);
+	map->mm = current->mm;
+	exmap_statistics_add(map);
+	smp_store_release(&map->ready, true);
+	return 0;
+}
+
+int exmap_setup(struct exmap *map, const struct exmap_setup *setup)
+{
+	int ret;
+
+	if (!exmap_setup_is_valid(setup))
+		return -EINVAL;
+	ret = mutex_lock_killable(&map->setup);
+	if (ret)
+		return ret;
+	ret = exmap_setup_locked(map, setup);
+	mutex_unlock(&map->setup);
+	return ret;
+}
+
+/* Only the process that set the map up uses it: what is in it is its memory, and is accounted to it. */
+int exmap_may_use(struct exmap *map)
+{
+	if (!exmap_is_ready(map))
+		return -ENXIO;
+	return exmap_checked(owner, current->mm == map->mm) ? 0 : -EPERM;
+}
+
+/* The file is closed: nothing is mapped, no call and no read is under way. */
+void exmap_teardown(struct exmap *map)
+{
+	u32 frame;
+
+	if (map->ready) {
+		exmap_statistics_remove(map);
+		for (frame = 0; frame < map->frame_count; frame++) {
+			set_page_private(map->frames[frame].page, 0);
+			__free_page(map->frames[frame].page);
+			cond_resched();
+		}
+		exmap_arrays_free(map);
+		account_locked_vm(map->mm, map->locked_pages, false);
+		mmdrop(map->mm);
+	}
+	if (map->backing)
+		fput(map->backing);
+	kvfree(map);
+}
