@@ -181,7 +181,7 @@ class Machine:
         if module:
             shutil.copy(module, self.initramfs.root / "lib" / module.name)
 
-    def add_modules(self, root):
+    def add_modules(self, root, names=NEEDED_MODULES):
         """The kernel's modules that init loads, and their names in the order of loading."""
         modules = self.kernel.modules or Path("/lib/modules") / self.release / "kernel"
         found = {re.sub(r"[.]ko([.].*)?$", "", path.name).replace("-", "_"): path for path in modules.rglob("*.ko*")}
@@ -195,7 +195,7 @@ class Machine:
                 add(needed)
             order.append(path)
 
-        for name in NEEDED_MODULES:
+        for name in names:
             add(name)
         for path in order:
             packed = path.read_bytes()

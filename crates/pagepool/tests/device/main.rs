@@ -5,6 +5,7 @@
 
 mod contract;
 mod errors;
+mod exmap;
 mod figures;
 mod lent;
 mod refused;
