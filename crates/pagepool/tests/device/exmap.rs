@@ -130,7 +130,9 @@ fn a_read_that_fails_is_told_of_and_others_go_on() {
             .collect();
         device.transfer(&mut reads, &|page, _, result| match page < PAGE_COUNT - 100 {
             true => result.unwrap(),
-            false => assert!(matches!(result.unwrap_err().kind, DeviceErrorKind::PastEnd { .. }), "page {page}"),
+            false => {
+                assert!(matches!(result.unwrap_err().kind, DeviceErrorKind::PastEnd { .. }), "page {page}")
+            }
         });
         drop(reads);
         check_pages(0, pages(map, 0..PAGE_COUNT - 100), |_| 6);
