@@ -127,7 +127,7 @@ static void one_interface(void)
 
 /* One thread reads page 0 all the time, on a processor of its own; what it reads after `since` was raised is judged. */
 static struct {
-	volatile uint64_t since;	/* raised by the writer after what must be seen */
+	volatile uint64_t since;	/* raised by the writer before and after what must be seen */
 	volatile uint64_t never;	/* must not be seen */
 	volatile uint64_t only;		/* the only thing to be seen, if `exact` */
 	volatile bool exact;
@@ -148,7 +148,9 @@ static void *watches(void *unused)
 		seen = *word;
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		watch.reads++;
-		if (since == watch.since && ((never && seen == never) || (exact && seen != only)) && !watch.wrong_since) {
+		/* odd: what is judged is being changed */
+		if (!(since & 1) && since == watch.since &&
+		    ((never && seen == never) || (exact && seen != only)) && !watch.wrong_since) {
 			watch.wrong = seen;
 			watch.wrong_since = since;
 		}
