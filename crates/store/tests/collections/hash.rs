@@ -112,11 +112,11 @@ fn compare(store: &Store, worker: &mut Worker, model: &Model) {
 
 #[test]
 fn hashes_are_what_a_model_is() {
-    let (dir, mut random) = (TempDir::new("hashes"), fastrand::Rng::with_seed(seed()));
-    let mut model = Model::new();
+    let (dir, seed) = (TempDir::new("hashes"), seed());
+    // Few bits: fields of one hash make chains.
+    let hash_bits = if seed % 2 == 0 { 64 } else { 10 };
+    let (mut random, mut model) = (fastrand::Rng::with_seed(seed), Model::new());
     for round in 0..4 {
-        // Few bits: fields of one hash make chains.
-        let hash_bits = if seed() % 2 == 0 { 64 } else { 10 };
         let store = open(&dir, Options { hash_bits, ..Options::default() });
         let mut worker = store.worker();
         assert_eq!(store.is_new(), round == 0);
