@@ -4,8 +4,6 @@
 mod contract_tests;
 mod free;
 pub(crate) mod hash;
-// The list type will use it.
-#[cfg_attr(not(test), allow(dead_code, unused_imports))]
 pub(crate) mod list;
 mod merge;
 mod order;

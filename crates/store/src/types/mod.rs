@@ -2,6 +2,7 @@
 
 mod copy;
 mod hash;
+mod list;
 mod packed;
 mod string;
 #[cfg(test)]

@@ -12,6 +12,7 @@
 use std::ops::Range;
 
 use crate::blobs::{Blob, BLOB_BYTES};
+use crate::effect::End;
 use crate::page::{get_u16, get_u32, put_u16, put_u32, Page, KIND_LIST_LEAF, PAGE_SIZE};
 
 /// The longest element that lies in its block, in bytes. Of longer ones the block has a reference.
@@ -35,13 +36,6 @@ const MARK_LONG: u8 = 254;
 const MARK_OUTSIDE: u8 = 255;
 /// The anchor is so many elements before the last that was looked for, and moves after so many.
 const ANCHOR_STEP: usize = 32;
-
-/// An end of a list, or of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
-    Front,
-    Back,
-}
 
 /// Room of a block for elements at one end of the list.
 #[derive(Clone, Copy, Debug)]
@@ -211,8 +205,8 @@ impl<'p> Block<'p> {
 
     pub(super) fn room(&self, end: End) -> Room {
         let gap_bytes = match end {
-            End::Front => self.start() - HEADER_BYTES,
-            End::Back => PAGE_SIZE - self.end(),
+            End::Left => self.start() - HEADER_BYTES,
+            End::Right => PAGE_SIZE - self.end(),
         };
         Room { gap_bytes, free_bytes: self.free_bytes() }
     }
@@ -294,8 +288,8 @@ impl<'p> BlockMut<'p> {
         let live_bytes: usize = parts.iter().map(|part| part.bytes.len()).sum();
         let count: usize = parts.iter().map(|part| part.count).sum();
         let start = match room {
-            End::Front => PAGE_SIZE - live_bytes,
-            End::Back => HEADER_BYTES,
+            End::Left => PAGE_SIZE - live_bytes,
+            End::Right => HEADER_BYTES,
         };
         page[..HEADER_BYTES].fill(0);
         page[0] = KIND_LIST_LEAF;
@@ -355,8 +349,8 @@ impl<'p> BlockMut<'p> {
         };
         // The shorter part moves.
         let towards = match self.view().end() - at <= at - self.view().start() {
-            true => End::Back,
-            false => End::Front,
+            true => End::Right,
+            false => End::Left,
         };
         self.insert_at(index, at, element, towards);
         true
@@ -367,8 +361,8 @@ impl<'p> BlockMut<'p> {
         let has_room = self.view().room(end).take(element.encoded_bytes());
         if has_room {
             let (index, at) = match end {
-                End::Front => (0, self.view().start()),
-                End::Back => (self.view().count(), self.view().end()),
+                End::Left => (0, self.view().start()),
+                End::Right => (self.view().count(), self.view().end()),
             };
             self.insert_at(index, at, element, end);
         }
@@ -381,7 +375,7 @@ impl<'p> BlockMut<'p> {
         let mut at = at;
         if self.view().room(towards).gap_bytes < bytes {
             let gap_bytes = gap_after_slide(free_bytes, bytes);
-            let front_gap = if towards == End::Front { gap_bytes } else { free_bytes - gap_bytes };
+            let front_gap = if towards == End::Left { gap_bytes } else { free_bytes - gap_bytes };
             self.slide(HEADER_BYTES + front_gap);
             at = HEADER_BYTES + front_gap + at - start;
         }
@@ -393,7 +387,7 @@ impl<'p> BlockMut<'p> {
     fn open(&mut self, index: usize, at: usize, bytes: usize, towards: End) -> usize {
         let (start, end, count) = (self.view().start(), self.view().end(), self.view().count());
         let (anchor_index, anchor) = self.view().anchor();
-        if towards == End::Back {
+        if towards == End::Right {
             self.page.copy_within(at..end, at + bytes);
             self.set(start, end + bytes, count + 1);
             if anchor_index > index {

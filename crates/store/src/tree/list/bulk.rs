@@ -5,9 +5,10 @@
 
 use stillframe_pagepool::{ExclusiveGuard, PageId, Restart};
 
-use super::block::{Block, BlockMut, Element, End};
+use super::block::{Block, BlockMut, Element};
 use super::node::{elements_of, write_node, Child, Node, CHILDREN_MAX};
 use super::path::Lists;
+use crate::effect::End;
 use crate::page::{Page, PAGE_SIZE};
 use crate::stop::Stop;
 use crate::tree::order::{not_a_leaf, not_inner};
@@ -38,7 +39,7 @@ impl<'t> Bulk<'t> {
         let root = lists.pool.shared(tree.root)?;
         let node = Node::new(root.page()).ok_or_else(|| not_inner(tree.root))?;
         let mut block = Box::new([0; PAGE_SIZE]);
-        BlockMut::fill(&mut block, tree.tag, &[], End::Back);
+        BlockMut::fill(&mut block, tree.tag, &[], End::Right);
         Ok(Bulk { lists, tree, block, edge: vec![Edge { pid: tree.root, children: vec![node.child(0)] }] })
     }
 
@@ -61,7 +62,7 @@ impl<'t> Bulk<'t> {
             return Err(stop);
         }
         *self.latched(block_pid)?.page_mut() = *self.block;
-        BlockMut::fill(&mut self.block, self.tree.tag, &[], End::Back);
+        BlockMut::fill(&mut self.block, self.tree.tag, &[], End::Right);
         self.push(element).map(|_| ())
     }
 
@@ -80,7 +81,7 @@ impl<'t> Bulk<'t> {
 
     fn push(&mut self, element: Element<'_>) -> Result<bool, Stop> {
         let block = BlockMut::new(&mut self.block).ok_or_else(|| not_a_leaf(self.tree.root));
-        Ok(block?.push(End::Back, element))
+        Ok(block?.push(End::Right, element))
     }
 
     fn block_pid(&self) -> Result<PageId, Stop> {

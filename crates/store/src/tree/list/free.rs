@@ -11,7 +11,6 @@ use crate::pages::Pages;
 use crate::stop::Stop;
 use crate::tree::free::Shrinking;
 use crate::tree::order::{bad_record, not_a_leaf};
-use crate::tree::words::Words;
 
 /// Whatever a node says, one child is believed.
 fn counted(node: &ExclusiveGuard<'_>) -> usize {

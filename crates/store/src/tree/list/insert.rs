@@ -5,9 +5,10 @@
 
 use stillframe_pagepool::ExclusiveGuard;
 
-use super::block::{BlockMut, Element, End, Overfull, Room};
+use super::block::{BlockMut, Element, Overfull, Room};
 use super::node::{elements_of, write_node, Child, CHILDREN_MAX};
 use super::path::{count, Lists, Path, Spot, Step};
+use crate::effect::End;
 use crate::stop::Stop;
 use crate::tree::order::{bad_record, not_inner};
 use crate::tree::trees::Tree;
@@ -176,8 +177,8 @@ impl Lists {
         let tag = path.block()?.tag();
         let mut spare = self.spare(&path.steps, 1)?;
         let Some(mut block) = spare.pop() else { return Err(Stop::Contended) };
-        BlockMut::fill(path.block.page_mut(), tag, &[overfull.left()], End::Back);
-        BlockMut::fill(block.page_mut(), tag, &[overfull.right()], End::Back);
+        BlockMut::fill(path.block.page_mut(), tag, &[overfull.left()], End::Right);
+        BlockMut::fill(block.page_mut(), tag, &[overfull.right()], End::Right);
         let sibling = Child { pid: block.id(), elements: overfull.right().count as u32 };
         let left_count = overfull.left().count as u32;
         self.add_child(path.steps, &mut spare, sibling, Some(left_count), None)?;
@@ -214,20 +215,20 @@ impl Lists {
             if let Some(elements) = own {
                 children[step.index].elements = elements;
             }
-            children.insert(step.index + usize::from(end != Some(End::Front)), sibling);
+            children.insert(step.index + usize::from(end != Some(End::Left)), sibling);
             if children.len() <= CHILDREN_MAX {
                 write_node(&mut step.node, tag, level, &children);
                 let delta = elements_of(&children) as i64 - before as i64;
                 return count(&mut steps, delta as i32);
             }
             let middle = match end {
-                Some(End::Front) => 1,
-                Some(End::Back) => CHILDREN_MAX,
+                Some(End::Left) => 1,
+                Some(End::Right) => CHILDREN_MAX,
                 None => children.len() / 2,
             };
             let (left, right) = children.split_at(middle);
             // At the front the new node is the left one.
-            let (kept, moved) = if end == Some(End::Front) { (right, left) } else { (left, right) };
+            let (kept, moved) = if end == Some(End::Left) { (right, left) } else { (left, right) };
             let Some(mut other) = spare.pop() else { return Err(not_inner(step.node.id())) };
             write_node(&mut other, tag, level, moved);
             let moved = Child { pid: other.id(), elements: elements_of(moved) as u32 };
@@ -235,7 +236,7 @@ impl Lists {
                 let Some(mut lower) = spare.pop() else { return Err(not_inner(step.node.id())) };
                 write_node(&mut lower, tag, level, kept);
                 let kept = Child { pid: lower.id(), elements: elements_of(kept) as u32 };
-                let children = if end == Some(End::Front) { [moved, kept] } else { [kept, moved] };
+                let children = if end == Some(End::Left) { [moved, kept] } else { [kept, moved] };
                 write_node(&mut step.node, tag, level + 1, &children);
                 return Ok(());
             }

@@ -17,7 +17,7 @@ mod remove;
 mod tests;
 mod walk;
 
-pub(crate) use block::{Block, Element, End, ELEMENT_INLINE_MAX_BYTES};
+pub(crate) use block::{Element, ELEMENT_INLINE_MAX_BYTES};
 pub(crate) use bulk::Bulk;
 pub(crate) use cut::CutOff;
 pub(crate) use path::Lists;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, SharedGuard};
 
-use super::block::{Block, BlockMut, End};
+use super::block::{Block, BlockMut};
 use super::node::{set_elements, write_node, Child, Node};
+use crate::effect::End;
 use crate::pages::Pages;
 use crate::stop::Stop;
 use crate::tree::order::{not_a_leaf, not_inner};
@@ -33,8 +34,8 @@ pub(crate) enum Spot {
 impl From<End> for Spot {
     fn from(end: End) -> Spot {
         match end {
-            End::Front => Spot::Front,
-            End::Back => Spot::Back,
+            End::Left => Spot::Front,
+            End::Right => Spot::Back,
         }
     }
 }
@@ -130,7 +131,7 @@ impl Lists {
 
     /// Makes a root and a block an empty list.
     pub(super) fn empty(&self, root: &mut ExclusiveGuard<'_>, mut block: ExclusiveGuard<'_>, tag: u32) {
-        BlockMut::fill(block.page_mut(), tag, &[], End::Back);
+        BlockMut::fill(block.page_mut(), tag, &[], End::Right);
         write_node(root, tag, 1, &[Child { pid: block.id(), elements: 0 }]);
     }
 
@@ -194,8 +195,8 @@ impl Lists {
             Spot::At(_) => usize::try_from(left).unwrap_or(usize::MAX),
         };
         let end = match at {
-            at if is_last && at == block.count() => Some(End::Back),
-            0 if is_first => Some(End::Front),
+            at if is_last && at == block.count() => Some(End::Right),
+            0 if is_first => Some(End::Left),
             _ => None,
         };
         Ok(Path { steps, block: guard, at, end })

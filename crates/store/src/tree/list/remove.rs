@@ -2,9 +2,10 @@
 
 use stillframe_pagepool::ExclusiveGuard;
 
-use super::block::{Block, BlockMut, Element, End, CAPACITY_BYTES};
+use super::block::{Block, BlockMut, Element, CAPACITY_BYTES};
 use super::node::{elements_of, write_node, Child, Node, CHILDREN_JOINED_MAX, CHILDREN_SPARSE};
 use super::path::{count, Lists, Path, Spot, Step};
+use crate::effect::End;
 use crate::stop::Stop;
 use crate::tree::order::{bad_record, not_a_leaf, not_inner};
 use crate::tree::trees::Tree;
@@ -38,7 +39,7 @@ impl Lists {
         old: impl FnOnce(Element<'_>) -> Result<(), Stop>,
     ) -> Result<bool, Stop> {
         let mut path = self.path(tree, end.into())?;
-        if end == End::Back {
+        if end == End::Right {
             let Some(last) = path.at.checked_sub(1) else { return Ok(false) };
             path.at = last;
         }
@@ -199,7 +200,7 @@ impl Lists {
                 return Err(not_a_leaf(left.id()));
             };
             let parts = [first.run(), second.run()];
-            BlockMut::fill(left.page_mut(), tree.tag, &parts, End::Back);
+            BlockMut::fill(left.page_mut(), tree.tag, &parts, End::Right);
             let joined = Child { pid: left.id(), elements: (parts[0].count + parts[1].count) as u32 };
             drop(left);
             self.replace_pair(step, step.index - usize::from(!is_right), joined)?;

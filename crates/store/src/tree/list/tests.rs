@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use stillframe_pagepool::{Member, PageId, Pool, PoolOptions};
 
-use super::block::{Block, Element, End, ELEMENT_INLINE_MAX_BYTES};
+use super::block::{Block, Element, ELEMENT_INLINE_MAX_BYTES};
 use super::bulk::Bulk;
 use super::cut::CutOff;
 use super::path::Lists;
 use super::walk::{check_tree, visit_rest, walk_copies, CopyReader};
 use crate::blobs::{Blob, Place};
+use crate::effect::End;
 use crate::page::{Page, KIND_LIST_INNER, PAGE_SIZE};
 use crate::pages::Pages;
 use crate::stop::{retry, Stop};
@@ -281,15 +282,15 @@ impl Run {
     fn step(&mut self, model: &mut Model, grows: bool, random: &mut fastrand::Rng) {
         let len = model.len() as u64;
         let index = random.u64(..len + 2);
-        let end = if random.bool() { End::Front } else { End::Back };
+        let end = if random.bool() { End::Left } else { End::Right };
         let items: Vec<Item> = (0..random.usize(1..8)).map(|_| self.item(random)).collect();
         match random.u32(..if grows { 100 } else { 160 }) {
             0..25 => {
                 self.push(end, &items);
                 for item in items {
                     match end {
-                        End::Front => model.push_front(item),
-                        End::Back => model.push_back(item),
+                        End::Left => model.push_front(item),
+                        End::Right => model.push_back(item),
                     }
                 }
                 return;
@@ -315,7 +316,7 @@ impl Run {
             90..125 => assert_eq!(self.remove(index), model.remove(index as usize)),
             125..155 => {
                 let popped = self.pop(end);
-                let expected = if end == End::Front { model.pop_front() } else { model.pop_back() };
+                let expected = if end == End::Left { model.pop_front() } else { model.pop_back() };
                 assert_eq!(popped, expected);
             }
             _ => {
@@ -364,8 +365,8 @@ fn a_list_is_a_double_ended_queue() {
 
 fn opposite(end: End) -> End {
     match end {
-        End::Front => End::Back,
-        End::Back => End::Front,
+        End::Left => End::Right,
+        End::Right => End::Left,
     }
 }
 
@@ -376,13 +377,13 @@ fn number(number: u32) -> Item {
 #[test]
 fn a_list_that_is_filled_from_its_ends_has_full_blocks() {
     const ELEMENTS: u32 = 300_000;
-    for ends in [vec![End::Back], vec![End::Front], vec![End::Front, End::Back]] {
+    for ends in [vec![End::Right], vec![End::Left], vec![End::Left, End::Right]] {
         let (run, mut model) = (Run::new(), Model::new());
         for (index, end) in (0..ELEMENTS).zip(ends.iter().cycle()) {
             run.push(*end, &[number(index)]);
             match end {
-                End::Front => model.push_front(number(index)),
-                End::Back => model.push_back(number(index)),
+                End::Left => model.push_front(number(index)),
+                End::Right => model.push_back(number(index)),
             }
         }
         assert_eq!(run.level(), 2, "{ends:?}");
@@ -400,8 +401,8 @@ fn nodes_are_divided_and_joined() {
     let large = |number: u32| Item::Inline(vec![number as u8; ELEMENT_INLINE_MAX_BYTES]);
     let (mut run, mut model) = (Run::new(), Model::new());
     for index in 0..12_000 {
-        run.push(End::Back, &[large(index)]);
-        run.push(End::Front, &[large(index)]);
+        run.push(End::Right, &[large(index)]);
+        run.push(End::Left, &[large(index)]);
         model.push_back(large(index));
         model.push_front(large(index));
     }
@@ -432,20 +433,20 @@ fn nodes_are_divided_and_joined() {
 #[test]
 fn many_elements_at_once_take_the_pages_that_were_expected() {
     let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
-    for end in [End::Back, End::Front] {
+    for end in [End::Right, End::Left] {
         let (mut run, mut model) = (Run::new(), Model::new());
         // An end block with room on the wrong side, or half empty.
         for _ in 0..40 {
             for _ in 0..random.usize(..400) {
                 assert_eq!(
                     run.pop(opposite(end)),
-                    if end == End::Back { model.pop_front() } else { model.pop_back() }
+                    if end == End::Right { model.pop_front() } else { model.pop_back() }
                 );
             }
             let items: Vec<Item> = (0..random.usize(..6_000)).map(|_| run.item(&mut random)).collect();
             run.push(end, &items);
             for item in items {
-                if end == End::Back {
+                if end == End::Right {
                     model.push_back(item)
                 } else {
                     model.push_front(item)
@@ -474,24 +475,24 @@ fn a_list_that_is_built_is_full_and_whole_at_any_time() {
     assert!(run.lists.pool.allocated_pages() * PAGE_SIZE as u64 <= 250_000 * 213 / 10);
     let too_long = [0; ELEMENT_INLINE_MAX_BYTES + 1];
     assert!(matches!(bulk.add(Element::Inline(&too_long)), Err(Stop::TooLarge)));
-    let pushed = run.lists.push(run.tree, End::Back, &[Element::Inline(&too_long)]);
+    let pushed = run.lists.push(run.tree, End::Right, &[Element::Inline(&too_long)]);
     assert!(matches!(pushed, Err(Stop::TooLarge)));
 }
 
 /// A queue of a few elements takes a few pages, and elements are not moved each time.
 #[test]
 fn a_short_queue_stays_short() {
-    for (into, out) in [(End::Back, End::Front), (End::Front, End::Back)] {
+    for (into, out) in [(End::Right, End::Left), (End::Left, End::Right)] {
         let (mut run, mut model) = (Run::new(), Model::new());
         for index in 0..5_000 {
             run.push(into, &[number(index)]);
-            if into == End::Back {
+            if into == End::Right {
                 model.push_back(number(index))
             } else {
                 model.push_front(number(index))
             }
             if index >= 300 {
-                let expected = if out == End::Front { model.pop_front() } else { model.pop_back() };
+                let expected = if out == End::Left { model.pop_front() } else { model.pop_back() };
                 assert_eq!(run.pop(out), expected);
             }
         }
@@ -508,7 +509,7 @@ fn without_pages_nothing_happens() {
         // Every other block has to wait for a page.
         let limit_bytes = if index % 2 == 0 { run.lists.pages.used_bytes() } else { 0 };
         run.lists.pages.set_limit_bytes(limit_bytes);
-        let pushed = run.lists.push(run.tree, End::Back, &[number(index).element()]);
+        let pushed = run.lists.push(run.tree, End::Right, &[number(index).element()]);
         match pushed {
             Ok(()) => model.push_back(number(index)),
             Err(Stop::OutOfMemory { .. }) => refused += 1,
@@ -574,7 +575,7 @@ fn use_damaged(run: &Run, random: &mut fastrand::Rng) -> usize {
     let _ = visit_rest(tree.root, &mut Reached::of(pool));
     let is_walked = walk_copies(tree, 4_000, &mut Reached::of(pool)).is_ok();
     for _ in 0..300 {
-        let (index, end) = (random.u64(..5_000), if random.bool() { End::Front } else { End::Back });
+        let (index, end) = (random.u64(..5_000), if random.bool() { End::Left } else { End::Right });
         let bytes = vec![1; random.usize(..400)];
         let element = Element::Inline(&bytes);
         // None of these waits for what it has itself, and none is contended: nobody else is there.
