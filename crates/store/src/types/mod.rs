@@ -9,3 +9,4 @@ mod string;
 mod string_tests;
 
 pub use hash::FieldMode;
+pub use list::{Insertion, Setting};

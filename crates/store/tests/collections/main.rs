@@ -2,6 +2,7 @@
 //! `STILLFRAME_SEED=<seed>`.
 
 mod hash;
+mod list;
 
 use std::sync::mpsc;
 

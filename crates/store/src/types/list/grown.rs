@@ -17,7 +17,7 @@ use crate::{Deadline, OpError};
 impl Keyspace {
     /// Puts items into a list as `put` does with what the list has for them: those that are long are stored outside first, and
     /// dropped if it fails.
-    fn with_list_elements<R>(
+    pub(super) fn with_list_elements<R>(
         &self,
         items: &[&[u8]],
         mut put: impl FnMut(&[Element<'_>]) -> Result<R, Stop>,
@@ -51,7 +51,12 @@ impl Keyspace {
         Ok(grown.element_count)
     }
 
-    fn set_list(&self, local: &mut Local, at: &CollectionKey<'_>, grown: Grown) -> Result<(), OpError> {
+    pub(super) fn set_list(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        grown: Grown,
+    ) -> Result<(), OpError> {
         let opened = Opened { encoding: Encoding::QuickList, earliest: None, grown: Some(grown) };
         self.set_grown(local, at, &opened)
     }
@@ -64,7 +69,7 @@ impl Keyspace {
         end: End,
         items: &[&[u8]],
         run: &[u8],
-    ) -> Result<u64, OpError> {
+    ) -> Result<Grown, OpError> {
         let tag = self.take_tag();
         let root = retry(|| self.lists.create(tag))?;
         let tree = Tree { db: NO_DATABASE, root, tag };
@@ -76,7 +81,7 @@ impl Keyspace {
             .and_then(|()| self.with_list_elements(items, |elements| self.lists.push(tree, end, elements)));
         filled.inspect_err(|_| self.drop_trees(&grown))?;
         self.put_grown(local, at, Encoding::QuickList, None, grown, Deadline::Keep)?;
-        Ok(element_count)
+        Ok(grown)
     }
 
     /// Gives an item to `f`.

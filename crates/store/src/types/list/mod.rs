@@ -1,8 +1,11 @@
 //! Lists: items by their position. A small one is a run of packed items; a large one is a tree by position, in which items over
 //! 512 bytes lie outside.
 
+mod edit;
 mod grown;
 mod packed;
+
+pub use edit::{Insertion, Setting};
 
 use std::ops::{ControlFlow, Range};
 
@@ -189,7 +192,7 @@ impl Keyspace {
         let len = match opened.and_then(|opened| opened.grown) {
             Some(grown) => self.grown_push(local, at, grown, end, items)?,
             None if run.len() + more_bytes > PACKED_MAX_BYTES => {
-                self.list_grow(local, at, end, items, run)?
+                self.list_grow(local, at, end, items, run)?.element_count
             }
             None => {
                 packed::push(run, end, items);
