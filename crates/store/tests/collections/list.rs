@@ -22,7 +22,7 @@ fn item(random: &mut fastrand::Rng) -> Vec<u8> {
 fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut fastrand::Rng) {
     let name = format!("list:{}", random.u32(..4)).into_bytes();
     let key = worker.key(&name);
-    let list = model.entry(name).or_default();
+    let list = model.entry(name.clone()).or_default();
     let end = if random.bool() { End::Left } else { End::Right };
     match random.u32(..100) {
         0..50 => {
