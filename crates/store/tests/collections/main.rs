@@ -3,6 +3,7 @@
 
 mod handles;
 mod hash;
+mod list;
 
 use std::sync::mpsc;
 
