@@ -276,7 +276,8 @@ impl<'a, S: PageSource> Walk<'a, S> {
                 Err(error) => return visitor.lose(error, |reason| Lost::Keys { db: tree.db, reason }),
             };
             for slot in 0..leaf.count() {
-                match leaf.record(slot) {
+                let record = leaf.record(slot).filter(|record| !matches!(record.key, RecordKey::Hash(_)));
+                match record {
                     Some(record) => self.entry(tree.db, &record, visitor)?,
                     None => {
                         visitor.lose(damaged(pid, "a record"), |reason| Lost::Keys { db: tree.db, reason })?
@@ -300,6 +301,7 @@ impl<'a, S: PageSource> Walk<'a, S> {
         let long_key;
         let key = match record.key {
             RecordKey::Inline(key) => key,
+            RecordKey::Hash(_) => return Ok(()),
             RecordKey::Out { blob, .. } => {
                 let run = self.run(&blob);
                 long_key = as_value(&run, &blob, true).to_vec();

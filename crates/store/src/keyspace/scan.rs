@@ -6,7 +6,7 @@ use super::state::{Keyspace, Local};
 use crate::error::Fault;
 use crate::stop::{retry, Stop};
 use crate::tree::hash::{as_leaf, Leaf, Record, RecordKey};
-use crate::tree::{bad_record, Tree};
+use crate::tree::{bad_record, no_key, Tree};
 use crate::{DbId, EntryInfo, OpError};
 
 /// Bits of a hash that a cursor leaves out: clients take cursors above 2^53 for floating-point numbers.
@@ -178,6 +178,7 @@ impl Keyspace {
                 self.blobs.read(&blob, buffer)?;
                 Ok(f(buffer))
             }
+            RecordKey::Hash(_) => Err(no_key()),
         }
     }
 

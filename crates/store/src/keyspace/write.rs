@@ -81,7 +81,7 @@ impl Remains {
     pub fn of(record: &Record<'_>) -> Remains {
         let key = match record.key {
             RecordKey::Out { blob, .. } => Some(blob),
-            RecordKey::Inline(_) => None,
+            RecordKey::Inline(_) | RecordKey::Hash(_) => None,
         };
         let value = match record.value {
             RecordValue::Blob(blob) => Some(blob),
@@ -244,7 +244,7 @@ impl Keyspace {
             Deadline::Keep | Deadline::Clear => None,
         };
         let record_key = match old.key {
-            RecordKey::Inline(_) => RecordKey::Inline(key.bytes),
+            RecordKey::Inline(_) | RecordKey::Hash(_) => RecordKey::Inline(key.bytes),
             RecordKey::Out { hash, blob } => RecordKey::Out { hash, blob },
         };
         let mut record = Record { key: record_key, value: put.in_record(), raw: put.raw(), deadline };

@@ -7,8 +7,6 @@ mod leaf;
 mod node;
 mod order;
 mod plan;
-// Sorted sets will ask for ranks; a tree of the library's does not count.
-#[cfg_attr(not(test), allow(dead_code))]
 mod ranks;
 mod walk;
 
