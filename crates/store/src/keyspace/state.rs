@@ -9,6 +9,7 @@ use super::choice::Choice;
 use super::counters::{Counters, Deltas};
 use super::databases::Databases;
 use super::expiry::Expiry;
+use super::limits::Limits;
 use super::locks::{Holder, StripeLocks};
 use super::skips::Skips;
 use super::stamps::{StampClock, StampKey, Tracked, Tracker};
@@ -19,6 +20,8 @@ use crate::named::Named;
 use crate::pages::Pages;
 use crate::stop::Stop;
 use crate::tree::hash::{tick_of, Hashed, Side};
+use crate::tree::ordered::Ordered;
+use crate::tree::sorted_set::SortedTrees;
 use crate::tree::{Scratch, Tree, Trees};
 use crate::{Access, DbId, DbStats, Key, Options, Tracking, UnixMillis};
 
@@ -44,6 +47,10 @@ pub(crate) struct Local {
     pub(super) drawn_hash: Option<u64>,
     /// A value that is on its way from one place to another.
     pub bytes: Vec<u8>,
+    /// The body of a record that is being written.
+    pub(super) body: Vec<u8>,
+    /// Packed elements that an operation works on.
+    pub run: Vec<u8>,
 }
 
 impl Local {
@@ -63,6 +70,8 @@ pub(crate) struct Keyspace {
     pub pool: Arc<Pool>,
     pub catalog: PageId,
     pub trees: Trees<Hashed>,
+    /// The orders of sorted sets.
+    pub orders: Trees<Ordered>,
     pub(super) databases: Databases,
     pub(super) counters: Counters,
     pub blobs: Blobs,
@@ -70,6 +79,7 @@ pub(crate) struct Keyspace {
     pub locks: StripeLocks,
     pub garbage: Arc<Garbage>,
     pub skips: Skips,
+    pub limits: Limits,
     pub(super) expiry: Expiry,
     pub(super) tracker: Tracker,
     listener: OnceLock<Arc<dyn Listener>>,
@@ -103,6 +113,7 @@ impl Keyspace {
         Keyspace {
             catalog,
             trees: Trees::new(&pages, Hashed::new(content.hash_seed, options.hash_bits, side)),
+            orders: Trees::new(&pages, Ordered { counts: true }),
             databases: Databases::new(content.databases.iter().map(|d| (d.root, d.tag)), content.next_tag),
             counters: Counters::new(content.databases.iter().map(|d| d.stats())),
             blobs: Blobs::new(&pages, &garbage, &content.slab_heads),
@@ -110,12 +121,18 @@ impl Keyspace {
             locks: StripeLocks::new(options.worker_count),
             garbage,
             skips: Skips::default(),
+            limits: Limits::default(),
             expiry: Expiry::default(),
             tracker: Tracker::default(),
             listener: OnceLock::new(),
             pages,
             pool,
         }
+    }
+
+    /// What is done with the trees of sorted sets.
+    pub fn sorted(&self) -> SortedTrees<'_> {
+        SortedTrees { index: &self.trees, order: &self.orders, blobs: &self.blobs }
     }
 
     /// A new worker's state; its thread is a running member of the barrier from now on.
@@ -132,6 +149,8 @@ impl Keyspace {
             choice: Choice::default(),
             drawn_hash: None,
             bytes: Vec::new(),
+            body: Vec::new(),
+            run: Vec::new(),
         }
     }
 

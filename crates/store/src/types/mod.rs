@@ -1,5 +1,12 @@
 //! What is particular to each type of values.
 
+mod copy;
+mod hash;
+mod packed;
+mod sorted_set;
 mod string;
 #[cfg(test)]
 mod string_tests;
+
+pub use hash::FieldMode;
+pub use sorted_set::{RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};

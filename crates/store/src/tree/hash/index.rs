@@ -14,6 +14,7 @@ use super::record::{index_hash, Record, RecordKey, RecordValue, INDEX_RECORD_BYT
 use super::shape::SLOT_BYTES;
 use crate::stop::Stop;
 use crate::tree::merge::Joining;
+use crate::tree::order::bad_record;
 use crate::tree::trees::{Tree, Trees};
 
 /// What an index has for a hash.
@@ -66,6 +67,42 @@ impl Trees<Hashed> {
                 return Ok(found);
             }
             guard = self.pool.shared(PageId(leaf.chain()))?;
+        }
+    }
+
+    /// Adds the pairs of the leaf that is responsible for a hash, from that hash on, to `pairs`. The least hash that belongs to
+    /// the leaves after it, if there are any.
+    pub fn walk_index(
+        &self,
+        tree: Tree,
+        from: u64,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<Option<u64>, Stop> {
+        let before = pairs.len();
+        let mut guard = self.leaf_shared(tree, from, None)?;
+        loop {
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            for slot in leaf.first_at_or_above(from)..leaf.count() {
+                match leaf.record(slot) {
+                    Some(Record { key: RecordKey::Hash(hash), value: RecordValue::Int(value), .. }) => {
+                        pairs.extend((hash >= from).then_some((hash, value as u64)));
+                    }
+                    _ => {
+                        pairs.truncate(before);
+                        return Err(bad_record(guard.id()));
+                    }
+                }
+            }
+            if leaf.chain() == 0 {
+                return Ok(leaf.hi().checked_add(1));
+            }
+            guard = match self.pool.shared(PageId(leaf.chain())) {
+                Ok(guard) => guard,
+                Err(restart) => {
+                    pairs.truncate(before);
+                    return Err(restart.into());
+                }
+            };
         }
     }
 

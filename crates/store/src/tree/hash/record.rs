@@ -7,7 +7,7 @@
 //! [8 bytes]    deadline, milliseconds since the Unix epoch, if bit 6
 //! key          its bytes; out of line: hash (8 bytes) and blob (12 bytes)
 //! value        strings, kind 0: bytes   1: integer (8 bytes)   2: blob (12 bytes)
-//!              other types, as they make it: 3: list   4: set   5: sorted set   6: hash   7: stream
+//!              collections (`Collection`): 3: list   4: set   5: sorted set   6: hash   7: stream
 //! ```
 //! A record of an index has no key, but the upper bits of its hash: what has that hash lies elsewhere, and the value leads
 //! to it. Byte 0 says so by what no other record has, an integer that is raw and whose key is out of line.
@@ -18,6 +18,9 @@
 //! bytes 6-13   the value
 //! ```
 
+use stillframe_pagepool::PageId;
+
+use super::collection::{self, Collection, Content};
 use crate::blobs::{Blob, BLOB_BYTES};
 use crate::key::UnixMillis;
 use crate::value::ValueType;
@@ -56,7 +59,7 @@ const KEY_OUT: u8 = 1 << 7;
 /// Byte 0 of a record of an index.
 const INDEX: u8 = KEY_OUT | RAW | KIND_INT << 2;
 /// Bits of a hash that an index leaves out. Those that are left tell a trillion members apart.
-const INDEX_HASH_SHIFT: u32 = 24;
+pub(crate) const INDEX_HASH_SHIFT: u32 = 24;
 const INDEX_HASH_BYTES: usize = 5;
 const INDEX_VALUE_BYTES: usize = 8;
 /// Bytes of a record of an index.
@@ -87,7 +90,7 @@ pub(crate) enum RecordValue<'a> {
     Int(i64),
     Bytes(&'a [u8]),
     Blob(Blob),
-    /// A value of another type than string: `body` is for that type to read, and refers to no page.
+    /// A collection; `body` is what [`Collection`] parses.
     Other {
         value_type: ValueType,
         body: &'a [u8],
@@ -103,10 +106,20 @@ pub(crate) struct Record<'a> {
     pub deadline: Option<UnixMillis>,
 }
 
+/// What a record refers to outside of its leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reference {
+    Blob(Blob),
+    /// A tree that belongs to this record alone, by its root.
+    Tree(PageId),
+}
+
 /// Lengths and flags of an encoded record, without its bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     flags: u8,
+    /// The first byte of a collection's body; 0 of others.
+    body_head: u8,
     key_bytes: usize,
     value_bytes: usize,
 }
@@ -121,13 +134,17 @@ impl Header {
         }
         let key_bytes = if flags & KEY_OUT != 0 { OUT_KEY_BYTES } else { usize::from(key_len) };
         let value_bytes = usize::from(value_low) | usize::from(flags & 3) << 8;
-        Some(Header { flags, key_bytes, value_bytes })
+        let mut header = Header { flags, body_head: 0, key_bytes, value_bytes };
+        if header.kind() > KIND_BLOB && value_bytes > 0 {
+            header.body_head = *bytes.get(header.value_start())?;
+        }
+        Some(header)
     }
 
     /// Two bytes of the hash lie where other records have lengths.
     fn of_index() -> Header {
         let key_bytes = 1 + INDEX_HASH_BYTES - HEADER_BYTES;
-        Header { flags: INDEX, key_bytes, value_bytes: INDEX_VALUE_BYTES }
+        Header { flags: INDEX, body_head: 0, key_bytes, value_bytes: INDEX_VALUE_BYTES }
     }
 
     /// Whether the record is of an index.
@@ -157,10 +174,18 @@ impl Header {
         self.flags & DEADLINE != 0
     }
 
-    /// Whether key or value lies outside the leaf.
+    /// Whether the record, or an element of its collection, has a deadline.
+    #[inline(always)]
+    pub fn is_timed(&self) -> bool {
+        self.has_deadline() || collection::is_timed(self.body_head)
+    }
+
+    /// Whether key or value, or a part of it, lies outside the leaf.
     #[inline(always)]
     pub fn is_outside(&self) -> bool {
-        self.flags & KEY_OUT != 0 && !self.is_index() || self.kind() == KIND_BLOB
+        self.flags & KEY_OUT != 0 && !self.is_index()
+            || self.kind() == KIND_BLOB
+            || collection::is_outside(self.body_head)
     }
 
     #[inline(always)]
@@ -226,6 +251,47 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// The collection that the record has; `None` of a string, and if it is malformed.
+    #[inline]
+    pub fn collection(&self) -> Option<Collection<'a>> {
+        match self.value {
+            RecordValue::Other { body, .. } => Collection::parse(body),
+            _ => None,
+        }
+    }
+
+    /// The earliest time at which the record, or an element of its collection, expires.
+    #[inline]
+    pub fn earliest_deadline(&self) -> Option<UnixMillis> {
+        let of_element = self.collection().and_then(|collection| collection.earliest);
+        self.deadline.into_iter().chain(of_element).min()
+    }
+
+    /// What the value refers to.
+    pub fn value_references(&self) -> impl Iterator<Item = Reference> {
+        let (mut blob, mut grown) = (None, None);
+        match self.value {
+            RecordValue::Blob(outside) => blob = Some(outside),
+            RecordValue::Other { .. } => match self.collection().map(|collection| collection.content) {
+                Some(Content::Outside(outside)) => blob = Some(outside),
+                Some(Content::Trees(trees)) => grown = Some(trees),
+                Some(Content::Packed(_)) | None => {}
+            },
+            RecordValue::Int(_) | RecordValue::Bytes(_) => {}
+        }
+        let trees = grown.into_iter().flat_map(|grown| grown.trees());
+        blob.into_iter().map(Reference::Blob).chain(trees.map(|tree| Reference::Tree(tree.root)))
+    }
+
+    /// What key and value refer to.
+    pub fn references(&self) -> impl Iterator<Item = Reference> {
+        let key = match self.key {
+            RecordKey::Inline(_) | RecordKey::Hash(_) => None,
+            RecordKey::Out { blob, .. } => Some(Reference::Blob(blob)),
+        };
+        key.into_iter().chain(self.value_references())
+    }
+
     /// The header that [`Record::encode`] writes.
     #[inline(always)]
     pub fn header(&self) -> Header {
@@ -244,7 +310,11 @@ impl<'a> Record<'a> {
         let raw = if self.raw { RAW } else { 0 };
         let deadline = if self.deadline.is_some() { DEADLINE } else { 0 };
         let flags = (value_bytes >> 8) as u8 | kind << 2 | key_flag | raw | deadline;
-        Header { flags, key_bytes, value_bytes }
+        let body_head = match self.value {
+            RecordValue::Other { body, .. } => body.first().copied().unwrap_or(0),
+            _ => 0,
+        };
+        Header { flags, body_head, key_bytes, value_bytes }
     }
 
     /// Bytes that [`Record::encode`] writes.

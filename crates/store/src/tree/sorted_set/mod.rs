@@ -10,11 +10,12 @@
 mod check;
 mod key;
 mod range;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod trees;
 
 pub(crate) use check::check_sorted_set;
 pub(crate) use key::sortable;
-pub(crate) use range::{LexBound, ScoreBound};
-pub(crate) use trees::{Found, Roots, SortedTrees};
+pub use range::{LexBound, ScoreBound};
+pub(crate) use trees::{Roots, SortedTrees};

@@ -7,21 +7,26 @@ use smallvec::SmallVec;
 use super::key::{parse, sortable, Member, SCORE_BYTES, START_BYTES};
 use super::trees::{disagree, malformed, Roots, SortedTrees};
 use crate::blobs::Blob;
-use crate::error::OpError;
+use crate::error::{Fault, OpError};
 use crate::stop::{retry, Stop};
-use crate::tree::ordered::{Next, Stored, KEY_MAX_BYTES};
+use crate::tree::ordered::{Next, Seek, Stored, KEY_MAX_BYTES};
 use crate::tree::trees::Scratch;
+
+/// Members of a leaf, at least, as a rule.
+const MEMBERS_A_LEAF: u64 = 64;
+/// Leaves that are brought in together ahead of a walk.
+const AHEAD_LEAVES_MAX: usize = 1024;
 
 /// An end of a range of scores.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum ScoreBound {
+pub enum ScoreBound {
     Included(f64),
     Excluded(f64),
 }
 
 /// An end of a range of members that have one score.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LexBound<'a> {
+pub enum LexBound<'a> {
     /// Below all members.
     Min,
     /// Above all members.
@@ -147,7 +152,12 @@ impl SortedTrees<'_> {
         let mut position =
             Position::Rank(if is_downwards { ranks.end.saturating_sub(1) } else { ranks.start });
         while left > 0 {
-            let next = self.next_batch(roots, &position, is_downwards, left, &mut batch)?;
+            let next = match self.next_batch(roots, &position, is_downwards, left, &mut batch) {
+                Err(OpError::Fault(fault)) => {
+                    return Err(OpError::Fault(fault.and(self.ahead(roots, &position, is_downwards, left))))
+                }
+                next => next?,
+            };
             if !self.give(&batch, &mut f)? {
                 return Ok(());
             }
@@ -158,6 +168,19 @@ impl SortedTrees<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The leaves that a walk is going to need, as far as they have one parent.
+    #[cold]
+    fn ahead(&self, roots: Roots, position: &Position, is_downwards: bool, left: u64) -> Fault {
+        let Position::Bound(bound) = position else { return Fault::of(Vec::new()) };
+        let count = usize::try_from(left / MEMBERS_A_LEAF).unwrap_or(usize::MAX).min(AHEAD_LEAVES_MAX) + 1;
+        let seek = if is_downwards { Seek::Below(bound) } else { Seek::Key(bound) };
+        let count = self.order.pages.ahead_pages(count);
+        // What stands in the way is met again.
+        let mut leaves = self.order.leaves_ahead(roots.order, seek, !is_downwards, count).unwrap_or_default();
+        leaves.retain(|leaf| !self.order.pool.is_resident(*leaf));
+        Fault::of(leaves)
     }
 
     /// Copies the members of the leaf that a walk has got to, at most `most` of them; where it goes on.
