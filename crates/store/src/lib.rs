@@ -70,7 +70,7 @@ pub use stillframe_pagepool::{
 };
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
 pub use tree::sorted_set::{LexBound, ScoreBound};
-pub use types::{FieldMode, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};
-pub use value::{Encoding, StrRef, Value, ValueType, MAX_STRING_BYTES};
-pub use walk::{Lost, ViewEntry};
+pub use types::{Element, FieldMode, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};
+pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};
+pub use walk::{CollectionView, Lost, Value, ViewEntry};
 pub use worker::{Alone, Worker};

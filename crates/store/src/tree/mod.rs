@@ -4,6 +4,7 @@
 mod contract_tests;
 mod free;
 pub(crate) mod hash;
+mod leaves;
 mod merge;
 mod order;
 pub(crate) mod ordered;
@@ -12,6 +13,7 @@ pub(crate) mod sorted_set;
 mod trees;
 mod words;
 
+pub(crate) use leaves::{blank, LeafWalk, Pages};
 pub(crate) use merge::Joining;
 pub(crate) use order::{bad_record, no_key, not_inner, LeafView};
 pub(crate) use trees::{stop_below, Scratch, Tree, Trees, NO_DATABASE};

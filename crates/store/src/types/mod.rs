@@ -7,6 +7,8 @@ mod sorted_set;
 mod string;
 #[cfg(test)]
 mod string_tests;
+mod view;
 
 pub use hash::FieldMode;
 pub use sorted_set::{RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};
+pub use view::Element;

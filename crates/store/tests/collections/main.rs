@@ -2,6 +2,7 @@
 //! `STILLFRAME_SEED=<seed>`.
 
 mod hash;
+mod sorted_set;
 
 use std::sync::mpsc;
 

@@ -90,20 +90,20 @@ pub(super) fn hash_in(key: &[u8]) -> Option<u64> {
 
 /// What a record of the order says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scored<'a> {
+pub(crate) struct Scored<'a> {
     pub score: f64,
     pub member: Member<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Member<'a> {
+pub(crate) enum Member<'a> {
     Whole(&'a [u8]),
     Long(Blob),
 }
 
 /// `None` if the record is malformed.
 #[inline(always)]
-pub(super) fn parse<'a>(key: &'a [u8], value: Stored<'_>) -> Option<Scored<'a>> {
+pub(crate) fn parse<'a>(key: &'a [u8], value: Stored<'_>) -> Option<Scored<'a>> {
     let (score, rest) = key.split_first_chunk::<SCORE_BYTES>()?;
     let score = score_of(u64::from_be_bytes(*score));
     let (member, is_negative) = match value.is_outside {

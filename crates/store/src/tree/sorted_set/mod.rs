@@ -16,6 +16,6 @@ mod tests;
 mod trees;
 
 pub(crate) use check::check_sorted_set;
-pub(crate) use key::sortable;
+pub(crate) use key::{parse, sortable, Member, Scored};
 pub use range::{LexBound, ScoreBound};
 pub(crate) use trees::{Roots, SortedTrees};

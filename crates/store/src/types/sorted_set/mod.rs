@@ -23,6 +23,11 @@ fn at<'k>(db: DbId, key: &Key<'k>) -> CollectionKey<'k> {
     CollectionKey { db, key: *key, value_type: ValueType::SortedSet }
 }
 
+/// The members of a packed one, in order.
+pub(super) fn packed_members(run: &[u8]) -> impl Iterator<Item = (&[u8], f64)> {
+    packed::members(run).map(|scored| (scored.member, scored.score))
+}
+
 /// The trees of a large one.
 pub(crate) fn roots(grown: &Grown) -> Result<Roots, OpError> {
     let order = grown.second.ok_or_else(|| OpError::Damaged("a sorted set has one tree only".into()))?;
