@@ -184,6 +184,7 @@ impl EventLoop {
             has_hung_up: false,
             is_ready: false,
             is_touched: false,
+            part_written: None,
         });
         let token = self.slots.add(conn);
         let Some(id) = self.slots.find(token) else { return };
@@ -215,6 +216,7 @@ impl EventLoop {
             Message::InputLoaded(token) => self.go_on_reading(token),
             Message::ValueLoaded(token) => self.go_on_sending(token),
             Message::Reply(token, which, bytes) => self.unblock(token, which, bytes),
+            Message::Part(token, part) => self.append_part(token, part),
             Message::Push(token, bytes) => self.push(token, &bytes),
             Message::Publish(tokens, message) => self.hear(&tokens, &message),
             Message::Kill(token) => {

@@ -51,6 +51,8 @@ pub struct Server {
     pub watches: Arc<WatchTable>,
     pub pubsub: Arc<PubSub>,
     pub notifier: Arc<Notifier>,
+    /// Large replies that threads of their own are writing.
+    pub stream_count: AtomicUsize,
     pub clients: Clients,
     pub pause: Pause,
     /// Clients in `MONITOR`.
@@ -120,6 +122,7 @@ impl Server {
             watches,
             pubsub,
             notifier,
+            stream_count: AtomicUsize::new(0),
             clients: Clients::default(),
             pause: Pause::default(),
             monitors: Mutex::default(),
