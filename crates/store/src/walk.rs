@@ -238,6 +238,7 @@ impl<'a, S: PageSource> Walk<'a, S> {
             let is_key = |slot: usize| {
                 leaf.record(slot).is_some_and(|record| match record.key {
                     RecordKey::Inline(inline) => inline == key.bytes,
+                    RecordKey::Hash(_) => false,
                     RecordKey::Out { hash, blob } => {
                         let run = self.run(&blob);
                         hash == key.hash && as_value(&run, &blob, true).to_vec() == key.bytes
@@ -379,7 +380,8 @@ impl<'a, S: PageSource> Walk<'a, S> {
                 Err(error) => return visitor.lose(error, |reason| Lost::Keys { db: tree.db, reason }),
             };
             for slot in 0..leaf.count() {
-                match leaf.record(slot) {
+                let record = leaf.record(slot).filter(|record| !matches!(record.key, RecordKey::Hash(_)));
+                match record {
                     Some(record) => self.entry(tree.db, &record, visitor)?,
                     None => {
                         visitor.lose(damaged(pid, "a record"), |reason| Lost::Keys { db: tree.db, reason })?
@@ -403,6 +405,7 @@ impl<'a, S: PageSource> Walk<'a, S> {
         let long_key;
         let key = match record.key {
             RecordKey::Inline(key) => key,
+            RecordKey::Hash(_) => return Ok(()),
             RecordKey::Out { blob, .. } => {
                 let run = self.run(&blob);
                 long_key = as_value(&run, &blob, true).to_vec();

@@ -18,6 +18,7 @@ use crate::stop::Stop;
 use crate::tree::hash::{as_leaf, Content, Grown, Inner, Leaf, Record, Reference, HEADER_BYTES, SLOT_BYTES};
 use crate::tree::list;
 use crate::tree::ordered::{check_tree, visit_rest, Visitor};
+use crate::tree::sorted_set::{check_sorted_set, Roots};
 use crate::tree::{bad_record, not_inner, Tree, Words};
 use crate::DbId;
 
@@ -193,25 +194,14 @@ impl Keyspace {
     fn check_collection(&self, check: &mut Check, grown: &Grown) -> Result<(), Stop> {
         let report = check.report.clone();
         let page_count = check.pages.len() as u64;
-        for tree in grown.trees() {
-            let root = self.copied(tree.root)?;
-            let found = match root.0[0] {
-                KIND_ORDERED_INNER => {
-                    check_tree(tree.root, tree.tag, &mut NamedCheck { keyspace: self, check })?
-                }
-                KIND_LIST_INNER => {
-                    list::check_tree(tree.root, tree.tag, &mut NamedCheck { keyspace: self, check })?
-                }
-                _ => {
-                    let before = check.report.key_count;
-                    self.check_node(check, tree, tree.root, root.0.level(), 0, u64::MAX)?;
-                    check.report.key_count - before
-                }
-            };
-            ensure(found == grown.element_count, || {
-                format!("{tree:?} has {found} elements; its key says {}", grown.element_count)
-            })?;
-        }
+        let found = match grown.second {
+            Some(order) => {
+                let roots = Roots { index: grown.first, order };
+                check_sorted_set(roots, &self.trees.order, &mut NamedCheck { keyspace: self, check })?
+            }
+            None => self.check_elements(check, grown.first)?,
+        };
+        ensure(found == grown.element_count, || format!("{grown:?} has {found} elements"))?;
         check.report = CheckReport {
             slab_count: check.report.slab_count,
             object_page_count: check.report.object_page_count,
@@ -220,6 +210,17 @@ impl Keyspace {
             ..report
         };
         Ok(())
+    }
+
+    /// Checks the one tree of a collection; its elements.
+    fn check_elements(&self, check: &mut Check, tree: Tree) -> Result<u64, Stop> {
+        let root = self.copied(tree.root)?;
+        if root.0[0] == KIND_LIST_INNER {
+            return list::check_tree(tree.root, tree.tag, &mut NamedCheck { keyspace: self, check });
+        }
+        let before = check.report.key_count;
+        self.check_node(check, tree, tree.root, root.0.level(), 0, u64::MAX)?;
+        Ok(check.report.key_count - before)
     }
 
     /// Garbage is not in the report, but its pages are accounted for.

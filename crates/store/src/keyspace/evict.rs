@@ -316,7 +316,7 @@ const REGISTERING: Duration = Duration::from_micros(200);
 fn memory_bytes(record: &Record<'_>) -> u64 {
     let key = match &record.key {
         RecordKey::Out { blob, .. } => blob.memory_bytes(),
-        RecordKey::Inline(_) => 0,
+        RecordKey::Inline(_) | RecordKey::Hash(_) => 0,
     };
     (SLOT_BYTES + record.encoded_bytes()) as u64 + key + outside_bytes(record)
 }

@@ -6,7 +6,7 @@ use super::state::{Keyspace, Local};
 use crate::error::Fault;
 use crate::stop::{retry, Stop};
 use crate::tree::hash::{as_leaf, Leaf, Record, RecordKey, RecordValue};
-use crate::tree::{bad_record, Tree};
+use crate::tree::{bad_record, no_key, Tree};
 use crate::{DbId, EntryInfo, OpError};
 
 /// Bits of a hash that a cursor leaves out: clients take cursors above 2^53 for floating-point numbers.
@@ -199,6 +199,7 @@ impl Keyspace {
                 self.blobs.read(&blob, buffer)?;
                 Ok(f(buffer))
             }
+            RecordKey::Hash(_) => Err(no_key()),
         }
     }
 

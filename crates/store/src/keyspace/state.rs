@@ -21,6 +21,8 @@ use crate::pages::Pages;
 use crate::stop::Stop;
 use crate::tree::hash::{tick_of, Hashed, Side};
 use crate::tree::list::Lists;
+use crate::tree::ordered::Ordered;
+use crate::tree::sorted_set::SortedTrees;
 use crate::tree::{Scratch, Tree, Trees};
 use crate::{Access, DbId, DbStats, Key, Options, Tracking, UnixMillis};
 
@@ -71,6 +73,8 @@ pub(crate) struct Keyspace {
     pub trees: Trees<Hashed>,
     /// Lists that are trees by position.
     pub lists: Lists,
+    /// The orders of sorted sets.
+    pub orders: Trees<Ordered>,
     pub(super) databases: Databases,
     pub(super) counters: Counters,
     pub blobs: Blobs,
@@ -113,6 +117,7 @@ impl Keyspace {
             catalog,
             lists: Lists::new(&pages),
             trees: Trees::new(&pages, Hashed::new(content.hash_seed, options.hash_bits, side)),
+            orders: Trees::new(&pages, Ordered { counts: true }),
             databases: Databases::new(content.databases.iter().map(|d| (d.root, d.tag)), content.next_tag),
             counters: Counters::new(content.databases.iter().map(|d| d.stats())),
             blobs: Blobs::new(&pages, &garbage, &content.slab_heads),
@@ -127,6 +132,11 @@ impl Keyspace {
             pages,
             pool,
         }
+    }
+
+    /// What is done with the trees of sorted sets.
+    pub fn sorted(&self) -> SortedTrees<'_> {
+        SortedTrees { index: &self.trees, order: &self.orders, blobs: &self.blobs }
     }
 
     /// A new worker's state; its thread is a running member of the barrier from now on.

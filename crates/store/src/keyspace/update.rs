@@ -8,7 +8,7 @@ use crate::stop::{retry, Stop};
 use crate::tree::hash::{
     Hashed, LeafGuard, Record, RecordKey, RecordValue, KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES,
 };
-use crate::tree::{bad_record, Joining, Tree};
+use crate::tree::{bad_record, no_key, Joining, Tree};
 use crate::{DbId, Deadline, Key, OpError, UnixMillis};
 
 /// How a rename went.
@@ -249,7 +249,7 @@ impl Keyspace {
             let replaced = target.record(at)?;
             let remains = Remains::of(&replaced);
             let key = match replaced.key {
-                RecordKey::Inline(_) => RecordKey::Inline(to.bytes),
+                RecordKey::Inline(_) | RecordKey::Hash(_) => RecordKey::Inline(to.bytes),
                 RecordKey::Out { hash, blob } => RecordKey::Out { hash, blob },
             };
             let record = Record { key, ..*old };
@@ -266,6 +266,7 @@ impl Keyspace {
         let old_key_bytes = match old.key {
             RecordKey::Inline(key) => key.len(),
             RecordKey::Out { .. } => 20,
+            RecordKey::Hash(_) => return Err(no_key()),
         };
         let record_bytes = old.encoded_bytes() - old_key_bytes + key_bytes;
         let Some(page) = self.trees.page_for(target, to.hash, record_bytes)? else {

@@ -109,7 +109,7 @@ impl Remains {
     pub fn of(record: &Record<'_>) -> Remains {
         let key = match record.key {
             RecordKey::Out { blob, .. } => Some(blob),
-            RecordKey::Inline(_) => None,
+            RecordKey::Inline(_) | RecordKey::Hash(_) => None,
         };
         let (mut value, mut roots) = (None, [None; 2]);
         for reference in record.value_references() {
@@ -290,7 +290,7 @@ impl Keyspace {
             Deadline::Keep | Deadline::Clear => None,
         };
         let record_key = match old.key {
-            RecordKey::Inline(_) => RecordKey::Inline(key.bytes),
+            RecordKey::Inline(_) | RecordKey::Hash(_) => RecordKey::Inline(key.bytes),
             RecordKey::Out { hash, blob } => RecordKey::Out { hash, blob },
         };
         let mut record = Record { key: record_key, value: put.in_record(), raw: put.raw(), deadline };

@@ -186,8 +186,10 @@ impl Subject for Ordered {
             down.reverse();
             assert_eq!(down, all[..at], "below {bound:?}");
             if trees.order.counts {
-                assert_eq!(done(|| trees.rank(tree, &bound)), at as u64);
-                assert_eq!(done(|| trees.nth(tree, at as u64)), all.get(at).cloned());
+                let is_there = all.get(at).is_some_and(|(key, _)| *key == bound);
+                assert_eq!(done(|| trees.rank(tree, &bound)), (at as u64, is_there));
+                assert_eq!(nth(trees, tree, at as u64), all.get(at).cloned());
+                assert!(is_around(trees, tree, at, &all), "around {at}");
             }
         }
         let mut down = walk_down(trees, tree, None);
@@ -195,7 +197,8 @@ impl Subject for Ordered {
         assert!(down == all && walk_up(trees, tree, b"") == all);
         if trees.order.counts {
             assert_eq!(done(|| trees.len(tree)), all.len() as u64);
-            assert_eq!(done(|| trees.nth(tree, all.len() as u64)), None);
+            assert_eq!(nth(trees, tree, all.len() as u64), None);
+            assert!(is_around(trees, tree, all.len() + 7, &all), "beyond the end");
         }
         let keys = some_keys(model, random);
         for (key, way) in keys.iter().zip(ways(trees, tree, &keys, || ())) {
@@ -222,7 +225,7 @@ impl Subject for Ordered {
         }
         if trees.order.counts {
             let rank = done(|| trees.len(tree)) / 2;
-            if let Some((key, _)) = done(|| trees.nth(tree, rank)) {
+            if let Some((key, _)) = nth(trees, tree, rank) {
                 done(|| trees.rank(tree, &key));
             }
         }
@@ -293,6 +296,47 @@ fn walk_down(trees: &Trees<Ordered>, tree: Tree, below: Option<&[u8]>) -> Vec<(V
             Next::End => return out,
         }
     }
+}
+
+/// The record that has so many below it.
+fn nth(trees: &Trees<Ordered>, tree: Tree, rank: u64) -> Option<(Vec<u8>, Vec<u8>)> {
+    let mut found = None;
+    done(|| {
+        trees.walk_up_from(tree, rank, |key, value| {
+            found = Some((key.to_vec(), value.bytes.to_vec()));
+            Ok(false)
+        })
+    });
+    found
+}
+
+/// Whether the walks of a leaf from a rank on give what is there, and go on where they end.
+fn is_around(trees: &Trees<Ordered>, tree: Tree, rank: usize, all: &[(Vec<u8>, Vec<u8>)]) -> bool {
+    let (mut up, mut down) = (Vec::new(), Vec::new());
+    let above = done(|| {
+        up.clear();
+        trees.walk_up_from(tree, rank as u64, |key, _| {
+            up.push(key.to_vec());
+            Ok(true)
+        })
+    });
+    let below = done(|| {
+        down.clear();
+        trees.walk_down_from(tree, rank as u64, |key, _| {
+            down.push(key.to_vec());
+            Ok(true)
+        })
+    });
+    let keys =
+        |records: &[(Vec<u8>, Vec<u8>)]| records.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+    let (start, end) = (rank.min(all.len()), all.len().min(rank + 1));
+    let rest = |next: Next| match next {
+        Next::From(bound) => all.partition_point(|(key, _)| *key < bound),
+        Next::End => usize::MAX,
+    };
+    down.reverse();
+    up == keys(&all[start..rest(above).min(all.len())])
+        && down == keys(&all[if below == Next::End { 0 } else { rest(below) }..end])
 }
 
 /// Keys of few letters, of long common starts, of any bytes, and as long as can be.

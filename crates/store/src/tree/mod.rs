@@ -10,11 +10,12 @@ mod merge;
 mod order;
 pub(crate) mod ordered;
 mod room;
+pub(crate) mod sorted_set;
 mod trees;
 mod words;
 
 pub(crate) use leaves::{blank, LeafWalk, Pages};
 pub(crate) use merge::Joining;
-pub(crate) use order::{bad_record, not_inner, LeafView};
+pub(crate) use order::{bad_record, no_key, not_inner, LeafView};
 pub(crate) use trees::{stop_below, Scratch, Tree, Trees, NO_DATABASE};
 pub(crate) use words::Words;

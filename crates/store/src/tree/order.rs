@@ -117,6 +117,12 @@ pub(crate) fn bad_record(pid: PageId) -> Stop {
     Stop::Damaged(format!("page {}: a record is malformed", pid.0))
 }
 
+/// A record of an index among keys.
+#[cold]
+pub(crate) fn no_key() -> Stop {
+    Stop::Damaged("a record has no key".into())
+}
+
 #[cold]
 pub(crate) fn not_inner(pid: PageId) -> Stop {
     Stop::Damaged(format!("page {}: an inner node was expected", pid.0))

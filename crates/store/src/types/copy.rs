@@ -56,9 +56,8 @@ impl Keyspace {
             ValueType::Hash | ValueType::Set => {
                 Ok(Grown { first: self.copy_elements(local, grown.first)?, ..*grown })
             }
-            ValueType::String | ValueType::List | ValueType::SortedSet | ValueType::Stream => {
-                Err(OpError::WrongType)
-            }
+            ValueType::SortedSet => self.copy_sorted_set(local, grown),
+            ValueType::String | ValueType::List | ValueType::Stream => Err(OpError::WrongType),
         }
     }
 }

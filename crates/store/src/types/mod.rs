@@ -4,6 +4,7 @@ mod copy;
 mod hash;
 mod list;
 mod packed;
+mod sorted_set;
 mod string;
 #[cfg(test)]
 mod string_tests;
@@ -11,4 +12,5 @@ mod view;
 
 pub use hash::FieldMode;
 pub use list::{Insertion, Setting};
+pub use sorted_set::{RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};
 pub use view::Element;

@@ -6,8 +6,10 @@ use crate::blobs::Blob;
 use crate::error::SaveError;
 use crate::page::Page;
 use crate::tree::hash::{Content, Leaf, Record, RecordKey, RecordValue};
-use crate::tree::{blank, LeafWalk, Pages};
-use crate::types::{hash, packed};
+use crate::tree::ordered::OrderedLeaf;
+use crate::tree::sorted_set::{parse, Member, Scored};
+use crate::tree::{blank, LeafView, LeafWalk, Pages};
+use crate::types::{hash, packed, sorted_set};
 use crate::value::ValueType;
 use crate::walk::CollectionView;
 use crate::{Encoding, UnixMillis};
@@ -97,7 +99,9 @@ impl CollectionView<'_> {
                 .try_for_each(|(field, value, deadline)| f(Element::Field { field, value, deadline })),
             ValueType::Set => packed::elements(run).try_for_each(|member| f(Element::Member(member.bytes))),
             ValueType::List => packed::elements(run).try_for_each(|item| f(Element::Item(item.bytes))),
-            ValueType::SortedSet | ValueType::String | ValueType::Stream => Err(damaged("a collection")),
+            ValueType::SortedSet => sorted_set::packed_members(run)
+                .try_for_each(|(member, score)| f(Element::Scored { member, score })),
+            ValueType::String | ValueType::Stream => Err(damaged("a collection")),
         }
     }
 
@@ -111,7 +115,26 @@ impl CollectionView<'_> {
                     self.record(&record, f)
                 })
             }
+            ValueType::SortedSet => {
+                let leaf = OrderedLeaf::new(page).ok_or_else(|| damaged("a leaf"))?;
+                (0..leaf.count()).try_for_each(|slot| self.scored(pid, leaf, slot, f))
+            }
             _ => Err(damaged("a collection")),
+        }
+    }
+
+    fn scored(&self, pid: PageId, leaf: OrderedLeaf<'_>, slot: usize, f: Each<'_>) -> Result<(), SaveError> {
+        let (key, record) = (leaf.key(slot), leaf.record(slot));
+        let scored = record.and_then(|(_, value)| parse(&key, value));
+        let Scored { score, member } =
+            scored.ok_or_else(|| damaged(&format!("a record of page {}", pid.0)))?;
+        match member {
+            Member::Whole(member) => f(Element::Scored { member, score }),
+            Member::Long(blob) => {
+                let mut member = Vec::new();
+                read_blob(self.pages, &blob, &mut member)?;
+                f(Element::Scored { member: &member, score })
+            }
         }
     }
 
@@ -119,6 +142,7 @@ impl CollectionView<'_> {
         let (mut long_key, mut long_value) = (Vec::new(), Vec::new());
         let key = match record.key {
             RecordKey::Inline(key) => key,
+            RecordKey::Hash(_) => return Err(damaged("an element")),
             RecordKey::Out { blob, .. } => {
                 read_blob(self.pages, &blob, &mut long_key)?;
                 &long_key

@@ -4,6 +4,7 @@
 mod handles;
 mod hash;
 mod list;
+mod sorted_set;
 
 use std::sync::mpsc;
 

@@ -22,7 +22,7 @@ fn record<'a>(key: &'a [u8], entry: &'a Entry) -> Record<'a> {
 fn hash_of(record: &Record<'_>) -> u64 {
     match record.key {
         RecordKey::Inline(key) => hash_key(key),
-        RecordKey::Out { hash, .. } => hash,
+        RecordKey::Out { hash, .. } | RecordKey::Hash(hash) => hash,
     }
 }
 
@@ -178,7 +178,7 @@ fn random_group(random: &mut fastrand::Rng, value_max: usize) -> Group {
         // The insert before the break may have succeeded.
         let stray = (0..leaf.leaf().count()).find(|s| match leaf.leaf().record(*s).unwrap().key {
             RecordKey::Inline(k) => !group.models[i].contains_key(&(hash_key(k), k.to_vec())),
-            RecordKey::Out { .. } => false,
+            RecordKey::Out { .. } | RecordKey::Hash(_) => false,
         });
         if let Some(stray) = stray {
             leaf.remove(stray);
@@ -235,7 +235,7 @@ fn keys_that_look_alike_are_cut_by_their_exact_hash() {
     }
     let hash_of = |record: &Record<'_>| match record.key {
         RecordKey::Inline(key) => hash(key),
-        RecordKey::Out { hash, .. } => hash,
+        RecordKey::Out { hash, .. } | RecordKey::Hash(hash) => hash,
     };
     assert!(Plan::even(&[Leaf::new(&page).unwrap()], 2).is_none(), "all fingerprints are equal");
     let source = Leaf::new(&page).unwrap();

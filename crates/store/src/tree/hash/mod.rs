@@ -3,6 +3,7 @@
 mod bounds;
 mod chain;
 mod collection;
+mod index;
 mod inner;
 mod leaf;
 #[cfg(test)]
@@ -20,7 +21,8 @@ pub(crate) use inner::{Inner, InnerMut};
 pub(crate) use leaf::{finest_shift, Leaf, LeafMut};
 pub(crate) use order::{as_leaf, chain_deadline, Hashed};
 pub(crate) use record::{
-    Record, RecordKey, RecordValue, Reference, KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES, VALUE_INLINE_MAX_BYTES,
+    index_hash, Record, RecordKey, RecordValue, Reference, INDEX_HASH_SHIFT, INDEX_RECORD_BYTES,
+    KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES, VALUE_INLINE_MAX_BYTES,
 };
 pub(crate) use shape::{HEADER_BYTES, SLOT_BYTES};
 pub(crate) use side::{tick_of, Side};

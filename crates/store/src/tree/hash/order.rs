@@ -47,7 +47,7 @@ impl Hashed {
     pub fn hash_of(&self, record: &Record<'_>) -> u64 {
         match record.key {
             RecordKey::Inline(key) => self.hash(key),
-            RecordKey::Out { hash, .. } => hash,
+            RecordKey::Out { hash, .. } | RecordKey::Hash(hash) => hash,
         }
     }
 }

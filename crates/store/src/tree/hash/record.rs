@@ -9,6 +9,14 @@
 //! value        strings, kind 0: bytes   1: integer (8 bytes)   2: blob (12 bytes)
 //!              collections (`Collection`): 3: list   4: set   5: sorted set   6: hash   7: stream
 //! ```
+//! A record of an index has no key, but the upper bits of its hash: what has that hash lies elsewhere, and the value leads
+//! to it. Byte 0 says so by what no other record has, an integer that is raw and whose key is out of line.
+//!
+//! ```text
+//! byte 0       0xa4
+//! bytes 1-5    bits 24-63 of the hash
+//! bytes 6-13   the value
+//! ```
 
 use stillframe_pagepool::PageId;
 
@@ -48,6 +56,21 @@ const RAW: u8 = 1 << 5;
 const DEADLINE: u8 = 1 << 6;
 const KEY_OUT: u8 = 1 << 7;
 
+/// Byte 0 of a record of an index.
+const INDEX: u8 = KEY_OUT | RAW | KIND_INT << 2;
+/// Bits of a hash that an index leaves out. Those that are left tell a trillion members apart.
+pub(crate) const INDEX_HASH_SHIFT: u32 = 24;
+const INDEX_HASH_BYTES: usize = 5;
+const INDEX_VALUE_BYTES: usize = 8;
+/// Bytes of a record of an index.
+pub(crate) const INDEX_RECORD_BYTES: usize = 1 + INDEX_HASH_BYTES + INDEX_VALUE_BYTES;
+
+/// A hash as an index has it.
+#[inline(always)]
+pub(crate) fn index_hash(hash: u64) -> u64 {
+    hash >> INDEX_HASH_SHIFT << INDEX_HASH_SHIFT
+}
+
 /// A record's key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RecordKey<'a> {
@@ -57,6 +80,8 @@ pub(crate) enum RecordKey<'a> {
         hash: u64,
         blob: Blob,
     },
+    /// The hash of a member that lies elsewhere, as [`index_hash`] leaves it. The value is an integer.
+    Hash(u64),
 }
 
 /// A record's value.
@@ -104,6 +129,9 @@ impl Header {
     #[inline(always)]
     pub fn parse(bytes: &[u8]) -> Option<Header> {
         let &[flags, key_len, value_low, ..] = bytes else { return None };
+        if flags == INDEX {
+            return Some(Header::of_index());
+        }
         let key_bytes = if flags & KEY_OUT != 0 { OUT_KEY_BYTES } else { usize::from(key_len) };
         let value_bytes = usize::from(value_low) | usize::from(flags & 3) << 8;
         let mut header = Header { flags, body_head: 0, key_bytes, value_bytes };
@@ -111,6 +139,18 @@ impl Header {
             header.body_head = *bytes.get(header.value_start())?;
         }
         Some(header)
+    }
+
+    /// Two bytes of the hash lie where other records have lengths.
+    fn of_index() -> Header {
+        let key_bytes = 1 + INDEX_HASH_BYTES - HEADER_BYTES;
+        Header { flags: INDEX, body_head: 0, key_bytes, value_bytes: INDEX_VALUE_BYTES }
+    }
+
+    /// Whether the record is of an index.
+    #[inline(always)]
+    pub fn is_index(&self) -> bool {
+        self.flags == INDEX
     }
 
     #[inline(always)]
@@ -143,7 +183,9 @@ impl Header {
     /// Whether key or value, or a part of it, lies outside the leaf.
     #[inline(always)]
     pub fn is_outside(&self) -> bool {
-        self.flags & KEY_OUT != 0 || self.kind() == KIND_BLOB || collection::is_outside(self.body_head)
+        self.flags & KEY_OUT != 0 && !self.is_index()
+            || self.kind() == KIND_BLOB
+            || collection::is_outside(self.body_head)
     }
 
     #[inline(always)]
@@ -173,6 +215,10 @@ impl<'a> Record<'a> {
         let key = bytes.get(header.key_start()..header.value_start())?;
         let key = match header.flags & KEY_OUT {
             0 => RecordKey::Inline(key),
+            _ if header.is_index() => {
+                let &[_, hash_0, hash_1, hash_2, hash_3, hash_4, ..] = bytes else { return None };
+                RecordKey::Hash(u64::from_le_bytes([0, 0, 0, hash_0, hash_1, hash_2, hash_3, hash_4]))
+            }
             _ => RecordKey::Out {
                 hash: u64::from_le_bytes(key.get(..8)?.try_into().ok()?),
                 blob: Blob::parse(key.get(8..)?)?,
@@ -189,6 +235,12 @@ impl<'a> Record<'a> {
             _ => return None,
         };
         Some(Record { key, value, raw: header.flags & RAW != 0, deadline })
+    }
+
+    /// A record of an index.
+    pub fn of_index(hash: u64, value: u64) -> Record<'static> {
+        let (key, value) = (RecordKey::Hash(index_hash(hash)), RecordValue::Int(value as i64));
+        Record { key, value, raw: true, deadline: None }
     }
 
     #[inline(always)]
@@ -234,7 +286,7 @@ impl<'a> Record<'a> {
     /// What key and value refer to.
     pub fn references(&self) -> impl Iterator<Item = Reference> {
         let key = match self.key {
-            RecordKey::Inline(_) => None,
+            RecordKey::Inline(_) | RecordKey::Hash(_) => None,
             RecordKey::Out { blob, .. } => Some(Reference::Blob(blob)),
         };
         key.into_iter().chain(self.value_references())
@@ -253,6 +305,7 @@ impl<'a> Record<'a> {
         let (key_flag, key_bytes) = match self.key {
             RecordKey::Inline(key) => (0, key.len()),
             RecordKey::Out { .. } => (KEY_OUT, OUT_KEY_BYTES),
+            RecordKey::Hash(_) => return Header::of_index(),
         };
         let raw = if self.raw { RAW } else { 0 };
         let deadline = if self.deadline.is_some() { DEADLINE } else { 0 };
@@ -303,6 +356,11 @@ impl<'a> Record<'a> {
                 out[at..at + 8].copy_from_slice(&hash.to_le_bytes());
                 blob.encode(&mut out[at + 8..at + OUT_KEY_BYTES]);
                 at += OUT_KEY_BYTES;
+            }
+            RecordKey::Hash(hash) => {
+                let hash = (hash >> INDEX_HASH_SHIFT).to_le_bytes();
+                at = 1 + INDEX_HASH_BYTES;
+                out[1..at].copy_from_slice(&hash[..INDEX_HASH_BYTES]);
             }
         }
         match self.value {
@@ -356,12 +414,32 @@ mod tests {
                 RecordValue::Other { value_type: ValueType::SortedSet, body: &value },
                 RecordValue::Other { value_type: ValueType::List, body: b"" },
             ] {
-                for (raw, deadline) in [(false, None), (true, Some(1)), (true, None), (false, Some(i64::MAX))]
+                let can_be_raw = !matches!(value, RecordValue::Int(_));
+                for (raw, deadline) in
+                    [(false, None), (can_be_raw, Some(1)), (can_be_raw, None), (false, Some(i64::MAX))]
                 {
                     round_trip(Record { key, value, raw, deadline });
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_record_of_an_index_keeps_the_upper_bits_of_a_hash() {
+        for hash in [0, 1 << 24, u64::MAX, 0x0123_4567_89ab_cdef] {
+            for value in [0, 1, u64::MAX, 1.5f64.to_bits()] {
+                let record = Record::of_index(hash, value);
+                assert_eq!(record.encoded_bytes(), INDEX_RECORD_BYTES);
+                assert!(!record.header().is_outside() && !record.header().has_deadline());
+                assert_eq!(record.key, RecordKey::Hash(hash & !0xff_ffff));
+                round_trip(record);
+            }
+        }
+        let mut bytes = [0; INDEX_RECORD_BYTES];
+        Record::of_index(u64::MAX, u64::MAX).encode(&mut bytes);
+        assert_eq!(bytes[0], 0xa4);
+        let header = Header::parse(&bytes).unwrap();
+        (0..6).for_each(|len| assert!(!header.key_is(&bytes, &[0xff; 6][..len]), "it is no key's"));
     }
 
     #[test]

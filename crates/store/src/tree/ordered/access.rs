@@ -1,9 +1,10 @@
 //! What is done with a tree of byte-string keys. One record is a key and a value, both of a few hundred bytes at most; a
 //! longer value lies elsewhere, and the record refers to it.
 
+use smallvec::SmallVec;
 use stillframe_pagepool::{ExclusiveGuard, PageId, SharedGuard};
 
-use super::leaf::{fits_leaf, OrderedLeaf, OrderedLeafMut, Stored, KEY_MAX_BYTES, RECORD_HEADER_BYTES};
+use super::leaf::{fits_leaf, OrderedLeaf, OrderedLeafMut, Stored, KEY_MAX_BYTES};
 use super::node::add_records;
 use super::order::{Ordered, Seek};
 use crate::stop::Stop;
@@ -30,10 +31,13 @@ pub(crate) enum Removal {
     },
 }
 
+/// Nodes on the way to a leaf that are kept without an allocation: those of trees of up to a few hundred million records.
+pub(super) const WAY_NODES: usize = 4;
+
 /// A leaf latched for a write; in a tree that counts, with all nodes above it (invariant T1) and the places of the way in
 /// them.
 struct Way<'p> {
-    nodes: Vec<(ExclusiveGuard<'p>, usize)>,
+    nodes: SmallVec<[(ExclusiveGuard<'p>, usize); WAY_NODES]>,
     leaf: ExclusiveGuard<'p>,
 }
 
@@ -54,9 +58,9 @@ impl Trees<Ordered> {
     fn way(&self, tree: Tree, key: &[u8], hint: Option<PageId>) -> Result<Way<'_>, Stop> {
         if !self.order.counts {
             let leaf = self.leaf_exclusive(tree, Seek::Key(key), hint)?;
-            return Ok(Way { nodes: Vec::new(), leaf });
+            return Ok(Way { nodes: SmallVec::new(), leaf });
         }
-        let mut nodes = Vec::new();
+        let mut nodes = SmallVec::new();
         let mut pid = tree.root;
         loop {
             let node = self.pool.exclusive(pid)?;
@@ -203,7 +207,7 @@ impl Trees<Ordered> {
 
     /// A walk leaves a leaf behind. One that it has been through whole goes before what others use: a short walk says nothing
     /// of those that come after it, a long one does not come back.
-    fn let_go(&self, leaf: SharedGuard<'_>, is_whole: bool) {
+    pub(super) fn let_go(&self, leaf: SharedGuard<'_>, is_whole: bool) {
         let pid = leaf.id();
         drop(leaf);
         if is_whole {
@@ -225,7 +229,10 @@ pub(super) fn give_value<R>(
     if leaf.tag() != tree.tag {
         return Err(not_a_leaf(guard.id()));
     }
-    debug_assert!(Ordered::covers(leaf, tree.tag, Seek::Key(key)), "nodes and bounds say the same");
+    // Nodes and bounds say the same, unless a page is damaged: then what is not compared here is merely not found.
+    if cfg!(debug_assertions) && !Ordered::covers(leaf, tree.tag, Seek::Key(key)) {
+        return Err(not_a_leaf(guard.id()));
+    }
     let Some(slot) = leaf.get(key, guess) else { return f(None) };
     let (_, value) = leaf.record(slot).ok_or_else(|| bad_record(guard.id()))?;
     f(Some(value))
@@ -233,11 +240,11 @@ pub(super) fn give_value<R>(
 
 /// Bytes to make room for, before a record is put.
 pub(crate) fn record_bytes(key: &[u8], value: Stored<'_>) -> usize {
-    RECORD_HEADER_BYTES + key.len() + value.bytes.len()
+    value.record_bytes(key.len())
 }
 
 /// Gives records until `f` says no; whether it did not.
-fn give(
+pub(super) fn give(
     pid: PageId,
     leaf: OrderedLeaf<'_>,
     slots: impl Iterator<Item = usize>,

@@ -5,9 +5,7 @@
 
 use stillframe_pagepool::{ExclusiveGuard, PageId, Restart};
 
-use super::leaf::{
-    fits_leaf, OrderedLeafMut, Stored, CAPACITY_BYTES, KEY_MAX_BYTES, RECORD_HEADER_BYTES, SLOT_BYTES,
-};
+use super::leaf::{fits_leaf, OrderedLeafMut, Stored, CAPACITY_BYTES, KEY_MAX_BYTES, SLOT_BYTES};
 use super::node::{prefix_bytes, Child, Node, OrderedNode, CHILD_BYTES_MAX};
 use super::order::Ordered;
 use super::plan::separator;
@@ -53,13 +51,13 @@ pub(crate) struct Bulk<'t> {
     edge: Vec<Edge>,
 }
 
-fn record_bytes(key: &[u8], value: &[u8]) -> usize {
-    SLOT_BYTES + RECORD_HEADER_BYTES + key.len() + value.len()
+fn record_bytes(key: &[u8], value: Stored<'_>) -> usize {
+    SLOT_BYTES + value.record_bytes(key.len())
 }
 
 /// Bytes of a leaf's capacity that records take between bounds.
 fn leaf_bytes(lo: &[u8], hi: Option<&[u8]>, records: &[Pending]) -> usize {
-    let all: usize = records.iter().map(|record| record_bytes(&record.key, &record.value)).sum();
+    let all: usize = records.iter().map(|record| record_bytes(&record.key, record.stored())).sum();
     lo.len() + hi.map_or(0, <[u8]>::len) + all - records.len() * prefix_bytes(lo, hi)
 }
 
@@ -97,7 +95,7 @@ impl<'t> Bulk<'t> {
             return Ok(false);
         }
         // The upper bound is still unknown: it may have less in common with the lower one than the key has.
-        let more_bytes = record_bytes(key, value.bytes);
+        let more_bytes = record_bytes(key, value);
         let prefix_bytes = prefix_bytes(&self.leaf_lo, Some(key)) * (self.pending.len() + 1);
         let bounds_bytes = self.leaf_lo.len() + key.len();
         let bytes = (bounds_bytes + self.pending_bytes + more_bytes).saturating_sub(prefix_bytes);
@@ -204,7 +202,7 @@ impl<'t> Bulk<'t> {
         self.write_leaf(leaf, part_hi.as_deref(), &self.pending[..count])?;
         self.leaf = None;
         let written = self.pending.drain(..count);
-        self.pending_bytes -= written.map(|record| record_bytes(&record.key, &record.value)).sum::<usize>();
+        self.pending_bytes -= written.map(|record| record_bytes(&record.key, record.stored())).sum::<usize>();
         Ok(part_hi)
     }
 

@@ -3,8 +3,9 @@
 //! ```text
 //! 0  kind u8 | 1 is_last u8: no upper bound | 2 count u16 | 4 heap_start u16 | 6 dead_bytes u16
 //! 8  tag u32 | 12 prefix_bytes u16 | 14 lo_bytes u16 | 16 hi_bytes u16 | 18 run u16: slot | length << 9
-//! 20 slots: head u32 | offset u16 | tail_bytes u16
+//! 20 slots: head u32 | offset u16 | tail_bytes u16, with bit 15 the record is bare
 //!    records: value_bytes u16, with bit 15 the value is a reference; the tail of the key, the value
+//!    bare records: the tail of the key, for a value without bytes
 //!    at the end of the page hi, before it lo
 //! ```
 //! Keys are from `lo` up to, not including, `hi`. The prefix that both have in common is left out of the keys; the head is
@@ -35,6 +36,8 @@ pub(crate) fn fits_leaf(key: &[u8], value: &[u8]) -> bool {
 
 /// A record's value is a reference to where it lies.
 const OUTSIDE: u16 = 1 << 15;
+/// A record is a tail and nothing else: its value has no bytes. In the slot, so that it costs the record nothing.
+const BARE: u16 = 1 << 15;
 
 /// A value as a leaf has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +48,9 @@ pub(crate) struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
+    /// A value without bytes.
+    pub const NONE: Stored<'static> = Stored { bytes: &[], is_outside: false };
+
     pub fn inline(bytes: &'a [u8]) -> Stored<'a> {
         Stored { bytes, is_outside: false }
     }
@@ -61,14 +67,25 @@ impl<'a> Stored<'a> {
     fn length_word(&self) -> u16 {
         self.bytes.len() as u16 | if self.is_outside { OUTSIDE } else { 0 }
     }
+
+    #[inline(always)]
+    fn is_bare(&self) -> bool {
+        self.bytes.is_empty() && !self.is_outside
+    }
+
+    /// Bytes of a new record with this value and so much of its key, without its slot.
+    #[inline(always)]
+    pub(super) fn record_bytes(&self, tail_bytes: usize) -> usize {
+        tail_bytes + if self.is_bare() { 0 } else { RECORD_HEADER_BYTES + self.bytes.len() }
+    }
 }
 
 pub(super) const HEADER_BYTES: usize = 20;
 pub(super) const SLOT_BYTES: usize = 8;
 /// Bytes for slots, records and bounds.
 pub(super) const CAPACITY_BYTES: usize = PAGE_SIZE - HEADER_BYTES;
-/// Bytes of a record beside key and value.
-pub(super) const RECORD_HEADER_BYTES: usize = 2;
+/// Bytes of a record that is not bare, beside key and value.
+const RECORD_HEADER_BYTES: usize = 2;
 
 const IS_LAST: usize = 1;
 const COUNT: usize = 2;
@@ -166,7 +183,11 @@ impl<'a> OrderedLeaf<'a> {
         if at < HEADER_BYTES {
             return None;
         }
-        let tail_bytes = usize::from(get_u16(self.page, slot + 6));
+        let tail_word = get_u16(self.page, slot + 6);
+        let tail_bytes = usize::from(tail_word & !BARE);
+        if tail_word & BARE != 0 {
+            return Some((self.page.get(at..at + tail_bytes)?, Stored::NONE));
+        }
         let length_word = u16::from_le_bytes(self.page.get(at..at + 2)?.try_into().ok()?);
         let value_bytes = usize::from(length_word & !OUTSIDE);
         let tail = self.page.get(at + 2..at + 2 + tail_bytes)?;
@@ -176,7 +197,12 @@ impl<'a> OrderedLeaf<'a> {
 
     /// Bytes of a record, without its slot; 0 if it is malformed.
     pub fn record_bytes(&self, index: usize) -> usize {
-        self.record(index).map_or(0, |(tail, value)| RECORD_HEADER_BYTES + tail.len() + value.bytes.len())
+        let header_bytes = if self.is_bare(index) { 0 } else { RECORD_HEADER_BYTES };
+        self.record(index).map_or(0, |(tail, value)| header_bytes + tail.len() + value.bytes.len())
+    }
+
+    fn is_bare(&self, index: usize) -> bool {
+        get_u16(self.page, Self::slot_at(index) + 6) & BARE != 0
     }
 
     /// Whether the last few records came one after the other, and one in this slot would be the next.
@@ -197,7 +223,7 @@ impl<'a> OrderedLeaf<'a> {
 
     /// Whether a record can be stored where [`OrderedLeaf::find`] has found its key or the place for it.
     pub fn has_room(&self, found: Result<usize, usize>, key: &[u8], value: Stored<'_>) -> bool {
-        let bytes = (RECORD_HEADER_BYTES + key.len() + value.bytes.len()).saturating_sub(self.prefix().len());
+        let bytes = value.record_bytes(key.len().saturating_sub(self.prefix().len()));
         match found {
             Ok(slot) => bytes <= self.free_bytes() + self.record_bytes(slot),
             Err(_) => bytes + SLOT_BYTES <= self.free_bytes(),
@@ -324,13 +350,12 @@ impl<'a> OrderedLeafMut<'a> {
     /// Inserts a record whose key belongs before the slot; false if there is no room.
     pub fn insert(&mut self, index: usize, key: &[u8], value: Stored<'_>) -> bool {
         let Some(tail) = key.get(self.leaf().prefix().len()..) else { return false };
-        let record_bytes = RECORD_HEADER_BYTES + tail.len() + value.bytes.len();
+        let record_bytes = value.record_bytes(tail.len());
         let count = self.leaf().count();
         let Some(at) = self.reserve(record_bytes, SLOT_BYTES) else { return false };
-        self.write_record(at, tail, value);
         let (slot, end) = (OrderedLeaf::slot_at(index), OrderedLeaf::slot_at(count));
         self.page.copy_within(slot..end, slot + SLOT_BYTES);
-        self.write_slot(index, tail, at);
+        self.write_record(index, at, tail, value);
         put_u16(self.page, COUNT, count as u16 + 1);
         true
     }
@@ -345,16 +370,17 @@ impl<'a> OrderedLeafMut<'a> {
     /// Gives a record another value; false if there is no room.
     pub fn replace(&mut self, index: usize, value: Stored<'_>) -> bool {
         let Some((tail, old)) = self.leaf().record(index) else { return false };
-        let (tail_bytes, old_bytes) = (tail.len(), old.bytes.len());
+        let tail_bytes = tail.len();
         let at = usize::from(get_u16(self.page, OrderedLeaf::slot_at(index) + 4));
-        if let Some(unused_bytes) = old_bytes.checked_sub(value.bytes.len()) {
+        let unused_bytes = old.bytes.len().checked_sub(value.bytes.len());
+        if let Some(unused_bytes) = unused_bytes.filter(|_| !self.leaf().is_bare(index)) {
             put_u16(self.page, at, value.length_word());
             let value_at = at + RECORD_HEADER_BYTES + tail_bytes;
             self.page[value_at..value_at + value.bytes.len()].copy_from_slice(value.bytes);
             self.add_dead(unused_bytes);
             return true;
         }
-        if self.leaf().free_bytes() + old_bytes < value.bytes.len() {
+        if self.leaf().free_bytes() + self.leaf().record_bytes(index) < value.record_bytes(tail_bytes) {
             return false;
         }
         let key = [self.leaf().prefix(), tail].concat();
@@ -376,19 +402,20 @@ impl<'a> OrderedLeafMut<'a> {
         self.add_dead(bytes);
     }
 
-    fn write_record(&mut self, at: usize, tail: &[u8], value: Stored<'_>) {
-        put_u16(self.page, at, value.length_word());
-        let tail_at = at + RECORD_HEADER_BYTES;
-        self.page[tail_at..tail_at + tail.len()].copy_from_slice(tail);
-        let value_at = tail_at + tail.len();
-        self.page[value_at..value_at + value.bytes.len()].copy_from_slice(value.bytes);
-    }
-
-    fn write_slot(&mut self, index: usize, tail: &[u8], at: usize) {
-        let slot = OrderedLeaf::slot_at(index);
+    /// Writes a record to the heap and refers to it in a slot.
+    fn write_record(&mut self, index: usize, at: usize, tail: &[u8], value: Stored<'_>) {
+        let (slot, tail_word) = (OrderedLeaf::slot_at(index), tail.len() as u16);
         put_u32(self.page, slot, head_of(tail));
         put_u16(self.page, slot + 4, at as u16);
-        put_u16(self.page, slot + 6, tail.len() as u16);
+        put_u16(self.page, slot + 6, if value.is_bare() { tail_word | BARE } else { tail_word });
+        let mut tail_at = at;
+        if !value.is_bare() {
+            put_u16(self.page, at, value.length_word());
+            tail_at += RECORD_HEADER_BYTES;
+        }
+        let value_at = tail_at + tail.len();
+        self.page[tail_at..value_at].copy_from_slice(tail);
+        self.page[value_at..value_at + value.bytes.len()].copy_from_slice(value.bytes);
     }
 
     /// Takes room for a record from the heap, beside `slot_bytes` for slots, compacting if need be.
@@ -413,12 +440,11 @@ impl<'a> OrderedLeafMut<'a> {
         let slots_end = OrderedLeaf::slot_at(old.count());
         for index in 0..old.count() {
             let Some((tail, value)) = old.record(index) else { continue };
-            let bytes = RECORD_HEADER_BYTES + tail.len() + value.bytes.len();
+            let bytes = value.record_bytes(tail.len());
             // Records of a leaf that somebody else wrote may overlap: they would be too many.
             let Some(at) = heap_start.checked_sub(bytes).filter(|at| *at >= slots_end) else { break };
             heap_start = at;
-            self.write_record(at, tail, value);
-            self.write_slot(index, tail, at);
+            self.write_record(index, at, tail, value);
         }
         put_u16(self.page, HEAP_START, heap_start as u16);
         put_u16(self.page, DEAD, 0);
@@ -448,7 +474,7 @@ mod tests {
                     (0..random.usize(..7)).map(|_| [0, b'a', 0xff][random.usize(..3)]).collect();
                 let key = [lo, &tail].concat();
                 assert!(key.starts_with(&lo[..prefix]));
-                let value = vec![step as u8; random.usize(..90)];
+                let value = vec![step as u8; random.usize(..90) * random.usize(..2)];
                 let mut leaf = OrderedLeafMut::new(&mut page).unwrap();
                 let stored = match (leaf.leaf().find(&key), random.u32(..3)) {
                     (Ok(slot), 0) => {

@@ -199,6 +199,36 @@ pub(super) trait OrderedNode: Words {
         }
     }
 
+    /// Records below all children before this one, if the tree counts them.
+    fn records_before(&self, index: usize) -> u64 {
+        if !self.has_counts() {
+            return 0;
+        }
+        let start = Parts::of(self.count(), true).records;
+        let end = start + RECORDS_BYTES * index;
+        let both = |word: u64| u64::from(word as u32) + (word >> 32);
+        // Two to a word, but for the first and the last.
+        let words = start.div_ceil(8)..end / 8;
+        let first = if start % 8 != 0 && start < end { u64::from(self.half(start)) } else { 0 };
+        let last =
+            if end % 8 != 0 && words.end * 8 >= start { u64::from(self.half(end - end % 8)) } else { 0 };
+        first + words.map(|word| both(self.word(word.min(WORD_COUNT - 1)))).sum::<u64>() + last
+    }
+
+    /// The child with the record that has so many before it in the node, and the records before that child; the last child
+    /// if there are not so many.
+    fn child_of_rank(&self, rank: u64) -> (usize, u64) {
+        let (last, mut before) = (self.count() - 1, 0);
+        for index in 0..last {
+            let after = before + u64::from(self.records_at(index));
+            if rank < after {
+                return (index, before);
+            }
+            before = after;
+        }
+        (last, before)
+    }
+
     #[inline(always)]
     fn shared_bytes(&self) -> usize {
         usize::from((self.word(LENGTHS / 8) >> 48) as u16 >> SHARED_SHIFT)
@@ -570,6 +600,16 @@ mod tests {
             let bytes = (page.used_bytes(), page.children_bytes());
             assert_eq!(bytes, (node.encoded_bytes(), node.children_bytes()));
             assert!(page.is_ordered_inner(11) && !page.is_ordered_inner(12));
+            let mut before = 0;
+            for (index, child) in node.children.iter().enumerate() {
+                assert_eq!(page.records_before(index), before);
+                before += u64::from(child.records);
+                if child.records > 0 {
+                    let first = before - u64::from(child.records);
+                    assert_eq!(page.child_of_rank(first), (index, first));
+                    assert_eq!(page.child_of_rank(before - 1), (index, first));
+                }
+            }
             let is_inside = |key: &Vec<u8>| *key >= lo && hi.as_ref().is_none_or(|hi| key < hi);
             for _ in 0..60 {
                 let key = match random.u32(..3) {
@@ -603,6 +643,7 @@ mod tests {
             let key = random_key(&mut random);
             let index = page.search(&key, random.bool());
             let _ = (page.child_at(index), page.decode(), page.is_ordered_inner(1));
+            let _ = (page.records_before(index), page.child_of_rank(random.u64(..)));
         }
     }
 

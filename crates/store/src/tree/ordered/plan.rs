@@ -1,6 +1,6 @@
 //! Dividing the records of neighbouring leaves anew, by bytes.
 
-use super::leaf::{OrderedLeaf, OrderedLeafMut, CAPACITY_BYTES, RECORD_HEADER_BYTES, SLOT_BYTES};
+use super::leaf::{OrderedLeaf, OrderedLeafMut, CAPACITY_BYTES, KEY_MAX_BYTES, SLOT_BYTES};
 use super::node::{common_prefix, prefix_bytes};
 use crate::page::Page;
 use crate::tree::order::LeafView;
@@ -111,8 +111,12 @@ impl Plan {
         sources: &'s [OrderedLeaf<'_>],
     ) -> impl Iterator<Item = (usize, usize)> + 's {
         let start = self.targets[target].start;
-        let end = self.targets.get(target + 1).map(|next| next.start);
-        records(sources).filter(move |at| *at >= start && end.is_none_or(|end| *at < end))
+        let end = self.targets.get(target + 1).map_or((sources.len(), 0), |next| next.start);
+        (start.0..sources.len().min(end.0 + 1)).flat_map(move |s| {
+            let first = if s == start.0 { start.1 } else { 0 };
+            let last = if s == end.0 { end.1 } else { sources[s].count() };
+            (first..last).map(move |i| (s, i))
+        })
     }
 
     fn bytes_of(&self, target: usize, sources: &[OrderedLeaf<'_>]) -> usize {
@@ -121,7 +125,7 @@ impl Plan {
         let record = |(s, i): (usize, usize)| {
             let Some((tail, value)) = sources[s].record(i) else { return 0 };
             let key_bytes = sources[s].prefix().len() + tail.len();
-            SLOT_BYTES + RECORD_HEADER_BYTES + key_bytes.saturating_sub(prefix_bytes) + value.bytes.len()
+            SLOT_BYTES + value.record_bytes(key_bytes.saturating_sub(prefix_bytes))
         };
         lo.len() + hi.map_or(0, <[u8]>::len) + self.records_of(target, sources).map(record).sum::<usize>()
     }
@@ -139,10 +143,18 @@ impl Plan {
     /// Fills a target's page from the sources, which must be copies of what was planned with.
     pub fn fill(&self, target: usize, page: &mut Page, sources: &[OrderedLeaf<'_>]) {
         let mut out = OrderedLeafMut::init(page, sources[0].tag(), self.lo(target), self.hi(target));
-        let records = self.records_of(target, sources);
-        let whole = records.filter_map(|(s, i)| Some((sources[s].key(i), sources[s].record(i)?.1)));
-        for (index, (key, value)) in whole.enumerate() {
-            let fitted = out.insert(index, &key, value);
+        let mut key = [0; KEY_MAX_BYTES];
+        let mut source = None;
+        for (index, (s, i)) in self.records_of(target, sources).enumerate() {
+            let (leaf, prefix_bytes) = (sources[s], sources[s].prefix().len());
+            let Some((tail, value)) = leaf.record(i) else { continue };
+            // Of a leaf that nobody wrote like this, keys may be longer than any can be.
+            let Some(place) = key.get_mut(..prefix_bytes + tail.len()) else { continue };
+            if source.replace(s) != Some(s) {
+                place[..prefix_bytes].copy_from_slice(leaf.prefix());
+            }
+            place[prefix_bytes..].copy_from_slice(tail);
+            let fitted = out.insert(index.min(out.leaf().count()), place, value);
             debug_assert!(fitted, "the plan has room for every record");
         }
     }

@@ -3,17 +3,17 @@
 //! Nodes are read optimistically on the way down, and once more compared with their versions when the leaf is latched.
 //! Every write latches the root, so what was read belongs together (invariant T1).
 
-use stillframe_pagepool::{OptimisticGuard, PageId, SharedGuard};
+use smallvec::SmallVec;
+use stillframe_pagepool::{OptimisticGuard, SharedGuard};
 
+use super::access::{give, Next, WAY_NODES};
+use super::leaf::Stored;
 use super::node::OrderedNode;
 use super::order::{Ordered, Seek};
 use crate::stop::Stop;
-use crate::tree::order::{as_leaf, bad_record, not_inner, LeafView, Order};
+use crate::tree::order::{as_leaf, not_inner, LeafView, Order};
 use crate::tree::trees::{stop_below, Tree, Trees};
 use crate::tree::words::Words;
-
-/// A record that has been copied.
-type KeyAndValue = (Vec<u8>, Vec<u8>);
 
 /// A latched leaf, and how many records are in the leaves before it.
 struct Ranked<'p> {
@@ -22,14 +22,15 @@ struct Ranked<'p> {
 }
 
 impl Trees<Ordered> {
-    /// Descends where `choose` says: from a node and the count of records before it, the child.
+    /// Descends where `choose` says: from a node and the count of records before it, the child, and the records before that
+    /// child in the node.
     fn descend_counting(
         &self,
         tree: Tree,
-        mut choose: impl FnMut(&OptimisticGuard<'_>, u64) -> usize,
+        mut choose: impl FnMut(&OptimisticGuard<'_>, u64) -> (usize, u64),
     ) -> Result<Ranked<'_>, Stop> {
         debug_assert!(self.order.counts);
-        let mut way: Vec<OptimisticGuard<'_>> = Vec::new();
+        let mut way: SmallVec<[OptimisticGuard<'_>; WAY_NODES]> = SmallVec::new();
         let (mut pid, mut before) = (tree.root, 0);
         loop {
             let node = match (self.pool.optimistic(pid), way.last()) {
@@ -42,9 +43,9 @@ impl Trees<Ordered> {
                 way.iter().try_for_each(OptimisticGuard::validate)?;
                 return Err(not_inner(pid));
             }
-            let index = choose(&node, before).min(node.count() - 1);
-            before += (0..index).map(|child| u64::from(node.records_at(child))).sum::<u64>();
-            pid = Ordered::child(&node, index);
+            let (index, before_child) = choose(&node, before);
+            before += before_child;
+            pid = Ordered::child(&node, index.min(node.count() - 1));
             let is_above_leaves = node.level() <= 1;
             node.validate()?;
             way.push(node);
@@ -53,50 +54,73 @@ impl Trees<Ordered> {
             }
         }
         let Some(parent) = way.last() else { return Err(not_inner(tree.root)) };
+        self.prefetch_slots(pid);
         let leaf = self.pool.shared(pid).map_err(|restart| stop_below(parent, restart))?;
         way.iter().try_for_each(OptimisticGuard::validate)?;
         Ok(Ranked { leaf, before })
     }
 
+    /// The leaf with the record that has so many below it, and that record's slot; the last leaf if there are not so many.
+    fn leaf_of_rank(&self, tree: Tree, rank: u64) -> Result<(SharedGuard<'_>, usize), Stop> {
+        let found =
+            self.descend_counting(tree, |node, before| node.child_of_rank(rank - before.min(rank)))?;
+        let slot = usize::try_from(rank - found.before.min(rank)).unwrap_or(usize::MAX);
+        Ok((found.leaf, slot))
+    }
+
     /// Records in the tree.
     pub fn len(&self, tree: Tree) -> Result<u64, Stop> {
         let root = self.pool.optimistic(tree.root)?;
-        let records = (0..root.count()).map(|child| u64::from(root.records_at(child))).sum();
+        let records = root.records_before(root.count());
         root.validate()?;
         Ok(records)
     }
 
-    /// Records with a key below this one.
-    pub fn rank(&self, tree: Tree, key: &[u8]) -> Result<u64, Stop> {
-        let found = self.descend_counting(tree, |node, _| Ordered::find_child(node, Seek::Key(key)))?;
+    /// Records with a key below this one, and whether there is one with this key.
+    pub fn rank(&self, tree: Tree, key: &[u8]) -> Result<(u64, bool), Stop> {
+        let found = self.descend_counting(tree, |node, _| {
+            let index = Ordered::find_child(node, Seek::Key(key));
+            (index, node.records_before(index))
+        })?;
         let leaf = as_leaf::<Ordered>(found.leaf.id(), found.leaf.page())?;
-        let (Ok(slot) | Err(slot)) = leaf.find(key);
-        Ok(found.before + slot as u64)
+        let slot = leaf.find(key);
+        let (Ok(below) | Err(below)) = slot;
+        Ok((found.before + below as u64, slot.is_ok()))
     }
 
-    /// The record that has so many below it, if there is one.
-    pub fn nth(&self, tree: Tree, rank: u64) -> Result<Option<KeyAndValue>, Stop> {
-        let found =
-            self.descend_counting(tree, |node, before| child_of_rank(node, rank - before.min(rank)))?;
-        let pid: PageId = found.leaf.id();
-        let leaf = as_leaf::<Ordered>(pid, found.leaf.page())?;
-        let slot = usize::try_from(rank - found.before.min(rank)).unwrap_or(usize::MAX);
-        if slot >= leaf.count() {
-            return Ok(None);
+    /// As of [`Trees::walk_up`], from the record on that has so many below it.
+    pub fn walk_up_from(
+        &self,
+        tree: Tree,
+        rank: u64,
+        mut f: impl FnMut(&[u8], Stored<'_>) -> Result<bool, Stop>,
+    ) -> Result<Next, Stop> {
+        let (guard, slot) = self.leaf_of_rank(tree, rank)?;
+        let leaf = as_leaf::<Ordered>(guard.id(), guard.page())?;
+        if !give(guard.id(), leaf, slot..leaf.count(), &mut f)? {
+            return Ok(Next::End);
         }
-        let (_, value) = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
-        Ok(Some((leaf.key(slot), value.bytes.to_vec())))
+        let next = leaf.hi().map_or(Next::End, |hi| Next::From(hi.to_vec()));
+        self.let_go(guard, slot == 0);
+        Ok(next)
     }
-}
 
-/// The child with the record that has so many before it in the node; the last if there are not so many.
-fn child_of_rank(node: &impl Words, mut rank: u64) -> usize {
-    for index in 0..node.count() {
-        let records = u64::from(node.records_at(index));
-        if rank < records {
-            return index;
+    /// As of [`Trees::walk_down`], from the record on that has so many below it, or from the greatest of all.
+    pub fn walk_down_from(
+        &self,
+        tree: Tree,
+        rank: u64,
+        mut f: impl FnMut(&[u8], Stored<'_>) -> Result<bool, Stop>,
+    ) -> Result<Next, Stop> {
+        let (guard, slot) = self.leaf_of_rank(tree, rank)?;
+        let leaf = as_leaf::<Ordered>(guard.id(), guard.page())?;
+        let end = leaf.count().min(slot.saturating_add(1));
+        if !give(guard.id(), leaf, (0..end).rev(), &mut f)? {
+            return Ok(Next::End);
         }
-        rank -= records;
+        let next = if leaf.lo().is_empty() { Next::End } else { Next::From(leaf.lo().to_vec()) };
+        let is_whole = end == leaf.count();
+        self.let_go(guard, is_whole);
+        Ok(next)
     }
-    node.count() - 1
 }

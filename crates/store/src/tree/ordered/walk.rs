@@ -2,7 +2,7 @@
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
-use super::leaf::{OrderedLeaf, CAPACITY_BYTES, SLOT_BYTES};
+use super::leaf::{OrderedLeaf, Stored, CAPACITY_BYTES, SLOT_BYTES};
 use super::node::{Node, OrderedNode};
 use super::order::Ordered;
 use crate::blobs::Blob;
@@ -22,6 +22,10 @@ pub(crate) trait Visitor {
     fn page(&mut self, pid: PageId) -> Result<(), Stop>;
     /// A record refers to this.
     fn blob(&mut self, blob: Blob) -> Result<(), Stop>;
+    /// The tree has this record.
+    fn record(&mut self, _key: &[u8], _value: Stored<'_>) -> Result<(), Stop> {
+        Ok(())
+    }
 }
 
 /// What is to hold for a node or a leaf.
@@ -61,7 +65,7 @@ fn check_node(pid: PageId, expected: &Expected, visitor: &mut impl Visitor) -> R
     visitor.read(pid, &mut page)?;
     let level_is_sane = (1..=LEVEL_MAX).contains(&expected.level) && page.level() == expected.level;
     ensure(page.is_ordered_inner(expected.tag) && level_is_sane, || not_inner(pid))?;
-    let Node { lo, hi, children, .. } = page.decode();
+    let Node { lo, hi, children, counts, .. } = page.decode();
     ensure(lo == expected.lo && hi == expected.hi, || wrong(pid, "other bounds than its parent's"))?;
     let are_sorted = children.windows(2).all(|pair| pair[0].separator < pair[1].separator);
     ensure(are_sorted, || wrong(pid, "separators are out of order"))?;
@@ -70,10 +74,13 @@ fn check_node(pid: PageId, expected: &Expected, visitor: &mut impl Visitor) -> R
         let hi = children.get(index + 1).map_or(hi.clone(), |next| Some(next.separator.to_vec()));
         let level = expected.level - 1;
         let below = Expected { tag: expected.tag, level, lo: child.separator.to_vec(), hi };
-        records += match level {
+        let records_below = match level {
             0 => check_leaf(PageId(child.pid), &below, visitor)?,
             _ => check_node(PageId(child.pid), &below, visitor)?,
         };
+        let is_counted = !counts || u64::from(child.records) == records_below;
+        ensure(is_counted, || wrong(pid, "it miscounts the records below a child"))?;
+        records += records_below;
     }
     Ok(records)
 }
@@ -92,6 +99,7 @@ fn check_leaf(pid: PageId, expected: &Expected, visitor: &mut impl Visitor) -> R
         let is_inside = leaf.lo() <= &key[..] && leaf.hi().is_none_or(|hi| &key[..] < hi);
         ensure(is_inside && last < Some(key.clone()), || wrong(pid, "keys are out of order"))?;
         ensure(leaf.find(&key) == Ok(slot), || wrong(pid, "a key is not found"))?;
+        visitor.record(&key, value)?;
         last = Some(key);
         extents.push(leaf.record_range(slot));
         if value.is_outside {

@@ -1,0 +1,269 @@
+//! Single members: looking one up, giving it a score, removing it.
+//!
+//! A change begins with [`SortedTrees::find`], which makes sure of all pages that are there to be changed. [`SortedTrees::put`]
+//! makes room in both trees before it changes either (invariant C1); what it then does meets no page that may be missing.
+
+use stillframe_pagepool::PageId;
+
+use super::key::{is_long, long_key, number_among, sortable, whole_key, whole_value, OrderKey, NUMBER_MAX};
+use crate::blobs::{Blob, Blobs, Part, BLOB_BYTES};
+use crate::error::OpError;
+use crate::stop::{retry, Stop};
+use crate::tree::hash::{index_hash, Hashed, INDEX_RECORD_BYTES};
+use crate::tree::merge::Joining;
+use crate::tree::ordered::{record_bytes, Next, Ordered, Removal, Seek, Stored};
+use crate::tree::trees::{Scratch, Tree, Trees, NO_DATABASE};
+
+/// The trees of one sorted set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Roots {
+    pub index: Tree,
+    pub order: Tree,
+}
+
+/// What is done with the trees of sorted sets. The caller has locked the key.
+#[derive(Clone, Copy)]
+pub(crate) struct SortedTrees<'a> {
+    pub index: &'a Trees<Hashed>,
+    pub order: &'a Trees<Ordered>,
+    pub blobs: &'a Blobs,
+}
+
+/// Where a member is in the order.
+struct Place {
+    score: f64,
+    key: OrderKey,
+    /// Where the member lies, if it is long.
+    blob: Option<Blob>,
+}
+
+/// What there is of a member. Good until the set is changed, or the thread looks at the barrier.
+pub(crate) struct Found {
+    hash: u64,
+    /// The index's leaf of the hash.
+    leaf: PageId,
+    has_index_room: bool,
+    place: Option<Place>,
+}
+
+impl Found {
+    pub fn score(&self) -> Option<f64> {
+        self.place.as_ref().map(|place| place.score)
+    }
+}
+
+/// What the order has of the long members with one score, start and hash.
+struct Alike {
+    place: Option<Place>,
+    /// A number that none of them has.
+    free_number: u16,
+}
+
+pub(super) fn disagree() -> OpError {
+    OpError::Damaged("the trees of a sorted set contradict each other".into())
+}
+
+impl SortedTrees<'_> {
+    /// An empty set, with two tags that are used nowhere else. If there is no room for both trees, `give_up` gets the root of
+    /// the one that has been made.
+    pub fn create(&self, tags: (u32, u32), give_up: impl FnOnce(PageId)) -> Result<Roots, OpError> {
+        let tree = |root, tag| Tree { db: NO_DATABASE, root, tag };
+        let index = retry(|| self.index.create(tags.0))?;
+        match retry(|| self.order.create(tags.1)) {
+            Ok(order) => Ok(Roots { index: tree(index, tags.0), order: tree(order, tags.1) }),
+            Err(error) => {
+                give_up(index);
+                Err(error)
+            }
+        }
+    }
+
+    /// Looks a member up.
+    pub fn find(&self, roots: Roots, member: &[u8]) -> Result<Found, OpError> {
+        let hash = self.index.order.hash(member);
+        let indexed = retry(|| self.index.indexed(roots.index, hash))?;
+        let mut place = None;
+        for value in &indexed.values {
+            place = self.place(roots, member, hash, f64::from_bits(*value))?;
+            if place.is_some() {
+                break;
+            }
+        }
+        Ok(Found { hash, leaf: indexed.leaf, has_index_room: indexed.has_room, place })
+    }
+
+    /// Where a member is, if it has this score.
+    fn place(&self, roots: Roots, member: &[u8], hash: u64, score: f64) -> Result<Option<Place>, OpError> {
+        if is_long(member) {
+            return Ok(self.alike(roots, member, hash, score)?.place);
+        }
+        let key = whole_key(score, member);
+        let is_there = retry(|| self.order.look(roots.order, &key, |value| Ok(value.is_some())))?;
+        Ok(is_there.then_some(Place { score, key, blob: None }))
+    }
+
+    /// Looks for a long member among those that share score, start and hash.
+    #[cold]
+    fn alike(&self, roots: Roots, member: &[u8], hash: u64, score: f64) -> Result<Alike, OpError> {
+        let first = long_key(score, member, hash, 0);
+        let mut from = Next::From(first.to_vec());
+        let mut alike = Alike { place: None, free_number: 0 };
+        while let Next::From(bound) = from {
+            from = retry(|| {
+                self.order.walk_up(roots.order, &bound, |key, value| {
+                    let Some(number) = number_among(key, &first) else { return Ok(false) };
+                    let Some(blob) = value.blob() else { return Ok(true) };
+                    if alike.free_number == number {
+                        alike.free_number = (number + 1).min(NUMBER_MAX);
+                    }
+                    if self.blobs.equals(&blob, member)? {
+                        alike.place = Some(Place { score, key: key.into(), blob: Some(blob) });
+                    }
+                    Ok(true)
+                })
+            })?;
+        }
+        Ok(alike)
+    }
+
+    /// Records of a member with a score below that of a member, and the member's own rank: how many are before it.
+    pub fn rank(&self, roots: Roots, found: &Found) -> Result<Option<u64>, OpError> {
+        let Some(place) = &found.place else { return Ok(None) };
+        retry(|| self.order.rank(roots.order, &place.key)).map(|(rank, _)| Some(rank))
+    }
+
+    /// Makes sure of the pages that [`SortedTrees::put`] will change for this score.
+    pub fn resolve(&self, roots: Roots, found: &Found, member: &[u8], score: f64) -> Result<(), OpError> {
+        self.place(roots, member, found.hash, score).map(drop)
+    }
+
+    /// Gives a member, which has just been looked up, a score that is no NaN: adds it, or moves it. Whether it is new.
+    pub fn put(
+        &self,
+        scratch: &mut Scratch,
+        roots: Roots,
+        member: &[u8],
+        found: &Found,
+        score: f64,
+    ) -> Result<bool, OpError> {
+        let Some(old) = &found.place else {
+            self.add(scratch, roots, member, found, score)?;
+            return Ok(true);
+        };
+        if sortable(old.score) == sortable(score) {
+            return Ok(false);
+        }
+        match old.blob {
+            None => self.put_in_order(scratch, roots, &whole_key(score, member), whole_value(score))?,
+            Some(blob) => self.put_long(scratch, roots, (member, found.hash), score, blob)?,
+        }
+        let values = (old.score.to_bits(), score.to_bits());
+        if !retry(|| self.index.replace_indexed(roots.index, found.hash, values, Some(found.leaf)))? {
+            return Err(disagree());
+        }
+        self.remove_from_order(scratch, roots, &old.key)?;
+        Ok(false)
+    }
+
+    fn add(
+        &self,
+        scratch: &mut Scratch,
+        roots: Roots,
+        member: &[u8],
+        found: &Found,
+        score: f64,
+    ) -> Result<(), OpError> {
+        let mut hint = Some(found.leaf);
+        if !found.has_index_room {
+            self.make_index_room(scratch, roots, found.hash)?;
+            hint = None;
+        }
+        match is_long(member) {
+            false => self.put_in_order(scratch, roots, &whole_key(score, member), whole_value(score))?,
+            true => {
+                let blob = retry(|| self.blobs.make(&[Part::Bytes(member)], false))?;
+                self.put_long(scratch, roots, (member, found.hash), score, blob)
+                    .inspect_err(|_| self.blobs.discard(&blob))?;
+            }
+        }
+        match retry(|| self.index.insert_indexed(roots.index, found.hash, score.to_bits(), hint))? {
+            true => Ok(()),
+            false => Err(disagree()),
+        }
+    }
+
+    fn make_index_room(&self, scratch: &mut Scratch, roots: Roots, hash: u64) -> Result<(), OpError> {
+        while !retry(|| self.index.has_index_room(roots.index, hash))? {
+            let hash = index_hash(hash);
+            retry(|| self.index.make_room(scratch, roots.index, hash, INDEX_RECORD_BYTES))?;
+        }
+        Ok(())
+    }
+
+    /// Refers to a long member by a new key.
+    #[cold]
+    fn put_long(
+        &self,
+        scratch: &mut Scratch,
+        roots: Roots,
+        (member, hash): (&[u8], u64),
+        score: f64,
+        blob: Blob,
+    ) -> Result<(), OpError> {
+        let number = self.alike(roots, member, hash, score)?.free_number;
+        let mut reference = [0; BLOB_BYTES];
+        blob.encode(&mut reference);
+        let value = Stored { bytes: &reference, is_outside: true };
+        self.put_in_order(scratch, roots, &long_key(score, member, hash, number), value)
+    }
+
+    fn put_in_order(
+        &self,
+        scratch: &mut Scratch,
+        roots: Roots,
+        key: &[u8],
+        value: Stored<'_>,
+    ) -> Result<(), OpError> {
+        while retry(|| self.order.put(roots.order, key, value, None, |_| ()))?.is_none() {
+            let bytes = record_bytes(key, value);
+            retry(|| self.order.make_room(scratch, roots.order, Seek::Key(key), bytes))?;
+        }
+        Ok(())
+    }
+
+    fn remove_from_order(&self, scratch: &mut Scratch, roots: Roots, key: &[u8]) -> Result<(), OpError> {
+        match retry(|| self.order.remove(roots.order, key, |_| ()))? {
+            Removal::WasAbsent => Err(disagree()),
+            Removal::Done { is_sparse } => {
+                if is_sparse {
+                    // Joining only saves memory: what stands in its way may stay there.
+                    let _ = self.order.join_leaves(scratch, roots.order, Seek::Key(key), Joining::Sparse);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes a member that has just been looked up; whether it was there.
+    pub fn remove(&self, scratch: &mut Scratch, roots: Roots, found: &Found) -> Result<bool, OpError> {
+        let Some(place) = &found.place else { return Ok(false) };
+        self.remove_from_order(scratch, roots, &place.key)?;
+        let value = place.score.to_bits();
+        let removed = retry(|| self.index.remove_indexed(roots.index, found.hash, value, Some(found.leaf)))?;
+        let is_sparse = removed.ok_or_else(disagree)?;
+        if is_sparse {
+            let hash = index_hash(found.hash);
+            let _ = self.index.join_leaves(scratch, roots.index, hash, Joining::Sparse);
+        }
+        if let Some(blob) = &place.blob {
+            self.blobs.discard(blob);
+        }
+        Ok(true)
+    }
+}
+
+/// A record of the order that is not what one should be.
+#[cold]
+pub(super) fn malformed() -> Stop {
+    Stop::Damaged("a member of a sorted set is malformed".into())
+}

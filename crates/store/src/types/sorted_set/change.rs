@@ -1,0 +1,440 @@
+//! Members that get scores, and members that are removed.
+
+use smallvec::SmallVec;
+
+use super::packed::{self, Scored};
+use super::range::{RangeLimit, ScoredRange};
+use super::{grown, roots};
+use crate::effect::{Change, Effect};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::tree::hash::Grown;
+use crate::tree::sorted_set::Roots;
+use crate::types::packed::PACKED_MAX_BYTES;
+use crate::value::Encoding;
+use crate::{Deadline, OpError};
+
+/// Which members get their scores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ScoreRule {
+    /// Those that are not there.
+    pub only_new: bool,
+    /// Those that are there.
+    pub only_present: bool,
+    /// Of those that are there, those whose score rises.
+    pub only_greater: bool,
+    /// Of those that are there, those whose score falls.
+    pub only_less: bool,
+    /// The scores are added to those that are there.
+    pub adds: bool,
+}
+
+/// What has become of members that were given scores.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct ScoreChanges {
+    pub added: u64,
+    /// Those whose score is another one now.
+    pub updated: u64,
+    /// The score of the last member, unless the rule left it out.
+    pub score: Option<f64>,
+    /// A sum would be no number: nothing has been changed.
+    pub is_nan: bool,
+}
+
+/// What a rule makes of a member.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Decision {
+    LeftOut,
+    Nan,
+    /// It has this score already.
+    Same(f64),
+    Set(f64),
+}
+
+impl ScoreRule {
+    fn decide(&self, old: Option<f64>, given: f64) -> Decision {
+        let Some(old) = old else {
+            return if self.only_present { Decision::LeftOut } else { Decision::Set(given) };
+        };
+        if self.only_new {
+            return Decision::LeftOut;
+        }
+        let score = if self.adds { old + given } else { given };
+        if score.is_nan() {
+            Decision::Nan
+        } else if self.only_less && score >= old || self.only_greater && score <= old {
+            Decision::LeftOut
+        } else if score == old {
+            Decision::Same(score)
+        } else {
+            Decision::Set(score)
+        }
+    }
+}
+
+/// Members that have changed, by their places among those given, and their scores.
+type Changed = SmallVec<[(usize, f64); 4]>;
+
+impl ScoreChanges {
+    /// Counts a decision in; whether the member is to be set.
+    fn count(&mut self, decision: Decision, is_new: bool) -> Option<f64> {
+        self.score = match decision {
+            Decision::LeftOut | Decision::Nan => None,
+            Decision::Same(score) | Decision::Set(score) => Some(score),
+        };
+        let Decision::Set(score) = decision else { return None };
+        match is_new {
+            true => self.added += 1,
+            false => self.updated += 1,
+        }
+        Some(score)
+    }
+}
+
+impl Keyspace {
+    pub(super) fn sorted_set_put(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        scored: &[(f64, &[u8])],
+        rule: &ScoreRule,
+        run: &mut Vec<u8>,
+    ) -> Result<ScoreChanges, OpError> {
+        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
+        let opened = self.open_to_change(local, at, run)?;
+        match opened.as_ref().and_then(|opened| Some((opened, opened.grown?))) {
+            Some((opened, grown)) => self.sorted_set_put_grown(local, at, opened, grown, scored, rule),
+            None => self.sorted_set_put_packed(local, at, opened.as_ref(), scored, rule, run),
+        }
+    }
+
+    fn sorted_set_put_packed(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: Option<&Opened>,
+        scored: &[(f64, &[u8])],
+        rule: &ScoreRule,
+        run: &mut Vec<u8>,
+    ) -> Result<ScoreChanges, OpError> {
+        let most_bytes: usize = scored.iter().map(|(_, member)| packed::most_bytes(member)).sum();
+        if run.len() + most_bytes > PACKED_MAX_BYTES {
+            return self.sorted_set_grow(local, at, opened, scored, rule, run);
+        }
+        let (mut changes, mut changed, mut has_long) = (ScoreChanges::default(), Changed::new(), false);
+        for (index, (given, member)) in scored.iter().enumerate() {
+            let old = packed::find(run, member).map(|found| found.score);
+            let decision = rule.decide(old, *given);
+            if decision == Decision::Nan {
+                return Ok(ScoreChanges { is_nan: true, ..ScoreChanges::default() });
+            }
+            if let Some(score) = changes.count(decision, old.is_none()) {
+                has_long |= old.is_none() && member.len() > self.limits.sorted_set_value_bytes();
+                packed::put(run, member, score);
+                changed.push((index, score));
+            }
+        }
+        if changed.is_empty() {
+            return Ok(changes);
+        }
+        let grows = changes.added > 0;
+        let encoding = self.sorted_set_encoding(opened, has_long, if grows { packed::len(run) } else { 0 });
+        self.put_packed(local, at, encoding, None, run, Deadline::Keep)?;
+        self.announce_scores(local, at, opened.is_none(), scored, &changed);
+        Ok(changes)
+    }
+
+    /// What a sorted set is called now that it has so many members, or a long one more.
+    pub(super) fn sorted_set_encoding(&self, opened: Option<&Opened>, has_long: bool, len: u64) -> Encoding {
+        let is_large = opened.is_some_and(|opened| opened.encoding == Encoding::SkipList)
+            || has_long
+            || len > self.limits.sorted_set_entries() as u64;
+        if is_large {
+            Encoding::SkipList
+        } else {
+            Encoding::ListPack
+        }
+    }
+
+    /// Makes trees of a packed sorted set, or of none, and gives the members their scores there.
+    fn sorted_set_grow(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: Option<&Opened>,
+        scored: &[(f64, &[u8])],
+        rule: &ScoreRule,
+        run: &[u8],
+    ) -> Result<ScoreChanges, OpError> {
+        self.resolve_slabs(2 * (packed::members(run).count() + scored.len()))?;
+        let roots = self.create_sorted_trees()?;
+        let (mut changes, mut changed) = (ScoreChanges::default(), Changed::new());
+        let give_up = |_: &OpError| self.drop_trees(&grown(roots, 0));
+        let mut packed = packed::members(run);
+        let moved = packed.try_for_each(|scored| {
+            self.sorted_set_put_one(local, roots, scored.member, scored.score).map(drop)
+        });
+        moved.inspect_err(give_up)?;
+        let filled = self.sorted_set_fill(local, roots, scored, rule, (&mut changes, &mut changed));
+        filled.inspect_err(give_up)?;
+        let before = packed::len(run);
+        if changed.is_empty() || changes.is_nan {
+            self.drop_trees(&grown(roots, 0));
+            return Ok(changes);
+        }
+        let encoding =
+            self.sorted_set_encoding_after(opened, scored, &changes, &changed, before + changes.added);
+        let trees = grown(roots, before + changes.added);
+        self.put_grown(local, at, encoding, None, trees, Deadline::Keep)?;
+        self.announce_scores(local, at, opened.is_none(), scored, &changed);
+        Ok(changes)
+    }
+
+    fn sorted_set_encoding_after(
+        &self,
+        opened: Option<&Opened>,
+        scored: &[(f64, &[u8])],
+        changes: &ScoreChanges,
+        changed: &Changed,
+        len: u64,
+    ) -> Encoding {
+        let is_long = |(index, _): &(usize, f64)| {
+            scored.get(*index).is_some_and(|(_, member)| member.len() > self.limits.sorted_set_value_bytes())
+        };
+        let grows = changes.added > 0;
+        self.sorted_set_encoding(opened, grows && changed.iter().any(is_long), if grows { len } else { 0 })
+    }
+
+    pub(super) fn create_sorted_trees(&self) -> Result<Roots, OpError> {
+        let tags = (self.take_tag(), self.take_tag());
+        self.sorted().create(tags, |root| self.garbage.push_tree(&self.pool, root))
+    }
+
+    /// Gives a member a score; whether it is new.
+    pub(super) fn sorted_set_put_one(
+        &self,
+        local: &mut Local,
+        roots: Roots,
+        member: &[u8],
+        score: f64,
+    ) -> Result<bool, OpError> {
+        let found = self.sorted().find(roots, member)?;
+        self.sorted().put(&mut local.scratch, roots, member, &found, score)
+    }
+
+    /// Gives members their scores as the rule says. Where that ends, for want of memory, what has been set stays.
+    fn sorted_set_fill(
+        &self,
+        local: &mut Local,
+        roots: Roots,
+        scored: &[(f64, &[u8])],
+        rule: &ScoreRule,
+        (changes, changed): (&mut ScoreChanges, &mut Changed),
+    ) -> Result<(), OpError> {
+        let trees = self.sorted();
+        for (index, (given, member)) in scored.iter().enumerate() {
+            let found = trees.find(roots, member)?;
+            let decision = rule.decide(found.score(), *given);
+            if decision == Decision::Nan {
+                changes.is_nan = true;
+                return Ok(());
+            }
+            let before = *changes;
+            if let Some(score) = changes.count(decision, found.score().is_none()) {
+                trees
+                    .put(&mut local.scratch, roots, member, &found, score)
+                    .inspect_err(|_| *changes = before)?;
+                changed.push((index, score));
+            }
+        }
+        Ok(())
+    }
+
+    fn sorted_set_put_grown(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        trees: Grown,
+        scored: &[(f64, &[u8])],
+        rule: &ScoreRule,
+    ) -> Result<ScoreChanges, OpError> {
+        let roots = roots(&trees)?;
+        // Nothing that is missing is met after the first change (C1).
+        if !self.pages.all_resident() {
+            for (given, member) in scored {
+                let found = self.sorted().find(roots, member)?;
+                if let Decision::Set(score) = rule.decide(found.score(), *given) {
+                    self.sorted().resolve(roots, &found, member, score)?;
+                }
+            }
+            self.resolve_slabs(2 * scored.len())?;
+        }
+        let (mut changes, mut changed) = (ScoreChanges::default(), Changed::new());
+        let filled = self.sorted_set_fill(local, roots, scored, rule, (&mut changes, &mut changed));
+        if changed.is_empty() {
+            return filled.map(|()| changes);
+        }
+        let len = trees.element_count + changes.added;
+        let encoding = self.sorted_set_encoding_after(Some(opened), scored, &changes, &changed, len);
+        if changes.added > 0 || encoding != opened.encoding {
+            let opened = Opened { encoding, grown: Some(grown(roots, len)), ..*opened };
+            self.set_grown(local, at, &opened)?;
+        }
+        self.announce_scores(local, at, false, scored, &changed);
+        filled.map(|()| changes)
+    }
+
+    fn announce_scores(
+        &self,
+        local: &Local,
+        at: &CollectionKey<'_>,
+        is_new: bool,
+        scored: &[(f64, &[u8])],
+        changed: &Changed,
+    ) {
+        let mut is_new = is_new;
+        for (index, score) in changed {
+            if let Some((_, member)) = scored.get(*index) {
+                let change = Change::Scored { member, score: *score };
+                self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
+                is_new = false;
+            }
+        }
+    }
+
+    fn announce_removed(&self, local: &Local, at: &CollectionKey<'_>, member: &[u8]) {
+        let change = Change::ScoredRemoved { member };
+        self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+    }
+
+    pub(super) fn sorted_set_remove(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        members: &[&[u8]],
+        run: &mut Vec<u8>,
+    ) -> Result<u64, OpError> {
+        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
+        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(0) };
+        let mut removed: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        match &opened.grown {
+            None => removed.extend(members.iter().copied().filter(|member| packed::remove(run, member))),
+            Some(trees) => {
+                let (sorted, roots) = (self.sorted(), roots(trees)?);
+                if !self.pages.all_resident() {
+                    members.iter().try_for_each(|member| sorted.find(roots, member).map(drop))?;
+                }
+                for member in members {
+                    let found = sorted.find(roots, member)?;
+                    if sorted.remove(&mut local.scratch, roots, &found)? {
+                        removed.push(member);
+                    }
+                }
+            }
+        }
+        if removed.is_empty() {
+            return Ok(0);
+        }
+        removed.iter().for_each(|member| self.announce_removed(local, at, member));
+        self.sorted_set_shrunk(local, at, &opened, removed.len() as u64, run)?;
+        Ok(removed.len() as u64)
+    }
+
+    /// Puts back what is left after members have been removed.
+    fn sorted_set_shrunk(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        removed_count: u64,
+        run: &[u8],
+    ) -> Result<(), OpError> {
+        let left = opened
+            .grown
+            .map_or_else(|| packed::len(run), |trees| trees.element_count.saturating_sub(removed_count));
+        match opened.grown {
+            _ if left == 0 => self.remove_emptied(local, at),
+            None => self.put_packed(local, at, opened.encoding, None, run, Deadline::Keep).map(drop),
+            Some(trees) => {
+                let grown = Some(Grown { element_count: left, ..trees });
+                self.set_grown(local, at, &Opened { grown, ..*opened })
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn sorted_set_remove_range(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        range: &ScoredRange<'_>,
+        is_downwards: bool,
+        limit: RangeLimit,
+        mut f: impl FnMut(&[u8], f64),
+        run: &mut Vec<u8>,
+    ) -> Result<Option<u64>, OpError> {
+        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
+        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(None) };
+        let Some(trees) = opened.grown else {
+            let members: Vec<Scored<'_>> = packed::members(run).collect();
+            let ranks = range.ranks_in(&members, is_downwards, limit);
+            let mut wanted: Vec<&Scored<'_>> =
+                members[ranks.start as usize..ranks.end as usize].iter().collect();
+            if is_downwards {
+                wanted.reverse();
+            }
+            for scored in wanted {
+                self.announce_removed(local, at, scored.member);
+                f(scored.member, scored.score);
+            }
+            let count = ranks.end - ranks.start;
+            if count > 0 {
+                packed::remove_ranks(run, &ranks);
+                self.sorted_set_shrunk(local, at, &opened, count, run)?;
+            }
+            return Ok(Some(count));
+        };
+        let (sorted, roots) = (self.sorted(), roots(&trees)?);
+        let ranks = range.ranks_of(sorted, roots, trees.element_count, is_downwards, limit)?;
+        let mut give = |member: &[u8], score: f64| {
+            self.announce_removed(local, at, member);
+            f(member, score);
+        };
+        if ranks.end - ranks.start >= trees.element_count {
+            // The trees go with the key, as a whole.
+            sorted.range(roots, ranks, is_downwards, |member, score| {
+                give(member, score);
+                Ok(true)
+            })?;
+            self.remove_emptied(local, at)?;
+            return Ok(Some(trees.element_count));
+        }
+        let removed = self.sorted_set_remove_ranks(local, at, roots, ranks, is_downwards, f)?;
+        if removed > 0 {
+            self.sorted_set_shrunk(local, at, &opened, removed, run)?;
+        }
+        Ok(Some(removed))
+    }
+
+    fn sorted_set_remove_ranks(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        roots: Roots,
+        ranks: std::ops::Range<u64>,
+        is_downwards: bool,
+        mut f: impl FnMut(&[u8], f64),
+    ) -> Result<u64, OpError> {
+        let mut removed = Vec::new();
+        let note = |member: &[u8], score: f64| removed.push((member.to_vec(), score));
+        let count = self.sorted().remove_range(&mut local.scratch, roots, ranks, note)?;
+        if is_downwards {
+            removed.reverse();
+        }
+        for (member, score) in &removed {
+            self.announce_removed(local, at, member);
+            f(member, *score);
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,242 @@
+//! Sorted sets: members with scores. A small one is a run of members and scores in order; a large one is two trees
+//! ([`crate::tree::sorted_set`]).
+
+mod change;
+mod packed;
+mod range;
+mod read;
+mod replace;
+
+use std::ops::ControlFlow;
+
+pub use change::{ScoreChanges, ScoreRule};
+pub use range::{RangeLimit, ScoredRange};
+
+use crate::keyspace::CollectionKey;
+use crate::tree::hash::Grown;
+use crate::tree::sorted_set::Roots;
+use crate::value::ValueType;
+use crate::worker::Worker;
+use crate::{DbId, Key, OpError};
+
+fn at<'k>(db: DbId, key: &Key<'k>) -> CollectionKey<'k> {
+    CollectionKey { db, key: *key, value_type: ValueType::SortedSet }
+}
+
+/// The members of a packed one, in order.
+pub(super) fn packed_members(run: &[u8]) -> impl Iterator<Item = (&[u8], f64)> {
+    packed::members(run).map(|scored| (scored.member, scored.score))
+}
+
+/// The trees of a large one.
+pub(crate) fn roots(grown: &Grown) -> Result<Roots, OpError> {
+    let order = grown.second.ok_or_else(|| OpError::Damaged("a sorted set has one tree only".into()))?;
+    Ok(Roots { index: grown.first, order })
+}
+
+fn grown(roots: Roots, element_count: u64) -> Grown {
+    Grown { element_count, first: roots.index, second: Some(roots.order) }
+}
+
+/// A member's place: how many are before it, and its score.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Rank {
+    pub rank: u64,
+    pub score: f64,
+}
+
+impl Worker {
+    /// Gives members scores, as the rule says, in a sorted set that is made if there is none.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed, but for want of memory in the midst of it: then what has been set stays.
+    pub fn sorted_set_put(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        scored: &[(f64, &[u8])],
+        rule: &ScoreRule,
+    ) -> Result<ScoreChanges, OpError> {
+        let (keyspace, local) = self.split();
+        let mut run = std::mem::take(&mut local.run);
+        let put = keyspace.sorted_set_put(local, &at(db, key), scored, rule, &mut run);
+        local.run = run;
+        put
+    }
+
+    /// Removes members; with the last one the key goes. Returns how many were there.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn sorted_set_remove(&mut self, db: DbId, key: &Key<'_>, members: &[&[u8]]) -> Result<u64, OpError> {
+        let (keyspace, local) = self.split();
+        let mut run = std::mem::take(&mut local.run);
+        let removed = keyspace.sorted_set_remove(local, &at(db, key), members, &mut run);
+        local.run = run;
+        removed
+    }
+
+    /// Removes the members of a range and gives them to `f`, the greatest first if `is_downwards`; `begin` is told before how
+    /// many. Returns how many, or `None` if there is no such sorted set.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed, and what was given does not count.
+    #[allow(clippy::too_many_arguments)]
+    pub fn sorted_set_remove_range(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        range: &ScoredRange<'_>,
+        is_downwards: bool,
+        limit: RangeLimit,
+        f: impl FnMut(&[u8], f64),
+    ) -> Result<Option<u64>, OpError> {
+        let (keyspace, local) = self.split();
+        let mut run = std::mem::take(&mut local.run);
+        let at = at(db, key);
+        let removed = keyspace.sorted_set_remove_range(local, &at, range, is_downwards, limit, f, &mut run);
+        local.run = run;
+        removed
+    }
+
+    /// Gives `f` the score of each member, by the member's index, or `None`. Whether the sorted set is there.
+    ///
+    /// # Errors
+    /// [`OpError`]; what `f` was given does not count then.
+    pub fn sorted_set_scores<'m>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        members: impl Iterator<Item = &'m [u8]>,
+        f: impl FnMut(usize, Option<f64>),
+    ) -> Result<bool, OpError> {
+        let (keyspace, local) = self.split();
+        let mut run = std::mem::take(&mut local.run);
+        let found = keyspace.sorted_set_scores(local, &at(db, key), members, f, &mut run);
+        local.run = run;
+        found
+    }
+
+    /// A member's place, counted from the greatest if `is_downwards`; and whether the sorted set is there.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub fn sorted_set_rank(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        member: &[u8],
+        is_downwards: bool,
+    ) -> Result<(bool, Option<Rank>), OpError> {
+        let (keyspace, local) = self.split();
+        let mut run = std::mem::take(&mut local.run);
+        let found = keyspace.sorted_set_rank(local, &at(db, key), member, is_downwards, &mut run);
+        local.run = run;
+        found
+    }
+
+    /// Members of a sorted set; 0 if there is none.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub fn sorted_set_len(&mut self, db: DbId, key: &Key<'_>) -> Result<u64, OpError> {
+        Ok(self.sorted_set_count(db, key, &ScoredRange::ALL)?.unwrap_or(0))
+    }
+
+    /// Members of a range; `None` if there is no such sorted set.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub fn sorted_set_count(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        range: &ScoredRange<'_>,
+    ) -> Result<Option<u64>, OpError> {
+        let (keyspace, local) = self.split();
+        let mut run = std::mem::take(&mut local.run);
+        let count = keyspace.sorted_set_count(local, &at(db, key), range, &mut run);
+        local.run = run;
+        count
+    }
+
+    /// Gives the members of a range to `f`, the greatest first if `is_downwards`, after how many there are to `begin`, until
+    /// `f` breaks. Whether the sorted set is there.
+    ///
+    /// # Errors
+    /// [`OpError`]; what was given does not count then.
+    #[allow(clippy::too_many_arguments)]
+    pub fn sorted_set_range(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        range: &ScoredRange<'_>,
+        is_downwards: bool,
+        limit: RangeLimit,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
+    ) -> Result<bool, OpError> {
+        let (keyspace, local) = self.split();
+        let mut run = std::mem::take(&mut local.run);
+        let at = at(db, key);
+        let found = keyspace.sorted_set_range(local, &at, range, is_downwards, limit, (begin, f), &mut run);
+        local.run = run;
+        found
+    }
+
+    /// Gives `f` the members that `choose` picks by their ranks, told how many there are. Whether the sorted set is there.
+    ///
+    /// # Errors
+    /// [`OpError`]; what was given does not count then.
+    pub fn sorted_set_pick(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        choose: impl FnOnce(u64) -> Vec<u64>,
+        f: impl FnMut(&[u8], f64),
+    ) -> Result<bool, OpError> {
+        let (keyspace, local) = self.split();
+        let mut run = std::mem::take(&mut local.run);
+        let found = keyspace.sorted_set_pick(local, &at(db, key), choose, f, &mut run);
+        local.run = run;
+        found
+    }
+
+    /// One step of an iteration: gives about `count` members to `f`; the next cursor, 0 at the end, or `None` if there is no
+    /// such sorted set. A member that is there throughout is given once.
+    ///
+    /// # Errors
+    /// [`OpError`]; what was given does not count then.
+    pub fn sorted_set_scan(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        cursor: u64,
+        count: u64,
+        f: impl FnMut(&[u8], f64),
+    ) -> Result<Option<u64>, OpError> {
+        let (keyspace, local) = self.split();
+        let mut run = std::mem::take(&mut local.run);
+        let next = keyspace.sorted_set_scan(local, &at(db, key), (cursor, count), f, &mut run);
+        local.run = run;
+        next
+    }
+
+    /// Stores a sorted set of these members, no two of them alike, over whatever is there, without a deadline. There must be
+    /// one at least.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn sorted_set_replace(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        members: &mut [(Vec<u8>, f64)],
+    ) -> Result<(), OpError> {
+        let (keyspace, local) = self.split();
+        let mut run = std::mem::take(&mut local.run);
+        let stored = keyspace.sorted_set_replace(local, &at(db, key), members, &mut run);
+        local.run = run;
+        stored
+    }
+}

@@ -1,0 +1,158 @@
+//! What changes nothing.
+
+use std::ops::ControlFlow;
+
+use super::packed::{self, Scored};
+use super::range::{RangeLimit, ScoredRange};
+use super::{roots, Rank};
+use crate::keyspace::{CollectionKey, Keyspace, Local};
+use crate::OpError;
+
+impl Keyspace {
+    pub(super) fn sorted_set_scores<'m>(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        members: impl Iterator<Item = &'m [u8]>,
+        mut f: impl FnMut(usize, Option<f64>),
+        run: &mut Vec<u8>,
+    ) -> Result<bool, OpError> {
+        let Some((opened, _lock)) = self.open_to_read(local, at, run)? else {
+            members.enumerate().for_each(|(index, _)| f(index, None));
+            return Ok(false);
+        };
+        for (index, member) in members.enumerate() {
+            match &opened.grown {
+                None => f(index, packed::find(run, member).map(|scored| scored.score)),
+                Some(grown) => f(index, self.sorted().find(roots(grown)?, member)?.score()),
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn sorted_set_rank(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        member: &[u8],
+        is_downwards: bool,
+        run: &mut Vec<u8>,
+    ) -> Result<(bool, Option<Rank>), OpError> {
+        let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok((false, None)) };
+        let (rank, count) = match &opened.grown {
+            None => {
+                let place = packed::members(run).enumerate().find(|(_, scored)| scored.member == member);
+                let rank = place.map(|(rank, scored)| Rank { rank: rank as u64, score: scored.score });
+                (rank, packed::len(run))
+            }
+            Some(grown) => {
+                let (trees, roots) = (self.sorted(), roots(grown)?);
+                let found = trees.find(roots, member)?;
+                let rank = trees.rank(roots, &found)?.zip(found.score());
+                (rank.map(|(rank, score)| Rank { rank, score }), grown.element_count)
+            }
+        };
+        let from_end = |rank: Rank| Rank { rank: (count - 1).saturating_sub(rank.rank), ..rank };
+        Ok((true, if is_downwards { rank.map(from_end) } else { rank }))
+    }
+
+    pub(super) fn sorted_set_count(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        range: &ScoredRange<'_>,
+        run: &mut Vec<u8>,
+    ) -> Result<Option<u64>, OpError> {
+        let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(None) };
+        let ranks = match &opened.grown {
+            None => {
+                let members: Vec<Scored<'_>> = packed::members(run).collect();
+                range.ranks_in(&members, false, RangeLimit::NONE)
+            }
+            Some(grown) => {
+                let count = grown.element_count;
+                range.ranks_of(self.sorted(), roots(grown)?, count, false, RangeLimit::NONE)?
+            }
+        };
+        Ok(Some(ranks.end - ranks.start))
+    }
+
+    pub(super) fn sorted_set_range(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        range: &ScoredRange<'_>,
+        is_downwards: bool,
+        limit: RangeLimit,
+        (begin, mut f): (impl FnOnce(u64), impl FnMut(&[u8], f64) -> ControlFlow<()>),
+        run: &mut Vec<u8>,
+    ) -> Result<bool, OpError> {
+        let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
+        let Some(grown) = &opened.grown else {
+            let members: Vec<Scored<'_>> = packed::members(run).collect();
+            let ranks = range.ranks_in(&members, is_downwards, limit);
+            begin(ranks.end - ranks.start);
+            let wanted = members[ranks.start as usize..ranks.end as usize].iter();
+            let mut give = |scored: &Scored<'_>| f(scored.member, scored.score);
+            let _ = match is_downwards {
+                false => wanted.into_iter().try_for_each(&mut give),
+                true => wanted.rev().try_for_each(&mut give),
+            };
+            return Ok(true);
+        };
+        let (trees, roots) = (self.sorted(), roots(grown)?);
+        let ranks = range.ranks_of(trees, roots, grown.element_count, is_downwards, limit)?;
+        begin(ranks.end - ranks.start);
+        trees.range(roots, ranks, is_downwards, |member, score| Ok(f(member, score).is_continue()))?;
+        Ok(true)
+    }
+
+    pub(super) fn sorted_set_pick(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        choose: impl FnOnce(u64) -> Vec<u64>,
+        mut f: impl FnMut(&[u8], f64),
+        run: &mut Vec<u8>,
+    ) -> Result<bool, OpError> {
+        let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
+        match &opened.grown {
+            None => {
+                let members: Vec<Scored<'_>> = packed::members(run).collect();
+                for rank in choose(members.len() as u64) {
+                    members.get(rank as usize).iter().for_each(|scored| f(scored.member, scored.score));
+                }
+            }
+            Some(grown) => {
+                let roots = roots(grown)?;
+                for rank in choose(grown.element_count) {
+                    let one = rank..rank.saturating_add(1);
+                    self.sorted().range(roots, one, false, |member, score| {
+                        f(member, score);
+                        Ok(false)
+                    })?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn sorted_set_scan(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        (cursor, count): (u64, u64),
+        mut f: impl FnMut(&[u8], f64),
+        run: &mut Vec<u8>,
+    ) -> Result<Option<u64>, OpError> {
+        let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(None) };
+        match &opened.grown {
+            // All at once, as Redis does.
+            None => {
+                packed::members(run).for_each(|scored| f(scored.member, scored.score));
+                Ok(Some(0))
+            }
+            Some(grown) => self.sorted().scan(roots(grown)?, cursor, count, f).map(Some),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Whole sorted sets: the result of a combination, and copies.
+
+use super::{grown, packed, roots};
+use crate::effect::{Change, Effect};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Was};
+use crate::tree::hash::Grown;
+use crate::tree::sorted_set::Roots;
+use crate::types::packed::PACKED_MAX_BYTES;
+use crate::{Deadline, OpError};
+
+/// Members that are copied together.
+const COPIED_TOGETHER: u64 = 256;
+
+impl Keyspace {
+    pub(super) fn sorted_set_replace(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        members: &mut [(Vec<u8>, f64)],
+        run: &mut Vec<u8>,
+    ) -> Result<(), OpError> {
+        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
+        members.sort_unstable_by(|a, b| packed::compare((a.1, &a.0), (b.1, &b.0)));
+        let has_long = members.iter().any(|(member, _)| member.len() > self.limits.sorted_set_value_bytes());
+        let encoding = self.sorted_set_encoding(None, has_long, members.len() as u64);
+        let most_bytes: usize = members.iter().map(|(member, _)| packed::most_bytes(member)).sum();
+        let was = if most_bytes <= PACKED_MAX_BYTES {
+            run.clear();
+            members.iter().for_each(|(member, score)| packed::push(run, member, *score));
+            self.announce(local, Effect::Replace { db: at.db, key: at.key });
+            self.put_packed(local, at, encoding, None, run, Deadline::Clear)?
+        } else {
+            let trees = self.sorted_trees_of(local, members)?;
+            self.announce(local, Effect::Replace { db: at.db, key: at.key });
+            self.put_grown(local, at, encoding, None, trees, Deadline::Clear)?
+        };
+        let mut is_new = was != Was::There;
+        for (member, score) in members.iter() {
+            let change = Change::Scored { member, score: *score };
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
+            is_new = false;
+        }
+        Ok(())
+    }
+
+    fn sorted_trees_of(&self, local: &mut Local, members: &[(Vec<u8>, f64)]) -> Result<Grown, OpError> {
+        let roots = self.create_sorted_trees()?;
+        let filled = members
+            .iter()
+            .try_for_each(|(member, score)| self.sorted_set_put_one(local, roots, member, *score).map(drop));
+        filled.inspect_err(|_| self.drop_trees(&grown(roots, 0)))?;
+        Ok(grown(roots, members.len() as u64))
+    }
+
+    /// A copy of a large sorted set in trees of its own.
+    pub(crate) fn copy_sorted_set(&self, local: &mut Local, from: &Grown) -> Result<Grown, OpError> {
+        let source = roots(from)?;
+        let copy = self.create_sorted_trees()?;
+        let copied = self.copy_members(local, source, copy, from.element_count);
+        copied.inspect_err(|_| self.drop_trees(&grown(copy, 0)))?;
+        Ok(grown(copy, from.element_count))
+    }
+
+    fn copy_members(&self, local: &mut Local, from: Roots, to: Roots, count: u64) -> Result<(), OpError> {
+        let (mut at, mut members) = (0, Vec::new());
+        while at < count {
+            members.clear();
+            let ranks = at..count.min(at + COPIED_TOGETHER);
+            self.sorted().range(from, ranks, false, |member, score| {
+                members.push((member.to_vec(), score));
+                Ok(true)
+            })?;
+            for (member, score) in &members {
+                self.sorted_set_put_one(local, to, member, *score)?;
+            }
+            at += COPIED_TOGETHER;
+        }
+        Ok(())
+    }
+}
