@@ -18,24 +18,36 @@
 //! A length is 6, 14, 32 or 64 bits, big endian, told by the top bits of its first byte; the tag `11` there means an
 //! integer of 8, 16 or 32 bits (little endian) or an LZF-compressed string.
 
+mod blob;
+mod elements;
 mod encode;
 mod error;
 mod expand;
 mod format;
+mod gather;
+mod intset;
+mod listpack;
 mod lzf;
+mod output;
 mod payload;
 mod reader;
+mod score;
 mod skip;
 mod source;
 mod writer;
+mod ziplist;
+mod zipmap;
 
-pub use error::{PayloadError, ReadError, ReadErrorKind, WriteError};
+pub use error::{KeyName, PayloadError, ReadError, ReadErrorKind, WriteError};
 pub use format::{
-    Cut, Entry, KeyMeta, RdbString, RdbValue, StringRef, MAX_READ_VERSION, MAX_STRING_BYTES, WRITE_VERSION,
+    CollectionKind, Cut, Element, Entry, HashField, KeyMeta, RdbString, RdbValue, StringRef, WriteVersion,
+    MAX_READ_VERSION, MAX_STRING_BYTES, VALKEY_VERSIONS, WRITE_VERSION,
 };
+pub use gather::{Announced, ListNodes, SmallLimits};
 pub use lzf::Compressor;
 pub use payload::{
-    dump_payload, dump_string, parse_payload, LongPayload, PayloadContent, PayloadReader, PAYLOAD_HEAD_BYTES,
+    dump_string, open_gathered, open_payload, parse_payload, LongPayload, Payload, PayloadContent,
+    PayloadElements, PayloadReader, PayloadWriter, PAYLOAD_HEAD_BYTES,
 };
 pub use reader::{Next, OnUnsupported, Reader, ReaderOptions, SkippedKeys};
 pub use writer::{Header, Writer, WriterOptions};
