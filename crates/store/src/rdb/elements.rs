@@ -71,10 +71,20 @@ enum Beside {
 
 enum Form {
     /// Strings, for so many elements.
-    Plain { left_count: u64, beside: Beside },
-    Packed { packed: Packed, has_deadlines: bool },
+    Plain {
+        left_count: u64,
+        beside: Beside,
+    },
+    Packed {
+        packed: Packed,
+        has_deadlines: bool,
+    },
     /// Nodes of a list: each a container, or in version 2 also a plain element.
-    Nodes { left_count: u64, node: Option<Packed>, is_version_2: bool },
+    Nodes {
+        left_count: u64,
+        node: Option<Packed>,
+        is_version_2: bool,
+    },
 }
 
 /// A collection that is being read.

@@ -137,7 +137,9 @@ pub enum WriteError {
     ValueTooShort { announced_bytes: u64, missing_bytes: u64 },
     #[error("the value was announced with {announced_bytes} bytes and more came")]
     ValueTooLong { announced_bytes: u64 },
-    #[error("a collection was announced with {announced_count} elements and {missing_count} of them did not come")]
+    #[error(
+        "a collection was announced with {announced_count} elements and {missing_count} of them did not come"
+    )]
     TooFewElements { announced_count: u64, missing_count: u64 },
     #[error("a collection was announced with {announced_count} elements and more came")]
     TooManyElements { announced_count: u64 },

@@ -115,12 +115,14 @@ impl RdbValue {
             RdbValue::String(_) => Ok(()),
             RdbValue::List(items) => items.iter().try_for_each(|item| each(Element::Item(item))),
             RdbValue::Set(members) => members.iter().try_for_each(|member| each(Element::Member(member))),
-            RdbValue::SortedSet(members) => members
-                .iter()
-                .try_for_each(|(member, score)| each(Element::Scored { member, score: *score })),
-            RdbValue::Hash(fields) => fields.iter().try_for_each(|HashField { field, value, deadline_ms }| {
-                each(Element::Field { field, value, deadline_ms: *deadline_ms })
-            }),
+            RdbValue::SortedSet(members) => {
+                members.iter().try_for_each(|(member, score)| each(Element::Scored { member, score: *score }))
+            }
+            RdbValue::Hash(fields) => {
+                fields.iter().try_for_each(|HashField { field, value, deadline_ms }| {
+                    each(Element::Field { field, value, deadline_ms: *deadline_ms })
+                })
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use super::format::{collection_type, quicklist_node, Element, StringRef, MAX_FIE
 use super::intset::intset_of;
 use super::listpack::{entry_bytes, ListpackBuilder, HEADER_BYTES};
 use super::output::Output;
-use super::score::append_score;
+use super::score::{append_score, whole};
 use std::io::Write;
 use std::ops::Range;
 
@@ -233,8 +233,7 @@ impl CollectionWriter {
         if missing_count == 0 {
             return Err(WriteError::EmptyCollection);
         }
-        let mut writer =
-            CollectionWriter { announced, limits, head, missing_count, form: Form::Plain };
+        let mut writer = CollectionWriter { announced, limits, head, missing_count, form: Form::Plain };
         match announced {
             Announced::Hash { least_deadline_ms: Some(_), .. } if !has_deadlines => {
                 return Err(WriteError::FieldDeadlines { key: writer.head.key.unwrap_or_default() });
@@ -399,13 +398,11 @@ impl CollectionWriter {
         }
         let has_scores = code == collection_type::SORTED_SET_LISTPACK;
         gathered.sort(has_scores);
-        let (mut builder, mut text) = (ListpackBuilder::new(), String::new());
+        let mut builder = ListpackBuilder::new();
         for held in &gathered.elements {
             builder.push(&gathered.bytes[held.name.clone()]);
             if has_scores {
-                text.clear();
-                append_score(&mut text, held.score);
-                builder.push(text.as_bytes());
+                push_score(&mut builder, held.score);
                 continue;
             }
             builder.push(&gathered.bytes[held.value.clone()]);
@@ -457,9 +454,7 @@ impl Gathered {
             Announced::List { .. } => Element::Item(name),
             Announced::Set { .. } => Element::Member(name),
             Announced::SortedSet { .. } => Element::Scored { member: name, score: held.score },
-            Announced::Hash { .. } => {
-                Element::Field { field: name, value, deadline_ms: held.deadline_ms }
-            }
+            Announced::Hash { .. } => Element::Field { field: name, value, deadline_ms: held.deadline_ms },
         }
     }
 
@@ -481,6 +476,17 @@ impl Gathered {
         let mut numbers: Vec<i64> = self.elements.iter().filter_map(number).collect();
         numbers.sort_unstable();
         intset_of(&numbers)
+    }
+}
+
+fn push_score(builder: &mut ListpackBuilder, score: f64) {
+    match whole(score) {
+        Some(value) => builder.push_integer(value),
+        None => {
+            let mut text = String::new();
+            append_score(&mut text, score);
+            builder.push(text.as_bytes());
+        }
     }
 }
 

@@ -1,19 +1,20 @@
-//! Scores as text: `%.17g`, as Redis 7.0 writes them into listpacks.
+//! Scores as Redis 7.0 writes them into listpacks: integers, or text of `%.17g`.
 
 /// Digits that tell every number from its neighbours.
 const DIGITS: usize = 17;
 
-/// Whole numbers up to here are written without a point, whatever their length.
-const MAX_WHOLE: f64 = 4_503_599_627_370_495.0;
+/// Whole numbers up to here are integers.
+const MAX_WHOLE: f64 = (1_u64 << 62) as f64;
 
-/// Appends the text of a score.
+/// The integer that a score is written as, if it is one; minus zero becomes zero.
+pub(super) fn whole(score: f64) -> Option<i64> {
+    (score.abs() <= MAX_WHOLE && score.fract() == 0.0).then_some(score as i64)
+}
+
+/// Appends the text of a score that is not [`whole`], and not NaN.
 pub(super) fn append_score(out: &mut String, score: f64) {
     if score.is_infinite() {
         out.push_str(if score > 0.0 { "inf" } else { "-inf" });
-    } else if score == 0.0 {
-        out.push_str(if score.is_sign_negative() { "-0" } else { "0" });
-    } else if score.abs() <= MAX_WHOLE && score.fract() == 0.0 {
-        out.push_str(&(score as i64).to_string());
     } else {
         append_significant(out, score);
     }
@@ -54,23 +55,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn whole_numbers_are_integers_within_bounds() {
+        for (score, expected) in [
+            (0.0, Some(0)),
+            (-0.0, Some(0)),
+            (-17.0, Some(-17)),
+            (123_450_000_000_000_000.0, Some(123_450_000_000_000_000)),
+            (4_611_686_018_427_387_904.0, Some(1 << 62)),
+            (-9_223_372_036_854_775_808.0, None),
+            (0.5, None),
+            (f64::INFINITY, None),
+            (f64::NAN, None),
+        ] {
+            assert_eq!(whole(score), expected, "{score}");
+        }
+    }
+
+    #[test]
     fn scores_are_written_as_printf_does() {
         for (score, expected) in [
-            (0.0, "0"),
-            (-0.0, "-0"),
-            (1.0, "1"),
-            (-17.0, "-17"),
             (f64::INFINITY, "inf"),
             (f64::NEG_INFINITY, "-inf"),
             (0.1, "0.10000000000000001"),
             (-2.5, "-2.5"),
             (0.0001, "0.0001"),
             (0.00001, "1.0000000000000001e-05"),
-            (4_503_599_627_370_495.0, "4503599627370495"),
-            (1e16, "10000000000000000"),
-            (1e17, "1e+17"),
-            (123_456_789_012_345_680.0, "1.2345678901234568e+17"),
-            (12_345_678_901_234_568.0, "12345678901234568"),
+            (123.456, "123.456"),
+            (-1_234_567_890_123_456.5, "-1234567890123456.5"),
+            (9_223_372_036_854_775_807.0, "9.2233720368547758e+18"),
+            (1e22, "1e+22"),
             (1.5e300, "1.5000000000000001e+300"),
             (5e-324, "4.9406564584124654e-324"),
             (f64::MAX, "1.7976931348623157e+308"),

@@ -211,10 +211,9 @@ impl<W: Write> Writer<W> {
         self.check()?;
         let error = match &self.state {
             State::Between => return Ok(()),
-            State::InValue { announced_bytes, missing_bytes } => WriteError::ValueTooShort {
-                announced_bytes: *announced_bytes,
-                missing_bytes: *missing_bytes,
-            },
+            State::InValue { announced_bytes, missing_bytes } => {
+                WriteError::ValueTooShort { announced_bytes: *announced_bytes, missing_bytes: *missing_bytes }
+            }
             State::InElements(collection) => collection.too_few(),
             State::Failed => WriteError::Failed,
         };
