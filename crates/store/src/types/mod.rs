@@ -1,5 +1,12 @@
 //! What is particular to each type of values.
 
+mod copy;
+mod hash;
+mod packed;
 mod string;
 #[cfg(test)]
 mod string_tests;
+mod view;
+
+pub use hash::FieldMode;
+pub use view::Element;
