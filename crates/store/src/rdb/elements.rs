@@ -131,9 +131,9 @@ impl Elements {
         source: &mut Source<R>,
         (kind, code): (CollectionKind, u8),
         version: u32,
-    ) -> Result<Option<Elements>> {
+    ) -> Result<Option<Box<Elements>>> {
         let form = Form::begin(source, code, version)?;
-        let mut elements = Elements {
+        let mut elements = Box::new(Elements {
             kind,
             count_hint: form.count_hint(kind),
             form,
@@ -143,7 +143,7 @@ impl Elements {
             deadline_ms: None,
             is_waiting: false,
             is_ended: false,
-        };
+        });
         elements.is_waiting = elements.read(source)?;
         Ok(elements.is_waiting.then_some(elements))
     }

@@ -92,13 +92,13 @@ impl std::fmt::Debug for PayloadWriter {
 #[derive(Debug)]
 pub enum Payload<'p> {
     String(RdbString),
-    Collection(PayloadElements<'p>),
+    Collection(Box<PayloadElements<'p>>),
 }
 
 /// The elements of a collection in a payload, one after the other.
 pub struct PayloadElements<'p> {
     source: Source<&'p [u8]>,
-    elements: Elements,
+    elements: Box<Elements>,
 }
 
 impl PayloadElements<'_> {
@@ -148,7 +148,7 @@ fn open_body(body: &[u8], version: u32) -> Result<Payload<'_>, PayloadError> {
     let begun = Elements::begin(&mut source, (kind, code), version).map_err(bad_data)?;
     // As in Redis, there is nothing to be restored from an empty collection.
     let elements = begun.ok_or(PayloadError::BadData)?;
-    Ok(Payload::Collection(PayloadElements { source, elements }))
+    Ok(Payload::Collection(Box::new(PayloadElements { source, elements })))
 }
 
 /// The value in a payload, held as a whole; see [`open_payload`].
@@ -158,7 +158,8 @@ fn open_body(body: &[u8], version: u32) -> Result<Payload<'_>, PayloadError> {
 pub fn parse_payload(payload: &[u8]) -> Result<RdbValue, PayloadError> {
     match open_payload(payload)? {
         Payload::String(string) => Ok(RdbValue::String(string)),
-        Payload::Collection(PayloadElements { mut source, elements }) => {
+        Payload::Collection(collection) => {
+            let PayloadElements { mut source, elements } = *collection;
             elements.collect(&mut source).map_err(bad_data)
         }
     }

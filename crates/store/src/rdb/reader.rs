@@ -95,7 +95,7 @@ pub enum Next {
 enum Value {
     Held(RdbValue),
     Long { length_bytes: u64 },
-    Elements(Elements),
+    Elements(Box<Elements>),
     LeftOut,
 }
 
@@ -128,7 +128,7 @@ pub struct Reader<R> {
     /// A string of which some is still to be given.
     long: Option<StringBody>,
     /// A collection of which some is still to be given.
-    elements: Option<Elements>,
+    elements: Option<Box<Elements>>,
     /// The key of the value that is being read, or has been read in part.
     current_key: Option<KeyName>,
     empty_key_count: u64,
@@ -196,7 +196,7 @@ impl<R: Read> Reader<R> {
     pub fn element(&mut self) -> Result<Option<Element<'_>>, ReadError> {
         let result = self.next_element();
         let has_one = self.noted(result)?;
-        Ok(self.elements.as_ref().filter(|_| has_one).map(Elements::current))
+        Ok(self.elements.as_ref().filter(|_| has_one).map(|elements| elements.current()))
     }
 
     /// Ends the reading, because the last element is one that had come before.
