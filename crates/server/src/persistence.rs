@@ -1,5 +1,6 @@
 //! Saving: one thread that takes checkpoints and writes dumps, one after the other.
 
+mod collections;
 mod dump;
 mod progress;
 

@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use stillframe_store::offline::Offline;
 use stillframe_store::rdb::{
     Cut, Entry, Header, KeyMeta, Next, OnUnsupported, RdbString, RdbValue, ReadError, Reader, ReaderOptions,
-    StringRef, WriteError, Writer, WriterOptions,
+    SmallLimits, StringRef, WriteError, Writer, WriterOptions,
 };
 use stillframe_store::{
     Access, DbId, DbStats, Deadline, Fault, Incoming, Lost, NewValue, OpError, SaveError, Store, StrRef,
-    ViewEntry, Worker,
+    Value, ViewEntry, Worker,
 };
 
 use crate::clock::unix_ms;
 use crate::config::Settings;
 use crate::eviction::Eviction;
 use crate::log;
+use crate::persistence::collections::{small_limits, write_collection, CollectionError};
 use crate::persistence::progress::DumpProgress;
 use crate::state::loading::Loading;
 use crate::text::number;
@@ -42,8 +43,15 @@ enum DumpError {
     Write(#[from] WriteError),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
-    #[error("key {key:?} has a value of type {value_type}, which has no form in a dump yet")]
-    Type { key: String, value_type: &'static str },
+}
+
+impl From<CollectionError> for DumpError {
+    fn from(error: CollectionError) -> DumpError {
+        match error {
+            CollectionError::Save(error) => error.into(),
+            CollectionError::Write(error) => error.into(),
+        }
+    }
 }
 
 /// Where a dump is written before it takes its name.
@@ -163,6 +171,7 @@ fn replace(
 /// A dump that is being written.
 struct Dump<'p> {
     writer: Writer<File>,
+    limits: SmallLimits,
     /// Of each database, for its head.
     stats: Vec<DbStats>,
     selected: Option<DbId>,
@@ -186,9 +195,20 @@ impl Dump<'_> {
         progress: &'p DumpProgress,
     ) -> Result<Dump<'p>, DumpError> {
         progress.total_keys.store(stats.iter().map(|stats| stats.key_count).sum(), Ordering::Relaxed);
-        let options = WriterOptions { compress: settings.rdb_compression, checksum: settings.rdb_checksum };
+        let limits = small_limits(settings);
+        let (compress, checksum) = (settings.rdb_compression, settings.rdb_checksum);
+        let options = WriterOptions { compress, checksum, limits, ..WriterOptions::default() };
         let writer = Writer::new(file, header, options)?;
-        Ok(Dump { writer, stats, selected: None, key_count: 0, gathered: Vec::new(), access, progress })
+        Ok(Dump {
+            writer,
+            limits,
+            stats,
+            selected: None,
+            key_count: 0,
+            gathered: Vec::new(),
+            access,
+            progress,
+        })
     }
 
     fn entry(&mut self, entry: &ViewEntry<'_>) -> Result<(), DumpError> {
@@ -204,11 +224,14 @@ impl Dump<'_> {
             Some(Access::Frequency { count }) => meta.lfu_count = Some(count),
             None => {}
         }
-        let Some(value) = entry.value.as_string() else {
-            let key = String::from_utf8_lossy(entry.key).into_owned();
-            return Err(DumpError::Type { key, value_type: entry.value.value_type().name() });
-        };
-        write_value(&mut self.writer, entry.key, value, meta, &mut self.gathered)?;
+        match &entry.value {
+            Value::String(value) => {
+                write_value(&mut self.writer, entry.key, value, meta, &mut self.gathered)?;
+            }
+            Value::Collection(view) => {
+                write_collection(&mut self.writer, entry.key, view, meta, &self.limits)?;
+            }
+        }
         self.key_count += 1;
         self.progress.done_keys.store(self.key_count, Ordering::Relaxed);
         Ok(())
@@ -255,6 +278,8 @@ pub enum LoadError {
     Io { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Read(#[from] ReadError),
+    #[error("{path}: key {key:?} of database {db} is a {kind}, which this version does not load")]
+    Collection { path: PathBuf, db: u32, key: String, kind: &'static str },
     #[error("{path}: storing key {key:?} of database {db}: {source}")]
     Store { path: PathBuf, db: u32, key: String, source: OpError },
 }
@@ -306,6 +331,11 @@ pub fn load_dump(
         let (db, key, meta, content) = match next {
             Next::Entry(Entry { db, key, meta, value }) => (db, key, meta, Content::Held(value)),
             Next::Long { db, key, meta, length_bytes } => (db, key, meta, Content::Long { length_bytes }),
+            Next::Collection { .. } if settings.rdb_skip_unsupported => continue,
+            Next::Collection { db, key, kind, .. } => {
+                let key = String::from_utf8_lossy(&key).into_owned();
+                return Err(LoadError::Collection { path: path.into(), db, key, kind: kind.name() });
+            }
         };
         let deadline = meta.expire_at_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         if deadline.is_some_and(|d| d <= worker.now()) {

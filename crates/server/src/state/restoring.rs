@@ -139,6 +139,7 @@ impl Restoring {
     pub fn restored(&self) -> Result<Restored<'_>, PayloadError> {
         Ok(match (self.content?, &self.target) {
             (PayloadContent::Int(value), _) => Restored::Int(value),
+            (PayloadContent::Collection { .. }, _) => return Err(PayloadError::BadData),
             (PayloadContent::String, Target::Held(bytes)) => Restored::Held(bytes),
             (PayloadContent::String, Target::Pages(value)) if value.is_complete() => Restored::Pages(value),
             (PayloadContent::String, Target::Pages(_)) => return Err(PayloadError::BadData),

@@ -11,7 +11,7 @@ use stillframe_store::rdb::{Header, KeyMeta, StringRef, Writer, WriterOptions};
 pub fn dump_of(key_count: u64, value_bytes: usize) -> Vec<u8> {
     let header =
         Header { ctime_unix_s: 1_700_000_000, used_memory_bytes: 4_720_976, aof_base: false, cut: None };
-    let options = WriterOptions { compress: false, checksum: true };
+    let options = WriterOptions { compress: false, ..WriterOptions::default() };
     let mut writer = Writer::new(Vec::new(), header, options).unwrap();
     writer.select_db(0, key_count, 0).unwrap();
     let value = vec![b'v'; value_bytes];

@@ -43,7 +43,7 @@ fn repetitive(len: usize) -> Vec<u8> {
 fn write_dump(path: &Path, compress: bool, large: &[(&str, &[u8])]) {
     let file = BufWriter::new(File::create(path).unwrap());
     let mut writer =
-        Writer::new(file, Header::default(), WriterOptions { compress, checksum: true }).unwrap();
+        Writer::new(file, Header::default(), WriterOptions { compress, ..WriterOptions::default() }).unwrap();
     writer.select_db(0, 0, 0).unwrap();
     for (number, (name, value)) in large.iter().enumerate() {
         let key = format!("short:{number}");

@@ -100,7 +100,7 @@ fn put_integer(out: &mut Vec<u8>, value: i64) -> bool {
 }
 
 /// The integer whose decimal text `bytes` is: no sign but a minus, no leading zeros, no minus zero.
-fn parse_canonical(bytes: &[u8]) -> Option<i64> {
+pub(super) fn parse_canonical(bytes: &[u8]) -> Option<i64> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     let canonical = match digits {
         [] => false,

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::io;
 
-use super::format::MAX_READ_VERSION;
-
 /// An error in reading a dump: what, and at which byte of which file.
 #[derive(Debug)]
 pub struct ReadError {
@@ -12,14 +10,31 @@ pub struct ReadError {
     pub file: String,
     /// Byte of the file at which the reader stood.
     pub offset_bytes: u64,
+    /// The key whose value was being read.
+    pub key: Option<KeyName>,
     pub kind: ReadErrorKind,
+}
+
+/// A key, as an error names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyName {
+    pub db: u32,
+    pub key: Vec<u8>,
+}
+
+impl fmt::Display for KeyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key \"{}\" in db {}", shown(&self.key), self.db)
+    }
 }
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let separator =
-            if matches!(self.kind, ReadErrorKind::UnsupportedType { .. }) { ", " } else { " at " };
-        write!(f, "{}{separator}byte {} of {}", self.kind, self.offset_bytes, self.file)?;
+        write!(f, "{} at ", self.kind)?;
+        if let Some(key) = &self.key {
+            write!(f, "{key}, ")?;
+        }
+        write!(f, "byte {} of {}", self.offset_bytes, self.file)?;
         match self.kind.advice() {
             Some(advice) => write!(f, ": {advice}"),
             None => Ok(()),
@@ -46,7 +61,7 @@ pub enum ReadErrorKind {
     Truncated(&'static str),
     #[error("not an RDB file: it begins with \"{}\"", .0.escape_ascii())]
     BadMagic(Vec<u8>),
-    #[error("RDB version {0} is not supported: versions 1 to {max} are read (Redis up to 8.2, Valkey 8)", max = MAX_READ_VERSION)]
+    #[error("RDB version {0} is not supported")]
     UnsupportedVersion(u32),
     #[error("corrupt dump: 0x{0:02x} does not begin a length")]
     BadLength(u8),
@@ -64,11 +79,14 @@ pub enum ReadErrorKind {
     BadDatabase { db: u64, db_count: u32 },
     #[error("checksum mismatch: the file says {stored:016x}, its content gives {computed:016x}")]
     Checksum { stored: u64, computed: u64 },
-    #[error(
-        "unsupported type {family} (RDB type {code}, {encoding}) at key \"{}\" in db {db}",
-        shown(.key)
-    )]
-    UnsupportedType { family: &'static str, encoding: &'static str, code: u8, key: Vec<u8>, db: u32 },
+    #[error("corrupt dump: malformed {container}: {problem}")]
+    BadContainer { container: &'static str, problem: &'static str },
+    #[error("corrupt dump: {0}")]
+    BadElement(&'static str),
+    #[error("corrupt dump: an element comes twice")]
+    DuplicateElement,
+    #[error("unsupported type {family} (RDB type {code}, {encoding})")]
+    UnsupportedType { family: &'static str, encoding: &'static str, code: u8 },
     #[error("unsupported function library")]
     UnsupportedFunction,
     #[error("unsupported data of module {0}")]
@@ -90,16 +108,18 @@ impl ReadErrorKind {
         use ReadErrorKind::*;
         match self {
             // The layout of a module's first serialisation format is known to the module alone.
-            UnsupportedType { code: super::format::TYPE_MODULE_1, .. } => {
+            UnsupportedType { code: super::format::TYPE_MODULE_1 | super::format::TYPE_PATH_HASH, .. } => {
                 Some("it cannot be passed over either; delete the key in the server that wrote the file and save again")
             }
             UnsupportedType { .. } => Some(
-                "this version stores strings only; start with `--rdb-skip-unsupported yes` to leave such keys out",
+                "this version does not store it; start with `--rdb-skip-unsupported yes` to leave such keys out",
             ),
             UnsupportedFunction | UnsupportedModuleAux(_) => Some(
-                "this version stores strings only; start with `--rdb-skip-unsupported yes` to leave it out",
+                "this version does not store it; start with `--rdb-skip-unsupported yes` to leave it out",
             ),
-            UnsupportedVersion(_) => Some("versions 1 to 12 are read (Redis up to 8.2, Valkey 8)"),
+            UnsupportedVersion(_) => Some(
+                "versions 1 to 12 are read (Redis up to 8.2, Valkey 8), and of Valkey 80 and 81 (Valkey 9)",
+            ),
             BadDatabase { .. } => Some("raise `databases` in the configuration"),
             Truncated(_) | Checksum { .. } => Some("restore the file from a backup, or write it again at its source"),
             _ => None,
@@ -117,6 +137,21 @@ pub enum WriteError {
     ValueTooShort { announced_bytes: u64, missing_bytes: u64 },
     #[error("the value was announced with {announced_bytes} bytes and more came")]
     ValueTooLong { announced_bytes: u64 },
+    #[error(
+        "a collection was announced with {announced_count} elements and {missing_count} of them did not come"
+    )]
+    TooFewElements { announced_count: u64, missing_count: u64 },
+    #[error("a collection was announced with {announced_count} elements and more came")]
+    TooManyElements { announced_count: u64 },
+    #[error("a collection without elements has no form in a dump")]
+    EmptyCollection,
+    #[error("an element came that is not of the kind that was announced")]
+    WrongElement,
+    #[error(
+        "hash \"{}\" has fields with deadlines, for which version 10 of the format (Redis 7.0) has no form: version 12 has one (Redis 7.4)",
+        shown(.key)
+    )]
+    FieldDeadlines { key: Vec<u8> },
     #[error("an earlier error ended the writing of the dump")]
     Failed,
 }
@@ -132,6 +167,6 @@ pub enum PayloadError {
     #[error("Bad data format")]
     BadData,
     /// A valid type that this version does not store.
-    #[error("unsupported type {family} (RDB type {code}, {encoding}): this version stores strings only")]
+    #[error("unsupported type {family} (RDB type {code}, {encoding}): this version does not store it")]
     UnsupportedType { family: &'static str, encoding: &'static str, code: u8 },
 }

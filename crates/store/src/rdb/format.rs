@@ -1,12 +1,52 @@
 //! Constants and types of the format.
 
 use crc::{Crc, Table, CRC_64_REDIS};
+use std::ops::RangeInclusive;
 
-/// Highest version of the format that [`Reader`] and [`parse_payload`] take.
+/// Highest version of Redis's format that [`Reader`] and [`parse_payload`] take.
 pub const MAX_READ_VERSION: u32 = 12;
+
+/// Versions of Valkey's own format that are taken: of Valkey 9.0 and 9.2. What lies between Redis's and these is Redis's.
+pub const VALKEY_VERSIONS: RangeInclusive<u32> = 80..=81;
+
+/// Whether payloads of this version are taken. They have no magic word: the number alone says whose they are.
+pub(super) fn is_read_version(version: u32) -> bool {
+    version <= MAX_READ_VERSION || VALKEY_VERSIONS.contains(&version)
+}
 
 /// Version of the format that [`Writer`] and [`dump_payload`] produce: what Redis 7.0 loads.
 pub const WRITE_VERSION: u32 = 10;
+
+/// Which version of the format is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WriteVersion {
+    /// Version 10, which all releases from 7.0 on read, and Valkey.
+    #[default]
+    Redis7_0,
+    /// Version 12, which has forms for deadlines of a hash's fields. Valkey does not read it.
+    Redis7_4,
+}
+
+impl WriteVersion {
+    pub fn number(self) -> u32 {
+        match self {
+            WriteVersion::Redis7_0 => WRITE_VERSION,
+            WriteVersion::Redis7_4 => 12,
+        }
+    }
+
+    /// The release whose format it is; other stores read it in the field `redis-ver`.
+    pub(super) fn release(self) -> &'static str {
+        match self {
+            WriteVersion::Redis7_0 => "7.0.15",
+            WriteVersion::Redis7_4 => "7.4.0",
+        }
+    }
+
+    pub(super) fn has_deadlines(self) -> bool {
+        self == WriteVersion::Redis7_4
+    }
+}
 
 /// Longest string, in bytes, that is read; Redis's default `proto-max-bulk-len`.
 pub const MAX_STRING_BYTES: u64 = 512 << 20;
@@ -17,6 +57,9 @@ pub(super) static CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_6
 /// A module value whose layout only its module knows.
 pub(super) const TYPE_MODULE_1: u8 = 6;
 
+/// A hash by paths of Valkey 9.2, whose layout no other release has.
+pub(super) const TYPE_PATH_HASH: u8 = 23;
+
 /// A string as the format knows it: an integer has a shorter form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RdbString {
@@ -26,13 +69,109 @@ pub enum RdbString {
     Bytes(Vec<u8>),
 }
 
-/// The value of a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The value of a key, held as a whole.
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum RdbValue {
     /// RDB type 0.
     String(RdbString),
+    List(Vec<Vec<u8>>),
+    Set(Vec<Vec<u8>>),
+    SortedSet(Vec<(Vec<u8>, f64)>),
+    Hash(Vec<HashField>),
 }
+
+impl RdbValue {
+    /// Appends an element of the value's kind.
+    pub(super) fn push(&mut self, element: Element<'_>) {
+        match (self, element) {
+            (RdbValue::List(items), Element::Item(item)) => items.push(item.to_vec()),
+            (RdbValue::Set(members), Element::Member(member)) => members.push(member.to_vec()),
+            (RdbValue::SortedSet(members), Element::Scored { member, score }) => {
+                members.push((member.to_vec(), score));
+            }
+            (RdbValue::Hash(fields), Element::Field { field, value, deadline_ms }) => {
+                fields.push(HashField { field: field.to_vec(), value: value.to_vec(), deadline_ms });
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a member or a field comes twice.
+    pub(super) fn has_twins(&self) -> bool {
+        let mut names: Vec<&[u8]> = match self {
+            RdbValue::String(_) | RdbValue::List(_) => return false,
+            RdbValue::Set(members) => members.iter().map(Vec::as_slice).collect(),
+            RdbValue::SortedSet(members) => members.iter().map(|(member, _)| member.as_slice()).collect(),
+            RdbValue::Hash(fields) => fields.iter().map(|field| field.field.as_slice()).collect(),
+        };
+        names.sort_unstable();
+        names.windows(2).any(|pair| pair[0] == pair[1])
+    }
+
+    /// Calls `each` with every element; a string has none.
+    pub fn for_each<'a, E>(&'a self, mut each: impl FnMut(Element<'a>) -> Result<(), E>) -> Result<(), E> {
+        match self {
+            RdbValue::String(_) => Ok(()),
+            RdbValue::List(items) => items.iter().try_for_each(|item| each(Element::Item(item))),
+            RdbValue::Set(members) => members.iter().try_for_each(|member| each(Element::Member(member))),
+            RdbValue::SortedSet(members) => {
+                members.iter().try_for_each(|(member, score)| each(Element::Scored { member, score: *score }))
+            }
+            RdbValue::Hash(fields) => {
+                fields.iter().try_for_each(|HashField { field, value, deadline_ms }| {
+                    each(Element::Field { field, value, deadline_ms: *deadline_ms })
+                })
+            }
+        }
+    }
+}
+
+/// A field of a hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HashField {
+    pub field: Vec<u8>,
+    pub value: Vec<u8>,
+    /// In milliseconds since the Unix epoch.
+    pub deadline_ms: Option<u64>,
+}
+
+/// What a collection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CollectionKind {
+    List,
+    Set,
+    SortedSet,
+    Hash,
+}
+
+impl CollectionKind {
+    /// As errors name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            CollectionKind::List => "list",
+            CollectionKind::Set => "set",
+            CollectionKind::SortedSet => "sorted set",
+            CollectionKind::Hash => "hash",
+        }
+    }
+}
+
+/// One element of a collection. Numbers are their decimal text here, whatever the encoding.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Element<'a> {
+    /// Of a list.
+    Item(&'a [u8]),
+    /// Of a set.
+    Member(&'a [u8]),
+    /// Of a sorted set; no score is NaN.
+    Scored { member: &'a [u8], score: f64 },
+    /// Of a hash. The deadline is in milliseconds since the Unix epoch.
+    Field { field: &'a [u8], value: &'a [u8], deadline_ms: Option<u64> },
+}
+
+/// The last moment, in milliseconds since the Unix epoch, that Redis takes as the deadline of a field.
+pub(super) const MAX_FIELD_DEADLINE_MS: u64 = (1 << 48) - 1;
 
 /// Which state of a store a dump holds: by this it is known whether a page file beside it is older or newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +238,7 @@ pub struct KeyMeta {
 }
 
 /// One key of a dump.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// Number of the database.
     pub db: u32,
@@ -125,6 +264,43 @@ pub(super) mod opcode {
 
 /// RDB type of a plain string.
 pub(super) const TYPE_STRING: u8 = 0;
+
+/// RDB types of collections. Ziplists and zipmaps are of Redis before 7, text scores of Redis before 4.
+pub(super) mod collection_type {
+    pub const LIST: u8 = 1;
+    pub const SET: u8 = 2;
+    pub const SORTED_SET_TEXT: u8 = 3;
+    pub const HASH: u8 = 4;
+    pub const SORTED_SET: u8 = 5;
+    pub const HASH_ZIPMAP: u8 = 9;
+    pub const LIST_ZIPLIST: u8 = 10;
+    pub const SET_INTSET: u8 = 11;
+    pub const SORTED_SET_ZIPLIST: u8 = 12;
+    pub const HASH_ZIPLIST: u8 = 13;
+    pub const LIST_QUICKLIST: u8 = 14;
+    pub const HASH_LISTPACK: u8 = 16;
+    pub const SORTED_SET_LISTPACK: u8 = 17;
+    pub const LIST_QUICKLIST_2: u8 = 18;
+    pub const SET_LISTPACK: u8 = 20;
+    /// Redis 7.4 RC: the deadline before each field. From version 80 on this code is Valkey's, see `HASH_VALKEY`.
+    pub const HASH_DEADLINES_RC: u8 = 22;
+    /// Valkey 9: the deadline after each value.
+    pub const HASH_VALKEY: u8 = 22;
+    /// Redis 7.4 RC: a listpack of field, value, deadline.
+    pub const HASH_LISTPACK_DEADLINES_RC: u8 = 23;
+    /// Redis 7.4: the least deadline, then what each field's is more than that.
+    pub const HASH_DEADLINES: u8 = 24;
+    /// Redis 7.4: the least deadline, then a listpack of field, value, deadline.
+    pub const HASH_LISTPACK_DEADLINES: u8 = 25;
+}
+
+/// How a node of a quicklist of version 2 holds its elements.
+pub(super) mod quicklist_node {
+    /// One element, as it is.
+    pub const PLAIN: u64 = 1;
+    /// A listpack of elements.
+    pub const PACKED: u64 = 2;
+}
 
 pub(super) mod string_encoding {
     pub const INT8: u8 = 0;

@@ -1,13 +1,15 @@
 //! The RDB format: streaming reader and writer of `dump.rdb`, and the payloads of `DUMP` and `RESTORE`.
 //!
-//! It knows bytes, not the store: the reader yields [`Entry`] after [`Entry`], the writer takes them, and neither
-//! holds more than one value in memory; a long one goes through both in pieces, compressed or not. Read are versions 1 to 12 (Redis up to 8.2, Valkey 8), written is version 10
-//! (Redis 7.0). Values other than strings are named in an error, or passed over on request.
+//! It knows bytes, not the store: the reader yields [`Entry`] after [`Entry`], the writer takes them. Neither holds more
+//! than it is asked to: a long string goes through both in pieces, compressed or not, and a collection element by element,
+//! whatever it is encoded as. Read are versions 1 to 12 (Redis up to 8.2, Valkey 8) and Valkey's own 80 and 81 (Valkey 9),
+//! written is version 10 (Redis 7.0), or 12 (Redis 7.4), which has forms for deadlines of a hash's fields. Streams and
+//! values of modules are named in an error, or passed over on request.
 //!
 //! Layout of a dump, after `rdb.c` and `rdb.h` of Redis 7.0:
 //!
 //! ```text
-//! "REDIS" version:4 ASCII digits
+//! "REDIS" version:4 ASCII digits, or "VALKEY" version:3 ASCII digits
 //! { AUX name value | FUNCTION2 code | MODULE_AUX ... }
 //! { SELECTDB db
 //!   [RESIZEDB keys expires] [SLOT_INFO slot keys expires]
@@ -17,25 +19,55 @@
 //!
 //! A length is 6, 14, 32 or 64 bits, big endian, told by the top bits of its first byte; the tag `11` there means an
 //! integer of 8, 16 or 32 bits (little endian) or an LZF-compressed string.
+//!
+//! Values of collections, by type:
+//!
+//! ```text
+//!  1  2        count { string }                              list, set
+//!  3  5        count { string score }                        sorted set; the score is text, or 8 bytes LE
+//!  4           count { string string }                       hash
+//!  9 to 13     zipmap, ziplist, intset, ziplist, ziplist     hash, list, set, sorted set, hash
+//! 14 18        count { ziplist }, count { kind node }        list; a node is a listpack or a plain item
+//! 16 17 20     listpack                                      hash, sorted set, set
+//! 22 Redis     count { deadline string string }              hash of a preview of 7.4, deadlines absolute
+//! 22 Valkey    count { string string deadline:8 LE }         hash of Valkey 9; -1 is no deadline
+//! 23 25        [least:8 LE] listpack of threes               hash of 7.4, its preview without the least deadline
+//! 24           least:8 LE count { later string string }      hash of 7.4, deadlines by how much later than the least
+//! ```
+//!
+//! Each container is a string of the dump. What is in it is described where it is read: [`ziplist`], [`listpack`],
+//! [`intset`], [`zipmap`].
 
+mod blob;
+mod elements;
 mod encode;
 mod error;
 mod expand;
 mod format;
+mod gather;
+mod intset;
+mod listpack;
 mod lzf;
+mod output;
 mod payload;
 mod reader;
+mod score;
 mod skip;
 mod source;
 mod writer;
+mod ziplist;
+mod zipmap;
 
-pub use error::{PayloadError, ReadError, ReadErrorKind, WriteError};
+pub use error::{KeyName, PayloadError, ReadError, ReadErrorKind, WriteError};
 pub use format::{
-    Cut, Entry, KeyMeta, RdbString, RdbValue, StringRef, MAX_READ_VERSION, MAX_STRING_BYTES, WRITE_VERSION,
+    CollectionKind, Cut, Element, Entry, HashField, KeyMeta, RdbString, RdbValue, StringRef, WriteVersion,
+    MAX_READ_VERSION, MAX_STRING_BYTES, VALKEY_VERSIONS, WRITE_VERSION,
 };
+pub use gather::{Announced, ListNodes, SmallLimits};
 pub use lzf::Compressor;
 pub use payload::{
-    dump_payload, dump_string, parse_payload, LongPayload, PayloadContent, PayloadReader, PAYLOAD_HEAD_BYTES,
+    dump_string, open_gathered, open_payload, parse_payload, LongPayload, Payload, PayloadContent,
+    PayloadElements, PayloadReader, PayloadWriter, PAYLOAD_HEAD_BYTES,
 };
 pub use reader::{Next, OnUnsupported, Reader, ReaderOptions, SkippedKeys};
 pub use writer::{Header, Writer, WriterOptions};

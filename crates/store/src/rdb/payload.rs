@@ -1,9 +1,15 @@
 //! The payloads of `DUMP` and `RESTORE`: `type:1 value version:2 LE crc64:8 LE`, as in `cluster.c` of Redis 7.0.
 
+use super::elements::{kind_of, Elements};
 use super::encode::{put_length, put_string_head, Body};
-use super::error::{PayloadError, ReadErrorKind};
-use super::format::{RdbValue, StringRef, CRC64, MAX_READ_VERSION, TYPE_STRING, WRITE_VERSION};
+use super::error::{PayloadError, ReadErrorKind, WriteError};
+use super::format::{
+    is_read_version, CollectionKind, Element, RdbString, RdbValue, StringRef, WriteVersion, CRC64,
+    TYPE_STRING, WRITE_VERSION,
+};
+use super::gather::{Announced, CollectionWriter, Head, SmallLimits};
 use super::lzf::Compressor;
+use super::output::Output;
 use super::skip::OtherType;
 use super::source::{Source, StringBody, StringHead};
 use crc::{Digest, Table};
@@ -12,14 +18,7 @@ const FOOTER_BYTES: usize = 2 + 8;
 const CHECKSUM_BYTES: usize = 8;
 const BUFFER_BYTES: usize = 4096;
 
-/// The bytes that `DUMP` returns for `value`. Without a compressor strings are not compressed (`rdbcompression no`).
-pub fn dump_payload(value: &RdbValue, compressor: Option<&mut Compressor>) -> Vec<u8> {
-    match value {
-        RdbValue::String(string) => dump_string(string.as_ref(), compressor),
-    }
-}
-
-/// [`dump_payload`] for a borrowed string.
+/// The bytes that `DUMP` returns for a string. Without a compressor it is not compressed (`rdbcompression no`).
 pub fn dump_string(string: StringRef<'_>, compressor: Option<&mut Compressor>) -> Vec<u8> {
     let mut out = vec![TYPE_STRING];
     let body = put_string_head(&mut out, string, compressor);
@@ -36,16 +35,134 @@ pub fn dump_string(string: StringRef<'_>, compressor: Option<&mut Compressor>) -
     out
 }
 
-/// The value in a payload that `DUMP` returned, here or in a Redis up to 8.2. Bytes between the value and the footer
-/// are ignored, as Redis ignores them.
-pub fn parse_payload(payload: &[u8]) -> Result<RdbValue, PayloadError> {
+/// The bytes that `DUMP` returns for a collection, which comes element by element.
+pub struct PayloadWriter {
+    output: Output<Vec<u8>>,
+    collection: CollectionWriter,
+    version: WriteVersion,
+    is_complete: bool,
+}
+
+impl PayloadWriter {
+    /// Of a collection, whose elements come in [`PayloadWriter::element`], as many as are announced.
+    ///
+    /// # Errors
+    /// It has no elements; or [`WriteError::FieldDeadlines`]: the version has no form for it.
+    pub fn begin(
+        announced: Announced,
+        compress: bool,
+        version: WriteVersion,
+        limits: SmallLimits,
+    ) -> Result<PayloadWriter, WriteError> {
+        let mut output = Output::new(Vec::new(), compress, true);
+        let (head, has_deadlines) = (Head::default(), version.has_deadlines());
+        let collection = CollectionWriter::begin(&mut output, announced, head, limits, has_deadlines)?;
+        Ok(PayloadWriter { output, collection, version, is_complete: false })
+    }
+
+    /// The next element. After an error the payload is to be given up.
+    ///
+    /// # Errors
+    /// More come than were announced, or others.
+    pub fn element(&mut self, element: Element<'_>) -> Result<(), WriteError> {
+        self.is_complete = self.collection.element(&mut self.output, element)?;
+        Ok(())
+    }
+
+    /// After the last element.
+    ///
+    /// # Errors
+    /// Some did not come.
+    pub fn finish(mut self) -> Result<Vec<u8>, WriteError> {
+        if !self.is_complete {
+            return Err(self.collection.too_few());
+        }
+        self.output.put_bytes(&(self.version.number() as u16).to_le_bytes())?;
+        self.output.finish()
+    }
+}
+
+impl std::fmt::Debug for PayloadWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PayloadWriter({:?} bytes)", self.output.written_bytes())
+    }
+}
+
+/// What is in a payload.
+#[derive(Debug)]
+pub enum Payload<'p> {
+    String(RdbString),
+    Collection(Box<PayloadElements<'p>>),
+}
+
+/// The elements of a collection in a payload, one after the other.
+pub struct PayloadElements<'p> {
+    source: Source<&'p [u8]>,
+    elements: Box<Elements>,
+}
+
+impl PayloadElements<'_> {
+    pub fn kind(&self) -> CollectionKind {
+        self.elements.kind()
+    }
+
+    /// How many elements there are, if the payload says so at the beginning; damage may make it wrong.
+    pub fn count_hint(&self) -> Option<u64> {
+        self.elements.count_hint()
+    }
+
+    /// The next element; `None` after the last. Whether it has come before is for the caller to see: then the payload is
+    /// [`PayloadError::BadData`].
+    ///
+    /// # Errors
+    /// [`PayloadError::BadData`].
+    pub fn element(&mut self) -> Result<Option<Element<'_>>, PayloadError> {
+        let has_one = self.elements.advance(&mut self.source).map_err(bad_data)?;
+        Ok(has_one.then(|| self.elements.current()))
+    }
+}
+
+impl std::fmt::Debug for PayloadElements<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PayloadElements({:?})", self.kind())
+    }
+}
+
+/// Opens a payload that `DUMP` returned, here, in a Redis up to 8.2 or in a Valkey up to 9. Bytes between the value and the
+/// footer are ignored, as Redis ignores them.
+///
+/// # Errors
+/// The footer is wrong, or the value is.
+pub fn open_payload(payload: &[u8]) -> Result<Payload<'_>, PayloadError> {
     let (body, version) = checked_body(payload).ok_or(PayloadError::VersionOrChecksum)?;
+    open_body(body, version)
+}
+
+fn open_body(body: &[u8], version: u32) -> Result<Payload<'_>, PayloadError> {
     let mut source = Source::new(body, body.len().clamp(1, BUFFER_BYTES), false);
     let code = source.byte().map_err(bad_data)?;
     if code == TYPE_STRING {
-        return source.string().map(RdbValue::String).map_err(bad_data);
+        return source.string().map(Payload::String).map_err(bad_data);
     }
-    Err(unsupported(code, version))
+    let kind = kind_of(code, version).ok_or_else(|| unsupported(code, version))?;
+    let begun = Elements::begin(&mut source, (kind, code), version).map_err(bad_data)?;
+    // As in Redis, there is nothing to be restored from an empty collection.
+    let elements = begun.ok_or(PayloadError::BadData)?;
+    Ok(Payload::Collection(Box::new(PayloadElements { source, elements })))
+}
+
+/// The value in a payload, held as a whole; see [`open_payload`].
+///
+/// # Errors
+/// As of [`open_payload`]; or an element comes twice.
+pub fn parse_payload(payload: &[u8]) -> Result<RdbValue, PayloadError> {
+    match open_payload(payload)? {
+        Payload::String(string) => Ok(RdbValue::String(string)),
+        Payload::Collection(collection) => {
+            let PayloadElements { mut source, elements } = *collection;
+            elements.collect(&mut source).map_err(bad_data)
+        }
+    }
 }
 
 /// The payload without its footer, if that is right, and the version it names.
@@ -53,14 +170,15 @@ fn checked_body(payload: &[u8]) -> Option<(&[u8], u32)> {
     let (checked, checksum) = payload.split_last_chunk::<CHECKSUM_BYTES>()?;
     let (body, version) = checked.split_last_chunk::<2>()?;
     let version = u32::from(u16::from_le_bytes(*version));
-    let right = version <= MAX_READ_VERSION && u64::from_le_bytes(*checksum) == CRC64.checksum(checked);
+    let right = is_read_version(version) && u64::from_le_bytes(*checksum) == CRC64.checksum(checked);
     right.then_some((body, version))
 }
 
 /// What precedes the bytes of a string in a payload takes so many at most: a type, and an LZF stream's two lengths.
 pub const PAYLOAD_HEAD_BYTES: usize = 1 + 1 + 9 + 9;
 
-/// A payload that comes in pieces, as [`parse_payload`] takes one that is there as a whole.
+/// A payload that comes in pieces, as [`open_payload`] takes one that is there as a whole. A string is given piece by
+/// piece; of a collection all bytes are given, for [`open_gathered`].
 pub struct PayloadReader {
     digest: Digest<'static, u64, Table<16>>,
     /// Bytes of the head that are still to be passed over, and then the string.
@@ -75,6 +193,7 @@ enum Content {
         length_bytes: u64,
         body: StringBody,
     },
+    Collection,
     /// Whatever follows is not looked at, but for the checksum.
     Refused(PayloadError),
 }
@@ -85,6 +204,18 @@ pub enum PayloadContent {
     Int(i64),
     /// The string that has been given.
     String,
+    /// The collection whose bytes have been given: [`open_gathered`] opens them.
+    Collection {
+        version: u32,
+    },
+}
+
+/// Opens the bytes that a [`PayloadReader`] has given of a collection.
+///
+/// # Errors
+/// [`PayloadError::BadData`].
+pub fn open_gathered(bytes: &[u8], version: u32) -> Result<Payload<'_>, PayloadError> {
+    open_body(bytes, version)
 }
 
 impl PayloadReader {
@@ -105,16 +236,21 @@ impl PayloadReader {
     pub fn length_bytes(&self) -> Option<u64> {
         match &self.content {
             Content::String { length_bytes, .. } => Some(*length_bytes),
-            Content::Int(_) | Content::Refused(_) => None,
+            Content::Int(_) | Content::Collection | Content::Refused(_) => None,
         }
     }
 
-    /// Takes the next bytes of the payload, from its first on and without its footer, and gives `out` those of the string.
-    pub fn feed(&mut self, piece: &[u8], out: impl FnMut(&[u8])) {
+    /// Takes the next bytes of the payload, from its first on and without its footer, and gives `out` those of the string,
+    /// or as they are if it is a collection.
+    pub fn feed(&mut self, piece: &[u8], mut out: impl FnMut(&[u8])) {
         self.digest.update(piece);
         let passed = self.head_bytes.min(piece.len());
         self.head_bytes -= passed;
-        let Content::String { body, .. } = &mut self.content else { return };
+        let body = match &mut self.content {
+            Content::String { body, .. } => body,
+            Content::Collection => return out(piece),
+            Content::Int(_) | Content::Refused(_) => return,
+        };
         // Bytes between the value and the footer are ignored.
         let rest = &piece[passed..];
         let wanted = rest.len().min(usize::try_from(body.left_bytes()).unwrap_or(usize::MAX));
@@ -132,14 +268,15 @@ impl PayloadReader {
     pub fn finish(mut self) -> Result<PayloadContent, PayloadError> {
         let (version, stored) = (&self.footer[..2], &self.footer[2..]);
         self.digest.update(version);
-        let is_known = u32::from(u16::from_le_bytes([version[0], version[1]])) <= MAX_READ_VERSION;
-        if !is_known || self.digest.finalize().to_le_bytes() != *stored {
+        let version = u32::from(u16::from_le_bytes([version[0], version[1]]));
+        if !is_read_version(version) || self.digest.finalize().to_le_bytes() != *stored {
             return Err(PayloadError::VersionOrChecksum);
         }
         match self.content {
             Content::Int(value) => Ok(PayloadContent::Int(value)),
             Content::String { body, .. } if body.left_bytes() == 0 => Ok(PayloadContent::String),
             Content::String { .. } => Err(PayloadError::BadData),
+            Content::Collection => Ok(PayloadContent::Collection { version }),
             Content::Refused(error) => Err(error),
         }
     }
@@ -154,7 +291,10 @@ impl std::fmt::Debug for PayloadReader {
 fn content_of(source: &mut Source<&[u8]>, version: u32) -> Result<Content, ReadErrorKind> {
     let code = source.byte()?;
     if code != TYPE_STRING {
-        return Ok(Content::Refused(unsupported(code, version)));
+        return Ok(match kind_of(code, version) {
+            Some(_) => Content::Collection,
+            None => Content::Refused(unsupported(code, version)),
+        });
     }
     Ok(match source.string_head()? {
         StringHead::Int(value) => Content::Int(value),

@@ -1,16 +1,17 @@
 //! Reading a dump, entry by entry.
 
-use super::error::{ReadError, ReadErrorKind};
-use super::format::{opcode, Cut, Entry, KeyMeta, RdbValue, MAX_READ_VERSION, TYPE_STRING};
+use super::elements::{kind_of, Elements};
+use super::error::{KeyName, ReadError, ReadErrorKind};
+use super::format::{
+    opcode, CollectionKind, Cut, Element, Entry, KeyMeta, RdbValue, MAX_READ_VERSION, TYPE_STRING,
+    VALKEY_VERSIONS,
+};
 use super::skip::{module_name, skip_module_aux, OtherType};
 use super::source::{Source, StringBody};
 use std::collections::BTreeMap;
 use std::io::Read;
 
 const BUFFER_BYTES: usize = 64 << 10;
-
-/// Bytes of a long string that are taken from the input at a time, so that what is compressed does not grow beyond 2 MB.
-const PIECE_BYTES: u64 = 16 << 10;
 
 /// Auxiliary fields that are kept; others may be large (Redis 5 and 6 put scripts there).
 const KEPT_AUX: [&str; 9] = [
@@ -68,8 +69,8 @@ pub struct SkippedKeys {
     pub first_key_db: u32,
 }
 
-/// What comes next in a dump, if long strings are not to be held.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What comes next in a dump, if long strings and collections are not to be held.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     Entry(Entry),
     /// The string has so many bytes, which [`Reader::piece`] gives.
@@ -79,6 +80,30 @@ pub enum Next {
         meta: KeyMeta,
         length_bytes: u64,
     },
+    /// [`Reader::element`] gives the elements: at least one, for an empty collection is left out, as in Redis.
+    Collection {
+        db: u32,
+        key: Vec<u8>,
+        meta: KeyMeta,
+        kind: CollectionKind,
+        /// How many there are, if the dump says so here. It is for sizes only: a damaged dump may say anything.
+        count_hint: Option<u64>,
+    },
+}
+
+/// A value that has been read, or the beginning of one.
+enum Value {
+    Held(RdbValue),
+    Long { length_bytes: u64 },
+    Elements(Box<Elements>),
+    LeftOut,
+}
+
+/// How much of values is to be held.
+#[derive(Clone, Copy)]
+struct Held {
+    string_bytes: u64,
+    collections: bool,
 }
 
 /// A streaming reader of a dump: an iterator over its entries, in the order of the file.
@@ -102,6 +127,11 @@ pub struct Reader<R> {
     size_hint: Option<(u64, u64)>,
     /// A string of which some is still to be given.
     long: Option<StringBody>,
+    /// A collection of which some is still to be given.
+    elements: Option<Box<Elements>>,
+    /// The key of the value that is being read, or has been read in part.
+    current_key: Option<KeyName>,
+    empty_key_count: u64,
     skipped: BTreeMap<&'static str, SkippedKeys>,
     skipped_function_count: u64,
     skipped_module_aux_count: u64,
@@ -131,6 +161,9 @@ impl<R: Read> Reader<R> {
             aux: BTreeMap::new(),
             size_hint: None,
             long: None,
+            elements: None,
+            current_key: None,
+            empty_key_count: 0,
             skipped: BTreeMap::new(),
             skipped_function_count: 0,
             skipped_module_aux_count: 0,
@@ -138,20 +171,38 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The next entry; `None` when the dump has ended well.
+    /// The next entry, with all of its value; `None` when the dump has ended well.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
-        match self.next_up_to(u64::MAX)? {
+        let result = self.advance(Held { string_bytes: u64::MAX, collections: true });
+        match self.noted(result)? {
             Some(Next::Entry(entry)) => Ok(Some(entry)),
-            // No string is so long.
-            Some(Next::Long { .. }) | None => Ok(None),
+            // All of it is held.
+            Some(Next::Long { .. } | Next::Collection { .. }) | None => Ok(None),
         }
     }
 
-    /// The next entry. Strings of more than `held_bytes` are not read with it, but come in pieces; those that nobody asks for
-    /// are passed over.
+    /// The next entry. Strings of more than `held_bytes` are not read with it, but come in pieces, and collections come
+    /// element by element. What nobody asks for is passed over.
     pub fn next_up_to(&mut self, held_bytes: u64) -> Result<Option<Next>, ReadError> {
-        let result = self.advance(held_bytes);
+        let result = self.advance(Held { string_bytes: held_bytes, collections: false });
         self.noted(result)
+    }
+
+    /// The next element of the collection that has been begun; `None` after the last.
+    ///
+    /// One element is held, however long it is: a field and its value have up to 512 MB each, and memory for them grows
+    /// with what has been read. Whether an element has come before is for the caller to see, who has them all; then
+    /// [`Reader::refuse_duplicate`].
+    pub fn element(&mut self) -> Result<Option<Element<'_>>, ReadError> {
+        let result = self.next_element();
+        let has_one = self.noted(result)?;
+        Ok(self.elements.as_ref().filter(|_| has_one).map(|elements| elements.current()))
+    }
+
+    /// Ends the reading, because the last element is one that had come before.
+    pub fn refuse_duplicate(&mut self) -> ReadError {
+        self.state = State::Failed;
+        self.error(ReadErrorKind::DuplicateElement)
     }
 
     /// Gives `out` the next bytes of the string that has been begun, up to 2 MB. False if there are no more.
@@ -164,11 +215,28 @@ impl<R: Read> Reader<R> {
         if result.is_err() {
             self.state = State::Failed;
         }
-        result.map_err(|kind| ReadError {
+        result.map_err(|kind| self.error(kind))
+    }
+
+    fn error(&self, kind: ReadErrorKind) -> ReadError {
+        ReadError {
             file: self.options.file_name.clone(),
             offset_bytes: self.source.offset_bytes(),
+            key: self.current_key.clone(),
             kind,
-        })
+        }
+    }
+
+    fn next_element(&mut self) -> Step<bool> {
+        if self.state == State::Failed {
+            return Err(ReadErrorKind::Failed);
+        }
+        let Some(elements) = &mut self.elements else { return Ok(false) };
+        let has_one = elements.advance(&mut self.source)?;
+        if !has_one {
+            self.elements = None;
+        }
+        Ok(has_one)
     }
 
     fn take_piece(&mut self, out: impl FnMut(&[u8])) -> Step<bool> {
@@ -179,8 +247,7 @@ impl<R: Read> Reader<R> {
             self.long = None;
             return Ok(false);
         };
-        let piece = self.source.piece(body.left_bytes().min(PIECE_BYTES))?;
-        body.feed(piece, out)?;
+        self.source.feed(body, out)?;
         Ok(true)
     }
 
@@ -188,8 +255,7 @@ impl<R: Read> Reader<R> {
     /// `None` if it is of another program. There is nothing else to be done with the reader then.
     pub fn into_cut(mut self) -> Result<Option<Cut>, ReadError> {
         let result = self.read_fields();
-        let offset_bytes = self.source.offset_bytes();
-        result.map_err(|kind| ReadError { file: self.options.file_name, offset_bytes, kind })?;
+        self.noted(result)?;
         Ok(self.aux.get(Cut::FIELD).and_then(|text| Cut::from_text(text)))
     }
 
@@ -226,6 +292,11 @@ impl<R: Read> Reader<R> {
         &self.skipped
     }
 
+    /// Collections without an element, which are left out.
+    pub fn empty_key_count(&self) -> u64 {
+        self.empty_key_count
+    }
+
     /// Function libraries left out.
     pub fn skipped_function_count(&self) -> u64 {
         self.skipped_function_count
@@ -241,8 +312,10 @@ impl<R: Read> Reader<R> {
         self.has_trailing_data
     }
 
-    fn advance(&mut self, held_bytes: u64) -> Step<Option<Next>> {
+    fn advance(&mut self, held: Held) -> Step<Option<Next>> {
         while self.take_piece(|_| ())? {}
+        while self.next_element()? {}
+        self.current_key = None;
         if self.state == State::Start {
             self.read_header()?;
             self.state = State::Body;
@@ -256,7 +329,7 @@ impl<R: Read> Reader<R> {
                 }
                 code if code >= opcode::SLOT_INFO => self.read_opcode(code)?,
                 code => {
-                    if let Some(next) = self.read_key(code, held_bytes)? {
+                    if let Some(next) = self.read_key(code, held)? {
                         return Ok(Some(next));
                     }
                 }
@@ -267,12 +340,14 @@ impl<R: Read> Reader<R> {
 
     fn read_header(&mut self) -> Step<()> {
         let header: [u8; 9] = self.source.array()?;
-        let digits = header.strip_prefix(b"REDIS").filter(|digits| digits.iter().all(u8::is_ascii_digit));
-        let Some(digits) = digits else {
-            return Err(ReadErrorKind::BadMagic(header.to_vec()));
-        };
+        let redis = header.strip_prefix(b"REDIS").map(|digits| (digits, 1..=MAX_READ_VERSION));
+        let valkey = header.strip_prefix(b"VALKEY").map(|digits| (digits, VALKEY_VERSIONS));
+        let (digits, versions) = redis
+            .or(valkey)
+            .filter(|(digits, _)| digits.iter().all(u8::is_ascii_digit))
+            .ok_or_else(|| ReadErrorKind::BadMagic(header.to_vec()))?;
         self.version = digits.iter().fold(0, |version, digit| 10 * version + u32::from(digit - b'0'));
-        if !(1..=MAX_READ_VERSION).contains(&self.version) {
+        if !versions.contains(&self.version) {
             return Err(ReadErrorKind::UnsupportedVersion(self.version));
         }
         Ok(())
@@ -371,51 +446,73 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Reads a key and its value; `None` if they were left out.
-    fn read_key(&mut self, code: u8, held_bytes: u64) -> Step<Option<Next>> {
-        let other = if code == TYPE_STRING {
-            None
-        } else {
-            Some(OtherType::from_code(code, self.version).ok_or(ReadErrorKind::UnknownOpcode(code))?)
-        };
+    /// Reads a key and its value, or what of it is to be held; `None` if they were left out.
+    fn read_key(&mut self, code: u8, held: Held) -> Step<Option<Next>> {
+        let kind = kind_of(code, self.version);
+        let other = OtherType::from_code(code, self.version);
+        if code != TYPE_STRING && kind.is_none() && other.is_none() {
+            return Err(ReadErrorKind::UnknownOpcode(code));
+        }
         self.source.part = "a key";
         let key = self.source.string()?.into_bytes();
         self.source.part = "a value";
-        let meta = std::mem::take(&mut self.meta);
-        match other {
-            None => self.read_value(key, meta, held_bytes).map(Some),
-            Some(other) => self.read_other(other, key).map(|()| None),
+        let (db, meta) = (self.db, std::mem::take(&mut self.meta));
+        let value = match (kind, other) {
+            (Some(kind), _) => self.read_collection((kind, code), held.collections),
+            (None, Some(other)) => self.read_other(other, &key),
+            (None, None) => self.read_string(held.string_bytes),
+        };
+        if !matches!(value, Ok(Value::Held(_) | Value::LeftOut)) {
+            self.current_key = Some(KeyName { db, key: key.clone() });
         }
+        Ok(match value? {
+            Value::Held(value) => Some(Next::Entry(Entry { db, key, meta, value })),
+            Value::Long { length_bytes } => Some(Next::Long { db, key, meta, length_bytes }),
+            Value::Elements(elements) => {
+                let (kind, count_hint) = (elements.kind(), elements.count_hint());
+                self.elements = Some(elements);
+                Some(Next::Collection { db, key, meta, kind, count_hint })
+            }
+            Value::LeftOut => None,
+        })
     }
 
-    fn read_value(&mut self, key: Vec<u8>, meta: KeyMeta, held_bytes: u64) -> Step<Next> {
-        let (db, head) = (self.db, self.source.string_head()?);
+    fn read_string(&mut self, held_bytes: u64) -> Step<Value> {
+        let head = self.source.string_head()?;
         match head.length_bytes().filter(|length| *length > held_bytes) {
             Some(length_bytes) => {
                 self.long = Some(StringBody::new(head)?);
-                Ok(Next::Long { db, key, meta, length_bytes })
+                Ok(Value::Long { length_bytes })
             }
-            None => {
-                let value = RdbValue::String(self.source.string_after(head)?);
-                Ok(Next::Entry(Entry { db, key, meta, value }))
-            }
+            None => Ok(Value::Held(RdbValue::String(self.source.string_after(head)?))),
         }
     }
 
-    fn read_other(&mut self, other: OtherType, key: Vec<u8>) -> Step<()> {
+    fn read_collection(&mut self, kind_and_code: (CollectionKind, u8), is_held: bool) -> Step<Value> {
+        match Elements::begin(&mut self.source, kind_and_code, self.version)? {
+            None => {
+                self.empty_key_count += 1;
+                Ok(Value::LeftOut)
+            }
+            Some(elements) if is_held => Ok(Value::Held(elements.collect(&mut self.source)?)),
+            Some(elements) => Ok(Value::Elements(elements)),
+        }
+    }
+
+    fn read_other(&mut self, other: OtherType, key: &[u8]) -> Step<Value> {
         if self.options.on_unsupported == OnUnsupported::Fail || !other.can_be_skipped() {
             let OtherType { code, family, encoding, .. } = other;
-            return Err(ReadErrorKind::UnsupportedType { family, encoding, code, key, db: self.db });
+            return Err(ReadErrorKind::UnsupportedType { family, encoding, code });
         }
         other.skip(&mut self.source)?;
         let first_key_db = self.db;
-        let skipped = self.skipped.entry(other.family).or_insert(SkippedKeys {
+        let skipped = self.skipped.entry(other.family).or_insert_with(|| SkippedKeys {
             key_count: 0,
-            first_key: key,
+            first_key: key.to_vec(),
             first_key_db,
         });
         skipped.key_count += 1;
-        Ok(())
+        Ok(Value::LeftOut)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The value types that are not stored yet: their names, and the way past them.
 
 use super::error::ReadErrorKind;
-use super::format::TYPE_MODULE_1;
+use super::format::{TYPE_MODULE_1, TYPE_PATH_HASH, VALKEY_VERSIONS};
 use super::source::Source;
 use std::io::Read;
 
@@ -16,31 +16,9 @@ mod module_opcode {
     pub const STRING: u64 = 5;
 }
 
-/// First RDB version with deadlines of a hash's fields.
-const FIELD_DEADLINE_VERSION: u32 = 12;
-
 /// How a type is laid out behind its key.
 #[derive(Clone, Copy)]
 enum Layout {
-    /// One string that holds the whole value.
-    Blob,
-    /// A count, then as many strings.
-    Strings,
-    /// A count, then twice as many strings.
-    StringPairs,
-    /// A count, then strings with a score in decimal text.
-    TextScores,
-    /// A count, then strings with a score of 8 bytes.
-    BinaryScores,
-    /// A count, then a container kind and a string each.
-    Quicklist2,
-    /// Eight bytes, the least deadline of a field, then a string.
-    DeadlineBlob,
-    /// A hash whose fields may expire: the least deadline first, if it `has_least`; then a count and, for each field, its
-    /// deadline as a length, and two strings.
-    ExpiringPairs {
-        has_least: bool,
-    },
     /// A stream, of revision 1 (Redis 5), 2 (7.0) or 3 (7.2).
     Stream(u8),
     Module2,
@@ -61,31 +39,12 @@ impl OtherType {
     pub fn from_code(code: u8, version: u32) -> Option<OtherType> {
         use Layout::*;
         let (family, encoding, layout) = match code {
-            1 => ("list", "linked list", Strings),
-            2 => ("set", "hash table", Strings),
-            3 => ("sorted set", "skip list with text scores", TextScores),
-            4 => ("hash", "hash table", StringPairs),
-            5 => ("sorted set", "skip list", BinaryScores),
             TYPE_MODULE_1 => ("module", "version 1", Unknowable),
             7 => ("module", "version 2", Module2),
-            9 => ("hash", "zipmap", Blob),
-            10 => ("list", "ziplist", Blob),
-            11 => ("set", "intset", Blob),
-            12 => ("sorted set", "ziplist", Blob),
-            13 => ("hash", "ziplist", Blob),
-            14 => ("list", "quicklist of ziplists", Strings),
             15 => ("stream", "listpacks", Stream(1)),
-            16 => ("hash", "listpack", Blob),
-            17 => ("sorted set", "listpack", Blob),
-            18 => ("list", "quicklist of listpacks", Quicklist2),
             19 => ("stream", "listpacks 2", Stream(2)),
-            20 => ("set", "listpack", Blob),
             21 => ("stream", "listpacks 3", Stream(3)),
-            22..=25 if version < FIELD_DEADLINE_VERSION => return None,
-            22 => ("hash", "hash table with field deadlines, 7.4 RC", ExpiringPairs { has_least: false }),
-            23 => ("hash", "listpack with field deadlines, 7.4 RC", Blob),
-            24 => ("hash", "hash table with field deadlines", ExpiringPairs { has_least: true }),
-            25 => ("hash", "listpack with field deadlines", DeadlineBlob),
+            TYPE_PATH_HASH if VALKEY_VERSIONS.contains(&version) => ("path hash", "paths", Unknowable),
             _ => return None,
         };
         Some(OtherType { code, family, encoding, layout })
@@ -99,36 +58,6 @@ impl OtherType {
     /// Passes over a value of this type. The caller has asked `can_be_skipped`.
     pub fn skip<R: Read>(self, source: &mut Source<R>) -> Result<()> {
         match self.layout {
-            Layout::Blob => source.skip_string(),
-            Layout::Strings => repeat(source, Source::skip_string),
-            Layout::StringPairs => repeat(source, |source| {
-                source.skip_string()?;
-                source.skip_string()
-            }),
-            Layout::TextScores => repeat(source, |source| {
-                source.skip_string()?;
-                skip_text_score(source)
-            }),
-            Layout::BinaryScores => repeat(source, |source| {
-                source.skip_string()?;
-                source.skip(8)
-            }),
-            Layout::Quicklist2 => repeat(source, |source| {
-                source.count()?;
-                source.skip_string()
-            }),
-            Layout::DeadlineBlob => {
-                source.skip(8)?;
-                source.skip_string()
-            }
-            Layout::ExpiringPairs { has_least } => {
-                source.skip(if has_least { 8 } else { 0 })?;
-                repeat(source, |source| {
-                    source.count()?;
-                    source.skip_string()?;
-                    source.skip_string()
-                })
-            }
             Layout::Stream(revision) => skip_stream(source, revision),
             Layout::Module2 => {
                 source.count()?;
@@ -145,14 +74,6 @@ fn repeat<R: Read>(source: &mut Source<R>, mut each: impl FnMut(&mut Source<R>) 
         each(source)?;
     }
     Ok(())
-}
-
-/// A score up to RDB version 7: NaN and the infinities are lengths without text.
-fn skip_text_score<R: Read>(source: &mut Source<R>) -> Result<()> {
-    match source.byte()? {
-        253..=255 => Ok(()),
-        length_bytes => source.skip(u64::from(length_bytes)),
-    }
 }
 
 fn skip_stream<R: Read>(source: &mut Source<R>, revision: u8) -> Result<()> {

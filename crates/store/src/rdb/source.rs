@@ -5,7 +5,10 @@ use super::expand::{decompress, Expander};
 use super::format::{string_encoding, RdbString, CRC64, MAX_STRING_BYTES};
 use super::lzf::MAX_EXPANSION;
 use crc::{Digest, Table};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
+
+/// Bytes of a long string that are taken from the input at a time, so that what is compressed does not grow beyond 2 MB.
+const PIECE_BYTES: u64 = 16 << 10;
 
 type Result<T> = std::result::Result<T, ReadErrorKind>;
 
@@ -203,12 +206,17 @@ impl<R: Read> Source<R> {
 
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Reads as many bytes as `bytes` has.
+    pub fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
         let mut at = 0;
-        self.consume(N as u64, |piece| {
+        self.consume(bytes.len() as u64, |piece| {
             bytes[at..at + piece.len()].copy_from_slice(piece);
             at += piece.len();
-        })?;
-        Ok(bytes)
+        })
     }
 
     pub fn byte(&mut self) -> Result<u8> {
@@ -280,6 +288,26 @@ impl<R: Read> Source<R> {
         })
     }
 
+    /// Appends a string to `out`; an integer as its decimal text. `out` grows with what is read.
+    pub fn string_into(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        let head = self.string_head()?;
+        if let StringHead::Int(value) = head {
+            append_decimal(out, value);
+            return Ok(());
+        }
+        let mut body = StringBody::new(head)?;
+        while body.left_bytes() > 0 {
+            self.feed(&mut body, |piece| out.extend_from_slice(piece))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the next piece of `body` and gives `out` what it stands for, up to 2 MB.
+    pub fn feed(&mut self, body: &mut StringBody, out: impl FnMut(&[u8])) -> Result<()> {
+        let piece = self.piece(body.left_bytes().min(PIECE_BYTES))?;
+        body.feed(piece, out)
+    }
+
     /// The next bytes of the input, up to so many: as many as are at hand, at least one.
     pub fn piece(&mut self, most_bytes: u64) -> Result<&[u8]> {
         let part = self.part;
@@ -312,6 +340,12 @@ impl<R: Read> Source<R> {
             Length::Encoded(tag) => self.integer(tag).map(drop),
         }
     }
+}
+
+/// Appends the decimal text of a number.
+pub(super) fn append_decimal(out: &mut Vec<u8>, value: i64) {
+    // Nothing fails in writing to a vector.
+    let _ = write!(out, "{value}");
 }
 
 fn checked_length(length_bytes: u64) -> Result<u64> {

@@ -4,7 +4,16 @@ use crc::{Crc, CRC_64_REDIS};
 
 /// A header of `version`, `body`, the end mark and, from version 5, the checksum.
 pub fn dump(version: u32, body: &[u8]) -> Vec<u8> {
-    let mut bytes = format!("REDIS{version:04}").into_bytes();
+    sealed(format!("REDIS{version:04}"), version, body)
+}
+
+/// The same, of a Valkey from 9 on.
+pub fn valkey_dump(version: u32, body: &[u8]) -> Vec<u8> {
+    sealed(format!("VALKEY{version:03}"), version, body)
+}
+
+fn sealed(magic: String, version: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = magic.into_bytes();
     bytes.extend_from_slice(body);
     bytes.push(0xff);
     if version >= 5 {

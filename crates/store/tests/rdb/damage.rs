@@ -2,12 +2,13 @@
 
 use crate::bytes::{dump, entry, string};
 use crate::checks;
-use crate::types::{all_types_dump, REDIS_6, VALKEY_8};
+use crate::model::{random_collection, with_deadlines};
+use crate::types::{all_types_dump, other_types, REDIS_6, REDIS_8, VALKEY_8, VALKEY_9};
 use crate::{read_all, skipping};
 use std::time::{Duration, Instant};
 use stillframe_store::rdb::{
-    dump_string, Compressor, Header, KeyMeta, ReadErrorKind, Reader, ReaderOptions, StringRef, Writer,
-    WriterOptions,
+    dump_string, Compressor, Header, KeyMeta, ReadErrorKind, Reader, ReaderOptions, SmallLimits, StringRef,
+    Writer, WriterOptions,
 };
 use stillframe_testkit::seed;
 
@@ -74,7 +75,7 @@ fn an_error_says_what_and_where() {
     let options = ReaderOptions { file_name: "/data/dump.rdb".to_string(), ..ReaderOptions::default() };
     assert_eq!(
         read_all(&bytes, options).expect_err("a part of a dump").to_string(),
-        "truncated dump: the file ends inside a value at byte 15 of /data/dump.rdb: \
+        "truncated dump: the file ends inside a value at key \"k\" in db 0, byte 15 of /data/dump.rdb: \
          restore the file from a backup, or write it again at its source"
     );
 }
@@ -111,13 +112,21 @@ fn mutate(random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
 #[test]
 fn what_holds_for_any_bytes_holds_for_mutated_dumps_and_payloads() {
     let mut random = fastrand::Rng::with_seed(seed());
-    let dumps = [small_dump(), all_types_dump(|_| true).0, REDIS_6.to_vec(), VALKEY_8.to_vec()];
+    let mut dumps = vec![small_dump(), all_types_dump(|_| true).0];
+    dumps.extend([REDIS_6, VALKEY_8, REDIS_8, VALKEY_9].map(<[u8]>::to_vec));
     let mut compressor = Compressor::new();
-    let payloads = [
+    let mut payloads = vec![
         dump_string(StringRef::Bytes(&b"abcdefgh".repeat(20)), Some(&mut compressor)),
         dump_string(StringRef::Bytes(b"plain"), None),
         dump_string(StringRef::Int(-300), None),
     ];
+    for _ in 0..40 {
+        let mut value = random_collection(&mut random, 12);
+        with_deadlines(&mut random, &mut value);
+        payloads.push(checks::payload_of(&value, SmallLimits::default(), false).expect("a payload"));
+    }
+    payloads
+        .extend(other_types().into_iter().map(|(code, _, value)| [&[code][..], &value, &[0; 10]].concat()));
     let deadline = Instant::now() + Duration::from_secs(2);
     let mut round_count = 0;
     while Instant::now() < deadline {

@@ -2,7 +2,10 @@
 
 mod bytes;
 mod checks;
+mod collections;
+mod containers;
 mod damage;
+mod model;
 mod payload;
 mod reader;
 mod redis;

@@ -17,7 +17,12 @@ pub struct Redis {
 impl Redis {
     /// Starts a server in `dir`; it loads the `dump.rdb` there, if any.
     pub fn start(dir: TempDir, extra_args: &[&str]) -> Redis {
-        let (process, _) = Launch::at_socket("redis-server", &dir).with(extra_args).start();
+        Redis::start_program("redis-server", dir, extra_args)
+    }
+
+    /// Another server that takes the same flags.
+    pub fn start_program(program: &str, dir: TempDir, extra_args: &[&str]) -> Redis {
+        let (process, _) = Launch::at_socket(program, &dir).with(extra_args).start();
         Redis { client: process.client(), _process: process, dir }
     }
 

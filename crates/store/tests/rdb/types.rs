@@ -1,15 +1,78 @@
-//! Values of other types: passed over when asked, named otherwise. The commands are in `fixtures/types.txt`.
+//! Values of all types, those that are not stored passed over when asked, named otherwise. The commands are in
+//! `fixtures/types.txt`.
 
 use crate::bytes::{dump, entry, string};
 use stillframe_testkit::Reply;
 
+use crate::checks::is_same_value;
 use crate::redis::{temp_dir, Redis};
-use crate::{read_all, skipping, text};
-use stillframe_store::rdb::{Entry, ReadErrorKind, Reader, ReaderOptions};
+use crate::{bytes_value, read_all, skipping, text};
+use stillframe_store::rdb::{Entry, HashField, RdbValue, ReadErrorKind, Reader, ReaderOptions};
 
 const COMMANDS: &str = include_str!("fixtures/types.txt");
 pub const REDIS_6: &[u8] = include_bytes!("fixtures/redis-6.0.16.rdb");
 pub const VALKEY_8: &[u8] = include_bytes!("fixtures/valkey-8.0.1.rdb");
+
+pub const REDIS_8: &[u8] = include_bytes!("fixtures/redis-8.2.3.rdb");
+pub const VALKEY_9: &[u8] = include_bytes!("fixtures/valkey-9.1.2.rdb");
+
+fn number_strings(prefix: &str, numbers: impl Iterator<Item = u32>) -> Vec<Vec<u8>> {
+    numbers.map(|number| format!("{prefix}{number}").into_bytes()).collect()
+}
+
+fn strings(texts: &[&str]) -> Vec<Vec<u8>> {
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+fn fields(pairs: Vec<(Vec<u8>, Vec<u8>, Option<u64>)>) -> RdbValue {
+    let field = |(field, value, deadline_ms)| HashField { field, value, deadline_ms };
+    RdbValue::Hash(pairs.into_iter().map(field).collect())
+}
+
+/// The collections of `COMMANDS`.
+fn expected_collections() -> Vec<(&'static str, RdbValue)> {
+    let padded = |number: u32| format!("element {number}{}", "x".repeat(number as usize % 60)).into_bytes();
+    let scored = |member: Vec<u8>, score: f64| (member, score);
+    let thirds =
+        (1..=150).map(|number| scored(format!("member:{number}").into_bytes(), f64::from(number) / 3.0));
+    let small_scores = [("c", f64::NEG_INFINITY), ("a", 1.0), ("b", 2.5), ("d", f64::INFINITY)];
+    let pair = |field: &str, value: String| (field.as_bytes().to_vec(), value.into_bytes(), None);
+    vec![
+        ("hash:small", fields(vec![pair("f", "v".into()), pair("g", "2".into())])),
+        ("hash:table", fields(vec![pair("f", "v".repeat(100)), pair("g", "1".into())])),
+        (
+            "list:big-elements",
+            RdbValue::List(strings(&[&"big".repeat(4000), "small", &"large".repeat(3000)])),
+        ),
+        ("list:nodes", RdbValue::List((1..=300).map(padded).collect())),
+        ("list:other-db", RdbValue::List(strings(&["x"]))),
+        ("list:small", RdbValue::List(strings(&["a", "b", "c", "1", "2", "3"]))),
+        ("set:ints", RdbValue::Set(strings(&["1", "2", "3", "70000", "5000000000"]))),
+        ("set:small", RdbValue::Set(strings(&["a", "b", "c"]))),
+        ("set:table", RdbValue::Set(number_strings("member:", 1..201))),
+        (
+            "zset:small",
+            RdbValue::SortedSet(small_scores.map(|(member, score)| scored(member.into(), score)).into()),
+        ),
+        ("zset:table", RdbValue::SortedSet(thirds.collect())),
+    ]
+}
+
+/// The collections of `fixtures/deadlines.txt`.
+fn expected_deadlines() -> Vec<(&'static str, RdbValue)> {
+    let pair =
+        |field: &str, value: &str, at_ms| (field.as_bytes().to_vec(), value.as_bytes().to_vec(), at_ms);
+    let few = vec![
+        pair("a", "1", Some(4_102_444_800_123)),
+        pair("b", "2", None),
+        pair("c", "three", Some(4_102_444_800_999)),
+    ];
+    let field = |number: u64| {
+        let at_ms = (number % 3 == 1).then_some(4_102_444_800_000 + 1000 * number);
+        pair(&format!("field:{number}"), &format!("value {number}"), at_ms)
+    };
+    vec![("hash:deadlines", fields(few)), ("hash:deadlines-table", fields((1..=600).map(field).collect()))]
+}
 
 /// Checks that `dump` holds what `COMMANDS` make.
 fn check(dump: &[u8], version: u32) {
@@ -19,39 +82,47 @@ fn check(dump: &[u8], version: u32) {
     assert_eq!(reader.offset_bytes(), dump.len() as u64);
     let counts: Vec<(&str, u64)> =
         reader.skipped_keys().iter().map(|(family, skipped)| (*family, skipped.key_count)).collect();
-    assert_eq!(counts, [("hash", 2), ("list", 4), ("set", 3), ("sorted set", 2), ("stream", 2)]);
-    assert!(reader.aux(if version == 11 { "valkey-ver" } else { "redis-ver" }).is_some());
+    assert_eq!(counts, [("stream", 2)]);
+    assert!(reader.aux(if [11, 80].contains(&version) { "valkey-ver" } else { "redis-ver" }).is_some());
 
     let log_log =
         entries.iter().position(|entry| entry.key == b"hll:str").expect("the HyperLogLog is a string");
     assert!(text(entries.remove(log_log).value).starts_with(b"HYLL"));
     entries.sort_by(|a, b| a.key.cmp(&b.key));
-    let deadline = |key: &[u8]| (key == b"str:expiring").then_some(4_102_444_800_123);
-    let expected: [(&[u8], Vec<u8>); 7] = [
-        (b"str:expiring", b"soon".to_vec()),
-        (b"str:int", b"12345".to_vec()),
-        (
-            b"str:long-key-long-key-long-key-long-key-long-key-long-key-long-key-long-key",
-            b"under a long key".to_vec(),
+    let string = |key: &'static str, value: &[u8]| (key, bytes_value(value));
+    let mut expected = vec![
+        string("str:expiring", b"soon"),
+        string("str:int", b"12345"),
+        string(
+            "str:long-key-long-key-long-key-long-key-long-key-long-key-long-key-long-key",
+            b"under a long key",
         ),
-        (b"str:max", b"9223372036854775807".to_vec()),
-        (b"str:other-db", b"-77".to_vec()),
-        (b"str:packed", b"compressible ".repeat(40)),
-        (b"str:text", b"plain text".to_vec()),
+        string("str:max", b"9223372036854775807"),
+        string("str:other-db", b"-77"),
+        string("str:packed", &b"compressible ".repeat(40)),
+        string("str:text", b"plain text"),
     ];
+    expected.extend(expected_collections());
+    if [12, 80].contains(&version) {
+        expected.extend(expected_deadlines());
+    }
+    expected.sort_by_key(|(key, _)| *key);
+    let deadline = |key: &str| ["str:expiring", "hash:small"].contains(&key).then_some(4_102_444_800_123);
     assert_eq!(entries.len(), expected.len());
     for (entry, (key, value)) in entries.into_iter().zip(expected) {
-        assert_eq!(entry.key, key);
-        assert_eq!(entry.db, if key == b"str:other-db" { 9 } else { 0 });
+        assert_eq!(entry.key, key.as_bytes());
+        assert_eq!(entry.db, if key.ends_with(":other-db") { 9 } else { 0 });
         assert_eq!(entry.meta.expire_at_ms, deadline(key));
-        assert_eq!(text(entry.value), value);
+        assert!(is_same_value(&entry.value, &value), "{key}: {:?}", entry.value);
     }
 }
 
 #[test]
-fn dumps_of_redis_6_and_valkey_8_are_read() {
+fn dumps_of_old_and_new_servers_are_read() {
     check(REDIS_6, 9);
     check(VALKEY_8, 11);
+    check(REDIS_8, 12);
+    check(VALKEY_9, 80);
 }
 
 fn redis_with_types() -> Redis {
@@ -115,7 +186,7 @@ pub fn other_types() -> Vec<(u8, &'static str, Vec<u8>)> {
         (4, "hash", [&[1][..], &a1].concat()),
         (5, "sorted set", [&[1][..], &string("a"), &1.5f64.to_le_bytes()].concat()),
         (7, "module", module),
-        (9, "hash", blob(b"\x01\x01f\x01\0v\xff")),
+        (9, "hash", blob(b"\x01\x01a\x01\x001\xff")),
         (10, "list", ziplist.clone()),
         (11, "set", intset),
         (12, "sorted set", ziplist.clone()),
@@ -142,6 +213,11 @@ fn stream(listpack: &[u8], counters: &[u8], entries_read: &[u8], active_time: &[
     [&node[..], b"\x01\x05\0", counters, b"\x01", &group, &pending, b"\x01", &consumer].concat()
 }
 
+/// Whether a type is not stored.
+fn is_unsupported(code: u8) -> bool {
+    [7, 15, 19, 21].contains(&code)
+}
+
 /// A dump with each of the other types between two strings, and the number of the others.
 pub fn all_types_dump(codes: impl Fn(u8) -> bool) -> (Vec<u8>, u64) {
     let mut body = entry(0, "first", &string("1st"));
@@ -155,13 +231,35 @@ pub fn all_types_dump(codes: impl Fn(u8) -> bool) -> (Vec<u8>, u64) {
 }
 
 #[test]
-fn every_type_is_passed_over() {
-    let (bytes, other_count) = all_types_dump(|_| true);
+fn every_type_is_read_or_passed_over() {
+    let (bytes, _) = all_types_dump(|_| true);
     let mut reader = Reader::new(bytes.as_slice(), skipping());
-    let keys: Vec<Vec<u8>> = reader.by_ref().map(|entry| entry.expect("read the dump").key).collect();
-    assert_eq!(keys, [b"first".to_vec(), b"last".to_vec()]);
-    assert_eq!(reader.skipped_keys().values().map(|skipped| skipped.key_count).sum::<u64>(), other_count);
+    let entries: Vec<Entry> = reader.by_ref().map(|entry| entry.expect("read the dump")).collect();
+    let (first, last) = (entries.first().expect("an entry"), entries.last().expect("an entry"));
+    assert_eq!((first.key.as_slice(), last.key.as_slice()), (&b"first"[..], &b"last"[..]));
+    let a1 = strings(&["a", "1"]);
+    let hash = fields(vec![(b"a".to_vec(), b"1".to_vec(), None)]);
+    for Entry { key, value, .. } in &entries[1..entries.len() - 1] {
+        let expected = match &key[3..] {
+            b"1" | b"10" | b"14" => RdbValue::List(a1.clone()),
+            b"18" => RdbValue::List(strings(&["a", "1", "plain"])),
+            b"2" | b"20" => RdbValue::Set(a1.clone()),
+            b"11" => RdbValue::Set(strings(&["1", "2"])),
+            b"3" => RdbValue::SortedSet(vec![
+                (b"a".to_vec(), 1.5),
+                (b"b".to_vec(), f64::INFINITY),
+                (b"c".to_vec(), f64::NEG_INFINITY),
+            ]),
+            b"5" => RdbValue::SortedSet(vec![(b"a".to_vec(), 1.5)]),
+            b"12" | b"17" => RdbValue::SortedSet(vec![(b"a".to_vec(), 1.0)]),
+            _ => hash.clone(),
+        };
+        assert_eq!(*value, expected, "{}", key.escape_ascii());
+    }
+    let skipped_count = other_types().iter().filter(|(code, ..)| is_unsupported(*code)).count() as u64;
+    assert_eq!(reader.skipped_keys().values().map(|skipped| skipped.key_count).sum::<u64>(), skipped_count);
     assert_eq!(reader.skipped_keys()["module"].first_key, b"key7");
+    assert_eq!(entries.len() as u64 - 2 + skipped_count, other_types().len() as u64);
 }
 
 #[test]
@@ -180,14 +278,14 @@ fn redis_loads_the_hand_made_values() {
 }
 
 #[test]
-fn every_type_is_named_with_its_key() {
-    for (code, family, value) in other_types() {
+fn every_type_that_is_not_stored_is_named_with_its_key() {
+    for (code, family, value) in other_types().into_iter().filter(|(code, ..)| is_unsupported(*code)) {
         let body = [&b"\xfe\x03"[..], &entry(code, "a\"key", &value)].concat();
         let error =
             read_all(&dump(9, &body), ReaderOptions::default()).expect_err("the type is not supported");
         let message = error.to_string();
         let begin = format!("unsupported type {family} (RDB type {code}, ");
-        let end = ") at key \"a\\\"key\" in db 3, byte 18 of dump.rdb: this version stores strings only; \
+        let end = ") at key \"a\\\"key\" in db 3, byte 18 of dump.rdb: this version does not store it; \
                    start with `--rdb-skip-unsupported yes` to leave such keys out";
         assert!(message.starts_with(&begin) && message.ends_with(end), "{message}");
     }
@@ -195,8 +293,8 @@ fn every_type_is_named_with_its_key() {
 
 #[test]
 fn a_long_key_is_named_by_its_beginning() {
-    let body = [&b"\x02\x80\0\x01\0\0"[..], &[b'k'; 65_536], b"\0"].concat();
-    let message = read_all(&dump(9, &body), ReaderOptions::default()).expect_err("a set").to_string();
+    let body = [&b"\x0f\x80\0\x01\0\0"[..], &[b'k'; 65_536], b"\0"].concat();
+    let message = read_all(&dump(9, &body), ReaderOptions::default()).expect_err("a stream").to_string();
     assert!(message.contains("kkk...\" in db 0, byte 65551 of") && message.len() < 400, "{message}");
 }
 

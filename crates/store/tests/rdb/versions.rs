@@ -1,6 +1,6 @@
 //! Opcodes and encodings of all versions, put together by hand.
 
-use crate::bytes::{dump, entry, string};
+use crate::bytes::{dump, entry, string, valkey_dump};
 use crate::{bytes_value, read_all, skipping, text};
 use stillframe_store::rdb::{Entry, KeyMeta, RdbString, RdbValue, ReadErrorKind, Reader, ReaderOptions};
 
@@ -20,11 +20,23 @@ fn every_version_up_to_12_is_read_and_no_other() {
             Entry { db: 0, key: b"k".to_vec(), meta: KeyMeta::default(), value: bytes_value(b"v") };
         assert_eq!(entries, [expected], "{version}");
     }
+    for version in [80, 81] {
+        let bytes = valkey_dump(version, &entry(0, "k", &string("v")));
+        let mut reader = Reader::new(bytes.as_slice(), ReaderOptions::default());
+        assert_eq!(reader.by_ref().map(|entry| entry.expect("an entry").key).collect::<Vec<_>>(), [b"k"]);
+        assert_eq!(reader.version(), version);
+    }
+    for version in [0, 11, 79, 82, 999] {
+        let kind = kind_of_error(&valkey_dump(version, b""));
+        assert!(matches!(kind, ReadErrorKind::UnsupportedVersion(found) if found == version), "{kind}");
+    }
     for version in [0, 13, 80, 9999] {
         let kind = kind_of_error(&dump(version, b""));
         assert!(matches!(kind, ReadErrorKind::UnsupportedVersion(found) if found == version), "{kind}");
     }
-    for magic in [&b"REDIS00x9\xff"[..], b"VALKEY080\xff", b"redis0009\xff", b"*1\r\n$4\r\nPING\r\n"] {
+    for magic in
+        [&b"REDIS00x9\xff"[..], b"VALKEY0x0\xff", b"VALKEI080\xff", b"redis0009\xff", b"*1\r\n$4\r\nPING\r\n"]
+    {
         let kind = kind_of_error(magic);
         assert!(matches!(&kind, ReadErrorKind::BadMagic(found) if *found == magic[..9]), "{kind}");
     }
@@ -118,38 +130,6 @@ fn opcodes_that_carry_no_key_are_read_past() {
         matches!(&error.kind, ReadErrorKind::UnsupportedModuleAux(name) if name == "ReJSON-RL (version 3)"),
         "{error}"
     );
-}
-
-/// Hashes with deadlines of their fields, as Redis 7.4 and 8 write them, and the slots of a cluster.
-#[test]
-fn what_version_12_has_added_is_read_past() {
-    let pairs =
-        [&b"\x02\x00"[..], &string("f"), &string("v"), b"\x41\x00", &string("g"), &string("w")].concat();
-    let least = 4_102_444_800_123_u64.to_le_bytes();
-    let hashes = [
-        (22, pairs.clone()),
-        (23, string("a listpack")),
-        (24, [&least[..], &pairs].concat()),
-        (25, [&least[..], &string("a listpack")].concat()),
-    ];
-    for (code, value) in hashes {
-        let hash = entry(code, "h", &value);
-        let body = [&b"\xf4\x7f\xff\x02\x01"[..], &hash, &entry(0, "k", &string("v"))].concat();
-        let bytes = dump(12, &body);
-        let mut reader = Reader::new(bytes.as_slice(), skipping());
-        let keys: Vec<Vec<u8>> = reader.by_ref().map(|entry| entry.expect("an entry").key).collect();
-        assert_eq!(keys, [b"k"], "{code}");
-        assert_eq!(reader.skipped_keys()["hash"].key_count, 1);
-        let error =
-            read_all(&bytes, ReaderOptions::default()).expect_err("hashes are not stored").to_string();
-        assert!(
-            error.contains("unsupported type hash (RDB type ") && error.contains("field deadlines"),
-            "{error}"
-        );
-        // Before version 12 nothing has these codes.
-        let kind = kind_of_error(&dump(11, &body));
-        assert!(matches!(kind, ReadErrorKind::UnknownOpcode(found) if found == code), "{kind}");
-    }
 }
 
 #[test]

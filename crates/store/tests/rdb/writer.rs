@@ -131,7 +131,9 @@ fn redis_loads_what_is_written() {
     let mut random = fastrand::Rng::with_seed(seed());
     let strings = random_strings(&mut random);
     for (compress, checksum) in [(true, true), (false, false)] {
-        let bytes = write(&strings, &mut random, WriterOptions { compress, checksum }).expect("write a dump");
+        let bytes =
+            write(&strings, &mut random, WriterOptions { compress, checksum, ..WriterOptions::default() })
+                .expect("write a dump");
         assert_eq!(bytes.ends_with(&[0; 8]), !checksum);
         let entries = read_all(&bytes, ReaderOptions::default()).expect("read the dump");
         assert_eq!(entries.len(), 2 * strings.len());

@@ -1,0 +1,534 @@
+//! Writing a collection, element by element.
+//!
+//! ```text
+//!            it may be small                          the last has come: written as one container
+//! begin ──────────────────────▶ Gathering ──────────────────────────────────────────────────────▶ done
+//!   │                               │ it is too large: what has come is written
+//!   │ large                         ▼
+//!   ├───────────────────────────▶ Plain ─── the last has come ──▶ done
+//!   │ list
+//!   └───────────────────────────▶ Nodes ─── the last has come ──▶ done
+//! ```
+//!
+//! What is gathered has as many elements as the limits allow and takes no more than 1 MB, however high they are: a
+//! server that reads the plain form chooses by limits of its own anyway.
+
+use super::encode::parse_canonical;
+use super::error::WriteError;
+use super::format::{collection_type, quicklist_node, Element, StringRef, MAX_FIELD_DEADLINE_MS};
+use super::intset::intset_of;
+use super::listpack::{entry_bytes, ListpackBuilder, HEADER_BYTES};
+use super::output::Output;
+use super::score::{append_score, whole};
+use std::io::Write;
+use std::ops::Range;
+
+type Result<T> = std::result::Result<T, WriteError>;
+
+/// No more is gathered.
+const GATHERED_BYTES: usize = 1 << 20;
+
+/// Longer items of a list are nodes of their own, as they are.
+const PLAIN_ITEM_BYTES: usize = 1 << 20;
+
+/// Up to which size collections are written in the small forms, in one container each. The names are those of the settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SmallLimits {
+    pub hash_max_listpack_entries: u64,
+    pub hash_max_listpack_value_bytes: u64,
+    pub set_max_intset_entries: u64,
+    pub zset_max_listpack_entries: u64,
+    pub zset_max_listpack_value_bytes: u64,
+    /// Items of a node, or from -1 to -5 its bytes: 4 KB and twice as much each.
+    pub list_max_listpack_size: i64,
+}
+
+impl Default for SmallLimits {
+    fn default() -> SmallLimits {
+        SmallLimits {
+            hash_max_listpack_entries: 512,
+            hash_max_listpack_value_bytes: 64,
+            set_max_intset_entries: 512,
+            zset_max_listpack_entries: 128,
+            zset_max_listpack_value_bytes: 64,
+            list_max_listpack_size: -2,
+        }
+    }
+}
+
+/// What a collection is, before its elements come. With `is_small` it is written in a small form if the limits allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Announced {
+    List {
+        item_count: u64,
+        /// As [`ListNodes`] has counted.
+        node_count: u64,
+    },
+    Set {
+        member_count: u64,
+        is_small: bool,
+    },
+    SortedSet {
+        member_count: u64,
+        is_small: bool,
+    },
+    Hash {
+        field_count: u64,
+        is_small: bool,
+        /// The least deadline of a field, if one has any.
+        least_deadline_ms: Option<u64>,
+    },
+}
+
+impl Announced {
+    pub(super) fn element_count(&self) -> u64 {
+        match *self {
+            Announced::List { item_count, .. } => item_count,
+            Announced::Set { member_count, .. } | Announced::SortedSet { member_count, .. } => member_count,
+            Announced::Hash { field_count, .. } => field_count,
+        }
+    }
+
+    fn may_be_small(&self, limits: &SmallLimits) -> bool {
+        match *self {
+            Announced::List { .. } => false,
+            Announced::Set { member_count, is_small } => {
+                is_small && member_count <= limits.set_max_intset_entries
+            }
+            Announced::SortedSet { member_count, is_small } => {
+                is_small && member_count <= limits.zset_max_listpack_entries
+            }
+            Announced::Hash { field_count, is_small, .. } => {
+                is_small && field_count <= limits.hash_max_listpack_entries
+            }
+        }
+    }
+}
+
+/// Where an item of a list goes.
+enum Place {
+    /// It is a node.
+    Plain,
+    /// It begins a node.
+    Begins,
+    /// It goes to the node before.
+    Follows,
+}
+
+/// Items to nodes, by Redis's rule.
+#[derive(Clone, Copy, Debug)]
+struct Split {
+    max_size: i64,
+    /// Of the node that has been begun; 0 items if there is none.
+    node_bytes: usize,
+    node_items: u64,
+}
+
+impl Split {
+    /// Nodes of a number of items have no more bytes.
+    const SAFE_BYTES: usize = 8 << 10;
+    /// What an item is taken to need beside its text.
+    const OVERHEAD_BYTES: usize = 8;
+    const EMPTY_BYTES: usize = HEADER_BYTES + 1;
+
+    fn new(limits: &SmallLimits) -> Split {
+        Split { max_size: limits.list_max_listpack_size, node_bytes: Self::EMPTY_BYTES, node_items: 0 }
+    }
+
+    fn place(&mut self, item: &[u8]) -> Place {
+        if item.len() > PLAIN_ITEM_BYTES {
+            (self.node_bytes, self.node_items) = (Self::EMPTY_BYTES, 0);
+            return Place::Plain;
+        }
+        let bytes = self.node_bytes + item.len() + Self::OVERHEAD_BYTES;
+        let fits = match self.max_size {
+            0.. => bytes <= Self::SAFE_BYTES && self.node_items < self.max_size.unsigned_abs().max(1),
+            _ => bytes <= 2048 << self.max_size.unsigned_abs().min(5),
+        };
+        let follows = fits && self.node_items > 0;
+        if !follows {
+            (self.node_bytes, self.node_items) = (Self::EMPTY_BYTES, 0);
+        }
+        self.node_bytes += entry_bytes(item);
+        self.node_items += 1;
+        if follows {
+            Place::Follows
+        } else {
+            Place::Begins
+        }
+    }
+}
+
+/// Counts the nodes that a list is written as, which precede it in a dump: a first round over its items.
+#[derive(Clone, Copy, Debug)]
+pub struct ListNodes {
+    split: Split,
+    item_count: u64,
+    node_count: u64,
+}
+
+impl ListNodes {
+    pub fn new(limits: &SmallLimits) -> ListNodes {
+        ListNodes { split: Split::new(limits), item_count: 0, node_count: 0 }
+    }
+
+    pub fn add(&mut self, item: &[u8]) {
+        self.item_count += 1;
+        self.node_count += u64::from(!matches!(self.split.place(item), Place::Follows));
+    }
+
+    /// The list, as it is to be announced.
+    pub fn announced(&self) -> Announced {
+        Announced::List { item_count: self.item_count, node_count: self.node_count }
+    }
+}
+
+/// What precedes a value: in a dump what is known of its key, in a payload nothing.
+#[derive(Default)]
+pub(super) struct Head {
+    /// Before the type.
+    pub before: Vec<u8>,
+    pub key: Option<Vec<u8>>,
+}
+
+/// An element that has been gathered; its strings lie in `Gathered::bytes`.
+struct Held {
+    name: Range<usize>,
+    value: Range<usize>,
+    score: f64,
+    deadline_ms: Option<u64>,
+}
+
+#[derive(Default)]
+struct Gathered {
+    bytes: Vec<u8>,
+    elements: Vec<Held>,
+}
+
+enum Form {
+    Gathering(Gathered),
+    Plain,
+    Nodes { split: Split, node: ListpackBuilder, left_count: u64 },
+}
+
+/// A collection that is being written.
+pub(super) struct CollectionWriter {
+    announced: Announced,
+    limits: SmallLimits,
+    head: Head,
+    missing_count: u64,
+    form: Form,
+}
+
+impl CollectionWriter {
+    /// Of a version of the format that has forms for deadlines of fields, if it does.
+    pub fn begin<W: Write>(
+        output: &mut Output<W>,
+        announced: Announced,
+        head: Head,
+        limits: SmallLimits,
+        has_deadlines: bool,
+    ) -> Result<CollectionWriter> {
+        let missing_count = announced.element_count();
+        if missing_count == 0 {
+            return Err(WriteError::EmptyCollection);
+        }
+        let mut writer = CollectionWriter { announced, limits, head, missing_count, form: Form::Plain };
+        match announced {
+            Announced::Hash { least_deadline_ms: Some(_), .. } if !has_deadlines => {
+                return Err(WriteError::FieldDeadlines { key: writer.head.key.unwrap_or_default() });
+            }
+            Announced::List { node_count, .. } => {
+                writer.put_head(output, collection_type::LIST_QUICKLIST_2)?;
+                output.put_length(node_count);
+                let (split, node) = (Split::new(&limits), ListpackBuilder::new());
+                writer.form = Form::Nodes { split, node, left_count: node_count };
+            }
+            _ if announced.may_be_small(&limits) => writer.form = Form::Gathering(Gathered::default()),
+            _ => writer.begin_plain(output)?,
+        }
+        Ok(writer)
+    }
+
+    /// The error of one that is given up, as it is.
+    pub fn too_few(&self) -> WriteError {
+        let announced_count = self.announced.element_count();
+        WriteError::TooFewElements { announced_count, missing_count: self.missing_count }
+    }
+
+    /// Takes the next element; true if it was the last.
+    pub fn element<W: Write>(&mut self, output: &mut Output<W>, element: Element<'_>) -> Result<bool> {
+        let Some(missing_count) = self.missing_count.checked_sub(1) else {
+            return Err(WriteError::TooManyElements { announced_count: self.announced.element_count() });
+        };
+        self.check(element)?;
+        self.missing_count = missing_count;
+        match &mut self.form {
+            Form::Plain => self.put_plain(output, element)?,
+            Form::Nodes { split, node, left_count } => {
+                if let Element::Item(item) = element {
+                    put_item(output, split, node, left_count, item)?;
+                }
+            }
+            Form::Gathering(gathered) => {
+                if gathered.takes(element, &self.limits) {
+                    gathered.push(element);
+                } else {
+                    self.spill(output)?;
+                    self.put_plain(output, element)?;
+                }
+            }
+        }
+        if missing_count == 0 {
+            self.end(output)?;
+        }
+        Ok(missing_count == 0)
+    }
+
+    fn check(&self, element: Element<'_>) -> Result<()> {
+        let is_right = match (self.announced, element) {
+            (Announced::List { .. }, Element::Item(_)) => true,
+            (Announced::Set { .. }, Element::Member(_)) => true,
+            (Announced::SortedSet { .. }, Element::Scored { score, .. }) => !score.is_nan(),
+            (Announced::Hash { least_deadline_ms, .. }, Element::Field { deadline_ms, .. }) => {
+                deadline_ms.is_none_or(|deadline| least_deadline_ms.is_some_and(|least| least <= deadline))
+            }
+            _ => false,
+        };
+        match is_right {
+            true => Ok(()),
+            false => Err(WriteError::WrongElement),
+        }
+    }
+
+    fn put_head<W: Write>(&mut self, output: &mut Output<W>, code: u8) -> Result<()> {
+        output.put_bytes(&self.head.before)?;
+        output.put_byte(code);
+        match &self.head.key {
+            Some(key) => output.put_string(StringRef::Bytes(key)),
+            None => Ok(()),
+        }
+    }
+
+    /// Least deadline as it is written.
+    fn least_deadline_ms(&self) -> Option<u64> {
+        match self.announced {
+            Announced::Hash { least_deadline_ms, .. } => {
+                least_deadline_ms.map(|deadline| deadline.min(MAX_FIELD_DEADLINE_MS))
+            }
+            _ => None,
+        }
+    }
+
+    fn begin_plain<W: Write>(&mut self, output: &mut Output<W>) -> Result<()> {
+        let least_ms = self.least_deadline_ms();
+        let code = match self.announced {
+            Announced::List { .. } => collection_type::LIST,
+            Announced::Set { .. } => collection_type::SET,
+            Announced::SortedSet { .. } => collection_type::SORTED_SET,
+            Announced::Hash { .. } if least_ms.is_some() => collection_type::HASH_DEADLINES,
+            Announced::Hash { .. } => collection_type::HASH,
+        };
+        self.put_head(output, code)?;
+        if let Some(least_ms) = least_ms {
+            output.put_bytes(&least_ms.to_le_bytes())?;
+        }
+        output.put_length(self.announced.element_count());
+        Ok(())
+    }
+
+    fn put_plain<W: Write>(&self, output: &mut Output<W>, element: Element<'_>) -> Result<()> {
+        match element {
+            Element::Item(text) | Element::Member(text) => output.put_string(StringRef::Bytes(text)),
+            Element::Scored { member, score } => {
+                output.put_string(StringRef::Bytes(member))?;
+                output.put_bytes(&score.to_le_bytes())
+            }
+            Element::Field { field, value, deadline_ms } => {
+                if let Some(least_ms) = self.least_deadline_ms() {
+                    let later_ms = |deadline: u64| deadline.min(MAX_FIELD_DEADLINE_MS) - least_ms;
+                    output.put_length(deadline_ms.map_or(0, |deadline| 1 + later_ms(deadline)));
+                }
+                output.put_string(StringRef::Bytes(field))?;
+                output.put_string(StringRef::Bytes(value))
+            }
+        }
+    }
+
+    /// Goes over to the plain form.
+    fn spill<W: Write>(&mut self, output: &mut Output<W>) -> Result<()> {
+        self.begin_plain(output)?;
+        if let Form::Gathering(gathered) = std::mem::replace(&mut self.form, Form::Plain) {
+            for held in &gathered.elements {
+                self.put_plain(output, gathered.element(held, &self.announced))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end<W: Write>(&mut self, output: &mut Output<W>) -> Result<()> {
+        match std::mem::replace(&mut self.form, Form::Plain) {
+            Form::Plain => Ok(()),
+            Form::Nodes { mut node, mut left_count, .. } => {
+                put_node(output, &mut node, &mut left_count)?;
+                match left_count {
+                    0 => Ok(()),
+                    _ => Err(WriteError::WrongElement),
+                }
+            }
+            Form::Gathering(mut gathered) => self.put_small(output, &mut gathered),
+        }
+    }
+
+    fn put_small<W: Write>(&mut self, output: &mut Output<W>, gathered: &mut Gathered) -> Result<()> {
+        let code = match self.announced {
+            Announced::List { .. } => collection_type::LIST_QUICKLIST_2,
+            Announced::Set { .. } => collection_type::SET_INTSET,
+            Announced::SortedSet { .. } => collection_type::SORTED_SET_LISTPACK,
+            Announced::Hash { least_deadline_ms: Some(_), .. } => collection_type::HASH_LISTPACK_DEADLINES,
+            Announced::Hash { .. } => collection_type::HASH_LISTPACK,
+        };
+        self.put_head(output, code)?;
+        if code == collection_type::SET_INTSET {
+            return output.put_string(StringRef::Bytes(&gathered.intset()));
+        }
+        let least_ms = self.least_deadline_ms();
+        if let Some(least_ms) = least_ms {
+            output.put_bytes(&least_ms.to_le_bytes())?;
+        }
+        let has_scores = code == collection_type::SORTED_SET_LISTPACK;
+        gathered.sort(has_scores);
+        let mut builder = ListpackBuilder::new();
+        for held in &gathered.elements {
+            builder.push(&gathered.bytes[held.name.clone()]);
+            if has_scores {
+                push_score(&mut builder, held.score);
+                continue;
+            }
+            builder.push(&gathered.bytes[held.value.clone()]);
+            if least_ms.is_some() {
+                let deadline_ms = held.deadline_ms.unwrap_or(0).min(MAX_FIELD_DEADLINE_MS);
+                builder.push_integer(i64::try_from(deadline_ms).unwrap_or(i64::MAX));
+            }
+        }
+        builder.take(|listpack| output.put_string(StringRef::Bytes(listpack)))
+    }
+}
+
+impl Gathered {
+    /// Whether the collection may still be small with this element.
+    fn takes(&self, element: Element<'_>, limits: &SmallLimits) -> bool {
+        let fits = |text: &[u8], most_bytes: u64| text.len() as u64 <= most_bytes;
+        let (name, value, is_short) = match element {
+            Element::Item(_) => return false,
+            Element::Member(member) => (member, &[][..], parse_canonical(member).is_some()),
+            Element::Scored { member, .. } => {
+                (member, &[][..], fits(member, limits.zset_max_listpack_value_bytes))
+            }
+            Element::Field { field, value, .. } => {
+                let most_bytes = limits.hash_max_listpack_value_bytes;
+                (field, value, fits(field, most_bytes) && fits(value, most_bytes))
+            }
+        };
+        is_short && self.bytes.len() + name.len() + value.len() <= GATHERED_BYTES
+    }
+
+    fn push(&mut self, element: Element<'_>) {
+        let (name, value, score, deadline_ms) = match element {
+            Element::Item(text) | Element::Member(text) => (text, &[][..], 0.0, None),
+            Element::Scored { member, score } => (member, &[][..], score, None),
+            Element::Field { field, value, deadline_ms } => (field, value, 0.0, deadline_ms),
+        };
+        let mut put = |text: &[u8]| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(text);
+            start..self.bytes.len()
+        };
+        let (name, value) = (put(name), put(value));
+        self.elements.push(Held { name, value, score, deadline_ms });
+    }
+
+    fn element<'g>(&'g self, held: &'g Held, announced: &Announced) -> Element<'g> {
+        let (name, value) = (&self.bytes[held.name.clone()], &self.bytes[held.value.clone()]);
+        match announced {
+            Announced::List { .. } => Element::Item(name),
+            Announced::Set { .. } => Element::Member(name),
+            Announced::SortedSet { .. } => Element::Scored { member: name, score: held.score },
+            Announced::Hash { .. } => Element::Field { field: name, value, deadline_ms: held.deadline_ms },
+        }
+    }
+
+    /// Members by score, and fields by deadline, those without one last: the order that Redis keeps them in.
+    fn sort(&mut self, has_scores: bool) {
+        let Gathered { bytes, elements } = self;
+        if has_scores {
+            elements.sort_by(|a, b| {
+                let by_member = || bytes[a.name.clone()].cmp(&bytes[b.name.clone()]);
+                a.score.partial_cmp(&b.score).unwrap_or(std::cmp::Ordering::Equal).then_with(by_member)
+            });
+        } else {
+            elements.sort_by_key(|held| held.deadline_ms.unwrap_or(u64::MAX));
+        }
+    }
+
+    fn intset(&self) -> Vec<u8> {
+        let number = |held: &Held| parse_canonical(&self.bytes[held.name.clone()]);
+        let mut numbers: Vec<i64> = self.elements.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        intset_of(&numbers)
+    }
+}
+
+fn push_score(builder: &mut ListpackBuilder, score: f64) {
+    match whole(score) {
+        Some(value) => builder.push_integer(value),
+        None => {
+            let mut text = String::new();
+            append_score(&mut text, score);
+            builder.push(text.as_bytes());
+        }
+    }
+}
+
+fn put_item<W: Write>(
+    output: &mut Output<W>,
+    split: &mut Split,
+    node: &mut ListpackBuilder,
+    left_count: &mut u64,
+    item: &[u8],
+) -> Result<()> {
+    match split.place(item) {
+        Place::Follows => node.push(item),
+        Place::Begins => {
+            put_node(output, node, left_count)?;
+            node.push(item);
+        }
+        Place::Plain => {
+            put_node(output, node, left_count)?;
+            count_node(left_count)?;
+            output.put_length(quicklist_node::PLAIN);
+            output.put_string(StringRef::Bytes(item))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the node that has been begun, if there is one.
+fn put_node<W: Write>(
+    output: &mut Output<W>,
+    node: &mut ListpackBuilder,
+    left_count: &mut u64,
+) -> Result<()> {
+    if node.entry_count() == 0 {
+        return Ok(());
+    }
+    count_node(left_count)?;
+    output.put_length(quicklist_node::PACKED);
+    node.take(|listpack| output.put_string(StringRef::Bytes(listpack)))
+}
+
+/// One node less than were announced: more are other items than were counted.
+fn count_node(left_count: &mut u64) -> Result<()> {
+    *left_count = left_count.checked_sub(1).ok_or(WriteError::WrongElement)?;
+    Ok(())
+}
