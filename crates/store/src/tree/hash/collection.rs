@@ -11,14 +11,10 @@
 
 use stillframe_pagepool::PageId;
 
-use super::record::VALUE_INLINE_MAX_BYTES;
 use crate::blobs::{Blob, BLOB_BYTES};
 use crate::key::UnixMillis;
 use crate::tree::trees::{Tree, NO_DATABASE};
 use crate::value::Encoding;
-
-/// The longest run of packed elements in a record, in bytes, if they have deadlines.
-pub(crate) const PACKED_INLINE_MAX_BYTES: usize = VALUE_INLINE_MAX_BYTES - 9;
 
 const FORM_PACKED: u8 = 0;
 const FORM_OUTSIDE: u8 = 1;

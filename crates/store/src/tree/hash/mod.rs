@@ -16,13 +16,13 @@ mod side;
 mod spread;
 
 pub(crate) use chain::{At, LeafGuard};
-pub(crate) use collection::{Collection, Content, Grown, PACKED_INLINE_MAX_BYTES};
+pub(crate) use collection::{Collection, Content, Grown};
 pub(crate) use inner::{Inner, InnerMut};
 pub(crate) use leaf::{finest_shift, Leaf, LeafMut};
 pub(crate) use order::{as_leaf, chain_deadline, Hashed};
 pub(crate) use record::{
     index_hash, Record, RecordKey, RecordValue, Reference, INDEX_HASH_SHIFT, INDEX_RECORD_BYTES,
-    KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES, VALUE_INLINE_MAX_BYTES,
+    KEY_INLINE_MAX_BYTES, PACKED_INLINE_MAX_BYTES, RECORD_MAX_BYTES, VALUE_INLINE_MAX_BYTES,
 };
 pub(crate) use shape::{HEADER_BYTES, SLOT_BYTES};
 pub(crate) use side::{tick_of, Side};

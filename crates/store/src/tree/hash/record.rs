@@ -29,6 +29,8 @@ use crate::value::ValueType;
 pub(crate) const KEY_INLINE_MAX_BYTES: usize = 255;
 /// The longest value kept in its record, in bytes; longer ones would waste leaves.
 pub(crate) const VALUE_INLINE_MAX_BYTES: usize = 448;
+/// The longest run of packed elements in a record: beside the first byte of the body and a deadline.
+pub(crate) const PACKED_INLINE_MAX_BYTES: usize = VALUE_INLINE_MAX_BYTES - 1 - 8;
 /// Header, deadline, key and value at their longest.
 pub(crate) const RECORD_MAX_BYTES: usize = 3 + 8 + KEY_INLINE_MAX_BYTES + VALUE_INLINE_MAX_BYTES;
 
