@@ -1,10 +1,9 @@
 //! A handle on a hash.
 
 use std::ops::ControlFlow;
-use std::rc::Rc;
 
-use super::desk::Desk;
-use crate::{DbId, FieldMode, OpError, Store};
+use super::place::Place;
+use crate::{FieldMode, OpError, Store};
 
 /// A thread's access to the hash at a key of database 0: fields with values. It is there as long as it has a field.
 ///
@@ -24,23 +23,18 @@ use crate::{DbId, FieldMode, OpError, Store};
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Hash {
-    desk: Rc<Desk>,
-    key: Vec<u8>,
-}
-
-const DB: DbId = DbId(0);
+pub struct Hash(Place);
 
 impl Store {
     /// A handle on the hash at a key, for this thread. Nothing is made before the first field is set.
     pub fn hash(&self, key: impl AsRef<[u8]>) -> Hash {
-        Hash { desk: Desk::of(self), key: key.as_ref().to_vec() }
+        Hash(Place::new(self, key.as_ref()))
     }
 }
 
 impl Hash {
     pub fn key(&self) -> &[u8] {
-        &self.key
+        self.0.key()
     }
 
     /// Sets a field; whether it is new.
@@ -56,10 +50,7 @@ impl Hash {
     /// # Errors
     /// As of [`Hash::set`].
     pub fn set_all(&self, pairs: &[(&[u8], &[u8])]) -> Result<u64, OpError> {
-        self.desk.write(|worker| {
-            let key = worker.key(&self.key);
-            worker.hash_set(DB, &key, pairs, FieldMode::All)
-        })
+        self.0.write(|worker, db, key| worker.hash_set(db, key, pairs, FieldMode::All))
     }
 
     /// Sets a field unless it is there; whether it has.
@@ -68,10 +59,7 @@ impl Hash {
     /// As of [`Hash::set`].
     pub fn set_new(&self, field: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, OpError> {
         let pair = [(field.as_ref(), value.as_ref())];
-        self.desk.write(|worker| {
-            let key = worker.key(&self.key);
-            Ok(worker.hash_set(DB, &key, &pair, FieldMode::Absent)? == 1)
-        })
+        self.0.write(|worker, db, key| Ok(worker.hash_set(db, key, &pair, FieldMode::Absent)? == 1))
     }
 
     /// The value of a field.
@@ -91,9 +79,9 @@ impl Hash {
         field: impl AsRef<[u8]>,
         mut f: impl FnMut(&[u8]) -> R,
     ) -> Result<Option<R>, OpError> {
-        self.desk.read(|worker| {
-            let (key, mut found) = (worker.key(&self.key), None);
-            worker.hash_get(DB, &key, [field.as_ref()].into_iter(), |_, value| found = value.map(&mut f))?;
+        self.0.read(|worker, db, key| {
+            let mut found = None;
+            worker.hash_get(db, key, [field.as_ref()].into_iter(), |_, value| found = value.map(&mut f))?;
             Ok(found)
         })
     }
@@ -103,10 +91,7 @@ impl Hash {
     /// # Errors
     /// As of [`Hash::set`].
     pub fn remove(&self, field: impl AsRef<[u8]>) -> Result<bool, OpError> {
-        self.desk.write(|worker| {
-            let key = worker.key(&self.key);
-            Ok(worker.hash_remove(DB, &key, &[field.as_ref()])? == 1)
-        })
+        self.0.write(|worker, db, key| Ok(worker.hash_remove(db, key, &[field.as_ref()])? == 1))
     }
 
     /// Fields that there are.
@@ -114,10 +99,7 @@ impl Hash {
     /// # Errors
     /// As of [`Hash::set`].
     pub fn len(&self) -> Result<u64, OpError> {
-        self.desk.read(|worker| {
-            let key = worker.key(&self.key);
-            worker.hash_len(DB, &key)
-        })
+        self.0.read(|worker, db, key| worker.hash_len(db, key))
     }
 
     /// # Errors
@@ -136,16 +118,15 @@ impl Hash {
         mut begin: impl FnMut(),
         mut f: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), OpError> {
-        self.desk.read(|worker| {
+        self.0.read(|worker, db, key| {
             begin();
-            let key = worker.key(&self.key);
-            worker.hash_for_each(DB, &key, |_| (), &mut f).map(drop)
+            worker.hash_for_each(db, key, |_| (), &mut f).map(drop)
         })
     }
 }
 
 impl std::fmt::Debug for Hash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Hash({})", String::from_utf8_lossy(&self.key))
+        write!(f, "Hash({})", String::from_utf8_lossy(self.key()))
     }
 }

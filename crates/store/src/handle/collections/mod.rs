@@ -2,5 +2,10 @@
 
 mod desk;
 mod hash;
+mod list;
+mod place;
+mod sorted_set;
 
 pub use hash::Hash;
+pub use list::List;
+pub use sorted_set::SortedSet;
