@@ -8,6 +8,7 @@ mod database;
 mod debug;
 mod dump;
 mod expire;
+mod hyperloglog;
 mod keys;
 mod lcs;
 mod memory;
@@ -44,6 +45,7 @@ static GROUPS: &[&[Command]] = &[
     bitmap::COMMANDS,
     bitop::COMMANDS,
     bitfield::COMMANDS,
+    hyperloglog::COMMANDS,
     keys::COMMANDS,
     dump::COMMANDS,
     expire::COMMANDS,

@@ -11,6 +11,7 @@ pub enum Group {
     Bitmap,
     Connection,
     Generic,
+    Hyperloglog,
     Pubsub,
     Server,
     String,
@@ -19,10 +20,11 @@ pub enum Group {
 
 impl Group {
     #[cfg(test)]
-    pub const ALL: [Group; 7] = [
+    pub const ALL: [Group; 8] = [
         Group::String,
         Group::Generic,
         Group::Bitmap,
+        Group::Hyperloglog,
         Group::Transactions,
         Group::Pubsub,
         Group::Connection,
@@ -34,6 +36,7 @@ impl Group {
             Group::Bitmap => "bitmap",
             Group::Connection => "connection",
             Group::Generic => "generic",
+            Group::Hyperloglog => "hyperloglog",
             Group::Pubsub => "pubsub",
             Group::Server => "server",
             Group::String => "string",

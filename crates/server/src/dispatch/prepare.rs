@@ -94,7 +94,7 @@ impl<'k> Needs<'k> {
     }
 
     fn add(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>) {
-        self.writes |= command.is(flag::WRITE);
+        self.writes |= command.is(flag::CHANGES);
         self.stores |= command.is(flag::DENYOOM);
         self.word_count += args.len();
         self.stops_others |= match command.scope_of(args) {
