@@ -8,6 +8,7 @@ mod database;
 mod debug;
 mod dump;
 mod expire;
+mod hash;
 mod hyperloglog;
 mod keys;
 mod lcs;
@@ -45,6 +46,7 @@ static GROUPS: &[&[Command]] = &[
     bitmap::COMMANDS,
     bitop::COMMANDS,
     bitfield::COMMANDS,
+    hash::COMMANDS,
     hyperloglog::COMMANDS,
     keys::COMMANDS,
     dump::COMMANDS,

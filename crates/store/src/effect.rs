@@ -10,6 +10,10 @@ pub enum Effect<'a> {
     Set { db: DbId, key: Key<'a>, value: NewValue<'a>, deadline: Deadline, is_new: bool },
     /// A part of a string was written; a gap before it is filled with zero bytes, the deadline stays.
     Write { db: DbId, key: Key<'a>, offset: u64, bytes: &'a [u8], is_new: bool },
+    /// An element of a collection has changed, or come with the key, which was not there before then.
+    Element { db: DbId, key: Key<'a>, change: Change<'a>, is_new: bool },
+    /// The key is about to have another collection, whose elements follow.
+    Replace { db: DbId, key: Key<'a> },
     /// The key has this deadline now, or none.
     Deadline { db: DbId, key: Key<'a>, deadline: Option<UnixMillis> },
     /// A command has removed the key.
@@ -26,6 +30,72 @@ pub enum Effect<'a> {
     Flush { db: DbId, before: Before<'a> },
     /// Two databases are about to be exchanged.
     Swap { a: DbId, b: DbId, before: Before<'a> },
+}
+
+/// What has become of an element.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Change<'a> {
+    /// A field of a hash has this value now, and no deadline.
+    Field {
+        field: &'a [u8],
+        value: &'a [u8],
+    },
+    FieldDeadline {
+        field: &'a [u8],
+        deadline: Option<UnixMillis>,
+    },
+    FieldRemoved {
+        field: &'a [u8],
+    },
+    /// The field's time was over.
+    FieldExpired {
+        field: &'a [u8],
+    },
+    /// A set has this member now.
+    Member {
+        member: &'a [u8],
+    },
+    MemberRemoved {
+        member: &'a [u8],
+    },
+    /// A sorted set has this member now, with this score.
+    Scored {
+        member: &'a [u8],
+        score: f64,
+    },
+    ScoredRemoved {
+        member: &'a [u8],
+    },
+    /// A list has this item at an end now.
+    Pushed {
+        end: End,
+        item: &'a [u8],
+    },
+    Popped {
+        end: End,
+        item_count: u64,
+    },
+    /// The item at an index is another one now; indices count from the left, from 0.
+    Item {
+        index: u64,
+        item: &'a [u8],
+    },
+    /// An item has come before the one that had this index.
+    ItemInserted {
+        index: u64,
+        item: &'a [u8],
+    },
+    ItemsRemoved {
+        index: u64,
+        item_count: u64,
+    },
+}
+
+/// An end of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    Left,
+    Right,
 }
 
 /// The store before the change that is announced, while all workers stand between two commands.
@@ -57,6 +127,11 @@ pub trait Listener: Send + Sync {
 impl Effect<'_> {
     /// Whether it counts as a change of the data: what expires would not have been found in any case.
     pub(crate) fn counts(&self) -> bool {
-        !matches!(self, Effect::Expire { .. })
+        let is_expiry = |change: &Change<'_>| matches!(change, Change::FieldExpired { .. });
+        match self {
+            Effect::Expire { .. } | Effect::Replace { .. } => false,
+            Effect::Element { change, .. } => !is_expiry(change),
+            _ => true,
+        }
     }
 }

@@ -28,7 +28,6 @@ pub enum Deadline {
 #[derive(Clone, Copy, Debug)]
 pub struct EntryInfo {
     pub value_type: ValueType,
-    /// Of a string.
     pub encoding: Option<Encoding>,
     /// Bytes of a string as `STRLEN` counts them; 0 for other types.
     pub value_bytes: u64,

@@ -55,12 +55,12 @@ mod sync {
 }
 
 pub use blobs::{Duplicate, Incoming, Reach, Sending, SENDING_MIN_BYTES};
-pub use effect::{Before, Effect, Listener};
+pub use effect::{Before, Change, Effect, End, Listener};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
 pub use error::{Fault, OpError, OpenError, SaveError, TreeError};
 pub use handle::{Record, Transaction, Tree, TreeRange};
 pub use key::{DbId, Key, UnixMillis};
-pub use keyspace::{CheckReport, Locks, SkipStats};
+pub use keyspace::{CheckReport, CollectionLimits, Locks, SkipStats};
 pub use options::Options;
 pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
 pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
@@ -69,6 +69,7 @@ pub use stillframe_pagepool::{
     PoolBackend, ScrubReport, ScrubStats, SnapshotKind, Unserved, SCRUB_STEP_PAGES,
 };
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
+pub use types::FieldMode;
 pub use value::{Encoding, StrRef, Value, ValueType, MAX_STRING_BYTES};
 pub use walk::{Lost, ViewEntry};
 pub use worker::{Alone, Worker};

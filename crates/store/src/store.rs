@@ -25,7 +25,7 @@ use crate::rdb::Cut;
 use crate::source::PageSource;
 use crate::stop::Stop;
 use crate::walk::{Lost, ViewEntry, Walk};
-use crate::{Access, DbId, DbStats, Fault, Options, Tracking, UnixMillis, Worker};
+use crate::{Access, CollectionLimits, DbId, DbStats, Fault, Options, Tracking, UnixMillis, Worker};
 
 /// Name of the page file in a store's directory.
 const PAGE_FILE: &str = "stillframe.pages";
@@ -397,6 +397,11 @@ impl Store {
     /// Whether emptied databases are still being freed.
     pub fn is_freeing_databases(&self) -> bool {
         self.keyspace().garbage.has_trees()
+    }
+
+    /// Changes the limits of small collections.
+    pub fn set_collection_limits(&self, limits: &CollectionLimits) {
+        self.keyspace().limits.set(limits);
     }
 
     /// Changes the bound of memory beyond which data is in the page file alone, at run time; 0 is none. As of

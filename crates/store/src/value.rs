@@ -7,7 +7,7 @@ use crate::page::Page;
 /// The longest string value, in bytes (Redis's `proto-max-bulk-len` default).
 pub const MAX_STRING_BYTES: u64 = 512 * 1024 * 1024;
 
-/// What kind of value a key has. Values of other types than strings are not made yet; records may hold them.
+/// What kind of value a key has. Streams are not made yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueType {
     String,
@@ -32,12 +32,33 @@ impl ValueType {
     }
 }
 
-/// `OBJECT ENCODING` of a string.
+/// `OBJECT ENCODING`: of a collection what Redis 7.0 would make of it within its limits, not where its elements lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {
     Int,
     Embstr,
     Raw,
+    ListPack,
+    HashTable,
+    IntSet,
+    QuickList,
+    SkipList,
+}
+
+impl Encoding {
+    /// Its name in Redis.
+    pub fn name(self) -> &'static str {
+        match self {
+            Encoding::Int => "int",
+            Encoding::Embstr => "embstr",
+            Encoding::Raw => "raw",
+            Encoding::ListPack => "listpack",
+            Encoding::HashTable => "hashtable",
+            Encoding::IntSet => "intset",
+            Encoding::QuickList => "quicklist",
+            Encoding::SkipList => "skiplist",
+        }
+    }
 }
 
 /// A string value, read in place under the latch of its page; it may lie in several chunks.

@@ -248,13 +248,6 @@ impl Worker {
         keyspace.rename(local, from, to)
     }
 
-    /// Copies an entry, deadline included, over whatever is at `to`. Returns false if `from` is absent. The caller
-    /// holds locks on both.
-    pub fn copy(&mut self, from: (DbId, &Key<'_>), to: (DbId, &Key<'_>)) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.copy(local, from, to, None)
-    }
-
     /// One step of an iteration: calls `f` with about `count` unexpired keys from `cursor` on and returns the
     /// next cursor, 0 at the end. A key that is there throughout is given exactly once. Cursors are the top 52
     /// bits of the hash plus one.

@@ -11,20 +11,30 @@ pub enum Group {
     Bitmap,
     Connection,
     Generic,
-    Hyperloglog,
+    Geo,
+    Hash,
+    HyperLogLog,
+    List,
     Pubsub,
     Server,
+    Set,
+    SortedSet,
     String,
     Transactions,
 }
 
 impl Group {
     #[cfg(test)]
-    pub const ALL: [Group; 8] = [
+    pub const ALL: [Group; 13] = [
         Group::String,
+        Group::Hash,
+        Group::List,
+        Group::Set,
+        Group::SortedSet,
+        Group::Geo,
+        Group::HyperLogLog,
         Group::Generic,
         Group::Bitmap,
-        Group::Hyperloglog,
         Group::Transactions,
         Group::Pubsub,
         Group::Connection,
@@ -36,9 +46,14 @@ impl Group {
             Group::Bitmap => "bitmap",
             Group::Connection => "connection",
             Group::Generic => "generic",
-            Group::Hyperloglog => "hyperloglog",
+            Group::Geo => "geo",
+            Group::Hash => "hash",
+            Group::HyperLogLog => "hyperloglog",
+            Group::List => "list",
             Group::Pubsub => "pubsub",
             Group::Server => "server",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
             Group::String => "string",
             Group::Transactions => "transactions",
         }
@@ -139,6 +154,9 @@ pub struct Row<H> {
     pub scope: Scope,
     /// It looks at its one key, or changes it, in several operations of the store.
     pub has_steps: bool,
+    /// However many keys it has, it changes them in one operation of the store, which meets what is missing before its first
+    /// change: so it may begin anew.
+    pub is_one_step: bool,
     pub tips: &'static [&'static str],
     /// What keyspace notifications call the value that it stores, if that is not `set`.
     pub event: Option<&'static str>,
@@ -175,6 +193,7 @@ impl<H: Copy> Row<H> {
             reach: None,
             scope: Scope::Keys,
             has_steps: false,
+            is_one_step: false,
             tips: &[],
             event: None,
             is_container: false,
@@ -245,6 +264,11 @@ impl<H: Copy> Row<H> {
 
     pub const fn in_steps(mut self) -> Row<H> {
         self.has_steps = true;
+        self
+    }
+
+    pub const fn in_one_step(mut self) -> Row<H> {
+        self.is_one_step = true;
         self
     }
 

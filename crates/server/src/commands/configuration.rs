@@ -154,6 +154,7 @@ fn apply(ctx: &mut Ctx<'_>) {
     log::set_level(settings.loglevel);
     ctx.server.notifier.set_events(settings.notified);
     ctx.server.store.set_skips_damage(settings.skips_damage);
+    ctx.server.store.set_collection_limits(&settings.collection_limits);
     ctx.server.store.set_tiered_bytes(settings.tiered_bytes());
     ctx.server.store.track(settings.tracking(), ctx.worker.now());
     ctx.local.is_evicting = settings.evicts_keys();

@@ -16,19 +16,19 @@ const EVENT: &str = "pfadd";
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
     Command::new("pfadd", -2, flag::WRITE | flag::DENYOOM | flag::FAST, pfadd).in_steps().event(EVENT).acl(acl::HYPERLOGLOG).reaching(registers)
-        .doc(Group::Hyperloglog, "2.8.9", "Adds the specified elements to the specified HyperLogLog.", "O(1) to add every element.")
+        .doc(Group::HyperLogLog, "2.8.9", "Adds the specified elements to the specified HyperLogLog.", "O(1) to add every element.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
     Command::new("pfcount", -2, flag::READONLY | flag::MAY_REPLICATE, pfcount).in_steps().event(SILENT).acl(acl::HYPERLOGLOG).reaching(registers)
-        .doc(Group::Hyperloglog, "2.8.9", "Return the approximated cardinality of the set(s) observed by the HyperLogLog at key(s).", "O(1) with a very small average constant time when called with a single key. O(N) with N being the number of keys, and much bigger constant times, when called with multiple keys.")
+        .doc(Group::HyperLogLog, "2.8.9", "Return the approximated cardinality of the set(s) observed by the HyperLogLog at key(s).", "O(1) with a very small average constant time when called with a single key. O(N) with N being the number of keys, and much bigger constant times, when called with multiple keys.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RW | key_flag::ACCESS).notes("RW because it may change the internal representation of the key, and propagate to replicas")]),
     Command::new("pfdebug", 3, flag::WRITE | flag::DENYOOM | flag::ADMIN, pfdebug).in_steps().event(SILENT).acl(acl::HYPERLOGLOG).reaching(registers)
-        .doc(Group::Hyperloglog, "2.8.9", "Internal commands for debugging HyperLogLog values", "N/A")
+        .doc(Group::HyperLogLog, "2.8.9", "Internal commands for debugging HyperLogLog values", "N/A")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::RW | key_flag::ACCESS)]),
     Command::new("pfmerge", -2, flag::WRITE | flag::DENYOOM, pfmerge).event(EVENT).acl(acl::HYPERLOGLOG).reaching(registers)
-        .doc(Group::Hyperloglog, "2.8.9", "Merge N different HyperLogLogs into a single one.", "O(N) to merge N HyperLogLogs, but with high constant times.")
+        .doc(Group::HyperLogLog, "2.8.9", "Merge N different HyperLogLogs into a single one.", "O(N) to merge N HyperLogLogs, but with high constant times.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::INSERT), KeySpec::range(2, -1, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("pfselftest", 1, flag::ADMIN, pfselftest).acl(acl::HYPERLOGLOG)
-        .doc(Group::Hyperloglog, "2.8.9", "An internal command for testing HyperLogLog values", "N/A"),
+        .doc(Group::HyperLogLog, "2.8.9", "An internal command for testing HyperLogLog values", "N/A"),
 ];
 
 const NOT_A_SKETCH: &str = "WRONGTYPE Key is not a valid HyperLogLog string value.";

@@ -35,13 +35,8 @@ const SHARED_REF_COUNT: i64 = i32::MAX as i64;
 const SHARED_INTEGERS: std::ops::Range<i64> = 0..10_000;
 
 pub(super) fn encoding_name(encoding: Option<Encoding>) -> &'static str {
-    match encoding {
-        Some(Encoding::Int) => "int",
-        Some(Encoding::Embstr) => "embstr",
-        Some(Encoding::Raw) => "raw",
-        // As Redis says of an encoding without a name.
-        None => "unknown",
-    }
+    // As Redis says of an encoding without a name.
+    encoding.map_or("unknown", Encoding::name)
 }
 
 /// The entry that the command is about; replies with null if there is none.

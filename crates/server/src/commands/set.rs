@@ -332,7 +332,7 @@ pub fn msetnx(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 fn check_pairs(args: &Args<'_>, name: &str) -> CmdResult {
     if args.len() % 2 == 0 {
-        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
+        return Err(errors::wrong_arity(name).into());
     }
     Ok(())
 }

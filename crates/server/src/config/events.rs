@@ -16,6 +16,10 @@ const MORE: &[u8] = b"nKEm";
 impl Events {
     pub const GENERIC: Events = Events::class(b'g');
     pub const STRING: Events = Events::class(b'$');
+    pub const LIST: Events = Events::class(b'l');
+    pub const SET: Events = Events::class(b's');
+    pub const HASH: Events = Events::class(b'h');
+    pub const SORTED_SET: Events = Events::class(b'z');
     pub const EXPIRED: Events = Events::class(b'x');
     pub const EVICTED: Events = Events::class(b'e');
     pub const NEW: Events = Events::class(b'n');

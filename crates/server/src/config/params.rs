@@ -178,6 +178,10 @@ pub static PARAMS: &[Param] = &[
     p("enable-module-command", PROTECTION, "no", AtStart),
     p("enable-protected-configs", PROTECTION, "no", AtStart)
         .to(|s, v| s.protected_configs = v.protection()),
+    a("hash-max-listpack-entries", "hash-max-ziplist-entries", LONG, "512", Live)
+        .to(|s, v| s.collection_limits.hash_entries = v.number()),
+    a("hash-max-listpack-value", "hash-max-ziplist-value", SIZE, "64", Live)
+        .to(|s, v| s.collection_limits.hash_value_bytes = v.number()),
     p("huge-pages", Bool, "yes", AtStart)
         .to(|s, v| s.huge_pages = v.yes())
         .own("Back tree nodes and slabs with huge pages."),
@@ -246,6 +250,8 @@ pub static PARAMS: &[Param] = &[
     p("scrub-interval", NATURAL, "86400", Live)
         .to(|s, v| s.scrub_interval = Some(v.seconds()).filter(|interval| !interval.is_zero()))
         .own("Seconds in which the whole page file is read and verified, at 32 MB/s at most. 0: not at all."),
+    p("set-max-intset-entries", LONG, "512", Live)
+        .to(|s, v| s.collection_limits.intset_entries = v.number()),
     p("shutdown-on-sigint", SHUTDOWN, "default", Live)
         .to(|s, v| s.on_sigint = v.shutdown_flags()),
     p("shutdown-on-sigterm", SHUTDOWN, "default", Live)
@@ -279,6 +285,10 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.unixsocket = v.path()),
     p("unixsocketperm", Octal, "0", AtStart)
         .to(|s, v| s.unixsocketperm = u32::from_str_radix(v.text, 8).ok().filter(|mode| *mode != 0)),
+    a("zset-max-listpack-entries", "zset-max-ziplist-entries", LONG, "128", Live)
+        .to(|s, v| s.collection_limits.sorted_set_entries = v.number()),
+    a("zset-max-listpack-value", "zset-max-ziplist-value", SIZE, "64", Live)
+        .to(|s, v| s.collection_limits.sorted_set_value_bytes = v.number()),
     // What would promise something that is not there.
     p("aclfile", Text, "", OnlyAtStart(NO_ACL)),
     p("activedefrag", Bool, "no", Only(NO_DEFRAGMENTATION)),
@@ -336,8 +346,6 @@ pub static PARAMS: &[Param] = &[
     p("crash-memcheck-enabled", Bool, "yes", Ignored),
     p("disable-thp", Bool, "yes", IgnoredAtStart),
     p("dynamic-hz", Bool, "yes", Ignored),
-    a("hash-max-listpack-entries", "hash-max-ziplist-entries", LONG, "512", Ignored),
-    a("hash-max-listpack-value", "hash-max-ziplist-value", SIZE, "64", Ignored),
     p("ignore-warnings", Text, "", Ignored),
     p("io-threads-do-reads", Bool, "no", IgnoredAtStart),
     p("jemalloc-bg-thread", Bool, "yes", Ignored),
@@ -379,7 +387,6 @@ pub static PARAMS: &[Param] = &[
     p("repl-timeout", Int { min: 1, max: I32 }, "60", Ignored),
     p("sanitize-dump-payload", Choice(&["no", "yes", "clients"]), "no", Ignored),
     p("server_cpulist", Text, "", IgnoredAtStart),
-    p("set-max-intset-entries", LONG, "512", Ignored),
     p("set-max-listpack-entries", LONG, "128", Ignored),
     p("set-max-listpack-value", LONG, "64", Ignored),
     p("set-proc-title", Bool, "yes", IgnoredAtStart),
@@ -407,8 +414,6 @@ pub static PARAMS: &[Param] = &[
     p("tls-session-cache-timeout", NATURAL, "300", Ignored),
     p("tls-session-caching", Bool, "yes", Ignored),
     p("tracking-table-max-keys", LONG, "1000000", Ignored),
-    a("zset-max-listpack-entries", "zset-max-ziplist-entries", LONG, "128", Ignored),
-    a("zset-max-listpack-value", "zset-max-ziplist-value", SIZE, "64", Ignored),
 ];
 
 /// Directives of Redis that cannot be ignored, with the reason.

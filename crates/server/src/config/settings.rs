@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use stillframe_store::{
-    EvictionPolicy, IoOptions, PoolBackend, Preference, SnapshotKind, Tracking, Unserved,
+    CollectionLimits, EvictionPolicy, IoOptions, PoolBackend, Preference, SnapshotKind, Tracking, Unserved,
 };
 
 use crate::config::events::Events;
@@ -140,6 +140,8 @@ pub struct Settings {
     pub lfu_log_factor: u32,
     pub lfu_decay_minutes: u32,
     pub client_memory: ClientMemory,
+    /// `hash-max-listpack-entries` and the like.
+    pub collection_limits: CollectionLimits,
     /// Of clients, and of those of them that listen to channels.
     pub output_limits: [OutputLimit; 2],
     /// Letters of `notify-keyspace-events`.

@@ -3,6 +3,7 @@
 use crate::command::CmdError;
 use crate::dispatch::ctx::{Found, Registry};
 use crate::protocol::args::Args;
+use crate::protocol::errors;
 
 /// Finds the row of a call and checks its number of arguments.
 ///
@@ -11,7 +12,7 @@ use crate::protocol::args::Args;
 pub fn lookup(registry: &Registry, args: &Args<'_>) -> Result<Found, CmdError> {
     let found = row_of(registry, args)?;
     if !found.command.arity_fits(args.len()) {
-        return Err(format!("ERR wrong number of arguments for '{}' command", found.command.name).into());
+        return Err(errors::wrong_arity(found.command.name).into());
     }
     Ok(found)
 }

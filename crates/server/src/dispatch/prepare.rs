@@ -66,7 +66,8 @@ impl<'k> Needs<'k> {
         if command.ahead.is_some() {
             needs.spare_large(0);
         }
-        needs.changes_in_steps = needs.writes && (needs.keys.len() > 1 || command.has_steps);
+        needs.changes_in_steps =
+            needs.writes && !command.is_one_step && (needs.keys.len() > 1 || command.has_steps);
         // A command that only looks once at one key is one operation of the store, which locks for itself.
         needs.locks = needs.writes || needs.keys.len() > 1 || command.has_steps;
         needs.needs_all_data = matches!(command.scope_of(args), Scope::Data);

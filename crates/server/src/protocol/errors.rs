@@ -9,6 +9,11 @@ pub const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
 pub const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
+/// A call with a number of arguments that the command, by its name in lower case, does not take.
+pub fn wrong_arity(command: &str) -> String {
+    format!("ERR wrong number of arguments for '{command}' command")
+}
+
 /// Text from a client at the end of an error, as C prints it: up to the first NUL, without trailing line breaks.
 pub fn printed(text: &[u8]) -> &[u8] {
     let mut text = &text[..text.iter().position(|&b| b == 0).unwrap_or(text.len())];

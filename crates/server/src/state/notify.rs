@@ -1,11 +1,11 @@
 //! Keyspace notifications: what changes, to those who listen. It hears of changes as all do, by the store's effects; what a
 //! command calls its change it has been told before.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-use stillframe_store::{DbId, Deadline, Effect};
+use stillframe_store::{Change, DbId, Deadline, Effect, End};
 
 use crate::config::Events;
 use crate::state::pubsub::PubSub;
@@ -13,6 +13,8 @@ use crate::state::pubsub::PubSub;
 thread_local! {
     /// What the running command calls the value that it stores.
     static STORED: Cell<&'static str> = const { Cell::new(SET) };
+    /// What the running command has told of the elements of a key last.
+    static ELEMENTS_OF: RefCell<Option<(&'static str, DbId, Vec<u8>)>> = const { RefCell::new(None) };
 }
 
 const SET: &str = "set";
@@ -22,6 +24,28 @@ const TOLD_ONCE: [&str; 2] = ["setbit", "pfadd"];
 pub const SILENT: &str = "";
 /// It counts as a generic event, as those do that are not about a string.
 pub const RESTORE: &str = "restore";
+
+/// The class of a change, and what it is called where the command does not say.
+fn event_of(change: &Change<'_>) -> (Events, &'static str) {
+    match change {
+        Change::Field { .. } => (Events::HASH, "hset"),
+        Change::FieldDeadline { deadline: Some(_), .. } => (Events::HASH, "hexpire"),
+        Change::FieldDeadline { deadline: None, .. } => (Events::HASH, "hpersist"),
+        Change::FieldRemoved { .. } => (Events::HASH, "hdel"),
+        Change::FieldExpired { .. } => (Events::HASH, "hexpired"),
+        Change::Member { .. } => (Events::SET, "sadd"),
+        Change::MemberRemoved { .. } => (Events::SET, "srem"),
+        Change::Scored { .. } => (Events::SORTED_SET, "zadd"),
+        Change::ScoredRemoved { .. } => (Events::SORTED_SET, "zrem"),
+        Change::Pushed { end: End::Left, .. } => (Events::LIST, "lpush"),
+        Change::Pushed { end: End::Right, .. } => (Events::LIST, "rpush"),
+        Change::Popped { end: End::Left, .. } => (Events::LIST, "lpop"),
+        Change::Popped { end: End::Right, .. } => (Events::LIST, "rpop"),
+        Change::Item { .. } => (Events::LIST, "lset"),
+        Change::ItemInserted { .. } => (Events::LIST, "linsert"),
+        Change::ItemsRemoved { .. } => (Events::LIST, "lrem"),
+    }
+}
 
 /// See the module.
 pub struct Notifier {
@@ -48,6 +72,7 @@ impl Notifier {
     pub fn name_stored(&self, event: Option<&'static str>) {
         if self.events().0 != 0 {
             STORED.set(event.unwrap_or(SET));
+            ELEMENTS_OF.take();
         }
     }
 
@@ -76,6 +101,11 @@ impl Notifier {
                 }
             }
             Effect::Write { db, key, is_new, .. } => self.tell_of_stored(*db, key.bytes, *is_new),
+            Effect::Element { db, key, change, is_new } => {
+                self.tell_of_element(*db, key.bytes, change, *is_new);
+            }
+            // Of the elements that follow it is told.
+            Effect::Replace { .. } => {}
             Effect::Deadline { db, key, deadline: Some(_) } => generic("expire", *db, key.bytes),
             Effect::Deadline { db, key, deadline: None } => generic("persist", *db, key.bytes),
             Effect::Delete { db, key } => generic("del", *db, key.bytes),
@@ -108,6 +138,30 @@ impl Notifier {
         }
         let class = if event == RESTORE { Events::GENERIC } else { Events::STRING };
         self.tell(class, event, db, key);
+    }
+
+    /// Told once a command and key, however many elements it changes: under the command's name for it, or the usual one.
+    fn tell_of_element(&self, db: DbId, key: &[u8], change: &Change<'_>, is_new: bool) {
+        if is_new {
+            self.tell(Events::NEW, "new", db, key);
+        }
+        let (class, usual) = event_of(change);
+        let event = match STORED.get() {
+            SET => usual,
+            named => named,
+        };
+        let told = ELEMENTS_OF.with_borrow_mut(|last| {
+            let is_same = last
+                .as_ref()
+                .is_some_and(|(of, last_db, last_key)| *of == event && *last_db == db && last_key == key);
+            if !is_same {
+                *last = Some((event, db, key.to_vec()));
+            }
+            is_same
+        });
+        if !told {
+            self.tell(if event == RESTORE { Events::GENERIC } else { class }, event, db, key);
+        }
     }
 
     fn tell(&self, class: Events, event: &str, db: DbId, key: &[u8]) {

@@ -77,6 +77,8 @@ impl WatchTable {
             Effect::Set { db, key, .. }
             | Effect::Write { db, key, .. }
             | Effect::Deadline { db, key, .. }
+            | Effect::Element { db, key, .. }
+            | Effect::Replace { db, key }
             | Effect::Delete { db, key }
             | Effect::Evict { db, key } => self.changed(*db, key, all),
             Effect::Copy { to: (db, key), .. } => self.changed(*db, key, all),

@@ -15,7 +15,7 @@ use crate::blobs::{
 use crate::named::NamedTree;
 use crate::page::{Page, KIND_INNER, KIND_ORDERED_INNER, PAGE_SIZE};
 use crate::stop::Stop;
-use crate::tree::hash::{as_leaf, Inner, Leaf, Record, RecordKey, RecordValue, HEADER_BYTES, SLOT_BYTES};
+use crate::tree::hash::{as_leaf, Content, Grown, Inner, Leaf, Record, Reference, HEADER_BYTES, SLOT_BYTES};
 use crate::tree::ordered::{check_tree, visit_rest, Visitor};
 use crate::tree::{bad_record, not_inner, Tree, Words};
 use crate::DbId;
@@ -31,6 +31,9 @@ pub struct CheckReport {
     pub object_page_count: u64,
     /// Bytes of records and slots in leaves.
     pub live_leaf_bytes: u64,
+    /// Of collections that have trees; their pages are in no other count.
+    pub element_count: u64,
+    pub element_page_count: u64,
     /// Named trees, which the counts above leave out but for slabs and objects.
     pub tree_count: u64,
     pub tree_record_count: u64,
@@ -43,6 +46,8 @@ struct Check {
     pages: BTreeSet<u32>,
     /// Slots that records refer to, by slab.
     slots: BTreeMap<u32, (u8, BTreeSet<u16>)>,
+    /// Collections whose trees are still to be looked at.
+    grown: Vec<Grown>,
 }
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Stop> {
@@ -66,13 +71,13 @@ impl Check {
 
     /// Claims what a record refers to.
     fn claim_record(&mut self, record: &Record<'_>) -> Result<(), Stop> {
-        if let RecordKey::Out { blob, .. } = &record.key {
-            self.claim_blob(blob)?;
+        if let Some(Content::Trees(grown)) = record.collection().map(|collection| collection.content) {
+            self.grown.push(grown);
         }
-        if let RecordValue::Blob(blob) = &record.value {
-            self.claim_blob(blob)?;
-        }
-        Ok(())
+        record.references().try_for_each(|reference| match reference {
+            Reference::Blob(blob) => self.claim_blob(&blob),
+            Reference::Tree(_) => Ok(()),
+        })
     }
 
     fn claim_blob(&mut self, blob: &Blob) -> Result<(), Stop> {
@@ -138,6 +143,9 @@ impl Keyspace {
         }
         self.check_named(&mut check)?;
         self.claim_garbage(&mut check)?;
+        while let Some(grown) = check.grown.pop() {
+            self.check_collection(&mut check, &grown)?;
+        }
         self.check_slabs(&mut check)?;
         let (reached, allocated) = (check.pages.len() as u64, self.pool.stats().allocated_pages);
         ensure(reached == allocated, || {
@@ -178,6 +186,36 @@ impl Keyspace {
         check.report.tree_record_count += found;
         let name = String::from_utf8_lossy(named.name());
         ensure(found == counted, || format!("tree {name} has {found} records; its counter says {counted}"))
+    }
+
+    /// Checks the trees of a collection, each of which has all of its elements.
+    fn check_collection(&self, check: &mut Check, grown: &Grown) -> Result<(), Stop> {
+        let report = check.report.clone();
+        let page_count = check.pages.len() as u64;
+        for tree in grown.trees() {
+            let root = self.copied(tree.root)?;
+            let found = match root.0[0] {
+                KIND_ORDERED_INNER => {
+                    check_tree(tree.root, tree.tag, &mut NamedCheck { keyspace: self, check })?
+                }
+                _ => {
+                    let before = check.report.key_count;
+                    self.check_node(check, tree, tree.root, root.0.level(), 0, u64::MAX)?;
+                    check.report.key_count - before
+                }
+            };
+            ensure(found == grown.element_count, || {
+                format!("{tree:?} has {found} elements; its key says {}", grown.element_count)
+            })?;
+        }
+        check.report = CheckReport {
+            slab_count: check.report.slab_count,
+            object_page_count: check.report.object_page_count,
+            element_count: report.element_count + grown.element_count,
+            element_page_count: report.element_page_count + check.pages.len() as u64 - page_count,
+            ..report
+        };
+        Ok(())
     }
 
     /// Garbage is not in the report, but its pages are accounted for.
@@ -307,7 +345,7 @@ impl Keyspace {
         keys: &mut BTreeSet<(u64, Vec<u8>)>,
     ) -> Result<(), Stop> {
         let mut record_bytes = 0;
-        let (mut deadline_count, mut outside_count) = (0, 0);
+        let (mut deadline_count, mut timed_count, mut outside_count) = (0, 0, 0);
         let mut extents = Vec::new();
         for slot in 0..leaf.count() {
             let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
@@ -321,6 +359,7 @@ impl Keyspace {
             ensure(keys.insert((hash, key)), || format!("leaf {}: a key is there twice", pid.0))?;
             check.claim_record(&record)?;
             deadline_count += usize::from(record.deadline.is_some());
+            timed_count += usize::from(record.header().is_timed());
             outside_count += usize::from(record.header().is_outside());
             record_bytes += record.encoded_bytes();
             extents.push((leaf.record_offset(slot), record.encoded_bytes()));
@@ -328,7 +367,7 @@ impl Keyspace {
         extents.sort_unstable();
         let apart = extents.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0);
         ensure(apart, || format!("leaf {}: records overlap", pid.0))?;
-        let accounted = leaf.deadline_count() == deadline_count
+        let accounted = leaf.deadline_count() == timed_count
             && leaf.outside_count() == outside_count
             && leaf.live_bytes() == record_bytes + SLOT_BYTES * leaf.count()
             && HEADER_BYTES + leaf.live_bytes() + leaf.free_bytes() == PAGE_SIZE;

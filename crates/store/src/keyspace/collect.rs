@@ -8,7 +8,7 @@ use super::state::Keyspace;
 use crate::blobs::{Collected, Discarded, OtherWork, PAUSE_MAX, PAUSE_MIN};
 use crate::page::KIND_ORDERED_INNER;
 use crate::stop::Stop;
-use crate::tree::hash::{Leaf, RecordKey, RecordValue};
+use crate::tree::hash::Leaf;
 use crate::tree::ordered;
 use crate::tree::LeafView;
 
@@ -116,12 +116,7 @@ impl Keyspace {
             return;
         }
         for record in (0..leaf.count()).filter_map(|slot| leaf.record(slot)) {
-            if let RecordKey::Out { blob, .. } = record.key {
-                self.blobs.discard(&blob);
-            }
-            if let RecordValue::Blob(blob) = record.value {
-                self.blobs.discard(&blob);
-            }
+            self.discard_references(record.references());
         }
     }
 }

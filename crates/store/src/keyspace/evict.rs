@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use stillframe_pagepool::{PageId, SharedGuard};
 
 use super::choice::Victim;
+use super::read::outside_bytes;
 use super::stamps::coldness;
 use super::state::{Keyspace, Local};
 use super::write::Was;
 use crate::effect::Effect;
 use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, Record, RecordKey, RecordValue, SLOT_BYTES};
+use crate::tree::hash::{as_leaf, Record, RecordKey, SLOT_BYTES};
 use crate::tree::{bad_record, Joining, Tree};
 use crate::{Candidates, DbId, Evicted, EvictionPolicy, Key, OpError, Preference};
 
@@ -317,9 +318,5 @@ fn memory_bytes(record: &Record<'_>) -> u64 {
         RecordKey::Out { blob, .. } => blob.memory_bytes(),
         RecordKey::Inline(_) => 0,
     };
-    let value = match &record.value {
-        RecordValue::Blob(blob) => blob.memory_bytes(),
-        _ => 0,
-    };
-    (SLOT_BYTES + record.encoded_bytes()) as u64 + key + value
+    (SLOT_BYTES + record.encoded_bytes()) as u64 + key + outside_bytes(record)
 }

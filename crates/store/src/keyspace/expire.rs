@@ -147,7 +147,11 @@ impl Keyspace {
         }
         let tag = as_leaf(pid, guard.page())?.tag();
         let tree = (0..self.database_count()).filter_map(|db| self.tree(DbId(db as u32)));
-        let Some(tree) = tree.into_iter().find(|tree| tree.tag == tag) else { return Ok(None) };
+        let Some(tree) = tree.into_iter().find(|tree| tree.tag == tag) else {
+            // Elements go by what their key says.
+            self.trees.order.side.set(pid, None);
+            return Ok(None);
+        };
         let mut batch = Batch::new();
         loop {
             let leaf = as_leaf(guard.id(), guard.page())?;

@@ -145,6 +145,17 @@ impl StripeLocks {
         KeyLock::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read())) }
     }
 
+    /// The lock of a key whose value lies in several pages, for an operation that reads it.
+    #[inline(always)]
+    pub fn lock_key_shared<'a>(&'a self, holder: &Holder, db: DbId, hash: u64) -> KeyLock<'a> {
+        if self.stripes.is_empty() || holder.held.any() {
+            return KeyLock::None;
+        }
+        let stripe = self.stripe(db, hash);
+        let taken = stripe.try_read();
+        KeyLock::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read())) }
+    }
+
     /// The lock of a key that background work may change: `None` if somebody holds the key.
     pub fn try_lock_key<'a>(&'a self, holder: &Holder, db: DbId, hash: u64) -> Option<KeyLock<'a>> {
         if self.stripes.is_empty() || holder.held.any() {

@@ -11,9 +11,11 @@ mod catalog;
 mod check;
 mod choice;
 mod collect;
+mod collections;
 mod counters;
 mod damage;
 mod databases;
+mod elements;
 mod evict;
 mod expire;
 mod expiry;
@@ -21,6 +23,7 @@ mod find;
 #[cfg(test)]
 mod garbage_tests;
 mod gate;
+mod limits;
 mod locks;
 mod read;
 mod resolve;
@@ -34,6 +37,8 @@ mod write;
 
 pub(crate) use catalog::{Catalog, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 pub use check::CheckReport;
+pub(crate) use collections::{CollectionKey, Opened};
+pub use limits::CollectionLimits;
 pub use locks::Locks;
 pub use skips::SkipStats;
 pub(crate) use state::{Keyspace, Local};

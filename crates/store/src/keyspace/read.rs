@@ -1,11 +1,11 @@
 //! Operations that change nothing.
 
-use stillframe_pagepool::PageId;
+use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use super::state::{Keyspace, Local};
 use crate::stop::{retry, Stop};
 use crate::tree::bad_record;
-use crate::tree::hash::{as_leaf, Record, RecordKey, RecordValue, SLOT_BYTES};
+use crate::tree::hash::{as_leaf, Record, RecordKey, RecordValue, Reference, SLOT_BYTES};
 use crate::value::{NoPages, Repr};
 use crate::{Access, DbId, EntryInfo, Key, OpError, StrRef, UnixMillis};
 
@@ -28,7 +28,7 @@ pub(crate) struct Met<'a> {
 impl Keyspace {
     /// Looks a key up and gives its record to `f`, under the leaf's shared latch.
     #[inline(always)]
-    fn look<R>(
+    pub(super) fn look<R>(
         &self,
         now: UnixMillis,
         db: DbId,
@@ -63,7 +63,7 @@ impl Keyspace {
     /// Turns what was found into a result; removes an entry that has expired, or notes it for
     /// [`Keyspace::remove_left_expired`].
     #[inline(always)]
-    fn settle<R>(
+    pub(super) fn settle<R>(
         &self,
         local: &mut Local,
         db: DbId,
@@ -142,11 +142,15 @@ impl Keyspace {
                 memory_bytes += blob.memory_bytes();
                 string(Repr::Pages { run: &NoPages, offset: 0, len_bytes: u64::from(blob.len_bytes) })
             }
-            RecordValue::Other { .. } => None,
+            RecordValue::Other { .. } => {
+                memory_bytes += outside_bytes(record);
+                None
+            }
         };
+        let collection = record.collection().map(|collection| collection.encoding);
         EntryInfo {
             value_type: record.value_type(),
-            encoding: string.as_ref().map(StrRef::encoding),
+            encoding: string.as_ref().map(StrRef::encoding).or(collection),
             value_bytes: string.map_or(0, |string| string.len()),
             deadline: record.deadline,
             memory_bytes,
@@ -154,4 +158,13 @@ impl Keyspace {
             frequency: None,
         }
     }
+}
+
+/// Memory of what a value refers to, of a tree as if it had one page: who wants to know better looks at its leaves.
+pub(super) fn outside_bytes(record: &Record<'_>) -> u64 {
+    let bytes = record.value_references().map(|reference| match reference {
+        Reference::Blob(blob) => blob.memory_bytes(),
+        Reference::Tree(_) => PAGE_SIZE as u64,
+    });
+    bytes.sum()
 }

@@ -14,7 +14,7 @@ use super::state::Keyspace;
 use crate::blobs::{Blob, Reach};
 use crate::stop::{retry, Stop};
 use crate::tree::bad_record;
-use crate::tree::hash::{as_leaf, Leaf, RecordKey, RecordValue};
+use crate::tree::hash::{as_leaf, Leaf, RecordKey, Reference};
 use crate::{DbId, Fault, Key, OpError};
 
 /// The pages of values that are needed together.
@@ -117,10 +117,11 @@ impl Keyspace {
         if let RecordKey::Out { blob, .. } = record.key {
             self.resolve_blob(&blob, missing);
         }
-        Ok(match record.value {
-            RecordValue::Blob(blob) => Some(blob),
-            _ => None,
-        })
+        Ok(record.value_references().find_map(|reference| match reference {
+            Reference::Blob(blob) => Some(blob),
+            // Which of its pages are needed the operation finds out before its first change.
+            Reference::Tree(_) => None,
+        }))
     }
 
     /// All of a blob.

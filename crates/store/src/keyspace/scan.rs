@@ -5,7 +5,7 @@ use stillframe_pagepool::PageId;
 use super::state::{Keyspace, Local};
 use crate::error::Fault;
 use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, Leaf, Record, RecordKey};
+use crate::tree::hash::{as_leaf, Leaf, Record, RecordKey, RecordValue};
 use crate::tree::{bad_record, Tree};
 use crate::{DbId, EntryInfo, OpError};
 
@@ -45,6 +45,24 @@ impl Keyspace {
         mut f: impl FnMut(&[u8], &EntryInfo),
     ) -> Result<u64, OpError> {
         let Some(tree) = self.tree(db) else { return Ok(0) };
+        self.scan_tree(local, tree, cursor, count, |local, record, head| {
+            if record.deadline.is_some_and(|deadline| deadline <= local.now) {
+                return Ok(());
+            }
+            let info = self.entry_info(local, record, head);
+            self.with_key(record, &mut local.bytes, |key| f(key, &info))
+        })
+    }
+
+    /// The same in a tree of keys or of elements: `f` gets each record, and the head of its leaf's chain, under its latch.
+    pub(super) fn scan_tree(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        cursor: u64,
+        count: usize,
+        mut f: impl FnMut(&mut Local, &Record<'_>, PageId) -> Result<(), Stop>,
+    ) -> Result<u64, OpError> {
         let Some(from_hash) = cursor.checked_mul(1 << CURSOR_SHIFT) else { return Ok(0) };
         let mut walk = Walk { from_hash, given: 0, count: count.max(1), f: &mut f };
         loop {
@@ -88,7 +106,7 @@ impl Keyspace {
     }
 
     /// Gives the keys of one leaf from the walk's hash on. An error comes before the first key is given.
-    fn walk_leaf<F: FnMut(&[u8], &EntryInfo)>(
+    fn walk_leaf<F: FnMut(&mut Local, &Record<'_>, PageId) -> Result<(), Stop>>(
         &self,
         local: &mut Local,
         tree: Tree,
@@ -114,10 +132,8 @@ impl Keyspace {
                     continue;
                 }
                 walk.given += 1;
-                if record.deadline.is_none_or(|deadline| deadline > local.now) {
-                    let info = self.entry_info(local, &record, head);
-                    let given = self.with_key(&record, &mut local.bytes, |key| (walk.f)(key, &info));
-                    self.unless_skipped(tree, self.trees.order.hash_of(&record), given)?;
+                if let Err(stop) = (walk.f)(local, &record, head) {
+                    self.unless_skipped(tree, self.trees.order.hash_of(&record), Err::<(), _>(stop))?;
                 }
             }
             match leaf.chain() {
@@ -151,8 +167,13 @@ impl Keyspace {
     /// Makes sure that keys out of line, and the leaves of a chain, are in memory, unless they are passed over.
     fn check_long_keys(&self, tree: Tree, head: Leaf<'_>) -> Result<(), Stop> {
         for slot in 0..if head.outside_count() > 0 { head.count() } else { 0 } {
-            if let Some(Record { key: RecordKey::Out { hash, blob }, .. }) = head.record(slot) {
+            let Some(record) = head.record(slot) else { continue };
+            if let RecordKey::Out { hash, blob } = record.key {
                 self.unless_skipped(tree, hash, self.blobs.check_resident(&blob))?;
+            }
+            // Of an element the value is looked at, too.
+            if let (false, RecordValue::Blob(blob)) = (tree.has_keys(), record.value) {
+                self.blobs.check_resident(&blob)?;
             }
         }
         let next = match head.chain() {
@@ -184,11 +205,20 @@ impl Keyspace {
     /// A key chosen evenly among those that have not expired.
     pub fn random_key(&self, local: &mut Local, db: DbId) -> Result<Option<Vec<u8>>, OpError> {
         let Some(tree) = self.tree(db) else { return Ok(None) };
-        let key_count = self.db_stats(db).key_count;
-        for _ in 0..DRAWS_MAX {
-            if key_count == 0 {
-                return Ok(None);
-            }
+        match self.random_in(local, tree, self.db_stats(db).key_count)? {
+            None => self.first_key_from(local, db, fastrand::u64(..) >> CURSOR_SHIFT),
+            drawn => Ok(drawn),
+        }
+    }
+
+    /// A key or an element chosen evenly among `key_count`, if one is met that has not expired.
+    pub(super) fn random_in(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        key_count: u64,
+    ) -> Result<Option<Vec<u8>>, OpError> {
+        for _ in 0..if key_count == 0 { 0 } else { DRAWS_MAX } {
             let hash = local.drawn_hash.take().unwrap_or_else(|| fastrand::u64(..));
             let drawn = match retry(|| self.draw(local, tree, hash, key_count)) {
                 Err(OpError::Damaged(reason)) if self.pass_over(tree, hash, &reason)?.is_some() => None,
@@ -203,7 +233,7 @@ impl Keyspace {
                 return Ok(drawn);
             }
         }
-        self.first_key_from(local, db, fastrand::u64(..) >> CURSOR_SHIFT)
+        Ok(None)
     }
 
     /// The leaf of a hash is found in proportion to its width; it is accepted in proportion to its density.

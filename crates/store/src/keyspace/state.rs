@@ -9,6 +9,7 @@ use super::choice::Choice;
 use super::counters::{Counters, Deltas};
 use super::databases::Databases;
 use super::expiry::Expiry;
+use super::limits::Limits;
 use super::locks::{Holder, StripeLocks};
 use super::skips::Skips;
 use super::stamps::{StampClock, StampKey, Tracked, Tracker};
@@ -44,6 +45,10 @@ pub(crate) struct Local {
     pub(super) drawn_hash: Option<u64>,
     /// A value that is on its way from one place to another.
     pub bytes: Vec<u8>,
+    /// The body of a record that is being written.
+    pub(super) body: Vec<u8>,
+    /// Packed elements that an operation works on.
+    pub run: Vec<u8>,
 }
 
 impl Local {
@@ -70,6 +75,7 @@ pub(crate) struct Keyspace {
     pub locks: StripeLocks,
     pub garbage: Arc<Garbage>,
     pub skips: Skips,
+    pub limits: Limits,
     pub(super) expiry: Expiry,
     pub(super) tracker: Tracker,
     listener: OnceLock<Arc<dyn Listener>>,
@@ -110,6 +116,7 @@ impl Keyspace {
             locks: StripeLocks::new(options.worker_count),
             garbage,
             skips: Skips::default(),
+            limits: Limits::default(),
             expiry: Expiry::default(),
             tracker: Tracker::default(),
             listener: OnceLock::new(),
@@ -132,6 +139,8 @@ impl Keyspace {
             choice: Choice::default(),
             drawn_hash: None,
             bytes: Vec::new(),
+            body: Vec::new(),
+            run: Vec::new(),
         }
     }
 

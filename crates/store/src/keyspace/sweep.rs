@@ -18,7 +18,7 @@ use crate::blobs::{
 use crate::named::NameEntry;
 use crate::page::{Page, KIND_INNER, KIND_ORDERED_INNER};
 use crate::stop::Stop;
-use crate::tree::hash::{as_leaf, Inner, Leaf, Record, RecordKey, RecordValue};
+use crate::tree::hash::{as_leaf, Inner, Leaf, Reference};
 use crate::tree::ordered::{check_tree, visit_rest, Visitor};
 use crate::tree::{bad_record, not_inner, Words};
 
@@ -116,21 +116,26 @@ impl Marking<'_> {
 
     fn records(&mut self, pid: PageId, leaf: Leaf<'_>) -> Result<(), Stop> {
         self.keys += leaf.count() as i64;
-        self.deadlines += leaf.deadline_count() as i64;
-        for slot in 0..if leaf.outside_count() > 0 { leaf.count() } else { 0 } {
+        let is_looked_at = leaf.outside_count() + leaf.deadline_count() > 0;
+        for slot in 0..if is_looked_at { leaf.count() } else { 0 } {
             let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
-            self.record(&record);
+            self.deadlines += i64::from(record.deadline.is_some());
+            record.references().try_for_each(|reference| self.reference(reference))?;
         }
         Ok(())
     }
 
-    fn record(&mut self, record: &Record<'_>) {
-        if let RecordKey::Out { blob: Blob { pid, place, .. }, .. } = record.key {
-            self.blob(pid, place);
+    fn reference(&mut self, reference: Reference) -> Result<(), Stop> {
+        match reference {
+            Reference::Blob(Blob { pid, place, .. }) => self.blob(pid, place),
+            Reference::Tree(root) => {
+                // The elements of a collection are no keys.
+                let counted = (self.keys, self.deadlines);
+                self.tree(root)?;
+                (self.keys, self.deadlines) = counted;
+            }
         }
-        if let RecordValue::Blob(Blob { pid, place, .. }) = record.value {
-            self.blob(pid, place);
-        }
+        Ok(())
     }
 
     fn blob(&mut self, pid: PageId, place: Place) {

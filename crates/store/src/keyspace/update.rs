@@ -9,7 +9,6 @@ use crate::tree::hash::{
     Hashed, LeafGuard, Record, RecordKey, RecordValue, KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES,
 };
 use crate::tree::{bad_record, Joining, Tree};
-use crate::value::ValueType;
 use crate::{DbId, Deadline, Key, OpError, UnixMillis};
 
 /// How a rename went.
@@ -118,10 +117,8 @@ impl Keyspace {
                         Copied::Bytes
                     }
                 },
-                RecordValue::Other { value_type, body } => {
-                    bytes.extend_from_slice(body);
-                    Copied::Other(value_type)
-                }
+                // Collections are copied by their types.
+                RecordValue::Other { .. } => return Err(Stop::WrongType),
             };
             Ok((copy, record.raw, record.deadline))
         })?;
@@ -130,7 +127,6 @@ impl Keyspace {
         let put = match copy {
             Copied::Int(value) => Put::Int(value),
             Copied::Bytes => Put::Bytes { bytes, raw },
-            Copied::Other(value_type) => Put::Other { value_type, body: bytes },
             Copied::Object(blob) => Put::Ready { blob, raw },
             Copied::Made => match duplicate {
                 Some(made) => Put::Ready { blob: made.copy().blob(), raw },
@@ -208,7 +204,7 @@ impl Keyspace {
         }
         self.announce(local, Effect::Move { from: (from.0, *from.1), to: (to.0, *to.1) });
         // The value lives on under its new name; the old name and what it replaced do not.
-        self.discard(&Remains { value: None, ..left });
+        self.discard(&Remains { value: None, roots: [None; 2], ..left });
         self.discard(&Remains { key: None, ..replaced.unwrap_or_default() });
     }
 
@@ -289,7 +285,6 @@ impl Keyspace {
 enum Copied {
     Int(i64),
     Bytes,
-    Other(ValueType),
     Object(Blob),
     /// Before the operation.
     Made,

@@ -1,13 +1,13 @@
 //! Storing and removing single entries.
 
-use stillframe_pagepool::Restart;
+use stillframe_pagepool::{PageId, Restart};
 
 use super::state::{Keyspace, Local};
-use crate::blobs::{Blob, Part, Place};
+use crate::blobs::{Blob, Part, Place, BLOB_BYTES};
 use crate::effect::Effect;
 use crate::stop::{retry, Stop};
 use crate::tree::hash::{
-    At, Hashed, LeafGuard, Record, RecordKey, RecordValue, KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES,
+    At, Hashed, LeafGuard, Record, RecordKey, RecordValue, Reference, KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES,
     VALUE_INLINE_MAX_BYTES,
 };
 use crate::tree::{Joining, Tree};
@@ -21,6 +21,9 @@ const SOME_BLOB: Blob = Blob {
     place: crate::blobs::Place::Object { page_count: 0 },
 };
 
+/// The body of a collection that refers to a blob: head, deadline and reference.
+const REFERRING_BODY_MAX_BYTES: usize = 1 + 8 + BLOB_BYTES;
+
 /// What is to be stored.
 #[derive(Clone, Copy)]
 pub(crate) enum Put<'a> {
@@ -29,10 +32,16 @@ pub(crate) enum Put<'a> {
         bytes: &'a [u8],
         raw: bool,
     },
-    /// A value of another type than string.
+    /// A collection, by its body.
     Other {
         value_type: ValueType,
         body: &'a [u8],
+    },
+    /// A collection whose packed elements go out of line; the body ends with the place of the reference.
+    Run {
+        value_type: ValueType,
+        body: &'a [u8],
+        run: &'a [u8],
     },
     /// A blob that nothing refers to yet.
     Ready {
@@ -44,7 +53,7 @@ pub(crate) enum Put<'a> {
 impl<'a> Put<'a> {
     fn raw(&self) -> bool {
         match self {
-            Put::Int(_) | Put::Other { .. } => false,
+            Put::Int(_) | Put::Other { .. } | Put::Run { .. } => false,
             Put::Bytes { raw, .. } | Put::Ready { raw, .. } => *raw,
         }
     }
@@ -55,7 +64,9 @@ impl<'a> Put<'a> {
             Put::Int(value) => RecordValue::Int(value),
             Put::Bytes { bytes, .. } if bytes.len() <= VALUE_INLINE_MAX_BYTES => RecordValue::Bytes(bytes),
             Put::Bytes { .. } => RecordValue::Blob(SOME_BLOB),
-            Put::Other { value_type, body } => RecordValue::Other { value_type, body },
+            Put::Other { value_type, body } | Put::Run { value_type, body, .. } => {
+                RecordValue::Other { value_type, body }
+            }
             Put::Ready { blob, .. } => RecordValue::Blob(blob),
         }
     }
@@ -64,7 +75,22 @@ impl<'a> Put<'a> {
     fn out_of_line(&self) -> Option<&'a [u8]> {
         match *self {
             Put::Bytes { bytes, .. } if bytes.len() > VALUE_INLINE_MAX_BYTES => Some(bytes),
+            Put::Run { run, .. } => Some(run),
             _ => None,
+        }
+    }
+
+    /// The value as its record has it, now that what goes out of line is there. `buffer` is for a body.
+    fn refer_to<'b>(&self, blob: Blob, buffer: &'b mut [u8; REFERRING_BODY_MAX_BYTES]) -> RecordValue<'b> {
+        match *self {
+            Put::Run { value_type, body, .. } => {
+                let body_out = &mut buffer[..body.len().min(REFERRING_BODY_MAX_BYTES)];
+                body_out.copy_from_slice(&body[..body_out.len()]);
+                let at = body_out.len().saturating_sub(BLOB_BYTES);
+                blob.encode(&mut body_out[at..]);
+                RecordValue::Other { value_type, body: body_out }
+            }
+            _ => RecordValue::Blob(blob),
         }
     }
 }
@@ -74,6 +100,8 @@ impl<'a> Put<'a> {
 pub(super) struct Remains {
     pub key: Option<Blob>,
     pub value: Option<Blob>,
+    /// The trees of a collection, by their roots.
+    pub roots: [Option<PageId>; 2],
     pub deadline: Option<UnixMillis>,
 }
 
@@ -83,11 +111,14 @@ impl Remains {
             RecordKey::Out { blob, .. } => Some(blob),
             RecordKey::Inline(_) => None,
         };
-        let value = match record.value {
-            RecordValue::Blob(blob) => Some(blob),
-            _ => None,
-        };
-        Remains { key, value, deadline: record.deadline }
+        let (mut value, mut roots) = (None, [None; 2]);
+        for reference in record.value_references() {
+            match reference {
+                Reference::Blob(blob) => value = Some(blob),
+                Reference::Tree(root) => roots = [Some(root), roots[0]],
+            }
+        }
+        Remains { key, value, roots, deadline: record.deadline }
     }
 
     pub fn has_expired(&self, now: UnixMillis) -> bool {
@@ -142,15 +173,27 @@ impl Keyspace {
             Some(tree) => tree,
             None => retry(|| self.tree_or_create(db))?,
         };
+        let was = self.put_in(local, tree, key, put, deadline)?;
+        if was == Was::Expired {
+            local.expired_count += 1;
+            self.announce(local, Effect::Expire { db, key: *key });
+        }
+        Ok(was)
+    }
+
+    /// Stores a value in a tree of keys or of elements.
+    #[inline(always)]
+    pub(super) fn put_in(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        key: &Key<'_>,
+        put: Put<'_>,
+        deadline: Deadline,
+    ) -> Result<Was, OpError> {
         loop {
             match retry(|| self.put_step(local, tree, key, put, deadline))? {
-                Step::Done(was) => {
-                    if was == Was::Expired {
-                        local.expired_count += 1;
-                        self.announce(local, Effect::Expire { db, key: *key });
-                    }
-                    return Ok(was);
-                }
+                Step::Done(was) => return Ok(was),
                 Step::NoRoom(bytes) => {
                     retry(|| self.trees.make_room(&mut local.scratch, tree, key.hash, bytes))?
                 }
@@ -202,23 +245,26 @@ impl Keyspace {
         let Some(page) = self.trees.page_for(&leaf, key.hash, record_bytes)? else {
             return Ok(Step::NoRoom(record_bytes));
         };
+        let (mut body, mut made) = ([0; REFERRING_BODY_MAX_BYTES], None);
         if let Some(bytes) = put.out_of_line() {
-            record.value = RecordValue::Blob(self.blobs.make(&[Part::Bytes(bytes)], false)?);
+            let blob = self.blobs.make(&[Part::Bytes(bytes)], false)?;
+            made = Some(blob);
+            record.value = put.refer_to(blob, &mut body);
         }
         if long_key {
             match self.blobs.make(&[Part::Bytes(key.bytes)], false) {
                 Ok(blob) => record.key = RecordKey::Out { hash: key.hash, blob },
                 Err(stop) => {
-                    if let (RecordValue::Blob(blob), true) = (record.value, put.out_of_line().is_some()) {
-                        self.blobs.discard(&blob);
-                    }
+                    made.iter().for_each(|blob| self.blobs.discard(blob));
                     return Err(stop);
                 }
             }
         }
         leaf.insert(page, key.hash, &record)?;
-        local.deltas.count_key(tree.db, 1);
-        local.tracked.begin(tree.tag, key.hash);
+        if tree.has_keys() {
+            local.deltas.count_key(tree.db, 1);
+            local.tracked.begin(tree.tag, key.hash);
+        }
         self.note_written(local, tree, &leaf, None, deadline);
         Ok(Step::Done(Was::Absent))
     }
@@ -253,19 +299,20 @@ impl Keyspace {
         let Some(at) = self.place_for(&mut leaf, at, old_bytes, record_bytes)? else {
             return Ok(Step::NoRoom(record_bytes));
         };
-        let mut discarded = remains.value;
+        let (mut discarded, mut body) = (remains.value, [0; REFERRING_BODY_MAX_BYTES]);
         if let Some(bytes) = put.out_of_line() {
             let rewritten = match &remains.value {
                 Some(blob) => self.blobs.rewrite(blob, bytes)?,
                 None => None,
             };
-            match rewritten {
+            let blob = match rewritten {
                 Some(blob) => {
                     discarded = None;
-                    record.value = RecordValue::Blob(blob);
+                    blob
                 }
-                None => record.value = RecordValue::Blob(self.blobs.make(&[Part::Bytes(bytes)], false)?),
-            }
+                None => self.blobs.make(&[Part::Bytes(bytes)], false)?,
+            };
+            record.value = put.refer_to(blob, &mut body);
         }
         // A blob rewritten in place may leave the record as it was: then the leaf stays clean.
         let rewritten = remains.value.is_some() && discarded.is_none();
@@ -274,13 +321,12 @@ impl Keyspace {
         }
         self.note_written(local, tree, &leaf, remains.deadline, deadline);
         match was {
+            _ if !tree.has_keys() => {}
             Was::Expired => local.tracked.begin(tree.tag, key.hash),
             _ => local.tracked.touch(tree.tag, key.hash),
         }
         drop(leaf);
-        if let Some(blob) = discarded {
-            self.blobs.discard(&blob);
-        }
+        self.discard(&Remains { key: None, value: discarded, ..remains });
         Ok(Step::Done(was))
     }
 
@@ -339,7 +385,9 @@ impl Keyspace {
         before: Option<UnixMillis>,
         after: Option<UnixMillis>,
     ) {
-        local.deltas.count_deadline(tree.db, i64::from(after.is_some()) - i64::from(before.is_some()));
+        if tree.has_keys() {
+            local.deltas.count_deadline(tree.db, i64::from(after.is_some()) - i64::from(before.is_some()));
+        }
         self.trees.order.side.touch(leaf.head.id(), local.scratch.tick);
         if let Some(deadline) = after {
             self.trees.order.side.add_deadline(leaf.head.id(), deadline);
@@ -374,6 +422,28 @@ impl Keyspace {
         wanted: impl Fn(&Remains) -> bool,
     ) -> Result<Was, OpError> {
         let Some(tree) = self.tree(db) else { return Ok(Was::Absent) };
+        let removed = self.remove_in(local, tree, key, joining, wanted)?;
+        let Some(remains) = removed else { return Ok(Was::Absent) };
+        local.deltas.count_key(db, -1);
+        local.deltas.count_deadline(db, -i64::from(remains.deadline.is_some()));
+        local.tracked.forget(tree.tag, key.hash);
+        let expired = remains.has_expired(local.now);
+        if expired {
+            local.expired_count += 1;
+            self.announce(local, Effect::Expire { db, key: *key });
+        }
+        Ok(if expired { Was::Expired } else { Was::There })
+    }
+
+    /// Removes a record that `wanted` agrees to from a tree of keys or of elements, and what it refers to.
+    pub(super) fn remove_in(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        key: &Key<'_>,
+        joining: Joining,
+        wanted: impl Fn(&Remains) -> bool,
+    ) -> Result<Option<Remains>, OpError> {
         let removed = retry(|| {
             let mut leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
             let Some(at) = self.find_exclusive(&leaf, key)? else { return Ok(None) };
@@ -385,21 +455,13 @@ impl Keyspace {
             self.remove_from_chain(&mut leaf, at)?;
             Ok(Some((remains, joining.is_due::<Hashed>(leaf.leaf(0)?))))
         })?;
-        let Some((remains, sparse)) = removed else { return Ok(Was::Absent) };
-        local.deltas.count_key(db, -1);
-        local.deltas.count_deadline(db, -i64::from(remains.deadline.is_some()));
-        local.tracked.forget(tree.tag, key.hash);
-        let expired = remains.has_expired(local.now);
-        if expired {
-            local.expired_count += 1;
-            self.announce(local, Effect::Expire { db, key: *key });
-        }
+        let Some((remains, sparse)) = removed else { return Ok(None) };
         self.discard(&remains);
         if sparse {
             // Joining only saves memory: what stands in its way may stay there.
             let _ = self.trees.join_leaves(&mut local.scratch, tree, key.hash, joining);
         }
-        Ok(if expired { Was::Expired } else { Was::There })
+        Ok(Some(remains))
     }
 
     /// Whether what a record refers to can be freed without loading pages first. Objects can, and what is damaged.
@@ -423,6 +485,19 @@ impl Keyspace {
     pub(super) fn discard(&self, remains: &Remains) {
         for blob in [remains.key, remains.value].into_iter().flatten() {
             self.blobs.discard(&blob);
+        }
+        for root in remains.roots.into_iter().flatten() {
+            self.garbage.push_tree(&self.pool, root);
+        }
+    }
+
+    /// Drops what a record refers to, as far as it says.
+    pub(super) fn discard_references(&self, references: impl Iterator<Item = Reference>) {
+        for reference in references {
+            match reference {
+                Reference::Blob(blob) => self.blobs.discard(&blob),
+                Reference::Tree(root) => self.garbage.push_tree(&self.pool, root),
+            }
         }
     }
 }

@@ -28,6 +28,14 @@ pub(crate) struct Tree {
     pub tag: u32,
 }
 
+impl Tree {
+    /// Whether its records are keys of a database: those of other trees are neither counted nor remembered.
+    #[inline(always)]
+    pub fn has_keys(&self) -> bool {
+        self.db != NO_DATABASE
+    }
+}
+
 /// What a worker needs to divide leaves.
 pub(crate) struct Scratch {
     /// Copies of the leaves that are being divided anew.

@@ -4,7 +4,7 @@
 //! 0  kind u8 | 1 fp_shift u8 | 2 count u16 | 4 heap_start u16 | 6 dead_bytes u16
 //! 8  lo u64: least hash the leaf is responsible for      16 hi u64: greatest, inclusive
 //! 24 tag u32: the tree it belongs to                     28 chain u32: next leaf of the same single hash, or 0
-//! 32 deadline_count u16                                  34 outside_count u16: records with a key or value elsewhere
+//! 32 deadline_count u16: of records or their elements    34 outside_count u16: records with a key or value elsewhere
 //! 36 slots: u32 each, fingerprint << 16 | offset of the record
 //! ```
 //!
@@ -163,7 +163,7 @@ impl<'a> Leaf<'a> {
         get_u32(self.page, CHAIN)
     }
 
-    /// Records that have a deadline.
+    /// Records that have a deadline, or an element with one.
     #[inline(always)]
     pub fn deadline_count(&self) -> usize {
         usize::from(get_u16(self.page, DEADLINES))
@@ -318,7 +318,7 @@ impl<'a> Leaf<'a> {
         if self.deadline_count() == 0 {
             return None;
         }
-        (0..self.count()).filter_map(|i| self.record(i)?.deadline).min()
+        (0..self.count()).filter_map(|i| self.record(i)?.earliest_deadline()).min()
     }
 }
 
@@ -382,7 +382,7 @@ impl<'a> LeafMut<'a> {
     /// Counts a record with this header in or out.
     #[inline(always)]
     fn account(&mut self, header: &Header, count: i32) {
-        if header.has_deadline() {
+        if header.is_timed() {
             let sum = self.leaf().deadline_count() as i32 + count;
             put_u16(self.page, DEADLINES, sum as u16);
         }
@@ -545,7 +545,7 @@ impl<'a> LeafBuilder<'a> {
         self.page[self.heap_start..end].copy_from_slice(encoded);
         put_u32(self.page, slot_at, u32::from(fingerprint) << 16 | self.heap_start as u32);
         self.count += 1;
-        self.deadline_count += u16::from(header.has_deadline());
+        self.deadline_count += u16::from(header.is_timed());
         self.outside_count += u16::from(header.is_outside());
         true
     }

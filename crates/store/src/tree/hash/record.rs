@@ -7,9 +7,12 @@
 //! [8 bytes]    deadline, milliseconds since the Unix epoch, if bit 6
 //! key          its bytes; out of line: hash (8 bytes) and blob (12 bytes)
 //! value        strings, kind 0: bytes   1: integer (8 bytes)   2: blob (12 bytes)
-//!              other types, as they make it: 3: list   4: set   5: sorted set   6: hash   7: stream
+//!              collections (`Collection`): 3: list   4: set   5: sorted set   6: hash   7: stream
 //! ```
 
+use stillframe_pagepool::PageId;
+
+use super::collection::{self, Collection, Content};
 use crate::blobs::{Blob, BLOB_BYTES};
 use crate::key::UnixMillis;
 use crate::value::ValueType;
@@ -62,7 +65,7 @@ pub(crate) enum RecordValue<'a> {
     Int(i64),
     Bytes(&'a [u8]),
     Blob(Blob),
-    /// A value of another type than string: `body` is for that type to read, and refers to no page.
+    /// A collection; `body` is what [`Collection`] parses.
     Other {
         value_type: ValueType,
         body: &'a [u8],
@@ -78,10 +81,20 @@ pub(crate) struct Record<'a> {
     pub deadline: Option<UnixMillis>,
 }
 
+/// What a record refers to outside of its leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reference {
+    Blob(Blob),
+    /// A tree that belongs to this record alone, by its root.
+    Tree(PageId),
+}
+
 /// Lengths and flags of an encoded record, without its bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     flags: u8,
+    /// The first byte of a collection's body; 0 of others.
+    body_head: u8,
     key_bytes: usize,
     value_bytes: usize,
 }
@@ -93,7 +106,11 @@ impl Header {
         let &[flags, key_len, value_low, ..] = bytes else { return None };
         let key_bytes = if flags & KEY_OUT != 0 { OUT_KEY_BYTES } else { usize::from(key_len) };
         let value_bytes = usize::from(value_low) | usize::from(flags & 3) << 8;
-        Some(Header { flags, key_bytes, value_bytes })
+        let mut header = Header { flags, body_head: 0, key_bytes, value_bytes };
+        if header.kind() > KIND_BLOB && value_bytes > 0 {
+            header.body_head = *bytes.get(header.value_start())?;
+        }
+        Some(header)
     }
 
     #[inline(always)]
@@ -117,10 +134,16 @@ impl Header {
         self.flags & DEADLINE != 0
     }
 
-    /// Whether key or value lies outside the leaf.
+    /// Whether the record, or an element of its collection, has a deadline.
+    #[inline(always)]
+    pub fn is_timed(&self) -> bool {
+        self.has_deadline() || collection::is_timed(self.body_head)
+    }
+
+    /// Whether key or value, or a part of it, lies outside the leaf.
     #[inline(always)]
     pub fn is_outside(&self) -> bool {
-        self.flags & KEY_OUT != 0 || self.kind() == KIND_BLOB
+        self.flags & KEY_OUT != 0 || self.kind() == KIND_BLOB || collection::is_outside(self.body_head)
     }
 
     #[inline(always)]
@@ -176,6 +199,47 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// The collection that the record has; `None` of a string, and if it is malformed.
+    #[inline]
+    pub fn collection(&self) -> Option<Collection<'a>> {
+        match self.value {
+            RecordValue::Other { body, .. } => Collection::parse(body),
+            _ => None,
+        }
+    }
+
+    /// The earliest time at which the record, or an element of its collection, expires.
+    #[inline]
+    pub fn earliest_deadline(&self) -> Option<UnixMillis> {
+        let of_element = self.collection().and_then(|collection| collection.earliest);
+        self.deadline.into_iter().chain(of_element).min()
+    }
+
+    /// What the value refers to.
+    pub fn value_references(&self) -> impl Iterator<Item = Reference> {
+        let (mut blob, mut grown) = (None, None);
+        match self.value {
+            RecordValue::Blob(outside) => blob = Some(outside),
+            RecordValue::Other { .. } => match self.collection().map(|collection| collection.content) {
+                Some(Content::Outside(outside)) => blob = Some(outside),
+                Some(Content::Trees(trees)) => grown = Some(trees),
+                Some(Content::Packed(_)) | None => {}
+            },
+            RecordValue::Int(_) | RecordValue::Bytes(_) => {}
+        }
+        let trees = grown.into_iter().flat_map(|grown| grown.trees());
+        blob.into_iter().map(Reference::Blob).chain(trees.map(|tree| Reference::Tree(tree.root)))
+    }
+
+    /// What key and value refer to.
+    pub fn references(&self) -> impl Iterator<Item = Reference> {
+        let key = match self.key {
+            RecordKey::Inline(_) => None,
+            RecordKey::Out { blob, .. } => Some(Reference::Blob(blob)),
+        };
+        key.into_iter().chain(self.value_references())
+    }
+
     /// The header that [`Record::encode`] writes.
     #[inline(always)]
     pub fn header(&self) -> Header {
@@ -193,7 +257,11 @@ impl<'a> Record<'a> {
         let raw = if self.raw { RAW } else { 0 };
         let deadline = if self.deadline.is_some() { DEADLINE } else { 0 };
         let flags = (value_bytes >> 8) as u8 | kind << 2 | key_flag | raw | deadline;
-        Header { flags, key_bytes, value_bytes }
+        let body_head = match self.value {
+            RecordValue::Other { body, .. } => body.first().copied().unwrap_or(0),
+            _ => 0,
+        };
+        Header { flags, body_head, key_bytes, value_bytes }
     }
 
     /// Bytes that [`Record::encode`] writes.

@@ -1,0 +1,191 @@
+//! The elements of a large hash or set: records of a tree of their own, in the order of their hashes, as keys are.
+//!
+//! What holds for keys holds for them: values outside of their leaves, deadlines, walks with a cursor that give each
+//! element once. But nobody counts them, and nobody remembers when they were used. The key is locked.
+
+use std::ops::ControlFlow;
+
+use stillframe_pagepool::PageId;
+
+use super::state::{Keyspace, Local};
+use super::write::{Put, Was};
+use crate::stop::{retry, Stop};
+use crate::tree::hash::{as_leaf, Record, RecordValue};
+use crate::tree::{bad_record, Joining, Tree, NO_DATABASE};
+use crate::{Deadline, Key, OpError};
+
+/// A whole walk: so many elements as there are.
+const ALL: usize = usize::MAX;
+
+impl Keyspace {
+    /// An element or a key with its hash.
+    #[inline]
+    pub fn hashed<'b>(&self, bytes: &'b [u8]) -> Key<'b> {
+        Key::new(bytes, self.trees.order.hash(bytes))
+    }
+
+    /// A tree without elements.
+    pub fn create_elements(&self) -> Result<Tree, OpError> {
+        let tag = self.take_tag();
+        let root = retry(|| self.trees.create(tag))?;
+        Ok(Tree { db: NO_DATABASE, root, tag })
+    }
+
+    /// Gives the record of an element to `f`, under its leaf's latch; `None` if there is none.
+    #[inline]
+    pub fn element<R>(
+        &self,
+        tree: Tree,
+        element: &Key<'_>,
+        mut f: impl FnMut(&Record<'_>) -> Result<R, Stop>,
+    ) -> Result<Option<R>, OpError> {
+        retry(|| {
+            let Some((_, guard, slot)) = self.find_shared(tree, element)? else { return Ok(None) };
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            f(&leaf.record(slot).ok_or_else(|| bad_record(guard.id()))?).map(Some)
+        })
+    }
+
+    /// Whether an element is there. After it, a change of this element meets no page that is missing, but for slabs.
+    #[inline]
+    pub fn has_element(&self, tree: Tree, element: &Key<'_>) -> Result<bool, OpError> {
+        Ok(self.element(tree, element, |_| Ok(()))?.is_some())
+    }
+
+    /// Stores an element with its value. Whether it was there before.
+    pub fn put_element(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        element: &Key<'_>,
+        value: &[u8],
+        deadline: Deadline,
+    ) -> Result<bool, OpError> {
+        let put = Put::Bytes { bytes: value, raw: false };
+        Ok(self.put_in(local, tree, element, put, deadline)? != Was::Absent)
+    }
+
+    /// Removes an element; whether it was there.
+    pub fn remove_element(&self, local: &mut Local, tree: Tree, element: &Key<'_>) -> Result<bool, OpError> {
+        Ok(self.remove_in(local, tree, element, Joining::Sparse, |_| true)?.is_some())
+    }
+
+    /// Gives the value of an element's record to `f`; `buffer` is for one that lies outside of its leaf.
+    pub fn with_element_value<R>(
+        &self,
+        record: &Record<'_>,
+        buffer: &mut Vec<u8>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Stop> {
+        match record.value {
+            RecordValue::Bytes(bytes) => Ok(f(bytes)),
+            RecordValue::Blob(blob) => {
+                buffer.clear();
+                self.blobs.read(&blob, buffer)?;
+                Ok(f(buffer))
+            }
+            RecordValue::Int(_) | RecordValue::Other { .. } => {
+                Err(Stop::Damaged("an element has a value that no element has".into()))
+            }
+        }
+    }
+
+    /// One step of a walk with a cursor, as [`Keyspace::scan`]: gives about `count` elements and their records to `f`.
+    pub fn scan_elements(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        cursor: u64,
+        count: usize,
+        mut f: impl FnMut(&[u8], &Record<'_>),
+    ) -> Result<u64, OpError> {
+        self.scan_tree(local, tree, cursor, count, |local, record, _| {
+            let mut buffer = std::mem::take(&mut local.bytes);
+            let given = self.with_key(record, &mut buffer, |element| f(element, record));
+            local.bytes = buffer;
+            given
+        })
+    }
+
+    /// Gives all elements and their values to `f`, in the order of their hashes, until it breaks.
+    pub fn for_each_element(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        mut f: impl FnMut(&[u8], &[u8], &Record<'_>) -> ControlFlow<()>,
+    ) -> Result<(), OpError> {
+        let (mut value, mut flow) = (Vec::new(), ControlFlow::Continue(()));
+        self.scan_tree(local, tree, 0, ALL, |local, record, _| {
+            if flow.is_break() {
+                return Ok(());
+            }
+            let mut buffer = std::mem::take(&mut local.bytes);
+            let given = self.with_key(record, &mut buffer, |element| {
+                self.with_element_value(record, &mut value, |value| flow = f(element, value, record))
+            });
+            local.bytes = buffer;
+            given?
+        })?;
+        Ok(())
+    }
+
+    /// An element chosen evenly among `element_count`.
+    pub fn random_element(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        element_count: u64,
+    ) -> Result<Option<Vec<u8>>, OpError> {
+        self.random_in(local, tree, element_count)
+    }
+
+    /// Memory of a tree, by what one of its leaves has.
+    pub fn elements_bytes(&self, tree: Tree, element_count: u64) -> Result<u64, OpError> {
+        retry(|| {
+            let guard = self.trees.leaf_shared(tree, 0, None)?;
+            let in_leaf = as_leaf(guard.id(), guard.page())?.count().max(1) as u64;
+            let page_bytes = stillframe_pagepool::PAGE_SIZE as u64;
+            Ok(page_bytes * (1 + element_count.div_ceil(in_leaf)))
+        })
+    }
+
+    /// A copy of a tree's elements in a tree of its own.
+    pub fn copy_elements(&self, local: &mut Local, from: Tree) -> Result<Tree, OpError> {
+        let to = self.create_elements()?;
+        match self.copy_all_elements(local, from, to) {
+            Ok(()) => Ok(to),
+            Err(error) => {
+                self.garbage.push_tree(&self.pool, to.root);
+                Err(error)
+            }
+        }
+    }
+
+    fn copy_all_elements(&self, local: &mut Local, from: Tree, to: Tree) -> Result<(), OpError> {
+        let (mut cursor, mut copies) = (0, Vec::new());
+        loop {
+            let mut value = Vec::new();
+            copies.clear();
+            cursor = self.scan_tree(local, from, cursor, COPIED_TOGETHER, |local, record, _: PageId| {
+                let mut buffer = std::mem::take(&mut local.bytes);
+                let copied = self.with_key(record, &mut buffer, |element| {
+                    self.with_element_value(record, &mut value, |value| {
+                        copies.push((element.to_vec(), value.to_vec(), record.deadline));
+                    })
+                });
+                local.bytes = buffer;
+                copied?
+            })?;
+            for (element, value, deadline) in &copies {
+                let deadline = deadline.map_or(Deadline::Clear, Deadline::At);
+                self.put_element(local, to, &self.hashed(element), value, deadline)?;
+            }
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Elements that are copied out of their leaves before they are stored anew.
+const COPIED_TOGETHER: usize = 256;
