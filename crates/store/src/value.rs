@@ -67,28 +67,6 @@ pub struct StrRef<'a> {
     pub(crate) raw: bool,
 }
 
-/// A value of any type, as a view gives it.
-pub enum Value<'a> {
-    String(StrRef<'a>),
-    Other(ValueType),
-}
-
-impl<'a> Value<'a> {
-    pub fn value_type(&self) -> ValueType {
-        match self {
-            Value::String(_) => ValueType::String,
-            Value::Other(value_type) => *value_type,
-        }
-    }
-
-    pub fn as_string(&self) -> Option<&StrRef<'a>> {
-        match self {
-            Value::String(string) => Some(string),
-            Value::Other(_) => None,
-        }
-    }
-}
-
 /// Consecutive pages that a value lies in. A page that cannot be read ends the value; the run keeps the reason, and
 /// whoever made it asks for that when the reader is done, and fails: nobody answers with half a value.
 pub(crate) trait PageRun {

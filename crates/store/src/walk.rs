@@ -10,9 +10,9 @@ use crate::keyspace::{Catalog, CATALOG_PAGE_COUNT};
 use crate::page::Page;
 use crate::source::{Ahead, PageSource, Run};
 use crate::stop::Stop;
-use crate::tree::hash::{Inner, Leaf, Record, RecordKey, RecordValue};
-use crate::tree::Words;
-use crate::value::{PageRun, Repr, Value};
+use crate::tree::hash::{Content, Inner, Leaf, Record, RecordKey, RecordValue, Reference};
+use crate::tree::{Pages, Words};
+use crate::value::{Encoding, PageRun, Repr, ValueType};
 use crate::{DbId, DbStats, StrRef, UnixMillis};
 
 /// Deepest tree that is believed: five levels hold 10^14 records.
@@ -20,6 +20,48 @@ const LEVEL_MAX: u8 = 16;
 
 /// Most leaves of one hash that are believed.
 const CHAIN_MAX: u32 = 1 << 24;
+
+/// A value of any type, as a view gives it.
+pub enum Value<'a> {
+    String(StrRef<'a>),
+    Collection(CollectionView<'a>),
+}
+
+impl<'a> Value<'a> {
+    pub fn value_type(&self) -> ValueType {
+        match self {
+            Value::String(_) => ValueType::String,
+            Value::Collection(collection) => collection.value_type,
+        }
+    }
+
+    pub fn as_string(&self) -> Option<&StrRef<'a>> {
+        match self {
+            Value::String(string) => Some(string),
+            Value::Collection(_) => None,
+        }
+    }
+}
+
+impl<S: PageSource> Pages for Ahead<'_, S> {
+    fn read(&self, pid: PageId, into: &mut Page) -> Result<(), SaveError> {
+        self.read_page(pid, into)
+    }
+
+    fn expect(&self, pages: &mut dyn Iterator<Item = PageId>) {
+        Ahead::expect(self, pages.map(|first| Run { first, page_count: 1 }));
+    }
+}
+
+/// A collection as seen by a view; what is done with it is in `types/view.rs`.
+pub struct CollectionView<'a> {
+    pub(crate) value_type: ValueType,
+    pub(crate) encoding: Encoding,
+    /// Not later than any deadline of an element.
+    pub(crate) earliest: Option<UnixMillis>,
+    pub(crate) content: Content<'a>,
+    pub(crate) pages: &'a dyn Pages,
+}
 
 /// An entry as seen by a view.
 pub struct ViewEntry<'a> {
@@ -75,12 +117,10 @@ fn blob_offset(blob: &Blob) -> u64 {
 fn blobs_of(leaf: &Page, runs: &mut Vec<Run>) {
     let Some(leaf) = Leaf::new(leaf) else { return };
     for record in (0..leaf.count()).filter_map(|slot| leaf.record(slot)) {
-        if let RecordKey::Out { blob, .. } = &record.key {
-            runs.push(pages_of(blob));
-        }
-        if let RecordValue::Blob(blob) = &record.value {
-            runs.push(pages_of(blob));
-        }
+        runs.extend(record.references().filter_map(|reference| match reference {
+            Reference::Blob(blob) => Some(pages_of(&blob)),
+            Reference::Tree(_) => None,
+        }));
     }
 }
 
@@ -150,6 +190,8 @@ pub(crate) struct Walk<'a, S> {
     leaves: Ahead<'a, S>,
     /// Long keys and values of those leaves.
     blobs: Ahead<'a, S>,
+    /// Trees of collections.
+    elements: Ahead<'a, S>,
 }
 
 impl<'a, S: PageSource> Walk<'a, S> {
@@ -162,7 +204,8 @@ impl<'a, S: PageSource> Walk<'a, S> {
             Stop::Damaged(text) => SaveError::Io(text),
             other => SaveError::Io(format!("the catalog cannot be read: {other:?}")),
         })?;
-        Ok(Walk { source, catalog, leaves: Ahead::new(source), blobs: Ahead::new(source) })
+        let [leaves, blobs, elements] = [(); 3].map(|()| Ahead::new(source));
+        Ok(Walk { source, catalog, leaves, blobs, elements })
     }
 
     pub fn db_stats(&self, db: DbId) -> DbStats {
@@ -315,9 +358,17 @@ impl<'a, S: PageSource> Walk<'a, S> {
         match record.value {
             RecordValue::Int(value) => (visitor.f)(inline(Repr::Int(value))),
             RecordValue::Bytes(bytes) => (visitor.f)(inline(Repr::Bytes(bytes))),
-            RecordValue::Other { value_type, .. } => {
-                (visitor.f)(ViewEntry { db, key, value: Value::Other(value_type), deadline })
-            }
+            RecordValue::Other { value_type, .. } => match self.collection(record, value_type) {
+                Ok(collection) => {
+                    let lost =
+                        visitor.on_lost.as_ref().and_then(|_| collection.for_each(&mut |_| Ok(())).err());
+                    if let Some(error) = lost {
+                        return visitor.lose(error, |reason| Lost::Value { db, key: key.to_vec(), reason });
+                    }
+                    (visitor.f)(ViewEntry { db, key, value: Value::Collection(collection), deadline })
+                }
+                Err(error) => visitor.lose(error, |reason| Lost::Value { db, key: key.to_vec(), reason }),
+            },
             RecordValue::Blob(blob) => {
                 let run = self.run(&blob);
                 let value = as_value(&run, &blob, record.raw);
@@ -333,6 +384,22 @@ impl<'a, S: PageSource> Walk<'a, S> {
                 result
             }
         }
+    }
+
+    fn collection<'r>(
+        &'r self,
+        record: &Record<'r>,
+        value_type: ValueType,
+    ) -> Result<CollectionView<'r>, SaveError> {
+        let Some(collection) = record.collection() else {
+            return Err(SaveError::Io("the body of a collection is malformed".into()));
+        };
+        let pages: &dyn Pages = match collection.content {
+            Content::Trees(_) => &self.elements,
+            Content::Packed(_) | Content::Outside(_) => &self.blobs,
+        };
+        let (encoding, earliest, content) = (collection.encoding, collection.earliest, collection.content);
+        Ok(CollectionView { value_type, encoding, earliest, content, pages })
     }
 
     fn run(&self, blob: &Blob) -> SourceRun<'_, S> {

@@ -4,6 +4,7 @@
 mod contract_tests;
 mod free;
 pub(crate) mod hash;
+mod leaves;
 mod merge;
 mod order;
 pub(crate) mod ordered;
@@ -11,6 +12,7 @@ mod room;
 mod trees;
 mod words;
 
+pub(crate) use leaves::{blank, LeafWalk, Pages};
 pub(crate) use merge::Joining;
 pub(crate) use order::{bad_record, not_inner, LeafView};
 pub(crate) use trees::{stop_below, Scratch, Tree, Trees, NO_DATABASE};

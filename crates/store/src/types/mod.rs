@@ -6,5 +6,7 @@ mod packed;
 mod string;
 #[cfg(test)]
 mod string_tests;
+mod view;
 
 pub use hash::FieldMode;
+pub use view::Element;

@@ -64,7 +64,7 @@ fn another_type_is_copied_moved_saved_and_removed_like_any_value() {
     let view = worker.idle(|| store.view()).unwrap();
     let mut seen = Vec::new();
     let take = |entry: ViewEntry<'_>| {
-        assert!(entry.value.as_string().is_none() && matches!(entry.value, Value::Other(_)));
+        assert!(entry.value.as_string().is_none() && matches!(entry.value, Value::Collection(_)));
         seen.push((entry.key.to_vec(), entry.value.value_type(), entry.deadline));
         Ok::<(), SaveError>(())
     };

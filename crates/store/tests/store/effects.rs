@@ -47,6 +47,7 @@ impl Owned {
             }
             Effect::Move { from, to } => Owned::Move(place(from), place(to)),
             Effect::Copy { from, to } => Owned::Copy(place(from), place(to)),
+            Effect::Element { .. } | Effect::Replace { .. } => panic!("nobody makes collections here"),
             Effect::Flush { db, .. } => Owned::Flush(db),
             Effect::Swap { a, b, .. } => Owned::Swap(a, b),
         }

@@ -18,5 +18,6 @@ pub(crate) use group::Way;
 #[cfg(test)]
 pub(crate) use leaf::OrderedLeaf;
 pub(crate) use leaf::{fits_leaf, Stored, KEY_MAX_BYTES};
+pub(crate) use node::children_of;
 pub(crate) use order::{as_leaf, Ordered, Seek};
 pub(crate) use walk::{check_tree, visit_rest, Visitor};

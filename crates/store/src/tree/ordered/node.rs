@@ -116,6 +116,12 @@ pub(super) fn partition(range: std::ops::Range<usize>, mut is_below: impl FnMut(
     start + usize::from(len == 1 && is_below(start))
 }
 
+/// The children of a node of a tree; `None` if the page is none.
+pub(crate) fn children_of(page: &Page, tag: u32) -> Option<Vec<u32>> {
+    let is_node = page.is_ordered_inner(tag);
+    is_node.then(|| (0..page.count()).map(|index| page.child_at(index)).collect())
+}
+
 /// A node's words as a node.
 pub(super) trait OrderedNode: Words {
     #[inline(always)]

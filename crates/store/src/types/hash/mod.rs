@@ -3,6 +3,8 @@
 
 mod packed;
 
+pub(super) use packed::packed_fields;
+
 use std::ops::ControlFlow;
 
 use crate::effect::{Change, Effect};

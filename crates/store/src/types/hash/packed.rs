@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::types::packed::{elements, push as push_element, splice, Element};
+use crate::UnixMillis;
 
 /// A field with its value, and where both lie.
 #[derive(Clone, Debug)]
@@ -55,4 +56,17 @@ pub(super) fn set(run: &mut Vec<u8>, field: &[u8], value: &[u8], overwrites: boo
 pub(super) fn remove(run: &mut Vec<u8>, field: &[u8]) -> bool {
     let place = find(run, field).map(|pair| pair.range);
     place.map(|place| run.drain(place)).is_some()
+}
+
+/// Fields with values and deadlines, those that have one.
+pub(crate) fn packed_fields(
+    run: &[u8],
+    is_timed: bool,
+) -> impl Iterator<Item = (&[u8], &[u8], Option<UnixMillis>)> {
+    let mut elements = elements(run);
+    std::iter::from_fn(move || {
+        let (field, value) = (elements.next()?, elements.next()?);
+        let deadline = if is_timed { elements.next()?.bytes.try_into().ok() } else { None };
+        Some((field.bytes, value.bytes, deadline.map(i64::from_le_bytes)))
+    })
 }

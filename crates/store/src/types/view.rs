@@ -1,0 +1,154 @@
+//! The elements of a collection as a view gives them: from copies of pages, a leaf at a time.
+
+use stillframe_pagepool::{PageId, PAGE_SIZE};
+
+use crate::blobs::Blob;
+use crate::error::SaveError;
+use crate::page::Page;
+use crate::tree::hash::{Content, Leaf, Record, RecordKey, RecordValue};
+use crate::tree::{blank, LeafWalk, Pages};
+use crate::types::{hash, packed};
+use crate::value::ValueType;
+use crate::walk::CollectionView;
+use crate::{Encoding, UnixMillis};
+
+/// An element of a collection.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Element<'a> {
+    /// Of a hash.
+    Field { field: &'a [u8], value: &'a [u8], deadline: Option<UnixMillis> },
+    /// Of a set.
+    Member(&'a [u8]),
+    /// Of a sorted set.
+    Scored { member: &'a [u8], score: f64 },
+    /// Of a list.
+    Item(&'a [u8]),
+}
+
+type Each<'f> = &'f mut dyn FnMut(Element<'_>) -> Result<(), SaveError>;
+
+fn damaged(what: &str) -> SaveError {
+    SaveError::Io(format!("{what} is malformed"))
+}
+
+impl CollectionView<'_> {
+    pub fn value_type(&self) -> ValueType {
+        self.value_type
+    }
+
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Whether elements have deadlines.
+    pub fn is_timed(&self) -> bool {
+        self.earliest.is_some()
+    }
+
+    /// Elements that there are, expired ones included.
+    ///
+    /// # Errors
+    /// Packed elements that cannot be read.
+    pub fn element_count(&self) -> Result<u64, SaveError> {
+        match self.content {
+            Content::Trees(grown) => Ok(grown.element_count),
+            _ => {
+                let mut count = 0;
+                self.for_each(&mut |_| {
+                    count += 1;
+                    Ok(())
+                })?;
+                Ok(count)
+            }
+        }
+    }
+
+    /// Gives all elements to `f`: those of a list in their order, those of a sorted set by score, others in any.
+    ///
+    /// # Errors
+    /// A page that cannot be read, or what `f` says.
+    pub fn for_each(&self, f: Each<'_>) -> Result<(), SaveError> {
+        match self.content {
+            Content::Packed(run) => self.packed(run, f),
+            Content::Outside(blob) => {
+                let mut run = Vec::new();
+                read_blob(self.pages, &blob, &mut run)?;
+                self.packed(&run, f)
+            }
+            Content::Trees(grown) => {
+                let tree = match self.value_type {
+                    ValueType::SortedSet => grown.second.ok_or_else(|| damaged("a sorted set"))?,
+                    _ => grown.first,
+                };
+                let (mut walk, mut page) = (LeafWalk::new(tree), blank());
+                loop {
+                    match walk.next_leaf(self.pages, &mut page)? {
+                        Some(pid) => self.leaf(pid, &page, f)?,
+                        None => return Ok(()),
+                    }
+                }
+            }
+        }
+    }
+
+    fn packed(&self, run: &[u8], f: Each<'_>) -> Result<(), SaveError> {
+        match self.value_type {
+            ValueType::Hash => hash::packed_fields(run, self.is_timed())
+                .try_for_each(|(field, value, deadline)| f(Element::Field { field, value, deadline })),
+            ValueType::Set => packed::elements(run).try_for_each(|member| f(Element::Member(member.bytes))),
+            ValueType::List => packed::elements(run).try_for_each(|item| f(Element::Item(item.bytes))),
+            ValueType::SortedSet | ValueType::String | ValueType::Stream => Err(damaged("a collection")),
+        }
+    }
+
+    fn leaf(&self, pid: PageId, page: &Page, f: Each<'_>) -> Result<(), SaveError> {
+        match self.value_type {
+            ValueType::Hash | ValueType::Set => {
+                let leaf = Leaf::new(page).ok_or_else(|| damaged("a leaf"))?;
+                (0..leaf.count()).try_for_each(|slot| {
+                    let record =
+                        leaf.record(slot).ok_or_else(|| damaged(&format!("a record of page {}", pid.0)))?;
+                    self.record(&record, f)
+                })
+            }
+            _ => Err(damaged("a collection")),
+        }
+    }
+
+    fn record(&self, record: &Record<'_>, f: Each<'_>) -> Result<(), SaveError> {
+        let (mut long_key, mut long_value) = (Vec::new(), Vec::new());
+        let key = match record.key {
+            RecordKey::Inline(key) => key,
+            RecordKey::Out { blob, .. } => {
+                read_blob(self.pages, &blob, &mut long_key)?;
+                &long_key
+            }
+        };
+        let value = match record.value {
+            RecordValue::Bytes(value) => value,
+            RecordValue::Blob(blob) => {
+                read_blob(self.pages, &blob, &mut long_value)?;
+                &long_value
+            }
+            RecordValue::Int(_) | RecordValue::Other { .. } => return Err(damaged("an element")),
+        };
+        match self.value_type {
+            ValueType::Set => f(Element::Member(key)),
+            _ => f(Element::Field { field: key, value, deadline: record.deadline }),
+        }
+    }
+}
+
+/// Appends the bytes of a blob.
+fn read_blob(pages: &dyn Pages, blob: &Blob, out: &mut Vec<u8>) -> Result<(), SaveError> {
+    let (mut at, end) = (blob.start(), blob.start() + u64::from(blob.len_bytes));
+    let mut page = blank();
+    while at < end {
+        let in_page = (at % PAGE_SIZE as u64) as usize;
+        let len = (PAGE_SIZE - in_page).min((end - at) as usize);
+        pages.read(PageId(blob.pid.0.saturating_add((at / PAGE_SIZE as u64) as u32)), &mut page)?;
+        out.extend_from_slice(&page[in_page..in_page + len]);
+        at += len as u64;
+    }
+    Ok(())
+}
