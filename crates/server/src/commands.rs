@@ -74,6 +74,12 @@ static GROUPS: &[&[Command]] = &[
 /// All commands that there are; handed down to whoever looks one up.
 pub static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(GROUPS));
 
+/// With further commands, which are those of a test.
+#[cfg(test)]
+pub fn registry_with(more: &'static [Command]) -> Registry {
+    Registry::new(&[GROUPS, &[more]].concat())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

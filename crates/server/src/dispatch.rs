@@ -8,6 +8,7 @@ pub mod monitor;
 pub mod prepare;
 mod redact;
 pub mod subscribed;
+pub mod waiting;
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -46,3 +46,10 @@ mod scrub;
 pub mod server;
 mod state;
 pub mod text;
+#[cfg(test)]
+mod waiting_tests;
+
+/// Locks: real ones, or those of the model checker in its tests.
+mod sync {
+    pub use parking_lot::Mutex;
+}

@@ -10,6 +10,7 @@ use crate::state::clients::ClientInfo;
 use crate::state::session::LateReply;
 use crate::state::subscription::Published;
 use crate::state::token::Token;
+use crate::state::waiting::ReadyKey;
 
 pub enum Message {
     /// A new connection for this worker.
@@ -22,6 +23,8 @@ pub enum Message {
     ValueLoaded(Token),
     /// A reply that came later than its command.
     Reply(Token, LateReply, Vec<u8>),
+    /// The pages are in memory that it takes to serve those who wait for a key.
+    KeyReady(ReadyKey),
     /// Bytes that the client has not asked for just now (`MONITOR`).
     Push(Token, Arc<[u8]>),
     /// A message for those who listen to its channel.

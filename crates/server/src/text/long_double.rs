@@ -37,6 +37,19 @@ impl LongDouble {
         LongDouble { is_negative: value < 0, mantissa: value.unsigned_abs(), exponent: 0 }
     }
 
+    /// The nearest number of half the size, or zero if it is too small for one.
+    pub fn to_f64(self) -> f64 {
+        let exponent = self.exponent.clamp(-2000, 2000) as i32;
+        // In two steps, since the mantissa is large where the exponent is small.
+        let half = 2.0_f64.powi(exponent / 2);
+        let value = self.mantissa as f64 * half * 2.0_f64.powi(exponent - exponent / 2);
+        if self.is_negative {
+            -value
+        } else {
+            value
+        }
+    }
+
     /// The sum, rounded; `None` if it is beyond the largest number.
     pub fn plus(self, other: LongDouble) -> Option<LongDouble> {
         let exponent = self.exponent.min(other.exponent);
