@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::command::error::CmdError;
 use crate::protocol::errors;
-use crate::text::long_double::{self, Parsed};
+use crate::text::long_double::{self, LongDouble, Parsed};
 use crate::text::number::parse_i64;
 
 /// An integer argument.
@@ -50,17 +50,14 @@ pub fn positive(text: &[u8]) -> Result<i64, CmdError> {
 /// # Errors
 /// `ERR timeout is not a float or out of range`, `ERR timeout is negative`
 pub fn timeout(text: &[u8]) -> Result<Option<Duration>, CmdError> {
-    let seconds = match long_double::parse(text) {
-        Some(Parsed::Finite(seconds)) => seconds.to_f64(),
-        Some(Parsed::Infinite) => f64::INFINITY,
+    let millis = match long_double::parse(text) {
+        Some(Parsed::Finite(seconds)) => seconds.times(1000).and_then(LongDouble::ceil),
+        Some(Parsed::Infinite) => None,
         None => return Err("ERR timeout is not a float or out of range".into()),
     };
-    let millis = (seconds * 1000.0).ceil();
     // What overflows Redis's counter becomes negative there.
-    if millis < 0.0 || millis >= i64::MAX as f64 {
-        return Err("ERR timeout is negative".into());
-    }
-    Ok(Some(Duration::from_millis(millis as u64)).filter(|time| !time.is_zero()))
+    let millis = millis.and_then(|millis| u64::try_from(millis).ok()).ok_or("ERR timeout is negative")?;
+    Ok(Some(Duration::from_millis(millis)).filter(|time| !time.is_zero()))
 }
 
 #[cfg(test)]
