@@ -11,6 +11,7 @@
 
 mod dense;
 mod estimate;
+mod format;
 mod hash;
 mod sparse;
 #[cfg(test)]
@@ -19,11 +20,10 @@ mod tests;
 use std::ops::Range;
 
 use estimate::Histogram;
+pub use format::{Corrupted, HEADER_BYTES, REGISTER_COUNT};
 use hash::Place;
 pub use sparse::Opcode;
 
-pub const REGISTER_COUNT: usize = 1 << hash::INDEX_BITS;
-pub const HEADER_BYTES: usize = 16;
 pub const DENSE_BYTES: usize = HEADER_BYTES + REGISTER_COUNT * dense::REGISTER_BITS / 8;
 /// A run has one register at least.
 pub const SPARSE_MOST_BYTES: usize = HEADER_BYTES + REGISTER_COUNT;
@@ -39,10 +39,6 @@ pub enum Encoding {
     Dense = 0,
     Sparse = 1,
 }
-
-/// The runs do not make up all registers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Corrupted;
 
 /// All registers of one or several sketches, a byte each.
 pub struct Registers(Box<[u8; REGISTER_COUNT]>);

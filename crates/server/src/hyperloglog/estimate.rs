@@ -1,8 +1,8 @@
 //! From registers to the number of different elements: the estimator of Otmar Ertl, "New cardinality estimation algorithms for
 //! HyperLogLog sketches" (2017), which needs no tables of corrections.
 
+use super::format::REGISTER_COUNT;
 use super::hash::VALUE_MAX;
-use super::REGISTER_COUNT;
 
 /// `1 / (2 ln 2)`, which the constants of the estimator come to for many registers.
 const ALPHA: f64 = 0.721_347_520_444_481_7;

@@ -8,7 +8,7 @@
 //! Lengths and values are written less one. No two runs of values that could be one are neighbours of a register that was raised
 //! last; elsewhere there may be some. Which, follows from the order in which elements came, and is as in Redis.
 
-use super::{Corrupted, HEADER_BYTES};
+use super::format::{Corrupted, HEADER_BYTES};
 
 const ZEROS_SHORT_MAX: usize = 64;
 const VALUE_RUN_MAX: usize = 4;
