@@ -7,6 +7,7 @@ mod lookup;
 pub mod monitor;
 pub mod prepare;
 mod redact;
+pub mod stream;
 pub mod subscribed;
 pub mod waiting;
 

@@ -186,6 +186,7 @@ impl EventLoop {
             has_hung_up: false,
             is_ready: false,
             is_touched: false,
+            part_written: None,
         });
         let token = self.slots.add(conn);
         let Some(id) = self.slots.find(token) else { return };
@@ -218,6 +219,7 @@ impl EventLoop {
             Message::ValueLoaded(token) => self.go_on_sending(token),
             Message::Reply(token, which, bytes) => self.unblock(token, which, bytes),
             Message::KeyReady(key) => self.serve_waiting(key),
+            Message::Part(token, part) => self.append_part(token, part),
             Message::Push(token, bytes) => self.push(token, &bytes),
             Message::Publish(tokens, message) => self.hear(&tokens, &message),
             Message::Kill(token) => {

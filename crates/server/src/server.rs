@@ -54,6 +54,8 @@ pub struct Server {
     pub notifier: Arc<Notifier>,
     /// Clients that wait for a key to hold something.
     pub waiters: Arc<Waiters>,
+    /// Large replies that threads of their own are writing.
+    pub stream_count: AtomicUsize,
     pub clients: Clients,
     pub pause: Pause,
     /// Clients in `MONITOR`.
@@ -127,6 +129,7 @@ impl Server {
             pubsub,
             notifier,
             waiters,
+            stream_count: AtomicUsize::new(0),
             clients: Clients::default(),
             pause: Pause::default(),
             monitors: Mutex::default(),

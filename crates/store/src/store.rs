@@ -25,7 +25,7 @@ use crate::rdb::Cut;
 use crate::source::PageSource;
 use crate::stop::Stop;
 use crate::walk::{Lost, ViewEntry, Walk};
-use crate::{Access, CollectionLimits, DbId, DbStats, Fault, Options, Tracking, UnixMillis, Worker};
+use crate::{Access, CollectionLimits, DbId, DbStats, Fault, Key, Options, Tracking, UnixMillis, Worker};
 
 /// Name of the page file in a store's directory.
 const PAGE_FILE: &str = "stillframe.pages";
@@ -397,6 +397,21 @@ impl Store {
     /// Whether emptied databases are still being freed.
     pub fn is_freeing_databases(&self) -> bool {
         self.keyspace().garbage.has_trees()
+    }
+
+    /// Gives `f` the entry of one key as a view has it; `None` if there is none. What has expired is there still.
+    ///
+    /// # Errors
+    /// A page that cannot be read, before `f` is called.
+    pub fn with_viewed<R>(
+        &self,
+        view: &View,
+        db: DbId,
+        key: &[u8],
+        f: impl FnOnce(Option<ViewEntry<'_>>) -> R,
+    ) -> Result<R, SaveError> {
+        let key = Key::new(key, self.keyspace().trees.order.hash(key));
+        Walk::new(&view.picture, view.catalog)?.with_entry(db, &key, f)
     }
 
     /// Changes the limits of small collections.

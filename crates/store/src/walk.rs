@@ -11,9 +11,9 @@ use crate::page::Page;
 use crate::source::{Ahead, PageSource, Run};
 use crate::stop::Stop;
 use crate::tree::hash::{Content, Inner, Leaf, Record, RecordKey, RecordValue, Reference};
-use crate::tree::{Pages, Words};
+use crate::tree::{blank, Pages, Words};
 use crate::value::{Encoding, PageRun, Repr, ValueType};
-use crate::{DbId, DbStats, StrRef, UnixMillis};
+use crate::{DbId, DbStats, Key, StrRef, UnixMillis};
 
 /// Deepest tree that is believed: five levels hold 10^14 records.
 const LEVEL_MAX: u8 = 16;
@@ -219,6 +219,66 @@ impl<'a, S: PageSource> Walk<'a, S> {
     pub fn database_count(&self) -> u32 {
         let used = self.catalog.databases.iter().rposition(|database| database.root != 0);
         used.map_or(0, |last| last as u32 + 1)
+    }
+
+    /// Gives `f` the entry of one key, by its hash; `None` if there is none.
+    pub fn with_entry<R>(
+        &self,
+        db: DbId,
+        key: &Key<'_>,
+        f: impl FnOnce(Option<ViewEntry<'_>>) -> R,
+    ) -> Result<R, SaveError> {
+        let database = self.catalog.databases.get(db.0 as usize).filter(|database| database.root != 0);
+        let Some(database) = database else { return Ok(f(None)) };
+        let tree = Tree { db, tag: database.tag };
+        let mut pid = self.leaf_of(tree, PageId(database.root), key.hash)?;
+        let (mut page, mut f, mut result) = (blank(), Some(f), None);
+        for _ in 0..CHAIN_MAX {
+            let leaf = self.leaf(tree, pid, &mut page)?;
+            let is_key = |slot: usize| {
+                leaf.record(slot).is_some_and(|record| match record.key {
+                    RecordKey::Inline(inline) => inline == key.bytes,
+                    RecordKey::Out { hash, blob } => {
+                        let run = self.run(&blob);
+                        hash == key.hash && as_value(&run, &blob, true).to_vec() == key.bytes
+                    }
+                })
+            };
+            if let Some(record) = leaf.find_candidate(key.hash, is_key).and_then(|slot| leaf.record(slot)) {
+                let give = |entry: ViewEntry<'_>| {
+                    result = f.take().map(|f| f(Some(entry)));
+                    Ok::<(), SaveError>(())
+                };
+                self.entry(db, &record, &mut Visitor { f: give, on_lost: None })?;
+                break;
+            }
+            pid = PageId(leaf.chain());
+            if pid.0 == 0 {
+                break;
+            }
+        }
+        match (result, f) {
+            (Some(result), _) => Ok(result),
+            (None, Some(f)) => Ok(f(None)),
+            (None, None) => Err(damaged(pid, "an entry")),
+        }
+    }
+
+    /// The leaf that is responsible for a hash.
+    fn leaf_of(&self, tree: Tree, root: PageId, hash: u64) -> Result<PageId, SaveError> {
+        let (mut pid, mut page, mut level_max) = (root, blank(), LEVEL_MAX);
+        loop {
+            self.source.read_page(pid, &mut page)?;
+            let level = page.level();
+            if !page.is_inner(tree.tag) || level == 0 || level > level_max {
+                return Err(damaged(pid, "an inner node"));
+            }
+            pid = PageId(page.child(page.find_child(hash)));
+            if level == 1 {
+                return Ok(pid);
+            }
+            level_max = level - 1;
+        }
     }
 
     /// Calls `f` with each entry, database by database.

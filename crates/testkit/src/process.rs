@@ -220,6 +220,14 @@ impl Process {
         self.status_bytes("VmHWM")
     }
 
+    /// Its threads of this name.
+    #[must_use]
+    pub fn thread_count(&self, name: &str) -> usize {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the process runs");
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.filter(|comm| comm.trim_end() == name).count()
+    }
+
     /// The soft limit of open files.
     #[must_use]
     pub fn file_limit(&self) -> u64 {

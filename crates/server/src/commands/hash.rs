@@ -6,6 +6,7 @@ use stillframe_store::FieldMode;
 
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
+use crate::dispatch::stream::{self, Shape};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 
@@ -96,6 +97,10 @@ pub fn hlen(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn hgetall(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
+    let field_count = ctx.worker.hash_len(ctx.client.db, &key)?;
+    if stream::begin(ctx, key.bytes, field_count, Shape::Pairs) {
+        return Ok(());
+    }
     let Ctx { worker, reply, client, .. } = ctx;
     let reply = std::cell::RefCell::new(reply);
     let found = worker.hash_for_each(

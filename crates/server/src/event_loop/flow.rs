@@ -12,7 +12,7 @@ use crate::net::slots::SlotId;
 use crate::server::Server;
 use crate::state::client_line::{describe, publish_session};
 use crate::state::clients::{client_flag, ClientInfo, Clients};
-use crate::state::mailbox::Message;
+use crate::state::mailbox::{Message, Part};
 use crate::state::session::{Ending, LateReply};
 use crate::state::subscription::Published;
 use crate::state::token::Token;
@@ -57,6 +57,16 @@ impl EventLoop {
             self.release(token, Hold::Blocked);
             self.flush(id);
         }
+    }
+
+    /// Sends a part of a reply whose rest is still to come.
+    pub(super) fn append_part(&mut self, token: Token, part: Part) {
+        let Some(id) = self.slots.find(token) else { return };
+        let Some(conn) = self.slots.get(id) else { return };
+        let limit = conn.session.output_limit(&self.config.settings);
+        conn.append(&part.bytes, limit.hard_bytes);
+        conn.part_written = Some(part.written);
+        self.flush(id);
     }
 
     /// Sends bytes that the client has not asked for just now.
@@ -121,6 +131,10 @@ impl EventLoop {
             return self.close(id);
         }
         let Some(conn) = self.slots.get(id) else { return };
+        if pending == 0 {
+            // Who writes the rest may have gone.
+            let _ = conn.part_written.take().map(|written| written.send(()));
+        }
         if event == WriteEvent::Unfinished {
             // Asked anew, epoll tells at once that the socket takes more.
             conn.interest = Interest { read: false, write: false };

@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
+use std::sync::mpsc::Sender;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -405,6 +406,8 @@ pub struct Conn {
     pub is_ready: bool,
     /// In the list of connections that the present batch has written for.
     pub is_touched: bool,
+    /// Who writes a large reply goes on when its last part has gone to the socket.
+    pub part_written: Option<Sender<()>>,
 }
 
 impl Conn {

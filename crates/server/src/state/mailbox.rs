@@ -1,6 +1,7 @@
 //! Messages to a worker from other threads.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::Sender;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -11,6 +12,13 @@ use crate::state::session::LateReply;
 use crate::state::subscription::Published;
 use crate::state::token::Token;
 use crate::state::waiting::ReadyKey;
+
+/// A part of a reply that is too large to be held as a whole.
+pub struct Part {
+    pub bytes: Vec<u8>,
+    /// Told when the bytes have gone to the socket; dropped if the client has gone.
+    pub written: Sender<()>,
+}
 
 pub enum Message {
     /// A new connection for this worker.
@@ -23,6 +31,8 @@ pub enum Message {
     ValueLoaded(Token),
     /// A reply that came later than its command.
     Reply(Token, LateReply, Vec<u8>),
+    /// A part of such a reply, the last of which comes as that.
+    Part(Token, Part),
     /// The pages are in memory that it takes to serve those who wait for a key.
     KeyReady(ReadyKey),
     /// Bytes that the client has not asked for just now (`MONITOR`).

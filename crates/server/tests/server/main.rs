@@ -11,6 +11,7 @@ mod harness;
 mod hostile;
 mod io;
 mod large;
+mod large_replies;
 mod limits;
 mod loading;
 mod parts;

@@ -13,9 +13,10 @@ use crate::blobs::{
     SLAB_PAGE_COUNT,
 };
 use crate::named::NamedTree;
-use crate::page::{Page, KIND_INNER, KIND_ORDERED_INNER, PAGE_SIZE};
+use crate::page::{Page, KIND_INNER, KIND_LIST_INNER, KIND_ORDERED_INNER, PAGE_SIZE};
 use crate::stop::Stop;
 use crate::tree::hash::{as_leaf, Content, Grown, Inner, Leaf, Record, Reference, HEADER_BYTES, SLOT_BYTES};
+use crate::tree::list;
 use crate::tree::ordered::{check_tree, visit_rest, Visitor};
 use crate::tree::{bad_record, not_inner, Tree, Words};
 use crate::DbId;
@@ -198,6 +199,9 @@ impl Keyspace {
                 KIND_ORDERED_INNER => {
                     check_tree(tree.root, tree.tag, &mut NamedCheck { keyspace: self, check })?
                 }
+                KIND_LIST_INNER => {
+                    list::check_tree(tree.root, tree.tag, &mut NamedCheck { keyspace: self, check })?
+                }
                 _ => {
                     let before = check.report.key_count;
                     self.check_node(check, tree, tree.root, root.0.level(), 0, u64::MAX)?;
@@ -243,6 +247,7 @@ impl Keyspace {
             Discarded::Blob { pid, place } => check.claim_blob(&Blob { pid, len_bytes: 0, place }),
             Discarded::Tree { root } => match self.copied(root)?.0[0] {
                 KIND_ORDERED_INNER => visit_rest(root, &mut NamedCheck { keyspace: self, check }),
+                KIND_LIST_INNER => list::visit_rest(root, &mut NamedCheck { keyspace: self, check }),
                 _ => self.claim_tree(check, root),
             },
         }

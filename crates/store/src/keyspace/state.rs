@@ -20,6 +20,7 @@ use crate::named::Named;
 use crate::pages::Pages;
 use crate::stop::Stop;
 use crate::tree::hash::{tick_of, Hashed, Side};
+use crate::tree::list::Lists;
 use crate::tree::{Scratch, Tree, Trees};
 use crate::{Access, DbId, DbStats, Key, Options, Tracking, UnixMillis};
 
@@ -68,6 +69,8 @@ pub(crate) struct Keyspace {
     pub pool: Arc<Pool>,
     pub catalog: PageId,
     pub trees: Trees<Hashed>,
+    /// Lists that are trees by position.
+    pub lists: Lists,
     pub(super) databases: Databases,
     pub(super) counters: Counters,
     pub blobs: Blobs,
@@ -108,6 +111,7 @@ impl Keyspace {
         pool.keep_in_memory(catalog, CATALOG_PAGE_COUNT);
         Keyspace {
             catalog,
+            lists: Lists::new(&pages),
             trees: Trees::new(&pages, Hashed::new(content.hash_seed, options.hash_bits, side)),
             databases: Databases::new(content.databases.iter().map(|d| (d.root, d.tag)), content.next_tag),
             counters: Counters::new(content.databases.iter().map(|d| d.stats())),

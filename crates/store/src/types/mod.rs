@@ -2,6 +2,7 @@
 
 mod copy;
 mod hash;
+mod list;
 mod packed;
 mod string;
 #[cfg(test)]
@@ -9,4 +10,5 @@ mod string_tests;
 mod view;
 
 pub use hash::FieldMode;
+pub use list::{Insertion, Setting};
 pub use view::Element;

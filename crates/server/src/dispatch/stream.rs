@@ -1,0 +1,241 @@
+//! Replies with a large collection: written by a thread of their own from a picture of the data, part by part, as the
+//! client takes them. Neither the worker nor the memory is held up by how many elements there are.
+//!
+//! ```text
+//!   command ── promise ──▶ thread: view, header, elements ──▶ part ──▶ worker: output ──▶ socket
+//!                            ▲                                              │ written
+//!                            └──────────────────────────────────────────────┘
+//! ```
+//! The reply shows the data as of the picture, which is taken between the command and the reply. Further commands of the
+//! client wait until the last part has been handed over.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stillframe_store::{DbId, Element, SaveError, UnixMillis, Value, ValueType, ViewEntry};
+
+use crate::dispatch::ctx::Ctx;
+use crate::log;
+use crate::protocol::errors;
+use crate::protocol::reply::{Reply, ReplyBuf};
+use crate::server::Server;
+use crate::state::clients::ClientInfo;
+use crate::state::mailbox::{Message, Part};
+use crate::state::session::{LateReply, ReplyMode};
+
+/// From so many elements on a reply is written by a thread of its own: taking a picture and starting one take as long as
+/// some thousands of elements.
+pub const STREAMED_MIN_ELEMENTS: u64 = 20_000;
+/// So many at a time; other replies are written as ever.
+const STREAMS_MAX: usize = 16;
+const PART_BYTES: usize = 256 << 10;
+/// A client that takes nothing for so long is closed: what has changed since the picture is kept for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is written of each element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// A map of fields and values.
+    Pairs,
+    Fields,
+    Values,
+    /// A set of members.
+    Members,
+    /// An array of so many items from this index on.
+    Items {
+        start: u64,
+        count: u64,
+    },
+}
+
+impl Shape {
+    fn value_type(self) -> ValueType {
+        match self {
+            Shape::Pairs | Shape::Fields | Shape::Values => ValueType::Hash,
+            Shape::Members => ValueType::Set,
+            Shape::Items { .. } => ValueType::List,
+        }
+    }
+
+    fn begin(self, reply: &mut Reply<'_>, element_count: u64) {
+        match self {
+            Shape::Pairs => reply.map(element_count as usize),
+            Shape::Fields | Shape::Values => reply.array(element_count as usize),
+            Shape::Members => reply.set(element_count as usize),
+            Shape::Items { start, count } => {
+                reply.array(element_count.saturating_sub(start).min(count) as usize);
+            }
+        }
+    }
+
+    /// Writes the element of this index.
+    fn write(self, reply: &mut Reply<'_>, index: u64, element: &Element<'_>) {
+        match (self, *element) {
+            (Shape::Pairs, Element::Field { field, value, .. }) => {
+                reply.bulk(field);
+                reply.bulk(value);
+            }
+            (Shape::Fields, Element::Field { field, .. }) => reply.bulk(field),
+            (Shape::Values, Element::Field { value, .. }) => reply.bulk(value),
+            (Shape::Members, Element::Member(member)) => reply.bulk(member),
+            (Shape::Items { start, count }, Element::Item(item))
+                if index >= start && index - start < count =>
+            {
+                reply.bulk(item);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A reply that is being written; it counts as one until this is dropped.
+struct Stream {
+    server: Arc<Server>,
+    client: Arc<ClientInfo>,
+    reply: LateReply,
+    resp3: bool,
+    db: DbId,
+    key: Vec<u8>,
+    shape: Shape,
+    now: UnixMillis,
+    part: ReplyBuf,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.server.stream_count.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Has the elements of a collection with so many of them written by a thread of their own, if they are many. False if the
+/// command is to write them itself.
+pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) -> bool {
+    let is_wanted = element_count >= STREAMED_MIN_ELEMENTS
+        && !ctx.client.is_in_exec
+        && ctx.client.reply_mode == ReplyMode::On
+        && !ctx.server.store.is_warming_up();
+    let streams = &ctx.server.stream_count;
+    if !is_wanted || streams.fetch_add(1, Ordering::AcqRel) >= STREAMS_MAX {
+        if is_wanted {
+            streams.fetch_sub(1, Ordering::AcqRel);
+        }
+        return false;
+    }
+    let reply = ctx.reply_later();
+    let stream = Stream {
+        server: ctx.server.clone(),
+        client: ctx.peer.clone(),
+        reply,
+        resp3: ctx.client.resp3,
+        db: ctx.client.db,
+        key: key.to_vec(),
+        shape,
+        now: ctx.worker.now(),
+        part: ReplyBuf::default(),
+    };
+    let started = std::thread::Builder::new().name("stream".into()).spawn(move || stream.run());
+    if let Err(error) = started {
+        // The promise is kept all the same.
+        log::warning(format!("a large reply could not be written: {error}"));
+        let text = b"-ERR there is no thread left for a large reply; try again\r\n".to_vec();
+        ctx.server.send(ctx.peer, |token| Message::Reply(token, reply, text));
+    }
+    true
+}
+
+/// Why a stream ends before its last element.
+enum Broken {
+    /// Nobody takes what it writes.
+    Gone,
+    Unreadable(SaveError),
+}
+
+impl Stream {
+    fn run(mut self) {
+        let (server, key) = (self.server.clone(), self.key.clone());
+        let view = server.store.view();
+        let written =
+            view.and_then(|view| server.store.with_viewed(&view, self.db, &key, |entry| self.write(entry)));
+        match written.map_err(Broken::Unreadable).and_then(|written| written) {
+            Ok(()) => {
+                let rest = std::mem::take(&mut self.part).split_off(0);
+                self.server.send(&self.client, |token| Message::Reply(token, self.reply, rest));
+            }
+            Err(Broken::Gone) => self.server.send(&self.client, Message::Kill),
+            // Its length is announced: half an answer is none.
+            Err(Broken::Unreadable(error)) => {
+                log::warning(format!("a large reply could not be written to its end: {error}"));
+                self.server.send(&self.client, Message::Kill);
+            }
+        }
+    }
+
+    fn reply(&mut self) -> Reply<'_> {
+        Reply { out: &mut self.part, resp3: self.resp3 }
+    }
+
+    fn write(&mut self, entry: Option<ViewEntry<'_>>) -> Result<(), Broken> {
+        let shape = self.shape;
+        let now = self.now;
+        let entry = entry.filter(|entry| entry.deadline.is_none_or(|deadline| deadline > now));
+        let collection = match entry.map(|entry| entry.value) {
+            None => {
+                shape.begin(&mut self.reply(), 0);
+                return Ok(());
+            }
+            Some(Value::Collection(collection)) if collection.value_type() == shape.value_type() => {
+                collection
+            }
+            Some(_) => {
+                self.reply().error(errors::WRONG_TYPE.as_bytes());
+                return Ok(());
+            }
+        };
+        let is_there = |element: &Element<'_>| match element {
+            Element::Field { deadline: Some(deadline), .. } => *deadline > now,
+            _ => true,
+        };
+        let mut element_count = collection.element_count().map_err(Broken::Unreadable)?;
+        if collection.is_timed() {
+            element_count = 0;
+            let count = &mut |element: Element<'_>| {
+                element_count += u64::from(is_there(&element));
+                Ok(())
+            };
+            collection.for_each(count).map_err(Broken::Unreadable)?;
+        }
+        shape.begin(&mut self.reply(), element_count);
+        let (mut index, mut flow) = (0, ControlFlow::Continue(()));
+        let walked = collection.for_each(&mut |element| {
+            if is_there(&element) {
+                shape.write(&mut self.reply(), index, &element);
+                index += 1;
+            }
+            if self.part.len() >= PART_BYTES {
+                flow = self.hand_over();
+            }
+            match flow {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(SaveError::Io("nobody takes it".into())),
+            }
+        });
+        match flow {
+            ControlFlow::Break(()) => Err(Broken::Gone),
+            ControlFlow::Continue(()) => walked.map_err(Broken::Unreadable),
+        }
+    }
+
+    /// Hands over what there is, and waits until it has been written to the socket.
+    fn hand_over(&mut self) -> ControlFlow<()> {
+        let bytes = self.part.split_off(0);
+        let (written, is_written) = mpsc::channel();
+        self.server.send(&self.client, |token| Message::Part(token, Part { bytes, written }));
+        match is_written.recv_timeout(PATIENCE) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+}
