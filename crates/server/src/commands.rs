@@ -9,6 +9,7 @@ mod debug;
 mod dump;
 mod expire;
 mod hash;
+mod hyperloglog;
 mod keys;
 mod lcs;
 mod memory;
@@ -46,6 +47,7 @@ static GROUPS: &[&[Command]] = &[
     bitop::COMMANDS,
     bitfield::COMMANDS,
     hash::COMMANDS,
+    hyperloglog::COMMANDS,
     keys::COMMANDS,
     dump::COMMANDS,
     expire::COMMANDS,
@@ -71,6 +73,12 @@ static GROUPS: &[&[Command]] = &[
 
 /// All commands that there are; handed down to whoever looks one up.
 pub static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(GROUPS));
+
+/// With further commands, which are those of a test.
+#[cfg(test)]
+pub fn registry_with(more: &'static [Command]) -> Registry {
+    Registry::new(&[GROUPS, &[more]].concat())
+}
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ pub mod prepare;
 mod redact;
 pub mod stream;
 pub mod subscribed;
+pub mod waiting;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -138,7 +139,7 @@ fn is_paused(ctx: &mut Ctx<'_>, command: &Command) -> bool {
         PauseKind::All => true,
         PauseKind::Writes => {
             let queued = ctx.client.transaction.as_ref().map_or(0, |t| t.flags);
-            command.is(flag::WRITE) || (exec::is_exec(command) && queued & flag::WRITE != 0)
+            command.is(flag::CHANGES) || (exec::is_exec(command) && queued & flag::CHANGES != 0)
         }
     }
 }

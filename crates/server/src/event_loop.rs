@@ -16,6 +16,7 @@ mod flow;
 mod receive;
 mod spin;
 mod stages;
+mod waits;
 mod worker;
 
 use std::os::fd::OwnedFd;
@@ -47,6 +48,7 @@ impl EventLoop {
             self.worker.set_now(unix_ms());
             self.refresh_config();
             self.take_events();
+            self.end_waits();
             self.serve_ready();
             self.evict_clients();
             self.take_messages();
@@ -107,7 +109,7 @@ impl EventLoop {
                 }
                 spin.learn(false);
             }
-            poll(cron.time_left());
+            poll(cron.time_left().min(local.time_to_deadline()));
         });
     }
 
@@ -216,6 +218,7 @@ impl EventLoop {
             Message::InputLoaded(token) => self.go_on_reading(token),
             Message::ValueLoaded(token) => self.go_on_sending(token),
             Message::Reply(token, which, bytes) => self.unblock(token, which, bytes),
+            Message::KeyReady(key) => self.serve_waiting(key),
             Message::Part(token, part) => self.append_part(token, part),
             Message::Push(token, bytes) => self.push(token, &bytes),
             Message::Publish(tokens, message) => self.hear(&tokens, &message),

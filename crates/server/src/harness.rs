@@ -8,7 +8,7 @@ use stillframe_store::{Options, Store, Worker};
 use crate::commands::REGISTRY;
 use crate::config::Config;
 use crate::dispatch::call::Outcome;
-use crate::dispatch::ctx::Ctx;
+use crate::dispatch::ctx::{Ctx, Registry};
 use crate::dispatch::{self};
 use crate::net::listen::Listeners;
 use crate::protocol::args::{ArgRange, Args};
@@ -26,18 +26,27 @@ pub struct Harness {
     pub client: Session,
     pub info: Arc<ClientInfo>,
     pub stats: Arc<WorkerStats>,
-    local: Local,
+    pub(crate) local: Local,
+    registry: &'static Registry,
 }
 
 impl Harness {
     /// # Errors
     /// Those of opening the store, or of the system.
     pub fn new(dir: &Path) -> Result<Harness, Box<dyn std::error::Error>> {
+        Harness::with_commands(dir, &REGISTRY)
+    }
+
+    /// The same with these commands.
+    pub(crate) fn with_commands(
+        dir: &Path,
+        registry: &'static Registry,
+    ) -> Result<Harness, Box<dyn std::error::Error>> {
         let store = Store::open(dir, Options::default())?;
         let mut config = Config::default();
         config.allow_debug();
         let worker = store.worker();
-        let server = Server::new(store, config, Listeners::new(Vec::new())?, REGISTRY.rows().len())?;
+        let server = Server::new(store, config, Listeners::new(Vec::new())?, registry.rows().len())?;
         let stats = server.workers[0].stats.clone();
         let id = server.clients.new_id();
         let info = Arc::new(ClientInfo::new(id, "127.0.0.1:1".into(), "127.0.0.1:6379".into(), -1, 0));
@@ -47,8 +56,9 @@ impl Harness {
             worker,
             client: Session::new(id, true),
             info,
-            local: Local::new(stats.clone()),
+            local: Local::new(0, stats.clone()),
             stats,
+            registry,
         })
     }
 
@@ -73,7 +83,7 @@ impl Harness {
             peer: &self.info,
             config: &config,
             local: &mut self.local,
-            registry: &REGISTRY,
+            registry: self.registry,
         };
         match dispatch::dispatch(&mut ctx, &args) {
             Outcome::Done => {}

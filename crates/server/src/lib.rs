@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   clock, log, text      what time it is, the log, numbers and patterns
+//!   hyperloglog           about how many elements a set has
 //!   protocol              RESP: requests in, replies out
 //!   command               what a command is: row, registry, errors
 //!   config                redis.conf, flags, CONFIG
@@ -35,6 +36,7 @@ mod docs_tests;
 mod event_loop;
 mod eviction;
 pub mod harness;
+mod hyperloglog;
 pub mod log;
 pub mod maintenance;
 mod net;
@@ -44,3 +46,10 @@ mod scrub;
 pub mod server;
 mod state;
 pub mod text;
+#[cfg(test)]
+mod waiting_tests;
+
+/// Locks: real ones, or those of the model checker in its tests.
+mod sync {
+    pub use parking_lot::Mutex;
+}

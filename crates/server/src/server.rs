@@ -26,6 +26,7 @@ use crate::state::pubsub::PubSub;
 use crate::state::slowlog::Slowlog;
 use crate::state::stats::{ServerStats, WorkerStats};
 use crate::state::token::Token;
+use crate::state::waiting::Waiters;
 use crate::state::watch::WatchTable;
 
 /// A worker as the others see it.
@@ -51,6 +52,8 @@ pub struct Server {
     pub watches: Arc<WatchTable>,
     pub pubsub: Arc<PubSub>,
     pub notifier: Arc<Notifier>,
+    /// Clients that wait for a key to hold something.
+    pub waiters: Arc<Waiters>,
     /// Large replies that threads of their own are writing.
     pub stream_count: AtomicUsize,
     pub clients: Clients,
@@ -106,7 +109,10 @@ impl Server {
         let watches = Arc::new(WatchTable::default());
         let pubsub = Arc::new(PubSub::new(workers.iter().map(|worker| worker.mailbox.clone()).collect()));
         let notifier = Arc::new(Notifier::new(pubsub.clone(), settings.notified));
-        store.listen(Arc::new(Changes { watches: watches.clone(), notifier: notifier.clone() }));
+        let waiters = Arc::new(Waiters::default());
+        let changes =
+            Changes { watches: watches.clone(), notifier: notifier.clone(), waiters: waiters.clone() };
+        store.listen(Arc::new(changes));
         store.track(settings.tracking(), unix_ms());
         Ok(Arc::new(Server {
             store,
@@ -122,6 +128,7 @@ impl Server {
             watches,
             pubsub,
             notifier,
+            waiters,
             stream_count: AtomicUsize::new(0),
             clients: Clients::default(),
             pause: Pause::default(),

@@ -17,4 +17,5 @@ pub mod slowlog;
 pub mod stats;
 pub mod subscription;
 pub mod token;
+pub mod waiting;
 pub mod watch;

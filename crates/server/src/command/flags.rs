@@ -16,6 +16,10 @@ pub mod flag {
     pub const ASKING: u32 = 1 << 12;
     pub const FAST: u32 = 1 << 13;
     pub const NO_AUTH: u32 = 1 << 14;
+    /// It counts as a read and may change something all the same. Not shown.
+    pub const MAY_REPLICATE: u32 = 1 << 15;
+    /// What a pause of writes holds up, and what locks its keys as a write does.
+    pub const CHANGES: u32 = WRITE | MAY_REPLICATE;
     pub const NO_ASYNC_LOADING: u32 = 1 << 18;
     pub const NO_MULTI: u32 = 1 << 19;
     pub const MOVABLEKEYS: u32 = 1 << 20;

@@ -8,6 +8,7 @@ use crate::command::operand;
 use crate::command::{acl, flag, CmdError, CmdResult, Group};
 use crate::commands::connection::set_name;
 use crate::dispatch::ctx::{Command, Ctx};
+use crate::dispatch::waiting;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::state::client_line::{describe, publish_session};
@@ -240,9 +241,14 @@ pub fn unblock(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if args.len() == 4 && !args.is(3, "timeout") && !args.is(3, "error") {
         return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into());
     }
-    operand::integer(args.at(2))?;
-    // No command here waits for other clients, so there is nobody to unblock.
-    ctx.reply.int(0);
+    let id = operand::integer(args.at(2))?;
+    let waiter = u64::try_from(id).ok().and_then(|id| ctx.server.waiters.of_client(id));
+    let ended = waiter.filter(|waiter| ctx.server.waiters.end(waiter));
+    ctx.reply.int(i64::from(ended.is_some()));
+    if let Some(waiter) = ended {
+        let is_error = args.len() == 4 && args.is(3, "error");
+        waiting::end_wait(ctx, &waiter, is_error);
+    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use crate::state::subscription::Kind;
 
 const LISTENS: u32 = flag::PUBSUB | flag::NOSCRIPT | flag::LOADING | flag::STALE;
 const TELLS: u32 = flag::PUBSUB | flag::LOADING | flag::STALE;
+const PUBLISHES: u32 = TELLS | flag::FAST | flag::MAY_REPLICATE;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
@@ -31,10 +32,10 @@ pub const COMMANDS: &[Command] = &[
         .acl(acl::PUBSUB)
         .keys(&[KeySpec::range(1, -1, 1, key_flag::NOT_KEY)])
         .doc(Group::Pubsub, "7.0.0", "Stop listening for messages posted to the given shard channels", "O(N) where N is the number of clients already subscribed to a shard channel."),
-    Command::new("publish", 3, TELLS | flag::FAST, |ctx, args| publish(ctx, args, false))
+    Command::new("publish", 3, PUBLISHES, |ctx, args| publish(ctx, args, false))
         .acl(acl::PUBSUB)
         .doc(Group::Pubsub, "2.0.0", "Post a message to a channel", "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client)."),
-    Command::new("spublish", 3, TELLS | flag::FAST, |ctx, args| publish(ctx, args, true))
+    Command::new("spublish", 3, PUBLISHES, |ctx, args| publish(ctx, args, true))
         .acl(acl::PUBSUB)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::NOT_KEY)])
         .doc(Group::Pubsub, "7.0.0", "Post a message to a shard channel", "O(N) where N is the number of clients subscribed to the receiving shard channel."),

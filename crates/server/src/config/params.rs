@@ -185,6 +185,8 @@ pub static PARAMS: &[Param] = &[
     p("huge-pages", Bool, "yes", AtStart)
         .to(|s, v| s.huge_pages = v.yes())
         .own("Back tree nodes and slabs with huge pages."),
+    p("hll-sparse-max-bytes", SIZE, "3000", Live)
+        .to(|s, v| s.hll_sparse_max_bytes = v.number()),
     p("hz", Hertz, "10", Live)
         .to(|s, v| s.hz = v.number()),
     p("io-engine", Choice(&IoEngine::NAMES), IoEngine::NAMES[0], AtStart)
@@ -344,7 +346,6 @@ pub static PARAMS: &[Param] = &[
     p("crash-memcheck-enabled", Bool, "yes", Ignored),
     p("disable-thp", Bool, "yes", IgnoredAtStart),
     p("dynamic-hz", Bool, "yes", Ignored),
-    p("hll-sparse-max-bytes", SIZE, "3000", Ignored),
     p("ignore-warnings", Text, "", Ignored),
     p("io-threads-do-reads", Bool, "no", IgnoredAtStart),
     p("jemalloc-bg-thread", Bool, "yes", Ignored),

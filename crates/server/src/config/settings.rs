@@ -121,6 +121,8 @@ pub struct Settings {
     pub huge_pages: bool,
     /// How the page file is read and written.
     pub io: IoOptions,
+    /// A HyperLogLog that would be longer becomes dense.
+    pub hll_sparse_max_bytes: u64,
     pub hz: u32,
     pub workers: usize,
     pub latency_threshold: Option<Duration>,

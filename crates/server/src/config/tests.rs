@@ -87,8 +87,8 @@ fn errors_name_file_line_and_text() {
     assert!(error(&["/nonexistent/x.conf"]).contains("can't open config file '/nonexistent/x.conf'"));
     assert_eq!(config(&["--replicaof", "no", "one"]).ignored().count(), 0);
     assert_eq!(
-        config(&["--hll-sparse-max-bytes", "1kb"]).ignored().collect::<Vec<_>>(),
-        ["The directive 'hll-sparse-max-bytes' has no effect in this server."]
+        config(&["--stream-node-max-bytes", "1kb"]).ignored().collect::<Vec<_>>(),
+        ["The directive 'stream-node-max-bytes' has no effect in this server."]
     );
 }
 

@@ -9,6 +9,7 @@ use crate::dispatch::ctx::{Command, Ctx, Found};
 use crate::dispatch::monitor;
 use crate::dispatch::prepare::{prepare, Needs, TOO_LATE};
 use crate::dispatch::redact;
+use crate::dispatch::waiting::serve_ready;
 use crate::protocol::args::Args;
 
 /// What became of a command.
@@ -84,7 +85,9 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) 
     if let Scope::Keys = command.scope {
         let needs_nothing = ctx.server.worker_count == 1 && !ctx.server.store.may_miss_pages();
         if needs_nothing || command.key_specs.is_empty() {
-            return (command.run)(ctx, args);
+            let result = (command.run)(ctx, args);
+            serve_ready(ctx);
+            return result;
         }
     }
     if let Some(ahead) = command.ahead.filter(|_| ctx.server.store.may_miss_pages()) {
@@ -99,6 +102,7 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) 
             false => OpError::Fault(needs.complete(ctx, fault)).into(),
         });
     }
+    serve_ready(ctx);
     drop(held);
     // The reply is written: what cannot be removed now is left to the active expiry.
     let _ = ctx.worker.remove_left_expired();

@@ -8,6 +8,7 @@ use crate::command::{key_flag, CmdError, CmdResult};
 use crate::dispatch::call::{call, Outcome};
 use crate::dispatch::ctx::{Command, Ctx, Found};
 use crate::dispatch::prepare::{prepare, Needs};
+use crate::dispatch::waiting::serve_ready;
 use crate::protocol::args::{ArgRange, Args};
 use crate::server::Server;
 use crate::state::session::{Queued, Session, Transaction, Watched};
@@ -115,6 +116,7 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
         ctx.client.ahead = None;
     }
     ctx.reply.out.send_values(sent_values);
+    serve_ready(ctx);
     Ok(())
 }
 

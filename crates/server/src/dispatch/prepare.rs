@@ -74,6 +74,11 @@ impl<'k> Needs<'k> {
         needs
     }
 
+    /// Needs of who changes keys that are added to it, and may begin anew.
+    pub fn of_change() -> Needs<'k> {
+        Needs { writes: true, locks: true, ..Needs::default() }
+    }
+
     /// Of the values from the `first`-th on, those that are large and needed as a whole are not: what the command needs of
     /// them has been made, or it goes over them part by part.
     fn spare_large(&mut self, first: usize) {
@@ -95,7 +100,7 @@ impl<'k> Needs<'k> {
     }
 
     fn add(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>) {
-        self.writes |= command.is(flag::WRITE);
+        self.writes |= command.is(flag::CHANGES);
         self.stores |= command.is(flag::DENYOOM);
         self.word_count += args.len();
         self.stops_others |= match command.scope_of(args) {
@@ -197,9 +202,28 @@ pub fn prepare(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Result<Held, OpError> {
         return Ok(Held::Alone { _alone: alone });
     }
     if ctx.server.worker_count > 1 && needs.locks {
-        let locks = ctx.worker.lock(&needs.keys, needs.writes);
+        let locks = lock(ctx, needs);
         needs.resolve(ctx)?;
         return Ok(Held::Locks { _locks: locks });
     }
     Ok(Held::Nothing)
+}
+
+/// Locks the keys, and those that change when the clients are served that wait for these: they are served under the same locks.
+fn lock(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Locks {
+    let waiters = &ctx.server.waiters;
+    if !needs.writes || !waiters.have_targets() {
+        return ctx.worker.lock(&needs.keys, needs.writes);
+    }
+    let targets = || waiters.targets_of(needs.keys.iter().map(|(db, key)| (*db, key.hash, key.bytes)));
+    loop {
+        let known = targets();
+        let others = known.iter().map(|target| (target.db, ctx.worker.key(&target.key)));
+        let keys: Vec<_> = needs.keys.iter().copied().chain(others).collect();
+        let locks = ctx.worker.lock(&keys, true);
+        // Until the locks were there, others may have come to wait. From now on nobody comes.
+        if targets().iter().all(|target| known.contains(target)) {
+            return locks;
+        }
+    }
 }

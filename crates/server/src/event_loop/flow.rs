@@ -49,9 +49,11 @@ impl EventLoop {
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
         if let Some(bytes) = conn.session.late.take(which, reply) {
+            let client = conn.info.id;
             let limit = conn.session.output_limit(&self.config.settings);
             conn.append(&bytes, limit.hard_bytes);
             publish_session(&conn.session, &conn.info);
+            self.forget_wait(client);
             self.release(token, Hold::Blocked);
             self.flush(id);
         }
@@ -218,6 +220,9 @@ impl EventLoop {
     pub(super) fn close(&mut self, id: SlotId) {
         let Some(mut conn) = self.slots.remove(id) else { return };
         self.server.clients.remove(conn.info.id);
+        if conn.session.late.is_awaited() {
+            self.forget_wait(conn.info.id);
+        }
         exec::unwatch_all(&self.server, &mut conn.session);
         monitor::stop(&self.server, &mut conn.session);
         subscribed::stop(&self.server, &mut conn.session);

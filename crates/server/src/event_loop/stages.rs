@@ -38,6 +38,7 @@ impl EventLoop {
             from = self.read_and_parse(&ready, from);
             self.hash_and_prefetch();
             self.execute();
+            self.deliver();
             self.write();
         }
         ready.clear();

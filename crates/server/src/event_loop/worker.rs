@@ -72,7 +72,7 @@ impl EventLoop {
             slots: Slots::default(),
             ready: Vec::new(),
             batch: Batch::default(),
-            local: Local::new(stats.clone()),
+            local: Local::new(index, stats.clone()),
             stats,
             messages: Vec::new(),
             has_messages: false,

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use stillframe_store::{Effect, Listener};
 
 use crate::state::notify::Notifier;
+use crate::state::waiting::Waiters;
 use crate::state::watch::WatchTable;
 
 /// The server's one listener.
 pub struct Changes {
     pub watches: Arc<WatchTable>,
     pub notifier: Arc<Notifier>,
+    pub waiters: Arc<Waiters>,
 }
 
 impl Listener for Changes {
@@ -18,5 +20,6 @@ impl Listener for Changes {
     fn announce(&self, effect: &Effect<'_>) {
         self.watches.announce(effect);
         self.notifier.hear(effect);
+        self.waiters.hear(effect);
     }
 }

@@ -1,20 +1,37 @@
 //! What a worker keeps for itself while it executes a batch.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::command::CommandId;
+use crate::state::session::LateReply;
 use crate::state::stats::WorkerStats;
+use crate::state::token::Token;
+use crate::state::waiting::Waiter;
+
+/// A reply that has come for a client of this worker.
+pub struct Delivery {
+    pub token: Token,
+    pub reply: LateReply,
+    pub bytes: Vec<u8>,
+}
 
 /// Command times without a clock reading per command: quick commands share the time of their batch evenly,
 /// those that may be slow are measured one by one.
 pub struct Local {
+    /// The number of the worker.
+    pub worker: usize,
     pub stats: Arc<WorkerStats>,
     /// Measure every command by itself (a low slow-log threshold asks for it).
     pub time_each: bool,
     pub latency_tracking: bool,
     /// Memory is over its bound still: the worker goes on evicting keys between rounds.
     pub is_evicting: bool,
+    /// Replies of clients that have waited, to be handed out after the batch.
+    pub deliveries: Vec<Delivery>,
+    /// Clients of this worker that do not wait for ever, by when their time is over and the order in which they came.
+    pub deadlines: BTreeMap<(Instant, u64), Arc<Waiter>>,
     batch_start: Instant,
     /// The last time the clock was read.
     last_reading: Instant,
@@ -27,13 +44,16 @@ pub struct Local {
 }
 
 impl Local {
-    pub fn new(stats: Arc<WorkerStats>) -> Local {
+    pub fn new(worker: usize, stats: Arc<WorkerStats>) -> Local {
         let counts = vec![0; stats.command_count()].into();
         Local {
+            worker,
             stats,
             time_each: false,
             latency_tracking: true,
             is_evicting: false,
+            deliveries: Vec::new(),
+            deadlines: BTreeMap::new(),
             batch_start: Instant::now(),
             last_reading: Instant::now(),
             measured: Duration::ZERO,
@@ -41,6 +61,12 @@ impl Local {
             counted: Vec::new(),
             count: 0,
         }
+    }
+
+    /// Until the first of those who wait waits no longer.
+    pub fn time_to_deadline(&self) -> Duration {
+        let first = self.deadlines.first_key_value();
+        first.map_or(Duration::MAX, |((deadline, _), _)| deadline.saturating_duration_since(Instant::now()))
     }
 
     pub fn begin_batch(&mut self) {

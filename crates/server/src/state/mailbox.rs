@@ -11,6 +11,7 @@ use crate::state::clients::ClientInfo;
 use crate::state::session::LateReply;
 use crate::state::subscription::Published;
 use crate::state::token::Token;
+use crate::state::waiting::ReadyKey;
 
 /// A part of a reply that is too large to be held as a whole.
 pub struct Part {
@@ -32,6 +33,8 @@ pub enum Message {
     Reply(Token, LateReply, Vec<u8>),
     /// A part of such a reply, the last of which comes as that.
     Part(Token, Part),
+    /// The pages are in memory that it takes to serve those who wait for a key.
+    KeyReady(ReadyKey),
     /// Bytes that the client has not asked for just now (`MONITOR`).
     Push(Token, Arc<[u8]>),
     /// A message for those who listen to its channel.

@@ -18,9 +18,10 @@ thread_local! {
 }
 
 const SET: &str = "set";
-/// Told once a command, however many bits it sets; then it is known as [`TOLD`].
-const SETBIT: &str = "setbit";
-const TOLD: &str = "";
+/// Told once a command, however many bits or registers it sets; then it is known as [`SILENT`].
+const TOLD_ONCE: [&str; 2] = ["setbit", "pfadd"];
+/// Nobody is told of the value that is stored.
+pub const SILENT: &str = "";
 /// It counts as a generic event, as those do that are not about a string.
 pub const RESTORE: &str = "restore";
 
@@ -129,10 +130,11 @@ impl Notifier {
             self.tell(Events::NEW, "new", db, key);
         }
         let event = STORED.get();
-        if event == SETBIT {
-            STORED.set(TOLD);
-        } else if event == TOLD {
+        if event == SILENT {
             return;
+        }
+        if TOLD_ONCE.contains(&event) {
+            STORED.set(SILENT);
         }
         let class = if event == RESTORE { Events::GENERIC } else { Events::STRING };
         self.tell(class, event, db, key);

@@ -207,6 +207,15 @@ pub struct ValueWalk {
     pub count: u64,
 }
 
+/// A command that has waited is called anew, in the place of its client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Woken {
+    /// To take something from the key at this index of its arguments.
+    For { index: usize },
+    /// It has found nothing there.
+    InVain,
+}
+
 /// State of a client that its commands change.
 pub struct Session {
     pub id: u64,
@@ -222,6 +231,7 @@ pub struct Session {
     /// `EXEC` runs the command: it must not wait, nor turn the connection into something else.
     pub is_in_exec: bool,
     pub late: LateReplies,
+    pub woken: Option<Woken>,
     pub is_monitor: bool,
     pub subscriptions: Subscriptions,
     /// The command that runs has written what `CLIENT REPLY` does not hold back.
@@ -275,6 +285,7 @@ impl Session {
             ending: Ending::Open,
             is_in_exec: false,
             late: LateReplies::default(),
+            woken: None,
             is_monitor: false,
             subscriptions: Subscriptions::default(),
             has_pushed: false,

@@ -37,6 +37,25 @@ impl LongDouble {
         LongDouble { is_negative: value < 0, mantissa: value.unsigned_abs(), exponent: 0 }
     }
 
+    /// The product, rounded; `None` if it is beyond the largest number.
+    pub fn times(self, factor: u32) -> Option<LongDouble> {
+        round(self.is_negative, BigUint::from(self.mantissa) * factor, self.exponent, false)
+    }
+
+    /// The next integer that is not less; `None` if that is not an `i64`.
+    pub fn ceil(self) -> Option<i64> {
+        let places = self.exponent.unsigned_abs().min(127) as u32;
+        let mantissa = u128::from(self.mantissa);
+        let magnitude = match (self.exponent >= 0, self.is_negative) {
+            (true, _) if mantissa != 0 && places >= mantissa.leading_zeros() => return None,
+            (true, _) => mantissa << places,
+            (false, true) => mantissa >> places,
+            (false, false) => mantissa.div_ceil(1 << places),
+        };
+        let magnitude = i128::try_from(magnitude).ok()?;
+        i64::try_from(if self.is_negative { -magnitude } else { magnitude }).ok()
+    }
+
     /// The sum, rounded; `None` if it is beyond the largest number.
     pub fn plus(self, other: LongDouble) -> Option<LongDouble> {
         let exponent = self.exponent.min(other.exponent);

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 use crate::sequence::{Action, Arg, Sequence, Step, CONN_COUNT};
-use crate::{gen_keys, gen_strings};
+use crate::{gen_hyperloglog, gen_keys, gen_strings};
 
 /// A command's words.
 pub type Words = Vec<Vec<u8>>;
@@ -312,7 +312,8 @@ impl Gen {
     fn command(&mut self) -> Vec<Arg> {
         loop {
             let mut words = match self.rng.u8(0..100) {
-                0..=59 => gen_strings::command(self),
+                0..=53 => gen_strings::command(self),
+                54..=59 => gen_hyperloglog::command(self),
                 _ => gen_keys::command(self),
             };
             let name = words[0].to_ascii_uppercase();

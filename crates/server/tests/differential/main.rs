@@ -12,6 +12,7 @@
 mod beside;
 mod compare;
 mod gen;
+mod gen_hyperloglog;
 mod gen_keys;
 mod gen_large;
 mod gen_strings;

@@ -125,7 +125,8 @@ pub fn descriptions() -> Sequence {
                  incrbyfloat keys lcs memory|usage mget move mset msetnx object|encoding object|freq persist pexpire \
                  pexpireat pexpiretime psetex pttl randomkey rename renamenx restore scan set setbit setex setnx \
                  setrange sort sort_ro strlen substr swapdb touch ttl type unlink auth client|id client|kill echo \
-                 hello ping quit reset select multi exec discard watch unwatch config|get config|set info lastsave \
+                 hello pfadd pfcount pfdebug pfmerge pfselftest publish \
+                 ping quit reset select multi exec discard watch unwatch config|get config|set info lastsave \
                  save shutdown slowlog|get latency|doctor monitor time role nosuch";
     let mut lines: Vec<_> = names.split_whitespace().map(|name| format!("COMMAND INFO {name}")).collect();
     let calls = [
@@ -144,6 +145,11 @@ pub fn descriptions() -> Sequence {
         "EXISTS a b a",
         "DEBUG OBJECT a",
         "LCS a b IDX",
+        "PFADD a b",
+        "PFCOUNT a b c",
+        "PFDEBUG ENCODING a",
+        "PFMERGE a b c",
+        "PFSELFTEST",
         "SET a 1 GET",
         "SET a 1 EX 5 get",
         "SET a get",

@@ -85,7 +85,7 @@ pub fn clients(ctx: &Ctx<'_>, out: &mut String) {
         "client_recent_max_output_buffer": max_output,
         "blocked_clients": blocked,
         "tracking_clients": 0,
-        "clients_in_timeout_table": 0,
+        "clients_in_timeout_table": ctx.server.waiters.with_deadline_count(),
     );
 }
 

@@ -1,0 +1,225 @@
+//! Commands that wait for a key to hold something, and serving those who do.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stillframe_store::{Fault, OpError, ValueType};
+
+use crate::command::{CmdError, CmdResult};
+use crate::dispatch::ctx::Ctx;
+use crate::dispatch::prepare::{prepare, Needs};
+use crate::protocol::args::Args;
+use crate::protocol::reply::{Reply, ReplyBuf};
+use crate::state::local::Delivery;
+use crate::state::mailbox::Message;
+use crate::state::session::{Session, Woken};
+use crate::state::waiting::{make_ready, take_ready, ReadyKey, Wait, Waiter};
+
+/// What is said to a client whose time is over.
+const TIME_IS_OVER: fn(&mut Reply<'_>) = |reply| reply.null_array();
+const UNBLOCKED: &[u8] = b"UNBLOCKED client unblocked via CLIENT UNBLOCK";
+
+/// How a command waits.
+pub struct Blocking {
+    /// The arguments that are the keys. The first of them that holds something is taken from.
+    pub keys: Range<usize>,
+    /// None: for ever.
+    pub timeout: Option<Duration>,
+    pub wants: ValueType,
+    /// What it replies in a transaction, which waits for nothing.
+    pub nothing: fn(&mut Reply<'_>),
+}
+
+/// Lets `take` look at the keys, one after the other, until it says that it has found something and replied. If there is nothing
+/// the client waits; when one of the keys is ready the command is called anew, for that key.
+///
+/// # Errors
+/// Those of `take`, which has changed nothing then.
+pub fn take_or_wait(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    blocking: &Blocking,
+    take: impl Fn(&mut Ctx<'_>, usize) -> Result<bool, CmdError>,
+) -> CmdResult {
+    if let Some(Woken::For { index }) = ctx.client.woken {
+        if !take(ctx, index)? {
+            ctx.client.woken = Some(Woken::InVain);
+        }
+        return Ok(());
+    }
+    for index in blocking.keys.clone() {
+        if take(ctx, index)? {
+            return Ok(());
+        }
+    }
+    if ctx.client.is_in_exec {
+        (blocking.nothing)(&mut ctx.reply);
+    } else {
+        wait(ctx, args, blocking);
+    }
+    Ok(())
+}
+
+fn wait(ctx: &mut Ctx<'_>, args: &Args<'_>, blocking: &Blocking) {
+    let Some(command) = ctx.client.last_command else { return };
+    let hash = |index: usize| ctx.key(args, index).hash;
+    let mut targets = Vec::new();
+    ctx.registry.found(command).command.for_each_key(args, &mut |index, _| {
+        if !blocking.keys.contains(&index) {
+            targets.push((index, hash(index)));
+        }
+    });
+    let wait = Wait {
+        command,
+        args,
+        keys: blocking.keys.clone(),
+        hashes: blocking.keys.clone().map(hash).collect(),
+        targets,
+        db: ctx.db(),
+        wants: blocking.wants,
+        resp3: ctx.client.resp3,
+        // One that is too far off to be told is none.
+        deadline: blocking.timeout.and_then(|time| Instant::now().checked_add(time)),
+        reply: ctx.reply_later(),
+    };
+    let waiter = ctx.server.waiters.add(ctx.peer.clone(), wait);
+    if let Some(deadline) = waiter.deadline {
+        ctx.local.deadlines.insert((deadline, waiter.arrival), waiter);
+    }
+}
+
+/// The reply to a client that has waited in vain.
+pub fn time_is_over(waiter: &Waiter) -> Vec<u8> {
+    let mut out = ReplyBuf::default();
+    TIME_IS_OVER(&mut Reply { resp3: waiter.resp3, out: &mut out });
+    out.split_off(0)
+}
+
+/// Tells a client that another one has ended its wait.
+pub fn end_wait(ctx: &mut Ctx<'_>, waiter: &Waiter, is_error: bool) {
+    let bytes = if is_error {
+        ctx.server.count_error(UNBLOCKED);
+        [b"-", UNBLOCKED, b"\r\n"].concat()
+    } else {
+        time_is_over(waiter)
+    };
+    deliver(ctx, waiter, bytes);
+}
+
+/// Serves those who wait for the keys that the running command has made ready, as a part of it: the locks that it holds are for
+/// this, too.
+#[inline]
+pub fn serve_ready(ctx: &mut Ctx<'_>) {
+    while let Some(key) = take_ready() {
+        serve_key(ctx, &key);
+    }
+}
+
+/// What became of an attempt to serve somebody.
+enum Served {
+    Yes,
+    /// There was nothing, or somebody else has answered the client.
+    No,
+    /// Pages are missing.
+    Later(Fault),
+}
+
+/// Serves those who wait for a key, in the order in which they came, as long as it has something for them.
+fn serve_key(ctx: &mut Ctx<'_>, ready: &ReadyKey) {
+    let mut last = 0;
+    loop {
+        let key = ctx.worker.key(&ready.key);
+        let value_type = match ctx.worker.entry(ready.db, &key) {
+            Ok(Some(entry)) => entry.value_type,
+            Err(OpError::Fault(fault)) => return serve_later(ctx, ready, fault),
+            // Of what cannot be read there is nothing to be had.
+            Ok(None) | Err(_) => return,
+        };
+        let Some(waiter) = ctx.server.waiters.next(ready, last) else { return };
+        last = waiter.arrival;
+        if waiter.wants == value_type {
+            if let Served::Later(fault) = serve(ctx, &waiter, &ready.key) {
+                return serve_later(ctx, ready, fault);
+            }
+        }
+    }
+}
+
+/// Runs the command of a client that waits, in its place, for one of its keys.
+fn serve(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, key: &[u8]) -> Served {
+    let Some(index) = waiter.index_of(key) else { return Served::No };
+    let waiters = &ctx.server.waiters;
+    let (mut out, mut outcome) = (ReplyBuf::default(), Served::No);
+    let is_served = waiters.serve(waiter, || {
+        outcome = run_for(ctx, waiter, index, &mut out);
+        matches!(outcome, Served::Yes)
+    });
+    if is_served {
+        deliver(ctx, waiter, out.split_off(0));
+    }
+    outcome
+}
+
+fn run_for(ctx: &mut Ctx<'_>, waiter: &Waiter, index: usize, out: &mut ReplyBuf) -> Served {
+    let mut client = Session::new(waiter.client.id, true);
+    (client.db, client.resp3, client.woken) = (waiter.db, waiter.resp3, Some(Woken::For { index }));
+    let command = ctx.registry.found(waiter.command).command;
+    let mut inner = Ctx {
+        worker: &mut *ctx.worker,
+        client: &mut client,
+        reply: Reply { resp3: waiter.resp3, out },
+        server: ctx.server,
+        stats: ctx.stats,
+        peer: &waiter.client,
+        config: ctx.config,
+        local: &mut *ctx.local,
+        registry: ctx.registry,
+    };
+    ctx.server.notifier.name_stored(command.event);
+    let mark = inner.reply.out.mark();
+    match (command.run)(&mut inner, &waiter.args()) {
+        Ok(()) if inner.client.woken == Some(Woken::InVain) => Served::No,
+        Ok(()) => Served::Yes,
+        Err(CmdError::Store(OpError::Fault(fault))) => Served::Later(fault),
+        Err(error) => {
+            inner.reply.out.back_to(mark);
+            let text = error.into_text();
+            ctx.stats.command(waiter.command).failed.add(1);
+            ctx.server.count_error(&text);
+            inner.reply.error(&text);
+            Served::Yes
+        }
+    }
+}
+
+/// Hands a client's reply to its worker.
+fn deliver(ctx: &mut Ctx<'_>, waiter: &Waiter, bytes: Vec<u8>) {
+    if waiter.client.worker == ctx.local.worker {
+        ctx.local.deliveries.push(Delivery { token: waiter.client.token(), reply: waiter.reply, bytes });
+    } else {
+        ctx.server.send(&waiter.client, |token| Message::Reply(token, waiter.reply, bytes));
+    }
+}
+
+/// Serves the key when its pages are in memory, as a step of its own: others may come before it then.
+fn serve_later(ctx: &Ctx<'_>, ready: &ReadyKey, fault: Fault) {
+    let (server, worker, ready) = (ctx.server.clone(), ctx.local.worker, ready.clone());
+    let done = move || server.workers[worker].mailbox.send(Message::KeyReady(ready));
+    ctx.server.store.load(fault, Box::new(done));
+}
+
+/// Serves a key as a step of its own.
+pub fn serve_alone(ctx: &mut Ctx<'_>, ready: ReadyKey) {
+    let mut needs = Needs::of_change();
+    needs.add_key(ctx, ready.db, ctx.worker.key(&ready.key));
+    match prepare(ctx, &needs) {
+        Ok(_held) => {
+            make_ready(ready.clone());
+            serve_ready(ctx);
+        }
+        Err(OpError::Fault(fault)) => serve_later(ctx, &ready, fault),
+        // A page that cannot be read: there is nothing to be had.
+        Err(_) => {}
+    }
+}

@@ -1,0 +1,284 @@
+//! Clients that wait for a key to hold something, across workers.
+//!
+//! Who changes a key serves those who wait for it, whoever's clients they are, before anybody else gets at the key:
+//!
+//! ```text
+//!   BLPOP, under its keys' locks:   nothing there ──▶ in the queues of its keys
+//!   RPUSH, under its keys' locks:   push ──▶ the effect finds a queue: the key is ready ──▶ the first of the queue is served
+//!                                                                                       ──▶ its worker sends the reply
+//! ```
+//! Both hold the locks of their keys all the time. So a key that is pushed to either has somebody in its queue, or whoever
+//! comes to wait finds what was pushed.
+
+mod claim;
+mod queues;
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use stillframe_store::{DbId, Effect, ValueType};
+
+use crate::command::CommandId;
+use crate::protocol::args::{ArgRange, Args};
+use crate::state::clients::ClientInfo;
+use crate::state::session::LateReply;
+
+use claim::Claim;
+use queues::{Arrival, Queues};
+
+/// A database and the hash of a key in it.
+type Place = (DbId, u64);
+
+/// A key that has come to hold something, while somebody waits for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadyKey {
+    pub db: DbId,
+    pub hash: u64,
+    pub key: Box<[u8]>,
+}
+
+thread_local! {
+    /// Keys that the running command has made ready, in their order.
+    static READY: RefCell<VecDeque<ReadyKey>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Marks a key as ready for the running command to serve.
+pub fn make_ready(key: ReadyKey) {
+    READY.with_borrow_mut(|ready| {
+        if ready.back() != Some(&key) {
+            ready.push_back(key);
+        }
+    });
+}
+
+/// Takes the first of the keys that the running command has made ready.
+pub fn take_ready() -> Option<ReadyKey> {
+    READY.with_borrow_mut(VecDeque::pop_front)
+}
+
+/// What a client waits for.
+pub struct Wait<'a> {
+    pub command: CommandId,
+    pub args: &'a Args<'a>,
+    /// The arguments that are the keys.
+    pub keys: Range<usize>,
+    /// Their hashes.
+    pub hashes: Vec<u64>,
+    /// Further keys that the command changes when it is served, as arguments, and their hashes.
+    pub targets: Vec<(usize, u64)>,
+    pub db: DbId,
+    /// Of another type a key is none.
+    pub wants: ValueType,
+    pub resp3: bool,
+    pub reply: LateReply,
+    /// When it waits no longer.
+    pub deadline: Option<Instant>,
+}
+
+/// A client that waits, with what it takes to run its command in its place.
+pub struct Waiter {
+    pub client: Arc<ClientInfo>,
+    pub command: CommandId,
+    pub db: DbId,
+    pub wants: ValueType,
+    pub resp3: bool,
+    pub reply: LateReply,
+    pub arrival: Arrival,
+    pub deadline: Option<Instant>,
+    keys: Range<usize>,
+    hashes: Box<[u64]>,
+    targets: Box<[(usize, u64)]>,
+    buf: Box<[u8]>,
+    ranges: Box<[ArgRange]>,
+    claim: Claim,
+}
+
+impl Waiter {
+    fn new(client: Arc<ClientInfo>, arrival: Arrival, wait: Wait<'_>) -> Waiter {
+        let (mut buf, mut ranges) = (Vec::new(), Vec::with_capacity(wait.args.len()));
+        for arg in wait.args.from(0) {
+            ranges.push(ArgRange { start: buf.len() as u32, len: arg.len() as u32 });
+            buf.extend_from_slice(arg);
+        }
+        Waiter {
+            client,
+            command: wait.command,
+            db: wait.db,
+            wants: wait.wants,
+            resp3: wait.resp3,
+            reply: wait.reply,
+            arrival,
+            deadline: wait.deadline,
+            keys: wait.keys,
+            hashes: wait.hashes.into(),
+            targets: wait.targets.into(),
+            buf: buf.into(),
+            ranges: ranges.into(),
+            claim: Claim::default(),
+        }
+    }
+
+    pub fn args(&self) -> Args<'_> {
+        Args::new(&self.buf, &self.ranges)
+    }
+
+    /// Which of its arguments is that key.
+    pub fn index_of(&self, key: &[u8]) -> Option<usize> {
+        let args = self.args();
+        self.keys.clone().find(|index| args.at(*index) == key)
+    }
+
+    /// Further keys that its command changes when it is served.
+    fn targets(&self) -> impl Iterator<Item = ReadyKey> + '_ {
+        let args = self.args();
+        self.targets.iter().map(move |(index, hash)| ReadyKey {
+            db: self.db,
+            hash: *hash,
+            key: args.at(*index).into(),
+        })
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.hashes.iter().map(|hash| (self.db, *hash))
+    }
+}
+
+/// All clients that wait.
+#[derive(Default)]
+pub struct Waiters {
+    queues: Queues<Place, Waiter>,
+    /// Until their workers have told them how the wait has ended.
+    by_client: Mutex<HashMap<u64, Arc<Waiter>>>,
+    /// Those who have not been answered.
+    waiter_count: AtomicUsize,
+    /// Those of them who change further keys.
+    targeting_count: AtomicUsize,
+}
+
+impl Waiters {
+    /// Lets whoever changes something pass when nobody waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.waiter_count.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether somebody who waits changes further keys when served.
+    pub fn have_targets(&self) -> bool {
+        self.targeting_count.load(Ordering::Acquire) > 0
+    }
+
+    /// Those who do not wait for ever.
+    pub fn with_deadline_count(&self) -> usize {
+        self.by_client.lock().values().filter(|waiter| waiter.deadline.is_some()).count()
+    }
+
+    /// Lets a client wait. The caller holds the locks of the keys.
+    pub fn add(&self, client: Arc<ClientInfo>, wait: Wait<'_>) -> Arc<Waiter> {
+        let id = client.id;
+        let places: Vec<Place> = wait.hashes.iter().map(|hash| (wait.db, *hash)).collect();
+        self.waiter_count.fetch_add(1, Ordering::AcqRel);
+        self.targeting_count.fetch_add(usize::from(!wait.targets.is_empty()), Ordering::AcqRel);
+        let waiter = self.queues.add(places.into_iter(), |arrival| Waiter::new(client, arrival, wait));
+        self.by_client.lock().insert(id, waiter.clone());
+        waiter
+    }
+
+    /// The first of those who wait for a key and came after another.
+    pub fn next(&self, key: &ReadyKey, after: Arrival) -> Option<Arc<Waiter>> {
+        self.queues.next((key.db, key.hash), after)
+    }
+
+    /// Lets `answer` serve a waiter, unless somebody has answered it. It says whether it did. Returns whether it did.
+    pub fn serve(&self, waiter: &Waiter, answer: impl FnOnce() -> bool) -> bool {
+        let is_served = waiter.claim.serve(answer);
+        if is_served {
+            self.take_out(waiter);
+        }
+        is_served
+    }
+
+    /// Ends a wait. Returns whether the caller is the one to tell the client.
+    pub fn end(&self, waiter: &Waiter) -> bool {
+        let is_ended = waiter.claim.end();
+        if is_ended {
+            self.take_out(waiter);
+        }
+        is_ended
+    }
+
+    fn take_out(&self, waiter: &Waiter) {
+        self.queues.remove(waiter.places(), waiter.arrival);
+        self.targeting_count.fetch_sub(usize::from(!waiter.targets.is_empty()), Ordering::AcqRel);
+        self.waiter_count.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The wait of a client, which may just have ended.
+    pub fn of_client(&self, id: u64) -> Option<Arc<Waiter>> {
+        self.by_client.lock().get(&id).cloned()
+    }
+
+    /// Forgets the wait of a client, which knows how it has ended, or has gone.
+    pub fn forget(&self, id: u64) -> Option<Arc<Waiter>> {
+        self.by_client.lock().remove(&id)
+    }
+
+    /// The keys, beside those given, that may change when those are served: what the commands of those who wait change, and
+    /// what those who wait for that change.
+    pub fn targets_of<'k>(&self, keys: impl Iterator<Item = (DbId, u64, &'k [u8])>) -> Vec<ReadyKey> {
+        let mut known: Vec<ReadyKey> =
+            keys.map(|(db, hash, key)| ReadyKey { db, hash, key: key.into() }).collect();
+        let (given, mut done) = (known.len(), 0);
+        while let Some(key) = known.get(done).cloned() {
+            done += 1;
+            self.queues.for_each((key.db, key.hash), |waiter| {
+                for target in waiter.targets() {
+                    if !known.contains(&target) {
+                        known.push(target);
+                    }
+                }
+            });
+        }
+        known.split_off(given)
+    }
+
+    /// Marks the keys as ready that hold something now, whatever it is, and that somebody waits for.
+    #[inline]
+    pub fn hear(&self, effect: &Effect<'_>) {
+        if !self.is_empty() {
+            self.look(effect);
+        }
+    }
+
+    fn look(&self, effect: &Effect<'_>) {
+        match effect {
+            Effect::Set { db, key, .. }
+            | Effect::Write { db, key, .. }
+            | Effect::Element { db, key, .. }
+            | Effect::Copy { to: (db, key), .. }
+            | Effect::Move { to: (db, key), .. } => {
+                if self.queues.has((*db, key.hash)) {
+                    make_ready(ReadyKey { db: *db, hash: key.hash, key: key.bytes.into() });
+                }
+            }
+            Effect::Swap { a, b, .. } => self.queues.for_each_key(|(db, hash), waiter| {
+                if db == *a || db == *b {
+                    let args = waiter.args();
+                    let place = waiter.hashes.iter().position(|of| *of == hash);
+                    let index = place.map_or(waiter.keys.start, |place| waiter.keys.start + place);
+                    make_ready(ReadyKey { db, hash, key: args.at(index).into() });
+                }
+            }),
+            Effect::Replace { .. }
+            | Effect::Deadline { .. }
+            | Effect::Delete { .. }
+            | Effect::Expire { .. }
+            | Effect::Evict { .. }
+            | Effect::Flush { .. } => {}
+        }
+    }
+}
