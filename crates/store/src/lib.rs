@@ -69,7 +69,7 @@ pub use stillframe_pagepool::{
     PoolBackend, ScrubReport, ScrubStats, SnapshotKind, Unserved, SCRUB_STEP_PAGES,
 };
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
-pub use types::{Element, FieldMode};
+pub use types::{Draw, Element, FieldMode, FieldRef};
 pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};
 pub use walk::{CollectionView, Lost, Value, ViewEntry};
 pub use worker::{Alone, Worker};

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use stillframe_pagepool::Standstill;
 
 use crate::keyspace::{Keyspace, Local, Locks};
@@ -322,12 +320,6 @@ impl Worker {
         if let Some(tree) = keyspace.tree(db) {
             local.tracked.set(tree.tag, key.hash, access);
         }
-    }
-
-    /// Removes expired entries for at most about `limit`, calling `f` with each; returns how many.
-    pub fn expire_cycle(&mut self, limit: Duration, f: impl FnMut(DbId, &[u8])) -> Result<u64, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.expire_cycle(local, limit, f)
     }
 }
 

@@ -6,7 +6,8 @@ mod packed;
 mod string;
 #[cfg(test)]
 mod string_tests;
+mod upkeep;
 mod view;
 
-pub use hash::FieldMode;
+pub use hash::{Draw, FieldMode, FieldRef};
 pub use view::Element;
