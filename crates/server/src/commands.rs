@@ -9,6 +9,7 @@ mod debug;
 mod dump;
 mod expire;
 mod hash;
+mod hash_deadlines;
 mod keys;
 mod lcs;
 mod memory;
@@ -46,6 +47,7 @@ static GROUPS: &[&[Command]] = &[
     bitop::COMMANDS,
     bitfield::COMMANDS,
     hash::COMMANDS,
+    hash_deadlines::COMMANDS,
     keys::COMMANDS,
     dump::COMMANDS,
     expire::COMMANDS,
