@@ -9,6 +9,7 @@ mod debug;
 mod dump;
 mod expire;
 mod hash;
+mod hash_deadlines;
 mod hyperloglog;
 mod keys;
 mod lcs;
@@ -48,6 +49,7 @@ static GROUPS: &[&[Command]] = &[
     bitfield::COMMANDS,
     hash::COMMANDS,
     hyperloglog::COMMANDS,
+    hash_deadlines::COMMANDS,
     keys::COMMANDS,
     dump::COMMANDS,
     expire::COMMANDS,

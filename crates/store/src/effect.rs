@@ -35,10 +35,11 @@ pub enum Effect<'a> {
 /// What has become of an element.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Change<'a> {
-    /// A field of a hash has this value now, and no deadline.
+    /// A field of a hash has this value now, and this deadline or none.
     Field {
         field: &'a [u8],
         value: &'a [u8],
+        deadline: Option<UnixMillis>,
     },
     FieldDeadline {
         field: &'a [u8],

@@ -17,7 +17,7 @@ use stillframe_pagepool::{
 use crate::effect::Listener;
 use crate::error::Missing;
 use crate::error::{OpenError, SaveError};
-use crate::keyspace::{CheckReport, Keyspace, SkipStats, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
+use crate::keyspace::{Keyspace, SkipStats, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 use crate::named::idle_here;
 use crate::page::Page;
 use crate::pages::memory_pages;
@@ -486,18 +486,6 @@ impl Store {
     /// Whether everything that was removed has been freed.
     pub fn is_tidy(&self) -> bool {
         self.keyspace().is_tidy()
-    }
-
-    /// Checks the invariants of all trees, slabs and page counts; while nobody writes. Data may be larger than memory: what is
-    /// not there is read past it.
-    ///
-    /// # Errors
-    /// What is wrong, and where.
-    pub fn check(&self) -> Result<CheckReport, String> {
-        self.keyspace().check().map_err(|stop| match stop {
-            Stop::Damaged(text) => text,
-            other => format!("{other:?}"),
-        })
     }
 }
 

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use stillframe_pagepool::Standstill;
 
 use crate::keyspace::{Keyspace, Local, Locks};
@@ -35,6 +33,19 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn split(&mut self) -> (&Keyspace, &mut Local) {
         (&self.store.shared.keyspace, &mut self.local)
+    }
+
+    /// Runs an operation on a collection with a buffer for packed elements.
+    #[inline]
+    pub(crate) fn with_run<R>(
+        &mut self,
+        operation: impl FnOnce(&Keyspace, &mut Local, &mut Vec<u8>) -> R,
+    ) -> R {
+        let (keyspace, local) = self.split();
+        let mut run = std::mem::take(&mut local.run);
+        let result = operation(keyspace, local, &mut run);
+        local.run = run;
+        result
     }
 
     #[inline(always)]
@@ -332,12 +343,6 @@ impl Worker {
         if let Some(tree) = keyspace.tree(db) {
             local.tracked.set(tree.tag, key.hash, access);
         }
-    }
-
-    /// Removes expired entries for at most about `limit`, calling `f` with each; returns how many.
-    pub fn expire_cycle(&mut self, limit: Duration, f: impl FnMut(DbId, &[u8])) -> Result<u64, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.expire_cycle(local, limit, f)
     }
 }
 

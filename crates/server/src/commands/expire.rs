@@ -60,7 +60,7 @@ pub fn pexpireat(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 /// `NX XX GT LT`: when the new deadline replaces what there is.
 #[derive(Clone, Copy, Default)]
-struct Condition {
+pub(super) struct Condition {
     if_none: bool,
     if_some: bool,
     if_greater: bool,
@@ -71,14 +71,10 @@ impl Condition {
     fn parse(args: &Args<'_>) -> Result<Condition, CmdError> {
         let mut condition = Condition::default();
         for word in args.from(3) {
-            let flag = match word {
-                _ if word.eq_ignore_ascii_case(b"NX") => &mut condition.if_none,
-                _ if word.eq_ignore_ascii_case(b"XX") => &mut condition.if_some,
-                _ if word.eq_ignore_ascii_case(b"GT") => &mut condition.if_greater,
-                _ if word.eq_ignore_ascii_case(b"LT") => &mut condition.if_less,
-                _ => return Err([b"ERR Unsupported option ", errors::printed(word)].concat().into()),
-            };
-            *flag = true;
+            match condition.flag(word) {
+                Some(flag) => *flag = true,
+                None => return Err([b"ERR Unsupported option ", errors::printed(word)].concat().into()),
+            }
         }
         if condition.if_none && (condition.if_some || condition.if_greater || condition.if_less) {
             return Err("ERR NX and XX, GT or LT options at the same time are not compatible".into());
@@ -89,8 +85,25 @@ impl Condition {
         Ok(condition)
     }
 
+    /// The condition of this name, if it is one.
+    pub fn one(word: &[u8]) -> Option<Condition> {
+        let mut condition = Condition::default();
+        condition.flag(word).map(|flag| *flag = true)?;
+        Some(condition)
+    }
+
+    fn flag(&mut self, word: &[u8]) -> Option<&mut bool> {
+        match word {
+            _ if word.eq_ignore_ascii_case(b"NX") => Some(&mut self.if_none),
+            _ if word.eq_ignore_ascii_case(b"XX") => Some(&mut self.if_some),
+            _ if word.eq_ignore_ascii_case(b"GT") => Some(&mut self.if_greater),
+            _ if word.eq_ignore_ascii_case(b"LT") => Some(&mut self.if_less),
+            _ => None,
+        }
+    }
+
     /// No deadline counts as one infinitely far off.
-    fn is_met(self, new: UnixMillis, old: Option<UnixMillis>) -> bool {
+    pub fn is_met(self, new: UnixMillis, old: Option<UnixMillis>) -> bool {
         !(self.if_none && old.is_some()
             || self.if_some && old.is_none()
             || self.if_greater && old.is_none_or(|old| new <= old)

@@ -1,25 +1,44 @@
-//! Hashes: fields that are set, read and removed.
+//! Hashes: fields that are set, read and removed. Their deadlines are in `hash_deadlines`.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use stillframe_store::FieldMode;
+use stillframe_store::{Deadline, Draw, FieldMode, FieldRef};
 
+use super::scan::{ScanOptions, MAX_CURSOR};
+use crate::command::operand::{integer, integer_in};
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::stream::{self, Shape};
 use crate::protocol::args::Args;
+use crate::protocol::collected::Collected;
 use crate::protocol::errors;
+use crate::text::long_double::{parse, LongDouble, Parsed};
+use crate::text::number::{parse_cursor, parse_i64};
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
     Command::new("hdel", -3, flag::WRITE | flag::FAST, hdel).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Delete one or more hash fields", "O(N) where N is the number of fields to be removed.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
+    Command::new("hexists", 3, flag::READONLY | flag::FAST, hexists).acl(acl::HASH)
+        .doc(Group::Hash, "2.0.0", "Determine if a hash field exists", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
     Command::new("hget", 3, flag::READONLY | flag::FAST, hget).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Get the value of a hash field", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("hgetall", 2, flag::READONLY, hgetall).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Get all the fields and values in a hash", "O(N) where N is the size of the hash.")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
+        .tips(&["nondeterministic_output_order"]),
+    Command::new("hincrby", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hincrby).event("hincrby").acl(acl::HASH)
+        .doc(Group::Hash, "2.0.0", "Increment the integer value of a hash field by the given number", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
+    Command::new("hincrbyfloat", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hincrbyfloat).event("hincrbyfloat").acl(acl::HASH)
+        .doc(Group::Hash, "2.6.0", "Increment the float value of a hash field by the given amount", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
+    Command::new("hkeys", 2, flag::READONLY, hkeys).acl(acl::HASH)
+        .doc(Group::Hash, "2.0.0", "Get all the fields in a hash", "O(N) where N is the size of the hash.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
     Command::new("hlen", 2, flag::READONLY | flag::FAST, hlen).acl(acl::HASH)
@@ -28,10 +47,34 @@ pub const COMMANDS: &[Command] = &[
     Command::new("hmget", -3, flag::READONLY | flag::FAST, hmget).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Get the values of all the given hash fields", "O(N) where N is the number of fields being requested.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
+    Command::new("hmset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, hmset).acl(acl::HASH)
+        .doc(Group::Hash, "2.0.0", "Set multiple hash fields to multiple values", "O(N) where N is the number of fields being set.")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
+    Command::new("hrandfield", -2, flag::READONLY, hrandfield).acl(acl::HASH)
+        .doc(Group::Hash, "6.2.0", "Get one or multiple random fields from a hash", "O(N) where N is the number of fields returned")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
+        .tips(&["nondeterministic_output"]),
+    Command::new("hscan", -3, flag::READONLY, hscan).acl(acl::HASH)
+        .doc(Group::Hash, "2.8.0", "Incrementally iterate hash fields and associated values", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
+        .tips(&["nondeterministic_output"]),
     Command::new("hset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, hset).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Set the string value of a hash field", "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called with multiple field/value pairs.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
+    Command::new("hsetnx", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hsetnx).acl(acl::HASH)
+        .doc(Group::Hash, "2.0.0", "Set the value of a hash field, only if the field does not exist", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
+    Command::new("hstrlen", 3, flag::READONLY | flag::FAST, hstrlen).acl(acl::HASH)
+        .doc(Group::Hash, "3.2.0", "Get the length of the value of a hash field", "O(1)")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
+    Command::new("hvals", 2, flag::READONLY, hvals).acl(acl::HASH)
+        .doc(Group::Hash, "2.0.0", "Get all the values in a hash", "O(N) where N is the size of the hash.")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
+        .tips(&["nondeterministic_output_order"]),
 ];
+
+/// No number is longer.
+const NUMBER_MAX_BYTES: usize = 8192;
 
 /// Sets the pairs of the arguments; how many fields are new.
 fn set_pairs(ctx: &mut Ctx<'_>, args: &Args<'_>, command: &str) -> Result<u64, CmdError> {
@@ -39,14 +82,92 @@ fn set_pairs(ctx: &mut Ctx<'_>, args: &Args<'_>, command: &str) -> Result<u64, C
         return Err(errors::wrong_arity(command).into());
     }
     let (db, key) = (ctx.db(), ctx.key(args, 1));
+    if args.len() == 4 {
+        let pair = [(args.at(2), args.at(3))];
+        return Ok(ctx.worker.hash_set(db, &key, &pair, FieldMode::All, Deadline::Clear)?);
+    }
     let pairs: Vec<(&[u8], &[u8])> =
         (2..args.len()).step_by(2).map(|index| (args.at(index), args.at(index + 1))).collect();
-    Ok(ctx.worker.hash_set(db, &key, &pairs, FieldMode::All)?)
+    Ok(ctx.worker.hash_set(db, &key, &pairs, FieldMode::All, Deadline::Clear)?)
 }
 
 pub fn hset(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let added = set_pairs(ctx, args, "hset")?;
     ctx.reply.int(added as i64);
+    Ok(())
+}
+
+pub fn hmset(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    set_pairs(ctx, args, "hmset")?;
+    ctx.reply.ok();
+    Ok(())
+}
+
+pub fn hsetnx(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let pair = [(args.at(2), args.at(3))];
+    let added = ctx.worker.hash_set(db, &key, &pair, FieldMode::Absent, Deadline::Clear)?;
+    ctx.reply.int(added as i64);
+    Ok(())
+}
+
+/// What `f` makes of the value of the field at argument 2, if it is there. Whether the hash is there is the second.
+fn with_value<R>(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    f: impl FnOnce(&[u8]) -> R,
+) -> Result<(Option<R>, bool), CmdError> {
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let (mut f, mut made) = (Some(f), None);
+    let found = ctx.worker.hash_get(db, &key, [args.at(2)].into_iter(), |_, value| {
+        made = value.and_then(|value| Some(f.take()?(value)));
+    })?;
+    Ok((made, found))
+}
+
+pub fn hincrby(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let increment = integer(args.at(3))?;
+    let old = match with_value(ctx, args, parse_i64)?.0 {
+        None => 0,
+        Some(Some(old)) => old,
+        Some(None) => return Err("ERR hash value is not an integer".into()),
+    };
+    let Some(new) = old.checked_add(increment) else {
+        return Err("ERR increment or decrement would overflow".into());
+    };
+    let mut text = [0; 20];
+    store_number(ctx, args, crate::protocol::reply::decimal(&mut text, new))?;
+    ctx.reply.int(new);
+    Ok(())
+}
+
+pub fn hincrbyfloat(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let increment = match parse(args.at(3)) {
+        None => return Err("ERR value is not a valid float".into()),
+        Some(Parsed::Infinite) => return Err("ERR value is NaN or Infinity".into()),
+        Some(Parsed::Finite(increment)) => increment,
+    };
+    let number = |value: &[u8]| if value.len() > NUMBER_MAX_BYTES { None } else { parse(value) };
+    let old = match with_value(ctx, args, number)?.0 {
+        None => Parsed::Finite(LongDouble::from_i64(0)),
+        Some(Some(old)) => old,
+        Some(None) => return Err("ERR hash value is not a float".into()),
+    };
+    let new = match old {
+        Parsed::Finite(old) => old.plus(increment),
+        Parsed::Infinite => None,
+    };
+    let Some(new) = new else { return Err("ERR increment would produce NaN or Infinity".into()) };
+    let text = new.to_text();
+    store_number(ctx, args, text.as_bytes())?;
+    ctx.reply.bulk(text.as_bytes());
+    Ok(())
+}
+
+/// Sets the field at argument 2, which keeps its deadline.
+fn store_number(ctx: &mut Ctx<'_>, args: &Args<'_>, text: &[u8]) -> CmdResult {
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    ctx.worker.hash_set(db, &key, &[(args.at(2), text)], FieldMode::All, Deadline::Keep)?;
     Ok(())
 }
 
@@ -67,6 +188,20 @@ pub fn hget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
+pub fn hexists(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let (is_there, found) = with_value(ctx, args, |_| ())?;
+    ctx.looked_up(&ctx.key(args, 1), found);
+    ctx.reply.int(i64::from(is_there.is_some()));
+    Ok(())
+}
+
+pub fn hstrlen(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let (len, found) = with_value(ctx, args, <[u8]>::len)?;
+    ctx.looked_up(&ctx.key(args, 1), found);
+    ctx.reply.int(len.unwrap_or(0) as i64);
+    Ok(())
+}
+
 pub fn hmget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let Ctx { worker, reply, client, .. } = ctx;
@@ -81,8 +216,10 @@ pub fn hmget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn hdel(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let fields: Vec<&[u8]> = args.from(2).collect();
-    let removed = ctx.worker.hash_remove(db, &key, &fields)?;
+    let removed = match args.len() {
+        3 => ctx.worker.hash_remove(db, &key, &[args.at(2)])?,
+        _ => ctx.worker.hash_remove(db, &key, &args.from(2).collect::<Vec<_>>())?,
+    };
     ctx.reply.int(removed as i64);
     Ok(())
 }
@@ -95,32 +232,143 @@ pub fn hlen(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
+/// Which parts of the fields a reply has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    Fields,
+    Values,
+    Pairs,
+}
+
 pub fn hgetall(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    reply_all(ctx, args, Parts::Pairs)
+}
+
+pub fn hkeys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    reply_all(ctx, args, Parts::Fields)
+}
+
+pub fn hvals(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    reply_all(ctx, args, Parts::Values)
+}
+
+fn reply_all(ctx: &mut Ctx<'_>, args: &Args<'_>, parts: Parts) -> CmdResult {
     let key = ctx.key(args, 1);
     let field_count = ctx.worker.hash_len(ctx.client.db, &key)?;
     if stream::begin(ctx, key.bytes, field_count, Shape::Pairs) {
         return Ok(());
     }
     let Ctx { worker, reply, client, .. } = ctx;
-    let reply = std::cell::RefCell::new(reply);
-    let found = worker.hash_for_each(
-        client.db,
-        &key,
-        |count| reply.borrow_mut().map(count as usize),
-        |field, value| {
-            let mut reply = reply.borrow_mut();
-            reply.bulk(field);
-            reply.bulk(value);
-            if reply.out.is_over() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        },
-    )?;
+    let reply = RefCell::new(reply);
+    let begin = |count| match parts {
+        Parts::Pairs => reply.borrow_mut().map(count as usize),
+        Parts::Fields | Parts::Values => reply.borrow_mut().array(count as usize),
+    };
+    let found = worker.hash_for_each(client.db, &key, begin, |found| {
+        let mut reply = reply.borrow_mut();
+        if parts != Parts::Values {
+            reply.bulk(found.field);
+        }
+        if parts != Parts::Fields {
+            reply.bulk(found.value);
+        }
+        if reply.out.is_over() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
     if !found {
-        ctx.reply.map(0);
+        begin(0);
     }
     ctx.looked_up(&key, found);
+    Ok(())
+}
+
+pub fn hrandfield(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    if args.len() == 2 {
+        return one_random(ctx, args);
+    }
+    let count = integer_in(args.at(2), -i64::MAX..=i64::MAX)?;
+    let with_values = match args.len() {
+        3 => false,
+        4 if args.is(3, "WITHVALUES") => true,
+        _ => return Err(errors::SYNTAX.into()),
+    };
+    if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err("ERR value is out of range".into());
+    }
+    let draw = match count {
+        0.. => Draw::Distinct(count as u64),
+        _ => Draw::Repeated(count.unsigned_abs()),
+    };
+    let key = ctx.key(args, 1);
+    let Ctx { worker, reply, client, .. } = ctx;
+    let reply = RefCell::new(reply);
+    let begin = |count: u64| {
+        let mut reply = reply.borrow_mut();
+        let is_flat = with_values && !reply.resp3;
+        reply.array(if is_flat { 2 * count as usize } else { count as usize });
+    };
+    let found = worker.hash_random(client.db, &key, draw, begin, |found| {
+        let mut reply = reply.borrow_mut();
+        if with_values && reply.resp3 {
+            reply.array(2);
+        }
+        reply.bulk(found.field);
+        if with_values {
+            reply.bulk(found.value);
+        }
+        if reply.out.is_over() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    if !found {
+        begin(0);
+    }
+    ctx.looked_up(&key, found);
+    Ok(())
+}
+
+fn one_random(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let key = ctx.key(args, 1);
+    let Ctx { worker, reply, client, .. } = ctx;
+    let mut is_missing = true;
+    let give = |found: FieldRef<'_>| {
+        is_missing = false;
+        reply.bulk(found.field);
+        ControlFlow::Break(())
+    };
+    let found = worker.hash_random(client.db, &key, Draw::Distinct(1), |_| (), give)?;
+    if is_missing {
+        ctx.reply.null();
+    }
+    ctx.looked_up(&key, found);
+    Ok(())
+}
+
+pub fn hscan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let Some(cursor) = parse_cursor(args.at(2)) else { return Err("ERR invalid cursor".into()) };
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    // Whether the options are right is only looked at where there is a hash.
+    let options = ScanOptions::parse(args, 3);
+    let (count, pattern) = options.as_ref().map_or((1, &b""[..]), |options| (options.count, options.pattern));
+    let mut found = Collected::new(&ctx.reply);
+    let cursor = cursor.min(MAX_CURSOR);
+    let next = ctx.worker.hash_scan(db, &key, cursor, count, |given| {
+        if ScanOptions::matches(pattern, given.field) {
+            found.push(given.field);
+            found.push(given.value);
+        }
+    })?;
+    if next.is_some() {
+        options?;
+    }
+    ctx.looked_up(&key, next.is_some());
+    ctx.reply.array(2);
+    ctx.reply.bulk_int(next.unwrap_or(0) as i64);
+    found.reply(&mut ctx.reply);
     Ok(())
 }

@@ -3,7 +3,7 @@
 use stillframe_store::{EntryInfo, OpError};
 
 use crate::command::operand::integer;
-use crate::command::{acl, flag, CmdResult, Group, Scope};
+use crate::command::{acl, flag, CmdError, CmdResult, Group, Scope};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::collected::Collected;
@@ -28,7 +28,45 @@ pub const COMMANDS: &[Command] = &[
 /// Keys that a full walk asks the store for at a time.
 const STEP_KEY_COUNT: usize = 1000;
 /// The store's cursors have 52 bits, plus one.
-const MAX_CURSOR: u64 = 1 << 52;
+pub(super) const MAX_CURSOR: u64 = 1 << 52;
+
+/// `COUNT` and `MATCH`.
+pub(super) struct ScanOptions<'a> {
+    pub count: usize,
+    pub pattern: &'a [u8],
+}
+
+impl<'a> ScanOptions<'a> {
+    /// The options from an argument on; of elements, which have no type.
+    ///
+    /// # Errors
+    /// As Redis gives them.
+    pub fn parse(args: &Args<'a>, first: usize) -> Result<ScanOptions<'a>, CmdError> {
+        let mut options = ScanOptions { count: 10, pattern: b"*" };
+        for index in (first..args.len()).step_by(2) {
+            let Some(value) = args.get(index + 1) else { return Err(errors::SYNTAX.into()) };
+            if args.is(index, "COUNT") {
+                options.count = scan_count(value)?;
+            } else if args.is(index, "MATCH") {
+                options.pattern = value;
+            } else {
+                return Err(errors::SYNTAX.into());
+            }
+        }
+        Ok(options)
+    }
+
+    pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+        pattern == b"*" || glob::matches(pattern, text, false)
+    }
+}
+
+fn scan_count(text: &[u8]) -> Result<usize, CmdError> {
+    match integer(text)? {
+        ..1 => Err(errors::SYNTAX.into()),
+        count => Ok(count as usize),
+    }
+}
 
 pub fn keys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let pattern = args.at(1);
@@ -66,10 +104,7 @@ pub fn scan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     for index in (2..args.len()).step_by(2) {
         let Some(value) = args.get(index + 1) else { return Err(errors::SYNTAX.into()) };
         if args.is(index, "COUNT") {
-            count = integer(value)?;
-            if count < 1 {
-                return Err(errors::SYNTAX.into());
-            }
+            count = scan_count(value)?;
         } else if args.is(index, "MATCH") {
             pattern = value;
         } else if args.is(index, "TYPE") {
@@ -87,7 +122,7 @@ pub fn scan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let next = if cursor > MAX_CURSOR {
         0
     } else {
-        ctx.worker.scan(ctx.client.db, cursor, count as usize, |key, entry| {
+        ctx.worker.scan(ctx.client.db, cursor, count, |key, entry| {
             if takes_type(entry) && (takes_all || glob::matches(pattern, key, false)) {
                 found.push(key);
             }

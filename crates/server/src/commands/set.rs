@@ -63,7 +63,7 @@ pub(super) enum TimeFormat {
 }
 
 impl TimeFormat {
-    fn of_option(word: &[u8]) -> Option<TimeFormat> {
+    pub fn of_option(word: &[u8]) -> Option<TimeFormat> {
         match word {
             _ if word.eq_ignore_ascii_case(b"EX") => Some(TimeFormat::Seconds),
             _ if word.eq_ignore_ascii_case(b"PX") => Some(TimeFormat::Millis),

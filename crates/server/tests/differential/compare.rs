@@ -6,6 +6,9 @@
 //! |---|---|
 //! | `KEYS` | as sets |
 //! | `ACL CAT category`, `COMMAND LIST` with a filter | as sets |
+//! | `HKEYS`, `HVALS`, `HGETALL` | as multisets, of pairs |
+//! | `HRANDFIELD` | the shape, and how many there are |
+//! | `HSCAN` | as `SCAN` |
 //! | `SCAN` | a single call: the shape; a whole iteration: as sets, and no key twice |
 //! | `RANDOMKEY` | both null, or the subject's key is one that the oracle has |
 //! | `TTL PTTL EXPIRETIME PEXPIRETIME` | within the time that the sequence may have taken |
@@ -26,6 +29,10 @@ use stillframe_testkit::Reply;
 pub enum Mode {
     Exact,
     Unordered,
+    /// Fields and values in any order, as a map or flat.
+    Pairs,
+    /// Arrays of as many items, each of the same shape.
+    Counted,
     ScanStep,
     RandomKey,
     /// Integers that may differ by at most this much, if neither is negative.
@@ -39,10 +46,12 @@ pub enum Mode {
 pub fn mode_of(args: &[Vec<u8>]) -> Mode {
     let word = |i: usize| args.get(i).map(|a| a.to_ascii_uppercase()).unwrap_or_default();
     match word(0).as_slice() {
-        b"KEYS" => Mode::Unordered,
+        b"KEYS" | b"HKEYS" | b"HVALS" => Mode::Unordered,
+        b"HGETALL" => Mode::Pairs,
+        b"HRANDFIELD" => Mode::Counted,
         b"ACL" if word(1) == b"CAT" && args.len() == 3 => Mode::Unordered,
         b"COMMAND" if word(1) == b"LIST" && args.len() == 5 => Mode::Unordered,
-        b"SCAN" => Mode::ScanStep,
+        b"SCAN" | b"HSCAN" => Mode::ScanStep,
         b"RANDOMKEY" => Mode::RandomKey,
         b"TTL" | b"EXPIRETIME" => Mode::Within(3),
         b"PTTL" | b"PEXPIRETIME" => Mode::Within(3000),
@@ -76,6 +85,11 @@ pub fn agree(mode: Mode, oracle: &Reply, subject: &Reply) -> bool {
     match mode {
         Mode::Exact => false,
         Mode::Unordered => sorted(oracle).is_some() && sorted(oracle) == sorted(subject),
+        Mode::Pairs => pairs(oracle).is_some() && pairs(oracle) == pairs(subject),
+        Mode::Counted => match (oracle.try_items(), subject.try_items()) {
+            (Some(a), Some(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| shape(a) == shape(b)),
+            _ => shape(oracle) == shape(subject),
+        },
         Mode::ScanStep => matches!(
             (oracle.try_items(), subject.try_items()),
             (Some([Reply::Bulk(_), a]), Some([Reply::Bulk(_), b]))
@@ -94,6 +108,16 @@ fn sorted(reply: &Reply) -> Option<Vec<&Reply>> {
     let mut items: Vec<_> = reply.try_items()?.iter().collect();
     items.sort();
     Some(items)
+}
+
+/// The pairs of a map, or of an array of fields and values in turn, in one order.
+fn pairs(reply: &Reply) -> Option<(bool, Vec<(&Reply, &Reply)>)> {
+    let (is_map, mut pairs): (bool, Vec<(&Reply, &Reply)>) = match reply {
+        Reply::Map(pairs) => (true, pairs.iter().map(|(field, value)| (field, value)).collect()),
+        other => (false, other.try_items()?.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect()),
+    };
+    pairs.sort();
+    Some((is_map, pairs))
 }
 
 fn shape(reply: &Reply) -> (Discriminant<Reply>, Option<u8>) {

@@ -267,7 +267,7 @@ impl Gen {
     }
 
     /// Makes a command wrong, or odd, in one place.
-    fn spoil(&mut self, words: &mut Words) {
+    pub fn spoil(&mut self, words: &mut Words) {
         let at = self.rng.usize(..words.len());
         match self.rng.u8(0..7) {
             0 if words.len() > 1 => drop(words.remove(at.max(1))),

@@ -12,6 +12,7 @@
 mod beside;
 mod compare;
 mod gen;
+mod gen_hash;
 mod gen_hyperloglog;
 mod gen_keys;
 mod gen_large;
@@ -82,6 +83,16 @@ fn replies_do_not_depend_on_the_number_of_workers() {
     compare(Kind::Stillframe { worker_count: 2 }, gen::sequence_for_workers, 500);
 }
 
+#[test]
+fn hashes_answer_as_the_oracles() {
+    compare(STILLFRAME, gen_hash::sequence, 400);
+}
+
+#[test]
+fn hashes_do_so_with_two_workers() {
+    compare(Kind::Stillframe { worker_count: 2 }, gen_hash::sequence, 200);
+}
+
 /// Most of the data is in the page file alone, and saves are under way.
 fn compare_in_little_memory(worker_count: u32) {
     let mut pair = compare(Kind::Small { worker_count }, gen_large::sequence, 3);
@@ -141,6 +152,10 @@ fn all_commands_are_listed_as_the_oracle_lists_them() {
     };
     // Of this server, or of Redis 7.2.
     let own = ["backup", "client|no-touch", "client|setinfo"];
+    // Of Redis 7.4 and 8.0.
+    let of_fields = ["hexpire", "hexpireat", "hexpiretime", "hgetdel", "hgetex", "hpersist", "hpexpire"];
+    let more_of_fields = ["hpexpireat", "hpexpiretime", "hpttl", "hsetex", "httl"];
+    let own = [&own[..], &of_fields, &more_of_fields].concat();
     let known = names(&subject, "COMMAND LIST");
     let theirs = names(&oracle, "COMMAND LIST");
     let describe = |server: &server::Server, line: &str| {

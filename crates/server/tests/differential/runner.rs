@@ -87,16 +87,25 @@ impl Side {
         args.iter().map(bytes).collect()
     }
 
-    fn scan_all(&mut self, conn: usize, options: &[Vec<u8>]) -> io::Result<Result<Vec<Vec<u8>>, Reply>> {
+    /// Everything that a scan gives; of a hash, fields with their values.
+    fn scan_all(
+        &mut self,
+        conn: usize,
+        command: &[Vec<u8>],
+        options: &[Vec<u8>],
+    ) -> io::Result<Result<Vec<Vec<u8>>, Reply>> {
         let mut cursor = b"0".to_vec();
         let mut keys = Vec::new();
+        let width = if command[0] == b"HSCAN" { 2 } else { 1 };
         loop {
-            let mut args = vec![b"SCAN".to_vec(), cursor];
+            let mut args = command.to_vec();
+            args.push(cursor);
             args.extend_from_slice(options);
             let reply = self.conns[conn].try_run_words(&args)?;
             let Some([next, page]) = reply.try_items() else { return Ok(Err(reply)) };
             let (Some(next), Some(page)) = (next.bytes(), page.try_items()) else { return Ok(Err(reply)) };
-            keys.extend(page.iter().filter_map(|k| k.bytes().map(<[u8]>::to_vec)));
+            let found: Vec<&[u8]> = page.iter().filter_map(Reply::bytes).collect();
+            keys.extend(found.chunks(width).map(|together| together.join(&b" = "[..])));
             if next == b"0" || keys.len() > 100_000 {
                 return Ok(Ok(keys));
             }
@@ -146,7 +155,12 @@ impl Pair {
                 Action::Command(_) => self.commands(&sequence.steps[at..end], at, &mut queued)?,
                 // Inside MULTI these would only be queued, one by one.
                 _ if queued[sequence.steps[at].conn].is_some() => {}
-                Action::ScanAll(options) => self.scan(at, sequence.steps[at].conn, options)?,
+                Action::ScanAll(options) => {
+                    self.scan(at, sequence.steps[at].conn, &[b"SCAN".to_vec()], options)?;
+                }
+                Action::ScanElements(command, options) => {
+                    self.scan(at, sequence.steps[at].conn, command, options)?;
+                }
                 Action::ExpireNow(access) => {
                     let conn = sequence.steps[at].conn;
                     let a = self.oracle.expire_now(conn, access).map_err(|e| Stop::Io("the oracle", e))?;
@@ -259,9 +273,15 @@ impl Pair {
         Ok(again.bytes() == Some(expected))
     }
 
-    fn scan(&mut self, step: usize, conn: usize, options: &[Vec<u8>]) -> Result<(), Stop> {
-        let a = self.oracle.scan_all(conn, options).map_err(|e| Stop::Io("the oracle", e))?;
-        let b = self.subject.scan_all(conn, options).map_err(|e| Stop::Io("the subject", e))?;
+    fn scan(
+        &mut self,
+        step: usize,
+        conn: usize,
+        command: &[Vec<u8>],
+        options: &[Vec<u8>],
+    ) -> Result<(), Stop> {
+        let a = self.oracle.scan_all(conn, command, options).map_err(|e| Stop::Io("the oracle", e))?;
+        let b = self.subject.scan_all(conn, command, options).map_err(|e| Stop::Io("the subject", e))?;
         let same = match (&a, &b) {
             (Ok(a), Ok(b)) => {
                 let (x, y): (BTreeSet<_>, BTreeSet<_>) = (a.iter().collect(), b.iter().collect());
@@ -285,7 +305,7 @@ impl Pair {
     fn compare_data(&mut self) -> Result<(), Stop> {
         let a = contents(&mut self.oracle.admin).map_err(|e| Stop::Io("the oracle", e))?;
         let b = contents(&mut self.subject.admin).map_err(|e| Stop::Io("the subject", e))?;
-        let modes = [Mode::Exact, Mode::Exact, Mode::Within(3000)];
+        let modes = [Mode::Exact, Mode::Exact, Mode::Within(3000), Mode::Pairs];
         let same = |x: &Item, y: &Item| {
             (x.0, &x.1) == (y.0, &y.1) && modes.iter().zip(&x.2).zip(&y.2).all(|((m, a), b)| agree(*m, a, b))
         };
@@ -307,7 +327,7 @@ impl Pair {
     }
 }
 
-/// Database, key, and replies to `GET`, `OBJECT ENCODING`, `PTTL`.
+/// Database, key, and replies to `GET`, `OBJECT ENCODING`, `PTTL`, `HGETALL`.
 type Item = (usize, Vec<u8>, Vec<Reply>);
 
 fn contents(admin: &mut Client) -> io::Result<Vec<Item>> {
@@ -322,10 +342,11 @@ fn contents(admin: &mut Client) -> io::Result<Vec<Item>> {
             admin.queue(&[b"GET".to_vec(), key.clone()]);
             admin.queue(&[b"OBJECT".to_vec(), b"ENCODING".to_vec(), key.clone()]);
             admin.queue(&[b"PTTL".to_vec(), key.clone()]);
+            admin.queue(&[b"HGETALL".to_vec(), key.clone()]);
         }
         admin.flush()?;
         for key in keys {
-            let replies = (0..3).map(|_| admin.try_read()).collect::<io::Result<_>>()?;
+            let replies = (0..4).map(|_| admin.try_read()).collect::<io::Result<_>>()?;
             items.push((db, key, replies));
         }
     }

@@ -16,6 +16,8 @@ pub enum Action {
     Command(Vec<Arg>),
     /// A whole `SCAN` iteration with these options.
     ScanAll(Vec<Vec<u8>>),
+    /// The same of the elements of a key: command and key, and the options.
+    ScanElements(Vec<Vec<u8>>, Vec<Vec<u8>>),
     /// Lets a key run out: `PEXPIRE key 1`, a wait, and this access, whose first argument is the key.
     ExpireNow(Vec<Vec<u8>>),
 }
@@ -69,6 +71,10 @@ impl fmt::Display for Step {
             Action::ScanAll(options) => {
                 write!(f, " (scan all)")?;
                 options.iter().cloned().map(Arg::Bytes).collect()
+            }
+            Action::ScanElements(command, options) => {
+                write!(f, " (scan all)")?;
+                command.iter().chain(options).cloned().map(Arg::Bytes).collect()
             }
             Action::ExpireNow(access) => {
                 write!(f, " (expire now)")?;

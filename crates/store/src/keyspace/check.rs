@@ -20,7 +20,11 @@ use crate::tree::list;
 use crate::tree::ordered::{check_tree, visit_rest, Visitor};
 use crate::tree::sorted_set::{check_sorted_set, Roots};
 use crate::tree::{bad_record, not_inner, Tree, Words};
-use crate::DbId;
+use crate::value::ValueType;
+use crate::{DbId, UnixMillis};
+
+/// Whether no field of a packed hash has a deadline before the earliest that its body tells.
+pub(super) type IsLowerBound = fn(Option<UnixMillis>, &[u8]) -> bool;
 
 /// What a check counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,14 +46,16 @@ pub struct CheckReport {
     pub tree_page_count: u64,
 }
 
-#[derive(Default)]
 struct Check {
+    is_lower_bound: IsLowerBound,
     report: CheckReport,
     pages: BTreeSet<u32>,
     /// Slots that records refer to, by slab.
     slots: BTreeMap<u32, (u8, BTreeSet<u16>)>,
-    /// Collections whose trees are still to be looked at.
-    grown: Vec<Grown>,
+    /// Collections whose trees are still to be looked at, with the earliest deadline of an element that their bodies tell.
+    grown: Vec<(Grown, Option<UnixMillis>)>,
+    /// Of the records that have been looked at.
+    earliest_deadline: Option<UnixMillis>,
 }
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Stop> {
@@ -73,8 +79,10 @@ impl Check {
 
     /// Claims what a record refers to.
     fn claim_record(&mut self, record: &Record<'_>) -> Result<(), Stop> {
-        if let Some(Content::Trees(grown)) = record.collection().map(|collection| collection.content) {
-            self.grown.push(grown);
+        if let Some(collection) = record.collection() {
+            if let Content::Trees(grown) = collection.content {
+                self.grown.push((grown, collection.earliest));
+            }
         }
         record.references().try_for_each(|reference| match reference {
             Reference::Blob(blob) => self.claim_blob(&blob),
@@ -126,9 +134,16 @@ impl Visitor for NamedCheck<'_> {
 
 impl Keyspace {
     /// Checks everything, while nobody writes. The text of an error says what is wrong and where.
-    pub fn check(&self) -> Result<CheckReport, Stop> {
+    pub fn check(&self, is_lower_bound: IsLowerBound) -> Result<CheckReport, Stop> {
         let _held = self.garbage.stand_still();
-        let mut check = Check::default();
+        let mut check = Check {
+            is_lower_bound,
+            report: CheckReport::default(),
+            pages: BTreeSet::new(),
+            slots: BTreeMap::new(),
+            grown: Vec::new(),
+            earliest_deadline: None,
+        };
         check.claim(self.catalog, CATALOG_PAGE_COUNT)?;
         for db in (0..self.database_count()).map(|db| DbId(db as u32)) {
             let before = check.report.clone();
@@ -145,8 +160,13 @@ impl Keyspace {
         }
         self.check_named(&mut check)?;
         self.claim_garbage(&mut check)?;
-        while let Some(grown) = check.grown.pop() {
+        while let Some((grown, earliest)) = check.grown.pop() {
+            check.earliest_deadline = None;
             self.check_collection(&mut check, &grown)?;
+            let found = check.earliest_deadline;
+            ensure(found.is_none_or(|found| earliest.is_some_and(|earliest| earliest <= found)), || {
+                format!("{grown:?} has an element with the deadline {found:?}; its key says {earliest:?}")
+            })?;
         }
         self.check_slabs(&mut check)?;
         let (reached, allocated) = (check.pages.len() as u64, self.pool.stats().allocated_pages);
@@ -364,6 +384,8 @@ impl Keyspace {
             ensure(placed, || format!("leaf {}: a key in slot {slot} belongs elsewhere", pid.0))?;
             ensure(keys.insert((hash, key)), || format!("leaf {}: a key is there twice", pid.0))?;
             check.claim_record(&record)?;
+            self.check_packed(check, pid, &record)?;
+            check.earliest_deadline = check.earliest_deadline.into_iter().chain(record.deadline).min();
             deadline_count += usize::from(record.deadline.is_some());
             timed_count += usize::from(record.header().is_timed());
             outside_count += usize::from(record.header().is_outside());
@@ -382,6 +404,28 @@ impl Keyspace {
         check.report.deadline_count += deadline_count as u64;
         check.report.live_leaf_bytes += leaf.live_bytes() as u64;
         Ok(())
+    }
+
+    /// Checks the deadlines of a packed hash.
+    fn check_packed(&self, check: &Check, pid: PageId, record: &Record<'_>) -> Result<(), Stop> {
+        let Some(collection) = record.collection().filter(|_| record.value_type() == ValueType::Hash) else {
+            return Ok(());
+        };
+        let mut run = Vec::new();
+        let run = match collection.content {
+            Content::Packed(run) => run,
+            Content::Outside(blob) => {
+                self.brought_in(|| {
+                    run.clear();
+                    self.blobs.read(&blob, &mut run)
+                })?;
+                &run
+            }
+            Content::Trees(_) => return Ok(()),
+        };
+        ensure((check.is_lower_bound)(collection.earliest, run), || {
+            format!("leaf {}: a hash has a field with a deadline before {:?}", pid.0, collection.earliest)
+        })
     }
 
     fn check_slabs(&self, check: &mut Check) -> Result<(), Stop> {

@@ -8,11 +8,11 @@ use std::ops::ControlFlow;
 use stillframe_pagepool::PageId;
 
 use super::state::{Keyspace, Local};
-use super::write::{Put, Was};
+use super::write::{Put, Step, Was};
 use crate::stop::{retry, Stop};
 use crate::tree::hash::{as_leaf, Record, RecordValue};
 use crate::tree::{bad_record, Joining, Tree, NO_DATABASE};
-use crate::{Deadline, Key, OpError};
+use crate::{Deadline, Key, OpError, UnixMillis};
 
 /// A whole walk: so many elements as there are.
 const ALL: usize = usize::MAX;
@@ -61,13 +61,57 @@ impl Keyspace {
         value: &[u8],
         deadline: Deadline,
     ) -> Result<bool, OpError> {
-        let put = Put::Bytes { bytes: value, raw: false };
-        Ok(self.put_in(local, tree, element, put, deadline)? != Was::Absent)
+        Ok(self.put_timed_element(local, tree, element, value, deadline)? != Was::Absent)
+    }
+
+    /// The same where elements have deadlines.
+    pub fn put_timed_element(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        element: &Key<'_>,
+        value: &[u8],
+        deadline: Deadline,
+    ) -> Result<Was, OpError> {
+        self.put_in(local, tree, element, Put::Bytes { bytes: value, raw: false }, deadline)
+    }
+
+    /// Gives an element a deadline, or takes it away. One whose time is over stays as it is.
+    pub fn set_element_deadline(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        element: &Key<'_>,
+        deadline: Option<UnixMillis>,
+    ) -> Result<Was, OpError> {
+        loop {
+            match retry(|| self.set_deadline_step(local, tree, element, deadline))? {
+                Step::Done(was) => return Ok(was),
+                Step::NoRoom(bytes) => {
+                    retry(|| self.trees.make_room(&mut local.scratch, tree, element.hash, bytes))?
+                }
+            }
+        }
     }
 
     /// Removes an element; whether it was there.
     pub fn remove_element(&self, local: &mut Local, tree: Tree, element: &Key<'_>) -> Result<bool, OpError> {
         Ok(self.remove_in(local, tree, element, Joining::Sparse, |_| true)?.is_some())
+    }
+
+    /// The same where elements have deadlines.
+    pub fn remove_timed_element(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        element: &Key<'_>,
+    ) -> Result<Was, OpError> {
+        let removed = self.remove_in(local, tree, element, Joining::Sparse, |_| true)?;
+        Ok(match removed {
+            None => Was::Absent,
+            Some(remains) if remains.has_expired(local.now) => Was::Expired,
+            Some(_) => Was::There,
+        })
     }
 
     /// Gives the value of an element's record to `f`; `buffer` is for one that lies outside of its leaf.
@@ -107,15 +151,17 @@ impl Keyspace {
         })
     }
 
-    /// Gives all elements and their values to `f`, in the order of their hashes, until it breaks.
-    pub fn for_each_element(
+    /// The same with their values, until `f` breaks: then nothing more is given.
+    pub fn scan_element_values(
         &self,
         local: &mut Local,
         tree: Tree,
+        cursor: u64,
+        count: usize,
         mut f: impl FnMut(&[u8], &[u8], &Record<'_>) -> ControlFlow<()>,
-    ) -> Result<(), OpError> {
+    ) -> Result<u64, OpError> {
         let (mut value, mut flow) = (Vec::new(), ControlFlow::Continue(()));
-        self.scan_tree(local, tree, 0, ALL, |local, record, _| {
+        self.scan_tree(local, tree, cursor, count, |local, record, _| {
             if flow.is_break() {
                 return Ok(());
             }
@@ -125,8 +171,43 @@ impl Keyspace {
             });
             local.bytes = buffer;
             given?
-        })?;
-        Ok(())
+        })
+    }
+
+    /// Gives all elements and their values to `f`, in the order of their hashes, until it breaks.
+    pub fn for_each_element(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        mut f: impl FnMut(&[u8], &[u8], &Record<'_>) -> ControlFlow<()>,
+    ) -> Result<(), OpError> {
+        let mut cursor = 0;
+        loop {
+            // A walk ends early before a page that is missing: it is met again by the next.
+            cursor = self.scan_element_values(local, tree, cursor, ALL, &mut f)?;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Elements whose time is not over at `now`.
+    pub fn count_live_elements(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        now: UnixMillis,
+    ) -> Result<u64, OpError> {
+        let (mut live_count, mut cursor) = (0, 0);
+        loop {
+            cursor = self.scan_tree(local, tree, cursor, ALL, |_, record, _| {
+                live_count += u64::from(record.deadline.is_none_or(|deadline| deadline > now));
+                Ok(())
+            })?;
+            if cursor == 0 {
+                return Ok(live_count);
+            }
+        }
     }
 
     /// An element chosen evenly among `element_count`.

@@ -13,18 +13,26 @@ use crate::{DbId, Key, OpError};
 /// Keys taken from a leaf at a time.
 type Batch = Vec<(u64, Vec<u8>)>;
 
+/// Removes elements whose time is over from the collection of a key that the caller has locked. Whether there is more to do at
+/// once.
+pub(super) type ExpireElements = fn(&Keyspace, &mut Local, DbId, &Key<'_>) -> Result<bool, OpError>;
+
+/// What has been done in a leaf.
+#[derive(Default)]
+struct Done {
+    removed_count: u64,
+    is_unfinished: bool,
+}
+
 impl Keyspace {
-    /// Removes expired entries for at most about `limit`; see [`crate::Worker::expire_cycle`].
+    /// Removes expired entries and elements for at most about `limit`; see [`crate::Worker::expire_cycle`].
     pub fn expire_cycle(
         &self,
         local: &mut Local,
         limit: Duration,
+        expire_elements: ExpireElements,
         mut f: impl FnMut(DbId, &[u8]),
     ) -> Result<u64, OpError> {
-        let any = (0..self.database_count()).any(|db| self.db_stats(DbId(db as u32)).deadline_count > 0);
-        if !any {
-            return Ok(0);
-        }
         let started = Instant::now();
         self.register_leaves(started + limit / 2);
         let (mut removed, mut failure) = (0, None);
@@ -40,12 +48,12 @@ impl Keyspace {
                 continue;
             };
             // A leaf that cannot be read does not keep the others.
-            let removed_here = self.expire_leaf(local, pid, &mut f).unwrap_or_else(|error| {
+            let done = self.expire_leaf(local, pid, expire_elements, &mut f).unwrap_or_else(|error| {
                 failure = Some(error);
-                0
+                Done::default()
             });
-            removed += removed_here;
-            useful |= removed_here > 0;
+            removed += done.removed_count;
+            useful |= done.removed_count > 0 || done.is_unfinished;
             at = PageId(pid.0 + 1);
             if started.elapsed() >= limit {
                 break;
@@ -104,26 +112,29 @@ impl Keyspace {
         }
     }
 
-    /// Removes the expired entries of one leaf and registers its next deadline.
+    /// Removes the expired entries and elements of one leaf and registers its next deadline.
     fn expire_leaf(
         &self,
         local: &mut Local,
         pid: PageId,
+        expire_elements: ExpireElements,
         f: &mut impl FnMut(DbId, &[u8]),
-    ) -> Result<u64, OpError> {
+    ) -> Result<Done, OpError> {
         let found = retry(|| self.expired_keys(local, pid))?;
-        let Some((tree, batch)) = found else { return Ok(0) };
-        let mut removed = 0;
+        let Some((tree, batch)) = found else { return Ok(Done::default()) };
+        let mut done = Done::default();
         for (hash, bytes) in &batch {
             let key = Key { leaf_hint: Some(pid), ..Key::new(bytes, *hash) };
             let Some(_lock) = self.locks.try_lock_key(&local.holder, tree.db, key.hash) else { continue };
             if self.remove_expired(local, tree.db, &key)? {
-                removed += 1;
+                done.removed_count += 1;
                 f(tree.db, bytes);
+            } else {
+                done.is_unfinished |= expire_elements(self, local, tree.db, &key)?;
             }
         }
         self.register_deadline(pid);
-        Ok(removed)
+        Ok(done)
     }
 
     /// Registers a leaf's earliest deadline anew.
@@ -139,7 +150,7 @@ impl Keyspace {
         });
     }
 
-    /// The expired keys of a leaf, if the page is one.
+    /// The expired keys of a leaf, and those with expired elements, if the page is one.
     fn expired_keys(&self, local: &mut Local, pid: PageId) -> Result<Option<(Tree, Batch)>, Stop> {
         let Ok(mut guard) = self.pool.shared(pid) else { return Ok(None) };
         if !self.trees.order.side.is_leaf(pid) {
@@ -168,7 +179,7 @@ impl Keyspace {
             return Ok(());
         }
         for record in (0..leaf.count()).filter_map(|slot| leaf.record(slot)) {
-            if record.deadline.is_some_and(|deadline| deadline <= local.now) {
+            if record.earliest_deadline().is_some_and(|deadline| deadline <= local.now) {
                 let hash = self.trees.order.hash_of(&record);
                 self.with_key(&record, &mut local.bytes, |key| batch.push((hash, key.to_vec())))?;
             }

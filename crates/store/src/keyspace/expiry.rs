@@ -5,17 +5,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use stillframe_pagepool::PageId;
 
+use super::walks::Walks;
 use crate::DbId;
 
 /// Where a walk over all leaves goes on: a database and a hash. `None`: they are all known.
 pub(super) type Unregistered = Option<(DbId, u64)>;
 
 #[derive(Default)]
-pub(super) struct Expiry {
+pub(crate) struct Expiry {
     /// Where it looks next, as a page id.
     at: AtomicU32,
     /// Leaves that the side array does not know yet after a restart.
     unregistered: Mutex<Unregistered>,
+    /// Through collections whose elements have deadlines.
+    pub walks: Walks,
 }
 
 impl Expiry {

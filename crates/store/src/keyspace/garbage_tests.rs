@@ -82,7 +82,7 @@ impl Run {
 
     /// Whether nothing is lost or there twice.
     fn check(&self) {
-        self.keyspace.check().unwrap_or_else(|stop| panic!("{stop:?}"));
+        self.keyspace.check(|_, _| true).unwrap_or_else(|stop| panic!("{stop:?}"));
     }
 
     /// Works all of it off.

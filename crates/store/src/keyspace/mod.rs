@@ -33,6 +33,7 @@ mod stamps;
 mod state;
 mod sweep;
 mod update;
+mod walks;
 mod write;
 
 pub(crate) use catalog::{Catalog, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};

@@ -83,7 +83,7 @@ pub(crate) struct Keyspace {
     pub garbage: Arc<Garbage>,
     pub skips: Skips,
     pub limits: Limits,
-    pub(super) expiry: Expiry,
+    pub expiry: Expiry,
     pub(super) tracker: Tracker,
     listener: OnceLock<Arc<dyn Listener>>,
 }

@@ -46,7 +46,8 @@ impl Keyspace {
         }
     }
 
-    fn set_deadline_step(
+    /// Of a key or of an element.
+    pub(super) fn set_deadline_step(
         &self,
         local: &Local,
         tree: Tree,
@@ -71,8 +72,10 @@ impl Keyspace {
             return Ok(Step::NoRoom(record_bytes));
         };
         leaf.replace(at, &record)?;
-        self.note_written(local, tree, &leaf, before, deadline);
-        local.tracked.touch(tree.tag, key.hash);
+        self.note_written(local, tree, &leaf, before, &record);
+        if tree.has_keys() {
+            local.tracked.touch(tree.tag, key.hash);
+        }
         Ok(Step::Done(Was::There))
     }
 
@@ -227,7 +230,7 @@ impl Keyspace {
             Step::NoRoom(bytes) => return Ok(Step::NoRoom(bytes)),
             Step::Done(replaced) => replaced,
         };
-        if let Some(deadline) = old.deadline {
+        if let Some(deadline) = old.earliest_deadline() {
             self.trees.order.side.add_deadline(target.head.id(), deadline);
         }
         self.trees.order.side.touch(target.head.id(), local.scratch.tick);

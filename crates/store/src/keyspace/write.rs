@@ -265,7 +265,7 @@ impl Keyspace {
             local.deltas.count_key(tree.db, 1);
             local.tracked.begin(tree.tag, key.hash);
         }
-        self.note_written(local, tree, &leaf, None, deadline);
+        self.note_written(local, tree, &leaf, None, &record);
         Ok(Step::Done(Was::Absent))
     }
 
@@ -319,7 +319,7 @@ impl Keyspace {
         if !rewritten || leaf.record(at)? != record {
             leaf.replace(at, &record)?;
         }
-        self.note_written(local, tree, &leaf, remains.deadline, deadline);
+        self.note_written(local, tree, &leaf, remains.deadline, &record);
         match was {
             _ if !tree.has_keys() => {}
             Was::Expired => local.tracked.begin(tree.tag, key.hash),
@@ -383,13 +383,14 @@ impl Keyspace {
         tree: Tree,
         leaf: &LeafGuard<'_>,
         before: Option<UnixMillis>,
-        after: Option<UnixMillis>,
+        record: &Record<'_>,
     ) {
         if tree.has_keys() {
-            local.deltas.count_deadline(tree.db, i64::from(after.is_some()) - i64::from(before.is_some()));
+            let after = record.deadline.is_some();
+            local.deltas.count_deadline(tree.db, i64::from(after) - i64::from(before.is_some()));
         }
         self.trees.order.side.touch(leaf.head.id(), local.scratch.tick);
-        if let Some(deadline) = after {
+        if let Some(deadline) = record.earliest_deadline() {
             self.trees.order.side.add_deadline(leaf.head.id(), deadline);
         }
     }

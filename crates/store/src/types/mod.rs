@@ -8,9 +8,10 @@ mod sorted_set;
 mod string;
 #[cfg(test)]
 mod string_tests;
+mod upkeep;
 mod view;
 
-pub use hash::FieldMode;
+pub use hash::{Draw, FieldMode, FieldRef};
 pub use list::{Insertion, Setting};
 pub use sorted_set::{RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};
 pub use view::Element;

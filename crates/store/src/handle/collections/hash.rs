@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::place::Place;
-use crate::{FieldMode, OpError, Store};
+use crate::{Deadline, FieldMode, OpError, Store};
 
 /// A thread's access to the hash at a key of database 0: fields with values. It is there as long as it has a field.
 ///
@@ -50,7 +50,7 @@ impl Hash {
     /// # Errors
     /// As of [`Hash::set`].
     pub fn set_all(&self, pairs: &[(&[u8], &[u8])]) -> Result<u64, OpError> {
-        self.0.write(|worker, db, key| worker.hash_set(db, key, pairs, FieldMode::All))
+        self.0.write(|worker, db, key| worker.hash_set(db, key, pairs, FieldMode::All, Deadline::Clear))
     }
 
     /// Sets a field unless it is there; whether it has.
@@ -59,7 +59,9 @@ impl Hash {
     /// As of [`Hash::set`].
     pub fn set_new(&self, field: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, OpError> {
         let pair = [(field.as_ref(), value.as_ref())];
-        self.0.write(|worker, db, key| Ok(worker.hash_set(db, key, &pair, FieldMode::Absent)? == 1))
+        self.0.write(|worker, db, key| {
+            Ok(worker.hash_set(db, key, &pair, FieldMode::Absent, Deadline::Clear)? == 1)
+        })
     }
 
     /// The value of a field.
@@ -120,7 +122,7 @@ impl Hash {
     ) -> Result<(), OpError> {
         self.0.read(|worker, db, key| {
             begin();
-            worker.hash_for_each(db, key, |_| (), &mut f).map(drop)
+            worker.hash_for_each(db, key, |_| (), |found| f(found.field, found.value)).map(drop)
         })
     }
 }

@@ -161,17 +161,6 @@ impl Worker {
             Ok(true)
         })
     }
-
-    fn with_run<R>(
-        &mut self,
-        f: impl FnOnce(&Keyspace, &mut Local, &mut Vec<u8>) -> Result<R, OpError>,
-    ) -> Result<R, OpError> {
-        let (keyspace, local) = self.split();
-        let mut run = std::mem::take(&mut local.run);
-        let result = f(keyspace, local, &mut run);
-        local.run = run;
-        result
-    }
 }
 
 fn list_len(opened: &Opened, run: &[u8]) -> u64 {

@@ -1,0 +1,215 @@
+//! Deadlines of fields: set, taken away, and what happens when they have passed.
+//!
+//! ```text
+//!              hash_set_deadline                     earliest passes
+//!   no deadline ──────────────▶ earliest: some time ────────────────▶ fields are due ─┐ a step through the tree,
+//!        ▲                           ▲                                    │       ▲──┘ which removes what is due
+//!        │        no field has any   │        the next earliest           │
+//!        └───────────────────────────┴────────────────────────────────────┘
+//! ```
+//! A packed hash knows its earliest deadline. That of a large one is a lower bound: to find the next, all of its fields are
+//! walked through in steps, after which it rests for many times as long as the walk took.
+
+use std::time::Instant;
+
+use super::packed::{packed_fields, Fields};
+use super::read::is_live;
+use super::write::{earlier, FieldWrite};
+use crate::effect::{Change, Effect};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Was};
+use crate::tree::hash::Grown;
+use crate::tree::Tree;
+use crate::types::packed::PACKED_MAX_BYTES;
+use crate::{DbId, Deadline, Key, OpError, UnixMillis};
+
+/// Fields of a large hash that a step of the active expiry looks at: some 50 microseconds.
+const STEP_FIELDS: usize = 1024;
+
+/// Removes fields whose time is over: of a large hash in steps. Whether there is more to do at once.
+///
+/// # Errors
+/// [`OpError`]; it is tried again later.
+pub(crate) fn expire_fields(
+    keyspace: &Keyspace,
+    local: &mut Local,
+    db: DbId,
+    key: &Key<'_>,
+) -> Result<bool, OpError> {
+    let mut run = std::mem::take(&mut local.run);
+    let is_unfinished = keyspace.hash_expire(local, &super::at(db, key), &mut run);
+    local.run = run;
+    is_unfinished
+}
+
+/// Whether no field of a packed hash has an earlier deadline.
+pub(crate) fn is_lower_bound(earliest: Option<UnixMillis>, run: &[u8]) -> bool {
+    let mut deadlines = packed_fields(run, earliest.is_some()).filter_map(|(_, _, deadline)| deadline);
+    deadlines.all(|deadline| earliest.is_some_and(|earliest| earliest <= deadline))
+}
+
+impl Keyspace {
+    pub(super) fn hash_set_deadline(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        fields: &[&[u8]],
+        deadline: Option<UnixMillis>,
+        run: &mut Vec<u8>,
+    ) -> Result<u64, OpError> {
+        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
+        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(0) };
+        let (mut set, now) = (Vec::with_capacity(fields.len()), local.now);
+        let ended = match opened.grown {
+            None => {
+                let mut packed = opened.fields(run);
+                set.extend(fields.iter().filter(|field| packed.set_deadline(field, deadline, now)));
+                if !set.is_empty() {
+                    self.put_timed(local, at, &opened, &mut packed)?;
+                }
+                Ok(())
+            }
+            Some(grown) => {
+                self.resolve_removal(grown.first, fields)?;
+                let ended = self.set_deadlines(local, grown.first, fields, deadline, &mut set);
+                if !set.is_empty() {
+                    self.note_field_deadline(grown.first, deadline);
+                    let earliest = earlier(opened.earliest, deadline);
+                    self.set_grown(local, at, &Opened { earliest, ..opened })?;
+                }
+                ended
+            }
+        };
+        for field in &set {
+            let change = Change::FieldDeadline { field, deadline };
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+        }
+        ended.map(|()| set.len() as u64)
+    }
+
+    /// Stores packed fields whose deadlines have changed.
+    fn put_timed(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        packed: &mut Fields<'_>,
+    ) -> Result<(), OpError> {
+        let earliest = packed.settle();
+        if packed.run.len() > PACKED_MAX_BYTES {
+            return self.hash_grow(local, at, Some(opened), &FieldWrite::NOTHING, packed).map(drop);
+        }
+        self.put_packed(local, at, opened.encoding, earliest, packed.run, Deadline::Keep).map(drop)
+    }
+
+    fn set_deadlines<'f>(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        fields: &[&'f [u8]],
+        deadline: Option<UnixMillis>,
+        set: &mut Vec<&'f [u8]>,
+    ) -> Result<(), OpError> {
+        for field in fields {
+            if self.set_element_deadline(local, tree, &self.hashed(field), deadline)? == Was::There {
+                set.push(field);
+            }
+        }
+        Ok(())
+    }
+
+    /// A walk through the fields of this tree may have passed the one that gets this deadline.
+    pub(super) fn note_field_deadline(&self, tree: Tree, deadline: Option<UnixMillis>) {
+        if let Some(deadline) = deadline {
+            self.expiry.walks.note(tree.tag, deadline);
+        }
+    }
+
+    fn hash_expire(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        run: &mut Vec<u8>,
+    ) -> Result<bool, OpError> {
+        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(false) };
+        if !opened.may_have_expired(local.now) {
+            return Ok(false);
+        }
+        match opened.grown {
+            None => self.hash_expire_packed(local, at, &opened, run).map(|()| false),
+            Some(grown) => self.hash_expire_step(local, at, &opened, grown),
+        }
+    }
+
+    fn hash_expire_packed(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        run: &mut Vec<u8>,
+    ) -> Result<(), OpError> {
+        let (now, mut packed) = (local.now, opened.fields(run));
+        let due = packed.pairs().filter(|pair| pair.has_expired(now)).map(|pair| pair.field.to_vec());
+        let due: Vec<Vec<u8>> = due.collect();
+        for field in &due {
+            packed.remove(field, now);
+        }
+        let left = packed.len();
+        self.put_expired(local, at, opened, left, &mut packed, &due)
+    }
+
+    /// A step of the walk through a large hash. Whether it is to go on.
+    fn hash_expire_step(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        grown: Grown,
+    ) -> Result<bool, OpError> {
+        let (tree, now, started) = (grown.first, local.now, Instant::now());
+        let Some(cursor) = self.expiry.walks.begin_step(tree.tag) else { return Ok(false) };
+        let (mut due, mut earliest) = (Vec::new(), None);
+        let next = self.scan_elements(local, tree, cursor, STEP_FIELDS, |field, record| {
+            match is_live(record, now) {
+                true => earliest = earlier(earliest, record.deadline),
+                false => due.push(field.to_vec()),
+            }
+        })?;
+        let fields: Vec<&[u8]> = due.iter().map(|field| &field[..]).collect();
+        self.resolve_removal(tree, &fields)?;
+        for field in &fields {
+            self.remove_element(local, tree, &self.hashed(field))?;
+        }
+        let left = grown.element_count.saturating_sub(due.len() as u64);
+        let mut opened = *opened;
+        match self.expiry.walks.end_step(tree.tag, next, earliest, started.elapsed()) {
+            Some(found) => opened.earliest = found,
+            None if due.is_empty() => return Ok(true),
+            None => {}
+        }
+        self.put_expired(
+            local,
+            at,
+            &opened,
+            left,
+            &mut Fields { run: &mut Vec::new(), is_timed: false },
+            &due,
+        )?;
+        Ok(next != 0 && left > 0)
+    }
+
+    fn put_expired(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        left: u64,
+        packed: &mut Fields<'_>,
+        due: &[Vec<u8>],
+    ) -> Result<(), OpError> {
+        for field in due {
+            let change = Change::FieldExpired { field };
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+        }
+        self.put_rest(local, at, opened, left, packed)
+    }
+}
