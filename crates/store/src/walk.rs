@@ -238,6 +238,7 @@ impl<'a, S: PageSource> Walk<'a, S> {
             let is_key = |slot: usize| {
                 leaf.record(slot).is_some_and(|record| match record.key {
                     RecordKey::Inline(inline) => inline == key.bytes,
+                    RecordKey::Hash(_) => false,
                     RecordKey::Out { hash, blob } => {
                         let run = self.run(&blob);
                         hash == key.hash && as_value(&run, &blob, true).to_vec() == key.bytes
