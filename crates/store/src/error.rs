@@ -116,6 +116,9 @@ pub enum OpError {
          be there, half of what 'maxmemory' leaves for data"
     )]
     LargerThanMemory { needed_bytes: u64, most_bytes: u64 },
+    /// A handle was used within the closure of another one of the same thread.
+    #[error("another operation of this thread is under way")]
+    Busy,
     /// The key holds a value of another type.
     #[error("the key holds a value of another type")]
     WrongType,

@@ -18,7 +18,7 @@
 //!   source                pages that are read ahead
 //!   walk, store, worker   views, the store, a thread's access to it
 //!   types                 what is particular to each type of values
-//!   handle                a thread's access to a named tree
+//!   handle                a thread's access to a named tree, or to collections
 //!   offline               a page file without a server
 //! ```
 #![forbid(unsafe_code)]
@@ -58,7 +58,7 @@ pub use blobs::{Duplicate, Incoming, Reach, Sending, SENDING_MIN_BYTES};
 pub use effect::{Before, Change, Effect, End, Listener};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
 pub use error::{Fault, OpError, OpenError, SaveError, TreeError};
-pub use handle::{Record, Transaction, Tree, TreeRange};
+pub use handle::{Hash, Record, Transaction, Tree, TreeRange};
 pub use key::{DbId, Key, UnixMillis};
 pub use keyspace::{CheckReport, CollectionLimits, Locks, SkipStats};
 pub use options::Options;
@@ -70,7 +70,9 @@ pub use stillframe_pagepool::{
 };
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
 pub use tree::sorted_set::{LexBound, ScoreBound};
-pub use types::{Element, FieldMode, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};
+pub use types::{
+    Element, FieldMode, Insertion, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange, Setting,
+};
 pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};
 pub use walk::{CollectionView, Lost, Value, ViewEntry};
 pub use worker::{Alone, Worker};

@@ -17,6 +17,8 @@ pub(crate) const KIND_CATALOG_WITH_NAMES: u8 = 8;
 pub(crate) const KIND_NAMES: u8 = 9;
 // 6 was an inner node of another format.
 pub(crate) const KIND_ORDERED_INNER: u8 = 10;
+pub(crate) const KIND_LIST_LEAF: u8 = 11;
+pub(crate) const KIND_LIST_INNER: u8 = 12;
 
 #[inline(always)]
 pub(crate) fn get_u16(page: &[u8], at: usize) -> u16 {

@@ -113,6 +113,16 @@ impl Worker {
         }
     }
 
+    /// Between two operations, for as long as the thread does something else: nobody waits for it.
+    pub(crate) fn rest(&self) {
+        self.local.holder.member.rest();
+    }
+
+    /// Ends [`Worker::rest`].
+    pub(crate) fn resume(&self) {
+        self.local.holder.member.resume();
+    }
+
     /// Runs `f` (a sleep in poll, a wait) as quiescent: cuts do not wait for this worker meanwhile.
     pub fn idle<R>(&mut self, f: impl FnOnce() -> R) -> R {
         self.local.holder.member.idle(f)

@@ -1,5 +1,6 @@
-//! A thread's access to a named tree.
+//! A thread's access to a named tree, or to collections.
 
+mod collections;
 mod commit;
 mod load;
 mod many;
@@ -11,6 +12,7 @@ mod tree;
 mod turn;
 mod values;
 
+pub use collections::Hash;
 pub use range::{Record, TreeRange};
 pub use transaction::Transaction;
 pub use tree::Tree;

@@ -13,9 +13,10 @@ use crate::blobs::{
     SLAB_PAGE_COUNT,
 };
 use crate::named::NamedTree;
-use crate::page::{Page, KIND_INNER, KIND_ORDERED_INNER, PAGE_SIZE};
+use crate::page::{Page, KIND_INNER, KIND_LIST_INNER, KIND_ORDERED_INNER, PAGE_SIZE};
 use crate::stop::Stop;
 use crate::tree::hash::{as_leaf, Content, Grown, Inner, Leaf, Record, Reference, HEADER_BYTES, SLOT_BYTES};
+use crate::tree::list;
 use crate::tree::ordered::{check_tree, visit_rest, Visitor};
 use crate::tree::sorted_set::{check_sorted_set, Roots};
 use crate::tree::{bad_record, not_inner, Tree, Words};
@@ -214,8 +215,8 @@ impl Keyspace {
     /// Checks the one tree of a collection; its elements.
     fn check_elements(&self, check: &mut Check, tree: Tree) -> Result<u64, Stop> {
         let root = self.copied(tree.root)?;
-        if root.0[0] == KIND_ORDERED_INNER {
-            return check_tree(tree.root, tree.tag, &mut NamedCheck { keyspace: self, check });
+        if root.0[0] == KIND_LIST_INNER {
+            return list::check_tree(tree.root, tree.tag, &mut NamedCheck { keyspace: self, check });
         }
         let before = check.report.key_count;
         self.check_node(check, tree, tree.root, root.0.level(), 0, u64::MAX)?;
@@ -247,6 +248,7 @@ impl Keyspace {
             Discarded::Blob { pid, place } => check.claim_blob(&Blob { pid, len_bytes: 0, place }),
             Discarded::Tree { root } => match self.copied(root)?.0[0] {
                 KIND_ORDERED_INNER => visit_rest(root, &mut NamedCheck { keyspace: self, check }),
+                KIND_LIST_INNER => list::visit_rest(root, &mut NamedCheck { keyspace: self, check }),
                 _ => self.claim_tree(check, root),
             },
         }

@@ -6,7 +6,7 @@ use stillframe_pagepool::{ExclusiveGuard, Member, PageId, Restart};
 
 use super::state::Keyspace;
 use crate::blobs::{Collected, Discarded, OtherWork, PAUSE_MAX, PAUSE_MIN};
-use crate::page::KIND_ORDERED_INNER;
+use crate::page::{KIND_INNER, KIND_LIST_INNER, KIND_ORDERED_INNER};
 use crate::stop::Stop;
 use crate::tree::hash::Leaf;
 use crate::tree::ordered;
@@ -74,15 +74,18 @@ impl Keyspace {
     }
 
     fn free_tree_part(&self, root: PageId) -> Result<bool, Stop> {
-        let is_named = match self.pool.shared(root) {
-            Ok(guard) => guard.page()[0] == KIND_ORDERED_INNER,
+        let kind = match self.pool.shared(root) {
+            Ok(guard) => guard.page()[0],
             // A root that cannot be read is freed alike, whatever tree it is of.
-            Err(Restart::Damaged(_)) => false,
+            Err(Restart::Damaged(_)) => KIND_INNER,
             Err(restart) => return Err(restart.into()),
         };
-        match is_named {
-            true => self.named.trees.free_part(root, STEP_UNITS, |leaf| self.free_named_leaf(leaf)),
-            false => self.trees.free_part(root, STEP_UNITS, |leaf| self.free_leaf(leaf)),
+        match kind {
+            KIND_ORDERED_INNER => {
+                self.named.trees.free_part(root, STEP_UNITS, |leaf| self.free_named_leaf(leaf))
+            }
+            KIND_LIST_INNER => self.lists.free_part(root, STEP_UNITS, |blob| self.blobs.discard(&blob)),
+            _ => self.trees.free_part(root, STEP_UNITS, |leaf| self.free_leaf(leaf)),
         }
     }
 

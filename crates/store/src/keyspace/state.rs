@@ -20,6 +20,7 @@ use crate::named::Named;
 use crate::pages::Pages;
 use crate::stop::Stop;
 use crate::tree::hash::{tick_of, Hashed, Side};
+use crate::tree::list::Lists;
 use crate::tree::ordered::Ordered;
 use crate::tree::sorted_set::SortedTrees;
 use crate::tree::{Scratch, Tree, Trees};
@@ -70,6 +71,8 @@ pub(crate) struct Keyspace {
     pub pool: Arc<Pool>,
     pub catalog: PageId,
     pub trees: Trees<Hashed>,
+    /// Lists that are trees by position.
+    pub lists: Lists,
     /// The orders of sorted sets.
     pub orders: Trees<Ordered>,
     pub(super) databases: Databases,
@@ -112,6 +115,7 @@ impl Keyspace {
         pool.keep_in_memory(catalog, CATALOG_PAGE_COUNT);
         Keyspace {
             catalog,
+            lists: Lists::new(&pages),
             trees: Trees::new(&pages, Hashed::new(content.hash_seed, options.hash_bits, side)),
             orders: Trees::new(&pages, Ordered { counts: true }),
             databases: Databases::new(content.databases.iter().map(|d| (d.root, d.tag)), content.next_tag),

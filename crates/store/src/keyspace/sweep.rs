@@ -16,9 +16,10 @@ use crate::blobs::{
     SLAB_PAGE_COUNT,
 };
 use crate::named::NameEntry;
-use crate::page::{Page, KIND_INNER, KIND_ORDERED_INNER};
+use crate::page::{Page, KIND_INNER, KIND_LIST_INNER, KIND_ORDERED_INNER};
 use crate::stop::Stop;
 use crate::tree::hash::{as_leaf, Inner, Leaf, Reference};
+use crate::tree::list;
 use crate::tree::ordered::{check_tree, visit_rest, Visitor};
 use crate::tree::{bad_record, not_inner, Words};
 
@@ -89,6 +90,9 @@ impl Marking<'_> {
         let level = page.level();
         if page[0] == KIND_ORDERED_INNER {
             return visit_rest(pid, self);
+        }
+        if page[0] == KIND_LIST_INNER {
+            return list::visit_rest(pid, self);
         }
         if page[0] != KIND_INNER || level == 0 {
             return Err(not_inner(pid));

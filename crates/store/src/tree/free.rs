@@ -5,7 +5,107 @@ use stillframe_pagepool::{ExclusiveGuard, PageId, Restart};
 use super::order::{not_inner, Order};
 use super::trees::Trees;
 use super::words::Words;
+use crate::pages::Pages;
 use crate::stop::Stop;
+
+/// Trees that can be freed so: what is to be known of their nodes.
+pub(super) trait Shrinking {
+    /// First byte of an inner node.
+    const KIND_INNER: u8;
+
+    fn pages(&self) -> &Pages;
+    /// Children of a node; at least one is believed.
+    fn child_count(node: &ExclusiveGuard<'_>) -> usize;
+    fn child(node: &ExclusiveGuard<'_>, index: usize) -> PageId;
+    /// Drops the last child of several.
+    fn truncate(node: &mut ExclusiveGuard<'_>);
+    /// The page is about to be freed without having been read.
+    fn forget(&self, _pid: PageId) {}
+
+    /// As of [`Trees::free_part`].
+    fn free_rest<'p>(
+        &'p self,
+        root: PageId,
+        unit_count: usize,
+        mut free_leaf: impl FnMut(ExclusiveGuard<'p>) -> Result<usize, Stop>,
+    ) -> Result<bool, Stop> {
+        let pool = &self.pages().pool;
+        let Some(root) = self.latch_or_free(root)? else { return Ok(true) };
+        let mut path = vec![root];
+        let mut freed = 0;
+        loop {
+            let Some(node) = path.last() else { return Ok(true) };
+            // Damaged pages may lead back to themselves.
+            let is_below = |above: &ExclusiveGuard<'_>| above.level().checked_sub(1) == Some(node.level());
+            let is_placed = path.iter().nth_back(1).is_none_or(is_below);
+            if node.word(0) as u8 != Self::KIND_INNER || !is_placed {
+                return Err(not_inner(node.id()));
+            }
+            let last = Self::child_count(node) - 1;
+            let (child, is_above_leaves) = (Self::child(node, last), node.level() == 1);
+            if path.iter().any(|above| above.id() == child) {
+                return Err(not_inner(child));
+            }
+            match self.latch_or_free(child)? {
+                Some(leaf) if is_above_leaves => freed += free_leaf(leaf)?,
+                Some(inner) => {
+                    path.push(inner);
+                    continue;
+                }
+                None => freed += 1,
+            }
+            // Take the freed child out of the node, and empty nodes out of theirs.
+            while let Some(mut node) = path.pop() {
+                if Self::child_count(&node) > 1 {
+                    Self::truncate(&mut node);
+                    path.push(node);
+                    break;
+                }
+                pool.free(node, 1);
+            }
+            if freed >= unit_count && !path.is_empty() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// A page of the tree, latched; or freed, if it cannot be read.
+    fn latch_or_free(&self, pid: PageId) -> Result<Option<ExclusiveGuard<'_>>, Stop> {
+        let pages = self.pages();
+        match pages.pool.exclusive(pid) {
+            Err(Restart::Damaged(_)) if pages.pool.free_unread(pid, 1) => {
+                self.forget(pid);
+                pages.leaks.ask();
+                Ok(None)
+            }
+            other => Ok(Some(other?)),
+        }
+    }
+}
+
+impl<O: Order> Shrinking for Trees<O> {
+    const KIND_INNER: u8 = O::KIND_INNER;
+
+    fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    fn child_count(node: &ExclusiveGuard<'_>) -> usize {
+        O::child_count(node)
+    }
+
+    fn child(node: &ExclusiveGuard<'_>, index: usize) -> PageId {
+        O::child(node, index)
+    }
+
+    fn truncate(node: &mut ExclusiveGuard<'_>) {
+        O::truncate(node);
+    }
+
+    fn forget(&self, pid: PageId) {
+        self.order.forget(pid);
+    }
+}
 
 impl<O: Order> Trees<O> {
     /// Frees leaves at the right end of a tree, and the nodes that this empties, until `unit_count` things are free. True
@@ -17,50 +117,8 @@ impl<O: Order> Trees<O> {
         &'p self,
         root: PageId,
         unit_count: usize,
-        mut free_leaf: impl FnMut(ExclusiveGuard<'p>) -> Result<usize, Stop>,
+        free_leaf: impl FnMut(ExclusiveGuard<'p>) -> Result<usize, Stop>,
     ) -> Result<bool, Stop> {
-        let Some(root) = self.latch_or_free(root)? else { return Ok(true) };
-        let mut path = vec![root];
-        let mut freed = 0;
-        loop {
-            let Some(node) = path.last_mut() else { return Ok(true) };
-            if node.word(0) as u8 != O::KIND_INNER {
-                return Err(not_inner(node.id()));
-            }
-            let last = O::child_count(node) - 1;
-            let is_above_leaves = node.level() == 1;
-            match self.latch_or_free(O::child(node, last))? {
-                Some(leaf) if is_above_leaves => freed += free_leaf(leaf)?,
-                Some(inner) => {
-                    path.push(inner);
-                    continue;
-                }
-                None => freed += 1,
-            }
-            // Take the freed child out of the node, and empty nodes out of theirs.
-            while let Some(mut node) = path.pop() {
-                if O::child_count(&node) > 1 {
-                    O::truncate(&mut node);
-                    path.push(node);
-                    break;
-                }
-                self.pool.free(node, 1);
-            }
-            if freed >= unit_count && !path.is_empty() {
-                return Ok(false);
-            }
-        }
-    }
-
-    /// A page of the tree, latched; or freed, if it cannot be read.
-    fn latch_or_free(&self, pid: PageId) -> Result<Option<ExclusiveGuard<'_>>, Stop> {
-        match self.pool.exclusive(pid) {
-            Err(Restart::Damaged(_)) if self.pool.free_unread(pid, 1) => {
-                self.order.forget(pid);
-                self.pages.leaks.ask();
-                Ok(None)
-            }
-            other => Ok(Some(other?)),
-        }
+        self.free_rest(root, unit_count, free_leaf)
     }
 }

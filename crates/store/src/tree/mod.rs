@@ -5,6 +5,7 @@ mod contract_tests;
 mod free;
 pub(crate) mod hash;
 mod leaves;
+pub(crate) mod list;
 mod merge;
 mod order;
 pub(crate) mod ordered;

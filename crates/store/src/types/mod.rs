@@ -2,6 +2,7 @@
 
 mod copy;
 mod hash;
+mod list;
 mod packed;
 mod sorted_set;
 mod string;
@@ -10,5 +11,6 @@ mod string_tests;
 mod view;
 
 pub use hash::FieldMode;
+pub use list::{Insertion, Setting};
 pub use sorted_set::{RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};
 pub use view::Element;

@@ -1,7 +1,9 @@
 //! Collections against models: through growth, restarts, missing pages and copies. A failure is replayed with
 //! `STILLFRAME_SEED=<seed>`.
 
+mod handles;
 mod hash;
+mod list;
 mod sorted_set;
 
 use std::sync::mpsc;

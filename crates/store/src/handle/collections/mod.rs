@@ -1,0 +1,6 @@
+//! Handles on collections, for programs that embed the store: [`crate::Store::hash`] and its kin.
+
+mod desk;
+mod hash;
+
+pub use hash::Hash;

@@ -1,0 +1,300 @@
+//! Items of a list that are found by what they are, or changed in their place.
+
+use std::cell::Cell;
+
+use super::{at, index_in, list_len, packed};
+use crate::effect::{Change, Effect, End};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::stop::{retry, Stop};
+use crate::tree::hash::Grown;
+use crate::tree::list::Element;
+use crate::tree::Tree;
+use crate::types::packed::{elements, packed_bytes, splice, PACKED_MAX_BYTES};
+use crate::value::Encoding;
+use crate::worker::Worker;
+use crate::{DbId, Deadline, Key, OpError};
+
+/// What an insertion beside an item came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Insertion {
+    NoList,
+    NoPivot,
+    /// The list has so many items now.
+    Done(u64),
+}
+
+/// What setting an item came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Setting {
+    NoList,
+    OutOfRange,
+    Done,
+}
+
+impl Worker {
+    /// Puts an item in the place of the one with an index, which counts from the end if it is below 0.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn list_set(&mut self, db: DbId, key: &Key<'_>, index: i64, item: &[u8]) -> Result<Setting, OpError> {
+        self.with_run(|keyspace, local, run| {
+            let at = at(db, key);
+            let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
+            let Some(opened) = keyspace.open_to_change(local, &at, run)? else { return Ok(Setting::NoList) };
+            let Some(index) = index_in(index, list_len(&opened, run)) else { return Ok(Setting::OutOfRange) };
+            keyspace.list_set(local, &at, &opened, index, item, run)?;
+            let change = Change::Item { index, item };
+            keyspace.announce(local, Effect::Element { db, key: *key, change, is_new: false });
+            Ok(Setting::Done)
+        })
+    }
+
+    /// Inserts an item before the first one that is `pivot`, or behind it.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn list_insert(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        is_before: bool,
+        pivot: &[u8],
+        item: &[u8],
+    ) -> Result<Insertion, OpError> {
+        self.with_run(|keyspace, local, run| {
+            let at = at(db, key);
+            let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
+            let Some(opened) = keyspace.open_to_change(local, &at, run)? else {
+                return Ok(Insertion::NoList);
+            };
+            let mut found = None;
+            keyspace.list_find(&opened, run, pivot, true, |index| {
+                found = Some(index);
+                false
+            })?;
+            let Some(pivot) = found else { return Ok(Insertion::NoPivot) };
+            let index = if is_before { pivot } else { pivot + 1 };
+            let len = keyspace.list_insert(local, &at, &opened, index, item, run)?;
+            let change = Change::ItemInserted { index, item };
+            keyspace.announce(local, Effect::Element { db, key: *key, change, is_new: false });
+            Ok(Insertion::Done(len))
+        })
+    }
+
+    /// Removes items that are `item`: the first `count`, or the last if it is below 0, or all if it is 0. With the last item the
+    /// key goes. How many they were.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn list_remove(&mut self, db: DbId, key: &Key<'_>, count: i64, item: &[u8]) -> Result<u64, OpError> {
+        self.with_run(|keyspace, local, run| {
+            let at = at(db, key);
+            let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
+            let Some(opened) = keyspace.open_to_change(local, &at, run)? else { return Ok(0) };
+            let most = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
+            let mut places = Vec::new();
+            keyspace.list_find(&opened, run, item, count >= 0, |index| {
+                places.push(index);
+                places.len() < most
+            })?;
+            // From the right, so that indices stay what they are.
+            places.sort_unstable_by(|a, b| b.cmp(a));
+            keyspace.list_remove(local, &at, &opened, &places, run)?;
+            Ok(places.len() as u64)
+        })
+    }
+
+    /// Gives `f` the indices of items that are `item`, from the left or from the right, until it says no. `most_compared` items
+    /// are looked at, at most. Whether the list is there.
+    ///
+    /// # Errors
+    /// [`OpError`]; what was given does not count then.
+    pub fn list_pos(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        item: &[u8],
+        is_upwards: bool,
+        most_compared: u64,
+        mut f: impl FnMut(u64) -> bool,
+    ) -> Result<bool, OpError> {
+        self.with_run(|keyspace, local, run| {
+            let Some((opened, _lock)) = keyspace.open_to_read(local, &at(db, key), run)? else {
+                return Ok(false);
+            };
+            let len = list_len(&opened, run);
+            keyspace.list_compare(&opened, run, item, is_upwards, |index, is_same| {
+                let compared = if is_upwards { index } else { len.saturating_sub(1 + index) };
+                compared < most_compared && (!is_same || f(index))
+            })?;
+            Ok(true)
+        })
+    }
+}
+
+impl Keyspace {
+    fn list_set(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        index: u64,
+        item: &[u8],
+        run: &mut Vec<u8>,
+    ) -> Result<(), OpError> {
+        let place = packed::bytes_of(run, &(index..index + 1));
+        let grown = match opened.grown {
+            Some(grown) => grown,
+            None if run.len() - place.len() + packed_bytes(item) > PACKED_MAX_BYTES => {
+                self.list_grow(local, at, End::Right, &[], run)?
+            }
+            None => {
+                splice(run, place, &[item]);
+                return self
+                    .put_packed(local, at, Encoding::QuickList, None, run, Deadline::Keep)
+                    .map(|_| ());
+            }
+        };
+        let mut old = None;
+        self.with_list_elements(&[item], |elements| {
+            let Some(element) = elements.first() else { return Ok(false) };
+            self.lists.set(grown.first, index, *element, |before| {
+                if let Element::Outside(blob) = before {
+                    old = Some(blob);
+                }
+            })
+        })?;
+        old.iter().for_each(|blob| self.blobs.discard(blob));
+        Ok(())
+    }
+
+    fn list_insert(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        index: u64,
+        item: &[u8],
+        run: &mut Vec<u8>,
+    ) -> Result<u64, OpError> {
+        let mut grown = match opened.grown {
+            Some(grown) => grown,
+            None if run.len() + packed_bytes(item) > PACKED_MAX_BYTES => {
+                self.list_grow(local, at, End::Right, &[], run)?
+            }
+            None => {
+                let place = packed::bytes_of(run, &(index..index));
+                splice(run, place.start..place.start, &[item]);
+                self.put_packed(local, at, Encoding::QuickList, None, run, Deadline::Keep)?;
+                return Ok(elements(run).count() as u64);
+            }
+        };
+        self.with_list_elements(&[item], |elements| match elements.first() {
+            Some(element) => self.lists.insert(grown.first, index, *element),
+            None => Ok(false),
+        })?;
+        grown.element_count += 1;
+        self.set_list(local, at, grown)?;
+        Ok(grown.element_count)
+    }
+
+    /// Removes the items at some places, the last first. They have just been looked at, so no page is missing.
+    fn list_remove(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        places: &[u64],
+        run: &mut Vec<u8>,
+    ) -> Result<(), OpError> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        let left = list_len(opened, run) - places.len() as u64;
+        for index in places {
+            match opened.grown {
+                None => drop(run.drain(packed::bytes_of(run, &(*index..*index + 1)))),
+                Some(grown) if left > 0 => self.list_remove_grown(grown.first, *index)?,
+                // The tree goes with its key.
+                Some(_) => {}
+            }
+            let change = Change::ItemsRemoved { index: *index, item_count: 1 };
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+        }
+        match opened.grown {
+            _ if left == 0 => self.remove_emptied(local, at),
+            None => self.put_packed(local, at, Encoding::QuickList, None, run, Deadline::Keep).map(|_| ()),
+            Some(grown) => self.set_list(local, at, Grown { element_count: left, ..grown }),
+        }
+    }
+
+    fn list_remove_grown(&self, tree: Tree, index: u64) -> Result<(), OpError> {
+        let mut old = None;
+        retry(|| {
+            self.lists.remove(tree, index, |element| {
+                if let Element::Outside(blob) = element {
+                    old = Some(blob);
+                }
+                Ok(())
+            })
+        })?;
+        old.iter().for_each(|blob| self.blobs.discard(blob));
+        Ok(())
+    }
+
+    /// Gives `f` the indices of items that are `item`, until it says no.
+    fn list_find(
+        &self,
+        opened: &Opened,
+        run: &[u8],
+        item: &[u8],
+        is_upwards: bool,
+        mut f: impl FnMut(u64) -> bool,
+    ) -> Result<(), OpError> {
+        self.list_compare(opened, run, item, is_upwards, |index, is_same| !is_same || f(index))
+    }
+
+    /// Compares items with `item` one after the other, until `f` says no.
+    fn list_compare(
+        &self,
+        opened: &Opened,
+        run: &[u8],
+        item: &[u8],
+        is_upwards: bool,
+        mut f: impl FnMut(u64, bool) -> bool,
+    ) -> Result<(), OpError> {
+        let Some(grown) = opened.grown else {
+            let same: Vec<bool> = elements(run).map(|element| element.bytes == item).collect();
+            let _ = match is_upwards {
+                true => (0..).zip(&same).all(|(index, is_same)| f(index, *is_same)),
+                false => (0..same.len()).rev().all(|index| f(index as u64, same[index])),
+            };
+            return Ok(());
+        };
+        let len = grown.element_count;
+        let (compared, mut goes_on) = (Cell::new(0), true);
+        while compared.get() < len && goes_on {
+            let before = compared.get();
+            let mut compare = |element: Element<'_>| {
+                let is_same = match element {
+                    Element::Inline(bytes) => bytes == item,
+                    Element::Outside(blob) => {
+                        blob.len_bytes as usize == item.len() && self.blobs.equals(&blob, item)?
+                    }
+                };
+                let index = compared.get();
+                goes_on = f(if is_upwards { index } else { len - 1 - index }, is_same);
+                compared.set(index + 1);
+                Ok::<bool, Stop>(goes_on && index + 1 < len)
+            };
+            retry(|| match is_upwards {
+                true => self.lists.walk_up(grown.first, compared.get(), &mut compare),
+                false => self.lists.walk_down(grown.first, len - compared.get(), &mut compare),
+            })?;
+            if compared.get() == before {
+                return Err(OpError::Damaged("a list has fewer items than its key says".into()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! A list that is a tree by position, and what is done with either form alike.
+
+use std::ops::{ControlFlow, Range};
+
+use super::packed;
+use crate::blobs::{Blob, Part};
+use crate::effect::{Change, Effect, End};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::stop::{retry, Stop};
+use crate::tree::hash::Grown;
+use crate::tree::list::{Element, ELEMENT_INLINE_MAX_BYTES};
+use crate::tree::{Tree, NO_DATABASE};
+use crate::types::packed::elements;
+use crate::value::Encoding;
+use crate::{Deadline, OpError};
+
+impl Keyspace {
+    /// Puts items into a list as `put` does with what the list has for them: those that are long are stored outside first, and
+    /// dropped if it fails.
+    pub(super) fn with_list_elements<R>(
+        &self,
+        items: &[&[u8]],
+        mut put: impl FnMut(&[Element<'_>]) -> Result<R, Stop>,
+    ) -> Result<R, OpError> {
+        self.resolve_slabs(items.iter().filter(|item| item.len() > ELEMENT_INLINE_MAX_BYTES).count())?;
+        let mut blobs: Vec<Blob> = Vec::new();
+        let stored = items.iter().map(|item| {
+            if item.len() <= ELEMENT_INLINE_MAX_BYTES {
+                return Ok(Element::Inline(item));
+            }
+            let blob = retry(|| self.blobs.make(&[Part::Bytes(item)], false))?;
+            blobs.push(blob);
+            Ok(Element::Outside(blob))
+        });
+        let stored: Result<Vec<Element<'_>>, OpError> = stored.collect();
+        let done = stored.and_then(|elements| retry(|| put(&elements)));
+        done.inspect_err(|_| blobs.iter().for_each(|blob| self.blobs.discard(blob)))
+    }
+
+    pub(super) fn grown_push(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        mut grown: Grown,
+        end: End,
+        items: &[&[u8]],
+    ) -> Result<u64, OpError> {
+        self.with_list_elements(items, |elements| self.lists.push(grown.first, end, elements))?;
+        grown.element_count += items.len() as u64;
+        self.set_list(local, at, grown)?;
+        Ok(grown.element_count)
+    }
+
+    pub(super) fn set_list(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        grown: Grown,
+    ) -> Result<(), OpError> {
+        let opened = Opened { encoding: Encoding::QuickList, earliest: None, grown: Some(grown) };
+        self.set_grown(local, at, &opened)
+    }
+
+    /// Makes a tree of a packed list, or of none, and puts items to its end.
+    pub(super) fn list_grow(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        end: End,
+        items: &[&[u8]],
+        run: &[u8],
+    ) -> Result<Grown, OpError> {
+        let tag = self.take_tag();
+        let root = retry(|| self.lists.create(tag))?;
+        let tree = Tree { db: NO_DATABASE, root, tag };
+        let before: Vec<&[u8]> = elements(run).map(|item| item.bytes).collect();
+        let element_count = (before.len() + items.len()) as u64;
+        let grown = Grown { element_count, first: tree, second: None };
+        let filled = self
+            .with_list_elements(&before, |elements| self.lists.push(tree, End::Right, elements))
+            .and_then(|()| self.with_list_elements(items, |elements| self.lists.push(tree, end, elements)));
+        filled.inspect_err(|_| self.drop_trees(&grown))?;
+        self.put_grown(local, at, Encoding::QuickList, None, grown, Deadline::Keep)?;
+        Ok(grown)
+    }
+
+    /// Gives an item to `f`.
+    fn give_item<R>(
+        &self,
+        element: Element<'_>,
+        buffer: &mut Vec<u8>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Stop> {
+        match element {
+            Element::Inline(bytes) => Ok(f(bytes)),
+            Element::Outside(blob) => {
+                buffer.clear();
+                self.blobs.read(&blob, buffer)?;
+                Ok(f(buffer))
+            }
+        }
+    }
+
+    /// Gives the items of a range to `f`, in order, until it breaks.
+    pub(super) fn list_give(
+        &self,
+        local: &mut Local,
+        opened: &Opened,
+        range: Range<u64>,
+        run: &[u8],
+        mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), OpError> {
+        let Some(grown) = opened.grown else {
+            let items = elements(&run[packed::bytes_of(run, &range)]);
+            let _ = items.map(|item| item.bytes).try_for_each(f);
+            return Ok(());
+        };
+        let (mut next, mut flow) = (range.start, ControlFlow::Continue(()));
+        while next < range.end && flow.is_continue() {
+            let from = next;
+            retry(|| {
+                // What has been given is not given again.
+                self.lists.walk_up(grown.first, next, |element| {
+                    flow = self.give_item(element, &mut local.bytes, &mut f)?;
+                    next += 1;
+                    Ok(flow.is_continue() && next < range.end)
+                })
+            })?;
+            if next == from {
+                return Err(shorter());
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the items of a range to `f`, the last first.
+    pub(super) fn list_give_down(
+        &self,
+        local: &mut Local,
+        opened: &Opened,
+        range: Range<u64>,
+        run: &[u8],
+        mut f: impl FnMut(&[u8]),
+    ) -> Result<(), OpError> {
+        let Some(grown) = opened.grown else {
+            let items: Vec<&[u8]> =
+                elements(&run[packed::bytes_of(run, &range)]).map(|item| item.bytes).collect();
+            items.into_iter().rev().for_each(f);
+            return Ok(());
+        };
+        let mut next = range.end;
+        while next > range.start {
+            let from = next;
+            retry(|| {
+                self.lists.walk_down(grown.first, next, |element| {
+                    self.give_item(element, &mut local.bytes, &mut f)?;
+                    next -= 1;
+                    Ok(next > range.start)
+                })
+            })?;
+            if next == from {
+                return Err(shorter());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the items of a range out of a list, which has others or goes then: without them, if it has no others, the
+    /// caller removes the key. What is left of it.
+    pub(super) fn list_take(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        range: Range<u64>,
+        run: &mut Vec<u8>,
+    ) -> Result<Opened, OpError> {
+        let item_count = range.end - range.start;
+        let Some(mut grown) = opened.grown else {
+            run.drain(packed::bytes_of(run, &range));
+            if !run.is_empty() {
+                self.put_packed(local, at, Encoding::QuickList, None, run, Deadline::Keep)?;
+            }
+            return Ok(*opened);
+        };
+        // The trees of one that goes are dropped with its key.
+        if item_count < grown.element_count {
+            let cut_off = retry(|| self.lists.remove_range(grown.first, range.clone()))?;
+            cut_off.trees.iter().for_each(|root| self.garbage.push_tree(&self.pool, *root));
+            cut_off.blobs.iter().for_each(|blob| self.blobs.discard(blob));
+            grown.element_count -= item_count;
+            self.set_list(local, at, grown)?;
+        }
+        Ok(Opened { grown: Some(grown), ..*opened })
+    }
+
+    /// Leaves a list the items of a range alone, which may be empty: then the key goes.
+    pub(super) fn list_keep(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        kept: Range<u64>,
+        len: u64,
+        run: &mut Vec<u8>,
+    ) -> Result<(), OpError> {
+        // From the right first, so that indices stay what they are.
+        let cuts = match kept.is_empty() {
+            true => vec![0..len],
+            false => [kept.end..len, 0..kept.start].into_iter().filter(|cut| !cut.is_empty()).collect(),
+        };
+        if let Some(grown) = opened.grown.filter(|_| cuts.len() > 1) {
+            // Nothing that is missing is met after the first change (C1).
+            for index in [kept.start - 1, kept.start, kept.end - 1, kept.end] {
+                retry(|| self.lists.get(grown.first, index, |_| Ok(())))?;
+            }
+        }
+        let mut left = *opened;
+        for cut in cuts {
+            left = self.list_take(local, at, &left, cut.clone(), run)?;
+            let change = Change::ItemsRemoved { index: cut.start, item_count: cut.end - cut.start };
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+        }
+        match kept.is_empty() {
+            true => self.remove_emptied(local, at),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cold]
+fn shorter() -> OpError {
+    OpError::Damaged("a list has fewer items than its key says".into())
+}

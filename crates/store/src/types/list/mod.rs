@@ -1,0 +1,241 @@
+//! Lists: items by their position. A small one is a run of packed items; a large one is a tree by position, in which items over
+//! 512 bytes lie outside.
+
+mod edit;
+mod grown;
+mod packed;
+
+pub use edit::{Insertion, Setting};
+
+use std::ops::{ControlFlow, Range};
+
+use crate::effect::{Change, Effect, End};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::types::packed::{elements, packed_bytes, PACKED_MAX_BYTES};
+use crate::value::{Encoding, ValueType};
+use crate::worker::Worker;
+use crate::{DbId, Deadline, Key, OpError};
+
+fn at<'k>(db: DbId, key: &Key<'k>) -> CollectionKey<'k> {
+    CollectionKey { db, key: *key, value_type: ValueType::List }
+}
+
+/// The items that two indices enclose in a list of so many; those below 0 count from the end.
+fn enclosed(start: i64, stop: i64, len: u64) -> Range<u64> {
+    let most = i64::try_from(len).unwrap_or(i64::MAX);
+    let from_left = |index: i64| if index < 0 { most.saturating_add(index) } else { index };
+    let (start, stop) = (from_left(start).max(0), from_left(stop).min(most - 1));
+    if start > stop {
+        return 0..0;
+    }
+    start as u64..stop as u64 + 1
+}
+
+/// The index of an item from the left, if the list has it.
+fn index_in(index: i64, len: u64) -> Option<u64> {
+    let index = if index < 0 { i64::try_from(len).ok()?.checked_add(index)? } else { index };
+    u64::try_from(index).ok().filter(|index| *index < len)
+}
+
+impl Worker {
+    /// Puts items to an end of a list, one after the other. It is made if there is none, unless `only_if_exists`. Its length
+    /// then; 0 if there is none.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn list_push(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        end: End,
+        items: &[&[u8]],
+        only_if_exists: bool,
+    ) -> Result<u64, OpError> {
+        self.with_run(|keyspace, local, run| {
+            let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
+            let opened = keyspace.open_to_change(local, &at(db, key), run)?;
+            if opened.is_none() && only_if_exists {
+                return Ok(0);
+            }
+            keyspace.list_push(local, &at(db, key), opened.as_ref(), end, items, run)
+        })
+    }
+
+    /// Takes up to `count` items from an end of a list, after how many there are was given to `begin`, and gives them to `f` in
+    /// that order. With the last one the key goes. Whether the list was there.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed, and what was given does not count.
+    pub fn list_pop(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        end: End,
+        count: u64,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(&[u8]),
+    ) -> Result<bool, OpError> {
+        self.with_run(|keyspace, local, run| {
+            let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
+            let Some(opened) = keyspace.open_to_change(local, &at(db, key), run)? else { return Ok(false) };
+            let popped = count.min(list_len(&opened, run));
+            begin(popped);
+            keyspace.list_pop(local, &at(db, key), &opened, end, popped, f, run)?;
+            Ok(true)
+        })
+    }
+
+    /// Items of a list; 0 if there is none.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub fn list_len(&mut self, db: DbId, key: &Key<'_>) -> Result<u64, OpError> {
+        self.with_run(|keyspace, local, run| {
+            let opened = keyspace.open_to_read(local, &at(db, key), run)?;
+            Ok(opened.map_or(0, |(opened, _lock)| list_len(&opened, run)))
+        })
+    }
+
+    /// Gives the items from index `start` to index `stop` to `f`, after how many they are to `begin`, until `f` breaks. Indices
+    /// below 0 count from the end. Whether the list is there.
+    ///
+    /// # Errors
+    /// [`OpError`]; what was given does not count then.
+    pub fn list_range(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        start: i64,
+        stop: i64,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<bool, OpError> {
+        self.with_run(|keyspace, local, run| {
+            let Some((opened, _lock)) = keyspace.open_to_read(local, &at(db, key), run)? else {
+                return Ok(false);
+            };
+            let range = enclosed(start, stop, list_len(&opened, run));
+            begin(range.end - range.start);
+            keyspace.list_give(local, &opened, range, run, f)?;
+            Ok(true)
+        })
+    }
+
+    /// Leaves a list the items from index `start` to index `stop` alone. Indices below 0 count from the end. Without items the
+    /// key goes. Whether the list was there.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn list_trim(&mut self, db: DbId, key: &Key<'_>, start: i64, stop: i64) -> Result<bool, OpError> {
+        self.with_run(|keyspace, local, run| {
+            let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
+            let Some(opened) = keyspace.open_to_change(local, &at(db, key), run)? else { return Ok(false) };
+            let len = list_len(&opened, run);
+            let kept = enclosed(start, stop, len);
+            keyspace.list_keep(local, &at(db, key), &opened, kept, len, run)?;
+            Ok(true)
+        })
+    }
+
+    /// Gives `f` the item with an index, which counts from the end if it is below 0. Whether the list is there.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub fn list_index(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        index: i64,
+        mut f: impl FnMut(&[u8]),
+    ) -> Result<bool, OpError> {
+        self.with_run(|keyspace, local, run| {
+            let Some((opened, _lock)) = keyspace.open_to_read(local, &at(db, key), run)? else {
+                return Ok(false);
+            };
+            if let Some(index) = index_in(index, list_len(&opened, run)) {
+                keyspace.list_give(local, &opened, index..index + 1, run, |item| {
+                    f(item);
+                    ControlFlow::Break(())
+                })?;
+            }
+            Ok(true)
+        })
+    }
+
+    fn with_run<R>(
+        &mut self,
+        f: impl FnOnce(&Keyspace, &mut Local, &mut Vec<u8>) -> Result<R, OpError>,
+    ) -> Result<R, OpError> {
+        let (keyspace, local) = self.split();
+        let mut run = std::mem::take(&mut local.run);
+        let result = f(keyspace, local, &mut run);
+        local.run = run;
+        result
+    }
+}
+
+fn list_len(opened: &Opened, run: &[u8]) -> u64 {
+    opened.grown.map_or_else(|| elements(run).count() as u64, |grown| grown.element_count)
+}
+
+impl Keyspace {
+    fn list_push(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: Option<&Opened>,
+        end: End,
+        items: &[&[u8]],
+        run: &mut Vec<u8>,
+    ) -> Result<u64, OpError> {
+        let more_bytes: usize = items.iter().map(|item| packed_bytes(item)).sum();
+        let len = match opened.and_then(|opened| opened.grown) {
+            Some(grown) => self.grown_push(local, at, grown, end, items)?,
+            None if run.len() + more_bytes > PACKED_MAX_BYTES => {
+                self.list_grow(local, at, end, items, run)?.element_count
+            }
+            None => {
+                packed::push(run, end, items);
+                self.put_packed(local, at, Encoding::QuickList, None, run, Deadline::Keep)?;
+                elements(run).count() as u64
+            }
+        };
+        for (index, item) in items.iter().enumerate() {
+            let is_new = opened.is_none() && index == 0;
+            let change = Change::Pushed { end, item };
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
+        }
+        Ok(len)
+    }
+
+    fn list_pop(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        end: End,
+        count: u64,
+        mut f: impl FnMut(&[u8]),
+        run: &mut Vec<u8>,
+    ) -> Result<(), OpError> {
+        if count == 0 {
+            return Ok(());
+        }
+        let len = list_len(opened, run);
+        let range = if end == End::Left { 0..count } else { len - count..len };
+        match end {
+            End::Left => self.list_give(local, opened, range.clone(), run, |item| {
+                f(item);
+                ControlFlow::Continue(())
+            })?,
+            End::Right => self.list_give_down(local, opened, range.clone(), run, f)?,
+        }
+        self.list_take(local, at, opened, range, run)?;
+        let change = Change::Popped { end, item_count: count };
+        self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+        if count == len {
+            self.remove_emptied(local, at)?;
+        }
+        Ok(())
+    }
+}
