@@ -18,6 +18,10 @@ mod object;
 mod scan;
 mod set;
 mod sort;
+mod sorted_set;
+mod sorted_set_combine;
+mod sorted_set_pop;
+mod sorted_set_range;
 mod string;
 
 mod client;
@@ -50,6 +54,10 @@ static GROUPS: &[&[Command]] = &[
     hash::COMMANDS,
     hyperloglog::COMMANDS,
     hash_deadlines::COMMANDS,
+    sorted_set::COMMANDS,
+    sorted_set_range::COMMANDS,
+    sorted_set_pop::COMMANDS,
+    sorted_set_combine::COMMANDS,
     keys::COMMANDS,
     dump::COMMANDS,
     expire::COMMANDS,

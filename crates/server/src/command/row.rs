@@ -4,6 +4,7 @@ use stillframe_store::{DbId, Reach};
 
 use crate::command::flags::{acl, flag, key_flag};
 use crate::protocol::args::Args;
+use crate::text::number::parse_i64;
 
 /// The group of a command in `COMMAND DOCS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,11 @@ impl Group {
 #[derive(Clone, Copy, Debug)]
 pub enum Begin {
     Index(i32),
+    /// After this word, which is looked for from an index on.
+    Keyword {
+        word: &'static str,
+        from: i32,
+    },
     Unknown,
 }
 
@@ -76,6 +82,8 @@ pub enum Find {
         step: i32,
         limit: i32,
     },
+    /// The first argument there is the number of those that follow.
+    Counted,
     Unknown,
 }
 
@@ -91,6 +99,47 @@ pub struct KeySpec {
 impl KeySpec {
     pub const fn range(first: i32, last: i32, step: i32, flags: u32) -> KeySpec {
         KeySpec { notes: "", flags, begin: Begin::Index(first), find: Find::Range { last, step, limit: 0 } }
+    }
+
+    /// As many keys as the argument at `index` says, behind it.
+    pub const fn counted(index: i32, flags: u32) -> KeySpec {
+        KeySpec { notes: "", flags, begin: Begin::Index(index), find: Find::Counted }
+    }
+
+    /// The key after a word that may be anywhere from an index on.
+    pub const fn after(word: &'static str, from: i32, flags: u32) -> KeySpec {
+        let find = Find::Range { last: 0, step: 1, limit: 0 };
+        KeySpec { notes: "", flags, begin: Begin::Keyword { word, from }, find }
+    }
+
+    /// Gives the argument indices of the keys of a call.
+    fn for_each(&self, args: &Args<'_>, give: &mut dyn FnMut(usize, u32)) {
+        let first = match self.begin {
+            Begin::Index(index) => index,
+            Begin::Keyword { word, from } => {
+                match (from as usize..args.len().saturating_sub(1)).find(|index| args.is(*index, word)) {
+                    Some(index) => index as i32 + 1,
+                    None => return,
+                }
+            }
+            Begin::Unknown => return,
+        };
+        let (first, last, step) = match self.find {
+            Find::Range { last, step, .. } if last >= 0 => (first, first + last, step),
+            Find::Range { last, step, .. } => (first, args.len() as i32 + last, step),
+            Find::Counted => {
+                let count = args.get(first as usize).and_then(parse_i64).unwrap_or(0);
+                let rest = args.len() as i64 - i64::from(first) - 1;
+                // A number that cannot be is refused by the command.
+                (first + 1, first + if (1..=rest).contains(&count) { count as i32 } else { 0 }, 1)
+            }
+            Find::Unknown => return,
+        };
+        let mut index = first;
+        while index <= last && (index as usize) < args.len() {
+            give(index as usize, self.flags);
+            index += step;
+        }
     }
 
     pub const fn notes(mut self, notes: &'static str) -> KeySpec {
@@ -356,8 +405,11 @@ impl<H: Copy> Row<H> {
     /// Index of the first key argument, if it is at a fixed place.
     pub fn first_key(&self) -> Option<usize> {
         match self.key_specs.first().filter(|spec| spec.flags & key_flag::NOT_KEY == 0)?.begin {
-            Begin::Index(index) => Some(index as usize),
-            Begin::Unknown => None,
+            Begin::Index(index) => {
+                let counted = matches!(self.key_specs.first()?.find, Find::Counted);
+                Some(index as usize + usize::from(counted))
+            }
+            Begin::Keyword { .. } | Begin::Unknown => None,
         }
     }
 
@@ -386,15 +438,7 @@ impl<H: Copy> Row<H> {
             return keys_fn(args, give);
         }
         for spec in self.key_specs.iter().filter(|spec| spec.flags & key_flag::NOT_KEY == 0) {
-            let (Begin::Index(first), Find::Range { last, step, .. }) = (spec.begin, spec.find) else {
-                continue;
-            };
-            let last = if last >= 0 { first + last } else { args.len() as i32 + last };
-            let mut index = first;
-            while index <= last && (index as usize) < args.len() {
-                give(index as usize, spec.flags);
-                index += step;
-            }
+            spec.for_each(args, give);
         }
     }
 }

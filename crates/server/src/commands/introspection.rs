@@ -108,6 +108,12 @@ fn describe_keys(reply: &mut Reply<'_>, spec: &KeySpec) {
             pair(reply, "index", 1);
             field(reply, "index", index);
         }
+        Begin::Keyword { word, from } => {
+            pair(reply, "keyword", 2);
+            reply.bulk(b"keyword");
+            reply.bulk(word.as_bytes());
+            field(reply, "startfrom", from);
+        }
         Begin::Unknown => pair(reply, "unknown", 0),
     }
     reply.bulk(b"find_keys");
@@ -117,6 +123,12 @@ fn describe_keys(reply: &mut Reply<'_>, spec: &KeySpec) {
             field(reply, "lastkey", last);
             field(reply, "keystep", step);
             field(reply, "limit", limit);
+        }
+        Find::Counted => {
+            pair(reply, "keynum", 3);
+            field(reply, "keynumidx", 0);
+            field(reply, "firstkey", 1);
+            field(reply, "keystep", 1);
         }
         Find::Unknown => pair(reply, "unknown", 0),
     }

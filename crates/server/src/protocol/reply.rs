@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use stillframe_store::rdb::LongPayload;
 use stillframe_store::{Sending, StrRef};
 
+use crate::text::double;
+
 /// A large value that is sent from where it lies.
 #[derive(Debug)]
 struct Sent {
@@ -332,6 +334,11 @@ impl Reply<'_> {
     /// Header of a set; an array in RESP2.
     pub fn set(&mut self, element_count: usize) {
         self.header(if self.resp3 { b'~' } else { b'*' }, element_count as i64);
+    }
+
+    /// A floating point number; a bulk string in RESP2.
+    pub fn double(&mut self, number: f64) {
+        self.double_text(&double::to_text(number));
     }
 
     /// A floating point number, as Redis prints it (`%.17g`); a bulk string in RESP2.

@@ -1,0 +1,195 @@
+//! Sorted sets: members that are taken from an end, or chosen by chance.
+
+use std::collections::BTreeSet;
+
+use stillframe_store::{RangeLimit, ScoredRange, ValueType};
+
+use crate::command::operand::{integer_in, positive};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::protocol::args::Args;
+use crate::protocol::errors;
+use crate::protocol::reply::Reply;
+use crate::text::number::parse_i64;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command::new("zpopmax", -2, flag::WRITE | flag::FAST, zpopmax).acl(acl::SORTEDSET).event("zpopmax")
+        .doc(Group::SortedSet, "5.0.0", "Remove and return members with the highest scores in a sorted set", "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
+    Command::new("zpopmin", -2, flag::WRITE | flag::FAST, zpopmin).acl(acl::SORTEDSET).event("zpopmin")
+        .doc(Group::SortedSet, "5.0.0", "Remove and return members with the lowest scores in a sorted set", "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
+    Command::new("zmpop", -4, flag::WRITE | flag::MOVABLEKEYS, zmpop).acl(acl::SORTEDSET)
+        .doc(Group::SortedSet, "7.0.0", "Remove and return members with scores in a sorted set", "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.")
+        .keys(&[KeySpec::counted(1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
+    Command::new("zrandmember", -2, flag::READONLY, zrandmember).acl(acl::SORTEDSET).in_steps()
+        .doc(Group::SortedSet, "6.2.0", "Get one or multiple random elements from a sorted set", "O(N) where N is the number of elements returned")
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
+        .tips(&["nondeterministic_output"]),
+];
+
+/// Members that are chosen together, where there is no end to how many are wanted.
+const CHOSEN_TOGETHER: u64 = 1_000;
+
+/// A member and its score, as an array in RESP3 or where it `is_nested` in any case.
+pub fn scored_pair(reply: &mut Reply<'_>, is_nested: bool, member: &[u8], score: f64) {
+    if is_nested {
+        reply.array(2);
+    }
+    reply.bulk(member);
+    reply.double(score);
+}
+
+pub fn zpopmin(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    pop(ctx, args, false)
+}
+
+pub fn zpopmax(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    pop(ctx, args, true)
+}
+
+fn pop(ctx: &mut Ctx<'_>, args: &Args<'_>, is_downwards: bool) -> CmdResult {
+    if args.len() > 3 {
+        return Err(errors::SYNTAX.into());
+    }
+    let count = args.get(2).map(positive).transpose()?;
+    let is_nested = ctx.reply.resp3 && count.is_some();
+    let popped = pop_from(ctx, args, 1, is_downwards, count.unwrap_or(1) as u64)?.unwrap_or_default();
+    ctx.reply.array(if is_nested { popped.len() } else { 2 * popped.len() });
+    for (member, score) in &popped {
+        scored_pair(&mut ctx.reply, is_nested, member, *score);
+    }
+    Ok(())
+}
+
+/// Removes members from an end of the sorted set at an argument; `None` if there is none.
+#[allow(clippy::type_complexity)]
+fn pop_from(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    key_index: usize,
+    is_downwards: bool,
+    count: u64,
+) -> Result<Option<Vec<(Vec<u8>, f64)>>, CmdError> {
+    let (db, key) = (ctx.db(), ctx.key(args, key_index));
+    let limit = RangeLimit { skipped: 0, most: count };
+    let (mut popped, before) = (Vec::new(), ctx.worker.change_count());
+    let take = |member: &[u8], score: f64| popped.push((member.to_vec(), score));
+    let removed =
+        ctx.worker.sorted_set_remove_range(db, &key, &ScoredRange::ALL, is_downwards, limit, take)?;
+    ctx.count_as(before, removed.unwrap_or(0));
+    Ok(removed.map(|_| popped))
+}
+
+/// What a `ZMPOP` asks for.
+struct PopOptions {
+    key_count: usize,
+    is_downwards: bool,
+    count: u64,
+}
+
+impl PopOptions {
+    fn parse(args: &Args<'_>) -> Result<PopOptions, CmdError> {
+        let at_least_one = |text: &[u8], error: &'static str| {
+            parse_i64(text).filter(|number| *number >= 1).ok_or(CmdError::from(error))
+        };
+        let key_count = at_least_one(args.at(1), "ERR numkeys should be greater than 0")?;
+        let key_count = usize::try_from(key_count).unwrap_or(usize::MAX);
+        let end_index = key_count.checked_add(2).filter(|index| *index < args.len());
+        let Some(end_index) = end_index else { return Err(errors::SYNTAX.into()) };
+        let is_downwards = args.is(end_index, "MAX");
+        if !is_downwards && !args.is(end_index, "MIN") {
+            return Err(errors::SYNTAX.into());
+        }
+        let mut count = None;
+        let mut index = end_index + 1;
+        while index < args.len() {
+            if count.is_some() || !args.is(index, "COUNT") || index + 1 >= args.len() {
+                return Err(errors::SYNTAX.into());
+            }
+            count = Some(at_least_one(args.at(index + 1), "ERR count should be greater than 0")?);
+            index += 2;
+        }
+        Ok(PopOptions { key_count, is_downwards, count: count.unwrap_or(1) as u64 })
+    }
+}
+
+pub fn zmpop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let options = PopOptions::parse(args)?;
+    ctx.server.notifier.name_stored(Some(if options.is_downwards { "zpopmax" } else { "zpopmin" }));
+    for index in 2..2 + options.key_count {
+        let Some(popped) = pop_from(ctx, args, index, options.is_downwards, options.count)? else { continue };
+        ctx.reply.array(2);
+        ctx.reply.bulk(args.at(index));
+        ctx.reply.array(popped.len());
+        for (member, score) in &popped {
+            scored_pair(&mut ctx.reply, true, member, *score);
+        }
+        return Ok(());
+    }
+    ctx.reply.null_array();
+    Ok(())
+}
+
+/// So many different ranks below `len`.
+fn distinct(count: u64, len: u64) -> Vec<u64> {
+    let mut chosen = BTreeSet::new();
+    // Floyd's: each step adds one, and all sets are as likely.
+    for last in len - count..len {
+        let rank = fastrand::u64(..=last);
+        if !chosen.insert(rank) {
+            chosen.insert(last);
+        }
+    }
+    chosen.into_iter().collect()
+}
+
+pub fn zrandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let key = ctx.key(args, 1);
+    let Some(count) = args.get(2) else {
+        let Ctx { worker, reply, client, .. } = ctx;
+        let one = |len| vec![fastrand::u64(..len)];
+        let found = worker.sorted_set_pick(client.db, &key, one, |member, _| reply.bulk(member))?;
+        if !found {
+            ctx.reply.null();
+        }
+        ctx.looked_up(&key, found);
+        return Ok(());
+    };
+    let count = integer_in(count, -i64::MAX..=i64::MAX)?;
+    if args.len() > 4 || args.len() == 4 && !args.is(3, "WITHSCORES") {
+        return Err(errors::SYNTAX.into());
+    }
+    let has_scores = args.len() == 4;
+    if has_scores && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count) {
+        return Err("ERR value is out of range".into());
+    }
+    let entry = ctx.worker.entry(ctx.client.db, &key)?;
+    ctx.looked_up(&key, entry.is_some());
+    let Some(entry) = entry else {
+        ctx.reply.array(0);
+        return Ok(());
+    };
+    entry.must_be(ValueType::SortedSet)?;
+    let len = ctx.worker.sorted_set_len(ctx.client.db, &key)?;
+    let wanted = if count < 0 { count.unsigned_abs() } else { len.min(count as u64) };
+    let is_nested = has_scores && ctx.reply.resp3;
+    let per_member = if has_scores && !is_nested { 2 } else { 1 };
+    ctx.reply.array((wanted as usize).saturating_mul(per_member));
+    let mut left = wanted;
+    while left > 0 && !ctx.reply.out.is_over() {
+        let together = if count < 0 { left.min(CHOSEN_TOGETHER) } else { left };
+        let Ctx { worker, reply, client, .. } = ctx;
+        let choose = |len: u64| match count < 0 {
+            true => (0..together).map(|_| fastrand::u64(..len)).collect(),
+            false => distinct(together.min(len), len),
+        };
+        worker.sorted_set_pick(client.db, &key, choose, |member, score| match has_scores {
+            true => scored_pair(reply, is_nested, member, score),
+            false => reply.bulk(member),
+        })?;
+        left -= together;
+    }
+    Ok(())
+}
