@@ -1,0 +1,282 @@
+//! Effects, applied to maps in their order, make what the store has.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stillframe_store::{
+    Change, DbId, Deadline, Effect, Element, End, FieldMode, Key, Listener, OpError, Options, RangeLimit,
+    SaveError, ScoreRule, ScoredRange, Store, UnixMillis, Value, Worker,
+};
+use stillframe_testkit::{seed, TempDir};
+
+use crate::{check, open, retried};
+
+const DATABASES: u32 = 2;
+
+#[derive(Clone, PartialEq, Debug)]
+enum Collection {
+    Hash(BTreeMap<Vec<u8>, (Vec<u8>, Option<UnixMillis>)>),
+    List(VecDeque<Vec<u8>>),
+    Set(BTreeMap<Vec<u8>, ()>),
+    SortedSet(BTreeMap<Vec<u8>, f64>),
+}
+
+impl Collection {
+    fn is_empty(&self) -> bool {
+        match self {
+            Collection::Hash(fields) => fields.is_empty(),
+            Collection::List(items) => items.is_empty(),
+            Collection::Set(members) => members.is_empty(),
+            Collection::SortedSet(members) => members.is_empty(),
+        }
+    }
+
+    fn empty_for(change: &Change<'_>) -> Collection {
+        match change {
+            Change::Field { .. } | Change::FieldDeadline { .. } => Collection::Hash(BTreeMap::new()),
+            Change::FieldRemoved { .. } | Change::FieldExpired { .. } => Collection::Hash(BTreeMap::new()),
+            Change::Member { .. } | Change::MemberRemoved { .. } => Collection::Set(BTreeMap::new()),
+            Change::Scored { .. } | Change::ScoredRemoved { .. } => Collection::SortedSet(BTreeMap::new()),
+            _ => Collection::List(VecDeque::new()),
+        }
+    }
+
+    fn apply(&mut self, change: &Change<'_>) {
+        match (self, *change) {
+            (Collection::Hash(fields), Change::Field { field, value, deadline }) => {
+                fields.insert(field.to_vec(), (value.to_vec(), deadline));
+            }
+            (Collection::Hash(fields), Change::FieldDeadline { field, deadline }) => {
+                fields.get_mut(field).expect("a deadline of no field").1 = deadline;
+            }
+            (Collection::Hash(fields), Change::FieldRemoved { field } | Change::FieldExpired { field }) => {
+                assert!(fields.remove(field).is_some(), "what was removed is not there");
+            }
+            (Collection::Set(members), Change::Member { member }) => {
+                assert!(members.insert(member.to_vec(), ()).is_none(), "it is there already");
+            }
+            (Collection::Set(members), Change::MemberRemoved { member }) => {
+                assert!(members.remove(member).is_some(), "what was removed is not there");
+            }
+            (Collection::SortedSet(members), Change::Scored { member, score }) => {
+                members.insert(member.to_vec(), score);
+            }
+            (Collection::SortedSet(members), Change::ScoredRemoved { member }) => {
+                assert!(members.remove(member).is_some(), "what was removed is not there");
+            }
+            (Collection::List(items), change) => apply_to_list(items, change),
+            (collection, change) => panic!("{change:?} of {collection:?}"),
+        }
+    }
+}
+
+fn apply_to_list(items: &mut VecDeque<Vec<u8>>, change: Change<'_>) {
+    match change {
+        Change::Pushed { end: End::Left, item } => items.push_front(item.to_vec()),
+        Change::Pushed { end: End::Right, item } => items.push_back(item.to_vec()),
+        Change::Popped { end: End::Left, item_count } => drop(items.drain(..item_count as usize)),
+        Change::Popped { end: End::Right, item_count } => items.truncate(items.len() - item_count as usize),
+        Change::Item { index, item } => items[index as usize] = item.to_vec(),
+        Change::ItemInserted { index, item } => items.insert(index as usize, item.to_vec()),
+        Change::ItemsRemoved { index, item_count } => {
+            drop(items.drain(index as usize..(index + item_count) as usize));
+        }
+        other => panic!("{other:?} of a list"),
+    }
+}
+
+type Content = BTreeMap<(u32, Vec<u8>), (Collection, Option<UnixMillis>)>;
+
+#[derive(Default)]
+struct Replayed(Mutex<Content>);
+
+fn place((db, key): (DbId, Key<'_>)) -> (u32, Vec<u8>) {
+    (db.0, key.bytes.to_vec())
+}
+
+impl Listener for Replayed {
+    fn announce(&self, effect: &Effect<'_>) {
+        let mut content = self.0.lock();
+        match *effect {
+            Effect::Element { db, key, change, is_new } => {
+                let place = place((db, key));
+                assert_eq!(is_new, !content.contains_key(&place), "{change:?}");
+                let new = || (Collection::empty_for(&change), None);
+                let (collection, _) = content.entry(place.clone()).or_insert_with(new);
+                collection.apply(&change);
+            }
+            Effect::Replace { db, key }
+            | Effect::Delete { db, key }
+            | Effect::Expire { db, key }
+            | Effect::Evict { db, key } => drop(content.remove(&place((db, key)))),
+            Effect::Deadline { db, key, deadline } => {
+                content.get_mut(&place((db, key))).expect("a deadline of no key").1 = deadline;
+            }
+            Effect::Move { from, to } => {
+                let moved = content.remove(&place(from)).expect("what was moved is not there");
+                content.insert(place(to), moved);
+            }
+            Effect::Copy { from, to } => {
+                let copied = content[&place(from)].clone();
+                content.insert(place(to), copied);
+            }
+            Effect::Flush { db, .. } => content.retain(|(of, _), _| *of != db.0),
+            Effect::Swap { a, b, .. } => {
+                let other = |db: u32| {
+                    if db == a.0 {
+                        b.0
+                    } else if db == b.0 {
+                        a.0
+                    } else {
+                        db
+                    }
+                };
+                *content = std::mem::take(&mut *content)
+                    .into_iter()
+                    .map(|((db, key), value)| ((other(db), key), value))
+                    .collect();
+            }
+            Effect::Set { .. } | Effect::Write { .. } => panic!("nobody makes strings here"),
+        }
+    }
+}
+
+/// What a view has; what has been emptied is a key that a removal is about to take.
+fn content_of(store: &Store, worker: &mut Worker) -> Content {
+    let mut content = Content::new();
+    let view = worker.idle(|| store.view()).unwrap();
+    view.for_each(|entry| {
+        let Value::Collection(view) = entry.value else { panic!("a string") };
+        let mut made: Option<Collection> = None;
+        view.for_each(&mut |element| {
+            match element {
+                Element::Field { field, value, deadline } => {
+                    let hash = made.get_or_insert(Collection::Hash(BTreeMap::new()));
+                    hash.apply(&Change::Field { field, value, deadline });
+                }
+                Element::Member(member) => {
+                    made.get_or_insert(Collection::Set(BTreeMap::new())).apply(&Change::Member { member })
+                }
+                Element::Scored { member, score } => made
+                    .get_or_insert(Collection::SortedSet(BTreeMap::new()))
+                    .apply(&Change::Scored { member, score }),
+                Element::Item(item) => made
+                    .get_or_insert(Collection::List(VecDeque::new()))
+                    .apply(&Change::Pushed { end: End::Right, item }),
+            }
+            Ok(())
+        })?;
+        let made = made.expect("a collection has an element");
+        content.insert((entry.db.0, entry.key.to_vec()), (made, entry.deadline));
+        Ok::<(), SaveError>(())
+    })
+    .unwrap();
+    content
+}
+
+fn word(random: &mut fastrand::Rng) -> Vec<u8> {
+    match random.u32(..40) {
+        0 => vec![random.alphanumeric() as u8; random.usize(450..3_000)],
+        _ => format!("{}", random.u32(..400)).into_bytes(),
+    }
+}
+
+fn words(random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
+    (0..random.usize(1..30)).map(|_| word(random)).collect()
+}
+
+/// One operation; those on keys of another type change nothing.
+fn operation(worker: &mut Worker, random: &mut fastrand::Rng) -> Result<(), OpError> {
+    let db = DbId(random.u32(..DATABASES));
+    let name = format!("key:{}", random.u32(..12)).into_bytes();
+    let key = worker.key(&name);
+    let (words, one) = (words(random), word(random));
+    let given: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
+    match random.u32(..100) {
+        0..15 => {
+            let pairs: Vec<_> = given.iter().map(|word| (*word, &one[..])).collect();
+            worker.hash_set(db, &key, &pairs, FieldMode::All, Deadline::Clear)?;
+        }
+        15..18 => drop(worker.hash_remove(db, &key, &given)?),
+        18..20 => {
+            let deadline = random.bool().then(|| worker.now() + 1 + random.i64(0..20));
+            worker.hash_set_deadline(db, &key, &given, deadline)?;
+        }
+        20..35 => {
+            let scored: Vec<_> = given.iter().map(|word| (f64::from(random.u32(..50)), *word)).collect();
+            let rule = ScoreRule { adds: random.bool() && scored.len() == 1, ..ScoreRule::default() };
+            worker.sorted_set_put(db, &key, &scored, &rule)?;
+        }
+        35..38 => drop(worker.sorted_set_remove(db, &key, &given)?),
+        38..41 => {
+            let first = random.i64(-20..20);
+            let range = ScoredRange::Ranks { first, last: first + random.i64(0..30) };
+            worker.sorted_set_remove_range(db, &key, &range, random.bool(), RangeLimit::NONE, |_, _| ())?;
+        }
+        41..55 => {
+            let end = if random.bool() { End::Left } else { End::Right };
+            worker.list_push(db, &key, end, &given, random.u8(..5) == 0)?;
+        }
+        55..60 => {
+            let end = if random.bool() { End::Left } else { End::Right };
+            worker.list_pop(db, &key, end, random.u64(1..40), |_| (), |_| ())?;
+        }
+        60..63 => drop(worker.list_set(db, &key, random.i64(-50..50), &one)?),
+        63..66 => drop(worker.list_insert(db, &key, random.bool(), &words[0], &one)?),
+        66..69 => drop(worker.list_remove(db, &key, random.i64(-3..3), &one)?),
+        69..71 => drop(worker.list_trim(db, &key, random.i64(0..20), random.i64(-20..0))?),
+        71..76 => drop(worker.remove(db, &key)?),
+        76..80 => {
+            drop(worker.set_deadline(db, &key, random.bool().then(|| worker.now() + 1 + random.i64(0..20)))?)
+        }
+        80..90 => {
+            let (to_db, to_name) =
+                (DbId(random.u32(..DATABASES)), format!("key:{}", random.u32(..12)).into_bytes());
+            let to = worker.key(&to_name);
+            if (db, &name) == (to_db, &to_name) {
+                return Ok(());
+            }
+            match random.bool() {
+                true => drop(worker.rename((db, &key), (to_db, &to))?),
+                false => drop(worker.copy((db, &key), (to_db, &to))?),
+            }
+        }
+        90..98 => drop(worker.hash_for_each(db, &key, |_| (), |_| ControlFlow::Continue(()))?),
+        98 => worker.flush_db(db)?,
+        _ => worker.swap_db(db, DbId(random.u32(..DATABASES)))?,
+    }
+    Ok(())
+}
+
+#[test]
+fn effects_of_elements_make_the_same_collections() {
+    let mut random = fastrand::Rng::with_seed(seed());
+    for _ in 0..3 {
+        let dir = TempDir::new("effects");
+        let store = open(&dir, Options { database_count: DATABASES, ..Options::default() });
+        let replayed = Arc::new(Replayed::default());
+        assert!(store.listen(replayed.clone()));
+        let (mut worker, mut now) = (store.worker(), 1_000_000);
+        for round in 0..4_000 {
+            now += random.i64(0..2);
+            worker.set_now(now);
+            let seed = random.u64(..);
+            // Once more after a fault, the same.
+            retried(&store, &mut worker, |worker| {
+                match operation(worker, &mut fastrand::Rng::with_seed(seed)) {
+                    Err(OpError::WrongType) => Ok(()),
+                    result => result,
+                }
+            });
+            worker.quiesce();
+            if round % 500 == 499 {
+                let (found, expected) = (content_of(&store, &mut worker), replayed.0.lock().clone());
+                assert!(expected.values().all(|(collection, _)| !collection.is_empty()));
+                assert_eq!(found, expected);
+                check(&store, &mut worker);
+            }
+        }
+    }
+}
