@@ -8,6 +8,7 @@ mod clients;
 mod dump;
 mod evict;
 mod harness;
+mod hash_deadlines;
 mod hostile;
 mod io;
 mod large;

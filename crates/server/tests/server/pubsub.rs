@@ -99,6 +99,10 @@ const LINES: &[&str] = &[
     "GETDEL b", "DEL c none", "UNLINK d e", "RENAME n m", "RENAMENX m n", "COPY n copied", "COPY n copied REPLACE",
     "MOVE n 3", "SETEX s 100 v", "PSETEX s 100000 v", "GET none", "EXISTS none s", "TYPE none", "TTL none",
     "STRLEN none", "GETRANGE none 0 1", "MGET none s", "OBJECT ENCODING none", "GETBIT none 1", "BITCOUNT none",
+    "HSET h f 1", "HSET h f 2 g 3", "HSETNX h f 1", "HSETNX h i 1", "HMSET h a 1 b 2", "HINCRBY h f 5",
+    "HINCRBYFLOAT h f 1.5", "HINCRBY h2 f 1", "HGET none f", "HGETALL none", "HLEN none", "HDEL h none", "HDEL h f g f",
+    "HEXISTS none f", "HMGET none f", "HSTRLEN none f", "HRANDFIELD none", "HRANDFIELD none 2", "HSCAN none 0",
+    "COPY h h3", "RENAME h3 h4", "HDEL h i a b", "DEL h2 h4",
     "DUMP none", "TOUCH none", "SET short v PX 1", "FLUSHDB", "SET last 1",
 ];
 

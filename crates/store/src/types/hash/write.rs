@@ -79,6 +79,10 @@ impl Keyspace {
     ) -> Result<u64, OpError> {
         let is_timed = opened.is_some_and(|opened| opened.earliest.is_some());
         let mut packed = Fields { run, is_timed };
+        let is_there = |(field, _): &(&[u8], &[u8])| packed.find_live(field, local.now).is_some();
+        if write.mode == FieldMode::Absent && write.pairs.iter().all(is_there) {
+            return Ok(0);
+        }
         let old_bytes = match is_timed || write.given().is_some() {
             true => packed.timed_bytes(write.pairs.len()),
             false => packed.run.len(),
@@ -95,9 +99,6 @@ impl Keyspace {
                 expired.push(pair.0);
             }
             filled.added_count += u64::from(was != WasPacked::There);
-        }
-        if filled.added_count == 0 && !overwrites {
-            return Ok(0);
         }
         let earliest = if packed.is_timed { packed.settle() } else { None };
         let encoding = self.hash_encoding(opened, packed.len(), write.pairs);
@@ -202,6 +203,9 @@ impl Keyspace {
         let (mut filled, mut expired) = (Filled::default(), Vec::new());
         let ended = self.hash_fill(local, grown.first, write, &mut filled, &mut expired);
         grown.element_count += filled.more_count;
+        if filled.added_count == 0 && write.mode == FieldMode::Absent {
+            return ended.map(|()| 0);
+        }
         let encoding = self.hash_encoding(Some(opened), grown.element_count, write.pairs);
         let earliest = earlier(opened.earliest, write.given());
         self.note_field_deadline(grown.first, write.given());
@@ -209,9 +213,7 @@ impl Keyspace {
         if now != *opened {
             self.set_grown(local, at, &now)?;
         }
-        if filled.added_count > 0 || write.mode == FieldMode::All {
-            self.announce_filled(local, at, false, write, (grown.first, earliest.is_some()), &expired)?;
-        }
+        self.announce_filled(local, at, false, write, (grown.first, earliest.is_some()), &expired)?;
         ended.map(|()| filled.added_count)
     }
 
