@@ -74,19 +74,52 @@ impl ScoreRule {
 /// Members that have changed, by their places among those given, and their scores.
 type Changed = SmallVec<[(usize, f64); 4]>;
 
-impl ScoreChanges {
-    /// Counts a decision in; whether the member is to be set.
-    fn count(&mut self, decision: Decision, is_new: bool) -> Option<f64> {
-        self.score = match decision {
+/// What a sorted set is called, member by member.
+pub(super) struct Naming {
+    pub encoding: Encoding,
+    len: u64,
+    most_members: u64,
+    most_bytes: usize,
+}
+
+impl Naming {
+    /// A member gets a score; as it is kept: in Redis's small encoding there is no negative zero.
+    pub fn take(&mut self, member: &[u8], score: f64, is_new: bool) -> f64 {
+        self.len += u64::from(is_new);
+        if is_new && (self.len > self.most_members || member.len() > self.most_bytes) {
+            self.encoding = Encoding::SkipList;
+        }
+        match self.encoding {
+            Encoding::ListPack => score + 0.0,
+            _ => score,
+        }
+    }
+}
+
+/// How far an operation has got.
+struct Progress {
+    changes: ScoreChanges,
+    changed: Changed,
+    naming: Naming,
+}
+
+impl Progress {
+    fn new(naming: Naming) -> Progress {
+        Progress { changes: ScoreChanges::default(), changed: Changed::new(), naming }
+    }
+
+    /// Counts a decision in; the score that the member is to be given, if it is.
+    fn count(&mut self, decision: Decision, member: &[u8], is_new: bool) -> Option<f64> {
+        self.changes.score = match decision {
             Decision::LeftOut | Decision::Nan => None,
             Decision::Same(score) | Decision::Set(score) => Some(score),
         };
         let Decision::Set(score) = decision else { return None };
         match is_new {
-            true => self.added += 1,
-            false => self.updated += 1,
+            true => self.changes.added += 1,
+            false => self.changes.updated += 1,
         }
-        Some(score)
+        Some(self.naming.take(member, score, is_new))
     }
 }
 
@@ -120,38 +153,32 @@ impl Keyspace {
         if run.len() + most_bytes > PACKED_MAX_BYTES {
             return self.sorted_set_grow(local, at, opened, scored, rule, run);
         }
-        let (mut changes, mut changed, mut has_long) = (ScoreChanges::default(), Changed::new(), false);
+        let mut progress = Progress::new(self.naming(opened, packed::len(run)));
         for (index, (given, member)) in scored.iter().enumerate() {
             let old = packed::find(run, member).map(|found| found.score);
             let decision = rule.decide(old, *given);
             if decision == Decision::Nan {
                 return Ok(ScoreChanges { is_nan: true, ..ScoreChanges::default() });
             }
-            if let Some(score) = changes.count(decision, old.is_none()) {
-                has_long |= old.is_none() && member.len() > self.limits.sorted_set_value_bytes();
+            if let Some(score) = progress.count(decision, member, old.is_none()) {
                 packed::put(run, member, score);
-                changed.push((index, score));
+                progress.changed.push((index, score));
             }
         }
-        if changed.is_empty() {
-            return Ok(changes);
+        if !progress.changed.is_empty() {
+            self.put_packed(local, at, progress.naming.encoding, None, run, Deadline::Keep)?;
+            self.announce_scores(local, at, opened.is_none(), scored, &progress.changed);
         }
-        let grows = changes.added > 0;
-        let encoding = self.sorted_set_encoding(opened, has_long, if grows { packed::len(run) } else { 0 });
-        self.put_packed(local, at, encoding, None, run, Deadline::Keep)?;
-        self.announce_scores(local, at, opened.is_none(), scored, &changed);
-        Ok(changes)
+        Ok(progress.changes)
     }
 
-    /// What a sorted set is called now that it has so many members, or a long one more.
-    pub(super) fn sorted_set_encoding(&self, opened: Option<&Opened>, has_long: bool, len: u64) -> Encoding {
-        let is_large = opened.is_some_and(|opened| opened.encoding == Encoding::SkipList)
-            || has_long
-            || len > self.limits.sorted_set_entries() as u64;
-        if is_large {
-            Encoding::SkipList
-        } else {
-            Encoding::ListPack
+    /// What a sorted set that has so many members is called.
+    pub(super) fn naming(&self, opened: Option<&Opened>, len: u64) -> Naming {
+        Naming {
+            encoding: opened.map_or(Encoding::ListPack, |opened| opened.encoding),
+            len,
+            most_members: self.limits.sorted_set_entries() as u64,
+            most_bytes: self.limits.sorted_set_value_bytes(),
         }
     }
 
@@ -167,41 +194,24 @@ impl Keyspace {
     ) -> Result<ScoreChanges, OpError> {
         self.resolve_slabs(2 * (packed::members(run).count() + scored.len()))?;
         let roots = self.create_sorted_trees()?;
-        let (mut changes, mut changed) = (ScoreChanges::default(), Changed::new());
         let give_up = |_: &OpError| self.drop_trees(&grown(roots, 0));
         let mut packed = packed::members(run);
         let moved = packed.try_for_each(|scored| {
             self.sorted_set_put_one(local, roots, scored.member, scored.score).map(drop)
         });
         moved.inspect_err(give_up)?;
-        let filled = self.sorted_set_fill(local, roots, scored, rule, (&mut changes, &mut changed));
-        filled.inspect_err(give_up)?;
         let before = packed::len(run);
+        let mut progress = Progress::new(self.naming(opened, before));
+        self.sorted_set_fill(local, roots, scored, rule, &mut progress).inspect_err(give_up)?;
+        let Progress { changes, changed, naming } = progress;
         if changed.is_empty() || changes.is_nan {
             self.drop_trees(&grown(roots, 0));
             return Ok(changes);
         }
-        let encoding =
-            self.sorted_set_encoding_after(opened, scored, &changes, &changed, before + changes.added);
         let trees = grown(roots, before + changes.added);
-        self.put_grown(local, at, encoding, None, trees, Deadline::Keep)?;
+        self.put_grown(local, at, naming.encoding, None, trees, Deadline::Keep)?;
         self.announce_scores(local, at, opened.is_none(), scored, &changed);
         Ok(changes)
-    }
-
-    fn sorted_set_encoding_after(
-        &self,
-        opened: Option<&Opened>,
-        scored: &[(f64, &[u8])],
-        changes: &ScoreChanges,
-        changed: &Changed,
-        len: u64,
-    ) -> Encoding {
-        let is_long = |(index, _): &(usize, f64)| {
-            scored.get(*index).is_some_and(|(_, member)| member.len() > self.limits.sorted_set_value_bytes())
-        };
-        let grows = changes.added > 0;
-        self.sorted_set_encoding(opened, grows && changed.iter().any(is_long), if grows { len } else { 0 })
     }
 
     pub(super) fn create_sorted_trees(&self) -> Result<Roots, OpError> {
@@ -228,22 +238,22 @@ impl Keyspace {
         roots: Roots,
         scored: &[(f64, &[u8])],
         rule: &ScoreRule,
-        (changes, changed): (&mut ScoreChanges, &mut Changed),
+        progress: &mut Progress,
     ) -> Result<(), OpError> {
         let trees = self.sorted();
         for (index, (given, member)) in scored.iter().enumerate() {
             let found = trees.find(roots, member)?;
             let decision = rule.decide(found.score(), *given);
             if decision == Decision::Nan {
-                changes.is_nan = true;
+                progress.changes.is_nan = true;
                 return Ok(());
             }
-            let before = *changes;
-            if let Some(score) = changes.count(decision, found.score().is_none()) {
+            let before = progress.changes;
+            if let Some(score) = progress.count(decision, member, found.score().is_none()) {
                 trees
                     .put(&mut local.scratch, roots, member, &found, score)
-                    .inspect_err(|_| *changes = before)?;
-                changed.push((index, score));
+                    .inspect_err(|_| progress.changes = before)?;
+                progress.changed.push((index, score));
             }
         }
         Ok(())
@@ -269,14 +279,15 @@ impl Keyspace {
             }
             self.resolve_slabs(2 * scored.len())?;
         }
-        let (mut changes, mut changed) = (ScoreChanges::default(), Changed::new());
-        let filled = self.sorted_set_fill(local, roots, scored, rule, (&mut changes, &mut changed));
+        let mut progress = Progress::new(self.naming(Some(opened), trees.element_count));
+        let filled = self.sorted_set_fill(local, roots, scored, rule, &mut progress);
+        let Progress { changes, changed, naming } = progress;
         if changed.is_empty() {
             return filled.map(|()| changes);
         }
-        let len = trees.element_count + changes.added;
-        let encoding = self.sorted_set_encoding_after(Some(opened), scored, &changes, &changed, len);
+        let encoding = naming.encoding;
         if changes.added > 0 || encoding != opened.encoding {
+            let len = trees.element_count + changes.added;
             let opened = Opened { encoding, grown: Some(grown(roots, len)), ..*opened };
             self.set_grown(local, at, &opened)?;
         }

@@ -6,7 +6,7 @@ use crate::keyspace::{CollectionKey, Keyspace, Local, Was};
 use crate::tree::hash::Grown;
 use crate::tree::sorted_set::Roots;
 use crate::types::packed::PACKED_MAX_BYTES;
-use crate::{Deadline, OpError};
+use crate::{Deadline, Encoding, OpError};
 
 /// Members that are copied together.
 const COPIED_TOGETHER: u64 = 256;
@@ -21,8 +21,14 @@ impl Keyspace {
     ) -> Result<(), OpError> {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
         members.sort_unstable_by(|a, b| packed::compare((a.1, &a.0), (b.1, &b.0)));
-        let has_long = members.iter().any(|(member, _)| member.len() > self.limits.sorted_set_value_bytes());
-        let encoding = self.sorted_set_encoding(None, has_long, members.len() as u64);
+        let mut naming = self.naming(None, 0);
+        for (member, score) in members.iter() {
+            naming.take(member, *score, true);
+        }
+        let encoding = naming.encoding;
+        if encoding == Encoding::ListPack {
+            members.iter_mut().for_each(|(_, score)| *score += 0.0);
+        }
         let most_bytes: usize = members.iter().map(|(member, _)| packed::most_bytes(member)).sum();
         let was = if most_bytes <= PACKED_MAX_BYTES {
             run.clear();
