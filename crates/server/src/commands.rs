@@ -13,6 +13,7 @@ mod hash_deadlines;
 mod hyperloglog;
 mod keys;
 mod lcs;
+mod list;
 mod memory;
 mod object;
 mod scan;
@@ -58,6 +59,7 @@ static GROUPS: &[&[Command]] = &[
     sorted_set_range::COMMANDS,
     sorted_set_pop::COMMANDS,
     sorted_set_combine::COMMANDS,
+    list::COMMANDS,
     keys::COMMANDS,
     dump::COMMANDS,
     expire::COMMANDS,

@@ -4,11 +4,12 @@
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use super::hash::{Inner, Leaf};
+use super::list;
 use super::ordered;
 use super::trees::Tree;
 use super::words::Words;
 use crate::error::SaveError;
-use crate::page::{Page, KIND_INNER, KIND_LEAF, KIND_ORDERED_INNER};
+use crate::page::{Page, KIND_INNER, KIND_LEAF, KIND_LIST_INNER, KIND_ORDERED_INNER};
 
 /// Deepest tree that is believed: five levels hold 10^14 records.
 const LEVEL_MAX: u8 = 16;
@@ -103,6 +104,7 @@ fn children_of(page: &Page, tag: u32) -> Option<Way> {
     let mut children: Vec<u32> = match page[0] {
         KIND_INNER if page.is_inner(tag) => (0..page.child_count()).map(|index| page.child(index)).collect(),
         KIND_ORDERED_INNER => ordered::children_of(page, tag)?,
+        KIND_LIST_INNER => list::children_of(page, tag)?,
         _ => return None,
     };
     children.reverse();

@@ -57,7 +57,8 @@ impl Keyspace {
                 Ok(Grown { first: self.copy_elements(local, grown.first)?, ..*grown })
             }
             ValueType::SortedSet => self.copy_sorted_set(local, grown),
-            ValueType::String | ValueType::List | ValueType::Stream => Err(OpError::WrongType),
+            ValueType::List => self.copy_list(local, grown),
+            ValueType::String | ValueType::Stream => Err(OpError::WrongType),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::blobs::Blob;
 use crate::error::SaveError;
 use crate::page::Page;
 use crate::tree::hash::{Content, Leaf, Record, RecordKey, RecordValue};
+use crate::tree::list;
 use crate::tree::ordered::OrderedLeaf;
 use crate::tree::sorted_set::{parse, Member, Scored};
 use crate::tree::{blank, LeafView, LeafWalk, Pages};
@@ -119,7 +120,25 @@ impl CollectionView<'_> {
                 let leaf = OrderedLeaf::new(page).ok_or_else(|| damaged("a leaf"))?;
                 (0..leaf.count()).try_for_each(|slot| self.scored(pid, leaf, slot, f))
             }
-            _ => Err(damaged("a collection")),
+            ValueType::List => {
+                let block = list::Block::new(page).ok_or_else(|| damaged("a block"))?;
+                block.elements(0).try_for_each(|item| {
+                    let item = item.ok_or_else(|| damaged(&format!("an item of page {}", pid.0)))?;
+                    self.item(item, f)
+                })
+            }
+            ValueType::String | ValueType::Stream => Err(damaged("a collection")),
+        }
+    }
+
+    fn item(&self, item: list::Element<'_>, f: Each<'_>) -> Result<(), SaveError> {
+        match item {
+            list::Element::Inline(item) => f(Element::Item(item)),
+            list::Element::Outside(blob) => {
+                let mut item = Vec::new();
+                read_blob(self.pages, &blob, &mut item)?;
+                f(Element::Item(&item))
+            }
         }
     }
 

@@ -228,9 +228,11 @@ fn operation(worker: &mut Worker, random: &mut fastrand::Rng) -> Result<(), OpEr
         66..69 => drop(worker.list_remove(db, &key, random.i64(-3..3), &one)?),
         69..71 => drop(worker.list_trim(db, &key, random.i64(0..20), random.i64(-20..0))?),
         71..76 => drop(worker.remove(db, &key)?),
-        76..80 => {
-            drop(worker.set_deadline(db, &key, random.bool().then(|| worker.now() + 1 + random.i64(0..20)))?)
-        }
+        76..80 => drop(worker.set_deadline(
+            db,
+            &key,
+            random.bool().then(|| worker.now() + 1 + random.i64(0..20)),
+        )?),
         80..90 => {
             let (to_db, to_name) =
                 (DbId(random.u32(..DATABASES)), format!("key:{}", random.u32(..12)).into_bytes());

@@ -107,6 +107,12 @@ impl<'p> Node<'p> {
     }
 }
 
+/// The children of a node of a tree; `None` if the page is none.
+pub(crate) fn children_of(page: &Page, tag: u32) -> Option<Vec<u32>> {
+    let node = Node::new(page).filter(|node| node.tag() == tag)?;
+    Some(node.children().iter().map(|child| child.pid.0).collect())
+}
+
 /// Writes a node: at most [`CHILDREN_MAX`] children.
 pub(super) fn write_node(node: &mut ExclusiveGuard<'_>, tag: u32, level: u8, children: &[Child]) {
     debug_assert!((1..=CHILDREN_MAX).contains(&children.len()));

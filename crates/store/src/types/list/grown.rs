@@ -14,6 +14,9 @@ use crate::types::packed::elements;
 use crate::value::Encoding;
 use crate::{Deadline, OpError};
 
+/// Items that are copied out of their blocks before they are stored anew.
+const COPIED_TOGETHER: u64 = 256;
+
 impl Keyspace {
     /// Puts items into a list as `put` does with what the list has for them: those that are long are stored outside first, and
     /// dropped if it fails.
@@ -62,6 +65,32 @@ impl Keyspace {
     }
 
     /// Makes a tree of a packed list, or of none, and puts items to its end.
+    fn create_list(&self) -> Result<Tree, OpError> {
+        let tag = self.take_tag();
+        let root = retry(|| self.lists.create(tag))?;
+        Ok(Tree { db: NO_DATABASE, root, tag })
+    }
+
+    /// A copy of a list in a tree of its own.
+    pub(in crate::types) fn copy_list(&self, local: &mut Local, from: &Grown) -> Result<Grown, OpError> {
+        let copy = Grown { first: self.create_list()?, ..*from };
+        let opened = Opened { encoding: Encoding::QuickList, earliest: None, grown: Some(*from) };
+        let mut items: Vec<Vec<u8>> = Vec::new();
+        let mut copy_from = |start: u64| {
+            items.clear();
+            let range = start..(start + COPIED_TOGETHER).min(from.element_count);
+            self.list_give(local, &opened, range, &[], |item| {
+                items.push(item.to_vec());
+                ControlFlow::Continue(())
+            })?;
+            let items: Vec<&[u8]> = items.iter().map(|item| &item[..]).collect();
+            self.with_list_elements(&items, |elements| self.lists.push(copy.first, End::Right, elements))
+        };
+        let mut starts = (0..from.element_count).step_by(COPIED_TOGETHER as usize);
+        starts.try_for_each(&mut copy_from).inspect_err(|_| self.drop_trees(&copy))?;
+        Ok(copy)
+    }
+
     pub(super) fn list_grow(
         &self,
         local: &mut Local,
@@ -70,9 +99,7 @@ impl Keyspace {
         items: &[&[u8]],
         run: &[u8],
     ) -> Result<Grown, OpError> {
-        let tag = self.take_tag();
-        let root = retry(|| self.lists.create(tag))?;
-        let tree = Tree { db: NO_DATABASE, root, tag };
+        let tree = self.create_list()?;
         let before: Vec<&[u8]> = elements(run).map(|item| item.bytes).collect();
         let element_count = (before.len() + items.len()) as u64;
         let grown = Grown { element_count, first: tree, second: None };

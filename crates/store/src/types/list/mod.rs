@@ -4,6 +4,7 @@
 mod edit;
 mod grown;
 mod packed;
+mod transfer;
 
 pub use edit::{Insertion, Setting};
 
