@@ -18,6 +18,8 @@ mod memory;
 mod object;
 mod scan;
 mod set;
+mod set_combine;
+mod sets;
 mod sort;
 mod sorted_set;
 mod sorted_set_combine;
@@ -60,6 +62,8 @@ static GROUPS: &[&[Command]] = &[
     sorted_set_pop::COMMANDS,
     sorted_set_combine::COMMANDS,
     list::COMMANDS,
+    sets::COMMANDS,
+    set_combine::COMMANDS,
     keys::COMMANDS,
     dump::COMMANDS,
     expire::COMMANDS,
