@@ -1,9 +1,15 @@
 //! Elements of a collection on their way into the store: gathered, and stored some hundred at a time.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
-use stillframe_store::rdb::{CollectionKind, Element};
-use stillframe_store::{DbId, Deadline, End, FieldMode, Key, OpError, ScoreRule, UnixMillis, Worker};
+use stillframe_store::rdb::{
+    Announced, CollectionKind, Element, ListNodes, PayloadElements, PayloadError, PayloadWriter, SmallLimits,
+    WriteError, WriteVersion,
+};
+use stillframe_store::{
+    DbId, Deadline, Encoding, End, FieldMode, Key, OpError, ScoreRule, UnixMillis, Worker,
+};
 
 /// So many elements, or bytes of them, are stored together.
 const BATCH_ELEMENTS: usize = 256;
@@ -28,6 +34,79 @@ struct Gathered {
 impl Batch {
     pub fn new(kind: CollectionKind) -> Batch {
         Batch { kind, bytes: Vec::new(), elements: Vec::new() }
+    }
+
+    /// All elements of a payload.
+    ///
+    /// # Errors
+    /// It is damaged, or an element comes twice.
+    pub fn of_payload(mut payload: PayloadElements<'_>) -> Result<Batch, PayloadError> {
+        let mut batch = Batch::new(payload.kind());
+        while let Some(element) = payload.element()? {
+            batch.push(element);
+        }
+        let mut seen = HashSet::with_capacity(batch.len());
+        let mut firsts = batch.elements.iter().map(|element| &batch.bytes[element.first.clone()]);
+        match batch.kind == CollectionKind::List || firsts.all(|first| seen.insert(first)) {
+            true => Ok(batch),
+            false => Err(PayloadError::BadData),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    /// The fields of a hash.
+    pub fn fields(&self) -> Vec<Vec<u8>> {
+        self.elements.iter().map(|element| self.bytes[element.first.clone()].to_vec()).collect()
+    }
+
+    /// Gives the fields of a hash their deadlines, in the order in which they came.
+    pub fn set_deadlines(&mut self, deadlines: Vec<Option<UnixMillis>>) {
+        for (element, deadline) in self.elements.iter_mut().zip(deadlines) {
+            element.deadline = deadline;
+        }
+    }
+
+    fn element(&self, element: &Gathered) -> Element<'_> {
+        let first = &self.bytes[element.first.clone()];
+        match self.kind {
+            CollectionKind::List => Element::Item(first),
+            CollectionKind::Set => Element::Member(first),
+            CollectionKind::SortedSet => Element::Scored { member: first, score: element.score },
+            CollectionKind::Hash => {
+                let deadline_ms = element.deadline.map(|at| u64::try_from(at).unwrap_or(0));
+                Element::Field { field: first, value: &self.bytes[element.value.clone()], deadline_ms }
+            }
+        }
+    }
+
+    /// What `DUMP` gives for a collection of these elements: in the newer form if fields have deadlines.
+    ///
+    /// # Errors
+    /// There are none, or too many.
+    pub fn payload(&self, encoding: Encoding, limits: &SmallLimits) -> Result<Vec<u8>, WriteError> {
+        let (count, is_small) =
+            (self.elements.len() as u64, matches!(encoding, Encoding::ListPack | Encoding::IntSet));
+        let least = self.elements.iter().filter_map(|element| element.deadline).min();
+        let announced = match self.kind {
+            CollectionKind::List => {
+                let mut nodes = ListNodes::new(limits);
+                self.elements.iter().for_each(|item| nodes.add(&self.bytes[item.first.clone()]));
+                nodes.announced()
+            }
+            CollectionKind::Set => Announced::Set { member_count: count, is_small },
+            CollectionKind::SortedSet => Announced::SortedSet { member_count: count, is_small },
+            CollectionKind::Hash => {
+                let least_deadline_ms = least.map(|at| u64::try_from(at).unwrap_or(0));
+                Announced::Hash { field_count: count, is_small, least_deadline_ms }
+            }
+        };
+        let version = if least.is_some() { WriteVersion::Redis7_4 } else { WriteVersion::Redis7_0 };
+        let mut writer = PayloadWriter::begin(announced, true, version, *limits)?;
+        self.elements.iter().try_for_each(|element| writer.element(self.element(element)))?;
+        writer.finish()
     }
 
     pub fn is_empty(&self) -> bool {
