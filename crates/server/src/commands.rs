@@ -3,6 +3,7 @@
 mod bitfield;
 mod bitmap;
 mod bitop;
+mod blocking;
 mod counter;
 mod database;
 mod debug;
@@ -60,6 +61,7 @@ static GROUPS: &[&[Command]] = &[
     sorted_set_pop::COMMANDS,
     sorted_set_combine::COMMANDS,
     list::COMMANDS,
+    blocking::COMMANDS,
     keys::COMMANDS,
     dump::COMMANDS,
     expire::COMMANDS,
