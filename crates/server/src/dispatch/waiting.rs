@@ -108,7 +108,7 @@ pub fn end_wait(ctx: &mut Ctx<'_>, waiter: &Waiter, is_error: bool) {
 }
 
 /// Serves those who wait for the keys that the running command has made ready, as a part of it: the locks that it holds are for
-/// this, too.
+/// this, too (invariants W1 and W3).
 #[inline]
 pub fn serve_ready(ctx: &mut Ctx<'_>, held: &Held) {
     while let Some(key) = take_ready() {

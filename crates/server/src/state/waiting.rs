@@ -31,8 +31,8 @@ use crate::state::session::LateReply;
 use claim::Claim;
 use queues::{Arrival, Queues};
 
-/// So many of those who wait for a key are served by whoever makes it ready, if they change further keys. The others are
-/// served in steps of their own: a change must not lock what all those change who wait.
+/// So many of those who wait for a key and change further keys are served by whoever makes it ready (invariant W4). The others
+/// are served in steps of their own: a change must not lock what all those change who wait.
 const FIRST_SERVED: usize = 16;
 /// So many further keys are locked at most by whoever makes keys ready.
 const FURTHER_KEYS_MAX: usize = 64;
@@ -241,7 +241,8 @@ impl Waiters {
         let (most, mut done) = (known.len() + FURTHER_KEYS_MAX, 0);
         while let Some(key) = known.get(done).cloned() {
             done += 1;
-            self.queues.for_first((key.db, key.hash), FIRST_SERVED, |waiter| {
+            let has_targets = |waiter: &Waiter| !waiter.targets.is_empty();
+            self.queues.for_first((key.db, key.hash), FIRST_SERVED, has_targets, |waiter| {
                 for target in waiter.targets() {
                     if known.len() < most && !known.contains(&target) {
                         known.push(target);
