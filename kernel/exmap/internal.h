@@ -102,7 +102,7 @@ struct exmap {
 	struct exmap_frame *frames;	/* pool_pages; those below frame_count are there */
 	bool ready;
 
-	struct mutex setup;
+	struct mutex setup;		/* one EXMAP_SETUP at a time */
 	unsigned long base;		/* where it is mapped, 0: nowhere. Under the mm's mmap_lock */
 	unsigned int vmas;		/* the same; two while mremap tries to move it */
 	struct rw_semaphore zero;	/* held for writing, nobody maps a zero page (invariant 4) */
@@ -113,7 +113,7 @@ struct exmap {
 	u32 frame_count;
 	atomic_t available;		/* frames in lists that nobody has the right to yet */
 
-	spinlock_t backing_lock;
+	spinlock_t backing_lock;	/* of backing; whoever uses that file takes a reference under it */
 	struct file *backing;
 
 	struct exmap_map_counters counters;
@@ -140,6 +140,7 @@ int exmap_may_use(struct exmap *map);
 
 static inline bool exmap_is_ready(struct exmap *map)
 {
+	/* Pairs with exmap_setup(): what it has made is there. */
 	return smp_load_acquire(&map->ready);
 }
 
@@ -287,9 +288,9 @@ int exmap_symbols_find(void);
 
 /* What can be left out: each is a rule whose absence a test must notice. */
 #define EXMAP_CHECKS(X)								\
-	X(flush) X(alloc_flush) X(quarantine) X(zero_page) X(clear) X(zero_flag) X(steal) X(busy) X(owner) X(split)	\
-	X(bound_interface) X(bound_opcode) X(bound_flags) X(bound_count) X(bound_page) X(bound_length) X(private_copy)	\
-	X(bound_buffer) X(memlock) X(dontcopy) X(mremap) X(notify)
+	X(flush) X(alloc_flush) X(quarantine) X(zero_page) X(clear) X(zero_flag) X(steal) X(busy) X(owner)	\
+	X(split) X(bound_interface) X(bound_opcode) X(bound_flags) X(bound_count) X(bound_page) X(bound_length)	\
+	X(private_copy) X(bound_buffer) X(memlock) X(dontcopy) X(mremap) X(notify)
 
 enum exmap_check {
 #define X(name) EXMAP_CHECK_##name,

@@ -339,7 +339,7 @@ long exmap_read_entries(struct exmap *map, struct exmap_interface *interface, co
 	struct exmap_read *read;
 	long ret;
 
-	/* It waits for locks and memory: io_uring asks again from a thread of its own, which does not wait for the device. */
+	/* It waits for locks and memory: io_uring asks again from its own thread, which does not wait for devices. */
 	if (cmd && issue_flags & IO_URING_F_NONBLOCK)
 		return -EAGAIN;
 	read = exmap_read_new(map, action->entry_count, action->entry_count);
