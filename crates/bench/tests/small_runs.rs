@@ -675,7 +675,8 @@ fn a_silent_machine_is_ended() {
         serde_json::json!({"clock": "host", "cpu_count": 1, "memory_mb": 64, "parameters": "", "plan": ""});
     let job = serde_json::json!({
         "kernel": dir.join("vmlinuz-6.1.0"), "headers": null, "module": "/bin/true", "directory": &*dir,
-        "programs": [], "silence_seconds": 1, "boots": [boot],
+        "module_name": "async_fork", "bench": "fork_bench", "commands": [], "kernel_modules": [], "programs": [],
+        "silence_seconds": 1, "boots": [boot],
     });
     let mut driver = Command::new("python3")
         .arg(kernel_source().join("bench/run"))
