@@ -198,8 +198,7 @@ static long exmap_read_result(struct exmap_read *read)
 		result = read->vectors[vector++].result;
 		entry->result = result < 0 ? result : result >> PAGE_SHIFT;
 	}
-	exmap_write_results(read->interface, read->entries, read->entry_count);
-	return exmap_total(read->entries, read->entry_count);
+	return exmap_write_results(read->interface, read->entries, read->entry_count);
 }
 
 static void exmap_read_end_in_task(struct io_uring_cmd *cmd, unsigned int issue_flags)
