@@ -14,7 +14,7 @@
 
 #define PAGE 4096ul
 
-/* With QEMU's -icount shift=0 that is the number of instructions of all CPUs together. */
+/* With QEMU's -icount shift=0 and one CPU that is the number of instructions. */
 static inline uint64_t now_ns(void)
 {
 	struct timespec time;

@@ -12,8 +12,8 @@
  *       "other" while another process has one
  *
  * Each round is one line of JSON on standard output, after one that is not counted: it makes page tables and takes frames
- * from the kernel. Times are of CLOCK_MONOTONIC in ns: with QEMU's -icount shift=0 that is the number of instructions of
- * all CPUs together.
+ * from the kernel. Times are of CLOCK_MONOTONIC in ns: with QEMU's -icount shift=0 and one CPU that is the number of
+ * instructions.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -106,8 +106,8 @@ fn threads(records: &Records) -> Chart {
     };
     Chart {
         title: "Pages taken and given back by several threads".into(),
-        subtitle: "instructions of all processors, a page (paper: Figures 3, 8 and 10)".into(),
-        x_title: "threads, each with a processor".into(),
+        subtitle: "instructions a page, one processor (paper: Figures 3, 8 and 10)".into(),
+        x_title: "threads, each with an interface".into(),
         x_labels: counts.iter().enumerate().map(|(i, count)| (i as f64, count.to_string())).collect(),
         log: true,
         show: |v| format!("{v:.0}"),

@@ -14,8 +14,10 @@ pub enum Part {
     Costs,
     /// Pages taken and given back, by batch size
     Churn,
-    /// The same by several threads, each with a processor, and the interrupts that they cause
+    /// The same by several threads that share a processor
     Threads,
+    /// The same by several threads, each with a processor, and the interrupts that they cause
+    Interrupts,
     /// Pages read from a device that does nothing
     Reads,
     /// Accesses to pages in memory, by each backend of the pool
@@ -30,6 +32,7 @@ impl Part {
             Part::Costs => "costs",
             Part::Churn => "churn",
             Part::Threads => "threads",
+            Part::Interrupts => "interrupts",
             Part::Reads => "reads",
             Part::Pages => "pages",
             Part::Stores => "stores",

@@ -13,6 +13,7 @@ pub fn all(records: &Records) -> String {
         churn(records),
         techniques(records),
         threads(records),
+        interrupts(records),
         reads(records),
         accesses(records),
         stores(records),
@@ -107,39 +108,43 @@ fn techniques(records: &Records) -> String {
     markdown_section("What each technique gives (Figure 10, left)", comment, &header, &rows)
 }
 
+/// A row for each way, batch and number of threads.
+fn by_threads(records: &Records, part: Part, cells: impl Fn(Case) -> Vec<String>) -> Vec<Vec<String>> {
+    let cases =
+        records.churns(part).map(|churn| Case { way: churn.way, batch: churn.batch, threads: churn.threads });
+    let row = |case: Case| {
+        let name = vec![format!("{}, {} a call", case.way.name(), case.batch), case.threads.to_string()];
+        [name, cells(case)].concat()
+    };
+    distinct(cases).into_iter().map(row).collect()
+}
+
 fn threads(records: &Records) -> String {
-    let mut rows = Vec::new();
-    for (way, batch) in distinct(records.churns(Part::Threads).map(|churn| (churn.way, churn.batch))) {
-        let own = records.churns(Part::Threads).filter(|churn| (churn.way, churn.batch) == (way, batch));
-        for threads in distinct(own.map(|churn| churn.threads)) {
-            let case = Case { way, batch, threads };
-            let of_512 = |what: fn(&super::records::Churn) -> u64| {
-                precise(records.per_page(Part::Threads, case, what).map(|count| count * GROUP))
-            };
-            rows.push(vec![
-                format!("{}, {batch} a call", way.name()),
-                threads.to_string(),
-                number(records.per_page(Part::Threads, case, |churn| churn.ns)),
-                precise(efficiency(records, case)),
-                of_512(|churn| churn.tlb_interrupts),
-                of_512(|churn| churn.call_interrupts),
-                if way.has_module() { of_512(|churn| churn.shootdowns) } else { NONE.to_owned() },
-            ]);
-        }
-    }
-    let header = [
-        "way",
-        "threads",
-        "instructions a page",
-        "of one thread's pages for the same instructions",
-        "TLB interrupts for 512 pages",
-        "call interrupts",
-        "shootdowns",
-    ];
-    let comment = "Each thread on a processor and with an interface of its own, all on one machine with as many processors as the \
-                   most threads. Instructions are those of all processors, interrupts and waiting included, by pages of all \
-                   threads. Interrupts are those of `/proc/interrupts` (TLB, CAL), shootdowns the module's count.";
+    let rows = by_threads(records, Part::Threads, |case| {
+        let page = records.per_page(Part::Threads, case, |churn| churn.ns);
+        vec![number(page), precise(efficiency(records, case))]
+    });
+    let header =
+        ["way", "threads", "instructions a page", "pages for the same instructions, of one thread's"];
+    let comment = "Each thread has an interface of its own, all share one processor: what they do is counted, what they wait for \
+                   one another on several processors is not.";
     markdown_section("Several threads (Figures 3, 8 and 10)", comment, &header, &rows)
+}
+
+fn interrupts(records: &Records) -> String {
+    let rows = by_threads(records, Part::Interrupts, |case| {
+        let of_512 = |what: fn(&super::records::Churn) -> u64| {
+            precise(records.per_page(Part::Interrupts, case, what).map(|count| count * GROUP))
+        };
+        let shootdowns =
+            if case.way.has_module() { of_512(|churn| churn.shootdowns) } else { NONE.to_owned() };
+        vec![of_512(|churn| churn.tlb_interrupts), of_512(|churn| churn.call_interrupts), shootdowns]
+    });
+    let header = ["way", "threads", "TLB interrupts for 512 pages", "call interrupts", "shootdowns"];
+    let comment = "Each thread has a processor, emulated by a thread of the host: only counts mean something. Interrupts are those \
+                   of `/proc/interrupts` (TLB, CAL), of all processors; shootdowns are the module's own count. A processor that \
+                   is idle at the moment is not interrupted.";
+    markdown_section("Shootdowns and interrupts", comment, &header, &rows)
 }
 
 fn reads(records: &Records) -> String {
