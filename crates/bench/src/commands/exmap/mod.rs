@@ -139,8 +139,11 @@ impl Args {
         let ((clock, cpu_count), memory_mb, plan) = match part {
             Part::Costs => (counted, MEMORY_MB, self.costs()),
             Part::Churn => (counted, MEMORY_MB, self.churn()),
-            Part::Threads => (counted, MEMORY_MB, self.several_threads()),
-            Part::Interrupts => (timed, MEMORY_MB, self.several_threads()),
+            Part::Threads => {
+                (counted, MEMORY_MB, self.several_threads(&Way::THREADS, 4 * self.pages, self.rounds))
+            }
+            // Each interrupt of another processor takes the emulator long, and a count needs no repetition.
+            Part::Interrupts => (timed, MEMORY_MB, self.several_threads(&Way::INTERRUPTS, self.pages, 1)),
             Part::Reads => (counted, MEMORY_MB, self.reads()),
             Part::Pages => (counted, STORES_MEMORY_MB, self.page_accesses()),
             Part::Stores => (counted, STORES_MEMORY_MB, self.stores()),
@@ -172,16 +175,11 @@ impl Args {
         plan.join("\n")
     }
 
-    fn several_threads(&self) -> String {
+    fn several_threads(&self, ways: &[Way], pages: usize, rounds: usize) -> String {
         let mut plan = vec![LOAD.to_owned()];
-        for (way, batch) in Way::THREADS.iter().flat_map(|&way| THREADS_BATCHES.map(|batch| (way, batch))) {
+        for (way, batch) in ways.iter().flat_map(|&way| THREADS_BATCHES.map(|batch| (way, batch))) {
             let line = |threads: &usize| {
-                format!(
-                    "exmap_bench churn {} {batch} {} {} {threads}",
-                    way.word(),
-                    4 * self.pages,
-                    self.rounds
-                )
+                format!("exmap_bench churn {} {batch} {pages} {rounds} {threads}", way.word())
             };
             plan.extend(self.threads.iter().map(line));
         }

@@ -109,6 +109,8 @@ impl Way {
     ];
     /// Those that several threads do beside each other.
     pub const THREADS: [Way; 5] = [Way::Madvise, Way::MadviseRow, Way::Mmap, Way::Exmap, Way::ExmapStealing];
+    /// Those whose interrupts are counted.
+    pub const INTERRUPTS: [Way; 3] = [Way::Madvise, Way::MadviseRow, Way::Exmap];
     pub const READS: [Way; 6] = [
         Way::Buffers,
         Way::Madvise,
