@@ -81,7 +81,7 @@ const THREADS_BATCHES: [u32; 2] = [1, 512];
 const LOAD: &str = "insmod /lib/exmap.ko || echo '{\"error\": \"the module was not loaded\"}'";
 const UNLOAD: &str = "rmmod exmap || echo '{\"error\": \"the module was not unloaded\"}'";
 /// Completes each request at once, in the context of who asked.
-const NULL_DEVICE: &str = "insmod /lib/null_blk.ko nr_devices=1 irqmode=0 queue_mode=0";
+const NULL_DEVICE: &str = "nr_devices=1 irqmode=0 queue_mode=0";
 const NULL_DEVICE_PATH: &str = "/dev/nullb0";
 
 pub fn run(args: &Args) -> Result<()> {
@@ -112,6 +112,15 @@ fn report(out: &Output, records: &Records) -> Result<()> {
 /// A line of a plan that says so if it fails, where the program does not.
 fn or_error(line: &str, what: &str) -> String {
     format!("{line} || echo '{{\"error\": \"{what} failed\"}}'")
+}
+
+/// The kernel's own modules with what they need, in the order of the list.
+fn load_modules() -> String {
+    let line = format!(
+        "for module in $(busybox cat /lib/module-list); do case $module in brd.ko) more='rd_nr=1 rd_size={DISK_KB}' ;; \
+         null_blk.ko) more='{NULL_DEVICE}' ;; *) more= ;; esac; insmod /lib/$module $more"
+    );
+    format!("{}; done", or_error(&line, "loading a module"))
 }
 
 impl Args {
@@ -187,7 +196,7 @@ impl Args {
     }
 
     fn reads(&self) -> String {
-        let mut plan = vec![LOAD.to_owned(), or_error(NULL_DEVICE, "loading null_blk")];
+        let mut plan = vec![LOAD.to_owned(), load_modules()];
         for (way, batch) in
             Way::READS.iter().flat_map(|&way| self.batches.iter().map(move |&batch| (way, batch)))
         {
@@ -213,13 +222,9 @@ impl Args {
 
     /// On a disk in memory, whose reads and writes are copies.
     fn stores(&self) -> String {
-        let disk = format!(
-            "for module in $(busybox grep -v null_blk /lib/module-list); do case $module in brd.ko) more='rd_nr=1 \
-             rd_size={DISK_KB}' ;; *) more= ;; esac; insmod /lib/$module $more; done"
-        );
         let format = "/bin/mke2fs -q -t ext4 -b 4096 -O extent,^metadata_csum,^has_journal /dev/ram0 >&2 && mkdir -p /disk && \
                       mount -t ext4 /dev/ram0 /disk";
-        let mut plan = vec![LOAD.to_owned(), disk, or_error(format, "making a disk")];
+        let mut plan = vec![LOAD.to_owned(), load_modules(), or_error(format, "making a disk")];
         for (work, backend) in
             Work::ALL.into_iter().flat_map(|work| PoolBackend::ALL.map(|backend| (work, backend)))
         {
