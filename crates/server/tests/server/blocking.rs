@@ -124,6 +124,8 @@ fn arguments_are_refused_as_in_redis() {
         "BLMPOP 0 1 k LEFT COUNT 0",
         "BLMPOP 0 1 k LEFT COUNT 1 COUNT 1",
         "BLMPOP x 0 k LEFT",
+        "BLMPOP x 1 k UP",
+        "BZMPOP x 1 k MIN COUNT x",
         "BZPOPMIN k x",
         "BZPOPMAX k -1",
         "BZMPOP 0 0 k MIN",
