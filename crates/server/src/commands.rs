@@ -19,6 +19,8 @@ mod memory;
 mod object;
 mod scan;
 mod set;
+mod set_combine;
+mod sets;
 mod sort;
 mod sorted_set;
 mod sorted_set_combine;
@@ -61,6 +63,8 @@ static GROUPS: &[&[Command]] = &[
     sorted_set_pop::COMMANDS,
     sorted_set_combine::COMMANDS,
     list::COMMANDS,
+    sets::COMMANDS,
+    set_combine::COMMANDS,
     blocking::COMMANDS,
     keys::COMMANDS,
     dump::COMMANDS,

@@ -1,7 +1,8 @@
 //! Saving: one thread that takes checkpoints and writes dumps, one after the other.
 
-mod collections;
+pub mod collections;
 mod dump;
+pub mod elements;
 mod progress;
 
 use std::collections::VecDeque;

@@ -262,6 +262,17 @@ impl Worker {
         keyspace.remove(local, db, key)
     }
 
+    /// Before a collection is stored element by element in the place of whatever a key has, in one command: makes sure that
+    /// `change_count` values can be stored without a page that is missing, and removes what is there.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn make_way(&mut self, db: DbId, key: &Key<'_>, change_count: usize) -> Result<(), OpError> {
+        self.resolve_changes(&[(db, *key)], change_count)?;
+        let (keyspace, local) = self.split();
+        keyspace.make_way(local, db, key)
+    }
+
     /// Moves an entry, deadline included, over whatever is at `to` (`RENAME`, `MOVE`); large values are
     /// re-linked, not copied. Returns false if `from` is absent. The caller holds locks on both.
     pub fn rename(&mut self, from: (DbId, &Key<'_>), to: (DbId, &Key<'_>)) -> Result<bool, OpError> {

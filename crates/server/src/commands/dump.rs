@@ -1,15 +1,23 @@
 //! `DUMP` and `RESTORE`: a value as the payload that Redis servers exchange.
 
-use stillframe_store::rdb::{self, PayloadError, RdbString, RdbValue, StringRef};
-use stillframe_store::{Access, Deadline, Key, NewValue, OpError, Sending, UnixMillis};
+use std::ops::ControlFlow;
+
+use stillframe_store::rdb::{self, CollectionKind, Element, PayloadError, RdbString, StringRef};
+use stillframe_store::{
+    Access, Deadline, Encoding, Key, NewValue, OpError, RangeLimit, ScoredRange, Sending, UnixMillis,
+    ValueType,
+};
 
 use super::string::sends_whole;
 use super::walk::go_on;
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
+use crate::persistence::collections::small_limits;
+use crate::persistence::elements::Batch;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
+use crate::state::notify::SILENT;
 use crate::state::restoring::{Restored, Restoring};
 use crate::state::session::Ahead;
 use crate::text::number::encode;
@@ -43,7 +51,7 @@ pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         None => RdbString::Bytes(value.to_vec()),
     });
     let value = match value {
-        Err(OpError::WrongType) => return Err("ERR values of this type cannot be serialized yet".into()),
+        Err(OpError::WrongType) => return dump_collection(ctx, &key),
         value => value?,
     };
     ctx.looked_up(&key, value.is_some());
@@ -55,6 +63,92 @@ pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         }
     }
     Ok(())
+}
+
+/// Replies with the payload of a collection.
+fn dump_collection(ctx: &mut Ctx<'_>, key: &Key<'_>) -> CmdResult {
+    let (encoding, batch) = gather(ctx, key)?;
+    ctx.looked_up(key, true);
+    let limits = small_limits(&ctx.config.settings);
+    let payload = batch.payload(encoding, &limits).map_err(|error| format!("ERR {error}"))?;
+    ctx.reply.bulk(&payload);
+    Ok(())
+}
+
+/// All elements of a collection.
+fn gather(ctx: &mut Ctx<'_>, key: &Key<'_>) -> Result<(Encoding, Batch), CmdError> {
+    let db = ctx.client.db;
+    let Some(entry) = ctx.worker.entry(db, key)? else { return Err(errors::NO_SUCH_KEY.into()) };
+    let encoding = entry.encoding.unwrap_or(Encoding::HashTable);
+    let go_on = || ControlFlow::Continue(());
+    let batch = match entry.value_type {
+        ValueType::Hash => {
+            let mut batch = Batch::new(CollectionKind::Hash);
+            ctx.worker.hash_for_each(
+                db,
+                key,
+                |_| (),
+                |found| {
+                    batch.push(Element::Field { field: found.field, value: found.value, deadline_ms: None });
+                    go_on()
+                },
+            )?;
+            let fields = batch.fields();
+            let mut deadlines = Vec::with_capacity(fields.len());
+            ctx.worker.hash_deadlines(db, key, fields.iter().map(|field| &field[..]), |_, deadline| {
+                deadlines.push(deadline.flatten());
+            })?;
+            batch.set_deadlines(deadlines);
+            batch
+        }
+        ValueType::Set => {
+            let mut batch = Batch::new(CollectionKind::Set);
+            ctx.worker.set_for_each(
+                db,
+                key,
+                |_| (),
+                |member| {
+                    batch.push(Element::Member(member));
+                    go_on()
+                },
+            )?;
+            batch
+        }
+        ValueType::List => {
+            let mut batch = Batch::new(CollectionKind::List);
+            ctx.worker.list_range(
+                db,
+                key,
+                0,
+                -1,
+                |_| (),
+                |item| {
+                    batch.push(Element::Item(item));
+                    go_on()
+                },
+            )?;
+            batch
+        }
+        ValueType::SortedSet => {
+            let mut batch = Batch::new(CollectionKind::SortedSet);
+            let all = (ScoredRange::ALL, RangeLimit::NONE);
+            ctx.worker.sorted_set_range(
+                db,
+                key,
+                &all.0,
+                false,
+                all.1,
+                |_| (),
+                |member, score| {
+                    batch.push(Element::Scored { member, score });
+                    go_on()
+                },
+            )?;
+            batch
+        }
+        ValueType::String | ValueType::Stream => return Err(OpError::WrongType.into()),
+    };
+    Ok((encoding, batch))
 }
 
 /// Begins to read a large value in parts, if its pages may be missing.
@@ -126,8 +220,13 @@ pub fn restore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             ctx.worker.remove(db, &key)?;
         }
     } else {
-        let value = payload.value()?;
-        ctx.worker.set(db, &key, value, deadline.map_or(Deadline::Clear, Deadline::At))?;
+        match payload {
+            Payload::Collection(elements) => restore_collection(ctx, &key, elements, deadline)?,
+            payload => {
+                let value = payload.value()?;
+                ctx.worker.set(db, &key, value, deadline.map_or(Deadline::Clear, Deadline::At))?;
+            }
+        }
         if let Some(access) = options.idle_time.or(options.frequency) {
             ctx.worker.set_access(db, &key, access);
         }
@@ -156,9 +255,29 @@ pub fn take_apart(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     go_on(is_done)
 }
 
+/// Puts a collection in the place of whatever the key has, as one change.
+fn restore_collection(
+    ctx: &mut Ctx<'_>,
+    key: &Key<'_>,
+    mut elements: Batch,
+    deadline: Option<UnixMillis>,
+) -> CmdResult {
+    let (db, before) = (ctx.db(), ctx.worker.change_count());
+    // An element may lie outside of its leaf, and so may its value.
+    ctx.worker.make_way(db, key, 2 * elements.len())?;
+    elements.store(ctx.worker, db, key)?;
+    if let Some(deadline) = deadline {
+        ctx.server.notifier.name_stored(Some(SILENT));
+        ctx.worker.set_deadline(db, key, Some(deadline))?;
+    }
+    ctx.count_as(before, 1);
+    Ok(())
+}
+
 /// What is to be restored.
 enum Payload {
     Held(RdbString),
+    Collection(Batch),
     /// It has been taken apart in its pages.
     Pages(Box<Restoring>),
 }
@@ -166,9 +285,11 @@ enum Payload {
 impl Payload {
     fn of(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Result<Payload, CmdError> {
         let Some(incoming) = args.incoming(PAYLOAD) else {
-            return match rdb::parse_payload(args.at(PAYLOAD)).map_err(payload_error)? {
-                RdbValue::String(value) => Ok(Payload::Held(value)),
-                _ => Err(payload_error(PayloadError::BadData)),
+            return match rdb::open_payload(args.at(PAYLOAD)).map_err(payload_error)? {
+                rdb::Payload::String(value) => Ok(Payload::Held(value)),
+                rdb::Payload::Collection(elements) => {
+                    Ok(Payload::Collection(Batch::of_payload(*elements).map_err(payload_error)?))
+                }
             };
         };
         let begun = match ctx.client.ahead.take().map(|ahead| *ahead) {
@@ -178,6 +299,14 @@ impl Payload {
         let mut restoring = begun.ok_or("ERR too many large values are on their way at a time, try again")?;
         // Nothing is left to do, unless all pages are in memory.
         while !restoring.step()? {}
+        if let Ok(Restored::Collection { bytes, version }) = restoring.restored() {
+            return match rdb::open_gathered(bytes, version).map_err(payload_error)? {
+                rdb::Payload::Collection(elements) => {
+                    Ok(Payload::Collection(Batch::of_payload(*elements).map_err(payload_error)?))
+                }
+                rdb::Payload::String(value) => Ok(Payload::Held(value)),
+            };
+        }
         Ok(Payload::Pages(Box::new(restoring)))
     }
 
@@ -185,10 +314,12 @@ impl Payload {
         Ok(match self {
             Payload::Held(RdbString::Int(int)) => NewValue::Int(*int),
             Payload::Held(RdbString::Bytes(bytes)) => encode(bytes),
+            Payload::Collection(_) => return Err(payload_error(PayloadError::BadData)),
             Payload::Pages(restoring) => match restoring.restored().map_err(payload_error)? {
                 Restored::Int(int) => NewValue::Int(int),
                 Restored::Held(bytes) => encode(bytes),
                 Restored::Pages(incoming) => NewValue::Incoming(incoming),
+                Restored::Collection { .. } => return Err(payload_error(PayloadError::BadData)),
             },
         })
     }

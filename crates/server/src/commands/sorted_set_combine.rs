@@ -108,6 +108,8 @@ struct Source {
     key_index: usize,
     weight: f64,
     len: u64,
+    /// It is a set, each of whose members has the score 1.
+    is_set: bool,
 }
 
 struct Options {
@@ -130,14 +132,19 @@ fn parse(ctx: &mut Ctx<'_>, args: &Args<'_>, form: Form) -> Result<(Vec<Source>,
         let key = ctx.key(args, key_index);
         let entry = ctx.worker.entry(ctx.client.db, &key)?;
         ctx.looked_up(&key, entry.is_some());
+        let mut is_set = false;
         let len = match entry {
             None => 0,
+            Some(entry) if entry.value_type == ValueType::Set => {
+                is_set = true;
+                ctx.worker.set_len(ctx.client.db, &key)?
+            }
             Some(entry) => {
                 entry.must_be(ValueType::SortedSet)?;
                 ctx.worker.sorted_set_len(ctx.client.db, &key)?
             }
         };
-        sources.push(Source { key_index, weight: 1.0, len });
+        sources.push(Source { key_index, weight: 1.0, len, is_set });
     }
     let options = parse_options(args, form, first + count, &mut sources)?;
     Ok((sources, options))
@@ -182,9 +189,13 @@ fn for_each_member(
     ctx: &mut Ctx<'_>,
     args: &Args<'_>,
     source: &Source,
-    f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
+    mut f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
 ) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, source.key_index));
+    if source.is_set {
+        ctx.worker.set_for_each(db, &key, |_| (), |member| f(member, 1.0))?;
+        return Ok(());
+    }
     ctx.worker.sorted_set_range(db, &key, &ScoredRange::ALL, false, RangeLimit::NONE, |_| (), f)?;
     Ok(())
 }
@@ -199,6 +210,10 @@ fn scores_of(
     let (db, key) = (ctx.db(), ctx.key(args, source.key_index));
     let mut scores = Vec::with_capacity(members.len());
     let names = members.iter().map(|(member, _)| &member[..]);
+    if source.is_set {
+        ctx.worker.set_contains(db, &key, names, |_, is_there| scores.push(is_there.then_some(1.0)))?;
+        return Ok(scores);
+    }
     ctx.worker.sorted_set_scores(db, &key, names, |_, score| scores.push(score))?;
     Ok(scores)
 }

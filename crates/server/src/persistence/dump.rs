@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use stillframe_store::offline::Offline;
 use stillframe_store::rdb::{
-    Cut, Entry, Header, KeyMeta, Next, OnUnsupported, RdbString, RdbValue, ReadError, Reader, ReaderOptions,
-    SmallLimits, StringRef, WriteError, Writer, WriterOptions,
+    CollectionKind, Cut, Entry, Header, KeyMeta, Next, OnUnsupported, RdbString, RdbValue, ReadError, Reader,
+    ReaderOptions, SmallLimits, StringRef, WriteError, Writer, WriterOptions,
 };
 use stillframe_store::{
     Access, DbId, DbStats, Deadline, Fault, Incoming, Lost, NewValue, OpError, SaveError, Store, StrRef,
@@ -20,6 +20,7 @@ use crate::config::Settings;
 use crate::eviction::Eviction;
 use crate::log;
 use crate::persistence::collections::{small_limits, write_collection, CollectionError};
+use crate::persistence::elements::Batch;
 use crate::persistence::progress::DumpProgress;
 use crate::state::loading::Loading;
 use crate::text::number;
@@ -278,8 +279,6 @@ pub enum LoadError {
     Io { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("{path}: key {key:?} of database {db} is a {kind}, which this version does not load")]
-    Collection { path: PathBuf, db: u32, key: String, kind: &'static str },
     #[error("{path}: storing key {key:?} of database {db}: {source}")]
     Store { path: PathBuf, db: u32, key: String, source: OpError },
 }
@@ -331,11 +330,7 @@ pub fn load_dump(
         let (db, key, meta, content) = match next {
             Next::Entry(Entry { db, key, meta, value }) => (db, key, meta, Content::Held(value)),
             Next::Long { db, key, meta, length_bytes } => (db, key, meta, Content::Long { length_bytes }),
-            Next::Collection { .. } if settings.rdb_skip_unsupported => continue,
-            Next::Collection { db, key, kind, .. } => {
-                let key = String::from_utf8_lossy(&key).into_owned();
-                return Err(LoadError::Collection { path: path.into(), db, key, kind: kind.name() });
-            }
+            Next::Collection { db, key, meta, kind, .. } => (db, key, meta, Content::Elements(kind)),
         };
         let deadline = meta.expire_at_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         if deadline.is_some_and(|d| d <= worker.now()) {
@@ -350,6 +345,9 @@ pub fn load_dump(
                         let value = NewValue::Incoming(&value);
                         store_when_there(worker, DbId(db), &key, value, deadline).map(|()| true)
                     }),
+                Content::Elements(kind) => {
+                    store_elements(worker, &mut reader, (DbId(db), &key), kind, deadline, is_stopping)?
+                }
             };
             let is_stored = stored.map_err(|source| {
                 let key = String::from_utf8_lossy(&key).into_owned();
@@ -445,6 +443,46 @@ enum Content {
     Long {
         length_bytes: u64,
     },
+    /// So does a collection.
+    Elements(CollectionKind),
+}
+
+/// Takes a collection to its place, some elements at a time, however much memory there is. False if the server is to stop.
+///
+/// # Errors
+/// The dump cannot be read, or an element comes twice; and, within, there is no place for it.
+fn store_elements(
+    worker: &mut Worker,
+    reader: &mut Reader<File>,
+    (db, name): (DbId, &[u8]),
+    kind: CollectionKind,
+    deadline: Option<i64>,
+    is_stopping: &AtomicBool,
+) -> Result<Result<bool, OpError>, ReadError> {
+    let (key, mut batch, mut has_more) = (worker.key(name), Batch::new(kind), true);
+    while has_more {
+        while !batch.is_full() && has_more {
+            match reader.element()? {
+                Some(element) => batch.push(element),
+                None => has_more = false,
+            }
+        }
+        if is_stopping.load(Ordering::Acquire) {
+            return Ok(Ok(false));
+        }
+        if batch.is_empty() {
+            break;
+        }
+        match when_there(worker, |worker| batch.store(worker, db, &key)) {
+            Ok(true) => {}
+            Ok(false) => return Err(reader.refuse_duplicate()),
+            Err(error) => return Ok(Err(error)),
+        }
+        worker.idle_for_turns(|| ());
+    }
+    let dated =
+        deadline.map_or(Ok(true), |at| when_there(worker, |worker| worker.set_deadline(db, &key, Some(at))));
+    Ok(dated.map(|_| true))
 }
 
 /// Takes a long value to its place piece by piece, however much memory there is. `None` if the server is to stop.

@@ -33,6 +33,11 @@ pub enum Restored<'r> {
     Int(i64),
     Held(&'r [u8]),
     Pages(&'r Incoming),
+    /// The bytes of a collection.
+    Collection {
+        bytes: &'r [u8],
+        version: u32,
+    },
 }
 
 /// See the module. It is nothing once it is dropped.
@@ -139,6 +144,9 @@ impl Restoring {
     pub fn restored(&self) -> Result<Restored<'_>, PayloadError> {
         Ok(match (self.content?, &self.target) {
             (PayloadContent::Int(value), _) => Restored::Int(value),
+            (PayloadContent::Collection { version }, Target::Held(bytes)) => {
+                Restored::Collection { bytes, version }
+            }
             (PayloadContent::Collection { .. }, _) => return Err(PayloadError::BadData),
             (PayloadContent::String, Target::Held(bytes)) => Restored::Held(bytes),
             (PayloadContent::String, Target::Pages(value)) if value.is_complete() => Restored::Pages(value),

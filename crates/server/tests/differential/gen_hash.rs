@@ -2,8 +2,9 @@
 
 use fastrand::Rng;
 
-use crate::gen::{is_racy, Gen, Words};
-use crate::sequence::{Action, Arg, Sequence, Step, CONN_COUNT};
+use crate::gen::{Gen, Words};
+use crate::gen_elements;
+use crate::sequence::{Action, Sequence};
 use crate::words;
 
 const NAMES: &[&str] = &[
@@ -33,6 +34,10 @@ const NAMES: &[&str] = &[
     "KEY",
     "STRING",
 ];
+
+fn other_key(gen: &mut Gen) -> Vec<u8> {
+    key(gen)
+}
 
 fn key(gen: &mut Gen) -> Vec<u8> {
     gen.pick(&["h", "h", "h", "g", "g", "i", "s"]).into()
@@ -94,20 +99,7 @@ fn random_field(gen: &mut Gen, key: Vec<u8>) -> Words {
     words
 }
 
-/// What is done with any key.
-fn on_key(gen: &mut Gen, name: Vec<u8>) -> Words {
-    match gen.rng.u8(0..8) {
-        0 | 1 => words![gen.pick(&["DEL", "UNLINK"]), name],
-        2 => words!["RENAME", name, key(gen)],
-        3 => words!["COPY", name, key(gen), "REPLACE"],
-        4 => words!["EXPIRE", name, gen.pick(&["100000", "-1", "0"])],
-        5 => words!["MOVE", name, gen.pick(&["1", "0"])],
-        6 => words![gen.pick(&["TYPE", "EXISTS", "PERSIST", "TTL", "TOUCH"]), name],
-        _ => words!["SCAN", "0", "TYPE", "hash", "COUNT", "1000"],
-    }
-}
-
-pub fn command(gen: &mut Gen) -> Words {
+fn command(gen: &mut Gen) -> Words {
     let (name, key) = (gen.pick(NAMES), key(gen));
     let count = gen.pick(&[1, 1, 1, 2, 5]);
     match name {
@@ -144,61 +136,17 @@ pub fn command(gen: &mut Gen) -> Words {
             words
         }
         "OBJECT" => words![name, "ENCODING", key],
-        "KEY" => on_key(gen, key),
+        "KEY" => gen_elements::on_key(gen, key, "hash", other_key),
         "STRING" => words![gen.pick(&["SET", "APPEND", "GET", "INCR"]), gen.pick(&["s", "h"]), value(gen)],
         _ => words![name, key],
     }
 }
 
-fn step(gen: &mut Gen) -> Step {
-    let conn = if gen.chance(85) { 0 } else { gen.rng.usize(0..CONN_COUNT) };
-    if gen.chance(4) {
-        let options = scan_options(gen);
-        return Step { conn, action: Action::ScanElements(words!["HSCAN", key(gen)], options) };
-    }
-    Step { conn, action: Action::Command(any_command(gen)) }
-}
-
-/// Whether more random fields are asked for than are to be had of either server.
-fn asks_for_many(words: &[Vec<u8>]) -> bool {
-    let number = |word: &Vec<u8>| std::str::from_utf8(word).ok()?.parse::<i64>().ok();
-    let count = words.get(2).and_then(number);
-    words[0].eq_ignore_ascii_case(b"HRANDFIELD")
-        && count.is_some_and(|count| (i64::MIN + 1..-10_000).contains(&count))
-}
-
-fn any_command(gen: &mut Gen) -> Vec<Arg> {
-    loop {
-        let mut words = command(gen);
-        if gen.chance(5) {
-            gen.spoil(&mut words);
-        }
-        let name = String::from_utf8_lossy(&words[0]).into_owned();
-        words[0] = gen.case(&name);
-        if !is_racy(&words) && !asks_for_many(&words) {
-            return words.into_iter().map(Arg::Bytes).collect();
-        }
-    }
+fn scan(gen: &mut Gen) -> Option<Action> {
+    gen.chance(4).then(|| Action::ScanElements(words!["HSCAN", key(gen)], scan_options(gen)))
 }
 
 /// A sequence by its seed.
 pub fn sequence(seed: u64) -> Sequence {
-    let mut gen = Gen::new(Rng::with_seed(seed));
-    let (resp3, pipelined) = (gen.rng.bool(), gen.rng.bool());
-    let mut steps = Vec::new();
-    for _ in 0..gen.rng.usize(5..90) {
-        if !gen.chance(4) {
-            steps.push(step(&mut gen));
-            continue;
-        }
-        let conn = gen.rng.usize(0..CONN_COUNT);
-        let plain = |words: Words| Action::Command(words.into_iter().map(Arg::Bytes).collect());
-        steps.push(Step { conn, action: plain(words!["MULTI"]) });
-        for _ in 0..gen.rng.usize(0..6) {
-            let action = Action::Command(any_command(&mut gen));
-            steps.push(Step { conn, action });
-        }
-        steps.push(Step { conn, action: plain(words!["EXEC"]) });
-    }
-    Sequence { seed, resp3, pipelined, steps }
+    gen_elements::sequence(Gen::new(Rng::with_seed(seed)), seed, command, scan)
 }

@@ -12,10 +12,13 @@
 mod beside;
 mod compare;
 mod gen;
+mod gen_elements;
 mod gen_hash;
 mod gen_hyperloglog;
 mod gen_keys;
 mod gen_large;
+mod gen_list;
+mod gen_set;
 mod gen_strings;
 mod info;
 mod runner;
@@ -91,6 +94,26 @@ fn hashes_answer_as_the_oracles() {
 #[test]
 fn hashes_do_so_with_two_workers() {
     compare(Kind::Stillframe { worker_count: 2 }, gen_hash::sequence, 200);
+}
+
+#[test]
+fn lists_answer_as_the_oracles() {
+    compare(STILLFRAME, gen_list::sequence, 400);
+}
+
+#[test]
+fn lists_do_so_with_two_workers() {
+    compare(Kind::Stillframe { worker_count: 2 }, gen_list::sequence, 200);
+}
+
+#[test]
+fn sets_answer_as_the_oracles() {
+    compare(STILLFRAME, gen_set::sequence, 400);
+}
+
+#[test]
+fn sets_do_so_with_two_workers() {
+    compare(Kind::Stillframe { worker_count: 2 }, gen_set::sequence, 200);
 }
 
 /// Most of the data is in the page file alone, and saves are under way.

@@ -305,7 +305,15 @@ impl Pair {
     fn compare_data(&mut self) -> Result<(), Stop> {
         let a = contents(&mut self.oracle.admin).map_err(|e| Stop::Io("the oracle", e))?;
         let b = contents(&mut self.subject.admin).map_err(|e| Stop::Io("the subject", e))?;
-        let modes = [Mode::Exact, Mode::Exact, Mode::Within(3000), Mode::Pairs];
+        let modes = [
+            Mode::Exact,
+            Mode::Exact,
+            Mode::Within(3000),
+            Mode::Pairs,
+            Mode::Unordered,
+            Mode::Exact,
+            Mode::Exact,
+        ];
         let same = |x: &Item, y: &Item| {
             (x.0, &x.1) == (y.0, &y.1) && modes.iter().zip(&x.2).zip(&y.2).all(|((m, a), b)| agree(*m, a, b))
         };
@@ -327,7 +335,7 @@ impl Pair {
     }
 }
 
-/// Database, key, and replies to `GET`, `OBJECT ENCODING`, `PTTL`, `HGETALL`.
+/// Database, key, and replies to `GET`, `OBJECT ENCODING`, `PTTL`, and what gives all elements of each type.
 type Item = (usize, Vec<u8>, Vec<Reply>);
 
 fn contents(admin: &mut Client) -> io::Result<Vec<Item>> {
@@ -343,10 +351,14 @@ fn contents(admin: &mut Client) -> io::Result<Vec<Item>> {
             admin.queue(&[b"OBJECT".to_vec(), b"ENCODING".to_vec(), key.clone()]);
             admin.queue(&[b"PTTL".to_vec(), key.clone()]);
             admin.queue(&[b"HGETALL".to_vec(), key.clone()]);
+            admin.queue(&[b"SMEMBERS".to_vec(), key.clone()]);
+            let all = [b"0".to_vec(), b"-1".to_vec()];
+            admin.queue(&[&[b"LRANGE".to_vec(), key.clone()][..], &all].concat());
+            admin.queue(&[&[b"ZRANGE".to_vec(), key.clone()][..], &all, &[b"WITHSCORES".to_vec()]].concat());
         }
         admin.flush()?;
         for key in keys {
-            let replies = (0..4).map(|_| admin.try_read()).collect::<io::Result<_>>()?;
+            let replies = (0..7).map(|_| admin.try_read()).collect::<io::Result<_>>()?;
             items.push((db, key, replies));
         }
     }

@@ -176,6 +176,14 @@ impl Keyspace {
         Ok(())
     }
 
+    /// Removes whatever a key has, without a word of it: a collection takes its place, whose elements follow.
+    pub fn make_way(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<(), OpError> {
+        let _lock = self.locks.lock_key(&local.holder, db, key.hash);
+        self.remove_if(local, db, key, Joining::Sparse, |_| true)?;
+        self.announce(local, Effect::Replace { db, key: *key });
+        Ok(())
+    }
+
     /// Drops trees that nothing refers to.
     pub fn drop_trees(&self, grown: &Grown) {
         grown.trees().for_each(|tree| self.garbage.push_tree(&self.pool, tree.root));

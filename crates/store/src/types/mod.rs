@@ -4,6 +4,7 @@ mod copy;
 mod hash;
 mod list;
 mod packed;
+mod set;
 mod sorted_set;
 mod string;
 #[cfg(test)]

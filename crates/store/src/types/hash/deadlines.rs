@@ -12,6 +12,7 @@
 
 use std::time::Instant;
 
+use super::field::at;
 use super::packed::{packed_fields, Fields};
 use super::read::is_live;
 use super::write::{earlier, FieldWrite};
@@ -36,7 +37,7 @@ pub(crate) fn expire_fields(
     key: &Key<'_>,
 ) -> Result<bool, OpError> {
     let mut run = std::mem::take(&mut local.run);
-    let is_unfinished = keyspace.hash_expire(local, &super::at(db, key), &mut run);
+    let is_unfinished = keyspace.hash_expire(local, &at(db, key), &mut run);
     local.run = run;
     is_unfinished
 }

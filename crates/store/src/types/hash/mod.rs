@@ -3,40 +3,24 @@
 //! fields, until the active expiry or a write removes it.
 
 mod deadlines;
+mod field;
 mod packed;
 mod random;
 mod read;
 mod write;
 
 pub(crate) use deadlines::{expire_fields, is_lower_bound};
+pub use field::{FieldMode, FieldRef};
 pub(super) use packed::packed_fields;
 pub use random::Draw;
 
 use std::ops::ControlFlow;
 
-use crate::keyspace::{CollectionKey, Keyspace, Local};
-use crate::value::ValueType;
+use field::at;
+
+use crate::keyspace::{Keyspace, Local};
 use crate::worker::Worker;
 use crate::{DbId, Deadline, Key, OpError, UnixMillis};
-
-/// Which fields a write sets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FieldMode {
-    All,
-    /// The one field, if it is not there.
-    Absent,
-}
-
-/// A field that is there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FieldRef<'a> {
-    pub field: &'a [u8],
-    pub value: &'a [u8],
-}
-
-fn at<'k>(db: DbId, key: &Key<'k>) -> CollectionKey<'k> {
-    CollectionKey { db, key: *key, value_type: ValueType::Hash }
-}
 
 impl Worker {
     /// Sets fields of a hash, which is made if there is none; `deadline` is what becomes of the deadline of each. Returns how

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+use super::field::FieldRef;
 use super::packed::{Fields, Pair};
 use super::read::is_live;
-use super::FieldRef;
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
 use crate::tree::hash::Grown;
 use crate::OpError;

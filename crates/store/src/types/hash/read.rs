@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use super::field::FieldRef;
 use super::packed::Fields;
-use super::FieldRef;
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
 use crate::tree::hash::Record;
 use crate::tree::Tree;

@@ -1,7 +1,7 @@
 //! Fields that are set and removed.
 
+use super::field::FieldMode;
 use super::packed::{pair_bytes, Fields, Was as WasPacked};
-use super::FieldMode;
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Was};
 use crate::tree::hash::Grown;

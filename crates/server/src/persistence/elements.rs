@@ -1,0 +1,179 @@
+//! Elements of a collection on their way into the store: gathered, and stored some hundred at a time.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use stillframe_store::rdb::{
+    Announced, CollectionKind, Element, ListNodes, PayloadElements, PayloadError, PayloadWriter, SmallLimits,
+    WriteError, WriteVersion,
+};
+use stillframe_store::{
+    DbId, Deadline, Encoding, End, FieldMode, Key, OpError, ScoreRule, UnixMillis, Worker,
+};
+
+/// So many elements, or bytes of them, are stored together.
+const BATCH_ELEMENTS: usize = 256;
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Elements of one collection that are not stored yet.
+pub struct Batch {
+    kind: CollectionKind,
+    bytes: Vec<u8>,
+    elements: Vec<Gathered>,
+}
+
+/// An element by its places in the bytes.
+struct Gathered {
+    first: Range<usize>,
+    /// The value of a field.
+    value: Range<usize>,
+    score: f64,
+    deadline: Option<UnixMillis>,
+}
+
+impl Batch {
+    pub fn new(kind: CollectionKind) -> Batch {
+        Batch { kind, bytes: Vec::new(), elements: Vec::new() }
+    }
+
+    /// All elements of a payload.
+    ///
+    /// # Errors
+    /// It is damaged, or an element comes twice.
+    pub fn of_payload(mut payload: PayloadElements<'_>) -> Result<Batch, PayloadError> {
+        let mut batch = Batch::new(payload.kind());
+        while let Some(element) = payload.element()? {
+            batch.push(element);
+        }
+        let mut seen = HashSet::with_capacity(batch.len());
+        let mut firsts = batch.elements.iter().map(|element| &batch.bytes[element.first.clone()]);
+        match batch.kind == CollectionKind::List || firsts.all(|first| seen.insert(first)) {
+            true => Ok(batch),
+            false => Err(PayloadError::BadData),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    /// The fields of a hash.
+    pub fn fields(&self) -> Vec<Vec<u8>> {
+        self.elements.iter().map(|element| self.bytes[element.first.clone()].to_vec()).collect()
+    }
+
+    /// Gives the fields of a hash their deadlines, in the order in which they came.
+    pub fn set_deadlines(&mut self, deadlines: Vec<Option<UnixMillis>>) {
+        for (element, deadline) in self.elements.iter_mut().zip(deadlines) {
+            element.deadline = deadline;
+        }
+    }
+
+    fn element(&self, element: &Gathered) -> Element<'_> {
+        let first = &self.bytes[element.first.clone()];
+        match self.kind {
+            CollectionKind::List => Element::Item(first),
+            CollectionKind::Set => Element::Member(first),
+            CollectionKind::SortedSet => Element::Scored { member: first, score: element.score },
+            CollectionKind::Hash => {
+                let deadline_ms = element.deadline.map(|at| u64::try_from(at).unwrap_or(0));
+                Element::Field { field: first, value: &self.bytes[element.value.clone()], deadline_ms }
+            }
+        }
+    }
+
+    /// What `DUMP` gives for a collection of these elements: in the newer form if fields have deadlines.
+    ///
+    /// # Errors
+    /// There are none, or too many.
+    pub fn payload(&self, encoding: Encoding, limits: &SmallLimits) -> Result<Vec<u8>, WriteError> {
+        let (count, is_small) =
+            (self.elements.len() as u64, matches!(encoding, Encoding::ListPack | Encoding::IntSet));
+        let least = self.elements.iter().filter_map(|element| element.deadline).min();
+        let announced = match self.kind {
+            CollectionKind::List => {
+                let mut nodes = ListNodes::new(limits);
+                self.elements.iter().for_each(|item| nodes.add(&self.bytes[item.first.clone()]));
+                nodes.announced()
+            }
+            CollectionKind::Set => Announced::Set { member_count: count, is_small },
+            CollectionKind::SortedSet => Announced::SortedSet { member_count: count, is_small },
+            CollectionKind::Hash => {
+                let least_deadline_ms = least.map(|at| u64::try_from(at).unwrap_or(0));
+                Announced::Hash { field_count: count, is_small, least_deadline_ms }
+            }
+        };
+        let version = if least.is_some() { WriteVersion::Redis7_4 } else { WriteVersion::Redis7_0 };
+        let mut writer = PayloadWriter::begin(announced, true, version, *limits)?;
+        self.elements.iter().try_for_each(|element| writer.element(self.element(element)))?;
+        writer.finish()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.elements.is_empty()
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.elements.len() >= BATCH_ELEMENTS || self.bytes.len() >= BATCH_BYTES
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    pub fn push(&mut self, element: Element<'_>) {
+        let (first, value, score, deadline_ms) = match element {
+            Element::Item(bytes) | Element::Member(bytes) => (bytes, &b""[..], 0.0, None),
+            Element::Scored { member, score } => (member, &b""[..], score, None),
+            Element::Field { field, value, deadline_ms } => (field, value, 0.0, deadline_ms),
+        };
+        let deadline = deadline_ms.map(|ms| UnixMillis::try_from(ms).unwrap_or(UnixMillis::MAX));
+        let (first, value) = (self.keep(first), self.keep(value));
+        self.elements.push(Gathered { first, value, score, deadline });
+    }
+
+    /// Adds what has been gathered to the collection at a key, and forgets it. False if some of it was there before.
+    ///
+    /// # Errors
+    /// [`OpError`]; it may be tried again after a fault.
+    pub fn store(&mut self, worker: &mut Worker, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
+        let first = |element: &Gathered| &self.bytes[element.first.clone()];
+        let added = match self.kind {
+            CollectionKind::Hash => self.store_fields(worker, db, key)?,
+            CollectionKind::List => {
+                let items: Vec<&[u8]> = self.elements.iter().map(first).collect();
+                worker.list_push(db, key, End::Right, &items, false)?;
+                items.len() as u64
+            }
+            CollectionKind::Set => {
+                let members: Vec<&[u8]> = self.elements.iter().map(first).collect();
+                worker.set_add(db, key, &members)?
+            }
+            CollectionKind::SortedSet => {
+                let scored: Vec<(f64, &[u8])> =
+                    self.elements.iter().map(|element| (element.score, first(element))).collect();
+                worker.sorted_set_put(db, key, &scored, &ScoreRule::default())?.added
+            }
+        };
+        let are_new = added == self.elements.len() as u64;
+        self.elements.clear();
+        self.bytes.clear();
+        Ok(are_new)
+    }
+
+    /// Stores fields, those with one deadline together; how many are new.
+    fn store_fields(&self, worker: &mut Worker, db: DbId, key: &Key<'_>) -> Result<u64, OpError> {
+        let mut added = 0;
+        for same in self.elements.chunk_by(|a, b| a.deadline == b.deadline) {
+            let pair =
+                |element: &Gathered| (&self.bytes[element.first.clone()], &self.bytes[element.value.clone()]);
+            let pairs: Vec<(&[u8], &[u8])> = same.iter().map(pair).collect();
+            let deadline = same.first().and_then(|element| element.deadline);
+            let deadline = deadline.map_or(Deadline::Clear, Deadline::At);
+            added += worker.hash_set(db, key, &pairs, FieldMode::All, deadline)?;
+        }
+        Ok(added)
+    }
+}

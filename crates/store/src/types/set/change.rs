@@ -1,0 +1,275 @@
+//! Members that are added, removed, popped and moved.
+
+use std::ops::ControlFlow;
+
+use super::packed;
+use super::read::set_count;
+use crate::effect::{Change, Effect};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::tree::hash::Grown;
+use crate::tree::Tree;
+use crate::types::packed::{elements, packed_bytes, PACKED_MAX_BYTES};
+use crate::value::Encoding;
+use crate::{Deadline, OpError};
+
+impl Keyspace {
+    pub(super) fn set_add(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        members: &[&[u8]],
+        run: &mut Vec<u8>,
+    ) -> Result<u64, OpError> {
+        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
+        let opened = self.open_to_change(local, at, run)?;
+        let (added, done) = self.set_put(local, at, opened.as_ref(), members, run);
+        self.announce_members(local, at, opened.is_none(), &added);
+        done.map(|()| added.len() as u64)
+    }
+
+    /// Adds members; those that were not there before. If it fails for want of memory, some may have been added.
+    fn set_put<'m>(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: Option<&Opened>,
+        members: &[&'m [u8]],
+        run: &mut Vec<u8>,
+    ) -> (Vec<&'m [u8]>, Result<(), OpError>) {
+        match opened.and_then(|opened| Some((opened, opened.grown?))) {
+            Some((opened, grown)) => self.set_put_grown(local, at, opened, grown, members),
+            None => self.set_put_packed(local, at, opened, members, run),
+        }
+    }
+
+    /// What a set is called that has so many members, with these among them.
+    pub(super) fn set_encoding(&self, before: Option<Encoding>, len: u64, members: &[&[u8]]) -> Encoding {
+        let is_large = before == Some(Encoding::HashTable)
+            || len > self.limits.intset_entries() as u64
+            || members.iter().any(|member| packed::integer(member).is_none());
+        if is_large {
+            Encoding::HashTable
+        } else {
+            Encoding::IntSet
+        }
+    }
+
+    fn set_put_packed<'m>(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: Option<&Opened>,
+        members: &[&'m [u8]],
+        run: &mut Vec<u8>,
+    ) -> (Vec<&'m [u8]>, Result<(), OpError>) {
+        let before = opened.map(|opened| opened.encoding);
+        let more_bytes: usize = members.iter().map(|member| packed_bytes(member)).sum();
+        if run.len() + more_bytes > PACKED_MAX_BYTES {
+            return match self.set_grow(local, at, opened, members, run) {
+                Ok(added) => (added, Ok(())),
+                Err(error) => (Vec::new(), Err(error)),
+            };
+        }
+        let is_sorted = self.set_encoding(before, 0, members) == Encoding::IntSet;
+        let mut added = members.to_vec();
+        added.retain(|member| packed::add(run, member, is_sorted));
+        if added.is_empty() {
+            return (added, Ok(()));
+        }
+        let encoding = self.set_encoding(before, packed::len(run), &added);
+        match self.put_packed(local, at, encoding, None, run, Deadline::Keep) {
+            Ok(_) => (added, Ok(())),
+            Err(error) => (Vec::new(), Err(error)),
+        }
+    }
+
+    /// Makes a tree of a packed set, or of none, with more members.
+    fn set_grow<'m>(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: Option<&Opened>,
+        members: &[&'m [u8]],
+        run: &[u8],
+    ) -> Result<Vec<&'m [u8]>, OpError> {
+        self.resolve_slabs(2 * (elements(run).count() + members.len()))?;
+        let tree = self.create_elements()?;
+        let mut grown = Grown { element_count: 0, first: tree, second: None };
+        let old = elements(run).try_for_each(|member| self.put_member(local, tree, member.bytes).map(drop));
+        let (added, new) = self.put_members(local, tree, members);
+        old.and(new).inspect_err(|_| self.drop_trees(&grown))?;
+        grown.element_count = packed::len(run) + added.len() as u64;
+        let encoding = self.set_encoding(opened.map(|opened| opened.encoding), grown.element_count, members);
+        self.put_grown(local, at, encoding, None, grown, Deadline::Keep)?;
+        Ok(added)
+    }
+
+    /// Puts a member into a tree; whether it is new.
+    pub(super) fn put_member(&self, local: &mut Local, tree: Tree, member: &[u8]) -> Result<bool, OpError> {
+        Ok(!self.put_element(local, tree, &self.hashed(member), b"", Deadline::Clear)?)
+    }
+
+    fn put_members<'m>(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        members: &[&'m [u8]],
+    ) -> (Vec<&'m [u8]>, Result<(), OpError>) {
+        let mut added = Vec::with_capacity(members.len());
+        let done = members.iter().try_for_each(|member| {
+            if self.put_member(local, tree, member)? {
+                added.push(*member);
+            }
+            Ok(())
+        });
+        (added, done)
+    }
+
+    /// Makes sure that members of a large set can be changed without a page that is missing.
+    fn resolve_members(&self, tree: Tree, members: &[&[u8]]) -> Result<(), OpError> {
+        if self.pages.all_resident() {
+            return Ok(());
+        }
+        for member in members {
+            self.has_element(tree, &self.hashed(member))?;
+        }
+        self.resolve_slabs(2 * members.len())
+    }
+
+    fn set_put_grown<'m>(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        mut grown: Grown,
+        members: &[&'m [u8]],
+    ) -> (Vec<&'m [u8]>, Result<(), OpError>) {
+        if let Err(error) = self.resolve_members(grown.first, members) {
+            return (Vec::new(), Err(error));
+        }
+        let (added, done) = self.put_members(local, grown.first, members);
+        if added.is_empty() {
+            return (added, done);
+        }
+        grown.element_count += added.len() as u64;
+        let encoding = self.set_encoding(Some(opened.encoding), grown.element_count, &added);
+        let noted = self.set_grown(local, at, &Opened { encoding, grown: Some(grown), ..*opened });
+        (added, done.and(noted))
+    }
+
+    fn announce_members(&self, local: &Local, at: &CollectionKey<'_>, is_new: bool, members: &[&[u8]]) {
+        for (index, member) in members.iter().enumerate() {
+            let (change, is_new) = (Change::Member { member }, is_new && index == 0);
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
+        }
+    }
+
+    pub(super) fn set_remove(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        members: &[&[u8]],
+        run: &mut Vec<u8>,
+    ) -> Result<u64, OpError> {
+        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
+        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(0) };
+        self.set_take(local, at, &opened, members, run)
+    }
+
+    /// Removes members of a set that has been opened, and the key with the last one. How many were there.
+    fn set_take(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        members: &[&[u8]],
+        run: &mut Vec<u8>,
+    ) -> Result<u64, OpError> {
+        let len = set_count(opened, run);
+        let mut removed = Vec::with_capacity(members.len());
+        match opened.grown {
+            None => removed.extend(members.iter().filter(|member| packed::remove(run, member))),
+            Some(grown) => {
+                self.resolve_members(grown.first, members)?;
+                for member in members {
+                    if self.remove_element(local, grown.first, &self.hashed(member))? {
+                        removed.push(*member);
+                    }
+                }
+            }
+        }
+        if removed.is_empty() {
+            return Ok(0);
+        }
+        let left = len.saturating_sub(removed.len() as u64);
+        match opened.grown {
+            _ if left == 0 => {}
+            None => drop(self.put_packed(local, at, opened.encoding, None, run, Deadline::Keep)?),
+            Some(grown) => {
+                let grown = Some(Grown { element_count: left, ..grown });
+                self.set_grown(local, at, &Opened { grown, ..*opened })?;
+            }
+        }
+        for member in &removed {
+            let change = Change::MemberRemoved { member };
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+        }
+        if left == 0 {
+            self.remove_emptied(local, at)?;
+        }
+        Ok(removed.len() as u64)
+    }
+
+    pub(super) fn set_pop(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        count: u64,
+        begin: impl FnOnce(u64),
+        mut f: impl FnMut(&[u8]),
+        run: &mut Vec<u8>,
+    ) -> Result<bool, OpError> {
+        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
+        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(false) };
+        let count = count.min(set_count(&opened, run));
+        begin(count);
+        let mut drawn: Vec<Vec<u8>> = Vec::with_capacity(count as usize);
+        self.draw_members(local, &opened, run, count, |_, member| {
+            drawn.push(member.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        let members: Vec<&[u8]> = drawn.iter().map(|member| &member[..]).collect();
+        self.set_take(local, at, &opened, &members, run)?;
+        members.into_iter().for_each(&mut f);
+        Ok(true)
+    }
+
+    pub(super) fn set_move(
+        &self,
+        local: &mut Local,
+        from: &CollectionKey<'_>,
+        to: &CollectionKey<'_>,
+        is_same: bool,
+        member: &[u8],
+        run: &mut Vec<u8>,
+    ) -> Result<bool, OpError> {
+        let Some(source) = self.open_to_change(local, from, run)? else { return Ok(false) };
+        let is_there = self.set_has(&source, run, member)?;
+        let target = self.open_to_change(local, to, run)?;
+        if !is_there || is_same {
+            return Ok(is_there);
+        }
+        if let Some(target) = &target {
+            self.set_has(target, run, member)?;
+        }
+        self.resolve_slabs(4)?;
+        // First where it is to be, so that it is not lost for want of memory; it is told of as Redis does.
+        let (added, done) = self.set_put(local, to, target.as_ref(), &[member], run);
+        done?;
+        if let Some(source) = self.open_to_change(local, from, run)? {
+            self.set_take(local, from, &source, &[member], run)?;
+        }
+        self.announce_members(local, to, target.is_none(), &added);
+        Ok(true)
+    }
+}

@@ -1,0 +1,146 @@
+//! Sets: members. A small one is a run of members, in ascending order if all are integers; a large one is a tree of members in
+//! the order of their hashes.
+
+mod change;
+mod packed;
+mod read;
+mod replace;
+
+use std::ops::ControlFlow;
+
+use crate::keyspace::CollectionKey;
+use crate::types::hash::Draw;
+use crate::value::ValueType;
+use crate::worker::Worker;
+use crate::{DbId, Key, OpError};
+
+fn at<'k>(db: DbId, key: &Key<'k>) -> CollectionKey<'k> {
+    CollectionKey { db, key: *key, value_type: ValueType::Set }
+}
+
+impl Worker {
+    /// Adds members to a set, which is made if there is none. Returns how many were not there before.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed, but for want of memory in the midst of it: then what has been added stays.
+    pub fn set_add(&mut self, db: DbId, key: &Key<'_>, members: &[&[u8]]) -> Result<u64, OpError> {
+        self.with_run(|keyspace, local, run| keyspace.set_add(local, &at(db, key), members, run))
+    }
+
+    /// Removes members; with the last one the key goes. Returns how many were there.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn set_remove(&mut self, db: DbId, key: &Key<'_>, members: &[&[u8]]) -> Result<u64, OpError> {
+        self.with_run(|keyspace, local, run| keyspace.set_remove(local, &at(db, key), members, run))
+    }
+
+    /// Tells `f` of each member, by its index, whether it is there. Whether the set is there.
+    ///
+    /// # Errors
+    /// [`OpError`]; what `f` was told does not count then.
+    pub fn set_contains<'m>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        members: impl Iterator<Item = &'m [u8]>,
+        f: impl FnMut(usize, bool),
+    ) -> Result<bool, OpError> {
+        self.with_run(|keyspace, local, run| keyspace.set_contains(local, &at(db, key), members, f, run))
+    }
+
+    /// Members of a set; 0 if there is none.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub fn set_len(&mut self, db: DbId, key: &Key<'_>) -> Result<u64, OpError> {
+        self.with_run(|keyspace, local, run| keyspace.set_len(local, &at(db, key), run))
+    }
+
+    /// Gives all members to `f`, after how many there are to `begin`, until `f` breaks. Whether the set is there.
+    ///
+    /// # Errors
+    /// [`OpError`]; what was given does not count then.
+    pub fn set_for_each(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<bool, OpError> {
+        self.with_run(|keyspace, local, run| keyspace.set_for_each(local, &at(db, key), begin, f, run))
+    }
+
+    /// One step of an iteration: gives about `count` members to `f`; the next cursor, 0 at the end, or `None` if there is no
+    /// such set. A member that is there throughout is given once. A small set comes as a whole.
+    ///
+    /// # Errors
+    /// [`OpError`]; what was given does not count then.
+    pub fn set_scan(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        cursor: u64,
+        count: usize,
+        f: impl FnMut(&[u8]),
+    ) -> Result<Option<u64>, OpError> {
+        self.with_run(|keyspace, local, run| keyspace.set_scan(local, &at(db, key), (cursor, count), f, run))
+    }
+
+    /// Gives members that are drawn evenly to `f`, after how many they are to `begin`. Whether the set is there.
+    ///
+    /// # Errors
+    /// [`OpError`]; what was given does not count then.
+    pub fn set_random(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        draw: Draw,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<bool, OpError> {
+        self.with_run(|keyspace, local, run| keyspace.set_random(local, &at(db, key), draw, begin, f, run))
+    }
+
+    /// Removes up to `count` members that are drawn evenly, and gives them to `f`, after how many they are to `begin`. With the
+    /// last one the key goes. Whether the set was there.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed, and what was given does not count.
+    pub fn set_pop(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        count: u64,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(&[u8]),
+    ) -> Result<bool, OpError> {
+        self.with_run(|keyspace, local, run| keyspace.set_pop(local, &at(db, key), count, begin, f, run))
+    }
+
+    /// Moves a member from one set to another; the caller holds locks on both. Whether it was there.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn set_move(
+        &mut self,
+        db: DbId,
+        from: &Key<'_>,
+        to: &Key<'_>,
+        member: &[u8],
+    ) -> Result<bool, OpError> {
+        let is_same = from.bytes == to.bytes;
+        self.with_run(|keyspace, local, run| {
+            keyspace.set_move(local, &at(db, from), &at(db, to), is_same, member, run)
+        })
+    }
+
+    /// Stores a set of these members, no two of them alike, over whatever is there, without a deadline. There must be one at
+    /// least.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn set_replace(&mut self, db: DbId, key: &Key<'_>, members: &[&[u8]]) -> Result<(), OpError> {
+        self.with_run(|keyspace, local, run| keyspace.set_replace(local, &at(db, key), members, run))
+    }
+}

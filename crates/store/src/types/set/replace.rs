@@ -1,0 +1,49 @@
+//! Whole sets: the result of a combination.
+
+use crate::effect::{Change, Effect};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Was};
+use crate::tree::hash::Grown;
+use crate::types::packed::{packed_bytes, PACKED_MAX_BYTES};
+use crate::value::Encoding;
+use crate::{Deadline, OpError};
+
+use super::packed;
+
+impl Keyspace {
+    pub(super) fn set_replace(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        members: &[&[u8]],
+        run: &mut Vec<u8>,
+    ) -> Result<(), OpError> {
+        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
+        let encoding = self.set_encoding(None, members.len() as u64, members);
+        let bytes: usize = members.iter().map(|member| packed_bytes(member)).sum();
+        let was = if bytes <= PACKED_MAX_BYTES {
+            run.clear();
+            members.iter().for_each(|member| drop(packed::add(run, member, encoding == Encoding::IntSet)));
+            self.announce(local, Effect::Replace { db: at.db, key: at.key });
+            self.put_packed(local, at, encoding, None, run, Deadline::Clear)?
+        } else {
+            let grown = self.set_tree_of(local, members)?;
+            self.announce(local, Effect::Replace { db: at.db, key: at.key });
+            self.put_grown(local, at, encoding, None, grown, Deadline::Clear)?
+        };
+        for (index, member) in members.iter().enumerate() {
+            let (change, is_new) = (Change::Member { member }, was != Was::There && index == 0);
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
+        }
+        Ok(())
+    }
+
+    fn set_tree_of(&self, local: &mut Local, members: &[&[u8]]) -> Result<Grown, OpError> {
+        self.resolve_slabs(2 * members.len())?;
+        let grown =
+            Grown { element_count: members.len() as u64, first: self.create_elements()?, second: None };
+        let filled =
+            members.iter().try_for_each(|member| self.put_member(local, grown.first, member).map(drop));
+        filled.inspect_err(|_| self.drop_trees(&grown))?;
+        Ok(grown)
+    }
+}
