@@ -331,6 +331,23 @@ fn others_may_end_a_wait() {
     ]);
 }
 
+#[test]
+fn what_is_restored_wakes() {
+    beside_redis(&[], &|connect| {
+        let (mut a, mut d, mut said) = (connect(), connect(), Vec::new());
+        for (wait, push) in [("BRPOP k 0", "RPUSH x 1 2"), ("BZPOPMAX k 0", "ZADD x 1 a 2 b")] {
+            d.run(push);
+            let dumped = d.run("DUMP x");
+            a.send(wait);
+            eventually("it waits", || d.info("blocked_clients") == "1");
+            said.push(d.run_bytes(&[b"RESTORE", b"k", b"0", dumped.bytes().expect("a payload")]));
+            said.push(a.read());
+            said.push(d.run("DEL k x"));
+        }
+        said
+    });
+}
+
 /// What is sent behind a command that waits comes after it.
 #[test]
 fn what_follows_waits_with_it() {
