@@ -260,10 +260,10 @@ pub fn self_test() -> Result<(), String> {
     let mut expected = vec![0; REGISTER_COUNT];
     let mut packed = vec![0; DENSE_BYTES - HEADER_BYTES];
     for round in 0..8 {
-        for index in 0..REGISTER_COUNT {
+        for (index, register) in expected.iter_mut().enumerate() {
             let value = fastrand::u8(0..=hash::VALUE_MAX);
             dense::raise(&mut packed, index, value);
-            expected[index] = value.max(expected[index]);
+            *register = value.max(*register);
         }
         if !dense::registers(&packed).eq(expected.iter().copied()) {
             return Err(format!("ERR TESTFAILED registers differ in round {round}"));

@@ -44,8 +44,8 @@ pub fn usage(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         }
     }
     let key = ctx.key(args, 2);
-    match ctx.worker.entry(ctx.client.db, &key)? {
-        Some(entry) => ctx.reply.int(entry.memory_bytes as i64),
+    match ctx.worker.memory_bytes(ctx.client.db, &key)? {
+        Some(bytes) => ctx.reply.int(bytes as i64),
         None => ctx.reply.null(),
     }
     Ok(())

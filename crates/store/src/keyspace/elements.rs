@@ -210,13 +210,11 @@ impl Keyspace {
         }
     }
 
-    /// Memory of a tree, by what one of its leaves has.
-    pub fn elements_bytes(&self, tree: Tree, element_count: u64) -> Result<u64, OpError> {
+    /// How many elements one of a tree's leaves has.
+    pub fn elements_of_a_leaf(&self, tree: Tree) -> Result<u64, OpError> {
         retry(|| {
             let guard = self.trees.leaf_shared(tree, 0, None)?;
-            let in_leaf = as_leaf(guard.id(), guard.page())?.count().max(1) as u64;
-            let page_bytes = stillframe_pagepool::PAGE_SIZE as u64;
-            Ok(page_bytes * (1 + element_count.div_ceil(in_leaf)))
+            Ok(as_leaf(guard.id(), guard.page())?.count() as u64)
         })
     }
 

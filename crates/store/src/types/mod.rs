@@ -6,6 +6,7 @@ mod list;
 mod packed;
 mod set;
 mod sorted_set;
+mod size;
 mod string;
 #[cfg(test)]
 mod string_tests;

@@ -10,16 +10,6 @@ use crate::tree::order::{bad_record, not_inner};
 use crate::tree::trees::Tree;
 
 impl Lists {
-    /// Elements of the list.
-    ///
-    /// # Errors
-    /// The root is missing or damaged.
-    pub fn len(&self, tree: Tree) -> Result<u64, Stop> {
-        let root = self.pool.shared(tree.root)?;
-        let node = Node::new(root.page()).filter(|node| node.tag() == tree.tag);
-        Ok(node.ok_or_else(|| not_inner(tree.root))?.elements())
-    }
-
     /// Gives `f` the element with an index, if there is one, under its block's latch.
     ///
     /// # Errors
@@ -100,37 +90,6 @@ impl Lists {
         drop(block);
         if is_whole {
             self.pool.let_go(pid);
-        }
-    }
-
-    /// Blocks that a walk comes to next, as far as they have the same parent: that of the element with index `from` and those
-    /// after it, or before it, up to `count` of them, in the walk's order.
-    ///
-    /// # Errors
-    /// A node is missing or damaged.
-    pub fn blocks_ahead(
-        &self,
-        tree: Tree,
-        from: u64,
-        is_upwards: bool,
-        count: usize,
-    ) -> Result<Vec<PageId>, Stop> {
-        let mut guard = self.pool.shared(tree.root)?;
-        let (mut level_above, mut left) = (None, from);
-        loop {
-            let node = Node::new(guard.page()).filter(|node| is_expected(*node, tree.tag, level_above));
-            let node = node.ok_or_else(|| not_inner(guard.id()))?;
-            let (index, below) = node.find(left);
-            if node.level() == 1 {
-                let pid = |index| node.child(index).pid;
-                return Ok(match is_upwards {
-                    true => (index..node.count()).take(count).map(pid).collect(),
-                    false => (0..=index).rev().take(count).map(pid).collect(),
-                });
-            }
-            (level_above, left) = (Some(node.level()), below);
-            let child = node.child(index).pid;
-            guard = self.pool.shared(child)?;
         }
     }
 }

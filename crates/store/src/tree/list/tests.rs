@@ -6,10 +6,9 @@ use std::sync::Arc;
 use stillframe_pagepool::{Member, PageId, Pool, PoolOptions};
 
 use super::block::{Block, Element, ELEMENT_INLINE_MAX_BYTES};
-use super::bulk::Bulk;
 use super::cut::CutOff;
 use super::path::Lists;
-use super::walk::{check_tree, visit_rest, walk_copies, CopyReader};
+use super::walk::{check_tree, visit_rest};
 use crate::blobs::{Blob, Place};
 use crate::effect::End;
 use crate::page::{Page, KIND_LIST_INNER, PAGE_SIZE};
@@ -84,27 +83,6 @@ impl Visitor for Reached<'_> {
             true => Ok(()),
             false => Err(Stop::Damaged(format!("{blob:?} twice"))),
         }
-    }
-}
-
-impl CopyReader for Reached<'_> {
-    type Error = Stop;
-
-    fn expect(&mut self, blocks: &[PageId]) {
-        self.expected.extend(blocks);
-    }
-
-    fn read(&mut self, pid: PageId, into: &mut Page) -> Result<(), Stop> {
-        *into = *self.pool.shared(pid)?.page();
-        if into[0] != KIND_LIST_INNER && self.expected.pop_front() != Some(pid) {
-            return Err(Stop::Damaged(format!("{pid:?} was not announced")));
-        }
-        Ok(())
-    }
-
-    fn elements(&mut self, elements: &[Element<'_>]) -> Result<(), Stop> {
-        self.items.extend(elements.iter().map(|element| Item::of(*element)));
-        Ok(())
     }
 }
 
@@ -233,10 +211,6 @@ impl Run {
         let mut visitor = Reached::of(pool);
         assert_eq!(check_tree(self.tree.root, TAG, &mut visitor).expect("a whole list"), model.len() as u64);
         assert_eq!(visitor.pages.len() as u64, pool.allocated_pages(), "pages that nothing leads to");
-        let mut copies = Reached::of(pool);
-        walk_copies(self.tree, model.len() as u64, &mut copies).expect("a whole list");
-        assert!(copies.items.iter().eq(model), "copies have other elements");
-        assert_eq!(done(|| self.lists.len(self.tree)), model.len() as u64);
         let mut blobs: BTreeSet<u32> = visitor.blobs;
         assert!(
             self.discarded.iter().all(|blob| blobs.insert(*blob)),
@@ -458,27 +432,6 @@ fn many_elements_at_once_take_the_pages_that_were_expected() {
     }
 }
 
-#[test]
-fn a_list_that_is_built_is_full_and_whole_at_any_time() {
-    let (run, mut model) = (Run::new(), Model::new());
-    let mut bulk = done(|| Bulk::begin(&run.lists, run.tree));
-    for index in 0..250_000 {
-        bulk.add(number(index).element()).expect("a page");
-        model.push_back(number(index));
-        if index % 60_000 == 777 {
-            assert_eq!(bulk.seal().expect("pages"), u64::from(index) + 1);
-            run.check(&model);
-        }
-    }
-    assert_eq!(bulk.seal().expect("pages"), 250_000);
-    run.check(&model);
-    assert!(run.lists.pool.allocated_pages() * PAGE_SIZE as u64 <= 250_000 * 213 / 10);
-    let too_long = [0; ELEMENT_INLINE_MAX_BYTES + 1];
-    assert!(matches!(bulk.add(Element::Inline(&too_long)), Err(Stop::TooLarge)));
-    let pushed = run.lists.push(run.tree, End::Right, &[Element::Inline(&too_long)]);
-    assert!(matches!(pushed, Err(Stop::TooLarge)));
-}
-
 /// A queue of a few elements takes a few pages, and elements are not moved each time.
 #[test]
 fn a_short_queue_stays_short() {
@@ -573,7 +526,6 @@ fn use_damaged(run: &Run, random: &mut fastrand::Rng) -> usize {
     let (lists, tree, pool) = (&run.lists, run.tree, &run.lists.pool);
     let is_checked = check_tree(tree.root, TAG, &mut Reached::of(pool)).is_ok();
     let _ = visit_rest(tree.root, &mut Reached::of(pool));
-    let is_walked = walk_copies(tree, 4_000, &mut Reached::of(pool)).is_ok();
     for _ in 0..300 {
         let (index, end) = (random.u64(..5_000), if random.bool() { End::Left } else { End::Right });
         let bytes = vec![1; random.usize(..400)];
@@ -583,7 +535,6 @@ fn use_damaged(run: &Run, random: &mut fastrand::Rng) -> usize {
             lists.get(tree, index, |_| Ok(())).err(),
             lists.walk_up(tree, index, |_| Ok(true)).err(),
             lists.walk_down(tree, index, |_| Ok(true)).err(),
-            lists.blocks_ahead(tree, index, random.bool(), 20).err(),
             lists.push(tree, end, &[element]).err(),
             lists.insert(tree, index, element).err(),
             lists.set(tree, index, element, |_| ()).err(),
@@ -598,7 +549,7 @@ fn use_damaged(run: &Run, random: &mut fastrand::Rng) -> usize {
             break;
         }
     }
-    usize::from(!is_checked || !is_walked)
+    usize::from(!is_checked)
 }
 
 #[test]

@@ -18,7 +18,6 @@ use std::ops::ControlFlow;
 
 use field::at;
 
-use crate::keyspace::{Keyspace, Local};
 use crate::worker::Worker;
 use crate::{DbId, Deadline, Key, OpError, UnixMillis};
 

@@ -212,13 +212,38 @@ impl Keyspace {
         };
         // The trees of one that goes are dropped with its key.
         if item_count < grown.element_count {
-            let cut_off = retry(|| self.lists.remove_range(grown.first, range.clone()))?;
-            cut_off.trees.iter().for_each(|root| self.garbage.push_tree(&self.pool, *root));
-            cut_off.blobs.iter().for_each(|blob| self.blobs.discard(blob));
+            let end = match (range.start, range.end) {
+                (0, 1) => Some(End::Left),
+                (_, end) if end == grown.element_count && item_count == 1 => Some(End::Right),
+                _ => None,
+            };
+            match end {
+                Some(end) => self.list_take_one(&grown, end)?,
+                None => {
+                    let cut_off = retry(|| self.lists.remove_range(grown.first, range.clone()))?;
+                    cut_off.trees.iter().for_each(|root| self.garbage.push_tree(&self.pool, *root));
+                    cut_off.blobs.iter().for_each(|blob| self.blobs.discard(blob));
+                }
+            }
             grown.element_count -= item_count;
             self.set_list(local, at, grown)?;
         }
         Ok(Opened { grown: Some(grown), ..*opened })
+    }
+
+    /// Takes the item at an end out of a large list.
+    fn list_take_one(&self, grown: &Grown, end: End) -> Result<(), OpError> {
+        let mut outside = None;
+        retry(|| {
+            self.lists.pop(grown.first, end, |item| {
+                if let Element::Outside(blob) = item {
+                    outside = Some(blob);
+                }
+                Ok(())
+            })
+        })?;
+        outside.iter().for_each(|blob| self.blobs.discard(blob));
+        Ok(())
     }
 
     /// Leaves a list the items of a range alone, which may be empty: then the key goes.
@@ -233,9 +258,10 @@ impl Keyspace {
     ) -> Result<(), OpError> {
         // From the right first, so that indices stay what they are.
         let cuts = match kept.is_empty() {
-            true => vec![0..len],
-            false => [kept.end..len, 0..kept.start].into_iter().filter(|cut| !cut.is_empty()).collect(),
+            true => [len..len, 0..len],
+            false => [kept.end..len, 0..kept.start],
         };
+        let cuts: Vec<Range<u64>> = cuts.into_iter().filter(|cut| !cut.is_empty()).collect();
         if let Some(grown) = opened.grown.filter(|_| cuts.len() > 1) {
             // Nothing that is missing is met after the first change (C1).
             for index in [kept.start - 1, kept.start, kept.end - 1, kept.end] {

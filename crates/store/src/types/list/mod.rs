@@ -198,6 +198,7 @@ impl Keyspace {
         Ok(len)
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn list_pop(
         &self,
         local: &mut Local,

@@ -10,11 +10,7 @@ pub(crate) fn integer(member: &[u8]) -> Option<i64> {
     // The longest has 20 bytes.
     let text = std::str::from_utf8(member).ok().filter(|text| (1..=20).contains(&text.len()))?;
     let number: i64 = text.parse().ok()?;
-    let is_usual = match text.as_bytes() {
-        [b'0'] => true,
-        [b'-', b'1'..=b'9', ..] | [b'1'..=b'9', ..] => true,
-        _ => false,
-    };
+    let is_usual = matches!(text.as_bytes(), [b'0'] | [b'-', b'1'..=b'9', ..] | [b'1'..=b'9', ..]);
     is_usual.then_some(number)
 }
 
