@@ -3,6 +3,7 @@
 mod bitfield;
 mod bitmap;
 mod bitop;
+mod blocking;
 mod counter;
 mod database;
 mod debug;
@@ -64,6 +65,7 @@ static GROUPS: &[&[Command]] = &[
     list::COMMANDS,
     sets::COMMANDS,
     set_combine::COMMANDS,
+    blocking::COMMANDS,
     keys::COMMANDS,
     dump::COMMANDS,
     expire::COMMANDS,

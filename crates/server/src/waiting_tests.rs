@@ -181,12 +181,9 @@ fn who_is_served_may_serve_others() {
     assert_eq!(clients.run(2, "shift a b 0"), "");
     assert!(clients.harness.server.waiters.have_targets());
     let key = clients.harness.worker.key(b"a");
-    let targets = clients
-        .harness
-        .server
-        .waiters
-        .targets_of([(clients.others[0].0.db, key.hash, key.bytes)].into_iter());
-    assert_eq!(targets.iter().map(|target| &*target.key).collect::<Vec<_>>(), [b"b", b"c"]);
+    let reach =
+        clients.harness.server.waiters.reach_of([(clients.others[0].0.db, key.hash, key.bytes)].into_iter());
+    assert_eq!(reach.iter().map(|place| &*place.key).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
     assert_eq!(clients.run(3, "set a 1"), "+OK");
     let expected = [(2, "$1 1".to_owned()), (1, "$1 1".to_owned()), (0, "*2 $1 c $1 1".to_owned())];
     assert_eq!(clients.served(), expected);

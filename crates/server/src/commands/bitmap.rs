@@ -70,8 +70,7 @@ pub(super) fn make_room(
     match entry {
         Some(entry) if entry.value_bytes >= byte_count => {
             if entry.encoding != Some(Encoding::Raw) {
-                let first = ctx.worker.get_part(db, key, |_| 0..1, |value| byte_at(&value, 0))?;
-                ctx.worker.write_range(db, key, 0, &[first.unwrap_or(0)])?;
+                ctx.worker.write_range(db, key, 0, &[])?;
             }
             Ok(false)
         }
@@ -107,8 +106,8 @@ pub fn setbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if old != new || !is_within {
         ctx.worker.write_range(db, &key, index, &[old_byte & !(1 << shift) | new << shift])?;
     } else if !is_raw {
-        // Only the encoding changes.
-        ctx.worker.write_range(db, &key, index, &[])?;
+        // Only the encoding changes, of which nobody hears.
+        ctx.worker.write_range(db, &key, 0, &[])?;
     }
     ctx.reply.int(i64::from(old));
     Ok(())

@@ -11,6 +11,7 @@ use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::stream::{self, Shape};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
+use crate::protocol::reply::Reply;
 use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
@@ -101,22 +102,13 @@ fn pop(ctx: &mut Ctx<'_>, args: &Args<'_>, end: End, name: &str) -> CmdResult {
         return Err(errors::wrong_arity(name).into());
     }
     let count = args.get(2).map(positive).transpose()?;
-    let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let before = ctx.worker.change_count();
-    let Ctx { worker, reply, .. } = ctx;
-    let reply = RefCell::new(reply);
-    let begin = |popped: u64| {
+    let found = pop_into(ctx, args, 1, (end, count.unwrap_or(1) as u64), |reply, popped| {
         if count.is_some() {
-            reply.borrow_mut().array(popped as usize);
+            reply.array(popped);
         }
-    };
-    let mut popped = 0;
-    let found = worker.list_pop(db, &key, end, count.unwrap_or(1) as u64, begin, |item| {
-        reply.borrow_mut().bulk(item);
-        popped += 1;
     })?;
     match (found, count) {
-        (true, _) => ctx.count_as(before, popped),
+        (true, _) => {}
         (false, None) => ctx.reply.null(),
         (false, Some(_)) => ctx.reply.null_array(),
     }
@@ -375,17 +367,42 @@ pub(super) fn pop_named(
     end: End,
     count: u64,
 ) -> Result<bool, CmdError> {
+    let key = args.at(index);
+    pop_into(ctx, args, index, (end, count), |reply, popped| {
+        reply.array(2);
+        reply.bulk(key);
+        reply.array(popped);
+    })
+}
+
+/// Pops one item and replies with the name of its list and with it; false if there is none.
+pub(super) fn pop_one_named(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    index: usize,
+    end: End,
+) -> Result<bool, CmdError> {
+    let key = args.at(index);
+    pop_into(ctx, args, index, (end, 1), |reply, _| {
+        reply.array(2);
+        reply.bulk(key);
+    })
+}
+
+/// Pops items of the list at an argument; the reply is them, after what `begin` writes, which is told how many they are.
+fn pop_into(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    index: usize,
+    (end, count): (End, u64),
+    begin: impl Fn(&mut Reply<'_>, usize),
+) -> Result<bool, CmdError> {
     let (db, key) = (ctx.db(), ctx.key(args, index));
     let before = ctx.worker.change_count();
     let Ctx { worker, reply, .. } = ctx;
     let reply = RefCell::new(reply);
-    let begin = |popped: u64| {
-        let mut reply = reply.borrow_mut();
-        reply.array(2);
-        reply.bulk(key.bytes);
-        reply.array(popped as usize);
-    };
     let mut popped = 0;
+    let begin = |count: u64| begin(&mut reply.borrow_mut(), count as usize);
     let found = worker.list_pop(db, &key, end, count, begin, |item| {
         reply.borrow_mut().bulk(item);
         popped += 1;

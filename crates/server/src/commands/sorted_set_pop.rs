@@ -82,21 +82,21 @@ fn pop_from(
     Ok(removed.map(|_| popped))
 }
 
-/// What a `ZMPOP` asks for.
-struct PopOptions {
-    key_count: usize,
+/// What a `ZMPOP` asks for, whose number of keys is at an index.
+pub(super) struct PopOptions {
+    pub key_count: usize,
     is_downwards: bool,
     count: u64,
 }
 
 impl PopOptions {
-    fn parse(args: &Args<'_>) -> Result<PopOptions, CmdError> {
+    pub fn parse(args: &Args<'_>, at: usize) -> Result<PopOptions, CmdError> {
         let at_least_one = |text: &[u8], error: &'static str| {
             parse_i64(text).filter(|number| *number >= 1).ok_or(CmdError::from(error))
         };
-        let key_count = at_least_one(args.at(1), "ERR numkeys should be greater than 0")?;
+        let key_count = at_least_one(args.at(at), "ERR numkeys should be greater than 0")?;
         let key_count = usize::try_from(key_count).unwrap_or(usize::MAX);
-        let end_index = key_count.checked_add(2).filter(|index| *index < args.len());
+        let end_index = key_count.checked_add(at + 1).filter(|index| *index < args.len());
         let Some(end_index) = end_index else { return Err(errors::SYNTAX.into()) };
         let is_downwards = args.is(end_index, "MAX");
         if !is_downwards && !args.is(end_index, "MIN") {
@@ -115,18 +115,48 @@ impl PopOptions {
     }
 }
 
-pub fn zmpop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let options = PopOptions::parse(args)?;
+/// Removes members of the sorted set at an argument and replies with its name and them; false if there is none.
+pub(super) fn pop_named(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    index: usize,
+    options: &PopOptions,
+) -> Result<bool, CmdError> {
     ctx.server.notifier.name_stored(Some(if options.is_downwards { "zpopmax" } else { "zpopmin" }));
+    let Some(popped) = pop_from(ctx, args, index, options.is_downwards, options.count)? else {
+        return Ok(false);
+    };
+    ctx.reply.array(2);
+    ctx.reply.bulk(args.at(index));
+    ctx.reply.array(popped.len());
+    for (member, score) in &popped {
+        scored_pair(&mut ctx.reply, true, member, *score);
+    }
+    Ok(true)
+}
+
+/// Removes one member and replies with the name of its sorted set, with it and its score; false if there is none.
+pub(super) fn pop_one_named(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    index: usize,
+    is_downwards: bool,
+) -> Result<bool, CmdError> {
+    let Some(popped) = pop_from(ctx, args, index, is_downwards, 1)? else { return Ok(false) };
+    ctx.reply.array(3);
+    ctx.reply.bulk(args.at(index));
+    for (member, score) in &popped {
+        scored_pair(&mut ctx.reply, false, member, *score);
+    }
+    Ok(true)
+}
+
+pub fn zmpop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let options = PopOptions::parse(args, 1)?;
     for index in 2..2 + options.key_count {
-        let Some(popped) = pop_from(ctx, args, index, options.is_downwards, options.count)? else { continue };
-        ctx.reply.array(2);
-        ctx.reply.bulk(args.at(index));
-        ctx.reply.array(popped.len());
-        for (member, score) in &popped {
-            scored_pair(&mut ctx.reply, true, member, *score);
+        if pop_named(ctx, args, index, &options)? {
+            return Ok(());
         }
-        return Ok(());
     }
     ctx.reply.null_array();
     Ok(())

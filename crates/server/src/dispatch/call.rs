@@ -7,7 +7,7 @@ use stillframe_store::{Fault, OpError};
 use crate::command::{flag, CmdError, CmdResult, Scope};
 use crate::dispatch::ctx::{Command, Ctx, Found};
 use crate::dispatch::monitor;
-use crate::dispatch::prepare::{prepare, Needs, TOO_LATE};
+use crate::dispatch::prepare::{prepare, Held, Needs, TOO_LATE};
 use crate::dispatch::redact;
 use crate::dispatch::waiting::serve_ready;
 use crate::protocol::args::Args;
@@ -86,7 +86,7 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) 
         let needs_nothing = ctx.server.worker_count == 1 && !ctx.server.store.may_miss_pages();
         if needs_nothing || command.key_specs.is_empty() {
             let result = (command.run)(ctx, args);
-            serve_ready(ctx);
+            serve_ready(ctx, &Held::Nothing);
             return result;
         }
     }
@@ -102,7 +102,7 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) 
             false => OpError::Fault(needs.complete(ctx, fault)).into(),
         });
     }
-    serve_ready(ctx);
+    serve_ready(ctx, &held);
     drop(held);
     // The reply is written: what cannot be removed now is left to the active expiry.
     let _ = ctx.worker.remove_left_expired();

@@ -100,7 +100,7 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
     let prepared = prepare(ctx, &needs_of(ctx, transaction, &watched));
     let has_expired = watched.iter().any(|w| w.deadline.is_some_and(|d| d <= ctx.worker.now()));
     ctx.client.watched = watched;
-    let _held = prepared?;
+    let held = prepared?;
     if has_expired || ctx.client.watch_flag.is_raised() {
         ctx.reply.null_array();
         return Ok(());
@@ -116,7 +116,7 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
         ctx.client.ahead = None;
     }
     ctx.reply.out.send_values(sent_values);
-    serve_ready(ctx);
+    serve_ready(ctx, &held);
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use crate::command::{flag, Scope};
 use crate::dispatch::ctx::Command;
 use crate::dispatch::ctx::Ctx;
 use crate::protocol::args::Args;
+use crate::state::waiting::{ReadyKey, Waiter};
 
 /// While pages are missing, a call of more words than this that changes several things waits for all of them: which it
 /// needs in the worst case would be too many.
@@ -50,8 +51,24 @@ pub const TOO_LATE: &[u8] = b"ERR a page could not be read, and is to be tried a
 /// What keeps the others away while a command is applied; let go of when dropped.
 pub enum Held {
     Nothing,
-    Locks { _locks: Locks },
-    Alone { _alone: Alone },
+    /// `reach`: all keys that are locked, where somebody who waits changes further keys when served; else empty.
+    Locks {
+        _locks: Locks,
+        reach: Vec<ReadyKey>,
+    },
+    Alone {
+        _alone: Alone,
+    },
+}
+
+impl Held {
+    /// Whether a client that waits may be served now: the further keys that its command changes are locked.
+    pub fn covers(&self, waiter: &Waiter) -> bool {
+        match self {
+            Held::Locks { reach, .. } => waiter.targets().all(|target| reach.contains(&target)),
+            Held::Nothing | Held::Alone { .. } => true,
+        }
+    }
 }
 
 impl<'k> Needs<'k> {
@@ -202,28 +219,22 @@ pub fn prepare(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Result<Held, OpError> {
         return Ok(Held::Alone { _alone: alone });
     }
     if ctx.server.worker_count > 1 && needs.locks {
-        let locks = lock(ctx, needs);
+        let held = lock(ctx, needs);
         needs.resolve(ctx)?;
-        return Ok(Held::Locks { _locks: locks });
+        return Ok(held);
     }
     Ok(Held::Nothing)
 }
 
-/// Locks the keys, and those that change when the clients are served that wait for these: they are served under the same locks.
-fn lock(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Locks {
+/// Locks the keys, and those that change when the first clients are served that wait for these: they are served under the
+/// same locks.
+fn lock(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Held {
     let waiters = &ctx.server.waiters;
     if !needs.writes || !waiters.have_targets() {
-        return ctx.worker.lock(&needs.keys, needs.writes);
+        return Held::Locks { _locks: ctx.worker.lock(&needs.keys, needs.writes), reach: Vec::new() };
     }
-    let targets = || waiters.targets_of(needs.keys.iter().map(|(db, key)| (*db, key.hash, key.bytes)));
-    loop {
-        let known = targets();
-        let others = known.iter().map(|target| (target.db, ctx.worker.key(&target.key)));
-        let keys: Vec<_> = needs.keys.iter().copied().chain(others).collect();
-        let locks = ctx.worker.lock(&keys, true);
-        // Until the locks were there, others may have come to wait. From now on nobody comes.
-        if targets().iter().all(|target| known.contains(target)) {
-            return locks;
-        }
-    }
+    let reach = waiters.reach_of(needs.keys.iter().map(|(db, key)| (*db, key.hash, key.bytes)));
+    let keys: Vec<_> = reach.iter().map(|place| (place.db, ctx.worker.key(&place.key))).collect();
+    let locks = ctx.worker.lock(&keys, true);
+    Held::Locks { _locks: locks, reach }
 }

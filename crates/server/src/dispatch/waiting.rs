@@ -8,7 +8,7 @@ use stillframe_store::{Fault, OpError, ValueType};
 
 use crate::command::{CmdError, CmdResult};
 use crate::dispatch::ctx::Ctx;
-use crate::dispatch::prepare::{prepare, Needs};
+use crate::dispatch::prepare::{prepare, Held, Needs};
 use crate::protocol::args::Args;
 use crate::protocol::reply::{Reply, ReplyBuf};
 use crate::state::local::Delivery;
@@ -108,11 +108,11 @@ pub fn end_wait(ctx: &mut Ctx<'_>, waiter: &Waiter, is_error: bool) {
 }
 
 /// Serves those who wait for the keys that the running command has made ready, as a part of it: the locks that it holds are for
-/// this, too.
+/// this, too (invariants W1 and W3).
 #[inline]
-pub fn serve_ready(ctx: &mut Ctx<'_>) {
+pub fn serve_ready(ctx: &mut Ctx<'_>, held: &Held) {
     while let Some(key) = take_ready() {
-        serve_key(ctx, &key);
+        serve_key(ctx, held, &key);
     }
 }
 
@@ -126,7 +126,7 @@ enum Served {
 }
 
 /// Serves those who wait for a key, in the order in which they came, as long as it has something for them.
-fn serve_key(ctx: &mut Ctx<'_>, ready: &ReadyKey) {
+fn serve_key(ctx: &mut Ctx<'_>, held: &Held, ready: &ReadyKey) {
     let mut last = 0;
     loop {
         let key = ctx.worker.key(&ready.key);
@@ -139,6 +139,9 @@ fn serve_key(ctx: &mut Ctx<'_>, ready: &ReadyKey) {
         let Some(waiter) = ctx.server.waiters.next(ready, last) else { return };
         last = waiter.arrival;
         if waiter.wants == value_type {
+            if !held.covers(&waiter) {
+                return ready_again(ctx, ready);
+            }
             if let Served::Later(fault) = serve(ctx, &waiter, &ready.key) {
                 return serve_later(ctx, ready, fault);
             }
@@ -202,6 +205,11 @@ fn deliver(ctx: &mut Ctx<'_>, waiter: &Waiter, bytes: Vec<u8>) {
     }
 }
 
+/// Serves the key soon, as a step of its own that locks what the next of those who wait change.
+fn ready_again(ctx: &Ctx<'_>, ready: &ReadyKey) {
+    ctx.server.workers[ctx.local.worker].mailbox.send(Message::KeyReady(ready.clone()));
+}
+
 /// Serves the key when its pages are in memory, as a step of its own: others may come before it then.
 fn serve_later(ctx: &Ctx<'_>, ready: &ReadyKey, fault: Fault) {
     let (server, worker, ready) = (ctx.server.clone(), ctx.local.worker, ready.clone());
@@ -214,9 +222,9 @@ pub fn serve_alone(ctx: &mut Ctx<'_>, ready: ReadyKey) {
     let mut needs = Needs::of_change();
     needs.add_key(ctx, ready.db, ctx.worker.key(&ready.key));
     match prepare(ctx, &needs) {
-        Ok(_held) => {
+        Ok(held) => {
             make_ready(ready.clone());
-            serve_ready(ctx);
+            serve_ready(ctx, &held);
         }
         Err(OpError::Fault(fault)) => serve_later(ctx, &ready, fault),
         // A page that cannot be read: there is nothing to be had.

@@ -31,6 +31,12 @@ use crate::state::session::LateReply;
 use claim::Claim;
 use queues::{Arrival, Queues};
 
+/// So many of those who wait for a key and change further keys are served by whoever makes it ready (invariant W4). The others
+/// are served in steps of their own: a change must not lock what all those change who wait.
+const FIRST_SERVED: usize = 16;
+/// So many further keys are locked at most by whoever makes keys ready.
+const FURTHER_KEYS_MAX: usize = 64;
+
 /// A database and the hash of a key in it.
 type Place = (DbId, u64);
 
@@ -134,7 +140,7 @@ impl Waiter {
     }
 
     /// Further keys that its command changes when it is served.
-    fn targets(&self) -> impl Iterator<Item = ReadyKey> + '_ {
+    pub fn targets(&self) -> impl Iterator<Item = ReadyKey> + '_ {
         let args = self.args();
         self.targets.iter().map(move |(index, hash)| ReadyKey {
             db: self.db,
@@ -227,23 +233,24 @@ impl Waiters {
         self.by_client.lock().remove(&id)
     }
 
-    /// The keys, beside those given, that may change when those are served: what the commands of those who wait change, and
-    /// what those who wait for that change.
-    pub fn targets_of<'k>(&self, keys: impl Iterator<Item = (DbId, u64, &'k [u8])>) -> Vec<ReadyKey> {
+    /// The keys given, and those that may change when the first are served who wait for them: what their commands change, and
+    /// what the first who wait for that change.
+    pub fn reach_of<'k>(&self, keys: impl Iterator<Item = (DbId, u64, &'k [u8])>) -> Vec<ReadyKey> {
         let mut known: Vec<ReadyKey> =
             keys.map(|(db, hash, key)| ReadyKey { db, hash, key: key.into() }).collect();
-        let (given, mut done) = (known.len(), 0);
+        let (most, mut done) = (known.len() + FURTHER_KEYS_MAX, 0);
         while let Some(key) = known.get(done).cloned() {
             done += 1;
-            self.queues.for_each((key.db, key.hash), |waiter| {
+            let has_targets = |waiter: &Waiter| !waiter.targets.is_empty();
+            self.queues.for_first((key.db, key.hash), FIRST_SERVED, has_targets, |waiter| {
                 for target in waiter.targets() {
-                    if !known.contains(&target) {
+                    if known.len() < most && !known.contains(&target) {
                         known.push(target);
                     }
                 }
             });
         }
-        known.split_off(given)
+        known
     }
 
     /// Marks the keys as ready that hold something now, whatever it is, and that somebody waits for.

@@ -4,6 +4,8 @@ mod admin;
 #[path = "../algorithms/mod.rs"]
 mod algorithms;
 mod atomic;
+mod blocking;
+mod blocking_load;
 mod clients;
 mod dump;
 mod evict;

@@ -1,28 +1,6 @@
 //! Publish and subscribe, and keyspace notifications, beside Redis.
 
-use stillframe_testkit::{Launch, TempDir};
-
 use crate::harness::*;
-
-/// Runs `script` with connections to a server of ours, and of Redis, and holds what it returns against each other.
-fn beside_redis(args: &[&str], script: &dyn Fn(&mut dyn FnMut() -> Client) -> Vec<Reply>) {
-    let dir = TempDir::new("pubsub");
-    let (redis, _) = Launch::at_socket("redis-server", &dir).start();
-    let theirs = script(&mut || Client::new(redis.address().connect().unwrap()));
-    for workers in ["1", "2"] {
-        let server = TestServer::start(&[args, &["--workers", workers]].concat());
-        let ours = script(&mut || server.connect());
-        for (at, (our, their)) in ours.iter().zip(&theirs).enumerate() {
-            assert_eq!(
-                our,
-                their,
-                "reply {at} after {:?}, {workers} workers",
-                &ours[at.saturating_sub(3)..at]
-            );
-        }
-        assert_eq!(ours.len(), theirs.len());
-    }
-}
 
 /// Sends a line and reads so many replies.
 fn exchange(client: &mut Client, line: &str, count: usize, into: &mut Vec<Reply>) {

@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 ///    └───┘ serve: nothing there after all, or pages are missing
 /// ```
 /// Whoever serves holds the lock from his look to the end of what he does for the client. So one who wants to end the wait
-/// meanwhile comes before that, or after it, and what was taken for the client is never without an owner.
+/// meanwhile comes before that, or after it, and what was taken for the client is never without an owner (invariant W2).
 #[derive(Default)]
 pub struct Claim(Mutex<Stage>);
 

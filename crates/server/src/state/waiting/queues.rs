@@ -59,10 +59,10 @@ impl<K: Copy + Eq + Hash, W> Queues<K, W> {
         self.inner.lock().by_key.contains_key(&key)
     }
 
-    /// Calls `f` with all who wait for a key, in their order.
-    pub fn for_each(&self, key: K, mut f: impl FnMut(&W)) {
+    /// Calls `f` with those who wait for a key and are meant, the first `count` of them, in their order.
+    pub fn for_first(&self, key: K, count: usize, is_meant: impl Fn(&W) -> bool, mut f: impl FnMut(&W)) {
         if let Some(queue) = self.inner.lock().by_key.get(&key) {
-            queue.values().for_each(|waiter| f(waiter));
+            queue.values().filter(|waiter| is_meant(waiter)).take(count).for_each(|waiter| f(waiter));
         }
     }
 
