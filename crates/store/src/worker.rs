@@ -101,7 +101,7 @@ impl Worker {
     #[inline]
     pub fn prefetch_value(&self, key: &Key<'_>) {
         if key.outside_hint {
-            self.keyspace().trees.prefetch_value(key);
+            let _ = self.keyspace().trees.prefetch_value(key);
         }
     }
 

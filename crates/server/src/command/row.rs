@@ -211,6 +211,8 @@ pub struct Row<H> {
     pub event: Option<&'static str>,
     /// Its first argument names one of the rows that follow it.
     pub is_container: bool,
+    /// The argument that names the first element which it looks for in the hash or the set at its first key.
+    pub element: Option<usize>,
     /// Which arguments, by their indices, are values that can go to their place as their bytes come, before the command runs.
     pub receives: Option<fn(usize) -> bool>,
     /// What it does before, part by part, with large values of which pages may be missing: others are served meanwhile.
@@ -246,6 +248,7 @@ impl<H: Copy> Row<H> {
             tips: &[],
             event: None,
             is_container: false,
+            element: None,
             receives: None,
             ahead: None,
             is_ahead_of_exec: false,
@@ -328,6 +331,11 @@ impl<H: Copy> Row<H> {
 
     pub const fn event(mut self, event: &'static str) -> Row<H> {
         self.event = Some(event);
+        self
+    }
+
+    pub const fn element(mut self, index: usize) -> Row<H> {
+        self.element = Some(index);
         self
     }
 

@@ -18,23 +18,23 @@ use crate::text::number::{parse_cursor, parse_i64};
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("hdel", -3, flag::WRITE | flag::FAST, hdel).acl(acl::HASH)
+    Command::new("hdel", -3, flag::WRITE | flag::FAST, hdel).element(2).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Delete one or more hash fields", "O(N) where N is the number of fields to be removed.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
-    Command::new("hexists", 3, flag::READONLY | flag::FAST, hexists).acl(acl::HASH)
+    Command::new("hexists", 3, flag::READONLY | flag::FAST, hexists).element(2).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Determine if a hash field exists", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("hget", 3, flag::READONLY | flag::FAST, hget).acl(acl::HASH)
+    Command::new("hget", 3, flag::READONLY | flag::FAST, hget).element(2).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Get the value of a hash field", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("hgetall", 2, flag::READONLY, hgetall).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Get all the fields and values in a hash", "O(N) where N is the size of the hash.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
-    Command::new("hincrby", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hincrby).event("hincrby").acl(acl::HASH)
+    Command::new("hincrby", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hincrby).element(2).event("hincrby").acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Increment the integer value of a hash field by the given number", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("hincrbyfloat", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hincrbyfloat).event("hincrbyfloat").acl(acl::HASH)
+    Command::new("hincrbyfloat", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hincrbyfloat).element(2).event("hincrbyfloat").acl(acl::HASH)
         .doc(Group::Hash, "2.6.0", "Increment the float value of a hash field by the given amount", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
     Command::new("hkeys", 2, flag::READONLY, hkeys).acl(acl::HASH)
@@ -44,10 +44,10 @@ pub const COMMANDS: &[Command] = &[
     Command::new("hlen", 2, flag::READONLY | flag::FAST, hlen).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Get the number of fields in a hash", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("hmget", -3, flag::READONLY | flag::FAST, hmget).acl(acl::HASH)
+    Command::new("hmget", -3, flag::READONLY | flag::FAST, hmget).element(2).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Get the values of all the given hash fields", "O(N) where N is the number of fields being requested.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("hmset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, hmset).acl(acl::HASH)
+    Command::new("hmset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, hmset).element(2).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Set multiple hash fields to multiple values", "O(N) where N is the number of fields being set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
     Command::new("hrandfield", -2, flag::READONLY, hrandfield).acl(acl::HASH)
@@ -58,13 +58,13 @@ pub const COMMANDS: &[Command] = &[
         .doc(Group::Hash, "2.8.0", "Incrementally iterate hash fields and associated values", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("hset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, hset).acl(acl::HASH)
+    Command::new("hset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, hset).element(2).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Set the string value of a hash field", "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called with multiple field/value pairs.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("hsetnx", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hsetnx).acl(acl::HASH)
+    Command::new("hsetnx", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hsetnx).element(2).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Set the value of a hash field, only if the field does not exist", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("hstrlen", 3, flag::READONLY | flag::FAST, hstrlen).acl(acl::HASH)
+    Command::new("hstrlen", 3, flag::READONLY | flag::FAST, hstrlen).element(2).acl(acl::HASH)
         .doc(Group::Hash, "3.2.0", "Get the length of the value of a hash field", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
     Command::new("hvals", 2, flag::READONLY, hvals).acl(acl::HASH)

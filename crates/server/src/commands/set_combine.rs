@@ -1,13 +1,11 @@
 //! Unions, intersections and differences of sets.
 
-use std::collections::HashSet;
-use std::ops::ControlFlow;
-
-use stillframe_store::DbId;
+use std::ops::{ControlFlow, Range};
 
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
+use crate::protocol::collected::Collected;
 use crate::protocol::errors;
 use crate::text::number::parse_i64;
 
@@ -47,134 +45,164 @@ enum Operation {
     Diff,
 }
 
-/// Members that are looked up in another set together.
-const LOOKED_UP_TOGETHER: usize = 256;
+/// Members that are taken out of a set together, and looked up in others.
+const GROUP_MEMBERS: usize = 256;
 
-type Members = Vec<Vec<u8>>;
-
-/// Members of a set, in its order; none if it is absent.
-fn members_of(ctx: &mut Ctx<'_>, db: DbId, args: &Args<'_>, index: usize) -> Result<Members, CmdError> {
-    let (key, mut members) = (ctx.key(args, index), Vec::new());
-    let found = ctx.worker.set_for_each(
-        db,
-        &key,
-        |_| (),
-        |member| {
-            members.push(member.to_vec());
-            ControlFlow::Continue(())
-        },
-    )?;
-    ctx.looked_up(&key, found);
-    Ok(members)
+/// Members one behind the other.
+#[derive(Default)]
+struct Members {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
 }
 
-/// Leaves those members of which the set at an argument says what is wanted.
-fn retain(
-    ctx: &mut Ctx<'_>,
-    db: DbId,
-    args: &Args<'_>,
+impl Members {
+    fn push(&mut self, member: &[u8]) {
+        self.bytes.extend_from_slice(member);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn get(&self, nth: usize) -> &[u8] {
+        let begin = if nth == 0 { 0 } else { self.ends[nth - 1] };
+        &self.bytes[begin..self.ends[nth]]
+    }
+}
+
+/// A set that is walked through, and others with whether what is wanted of its members is there.
+struct Walk {
     index: usize,
-    members: &mut Members,
-    if_there: bool,
-) -> CmdResult {
-    let key = ctx.key(args, index);
-    let mut kept = Vec::with_capacity(members.len());
-    for group in members.chunks(LOOKED_UP_TOGETHER) {
-        ctx.worker.set_contains(db, &key, group.iter().map(|member| &member[..]), |_, is_there| {
-            kept.push(is_there == if_there);
-        })?;
-    }
-    let mut kept = kept.into_iter();
-    members.retain(|_| kept.next() == Some(true));
-    Ok(())
+    others: Vec<(usize, bool)>,
 }
 
-/// How many members the set at each argument has; looks at the type of all of them.
-fn lens(
-    ctx: &mut Ctx<'_>,
-    db: DbId,
-    args: &Args<'_>,
-    indices: std::ops::Range<usize>,
-) -> Result<Vec<(u64, usize)>, CmdError> {
-    indices
-        .map(|index| {
-            let key = ctx.key(args, index);
-            Ok((ctx.worker.set_len(db, &key)?, index))
-        })
-        .collect()
+/// The walks that give the members of a combination, each of them once: of the sets only those parts are in memory that are being
+/// looked at. The sets are at the arguments `indices`.
+fn walks_of(operation: Operation, indices: Range<usize>, lens: &[u64]) -> Vec<Walk> {
+    let others = |range: Range<usize>, wanted: bool| range.map(move |index| (index, wanted)).collect();
+    match operation {
+        Operation::Union => {
+            indices.clone().map(|index| Walk { index, others: others(indices.start..index, false) }).collect()
+        }
+        Operation::Diff => {
+            vec![Walk { index: indices.start, others: others(indices.start + 1..indices.end, false) }]
+        }
+        Operation::Inter => {
+            let mut by_len: Vec<(u64, usize)> = lens.iter().copied().zip(indices).collect();
+            by_len.sort_unstable();
+            let mut smallest_first = by_len.iter().map(|(_, index)| *index);
+            let index = smallest_first.next().filter(|_| lens.iter().all(|len| *len > 0));
+            let others = smallest_first.map(|index| (index, true)).collect();
+            index.map(|index| Walk { index, others }).into_iter().collect()
+        }
+    }
 }
 
-/// The members of an intersection, `most` at most; the smallest set is walked through, the others are asked.
-fn intersection(
-    ctx: &mut Ctx<'_>,
-    args: &Args<'_>,
-    indices: std::ops::Range<usize>,
-    most: usize,
-) -> Result<Members, CmdError> {
-    let db = ctx.db();
-    let mut sets = lens(ctx, db, args, indices)?;
-    sets.sort_unstable();
-    let Some(&(len, first)) = sets.first() else { return Ok(Vec::new()) };
-    if len == 0 {
-        let absent = ctx.key(args, first);
-        ctx.looked_up(&absent, false);
-        return Ok(Vec::new());
-    }
-    let mut members = members_of(ctx, db, args, first)?;
-    for (_, index) in &sets[1..] {
-        retain(ctx, db, args, *index, &mut members, true)?;
-    }
-    members.truncate(most);
-    Ok(members)
-}
-
+/// Gives the members of a combination of the sets at the arguments `indices` to `f`, until it breaks.
 fn combine(
     ctx: &mut Ctx<'_>,
     args: &Args<'_>,
-    first: usize,
     operation: Operation,
-) -> Result<Members, CmdError> {
-    let (db, indices) = (ctx.db(), first..args.len());
-    match operation {
-        Operation::Inter => intersection(ctx, args, indices, usize::MAX),
-        Operation::Diff => {
-            // All are looked at before the first is walked through.
-            lens(ctx, db, args, indices)?;
-            let mut members = members_of(ctx, db, args, first)?;
-            for index in first + 1..args.len() {
-                retain(ctx, db, args, index, &mut members, false)?;
-            }
-            Ok(members)
+    indices: Range<usize>,
+    mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> CmdResult {
+    // All are looked at first, and so are their types.
+    let mut lens = Vec::with_capacity(indices.len());
+    for index in indices.clone() {
+        let key = ctx.key(args, index);
+        let len = ctx.worker.set_len(ctx.client.db, &key)?;
+        ctx.looked_up(&key, len > 0);
+        lens.push(len);
+    }
+    for walk in walks_of(operation, indices, &lens) {
+        if walk_through(ctx, args, &walk, &mut f)?.is_break() {
+            break;
         }
-        Operation::Union => {
-            lens(ctx, db, args, indices.clone())?;
-            let (mut seen, mut members) = (HashSet::new(), Vec::new());
-            for index in indices {
-                for member in members_of(ctx, db, args, index)? {
-                    if seen.insert(member.clone()) {
-                        members.push(member);
-                    }
-                }
-            }
-            Ok(members)
+    }
+    Ok(())
+}
+
+fn walk_through(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    walk: &Walk,
+    f: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, CmdError> {
+    let (db, key) = (ctx.db(), ctx.key(args, walk.index));
+    let (mut cursor, mut group, mut kept) = (0, Members::default(), Vec::new());
+    loop {
+        group.clear();
+        let next = ctx.worker.set_scan(db, &key, cursor, GROUP_MEMBERS, |member| group.push(member))?;
+        kept.clear();
+        kept.extend(0..group.len());
+        for (index, wanted) in &walk.others {
+            retain(ctx, args, *index, *wanted, &group, &mut kept)?;
+        }
+        if kept.iter().try_for_each(|nth| f(group.get(*nth))).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        match next {
+            Some(next @ 1..) => cursor = next,
+            _ => return Ok(ControlFlow::Continue(())),
         }
     }
 }
 
-fn reply_members(ctx: &mut Ctx<'_>, members: &[Vec<u8>]) {
-    ctx.reply.set(members.len());
-    members.iter().for_each(|member| ctx.reply.bulk(member));
+/// Of the members of a group that have been kept, keeps those of which the set at an argument says what is wanted.
+fn retain(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    index: usize,
+    wanted: bool,
+    group: &Members,
+    kept: &mut Vec<usize>,
+) -> CmdResult {
+    if kept.is_empty() {
+        return Ok(());
+    }
+    let key = ctx.key(args, index);
+    let (asked, mut are_wanted) = (kept.iter().map(|nth| group.get(*nth)), Vec::with_capacity(kept.len()));
+    ctx.worker.set_contains(ctx.client.db, &key, asked, |_, is_there| {
+        are_wanted.push(is_there == wanted);
+    })?;
+    let mut are_wanted = are_wanted.into_iter();
+    kept.retain(|_| are_wanted.next() == Some(true));
+    Ok(())
+}
+
+fn reply_members(ctx: &mut Ctx<'_>, args: &Args<'_>, operation: Operation) -> CmdResult {
+    let mut found = Collected::new(&ctx.reply);
+    combine(ctx, args, operation, 1..args.len(), |member| {
+        found.push(member);
+        if found.is_over() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    found.reply_set(&mut ctx.reply);
+    Ok(())
 }
 
 /// Stores the result at argument 1, or removes that key if there is none.
 fn store(ctx: &mut Ctx<'_>, args: &Args<'_>, operation: Operation) -> CmdResult {
-    let members = combine(ctx, args, 2, operation)?;
+    let mut members = Members::default();
+    combine(ctx, args, operation, 2..args.len(), |member| {
+        members.push(member);
+        ControlFlow::Continue(())
+    })?;
     let (db, target) = (ctx.db(), ctx.key(args, 1));
     let before = ctx.worker.change_count();
-    if members.is_empty() {
+    if members.len() == 0 {
         ctx.worker.remove(db, &target)?;
     } else {
-        let given: Vec<&[u8]> = members.iter().map(|member| &member[..]).collect();
+        let given: Vec<&[u8]> = (0..members.len()).map(|nth| members.get(nth)).collect();
         ctx.worker.set_replace(db, &target, &given)?;
         ctx.count_as(before, 1);
     }
@@ -183,21 +211,15 @@ fn store(ctx: &mut Ctx<'_>, args: &Args<'_>, operation: Operation) -> CmdResult 
 }
 
 pub fn sinter(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let members = combine(ctx, args, 1, Operation::Inter)?;
-    reply_members(ctx, &members);
-    Ok(())
+    reply_members(ctx, args, Operation::Inter)
 }
 
 pub fn sunion(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let members = combine(ctx, args, 1, Operation::Union)?;
-    reply_members(ctx, &members);
-    Ok(())
+    reply_members(ctx, args, Operation::Union)
 }
 
 pub fn sdiff(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let members = combine(ctx, args, 1, Operation::Diff)?;
-    reply_members(ctx, &members);
-    Ok(())
+    reply_members(ctx, args, Operation::Diff)
 }
 
 pub fn sinterstore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
@@ -229,7 +251,15 @@ pub fn sintercard(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         limit = given.ok_or(CmdError::from("ERR LIMIT can't be negative"))?;
         index += 2;
     }
-    let members = intersection(ctx, args, 2..end, if limit == 0 { usize::MAX } else { limit })?;
-    ctx.reply.int(members.len() as i64);
+    let mut count = 0;
+    combine(ctx, args, Operation::Inter, 2..end, |_| {
+        count += 1;
+        if count == limit {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    ctx.reply.int(count as i64);
     Ok(())
 }

@@ -17,20 +17,20 @@ use crate::text::number::parse_cursor;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("sadd", -3, flag::WRITE | flag::DENYOOM | flag::FAST, sadd).acl(acl::SET)
+    Command::new("sadd", -3, flag::WRITE | flag::DENYOOM | flag::FAST, sadd).element(2).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Add one or more members to a set", "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
     Command::new("scard", 2, flag::READONLY | flag::FAST, scard).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Get the number of members in a set", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("sismember", 3, flag::READONLY | flag::FAST, sismember).acl(acl::SET)
+    Command::new("sismember", 3, flag::READONLY | flag::FAST, sismember).element(2).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Determine if a given value is a member of a set", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
     Command::new("smembers", 2, flag::READONLY, smembers).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Get all the members in a set", "O(N) where N is the set cardinality.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
-    Command::new("smismember", -3, flag::READONLY | flag::FAST, smismember).acl(acl::SET)
+    Command::new("smismember", -3, flag::READONLY | flag::FAST, smismember).element(2).acl(acl::SET)
         .doc(Group::Set, "6.2.0", "Returns the membership associated with the given elements for a set", "O(N) where N is the number of elements being checked for membership")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("smove", 4, flag::WRITE | flag::FAST, smove).in_one_step().acl(acl::SET)
@@ -44,7 +44,7 @@ pub const COMMANDS: &[Command] = &[
         .doc(Group::Set, "1.0.0", "Get one or multiple random members from a set", "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("srem", -3, flag::WRITE | flag::FAST, srem).acl(acl::SET)
+    Command::new("srem", -3, flag::WRITE | flag::FAST, srem).element(2).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Remove one or more members from a set", "O(N) where N is the number of members to be removed.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
     Command::new("sscan", -3, flag::READONLY, sscan).acl(acl::SET)

@@ -1,6 +1,6 @@
 //! One batch of commands: what is known of each.
 
-use stillframe_store::{DbId, Key};
+use stillframe_store::{DbId, ElementAhead, Key};
 
 use crate::dispatch::ctx::Found;
 use crate::net::slots::SlotId;
@@ -27,6 +27,15 @@ pub struct BatchKey {
     /// The connection's database then; a `SELECT` in between only makes the hint stale.
     pub db: DbId,
     pub key: Key<'static>,
+    /// What the command looks for in the collection there.
+    pub element: Option<BatchElement>,
+}
+
+/// An element of a large collection, looked for ahead of its command.
+pub struct BatchElement {
+    /// Its place among the arguments.
+    pub arg: u32,
+    pub ahead: ElementAhead,
 }
 
 #[derive(Default)]

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use stillframe_store::{Fault, OpError, Worker};
+use stillframe_store::{ElementAhead, Fault, OpError, Worker};
 
 use crate::command::flag;
 use crate::dispatch;
 use crate::dispatch::call::Outcome;
 use crate::dispatch::ctx::Ctx;
-use crate::event_loop::batch::{Batch, BatchKey, Item};
+use crate::event_loop::batch::{Batch, BatchElement, BatchKey, Item};
 use crate::event_loop::flow::{load, publish, publish_input, OUTPUT_FULL_BYTES};
 use crate::event_loop::receive;
 use crate::event_loop::worker::EventLoop;
@@ -157,13 +157,13 @@ impl EventLoop {
             let Some(command) = item.found.map(|found| found.command) else { continue };
             let Some(index) = command.first_key() else { continue };
             let Some(conn) = slots.get(item.slot) else { continue };
-            let range = batch.ranges[item.first_range as usize + index];
-            let bytes = &conn.input.buf[range.start as usize..(range.start + range.len) as usize];
+            let bytes = batch.ranges[item.first_range as usize + index].of(&conn.input.buf);
             let mut key = worker.key(bytes).to_be_written(command.is(flag::WRITE));
             if is_staged {
                 worker.prefetch_node(conn.session.db, &mut key);
             }
-            item.key = Some(BatchKey { arg: index as u32, db: conn.session.db, key: key.detach() });
+            let (arg, db) = (index as u32, conn.session.db);
+            item.key = Some(BatchKey { arg, db, key: key.detach(), element: None });
         }
         if !is_staged {
             return;
@@ -177,8 +177,39 @@ impl EventLoop {
         keys.for_each(|key| worker.prefetch_slots(&mut key.key));
         let keys = batch.items.iter_mut().filter_map(|item| item.key.as_mut());
         keys.for_each(|key| worker.prefetch_record(&mut key.key));
-        let keys = batch.items.iter().filter_map(|item| item.key.as_ref());
-        keys.for_each(|key| worker.prefetch_value(&key.key));
+        self.prefetch_values();
+    }
+
+    /// What lies outside of the leaves of the keys: values, and elements of large collections, these in stages of their own.
+    fn prefetch_values(&mut self) {
+        let EventLoop { batch, slots, worker, .. } = self;
+        let mut element_count = 0;
+        for item in &mut batch.items {
+            let (Some(key), Some(command)) = (&mut item.key, item.found.map(|found| found.command)) else {
+                continue;
+            };
+            let element = command.element.filter(|index| *index < item.range_count as usize);
+            let (Some(index), Some(conn)) = (element, slots.get(item.slot)) else {
+                worker.prefetch_value(&key.key);
+                continue;
+            };
+            let bytes = batch.ranges[item.first_range as usize + index].of(&conn.input.buf);
+            let ahead = worker.prefetch_element_node(&key.key, bytes);
+            key.element = ahead.map(|ahead| BatchElement { arg: index as u32, ahead });
+            element_count += usize::from(key.element.is_some());
+        }
+        if element_count == 0 {
+            return;
+        }
+        let mut each = |stage: &mut dyn FnMut(&Worker, &mut ElementAhead)| {
+            let keys = batch.items.iter_mut().filter_map(|item| item.key.as_mut());
+            let elements = keys.filter_map(|key| key.element.as_mut());
+            elements.for_each(|element| stage(worker, &mut element.ahead));
+        };
+        each(&mut |worker, element| worker.prefetch_element_child(element));
+        each(&mut |worker, element| worker.prefetch_element_leaf(element));
+        each(&mut |worker, element| worker.prefetch_element_slots(element));
+        each(&mut |worker, element| worker.prefetch_element_record(element));
     }
 
     /// Stage 3: runs the commands, those of a connection in their order.
@@ -225,6 +256,11 @@ impl EventLoop {
         if let Some(found) = &item.key {
             args = args.with_hashed(found.arg as usize, found.key);
         }
+        let element = item.key.as_ref().and_then(|found| found.element.as_ref());
+        let knows_element = element.is_some();
+        if let Some(element) = element {
+            worker.know_element(Some((args.at(element.arg as usize), element.ahead)));
+        }
         let mut ctx = Ctx {
             worker,
             reply: Reply { resp3: session.resp3, out: &mut output.buf },
@@ -241,6 +277,9 @@ impl EventLoop {
             Some(found) => dispatch::run(&mut ctx, found, &args),
             None => dispatch::dispatch(&mut ctx, &args),
         };
+        if knows_element {
+            ctx.worker.know_element(None);
+        }
         let (hold, fault) = match outcome {
             Outcome::Done => {
                 if let Some(queued) = session.queued_since(queued_before) {

@@ -11,6 +11,13 @@ pub struct ArgRange {
     pub len: u32,
 }
 
+impl ArgRange {
+    /// Its bytes in the buffer that it belongs to.
+    pub fn of(self, buf: &[u8]) -> &[u8] {
+        &buf[self.start as usize..(self.start + self.len) as usize]
+    }
+}
+
 /// The arguments of a command, the name first; slices of the connection's input buffer.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {

@@ -33,11 +33,25 @@ impl Collected {
         self.count = count;
     }
 
+    /// Whether it has become too large for a reply.
+    pub fn is_over(&self) -> bool {
+        self.bytes.is_over()
+    }
+
     pub fn reply(&self, reply: &mut Reply<'_>) {
+        self.reply_after(reply, |reply, count| reply.array(count));
+    }
+
+    /// The same as a set.
+    pub fn reply_set(&self, reply: &mut Reply<'_>) {
+        self.reply_after(reply, |reply, count| reply.set(count));
+    }
+
+    fn reply_after(&self, reply: &mut Reply<'_>, header: fn(&mut Reply<'_>, usize)) {
         if self.bytes.is_over() {
             return reply.out.give_up();
         }
-        reply.array(self.count);
+        header(reply, self.count);
         reply.out.extend(self.bytes.bytes());
     }
 }

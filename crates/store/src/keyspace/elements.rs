@@ -24,6 +24,15 @@ impl Keyspace {
         Key::new(bytes, self.trees.order.hash(bytes))
     }
 
+    /// The same where a batch may have looked for the element ahead.
+    #[inline]
+    pub fn hashed_ahead<'b>(&self, local: &Local, bytes: &'b [u8]) -> Key<'b> {
+        match local.ahead {
+            Some((at, len, key)) if at == bytes.as_ptr() as usize && len == bytes.len() => key.attach(bytes),
+            _ => self.hashed(bytes),
+        }
+    }
+
     /// A tree without elements.
     pub fn create_elements(&self) -> Result<Tree, OpError> {
         let tag = self.take_tag();

@@ -52,6 +52,8 @@ pub(crate) struct Local {
     pub(super) body: Vec<u8>,
     /// Packed elements that an operation works on.
     pub run: Vec<u8>,
+    /// An element that the running command looks for, known ahead: where its bytes lie, and how many they are.
+    pub ahead: Option<(usize, usize, Key<'static>)>,
 }
 
 impl Local {
@@ -155,6 +157,7 @@ impl Keyspace {
             bytes: Vec::new(),
             body: Vec::new(),
             run: Vec::new(),
+            ahead: None,
         }
     }
 

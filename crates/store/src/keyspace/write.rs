@@ -314,9 +314,9 @@ impl Keyspace {
             };
             record.value = put.refer_to(blob, &mut body);
         }
-        // A blob rewritten in place may leave the record as it was: then the leaf stays clean.
-        let rewritten = remains.value.is_some() && discarded.is_none();
-        if !rewritten || leaf.record(at)? != record {
+        // A blob rewritten in place, or an element that is there, may leave the record as it was: then the leaf stays clean.
+        let may_stay = !tree.has_keys() || (remains.value.is_some() && discarded.is_none());
+        if !may_stay || leaf.record(at)? != record {
             leaf.replace(at, &record)?;
         }
         self.note_written(local, tree, &leaf, remains.deadline, &record);

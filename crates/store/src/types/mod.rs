@@ -1,5 +1,6 @@
 //! What is particular to each type of values.
 
+mod ahead;
 mod copy;
 mod hash;
 mod list;
@@ -13,6 +14,7 @@ mod string_tests;
 mod upkeep;
 mod view;
 
+pub use ahead::ElementAhead;
 pub use hash::{Draw, FieldMode, FieldRef};
 pub use list::{Insertion, Setting};
 pub use sorted_set::{RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};

@@ -2,13 +2,16 @@
 
 use stillframe_pagepool::{PageId, SharedGuard};
 
+use super::collection::Content;
 use super::inner::Inner;
 use super::leaf::{Leaf, PeekedLeaf};
 use super::order::Hashed;
-use super::record::{Record, RecordValue};
+use super::record::RecordValue;
+use crate::blobs::Blob;
 use crate::key::Key;
 use crate::tree::trees::{Tree, Trees};
 use crate::tree::words::Words;
+use crate::value::ValueType;
 
 /// Bytes of a cache line, and how many of them a prefetch asks for at most beyond the first.
 const LINE_BYTES: usize = 64;
@@ -101,14 +104,29 @@ impl Trees<Hashed> {
         self.pool.shared(pid).ok().filter(|_| self.order.side.is_leaf(pid))
     }
 
-    /// Last stage: starts to bring in a value that lies outside its leaf.
-    pub fn prefetch_value(&self, key: &Key<'_>) {
-        let Some(pid) = key.leaf_hint else { return };
-        let Some(guard) = self.hinted_leaf(pid) else { return };
-        let Some(leaf) = Leaf::new(guard.page()) else { return };
+    /// Last stage: starts to bring in a value that lies outside its leaf. If that is a large hash or set, its tree.
+    pub fn prefetch_value(&self, key: &Key<'_>) -> Option<Tree> {
+        let guard = self.hinted_leaf(key.leaf_hint?)?;
+        let leaf = Leaf::new(guard.page())?;
         let slot = usize::from(key.slot_hint);
-        let record = (slot < leaf.count()).then(|| leaf.record(slot)).flatten();
-        let Some(Record { value: RecordValue::Blob(blob), .. }) = record else { return };
+        let record = (slot < leaf.count()).then(|| leaf.record(slot)).flatten()?;
+        let RecordValue::Other { value_type, .. } = record.value else {
+            if let RecordValue::Blob(blob) = record.value {
+                self.prefetch_blob(&blob);
+            }
+            return None;
+        };
+        match record.collection()?.content {
+            Content::Outside(blob) => self.prefetch_blob(&blob),
+            Content::Trees(grown) if matches!(value_type, ValueType::Hash | ValueType::Set) => {
+                return Some(grown.first);
+            }
+            Content::Packed(_) | Content::Trees(_) => {}
+        }
+        None
+    }
+
+    fn prefetch_blob(&self, blob: &Blob) {
         self.pool.prefetch_latch(blob.pid);
         let start = blob.start() as usize / LINE_BYTES;
         let line_count = (blob.len_bytes as usize / LINE_BYTES + 1).min(VALUE_LINES_MAX);

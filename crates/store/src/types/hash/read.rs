@@ -48,12 +48,14 @@ impl Keyspace {
                 continue;
             };
             let found =
-                self.element(grown.first, &self.hashed(field), |record| match is_live(record, now) {
-                    true => {
-                        self.with_element_value(record, &mut local.bytes, |value| f(index, Some(value)))?;
-                        Ok(true)
+                self.element(grown.first, &self.hashed_ahead(local, field), |record| {
+                    match is_live(record, now) {
+                        true => {
+                            self.with_element_value(record, &mut local.bytes, |value| f(index, Some(value)))?;
+                            Ok(true)
+                        }
+                        false => Ok(false),
                     }
-                    false => Ok(false),
                 })?;
             if found != Some(true) {
                 f(index, None);

@@ -176,7 +176,8 @@ impl Keyspace {
             if is_kept {
                 continue;
             }
-            let was = self.put_timed_element(local, tree, &self.hashed(field), value, write.deadline)?;
+            let was =
+                self.put_timed_element(local, tree, &self.hashed_ahead(local, field), value, write.deadline)?;
             filled.note(was);
             if was == Was::Expired {
                 expired.push(field);
@@ -327,7 +328,7 @@ impl Keyspace {
         removed: &mut Vec<(&'f [u8], bool)>,
     ) -> Result<(), OpError> {
         for field in fields {
-            match self.remove_timed_element(local, tree, &self.hashed(field))? {
+            match self.remove_timed_element(local, tree, &self.hashed_ahead(local, field))? {
                 Was::Absent => {}
                 was => removed.push((field, was == Was::Expired)),
             }

@@ -104,7 +104,7 @@ impl Keyspace {
 
     /// Puts a member into a tree; whether it is new.
     pub(super) fn put_member(&self, local: &mut Local, tree: Tree, member: &[u8]) -> Result<bool, OpError> {
-        Ok(!self.put_element(local, tree, &self.hashed(member), b"", Deadline::Clear)?)
+        Ok(!self.put_element(local, tree, &self.hashed_ahead(local, member), b"", Deadline::Clear)?)
     }
 
     fn put_members<'m>(
@@ -190,7 +190,7 @@ impl Keyspace {
             Some(grown) => {
                 self.resolve_members(grown.first, members)?;
                 for member in members {
-                    if self.remove_element(local, grown.first, &self.hashed(member))? {
+                    if self.remove_element(local, grown.first, &self.hashed_ahead(local, member))? {
                         removed.push(*member);
                     }
                 }
@@ -230,13 +230,13 @@ impl Keyspace {
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Some(source) = self.open_to_change(local, from, run)? else { return Ok(false) };
-        let is_there = self.set_has(&source, run, member)?;
+        let is_there = self.set_has(local, &source, run, member)?;
         let target = self.open_to_change(local, to, run)?;
         if !is_there || is_same {
             return Ok(is_there);
         }
         if let Some(target) = &target {
-            self.set_has(target, run, member)?;
+            self.set_has(local, target, run, member)?;
         }
         self.resolve_slabs(4)?;
         // First where it is to be, so that it is not lost for want of memory; it is told of as Redis does.

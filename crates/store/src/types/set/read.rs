@@ -38,15 +38,21 @@ impl Keyspace {
             return Ok(false);
         };
         for (index, member) in members.enumerate() {
-            f(index, self.set_has(&opened, run, member)?);
+            f(index, self.set_has(local, &opened, run, member)?);
         }
         Ok(true)
     }
 
-    pub(super) fn set_has(&self, opened: &Opened, run: &[u8], member: &[u8]) -> Result<bool, OpError> {
+    pub(super) fn set_has(
+        &self,
+        local: &Local,
+        opened: &Opened,
+        run: &[u8],
+        member: &[u8],
+    ) -> Result<bool, OpError> {
         match opened.grown {
             None => Ok(packed::contains(run, member)),
-            Some(grown) => self.has_element(grown.first, &self.hashed(member)),
+            Some(grown) => self.has_element(grown.first, &self.hashed_ahead(local, member)),
         }
     }
 
