@@ -69,6 +69,7 @@ impl Trees<Ordered> {
     }
 
     /// Records in the tree.
+    #[cfg(test)]
     pub fn len(&self, tree: Tree) -> Result<u64, Stop> {
         let root = self.pool.optimistic(tree.root)?;
         let records = root.records_before(root.count());

@@ -77,6 +77,7 @@ impl Keyspace {
         Ok(Some(ranks.end - ranks.start))
     }
 
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn sorted_set_range(
         &self,
         local: &mut Local,
