@@ -32,6 +32,6 @@ kernel/selftests/package
 # In a virtual machine; says SKIP where none can run.
 kernel/selftests/run
 
-part "benchmark of fork in a virtual machine"
+part "benchmarks of the kernel modules in virtual machines"
 # Apart from the other tests, which would slow it down; says so if no machine can run.
 cargo test -p stillframe-bench --test small_runs --locked -- --ignored

@@ -16,48 +16,24 @@
  * and one CPU that is the number of instructions.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/mempolicy.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench.h"
 #include "../include/uapi/async_fork.h"
 
-#define PAGE 4096ul
 #define COPY_WAIT_MS 60000
 #define OTHER_PAGES (16ul * 256)
 #define FUTEX_CALLS 10000
 #define SPLICE_CALLS 1000
 #define SPLICE_PAGES 16ul	/* what a pipe holds */
 #define RMAP_PAGES 2048ul
-
-static uint64_t now_ns(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1000000000ull + time.tv_nsec;
-}
-
-static void check(bool is_good, const char *what)
-{
-	if (is_good)
-		return;
-	printf("{\"error\": \"%s: %s\"}\n", what, strerror(errno));
-	exit(1);
-}
 
 /* Repeatable: every run touches the same pages. */
 static uint64_t random_state = 88172645463325252ull;
@@ -152,21 +128,6 @@ static pid_t fork_sleeper(void)
 	while (!child)
 		pause();
 	return child;
-}
-
-static char *map_pages(size_t pages)
-{
-	char *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	check(memory != MAP_FAILED, "mmap");
-	madvise(memory, pages * PAGE, MADV_NOHUGEPAGE);
-	return memory;
-}
-
-static void touch_all(char *memory, size_t pages)
-{
-	for (size_t i = 0; i < pages; i++)
-		*(volatile uint64_t *)(memory + i * PAGE) = i + 1;
 }
 
 struct request { size_t megabytes; const char *strategy; int writes; uint64_t period_ns; };
@@ -273,22 +234,6 @@ static void stop_other(pid_t other)
 	fflush(stdout);
 	kill(-other, SIGKILL);
 	waitpid(other, NULL, 0);
-}
-
-static void measure_fault(const char *label, size_t pages, int rounds)
-{
-	for (int round = 0; round < rounds; round++) {
-		char *memory = map_pages(pages);
-		uint64_t begin_ns = now_ns();
-
-		touch_all(memory, pages);
-		uint64_t fault_ns = now_ns() - begin_ns;
-
-		munmap(memory, pages * PAGE);
-		printf("{\"kind\": \"fault\", \"label\": \"%s\", \"round\": %d, \"ns_per_fault\": %.2f}\n", label, round,
-		       (double)fault_ns / pages);
-	}
-	fflush(stdout);
 }
 
 static void print_path(const char *path, const char *label, int round, uint64_t begin_ns, size_t count)

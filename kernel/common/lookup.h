@@ -40,12 +40,13 @@ static int find_##name(void)					\
 		SYMBOL_SET(name, address);			\
 	return address ? 0 : -ENOENT;				\
 }
+
 #define SYMBOL_FIND(type, name, args) ret = ret ?: find_##name();
 
 /* The address of kallsyms_lookup_name(), or an error, which is printed. */
 static inline int lookup_begin(void **function)
 {
-	/* Never armed, only its address is wanted: with ftrace off, arming would leave something behind in its records. */
+	/* Never armed, only its address is wanted: with ftrace off, arming would leave something in its records. */
 	struct kprobe probe = { .symbol_name = "kallsyms_lookup_name", .flags = KPROBE_FLAG_DISABLED };
 	int ret = register_kprobe(&probe);
 

@@ -24,7 +24,7 @@ static inline void compat_vm_flags(struct vm_area_struct *vma, unsigned long set
 	vma->vm_flags = (vma->vm_flags | set) & ~clear;
 }
 
-/* An entry that is special: what set_pte_at() does besides for others on arm64 calls functions that are not exported. */
+/* Of special entries. What set_pte_at() does besides for others on arm64 calls functions that are not exported. */
 static inline void compat_set_pte(struct mm_struct *mm, unsigned long address, pte_t *pte, pte_t value)
 {
 	page_table_check_pte_set(mm, address, pte, value);

@@ -67,14 +67,6 @@ static void exmap_write_result(struct exmap_interface *interface, unsigned int e
 	WRITE_ONCE(shared[entry].result, result);
 }
 
-void exmap_write_results(struct exmap_interface *interface, const struct exmap_entry *entries, unsigned int count)
-{
-	unsigned int i;
-
-	for (i = 0; i < count; i++)
-		exmap_write_result(interface, i, entries[i].result);
-}
-
 /* A copy of an interface's entries whose bounds are checked. */
 int exmap_entries_get(const struct exmap *map, struct exmap_interface *interface, struct exmap_entry *copy,
 		      unsigned int count)
@@ -92,17 +84,21 @@ int exmap_entries_get(const struct exmap *map, struct exmap_interface *interface
 	return 0;
 }
 
-/* What a call gives back: pages done; if there are none, the first error. */
-long exmap_total(const struct exmap_entry *entries, unsigned int count)
+/* Results, for user space too. What a call gives back: pages done; if there are none, the first error. */
+long exmap_write_results(struct exmap_interface *interface, const struct exmap_entry *entries, unsigned int count)
 {
+	struct exmap_entry *shared = page_address(interface->page);
 	long pages = 0, error = 0;
 	unsigned int i;
 
 	for (i = 0; i < count; i++) {
-		if (entries[i].result >= 0)
-			pages += entries[i].result;
+		s16 result = entries[i].result;
+
+		WRITE_ONCE(shared[i].result, result);
+		if (likely(result >= 0))
+			pages += result;
 		else
-			error = error ?: entries[i].result;
+			error = error ?: result;
 	}
 	return pages ?: error;
 }
@@ -123,8 +119,7 @@ static long exmap_action_locked(struct exmap *map, struct exmap_interface *inter
 	exmap_call_end(&call);
 	if (ret)
 		return ret;
-	exmap_write_results(interface, call.entries, call.count);
-	return exmap_total(call.entries, call.count);
+	return exmap_write_results(interface, call.entries, call.count);
 }
 
 /* -EIOCBQUEUED: the rest is done when a read ends. */

@@ -20,7 +20,7 @@ struct exmap_alloc {
 	struct exmap_call *call;
 	struct exmap_walk walk;
 	struct exmap_list frames;
-	u64 left;		/* pages that were not looked at yet */
+	u64 left;		/* pages of entries that were not dealt with yet */
 	unsigned int entry;	/* where we are: a page of an entry */
 	u32 at;
 };
@@ -31,7 +31,7 @@ static bool exmap_alloc_refill(struct exmap_alloc *alloc)
 	u32 frame;
 
 	exmap_walk_end(&alloc->walk);
-	exmap_take(call, min_t(u64, alloc->left, EXMAP_ENTRIES_MAX), &alloc->frames);
+	exmap_take(call, min_t(u64, alloc->left - alloc->at, EXMAP_ENTRIES_MAX), &alloc->frames);
 	if (!alloc->frames.count) {
 		call->counters.frames_missing++;
 		return false;
@@ -79,18 +79,20 @@ static int exmap_alloc_page(struct exmap_alloc *alloc, u64 page)
 /* From where we are to the end, or to the first zero page: -ESTALE. */
 static int exmap_alloc_pass(struct exmap_alloc *alloc)
 {
-	for (; alloc->entry < alloc->call->count; alloc->entry++, alloc->at = 0) {
-		struct exmap_entry *entry = &alloc->call->entries[alloc->entry];
+	struct exmap_call *call = alloc->call;
+
+	for (; alloc->entry < call->count; alloc->entry++, alloc->at = 0) {
+		struct exmap_entry *entry = &call->entries[alloc->entry];
 		int ret = 0;
 
-		for (; alloc->at < entry->length; alloc->at++, alloc->left--) {
+		for (; alloc->at < entry->length; alloc->at++) {
 			ret = exmap_alloc_page(alloc, (u64)entry->page + alloc->at);
 			if (ret)
 				break;
 		}
 		if (ret == -ESTALE)
 			return ret;
-		alloc->left -= entry->length - alloc->at;
+		alloc->left -= entry->length;
 		entry->result = alloc->at ?: ret;
 	}
 	return 0;
@@ -206,11 +208,11 @@ static int exmap_free_page(struct exmap_freeing *freeing, u64 page, u32 most)
 		counters->pages_absent += most;
 		return most;
 	}
-	if (exmap_pte_kind(*pte) != EXMAP_PTE_FRAME) {
+	frame = exmap_pte_frame_if_any(*pte);
+	if (frame == EXMAP_NO_FRAME) {
 		counters->pages_absent++;
 		return 1;
 	}
-	frame = exmap_pte_frame(*pte);
 	if (!exmap_frame_let_go(&map->frames[frame])) {
 		counters->pages_busy++;
 		return -EBUSY;

@@ -36,6 +36,7 @@ void exmap_frame_drop(struct exmap *map, u32 frame)
 void exmap_frames_unmapped(struct exmap *map)
 {
 	struct exmap_list list = EXMAP_LIST_EMPTY;
+	/* Pairs with exmap_grow(): the frames below are there. */
 	u32 frame, count = smp_load_acquire(&map->frame_count), unmapped = 0;
 
 	for (frame = 0; frame < count; frame++) {

@@ -102,7 +102,7 @@ struct exmap {
 	struct exmap_frame *frames;	/* pool_pages; those below frame_count are there */
 	bool ready;
 
-	struct mutex setup;
+	struct mutex setup;		/* one EXMAP_SETUP at a time */
 	unsigned long base;		/* where it is mapped, 0: nowhere. Under the mm's mmap_lock */
 	unsigned int vmas;		/* the same; two while mremap tries to move it */
 	struct rw_semaphore zero;	/* held for writing, nobody maps a zero page (invariant 4) */
@@ -113,7 +113,7 @@ struct exmap {
 	u32 frame_count;
 	atomic_t available;		/* frames in lists that nobody has the right to yet */
 
-	spinlock_t backing_lock;
+	spinlock_t backing_lock;	/* of backing; whoever uses that file takes a reference under it */
 	struct file *backing;
 
 	struct exmap_map_counters counters;
@@ -140,6 +140,7 @@ int exmap_may_use(struct exmap *map);
 
 static inline bool exmap_is_ready(struct exmap *map)
 {
+	/* Pairs with exmap_setup(): what it has made is there. */
 	return smp_load_acquire(&map->ready);
 }
 
@@ -172,7 +173,9 @@ struct exmap_walk {
 	pte_t *table;		/* NULL: no lock is held */
 	spinlock_t *lock;
 	unsigned long at;	/* the address that the table begins at */
-	unsigned int steps;	/* that may be made before the lock is given to others */
+	pmd_t *pmds;		/* the table above, which stays as long as mmap_lock is held; NULL: not found yet */
+	unsigned long pmds_at;
+	int steps;		/* that may be made before others get the lock, and the processor */
 	pgprot_t frame_prot;
 };
 
@@ -205,7 +208,7 @@ static inline pte_t *exmap_walk_to(struct exmap_walk *walk, u64 page, bool alloc
 {
 	unsigned long address = exmap_address(walk, page);
 
-	if (likely(walk->table && walk->at == (address & PMD_MASK) && walk->steps--))
+	if (likely(walk->table && walk->at == (address & PMD_MASK) && walk->steps-- > 0))
 		return walk->table + pte_index(address);
 	return exmap_walk_on(walk, page, allocate);
 }
@@ -220,6 +223,17 @@ static inline enum exmap_pte exmap_pte_kind(pte_t pte)
 static inline u32 exmap_pte_frame(pte_t pte)
 {
 	return page_private(pte_page(pte));
+}
+
+/* EXMAP_NO_FRAME: nothing is mapped, or the zero page. */
+static inline u32 exmap_pte_frame_if_any(pte_t pte)
+{
+	unsigned long pfn;
+
+	if (pte_none(pte))
+		return EXMAP_NO_FRAME;
+	pfn = pte_pfn(pte);
+	return pfn == my_zero_pfn(0) ? EXMAP_NO_FRAME : page_private(pfn_to_page(pfn));
 }
 
 static inline void exmap_pte_set_frame(struct exmap_walk *walk, u64 page, pte_t *pte, u32 frame)
@@ -267,8 +281,7 @@ long exmap_action(struct exmap *map, const struct exmap_action *action, struct i
 int exmap_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags);
 int exmap_entries_get(const struct exmap *map, struct exmap_interface *interface, struct exmap_entry *copy,
 		      unsigned int count);
-void exmap_write_results(struct exmap_interface *interface, const struct exmap_entry *entries, unsigned int count);
-long exmap_total(const struct exmap_entry *entries, unsigned int count);
+long exmap_write_results(struct exmap_interface *interface, const struct exmap_entry *entries, unsigned int count);
 void exmap_call_begin(struct exmap_call *call, struct exmap *map, struct exmap_interface *interface,
 		      struct exmap_entry *entries, unsigned int count, bool nowait);
 void exmap_call_end(struct exmap_call *call);
@@ -287,9 +300,9 @@ int exmap_symbols_find(void);
 
 /* What can be left out: each is a rule whose absence a test must notice. */
 #define EXMAP_CHECKS(X)								\
-	X(flush) X(alloc_flush) X(quarantine) X(zero_page) X(clear) X(zero_flag) X(steal) X(busy) X(owner) X(split)	\
-	X(bound_interface) X(bound_opcode) X(bound_flags) X(bound_count) X(bound_page) X(bound_length) X(private_copy)	\
-	X(bound_buffer) X(memlock) X(dontcopy) X(mremap) X(notify)
+	X(flush) X(alloc_flush) X(quarantine) X(zero_page) X(clear) X(zero_flag) X(steal) X(busy) X(owner)	\
+	X(split) X(bound_interface) X(bound_opcode) X(bound_flags) X(bound_count) X(bound_page) X(bound_length)	\
+	X(private_copy) X(bound_buffer) X(memlock) X(dontcopy) X(mremap) X(notify)
 
 enum exmap_check {
 #define X(name) EXMAP_CHECK_##name,

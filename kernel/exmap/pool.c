@@ -114,6 +114,7 @@ static u32 exmap_grow(struct exmap_call *call, u32 wanted, struct exmap_list *ou
 		frame = map->frame_count;
 		map->frames[frame].page = page;
 		set_page_private(page, frame);
+		/* Pairs with exmap_frames_unmapped(), which does not take the lock. */
 		smp_store_release(&map->frame_count, frame + 1);
 		spin_unlock_irqrestore(&map->pool_lock, flags);
 		exmap_list_push(map, out, frame);

@@ -198,8 +198,7 @@ static long exmap_read_result(struct exmap_read *read)
 		result = read->vectors[vector++].result;
 		entry->result = result < 0 ? result : result >> PAGE_SHIFT;
 	}
-	exmap_write_results(read->interface, read->entries, read->entry_count);
-	return exmap_total(read->entries, read->entry_count);
+	return exmap_write_results(read->interface, read->entries, read->entry_count);
 }
 
 static void exmap_read_end_in_task(struct io_uring_cmd *cmd, unsigned int issue_flags)
@@ -339,7 +338,7 @@ long exmap_read_entries(struct exmap *map, struct exmap_interface *interface, co
 	struct exmap_read *read;
 	long ret;
 
-	/* It waits for locks and memory: io_uring asks again from a thread of its own, which does not wait for the device. */
+	/* It waits for locks and memory: io_uring asks again from its own thread, which does not wait for devices. */
 	if (cmd && issue_flags & IO_URING_F_NONBLOCK)
 		return -EAGAIN;
 	read = exmap_read_new(map, action->entry_count, action->entry_count);

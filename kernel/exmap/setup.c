@@ -127,6 +127,7 @@ static int exmap_setup_locked(struct exmap *map, const struct exmap_setup *setup
 	mmgrab(current->mm);
 	map->mm = current->mm;
 	exmap_statistics_add(map);
+	/* Pairs with exmap_is_ready(). */
 	smp_store_release(&map->ready, true);
 	return 0;
 }

@@ -12,7 +12,7 @@
 #include "internal.h"
 #include "symbols.h"
 
-#define EXMAP_STEPS 1024	/* under the lock of one table, with preemption off */
+#define EXMAP_STEPS 1024	/* with preemption off; to another table is one, too */
 #define EXMAP_RANGE_PAGES 32	/* up to which a flush of the range is cheaper than one of everything */
 
 static int exmap_no_change(pte_t *pte, unsigned long address, void *unused)
@@ -35,26 +35,46 @@ static pmd_t *exmap_pmd(struct mm_struct *mm, unsigned long address)
 	return pud_none(*pud) ? NULL : pmd_offset(pud, address);
 }
 
-/* The table below, NULL if there is none; `allocate`: then it is made, NULL only without memory. */
-static pmd_t *exmap_pmd_of_table(struct mm_struct *mm, unsigned long address, bool allocate)
+/* The same. Neighbours are in the same table, which is looked for once. */
+static pmd_t *exmap_pmd_near(struct exmap_walk *walk, unsigned long address)
 {
-	pmd_t *pmd = exmap_pmd(mm, address);
+	pmd_t *pmd;
+
+	if (walk->pmds && walk->pmds_at == (address & PUD_MASK))
+		return walk->pmds + pmd_index(address);
+	pmd = exmap_pmd(walk->vma->vm_mm, address);
+	if (pmd) {
+		walk->pmds = pmd - pmd_index(address);
+		walk->pmds_at = address & PUD_MASK;
+	}
+	return pmd;
+}
+
+/* The table below, NULL if there is none; `allocate`: then it is made, NULL only without memory. */
+static pmd_t *exmap_pmd_of_table(struct exmap_walk *walk, unsigned long address, bool allocate)
+{
+	pmd_t *pmd = exmap_pmd_near(walk, address);
 
 	if (pmd && pmd_present(READ_ONCE(*pmd)))
 		return pmd;
 	/* Makes what is missing of all levels. */
 	if (!allocate || exmap_allocation_fails() ||
-	    apply_to_page_range(mm, address & PAGE_MASK, PAGE_SIZE, exmap_no_change, NULL))
+	    apply_to_page_range(walk->vma->vm_mm, address & PAGE_MASK, PAGE_SIZE, exmap_no_change, NULL))
 		return NULL;
-	return exmap_pmd(mm, address);
+	return exmap_pmd_near(walk, address);
 }
 
-void exmap_walk_end(struct exmap_walk *walk)
+static __always_inline void exmap_walk_leave(struct exmap_walk *walk)
 {
 	if (!walk->table)
 		return;
 	spin_unlock(walk->lock);
 	walk->table = NULL;
+}
+
+void exmap_walk_end(struct exmap_walk *walk)
+{
+	exmap_walk_leave(walk);
 }
 
 /* Of an entry that points to a frame. Dirty and young: the hardware has nothing to note, no fault is taken for it. */
@@ -71,16 +91,17 @@ pte_t *exmap_walk_on(struct exmap_walk *walk, u64 page, bool allocate)
 	unsigned long address = exmap_address(walk, page);
 	pmd_t *pmd;
 
-	if (walk->table) {
-		exmap_walk_end(walk);
+	exmap_walk_leave(walk);
+	if (walk->steps-- <= 0) {
 		cond_resched();
+		walk->steps = EXMAP_STEPS;
 	}
-	pmd = exmap_pmd_of_table(walk->vma->vm_mm, address, allocate);
+	pmd = exmap_pmd_of_table(walk, address, allocate);
 	if (!pmd)
 		return NULL;
 	walk->at = address & PMD_MASK;
-	walk->steps = EXMAP_STEPS;
-	walk->frame_prot = exmap_frame_prot(walk->vma);
+	if (!pgprot_val(walk->frame_prot))
+		walk->frame_prot = exmap_frame_prot(walk->vma);
 	walk->table = pte_offset_kernel(pmd, walk->at);
 	walk->lock = pte_lockptr(walk->vma->vm_mm, pmd);
 	spin_lock(walk->lock);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The file system of a machine: files that the kernel unpacks into memory."""
 
+import lzma
 import re
 import shutil
 import subprocess
@@ -35,6 +36,15 @@ class Initramfs:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(library, target)
         return []
+
+    def add_modules(self, paths):
+        """Modules of the kernel's own, and a list of their names in the order of loading."""
+        for path in paths:
+            packed = path.read_bytes()
+            plain = lzma.decompress(packed) if path.suffix == ".xz" else packed
+            (self.root / "lib" / path.name.removesuffix(".xz")).write_bytes(plain)
+        names = "".join(path.name.removesuffix(".xz") + "\n" for path in paths)
+        (self.root / "lib" / "module-list").write_text(names)
 
     def pack(self):
         """The archive of what every boot has."""

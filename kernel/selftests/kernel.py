@@ -128,6 +128,24 @@ class Kernel:
         self.image, self.headers = source.image(self.release), source.headers(self.release)
         self.modules = source.modules(self.release)
 
+    def with_needed(self, names):
+        """Files of the kernel's own modules with what they depend on, in the order of loading. What is built in has none."""
+        modules = self.modules or Path("/lib/modules") / self.release / "kernel"
+        found = {re.sub(r"[.]ko([.].*)?$", "", path.name).replace("-", "_"): path for path in modules.rglob("*.ko*")}
+        order = []
+
+        def add(name):
+            path = found.get(name.replace("-", "_"))
+            if path is None or path in order:
+                return
+            for needed in output_of("/sbin/modinfo", "-F", "depends", str(path)).strip().split(","):
+                add(needed)
+            order.append(path)
+
+        for name in names:
+            add(name)
+        return order
+
     def version(self):
         return re.match(r"\d+\.\d+", self.release).group(0)
 
@@ -162,9 +180,6 @@ class Kernel:
         options = cross + (["AF_TEST=1"] if test else [])
         self.make("a module", "-C", self.inside(build), f"KDIR={self.inside(self.headers)}", *options)
         return {name: build / name / f"{name}.ko" for name in MODULES}
-
-    def build_module(self, test):
-        return self.build_modules(test)["async_fork"]
 
     def build_livepatch(self):
         """For tool/livepatch; kernels without live patches do not build it."""

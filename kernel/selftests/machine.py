@@ -2,7 +2,6 @@
 """The virtual machine of the kernel selftests: what it needs, its programs and plans."""
 
 import collections
-import lzma
 import os
 import re
 import shutil
@@ -173,35 +172,13 @@ class Machine:
                     print(f"kernel selftests: {program} lacks libraries on this machine", flush=True)
             self.add_test_module(self.kernel.build_livepatch())
         self.add_test_module(self.kernel.build_notifier())
-        self.add_modules(root)
+        self.initramfs.add_modules(self.kernel.with_needed(NEEDED_MODULES))
         self.packed = self.initramfs.pack()
 
     def add_test_module(self, module):
         """Scenarios load it."""
         if module:
             shutil.copy(module, self.initramfs.root / "lib" / module.name)
-
-    def add_modules(self, root, names=NEEDED_MODULES):
-        """The kernel's modules that init loads, and their names in the order of loading."""
-        modules = self.kernel.modules or Path("/lib/modules") / self.release / "kernel"
-        found = {re.sub(r"[.]ko([.].*)?$", "", path.name).replace("-", "_"): path for path in modules.rglob("*.ko*")}
-        order = []
-
-        def add(name):
-            path = found.get(name.replace("-", "_"))
-            if path is None or path in order:
-                return
-            for needed in output_of("/sbin/modinfo", "-F", "depends", str(path)).strip().split(","):
-                add(needed)
-            order.append(path)
-
-        for name in names:
-            add(name)
-        for path in order:
-            packed = path.read_bytes()
-            plain = lzma.decompress(packed) if path.suffix == ".xz" else packed
-            (root / "lib" / path.name.removesuffix(".xz")).write_bytes(plain)
-        (root / "lib" / "module-list").write_text("".join(path.name.removesuffix(".xz") + "\n" for path in order))
 
     # ---------- running ----------
 

@@ -26,6 +26,7 @@ mod stats;
 mod study;
 mod ticks;
 mod tpcc;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -65,6 +66,11 @@ enum Command {
     /// The part of fork that runs in the virtual machine
     #[command(hide = true)]
     ForkGuest(commands::fork::guest::Args),
+    /// The exmap kernel module in a virtual machine: the vmcache paper's figures of it, and whether its bars are met
+    Exmap(commands::exmap::Args),
+    /// The part of exmap that runs in the virtual machine
+    #[command(hide = true)]
+    ExmapGuest(commands::exmap::guest::Args),
     /// Stores that can be linked, one against the other: random lookups and TPC-C, in memory and out of it
     Vmcache(commands::vmcache::Args),
     /// The process in which vmcache measures one system
@@ -93,6 +99,8 @@ fn main() -> ExitCode {
         Command::Workers(args) => commands::workers::run(&args),
         Command::Fork(args) => commands::fork::run(&args),
         Command::ForkGuest(args) => commands::fork::guest::run(&args),
+        Command::Exmap(args) => commands::exmap::run(&args),
+        Command::ExmapGuest(args) => commands::exmap::guest::run(&args),
         Command::Vmcache(args) => commands::vmcache::run(&args),
         Command::VmcacheGuest(args) => commands::vmcache::guest::run(&args),
         Command::Study(args) => commands::study::run(&args),

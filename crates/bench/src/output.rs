@@ -194,6 +194,14 @@ pub fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
     table
 }
 
+/// A table with a title and a comment; nothing without rows.
+pub fn markdown_section(title: &str, comment: &str, header: &[&str], rows: &[Vec<String>]) -> String {
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!("## {title}\n\n{comment}\n\n{}\n", markdown_table(header, rows)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -509,6 +509,48 @@ fn fork_in_a_virtual_machine() {
     assert!(forks.iter().filter(|r| r["strategy"] == "4").all(|r| r["forks_async"] == 1));
 }
 
+/// Every part; what is measured is held against what the module promises.
+#[test]
+#[ignore = "takes a minute or two, and is run by scripts/test.sh on its own: cargo test --test small_runs -- --ignored"]
+fn exmap_in_a_virtual_machine() {
+    if !["qemu-system-x86_64", "busybox", "mke2fs"].iter().all(|name| on_path(name)) {
+        return skipped("exmap", "qemu-system-x86, busybox-static or e2fsprogs is not installed");
+    }
+    let dir = TempDir::new("exmap");
+    let path = dir.to_str().unwrap();
+    let table = bench(&["exmap", "--small", "--out", path, "--data", path]);
+    assert!(!table.contains("not measured"), "{table}");
+    let run = run_dir(&dir, "exmap");
+    for figure in ["churn", "threads", "reads"] {
+        assert!(std::fs::metadata(run.join(format!("{figure}.svg"))).unwrap().len() > 500, "{figure}");
+    }
+    let results = raw_results(&run);
+    let churns: Vec<_> = results.iter().filter(|r| r["kind"] == "churn" && r["way"] == "exmap").collect();
+    // One thread with two batches; one and two threads, twice.
+    assert_eq!(churns.len(), 2 + 2 * 4);
+    for churn in &churns {
+        let of = |field: &str| churn[field].as_u64().unwrap();
+        assert_eq!(of("shootdowns") * of("batch"), of("pages"), "{churn}");
+    }
+    let told = churns.iter().filter(|r| r["run"] == "interrupts" && r["threads"] == 2);
+    assert!(told.clone().count() > 0 && told.map(|r| r["tlb_interrupts"].as_u64().unwrap()).sum::<u64>() > 0);
+    let stolen = |way: &str| {
+        let own = results.iter().filter(|r| r["run"] == "churn" && r["way"] == way && r["batch"] == 512);
+        own.map(|r| r["frames_stolen"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!((stolen("exmap"), stolen("exmap_stealing")), (0, 1024));
+    for work in ["lookups", "batches", "tpcc"] {
+        for backend in ["vmcache", "array", "exmap"] {
+            let mut own = results.iter().filter(|r| r["work"] == work && r["backend"] == backend);
+            let one = own.next().unwrap_or_else(|| panic!("no {work} on {backend}"));
+            positive(&one["count"]);
+            positive(&one["evicted_pages"]);
+            assert_eq!(one["shootdowns"].as_u64().unwrap() > 0, backend == "exmap", "{one}");
+        }
+    }
+    assert_eq!(results.iter().filter(|r| r["kind"] == "access").count(), 2 * 10);
+}
+
 /// Programs of another name that do what a test needs of them, first on the path.
 fn fake_program(dir: &Path, name: &str, script: &str) {
     use std::os::unix::fs::PermissionsExt;
@@ -675,7 +717,8 @@ fn a_silent_machine_is_ended() {
         serde_json::json!({"clock": "host", "cpu_count": 1, "memory_mb": 64, "parameters": "", "plan": ""});
     let job = serde_json::json!({
         "kernel": dir.join("vmlinuz-6.1.0"), "headers": null, "module": "/bin/true", "directory": &*dir,
-        "programs": [], "silence_seconds": 1, "boots": [boot],
+        "module_name": "async_fork", "bench": "fork_bench", "commands": [], "kernel_modules": [], "programs": [],
+        "silence_seconds": 1, "boots": [boot],
     });
     let mut driver = Command::new("python3")
         .arg(kernel_source().join("bench/run"))

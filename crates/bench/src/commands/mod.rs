@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod checkpoint;
 pub mod cut;
+pub mod exmap;
 pub mod fill;
 pub mod fork;
 pub mod load;

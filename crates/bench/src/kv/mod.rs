@@ -25,3 +25,15 @@ pub use seam::{
     Access, Evictions, KeyValue, OpenOptions, Order, Session, Settings, Transaction, TreeId, TreeRow, Verdict,
 };
 pub use systems::System;
+
+use stillframe_store::PoolBackend;
+
+use crate::error::Result;
+
+/// This project's store with any backend, also one that not every machine has.
+///
+/// # Errors
+/// Those of [`System::open`], and the backend is missing.
+pub fn open_own(options: &OpenOptions<'_>, backend: PoolBackend) -> Result<Box<dyn KeyValue>> {
+    Ok(Box::new(stillframe::Stillframe::open(options, backend)?))
+}

@@ -1,10 +1,10 @@
 //! The bars that the module has to reach, judged on the records.
 
 use super::records::{
-    distinct, fault_ns, median_of, shares, small_fork_ns, small_life_ns, Label, Measure, Part, Records,
-    SaveCommand, Strategy,
+    fault_ns, shares, small_fork_ns, small_life_ns, Label, Measure, Part, Records, SaveCommand, Strategy,
 };
 use crate::bar::Bar;
+use crate::stats::{distinct, median_of};
 
 /// Both of the module's fork bars and the table bar are about one gigabyte.
 pub const JUDGED_MB: u64 = 1024;

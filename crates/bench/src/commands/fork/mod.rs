@@ -7,14 +7,13 @@ pub mod guest;
 mod plots;
 mod records;
 mod tables;
-mod vm;
 
 use self::records::{Part, Record, Records};
-use self::vm::{Boot, Clock, MachineArgs, Machines};
 use crate::bar;
 use crate::commands::DataArgs;
 use crate::error::{BenchError, Result};
 use crate::output::{OutArgs, Output};
+use crate::vm::{Boot, Clock, Equipment, MachineArgs, Machines};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -47,6 +46,13 @@ pub struct Args {
     out: OutArgs,
 }
 
+const EQUIPMENT: Equipment = Equipment {
+    module_name: "async_fork",
+    bench: "fork_bench",
+    beside: &["stillframe-fork"],
+    commands: &["redis-server"],
+    kernel_modules: &[],
+};
 /// The paper's load of 50,000 writes a second.
 const PACED_PERIOD_NS: u64 = 20_000;
 const WRITES: usize = 2000;
@@ -73,7 +79,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let mut out = Output::new(&args.out, "fork", "The async_fork kernel module", &[])?;
     let boots: Vec<_> = args.parts.iter().map(|part| args.boot(*part)).collect();
-    let mut machines = Machines::prepare(&args.machine, args.data.scratch(), &boots)?;
+    let mut machines = Machines::prepare(&args.machine, EQUIPMENT, args.data.scratch(), &boots)?;
     out.note("kernel in the virtual machine", machines.release.clone());
     out.note("emulator", machines.emulator.clone());
     out.note("redis", redis_version());

@@ -1,11 +1,10 @@
 //! The figures of the paper as drawings.
 
-use super::records::{
-    distinct, median_of, summed, Fork, Latencies, Part, Records, Save, SaveCommand, Strategy,
-};
+use super::records::{summed, Fork, Latencies, Part, Records, Save, SaveCommand, Strategy};
 use crate::chart::{draw, Chart, Series};
 use crate::output::human_ns;
 use crate::plot::COLORS;
+use crate::stats::{distinct, median_of};
 
 const FOOTER: &str = "stillframe-bench fork; QEMU software emulation: no TLB, no caches. See docs/figures.md";
 const BIN_S: f64 = 0.05;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use stillframe_fork::status::Shares;
 
 use crate::error::{BenchError, Result};
-use crate::stats::median;
+use crate::stats::median_of;
 
 /// A part of the measurement: one boot of the virtual machine, and what its records are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -344,23 +344,6 @@ pub fn fault_ns(measure: &Measure) -> Option<f64> {
     }
 }
 
-/// Nothing if there are none.
-pub fn median_of(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let values: Vec<f64> = values.collect();
-    (!values.is_empty()).then(|| median(&values))
-}
-
-/// In the order of their first appearance.
-pub fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
-    let mut found = Vec::new();
-    for value in values {
-        if !found.contains(&value) {
-            found.push(value);
-        }
-    }
-    found
-}
-
 /// All rounds together.
 pub fn summed<'a>(histograms: impl Iterator<Item = &'a Counters>) -> Counters {
     let mut sum = Counters::default();
@@ -371,6 +354,7 @@ pub fn summed<'a>(histograms: impl Iterator<Item = &'a Counters>) -> Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::distinct;
 
     fn record(measure: Measure) -> Record {
         Record { run: Part::Fork, measure }

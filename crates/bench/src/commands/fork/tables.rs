@@ -3,10 +3,11 @@
 use stillframe_fork::status::Shares;
 
 use super::records::{
-    distinct, fault_ns, median_of, shares, small_fork_ns, small_life_ns, summed, Counters, Label, Measure,
-    Part, Records, Save, SaveCommand, Strategy,
+    fault_ns, shares, small_fork_ns, small_life_ns, summed, Counters, Label, Measure, Part, Records, Save,
+    SaveCommand, Strategy,
 };
-use crate::output::{human_ns, markdown_table, thousands};
+use crate::output::{human_ns, markdown_section, thousands};
+use crate::stats::{distinct, median_of};
 
 const NONE: &str = "-";
 
@@ -21,13 +22,6 @@ pub fn all(records: &Records) -> String {
         redis(records, SaveCommand::BgRewriteAof, "Redis during BGREWRITEAOF (Figure 21)"),
     ]
     .concat()
-}
-
-fn section(title: &str, comment: &str, header: &[&str], rows: &[Vec<String>]) -> String {
-    match rows.is_empty() {
-        true => String::new(),
-        false => format!("## {title}\n\n{comment}\n\n{}\n", markdown_table(header, rows)),
-    }
 }
 
 fn ns(value: Option<f64>) -> String {
@@ -62,7 +56,7 @@ fn fork_times(records: &Records) -> String {
     header.extend(names.iter().map(String::as_str));
     let comment = "Instructions of the parent's fork() (one instruction is one nanosecond, one CPU), and their share of the \
                    default fork's. The page tables' share is what fork takes beyond that of a small process.";
-    section("Time of fork (Figures 3 and 22)", comment, &header, &rows)
+    markdown_section("Time of fork (Figures 3 and 22)", comment, &header, &rows)
 }
 
 fn writes(records: &Records) -> String {
@@ -98,7 +92,12 @@ fn writes(records: &Records) -> String {
     ];
     let comment = "Emulated time, a thread of the host for each CPU: compare within the table only. The parent's tables are its \
                    interruptions (Figure 11), their time is Figure 20.";
-    section("Tables copied by the parent under random writes (Figures 11 and 20)", comment, &header, &rows)
+    markdown_section(
+        "Tables copied by the parent under random writes (Figures 11 and 20)",
+        comment,
+        &header,
+        &rows,
+    )
 }
 
 /// Interruptions by length, of the paced writes and of Redis, all rounds together.
@@ -124,7 +123,7 @@ fn histogram(records: &Records) -> String {
     header.extend(columns.iter().map(|c| c.0.as_str()));
     let comment = "Number of interruptions of the parent by length, all rounds together: the module's own histogram. *Writes*: one in \
                    20 us. *BGSAVE*: Redis at its largest size, emulated time.";
-    section("Interruptions of the parent (Figure 11)", comment, &header, &rows)
+    markdown_section("Interruptions of the parent (Figure 11)", comment, &header, &rows)
 }
 
 /// A column for each strategy that interrupts at all, all rounds together.
@@ -154,7 +153,7 @@ fn threads(records: &Records) -> String {
     let rows: Vec<_> = strategies.into_iter().map(row).collect();
     let comment = "Emulated time with one thread of the host for each CPU of the machine; more copy threads than CPUs cannot \
                    help. Compare within the table only.";
-    section(
+    markdown_section(
         "Time of the copy over threads (Figure 15a)",
         comment,
         &["threads", "child's copy", "parent's fork()"],
@@ -190,7 +189,7 @@ fn costs(records: &Records) -> String {
     };
     let header =
         ["instructions", "module unloaded", "loaded", "more", "more, %", "another process shares tables"];
-    section("Processes that did not opt in", "Instructions, one CPU, medians.", &header, &rows)
+    markdown_section("Processes that did not opt in", "Instructions, one CPU, medians.", &header, &rows)
 }
 
 fn redis(records: &Records, command: SaveCommand, title: &str) -> String {
@@ -218,7 +217,7 @@ fn redis(records: &Records, command: SaveCommand, title: &str) -> String {
     ];
     let comment = "Open loop, 50 clients, random SETs of 1 KB values; latency from the time a request was due. Medians over rounds, \
                    emulated time: compare rows of one size only. *Out of service* is fork() and the interruptions together.";
-    section(title, comment, &header, &rows)
+    markdown_section(title, comment, &header, &rows)
 }
 
 fn redis_row(name: &str, saves: &[&Save]) -> Vec<String> {

@@ -7,9 +7,9 @@ mod eviction;
 pub mod guest;
 mod host;
 mod limit;
-mod lookups;
-mod pages;
-mod plan;
+pub mod lookups;
+pub mod pages;
+pub mod plan;
 mod raw;
 mod reads;
 mod report;
@@ -31,6 +31,7 @@ use crate::output::{human_bytes, Output};
 use crate::peer::Peer;
 use crate::pin::{self, CpuPlan};
 use crate::tpcc::Scale;
+use stillframe_store::PoolBackend;
 
 /// Pages that stay in the cache of any processor.
 const CACHED_BYTES: u64 = 32 << 10;
@@ -211,7 +212,11 @@ impl Run {
         for round in 0..self.args.rounds {
             for bytes in [CACHED_BYTES, self.args.pages_mb << 20] {
                 // Each way gets its share of the time.
-                let measured = pages::measure(bytes, self.args.seconds / pages::Way::ALL.len() as f64)?;
+                let measured = pages::measure(
+                    bytes,
+                    self.args.seconds / pages::Way::WITHOUT_MODULE.len() as f64,
+                    &PoolBackend::WITHOUT_MODULE,
+                )?;
                 self.report.pages.runs.push(PageRun { bytes, round, measured });
             }
         }

@@ -27,10 +27,13 @@ pub enum Way {
     VmcacheShared,
     ArrayOptimistic,
     ArrayShared,
+    ExmapOptimistic,
+    ExmapShared,
 }
 
 impl Way {
-    pub const ALL: [Way; 8] = [
+    /// Those that every machine has.
+    pub const WITHOUT_MODULE: [Way; 8] = [
         Way::Array,
         Way::States,
         Way::Versions,
@@ -51,6 +54,17 @@ impl Way {
             Way::VmcacheShared => "this pool, vmcache, latched shared",
             Way::ArrayOptimistic => "this pool, array, optimistic",
             Way::ArrayShared => "this pool, array, latched shared",
+            Way::ExmapOptimistic => "this pool, exmap, optimistic",
+            Way::ExmapShared => "this pool, exmap, latched shared",
+        }
+    }
+
+    /// By version, and by latch.
+    fn of(backend: PoolBackend) -> [Way; 2] {
+        match backend {
+            PoolBackend::Vmcache => [Way::VmcacheOptimistic, Way::VmcacheShared],
+            PoolBackend::Array => [Way::ArrayOptimistic, Way::ArrayShared],
+            PoolBackend::Exmap => [Way::ExmapOptimistic, Way::ExmapShared],
         }
     }
 }
@@ -59,17 +73,13 @@ impl Way {
 ///
 /// # Errors
 /// The pool cannot be made.
-pub fn measure(bytes: u64, seconds: f64) -> Result<Vec<(Way, f64)>> {
+pub fn measure(bytes: u64, seconds: f64, backends: &[PoolBackend]) -> Result<Vec<(Way, f64)>> {
     let page_count = (bytes / PAGE_BYTES).max(1) as usize;
     let size = stillframe_units::human_bytes(bytes as f64);
     eprintln!("page accesses: {page_count} pages, {size}");
     let mut measured = in_arrays(page_count, seconds);
-    let ways = [
-        (PoolBackend::Vmcache, [Way::VmcacheOptimistic, Way::VmcacheShared]),
-        (PoolBackend::Array, [Way::ArrayOptimistic, Way::ArrayShared]),
-    ];
-    for (backend, ways) in ways {
-        measured.extend(in_pool(backend, ways, page_count, seconds)?);
+    for &backend in backends {
+        measured.extend(in_pool(backend, page_count, seconds)?);
     }
     measured.iter().for_each(|(way, ns)| eprintln!("page accesses, {size}, {}: {ns:.1} ns", way.name()));
     Ok(measured)
@@ -177,12 +187,8 @@ impl FrameTable {
 }
 
 /// By version, and by latch.
-fn in_pool(
-    backend: PoolBackend,
-    [by_version, by_latch]: [Way; 2],
-    page_count: usize,
-    seconds: f64,
-) -> Result<Vec<(Way, f64)>> {
+fn in_pool(backend: PoolBackend, page_count: usize, seconds: f64) -> Result<Vec<(Way, f64)>> {
+    let [by_version, by_latch] = Way::of(backend);
     let failed = |error: &dyn std::fmt::Display| BenchError::failed("a pool of pages", error);
     let pool = Pool::in_memory(&PoolOptions { backend, ..PoolOptions::default() })
         .map_err(|error| failed(&error))?;
@@ -228,8 +234,8 @@ mod tests {
 
     #[test]
     fn each_way_is_measured() {
-        let measured = measure(64 * PAGE_BYTES, 0.01).unwrap();
-        assert_eq!(measured.iter().map(|(way, _)| *way).collect::<Vec<_>>(), Way::ALL);
+        let measured = measure(64 * PAGE_BYTES, 0.01, &PoolBackend::WITHOUT_MODULE).unwrap();
+        assert_eq!(measured.iter().map(|(way, _)| *way).collect::<Vec<_>>(), Way::WITHOUT_MODULE);
         assert!(measured.iter().all(|(_, ns)| *ns > 0.0 && *ns < 1e6), "{measured:?}");
     }
 }

@@ -2,12 +2,11 @@
 
 use serde_json::{json, Value};
 
-use super::shared::distinct;
 use crate::commands::vmcache::host::Outcome;
 use crate::commands::vmcache::plan::{Beside, First, Measured};
 use crate::kv::{Evictions, System};
 use crate::output::{human_ns, markdown_table, thousands};
-use crate::stats::{median, with_range};
+use crate::stats::{distinct, median, with_range};
 
 pub struct EvictionRun {
     pub system: System,

@@ -2,14 +2,14 @@
 
 use serde_json::{json, Value};
 
-use super::shared::{costs, distinct, second_labels, seconds, series};
+use super::shared::{costs, second_labels, seconds, series};
 use crate::chart::{self, Chart, Series};
 use crate::commands::vmcache::host::Outcome;
 use crate::commands::vmcache::plan::{Measured, Phase, Place, Rates};
 use crate::commands::vmcache::raw::Reader;
 use crate::kv::System;
 use crate::output::{human_bytes, markdown_table, thousands};
-use crate::stats::{median, with_range};
+use crate::stats::{distinct, median, with_range};
 
 pub struct LookupRun {
     pub system: System,

@@ -19,7 +19,6 @@ pub use self::lookups::{LookupRun, RawRun};
 pub use self::pages::PageRun;
 use self::pages::PageRuns;
 use self::reads::ReadRuns;
-use self::shared::distinct;
 pub use self::tpcc::TpccRun;
 use self::tpcc::TpccRuns;
 use self::updates::UpdateRuns;
@@ -29,6 +28,7 @@ use crate::error::{BenchError, Result};
 use crate::kv::System;
 use crate::output::Output;
 use crate::provenance::without_paths;
+use crate::stats::distinct;
 
 struct Failure {
     system: System,

@@ -2,10 +2,9 @@
 
 use serde_json::{json, Value};
 
-use super::shared::distinct;
 use crate::commands::vmcache::pages::Way;
 use crate::output::{human_bytes, markdown_table};
-use crate::stats::with_range;
+use crate::stats::{distinct, with_range};
 
 pub struct PageRun {
     pub bytes: u64,
@@ -32,7 +31,7 @@ impl PageRuns {
             );
             row
         };
-        let rows: Vec<_> = Way::ALL.into_iter().map(row).collect();
+        let rows: Vec<_> = Way::WITHOUT_MODULE.into_iter().map(row).collect();
         let head: Vec<&str> = head.iter().map(String::as_str).collect();
         Some(format!(
             "## Accesses to pages in memory\n\nA random word of a random page of 4 KB, one thread. Medians over rounds, range in \

@@ -2,11 +2,11 @@
 
 use serde_json::{json, Value};
 
-use super::shared::{distinct, COLORS};
+use super::shared::COLORS;
 use crate::chart::{self, Chart, Series};
 use crate::commands::vmcache::reads::{Reads, Target};
 use crate::output::{markdown_table, thousands};
-use crate::stats::{median, with_range};
+use crate::stats::{distinct, median, with_range};
 
 #[derive(Default)]
 pub struct ReadRuns {

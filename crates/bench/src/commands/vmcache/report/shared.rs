@@ -39,14 +39,3 @@ pub fn costs<'o>(outcomes: impl Iterator<Item = &'o Outcome> + Clone) -> [String
         format!("{:.1} s", median(&load_s)),
     ]
 }
-
-/// Each once, in the order in which they come.
-pub fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    let mut found = Vec::new();
-    for one in all {
-        if !found.contains(&one) {
-            found.push(one);
-        }
-    }
-    found
-}

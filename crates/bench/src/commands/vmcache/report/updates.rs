@@ -2,10 +2,9 @@
 
 use serde_json::{json, Value};
 
-use super::shared::distinct;
 use crate::commands::vmcache::updates::{Keys, Latency, Round, Throughput, Timed};
 use crate::output::{human_ns, markdown_table, thousands};
-use crate::stats::{median, with_range};
+use crate::stats::{distinct, median, with_range};
 
 #[derive(Default)]
 pub struct UpdateRuns {

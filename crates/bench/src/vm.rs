@@ -1,16 +1,18 @@
 //! The machines that measure: `kernel/bench/run` builds what they need and boots them with the driver of the kernel
 //! selftests. It is told a job, and its events are read here.
 
+use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Lines};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{kill_process, Pid, Signal};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use stillframe_testkit::{find_program, mortal};
 
-use super::records::Measure;
 use crate::commands::Scratch;
 use crate::error::{BenchError, Context, Result};
 
@@ -55,14 +57,32 @@ pub struct MachineArgs {
     headers: Option<PathBuf>,
 }
 
+/// What a benchmark has in its machines, beside this program.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Equipment {
+    /// What is measured, in `/lib`.
+    pub module_name: &'static str,
+    /// A program of `kernel/bench`.
+    pub bench: &'static str,
+    /// Programs that were built with this one.
+    #[serde(skip)]
+    pub beside: &'static [&'static str],
+    /// Programs that are installed.
+    pub commands: &'static [&'static str],
+    /// Modules of the kernel's own.
+    pub kernel_modules: &'static [&'static str],
+}
+
 /// What `kernel/bench/run` is told.
 #[derive(Serialize)]
 struct Job<'a> {
     kernel: Option<&'a Path>,
     headers: Option<&'a Path>,
     module: Option<&'a Path>,
+    #[serde(flatten)]
+    equipment: Equipment,
     directory: &'a Path,
-    programs: [PathBuf; 2],
+    programs: Vec<PathBuf>,
     silence_seconds: u64,
     boots: &'a [Boot],
 }
@@ -76,9 +96,9 @@ struct Job<'a> {
 /// ```
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase", deny_unknown_fields)]
-enum Event {
+enum Event<M> {
     Ready { release: String, emulator: String },
-    Record { record: Measure },
+    Record { record: M },
     Done,
     Missing { program: String, hint: String },
     Failed { why: String },
@@ -90,31 +110,41 @@ const SILENCE: Duration = Duration::from_secs(2400);
 /// Below the kernel directory.
 const DRIVER: &str = "bench/run";
 
-/// Boots in their order. Its process does not outlive this one, and the machine does not outlive that process.
-pub struct Machines {
+/// Boots in their order, whose records are `M`. Its process does not outlive this one, and the machine does not outlive that
+/// process.
+pub struct Machines<M> {
     /// Of the kernel that is booted.
     pub release: String,
     /// QEMU's version.
     pub emulator: String,
     /// Before the directory in which it works: fields are dropped in their order.
-    events: Events,
+    events: Events<M>,
     _scratch: Scratch,
 }
 
-impl Machines {
+impl<M: DeserializeOwned + Debug> Machines<M> {
     /// Starts the driver, and waits until all is built.
     ///
     /// # Errors
     /// A program, the kernel or its headers are missing, or the module does not build.
-    pub fn prepare(args: &MachineArgs, scratch: Scratch, boots: &[Boot]) -> Result<Self> {
+    pub fn prepare(
+        args: &MachineArgs,
+        equipment: Equipment,
+        scratch: Scratch,
+        boots: &[Boot],
+    ) -> Result<Self> {
         std::fs::create_dir_all(scratch.path()).context(|| format!("create {}", scratch.path().display()))?;
         let own = std::env::current_exe().context(|| "find this program".to_owned())?;
+        let mut programs =
+            equipment.beside.iter().map(|name| beside(&own, name)).collect::<Result<Vec<_>>>()?;
+        programs.push(own);
         let job = Job {
             kernel: args.kernel.as_deref(),
             headers: args.headers.as_deref(),
             module: args.module.as_deref(),
             directory: scratch.path(),
-            programs: [beside(&own, "stillframe-fork")?, own],
+            equipment,
+            programs,
             silence_seconds: SILENCE.as_secs(),
             boots,
         };
@@ -129,7 +159,7 @@ impl Machines {
     ///
     /// # Errors
     /// The machine died, fell silent or reported an error; the last lines of its console say more.
-    pub fn run(&mut self, boot: &Boot) -> Result<Vec<Measure>> {
+    pub fn run(&mut self, boot: &Boot) -> Result<Vec<M>> {
         let began = Instant::now();
         let Boot { name, clock, cpu_count, memory_mb, .. } = boot;
         eprintln!("{name}: {cpu_count} CPU, {memory_mb} MB, clock: {clock:?}");
@@ -147,12 +177,13 @@ impl Machines {
 }
 
 /// The driver's process and what it says; ended when dropped, and with it the machine.
-struct Events {
+struct Events<M> {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
+    records: PhantomData<M>,
 }
 
-impl Events {
+impl<M: DeserializeOwned> Events<M> {
     fn start(driver: &Path, job: &Job<'_>) -> Result<Self> {
         let python = find_program(Path::new("python3")).ok_or_else(|| BenchError::NoBinary {
             binary: "python3".to_owned(),
@@ -164,7 +195,7 @@ impl Events {
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both are pipes");
         };
-        let events = Self { child, lines: BufReader::new(stdout).lines() };
+        let events = Self { child, lines: BufReader::new(stdout).lines(), records: PhantomData };
         // To its end, which is where the driver stops reading.
         serde_json::to_writer(stdin, job).map_err(|e| BenchError::failed("tell the driver its job", e))?;
         Ok(events)
@@ -172,7 +203,7 @@ impl Events {
 
     /// # Errors
     /// The driver said that something is missing or has failed, or it ended.
-    fn next(&mut self) -> Result<Event> {
+    fn next(&mut self) -> Result<Event<M>> {
         let Some(line) = self.lines.next() else {
             let status = self.child.wait().context(|| "wait for the driver".to_owned())?;
             return Err(BenchError::Failed(format!("the machine's driver ended early, with {status}")));
@@ -181,7 +212,7 @@ impl Events {
     }
 }
 
-impl Drop for Events {
+impl<M> Drop for Events<M> {
     fn drop(&mut self) {
         // Once it has been waited for, its number may be somebody else's.
         if let Ok(None) = self.child.try_wait() {
@@ -192,7 +223,7 @@ impl Drop for Events {
     }
 }
 
-fn event(line: &str) -> Result<Event> {
+fn event<M: DeserializeOwned>(line: &str) -> Result<Event<M>> {
     match serde_json::from_str(line) {
         Ok(Event::Missing { program, hint }) => Err(BenchError::NoBinary { binary: program, hint }),
         Ok(Event::Failed { why }) => Err(BenchError::Failed(why)),
@@ -201,7 +232,7 @@ fn event(line: &str) -> Result<Event> {
     }
 }
 
-fn unexpected(when: &str, event: &Event) -> BenchError {
+fn unexpected<M: Debug>(when: &str, event: &Event<M>) -> BenchError {
     BenchError::Failed(format!("{when}: the driver said {event:?} out of turn"))
 }
 
@@ -237,10 +268,15 @@ mod tests {
 
     #[test]
     fn events_are_typed() {
-        let fault = r#"{"event": "record", "record": {"kind": "fault", "label": "loaded", "round": 0, "ns_per_fault": 3}}"#;
-        assert!(matches!(event(fault).unwrap(), Event::Record { record: Measure::Fault { .. } }));
-        assert!(matches!(event(r#"{"event": "done"}"#).unwrap(), Event::Done));
-        let why = |line: &str| event(line).unwrap_err().to_string();
+        #[derive(Debug, Deserialize)]
+        #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+        enum Measure {
+            Fault { round: u32 },
+        }
+        let fault = r#"{"event": "record", "record": {"kind": "fault", "round": 3}}"#;
+        assert!(matches!(event(fault).unwrap(), Event::Record { record: Measure::Fault { round: 3 } }));
+        assert!(matches!(event::<Measure>(r#"{"event": "done"}"#).unwrap(), Event::Done));
+        let why = |line: &str| event::<Measure>(line).unwrap_err().to_string();
         assert!(why(&fault.replace("fault", "news")).contains("news"));
         assert!(why(&fault.replace("round", "turn")).contains("turn"));
         assert!(why("Traceback").contains("Traceback"));
