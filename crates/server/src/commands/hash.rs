@@ -255,7 +255,12 @@ pub fn hvals(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn reply_all(ctx: &mut Ctx<'_>, args: &Args<'_>, parts: Parts) -> CmdResult {
     let key = ctx.key(args, 1);
     let field_count = ctx.worker.hash_len(ctx.client.db, &key)?;
-    if stream::begin(ctx, key.bytes, field_count, Shape::Pairs) {
+    let shape = match parts {
+        Parts::Pairs => Shape::Pairs,
+        Parts::Fields => Shape::Fields,
+        Parts::Values => Shape::Values,
+    };
+    if stream::begin(ctx, key.bytes, field_count, shape) {
         return Ok(());
     }
     let Ctx { worker, reply, client, .. } = ctx;

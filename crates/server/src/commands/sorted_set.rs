@@ -1,6 +1,6 @@
 //! Sorted sets: members that are given scores, looked up and removed.
 
-use stillframe_store::{ScoreRule, ValueType};
+use stillframe_store::{Encoding, ScoreRule, ValueType};
 
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
@@ -223,12 +223,13 @@ pub fn zscan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             }
         }
         let takes_all = pattern == b"*";
+        let is_small = entry.encoding == Some(Encoding::ListPack);
         next = ctx
             .worker
             .sorted_set_scan(db, &key, cursor, count as u64, |member, score| {
                 if takes_all || glob::matches(pattern, member, false) {
                     found.push(member);
-                    found.push(double::to_text(score).as_bytes());
+                    found.push(scanned_score(score, is_small).as_bytes());
                 }
             })?
             .unwrap_or(0);
@@ -237,4 +238,13 @@ pub fn zscan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     ctx.reply.bulk_int(next as i64);
     found.reply(&mut ctx.reply);
     Ok(())
+}
+
+/// A score as `ZSCAN` prints it: in Redis's small encoding an integer of up to 62 bits is kept as such.
+fn scanned_score(score: f64, is_small: bool) -> String {
+    let is_integer = score.trunc() == score && score.abs() <= (i64::MAX / 2) as f64;
+    match is_small && is_integer {
+        true => (score as i64).to_string(),
+        false => double::to_text(score),
+    }
 }

@@ -8,8 +8,8 @@
 //! | `ACL CAT category`, `COMMAND LIST` with a filter | as sets |
 //! | `HKEYS`, `HVALS`, `HGETALL` | as multisets, of pairs |
 //! | `SMEMBERS`, `SINTER`, `SUNION`, `SDIFF`, `SPOP` | as sets |
-//! | `HRANDFIELD`, `SRANDMEMBER` | the shape, and how many there are |
-//! | `HSCAN`, `SSCAN` | as `SCAN` |
+//! | `HRANDFIELD`, `SRANDMEMBER`, `ZRANDMEMBER` | the shape, and how many there are |
+//! | `HSCAN`, `SSCAN`, `ZSCAN` | as `SCAN` |
 //! | `SCAN` | a single call: the shape; a whole iteration: as sets, and no key twice |
 //! | `RANDOMKEY` | both null, or the subject's key is one that the oracle has |
 //! | `TTL PTTL EXPIRETIME PEXPIRETIME` | within the time that the sequence may have taken |
@@ -50,10 +50,10 @@ pub fn mode_of(args: &[Vec<u8>]) -> Mode {
         b"KEYS" | b"HKEYS" | b"HVALS" => Mode::Unordered,
         b"SMEMBERS" | b"SINTER" | b"SUNION" | b"SDIFF" | b"SPOP" => Mode::Unordered,
         b"HGETALL" => Mode::Pairs,
-        b"HRANDFIELD" | b"SRANDMEMBER" => Mode::Counted,
+        b"HRANDFIELD" | b"SRANDMEMBER" | b"ZRANDMEMBER" => Mode::Counted,
         b"ACL" if word(1) == b"CAT" && args.len() == 3 => Mode::Unordered,
         b"COMMAND" if word(1) == b"LIST" && args.len() == 5 => Mode::Unordered,
-        b"SCAN" | b"HSCAN" | b"SSCAN" => Mode::ScanStep,
+        b"SCAN" | b"HSCAN" | b"SSCAN" | b"ZSCAN" => Mode::ScanStep,
         b"RANDOMKEY" => Mode::RandomKey,
         b"TTL" | b"EXPIRETIME" => Mode::Within(3),
         b"PTTL" | b"PEXPIRETIME" => Mode::Within(3000),

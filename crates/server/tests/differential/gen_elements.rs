@@ -1,6 +1,7 @@
 //! What sequences of commands on collections have in common.
 
 use crate::gen::{is_racy, Gen, Words};
+use crate::gen_sorted_set;
 use crate::sequence::{Action, Arg, Sequence, Step, CONN_COUNT};
 use crate::words;
 
@@ -25,7 +26,7 @@ fn any_command(gen: &mut Gen, command: fn(&mut Gen) -> Words) -> Action {
         }
         let name = String::from_utf8_lossy(&words[0]).into_owned();
         words[0] = gen.case(&name);
-        if !is_racy(&words) && !is_random(&words) {
+        if !is_racy(&words) && !is_random(&words) && !is_later(&words) && !mixes_scores(&words) {
             return Action::Command(words.into_iter().map(Arg::Bytes).collect());
         }
     }
@@ -39,6 +40,19 @@ fn is_random(words: &[Vec<u8>]) -> bool {
         b"SRANDMEMBER" | b"HRANDFIELD" | b"ZRANDMEMBER" => number.is_some_and(|count| count < -10_000),
         _ => false,
     }
+}
+
+/// Whether it may have an option that Redis has since 7.2.
+fn is_later(words: &[Vec<u8>]) -> bool {
+    let name = words[0].to_ascii_uppercase();
+    matches!(&name[..], b"ZRANK" | b"ZREVRANK") && words.len() > 3
+}
+
+/// Whether it gives members that are compared by name different scores.
+fn mixes_scores(words: &[Vec<u8>]) -> bool {
+    let is_of_names = words.get(1).is_some_and(|key| *key == gen_sorted_set::OF_NAMES.as_bytes());
+    let is_command = words[0].to_ascii_uppercase() == b"ZADD";
+    is_command && is_of_names && words.iter().skip(2).step_by(2).any(|score| score != b"0")
 }
 
 /// A sequence of such commands, some of them in transactions; `rare` gives other steps now and then.

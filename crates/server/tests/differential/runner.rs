@@ -96,7 +96,7 @@ impl Side {
     ) -> io::Result<Result<Vec<Vec<u8>>, Reply>> {
         let mut cursor = b"0".to_vec();
         let mut keys = Vec::new();
-        let width = if command[0] == b"HSCAN" { 2 } else { 1 };
+        let width = if matches!(&command[0][..], b"HSCAN" | b"ZSCAN") { 2 } else { 1 };
         loop {
             let mut args = command.to_vec();
             args.push(cursor);

@@ -30,7 +30,9 @@ fn threads_work_on_hashes_beside_checkpoints() {
                 assert_eq!(own.len().unwrap(), FIELDS - 1);
             });
         }
-        (0..3).for_each(|_| drop(store.checkpoint().unwrap()));
+        for _ in 0..3 {
+            store.checkpoint().unwrap();
+        }
     });
     assert_eq!(resting.len().unwrap(), THREADS * FIELDS);
     store.checkpoint().unwrap();

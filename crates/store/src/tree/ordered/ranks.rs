@@ -68,6 +68,15 @@ impl Trees<Ordered> {
         Ok((found.leaf, slot))
     }
 
+    /// Records in the tree.
+    #[cfg(test)]
+    pub fn len(&self, tree: Tree) -> Result<u64, Stop> {
+        let root = self.pool.optimistic(tree.root)?;
+        let records = root.records_before(root.count());
+        root.validate()?;
+        Ok(records)
+    }
+
     /// Records with a key below this one, and whether there is one with this key.
     pub fn rank(&self, tree: Tree, key: &[u8]) -> Result<(u64, bool), Stop> {
         let found = self.descend_counting(tree, |node, _| {

@@ -5,7 +5,9 @@
 
 use stillframe_pagepool::PageId;
 
-use super::key::{is_long, long_key, number_among, sortable, whole_key, whole_value, OrderKey, NUMBER_MAX};
+use super::key::{
+    is_long, long_key, number_among, parse, sortable, whole_key, whole_value, OrderKey, NUMBER_MAX,
+};
 use crate::blobs::{Blob, Blobs, Part, BLOB_BYTES};
 use crate::error::OpError;
 use crate::stop::{retry, Stop};
@@ -98,8 +100,10 @@ impl SortedTrees<'_> {
             return Ok(self.alike(roots, member, hash, score)?.place);
         }
         let key = whole_key(score, member);
-        let is_there = retry(|| self.order.look(roots.order, &key, |value| Ok(value.is_some())))?;
-        Ok(is_there.then_some(Place { score, key, blob: None }))
+        // Of another member the index may have zero, where this one has the negative zero.
+        let of_zero = |value: Stored<'_>| if value.bytes.is_empty() { 0.0 } else { -0.0 };
+        let found = retry(|| self.order.look(roots.order, &key, |value| Ok(value.map(of_zero))))?;
+        Ok(found.map(|zero| Place { score: if score == 0.0 { zero } else { score }, key, blob: None }))
     }
 
     /// Looks for a long member among those that share score, start and hash.
@@ -117,6 +121,7 @@ impl SortedTrees<'_> {
                         alike.free_number = (number + 1).min(NUMBER_MAX);
                     }
                     if self.blobs.equals(&blob, member)? {
+                        let score = parse(key, value).ok_or_else(malformed)?.score;
                         alike.place = Some(Place { score, key: key.into(), blob: Some(blob) });
                     }
                     Ok(true)
