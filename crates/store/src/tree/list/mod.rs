@@ -19,7 +19,6 @@ mod walk;
 
 pub(crate) use block::{Block, Element, ELEMENT_INLINE_MAX_BYTES};
 pub(crate) use bulk::Bulk;
-pub(crate) use cut::CutOff;
 pub(crate) use node::children_of;
 pub(crate) use path::Lists;
-pub(crate) use walk::{check_tree, visit_rest, walk_copies, CopyReader};
+pub(crate) use walk::{check_tree, visit_rest};

@@ -5,21 +5,12 @@ use stillframe_pagepool::{PageId, SharedGuard};
 use super::block::Element;
 use super::node::Node;
 use super::path::{is_expected, Lists, Spot};
+use crate::page::Page;
 use crate::stop::Stop;
 use crate::tree::order::{bad_record, not_inner};
 use crate::tree::trees::Tree;
 
 impl Lists {
-    /// Elements of the list.
-    ///
-    /// # Errors
-    /// The root is missing or damaged.
-    pub fn len(&self, tree: Tree) -> Result<u64, Stop> {
-        let root = self.pool.shared(tree.root)?;
-        let node = Node::new(root.page()).filter(|node| node.tag() == tree.tag);
-        Ok(node.ok_or_else(|| not_inner(tree.root))?.elements())
-    }
-
     /// Gives `f` the element with an index, if there is one, under its block's latch.
     ///
     /// # Errors
@@ -36,6 +27,17 @@ impl Lists {
             return f(None);
         }
         f(Some(block.element(found.at).ok_or_else(|| bad_record(found.block.id()))?))
+    }
+
+    /// Copies the block of the element with an index; the element's index in it.
+    ///
+    /// # Errors
+    /// A page is missing or damaged.
+    pub fn copy_block(&self, tree: Tree, index: u64, into: &mut Page) -> Result<usize, Stop> {
+        let found = self.find(tree, Spot::At(index))?;
+        found.block(tree)?;
+        *into = *found.block.page();
+        Ok(found.at)
     }
 
     /// Gives the elements of one block from index `from` on, in order, until `f` says no. The index behind the last one that

@@ -1,4 +1,4 @@
-//! Going through all pages of a list, to check them, to know which there are, or to read its elements from copies.
+//! Going through all pages of a list, to check them or to know which there are.
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
@@ -8,7 +8,6 @@ use crate::page::Page;
 use crate::stop::Stop;
 use crate::tree::order::{bad_record, not_a_leaf, not_inner};
 use crate::tree::ordered::Visitor;
-use crate::tree::trees::Tree;
 
 fn wrong(pid: PageId, what: &str) -> Stop {
     Stop::Damaged(format!("page {}: {what}", pid.0))
@@ -115,80 +114,4 @@ fn visit_rest_below(pid: PageId, level_above: Option<u8>, visitor: &mut impl Vis
         visit_blobs(child.pid, block_of(child.pid, &page, None)?, visitor)?;
     }
     Ok(())
-}
-
-/// Who reads a list from copies of its pages, as a view gives them.
-pub(crate) trait CopyReader {
-    type Error: From<Stop>;
-
-    /// These blocks will be read next, in this order.
-    fn expect(&mut self, blocks: &[PageId]);
-    /// Copies a page.
-    fn read(&mut self, pid: PageId, into: &mut Page) -> Result<(), Self::Error>;
-    /// The next elements of the list: those of a block.
-    fn elements(&mut self, elements: &[Element<'_>]) -> Result<(), Self::Error>;
-}
-
-/// Blocks that are announced at a time (1 MB).
-const BLOCKS_AHEAD: usize = 256;
-
-/// Gives a reader all elements of a list that has so many, in order. Damaged pages are followed no further than those would
-/// be: each node and block has elements.
-///
-/// # Errors
-/// Those of the reader; [`Stop::Damaged`].
-pub(crate) fn walk_copies<R: CopyReader>(tree: Tree, len: u64, reader: &mut R) -> Result<(), R::Error> {
-    let found = copy_node(tree, tree.root, None, len, reader)?;
-    match found == len {
-        true => Ok(()),
-        false => Err(wrong(tree.root, "a list of another length was expected").into()),
-    }
-}
-
-/// Reads what is below a node that has at most so many elements; how many it has.
-fn copy_node<R: CopyReader>(
-    tree: Tree,
-    pid: PageId,
-    level_above: Option<u8>,
-    most: u64,
-    reader: &mut R,
-) -> Result<u64, R::Error> {
-    let mut page = Box::new([0; PAGE_SIZE]);
-    reader.read(pid, &mut page)?;
-    let node = node_of(pid, &page, Some(tree.tag), level_above)?;
-    let (level, elements) = (node.level(), node.elements());
-    if elements > most {
-        return Err(wrong(pid, "more elements than were expected").into());
-    }
-    let (children, may_be_empty) = (node.children(), may_be_empty(node, level_above));
-    for group in children.chunks(BLOCKS_AHEAD) {
-        if level == 1 {
-            reader.expect(&group.iter().map(|child| child.pid).collect::<Vec<_>>());
-        }
-        for child in group {
-            let most = u64::from(child.elements);
-            if most == 0 && !may_be_empty {
-                return Err(wrong(child.pid, "no elements").into());
-            }
-            let found = match level {
-                1 => copy_block(tree, child.pid, reader)?,
-                _ => copy_node(tree, child.pid, Some(level), most, reader)?,
-            };
-            if found != most {
-                return Err(wrong(pid, "a node counts other elements than are below it").into());
-            }
-        }
-    }
-    Ok(elements)
-}
-
-fn copy_block<R: CopyReader>(tree: Tree, pid: PageId, reader: &mut R) -> Result<u64, R::Error> {
-    let mut page = [0; PAGE_SIZE];
-    reader.read(pid, &mut page)?;
-    let block = block_of(pid, &page, Some(tree.tag))?;
-    let elements: Option<Vec<Element<'_>>> = block.elements(0).collect();
-    let elements =
-        elements.filter(|elements| elements.len() == block.count()).ok_or_else(|| bad_record(pid))?;
-    reader.elements(&elements)?;
-    Ok(elements.len() as u64)
 }
