@@ -12,7 +12,6 @@ pub enum Group {
     Bitmap,
     Connection,
     Generic,
-    Geo,
     Hash,
     HyperLogLog,
     List,
@@ -26,13 +25,12 @@ pub enum Group {
 
 impl Group {
     #[cfg(test)]
-    pub const ALL: [Group; 13] = [
+    pub const ALL: [Group; 12] = [
         Group::String,
         Group::Hash,
         Group::List,
         Group::Set,
         Group::SortedSet,
-        Group::Geo,
         Group::HyperLogLog,
         Group::Generic,
         Group::Bitmap,
@@ -47,7 +45,6 @@ impl Group {
             Group::Bitmap => "bitmap",
             Group::Connection => "connection",
             Group::Generic => "generic",
-            Group::Geo => "geo",
             Group::Hash => "hash",
             Group::HyperLogLog => "hyperloglog",
             Group::List => "list",
@@ -65,11 +62,6 @@ impl Group {
 #[derive(Clone, Copy, Debug)]
 pub enum Begin {
     Index(i32),
-    /// After this word, which is looked for from an index on.
-    Keyword {
-        word: &'static str,
-        from: i32,
-    },
     Unknown,
 }
 
@@ -106,22 +98,10 @@ impl KeySpec {
         KeySpec { notes: "", flags, begin: Begin::Index(index), find: Find::Counted }
     }
 
-    /// The key after a word that may be anywhere from an index on.
-    pub const fn after(word: &'static str, from: i32, flags: u32) -> KeySpec {
-        let find = Find::Range { last: 0, step: 1, limit: 0 };
-        KeySpec { notes: "", flags, begin: Begin::Keyword { word, from }, find }
-    }
-
     /// Gives the argument indices of the keys of a call.
     fn for_each(&self, args: &Args<'_>, give: &mut dyn FnMut(usize, u32)) {
         let first = match self.begin {
             Begin::Index(index) => index,
-            Begin::Keyword { word, from } => {
-                match (from as usize..args.len().saturating_sub(1)).find(|index| args.is(*index, word)) {
-                    Some(index) => index as i32 + 1,
-                    None => return,
-                }
-            }
             Begin::Unknown => return,
         };
         let (first, last, step) = match self.find {
@@ -417,7 +397,7 @@ impl<H: Copy> Row<H> {
                 let counted = matches!(self.key_specs.first()?.find, Find::Counted);
                 Some(index as usize + usize::from(counted))
             }
-            Begin::Keyword { .. } | Begin::Unknown => None,
+            Begin::Unknown => None,
         }
     }
 

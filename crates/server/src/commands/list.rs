@@ -204,11 +204,13 @@ pub fn ltrim(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 pub fn lrange(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (start, stop) = (integer(args.at(2))?, integer(args.at(3))?);
     let key = ctx.key(args, 1);
-    let len = ctx.worker.list_len(ctx.client.db, &key)?;
-    if let Some((first, last)) = super::string::clamp(start, stop, len) {
-        let shape = Shape::Items { start: first, count: last - first + 1 };
-        if stream::begin(ctx, key.bytes, last - first + 1, shape) {
-            return Ok(());
+    if !stream::is_short(start, stop) {
+        let len = ctx.worker.list_len(ctx.client.db, &key)?;
+        if let Some((first, last)) = super::string::clamp(start, stop, len) {
+            let shape = Shape::Items { start: first, count: last - first + 1 };
+            if stream::begin(ctx, key.bytes, last - first + 1, shape) {
+                return Ok(());
+            }
         }
     }
     let Ctx { worker, reply, client, .. } = ctx;

@@ -110,6 +110,11 @@ impl Drop for Stream {
     }
 }
 
+/// Whether two indices, which count from the end if they are below 0, enclose few elements whatever their collection has.
+pub fn is_short(start: i64, stop: i64) -> bool {
+    (start < 0) == (stop < 0) && stop.saturating_sub(start) < STREAMED_MIN_ELEMENTS as i64 - 1
+}
+
 /// Has the elements of a collection with so many of them written by a thread of their own, if they are many. False if the
 /// command is to write them itself.
 pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) -> bool {

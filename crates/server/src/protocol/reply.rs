@@ -247,8 +247,10 @@ impl Reply<'_> {
         }
     }
 
+    #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         if self.out.has_room(bytes.len() + BULK_EXTRA_BYTES) {
+            self.out.bytes.reserve(bytes.len() + BULK_EXTRA_BYTES);
             self.header_within(b'$', bytes.len() as i64);
             self.out.bytes.extend_from_slice(bytes);
             self.out.bytes.extend_from_slice(b"\r\n");
@@ -387,7 +389,17 @@ impl Reply<'_> {
 }
 
 /// Appends a number in decimal.
+#[inline]
 pub fn push_decimal(out: &mut Vec<u8>, number: i64) {
+    // The lengths of most elements.
+    match number {
+        0..10 => out.push(b'0' + number as u8),
+        10..100 => out.extend_from_slice(&[b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]),
+        _ => push_long_decimal(out, number),
+    }
+}
+
+fn push_long_decimal(out: &mut Vec<u8>, number: i64) {
     let mut text = [0; 20];
     let text = decimal(&mut text, number);
     out.extend_from_slice(text);

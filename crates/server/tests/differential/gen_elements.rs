@@ -51,7 +51,7 @@ fn is_later(words: &[Vec<u8>]) -> bool {
 /// Whether it gives members that are compared by name different scores.
 fn mixes_scores(words: &[Vec<u8>]) -> bool {
     let is_of_names = words.get(1).is_some_and(|key| *key == gen_sorted_set::OF_NAMES.as_bytes());
-    let is_command = words[0].to_ascii_uppercase() == b"ZADD";
+    let is_command = words[0].eq_ignore_ascii_case(b"ZADD");
     is_command && is_of_names && words.iter().skip(2).step_by(2).any(|score| score != b"0")
 }
 

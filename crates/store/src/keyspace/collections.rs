@@ -201,17 +201,26 @@ impl Keyspace {
         body.clear();
         let content = Content::Trees(grown);
         Collection { encoding: opened.encoding, earliest: opened.earliest, content }.encode(&mut body);
-        let set = self.set_body(local, at, &body);
+        let set = self.set_body(local, at, &body, opened.earliest.is_some());
         local.body = body;
         set
     }
 
-    fn set_body(&self, local: &mut Local, at: &CollectionKey<'_>, body: &[u8]) -> Result<(), OpError> {
+    fn set_body(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        body: &[u8],
+        is_timed: bool,
+    ) -> Result<(), OpError> {
         let Some(tree) = self.tree(at.db) else { return Ok(()) };
         loop {
             let step = retry(|| {
                 let mut leaf = self.trees.chain_exclusive(tree, at.key.hash, at.key.leaf_hint)?;
                 let Some(found) = self.find_exclusive(&leaf, &at.key)? else { return Ok(Step::Done(())) };
+                if !is_timed && leaf.replace_body(found, body)? {
+                    return Ok(Step::Done(()));
+                }
                 let old = leaf.record(found)?;
                 let old_bytes = old.encoded_bytes();
                 let mut copy = [0; RECORD_MAX_BYTES];

@@ -6,8 +6,8 @@ mod hash;
 mod list;
 mod packed;
 mod set;
-mod sorted_set;
 mod size;
+mod sorted_set;
 mod string;
 #[cfg(test)]
 mod string_tests;

@@ -24,7 +24,8 @@ fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut fast
     let key = worker.key(&name);
     let list = model.entry(name.clone()).or_default();
     let end = if random.bool() { End::Left } else { End::Right };
-    match random.u32(..100) {
+    match random.u32(..112) {
+        100.. => return go_between(store, worker, model, &name, random),
         0..50 => {
             let items: Vec<_> = (0..random.usize(1..80)).map(|_| item(random)).collect();
             let given: Vec<&[u8]> = items.iter().map(|item| &item[..]).collect();
@@ -97,6 +98,40 @@ fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut fast
             let (start, stop) = (at(start).max(0), at(stop).min(len - 1));
             let kept = if start > stop { 0..0 } else { start as usize..stop as usize + 1 };
             *list = list.range(kept).cloned().collect();
+        }
+    }
+    model.retain(|_, list| !list.is_empty());
+    worker.quiesce();
+}
+
+/// Moves an item of a list to another or to itself, or copies it.
+fn go_between(
+    store: &Store,
+    worker: &mut Worker,
+    model: &mut Model,
+    name: &[u8],
+    random: &mut fastrand::Rng,
+) {
+    let target = format!("list:{}", random.u32(..4)).into_bytes();
+    let (key, to) = (worker.key(name), worker.key(&target));
+    let list = model.get(name).cloned().unwrap_or_default();
+    if random.u32(..4) == 0 && target != name && !list.is_empty() {
+        assert!(retried(store, worker, |worker| worker.copy((DB, &key), (DB, &to))));
+        model.insert(target, list);
+    } else {
+        let [from_end, to_end] = [(); 2].map(|()| if random.bool() { End::Left } else { End::Right });
+        let mut moved = None;
+        let is_moved = retried(store, worker, |worker| {
+            worker.list_move(DB, (&key, from_end), (&to, to_end), |item| moved = Some(item.to_vec()))
+        });
+        let list = model.entry(name.to_vec()).or_default();
+        let expected = if from_end == End::Left { list.pop_front() } else { list.pop_back() };
+        assert_eq!(is_moved, expected.is_some());
+        assert_eq!(moved, expected);
+        let target = model.entry(target).or_default();
+        match to_end {
+            End::Left => expected.into_iter().for_each(|item| target.push_front(item)),
+            End::Right => target.extend(expected),
         }
     }
     model.retain(|_, list| !list.is_empty());

@@ -93,10 +93,13 @@ impl Desk {
 #[cold]
 fn load(worker: &Worker, fault: Fault) {
     let (sender, receiver) = mpsc::channel();
-    worker.store().load(fault, Box::new(move || {
-        // The receiver is here until it has been told.
-        let _ = sender.send(());
-    }));
+    worker.store().load(
+        fault,
+        Box::new(move || {
+            // The receiver is here until it has been told.
+            let _ = sender.send(());
+        }),
+    );
     // Whoever loads tells so in any case.
     let _ = receiver.recv();
 }

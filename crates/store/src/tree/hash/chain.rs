@@ -109,6 +109,12 @@ impl LeafGuard<'_> {
         }
     }
 
+    /// As [`LeafMut::replace_body`].
+    #[inline(always)]
+    pub fn replace_body(&mut self, at: At, body: &[u8]) -> Result<bool, Stop> {
+        Ok(self.leaf_mut(at.page)?.replace_body(at.slot, body))
+    }
+
     /// Removes a record; an emptied leaf of a chain is unlinked and returned, to be freed.
     pub fn remove(&mut self, at: At) -> Result<Option<usize>, Stop> {
         let mut leaf = self.leaf_mut(at.page)?;

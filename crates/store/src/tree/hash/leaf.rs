@@ -471,6 +471,21 @@ impl<'a> LeafMut<'a> {
         true
     }
 
+    /// Puts a body in the place of the one of a slot's record; false, and nothing changed, unless it is as long and of the same
+    /// form.
+    #[inline]
+    pub fn replace_body(&mut self, index: usize, body: &[u8]) -> bool {
+        let Some(header) = Header::parse(self.leaf().record_tail(index)) else { return false };
+        let offset = self.leaf().record_offset(index);
+        match self.page.get_mut(offset + header.value_start()..offset + header.record_bytes()) {
+            Some(out) if header.has_body_like(body) => {
+                out.copy_from_slice(body);
+                true
+            }
+            _ => false,
+        }
+    }
+
     fn replace_elsewhere(&mut self, index: usize, old_bytes: usize, record: &Record<'_>) -> bool {
         let new_bytes = record.encoded_bytes();
         let at = HEADER_BYTES + SLOT_BYTES * index;

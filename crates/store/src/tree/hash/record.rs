@@ -195,6 +195,13 @@ impl Header {
         (self.flags >> 2) & 7
     }
 
+    /// Whether the record's value is the body of a collection that `body` may take the place of: it is as long and has the same
+    /// first byte.
+    #[inline(always)]
+    pub fn has_body_like(&self, body: &[u8]) -> bool {
+        self.body_head != 0 && body.first() == Some(&self.body_head) && body.len() == self.value_bytes
+    }
+
     /// Whether the record at the start of `bytes` has this key in line.
     #[inline(always)]
     pub fn key_is(&self, bytes: &[u8], key: &[u8]) -> bool {

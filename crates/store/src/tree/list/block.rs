@@ -35,7 +35,7 @@ const SLIDE_MIN_BYTES: usize = CAPACITY_BYTES / 8;
 const MARK_LONG: u8 = 254;
 const MARK_OUTSIDE: u8 = 255;
 /// The anchor is so many elements before the last that was looked for, and moves after so many.
-const ANCHOR_STEP: usize = 32;
+const ANCHOR_STEP: usize = 16;
 
 /// Room of a block for elements at one end of the list.
 #[derive(Clone, Copy, Debug)]
@@ -112,16 +112,24 @@ impl<'a> Element<'a> {
     }
 
     /// The element at the beginning of `bytes`, and how many of them it takes. `None` if it is malformed or cut off.
+    #[inline(always)]
     fn parse(bytes: &'a [u8]) -> Option<(Element<'a>, usize)> {
-        let (start, end) = match *bytes.first()? {
-            MARK_OUTSIDE => {
-                let blob = Blob::parse(bytes.get(1..1 + BLOB_BYTES)?)?;
-                return Some((Element::Outside(blob), 1 + BLOB_BYTES));
+        match *bytes.first()? {
+            len if len < MARK_LONG => {
+                let end = 1 + usize::from(len);
+                Some((Element::Inline(bytes.get(1..end)?), end))
             }
-            MARK_LONG => (3, 3 + usize::from(u16::from_le_bytes([*bytes.get(1)?, *bytes.get(2)?]))),
-            len => (1, 1 + usize::from(len)),
-        };
-        Some((Element::Inline(bytes.get(start..end)?), end))
+            _ => Element::parse_marked(bytes),
+        }
+    }
+
+    fn parse_marked(bytes: &'a [u8]) -> Option<(Element<'a>, usize)> {
+        if *bytes.first()? == MARK_OUTSIDE {
+            let blob = Blob::parse(bytes.get(1..1 + BLOB_BYTES)?)?;
+            return Some((Element::Outside(blob), 1 + BLOB_BYTES));
+        }
+        let end = 3 + usize::from(u16::from_le_bytes([*bytes.get(1)?, *bytes.get(2)?]));
+        Some((Element::Inline(bytes.get(3..end)?), end))
     }
 }
 
@@ -143,6 +151,27 @@ fn skip(bytes: &[u8], mut at: usize, count: usize) -> Option<usize> {
 pub(super) struct Run<'a> {
     pub bytes: &'a [u8],
     pub count: usize,
+}
+
+/// See [`Block::elements`].
+pub(crate) struct Elements<'p> {
+    bytes: &'p [u8],
+    left_count: usize,
+}
+
+impl<'p> Iterator for Elements<'p> {
+    type Item = Option<Element<'p>>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Option<Element<'p>>> {
+        self.left_count = self.left_count.checked_sub(1)?;
+        let parsed = Element::parse(self.bytes);
+        match parsed {
+            Some((_, element_bytes)) => self.bytes = &self.bytes[element_bytes..],
+            None => self.left_count = 0,
+        }
+        Some(parsed.map(|(element, _)| element))
+    }
 }
 
 /// A block whose header has been checked.
@@ -231,15 +260,11 @@ impl<'p> Block<'p> {
     }
 
     /// The elements from `from` on; ends with `None` at one that is malformed.
-    pub fn elements(&self, from: usize) -> impl Iterator<Item = Option<Element<'p>>> {
-        let (bytes, count) = (&self.page[..self.end()], self.count());
-        let mut at = self.offset(from);
-        (from..count).map_while(move |_| {
-            let start = at.take()?;
-            let parsed = bytes.get(start..).and_then(Element::parse);
-            at = parsed.map(|(_, element_bytes)| start + element_bytes);
-            Some(parsed.map(|(element, _)| element))
-        })
+    pub fn elements(&self, from: usize) -> Elements<'p> {
+        match self.offset(from) {
+            Some(at) => Elements { bytes: &self.page[at..self.end()], left_count: self.count() - from },
+            None => Elements { bytes: &[], left_count: 0 },
+        }
     }
 
     /// The elements below `below` from the last to the first; none if one is malformed.

@@ -5,7 +5,7 @@
 
 use stillframe_pagepool::ExclusiveGuard;
 
-use super::block::{BlockMut, Element, Overfull, Room};
+use super::block::{BlockMut, Element, Overfull, Room, CAPACITY_BYTES};
 use super::node::{elements_of, write_node, Child, CHILDREN_MAX};
 use super::path::{count, Lists, Path, Spot, Step};
 use crate::effect::End;
@@ -53,11 +53,15 @@ fn fill_up(block: &mut BlockMut<'_>, end: End, elements: &[Element<'_>]) -> usiz
     elements.iter().take_while(|element| block.push(end, **element)).count()
 }
 
+/// Most elements of a list, so that each node can count those below it. The blocks at both ends may take some more: they are
+/// not asked about each element.
+const ELEMENTS_MAX: u64 = u32::MAX as u64 - 2 * CAPACITY_BYTES as u64;
+
 /// Whether `added` elements more can be counted.
 fn check_counts(steps: &[Step<'_>], added: usize) -> Result<(), Stop> {
     let Some(root) = steps.first() else { return Ok(()) };
     match root.node()?.elements() + added as u64 {
-        elements if elements > u64::from(u32::MAX) => Err(Stop::TooLarge),
+        elements if elements > ELEMENTS_MAX => Err(Stop::TooLarge),
         _ => Ok(()),
     }
 }
@@ -67,14 +71,16 @@ impl Lists {
     ///
     /// # Errors
     /// A page is missing or damaged, or there is none for more; [`Stop::TooLarge`]: an element should lie outside, or the list
-    /// would have more than 2^32 - 1.
+    /// would have more than can be counted.
     pub fn push(&self, tree: Tree, end: End, elements: &[Element<'_>]) -> Result<(), Stop> {
         if !elements.iter().all(Element::fits_a_block) {
             return Err(Stop::TooLarge);
         }
         let mut path = self.path(tree, end.into())?;
-        check_counts(&path.steps, elements.len())?;
         let block_count = blocks_for(path.block()?.room(end), elements);
+        if block_count > 0 {
+            check_counts(&path.steps, elements.len())?;
+        }
         let mut spare = self.spare(&path.steps, block_count)?;
         let mut left = elements;
         loop {

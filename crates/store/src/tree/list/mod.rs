@@ -5,6 +5,7 @@
 //! list, and a list has at least one node and one block.
 
 mod block;
+mod bulk;
 mod cut;
 mod free;
 mod insert;
@@ -17,6 +18,7 @@ mod tests;
 mod walk;
 
 pub(crate) use block::{Block, Element, ELEMENT_INLINE_MAX_BYTES};
+pub(crate) use bulk::Bulk;
 pub(crate) use node::children_of;
 pub(crate) use path::Lists;
 pub(crate) use walk::{check_tree, visit_rest};

@@ -5,6 +5,7 @@ use stillframe_pagepool::{PageId, SharedGuard};
 use super::block::Element;
 use super::node::Node;
 use super::path::{is_expected, Lists, Spot};
+use crate::page::Page;
 use crate::stop::Stop;
 use crate::tree::order::{bad_record, not_inner};
 use crate::tree::trees::Tree;
@@ -26,6 +27,17 @@ impl Lists {
             return f(None);
         }
         f(Some(block.element(found.at).ok_or_else(|| bad_record(found.block.id()))?))
+    }
+
+    /// Copies the block of the element with an index; the element's index in it.
+    ///
+    /// # Errors
+    /// A page is missing or damaged.
+    pub fn copy_block(&self, tree: Tree, index: u64, into: &mut Page) -> Result<usize, Stop> {
+        let found = self.find(tree, Spot::At(index))?;
+        found.block(tree)?;
+        *into = *found.block.page();
+        Ok(found.at)
     }
 
     /// Gives the elements of one block from index `from` on, in order, until `f` says no. The index behind the last one that
@@ -90,6 +102,37 @@ impl Lists {
         drop(block);
         if is_whole {
             self.pool.let_go(pid);
+        }
+    }
+
+    /// Blocks that a walk comes to next, as far as they have the same parent: that of the element with index `from` and those
+    /// after it, or before it, up to `count` of them, in the walk's order.
+    ///
+    /// # Errors
+    /// A node is missing or damaged.
+    pub fn blocks_ahead(
+        &self,
+        tree: Tree,
+        from: u64,
+        is_upwards: bool,
+        count: usize,
+    ) -> Result<Vec<PageId>, Stop> {
+        let mut guard = self.pool.shared(tree.root)?;
+        let (mut level_above, mut left) = (None, from);
+        loop {
+            let node = Node::new(guard.page()).filter(|node| is_expected(*node, tree.tag, level_above));
+            let node = node.ok_or_else(|| not_inner(guard.id()))?;
+            let (index, below) = node.find(left);
+            if node.level() == 1 {
+                let pid = |index| node.child(index).pid;
+                return Ok(match is_upwards {
+                    true => (index..node.count()).take(count).map(pid).collect(),
+                    false => (0..=index).rev().take(count).map(pid).collect(),
+                });
+            }
+            (level_above, left) = (Some(node.level()), below);
+            let child = node.child(index).pid;
+            guard = self.pool.shared(child)?;
         }
     }
 }

@@ -6,16 +6,20 @@ use std::sync::Arc;
 use stillframe_pagepool::{Member, PageId, Pool, PoolOptions};
 
 use super::block::{Block, Element, ELEMENT_INLINE_MAX_BYTES};
+use super::bulk::Bulk;
 use super::cut::CutOff;
 use super::path::Lists;
 use super::walk::{check_tree, visit_rest};
 use crate::blobs::{Blob, Place};
 use crate::effect::End;
-use crate::page::{Page, KIND_LIST_INNER, PAGE_SIZE};
+use crate::error::SaveError;
+use crate::page::{Page, PAGE_SIZE};
 use crate::pages::Pages;
 use crate::stop::{retry, Stop};
+use crate::tree::leaves as copies;
 use crate::tree::ordered::Visitor;
 use crate::tree::trees::{Tree, NO_DATABASE};
+use crate::tree::{blank, LeafWalk};
 use crate::Options;
 
 const TAG: u32 = 7;
@@ -54,14 +58,12 @@ struct Reached<'a> {
     pool: &'a Pool,
     pages: BTreeSet<PageId>,
     blobs: BTreeSet<u32>,
-    items: Vec<Item>,
-    expected: VecDeque<PageId>,
 }
 
 impl<'a> Reached<'a> {
     fn of(pool: &'a Pool) -> Reached<'a> {
         let (pages, blobs) = Default::default();
-        Reached { pool, pages, blobs, items: Vec::new(), expected: VecDeque::new() }
+        Reached { pool, pages, blobs }
     }
 }
 
@@ -84,6 +86,30 @@ impl Visitor for Reached<'_> {
             false => Err(Stop::Damaged(format!("{blob:?} twice"))),
         }
     }
+}
+
+/// Pages of a pool as copies.
+struct Copies<'a>(&'a Pool);
+
+impl copies::Pages for Copies<'_> {
+    fn read(&self, pid: PageId, into: &mut Page) -> Result<(), SaveError> {
+        let page = self.0.shared(pid).map_err(|stop| SaveError::Io(format!("{stop:?}")))?;
+        *into = *page.page();
+        Ok(())
+    }
+
+    fn expect(&self, _: &mut dyn Iterator<Item = PageId>) {}
+}
+
+/// All elements of a list, from copies of its pages.
+fn copied(pool: &Pool, tree: Tree) -> Option<Vec<Item>> {
+    let (mut walk, mut page, mut items) = (LeafWalk::new(tree), blank(), Vec::new());
+    while walk.next_leaf(&Copies(pool), &mut page).ok()?.is_some() {
+        for element in Block::new(&page)?.elements(0) {
+            items.push(Item::of(element?));
+        }
+    }
+    Some(items)
 }
 
 /// A list in a pool.
@@ -211,6 +237,8 @@ impl Run {
         let mut visitor = Reached::of(pool);
         assert_eq!(check_tree(self.tree.root, TAG, &mut visitor).expect("a whole list"), model.len() as u64);
         assert_eq!(visitor.pages.len() as u64, pool.allocated_pages(), "pages that nothing leads to");
+        let copied = copied(pool, self.tree).expect("a whole list");
+        assert!(copied.iter().eq(model), "copies have other elements");
         let mut blobs: BTreeSet<u32> = visitor.blobs;
         assert!(
             self.discarded.iter().all(|blob| blobs.insert(*blob)),
@@ -432,6 +460,27 @@ fn many_elements_at_once_take_the_pages_that_were_expected() {
     }
 }
 
+#[test]
+fn a_list_that_is_built_is_full_and_whole_at_any_time() {
+    let (run, mut model) = (Run::new(), Model::new());
+    let mut bulk = done(|| Bulk::begin(&run.lists, run.tree));
+    for index in 0..250_000 {
+        bulk.add(number(index).element()).expect("a page");
+        model.push_back(number(index));
+        if index % 60_000 == 777 {
+            assert_eq!(bulk.seal().expect("pages"), u64::from(index) + 1);
+            run.check(&model);
+        }
+    }
+    assert_eq!(bulk.seal().expect("pages"), 250_000);
+    run.check(&model);
+    assert!(run.lists.pool.allocated_pages() * PAGE_SIZE as u64 <= 250_000 * 213 / 10);
+    let too_long = [0; ELEMENT_INLINE_MAX_BYTES + 1];
+    assert!(matches!(bulk.add(Element::Inline(&too_long)), Err(Stop::TooLarge)));
+    let pushed = run.lists.push(run.tree, End::Right, &[Element::Inline(&too_long)]);
+    assert!(matches!(pushed, Err(Stop::TooLarge)));
+}
+
 /// A queue of a few elements takes a few pages, and elements are not moved each time.
 #[test]
 fn a_short_queue_stays_short() {
@@ -526,6 +575,8 @@ fn use_damaged(run: &Run, random: &mut fastrand::Rng) -> usize {
     let (lists, tree, pool) = (&run.lists, run.tree, &run.lists.pool);
     let is_checked = check_tree(tree.root, TAG, &mut Reached::of(pool)).is_ok();
     let _ = visit_rest(tree.root, &mut Reached::of(pool));
+    // What may be a circle is left by its levels.
+    let copied_count = copied(pool, tree).map_or(0, |items| items.len());
     for _ in 0..300 {
         let (index, end) = (random.u64(..5_000), if random.bool() { End::Left } else { End::Right });
         let bytes = vec![1; random.usize(..400)];
@@ -535,6 +586,7 @@ fn use_damaged(run: &Run, random: &mut fastrand::Rng) -> usize {
             lists.get(tree, index, |_| Ok(())).err(),
             lists.walk_up(tree, index, |_| Ok(true)).err(),
             lists.walk_down(tree, index, |_| Ok(true)).err(),
+            lists.blocks_ahead(tree, index, random.bool(), 20).err(),
             lists.push(tree, end, &[element]).err(),
             lists.insert(tree, index, element).err(),
             lists.set(tree, index, element, |_| ()).err(),
@@ -549,7 +601,7 @@ fn use_damaged(run: &Run, random: &mut fastrand::Rng) -> usize {
             break;
         }
     }
-    usize::from(!is_checked)
+    usize::from(!is_checked || copied_count < 4_000)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Going through all pages of a list, to check them, to know which there are, or to read its elements from copies.
+//! Going through all pages of a list, to check them or to know which there are.
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
@@ -8,7 +8,6 @@ use crate::page::Page;
 use crate::stop::Stop;
 use crate::tree::order::{bad_record, not_a_leaf, not_inner};
 use crate::tree::ordered::Visitor;
-use crate::tree::trees::Tree;
 
 fn wrong(pid: PageId, what: &str) -> Stop {
     Stop::Damaged(format!("page {}: {what}", pid.0))

@@ -8,14 +8,16 @@ use crate::effect::{Change, Effect, End};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
 use crate::stop::{retry, Stop};
 use crate::tree::hash::Grown;
-use crate::tree::list::{Element, ELEMENT_INLINE_MAX_BYTES};
-use crate::tree::{Tree, NO_DATABASE};
+use crate::tree::list::{Block, Bulk, Element, ELEMENT_INLINE_MAX_BYTES};
+use crate::tree::{blank, Tree, NO_DATABASE};
 use crate::types::packed::elements;
 use crate::value::Encoding;
-use crate::{Deadline, OpError};
+use crate::{Deadline, Fault, OpError};
 
-/// Items that are copied out of their blocks before they are stored anew.
-const COPIED_TOGETHER: u64 = 256;
+/// Items of a block, at least, as a rule.
+const ITEMS_A_BLOCK: u64 = 32;
+/// Blocks that are brought in together ahead of a walk.
+const AHEAD_BLOCKS_MAX: usize = 512;
 
 impl Keyspace {
     /// Puts items into a list as `put` does with what the list has for them: those that are long are stored outside first, and
@@ -25,6 +27,11 @@ impl Keyspace {
         items: &[&[u8]],
         mut put: impl FnMut(&[Element<'_>]) -> Result<R, Stop>,
     ) -> Result<R, OpError> {
+        if let [item] = items {
+            if item.len() <= ELEMENT_INLINE_MAX_BYTES {
+                return retry(|| put(&[Element::Inline(item)]));
+            }
+        }
         self.resolve_slabs(items.iter().filter(|item| item.len() > ELEMENT_INLINE_MAX_BYTES).count())?;
         let mut blobs: Vec<Blob> = Vec::new();
         let stored = items.iter().map(|item| {
@@ -54,6 +61,32 @@ impl Keyspace {
         Ok(grown.element_count)
     }
 
+    /// Takes one item, which is not the last, in one descent and without a page for it.
+    pub(super) fn grown_pop(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        mut grown: Grown,
+        end: End,
+        mut f: impl FnMut(&[u8]),
+    ) -> Result<(), OpError> {
+        let mut outside = None;
+        let is_popped = retry(|| {
+            self.lists.pop(grown.first, end, |item| {
+                if let Element::Outside(blob) = item {
+                    outside = Some(blob);
+                }
+                self.give_item(item, &mut local.bytes, &mut f)
+            })
+        })?;
+        if !is_popped {
+            return Err(shorter());
+        }
+        outside.iter().for_each(|blob| self.blobs.discard(blob));
+        grown.element_count -= 1;
+        self.set_list(local, at, grown)
+    }
+
     pub(super) fn set_list(
         &self,
         local: &mut Local,
@@ -73,22 +106,56 @@ impl Keyspace {
 
     /// A copy of a list in a tree of its own.
     pub(in crate::types) fn copy_list(&self, local: &mut Local, from: &Grown) -> Result<Grown, OpError> {
-        let copy = Grown { first: self.create_list()?, ..*from };
         let opened = Opened { encoding: Encoding::QuickList, earliest: None, grown: Some(*from) };
-        let mut items: Vec<Vec<u8>> = Vec::new();
-        let mut copy_from = |start: u64| {
-            items.clear();
-            let range = start..(start + COPIED_TOGETHER).min(from.element_count);
-            self.list_give(local, &opened, range, &[], |item| {
-                items.push(item.to_vec());
-                ControlFlow::Continue(())
-            })?;
-            let items: Vec<&[u8]> = items.iter().map(|item| &item[..]).collect();
-            self.with_list_elements(&items, |elements| self.lists.push(copy.first, End::Right, elements))
-        };
-        let mut starts = (0..from.element_count).step_by(COPIED_TOGETHER as usize);
-        starts.try_for_each(&mut copy_from).inspect_err(|_| self.drop_trees(&copy))?;
+        if !self.pages.all_resident() {
+            // Everything is there before anything is made.
+            self.list_give(local, &opened, 0..from.element_count, &[], |_| ControlFlow::Continue(()))?;
+        }
+        let copy = Grown { first: self.create_list()?, ..*from };
+        self.copy_items(from, &copy).inspect_err(|_| self.drop_trees(&copy))?;
         Ok(copy)
+    }
+
+    fn copy_items(&self, from: &Grown, to: &Grown) -> Result<(), OpError> {
+        let mut bulk = retry(|| Bulk::begin(&self.lists, to.first))?;
+        let added = self.add_copies(from, &mut bulk);
+        // Whatever has been added: the pages are a whole list, which can be dropped.
+        let count = bulk.seal()?;
+        added?;
+        match count == from.element_count {
+            true => Ok(()),
+            false => Err(shorter()),
+        }
+    }
+
+    fn add_copies(&self, from: &Grown, bulk: &mut Bulk<'_>) -> Result<(), OpError> {
+        let (mut page, mut bytes, mut next) = (blank(), Vec::new(), 0);
+        while next < from.element_count {
+            // Nothing is added under the latch of a block.
+            let at = retry(|| self.lists.copy_block(from.first, next, &mut page))?;
+            let items = Block::new(&page).into_iter().flat_map(|block| block.elements(at));
+            let before = next;
+            for item in items {
+                let copy = match item.ok_or_else(shorter)? {
+                    Element::Inline(item) => Element::Inline(item),
+                    Element::Outside(blob) => {
+                        bytes.clear();
+                        retry(|| self.blobs.read(&blob, &mut bytes))?;
+                        Element::Outside(retry(|| self.blobs.make(&[Part::Bytes(&bytes)], false))?)
+                    }
+                };
+                retry(|| bulk.add(copy)).inspect_err(|_| {
+                    if let Element::Outside(blob) = copy {
+                        self.blobs.discard(&blob);
+                    }
+                })?;
+                next += 1;
+            }
+            if next == before {
+                return Err(shorter());
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn list_grow(
@@ -128,6 +195,26 @@ impl Keyspace {
         }
     }
 
+    /// Why a walk stopped at an item: if a page is missing, with the blocks of up to `left_count` items that it comes to next, as
+    /// far as they have one parent.
+    #[cold]
+    pub(super) fn list_ahead(
+        &self,
+        error: OpError,
+        tree: Tree,
+        from: u64,
+        is_upwards: bool,
+        left_count: u64,
+    ) -> OpError {
+        let OpError::Fault(fault) = error else { return error };
+        let count = usize::try_from(left_count / ITEMS_A_BLOCK).unwrap_or(usize::MAX).min(AHEAD_BLOCKS_MAX);
+        let count = self.pages.ahead_pages(count + 1);
+        // What stands in the way is met again.
+        let mut blocks = self.lists.blocks_ahead(tree, from, is_upwards, count).unwrap_or_default();
+        blocks.retain(|block| !self.pool.is_resident(*block));
+        OpError::Fault(fault.and(Fault::of(blocks)))
+    }
+
     /// Gives the items of a range to `f`, in order, until it breaks.
     pub(super) fn list_give(
         &self,
@@ -145,14 +232,15 @@ impl Keyspace {
         let (mut next, mut flow) = (range.start, ControlFlow::Continue(()));
         while next < range.end && flow.is_continue() {
             let from = next;
-            retry(|| {
+            let walked = retry(|| {
                 // What has been given is not given again.
                 self.lists.walk_up(grown.first, next, |element| {
                     flow = self.give_item(element, &mut local.bytes, &mut f)?;
                     next += 1;
                     Ok(flow.is_continue() && next < range.end)
                 })
-            })?;
+            });
+            walked.map_err(|error| self.list_ahead(error, grown.first, next, true, range.end - next))?;
             if next == from {
                 return Err(shorter());
             }
@@ -178,12 +266,15 @@ impl Keyspace {
         let mut next = range.end;
         while next > range.start {
             let from = next;
-            retry(|| {
+            let walked = retry(|| {
                 self.lists.walk_down(grown.first, next, |element| {
                     self.give_item(element, &mut local.bytes, &mut f)?;
                     next -= 1;
                     Ok(next > range.start)
                 })
+            });
+            walked.map_err(|error| {
+                self.list_ahead(error, grown.first, next.saturating_sub(1), false, next - range.start)
             })?;
             if next == from {
                 return Err(shorter());
@@ -212,38 +303,13 @@ impl Keyspace {
         };
         // The trees of one that goes are dropped with its key.
         if item_count < grown.element_count {
-            let end = match (range.start, range.end) {
-                (0, 1) => Some(End::Left),
-                (_, end) if end == grown.element_count && item_count == 1 => Some(End::Right),
-                _ => None,
-            };
-            match end {
-                Some(end) => self.list_take_one(&grown, end)?,
-                None => {
-                    let cut_off = retry(|| self.lists.remove_range(grown.first, range.clone()))?;
-                    cut_off.trees.iter().for_each(|root| self.garbage.push_tree(&self.pool, *root));
-                    cut_off.blobs.iter().for_each(|blob| self.blobs.discard(blob));
-                }
-            }
+            let cut_off = retry(|| self.lists.remove_range(grown.first, range.clone()))?;
+            cut_off.trees.iter().for_each(|root| self.garbage.push_tree(&self.pool, *root));
+            cut_off.blobs.iter().for_each(|blob| self.blobs.discard(blob));
             grown.element_count -= item_count;
             self.set_list(local, at, grown)?;
         }
         Ok(Opened { grown: Some(grown), ..*opened })
-    }
-
-    /// Takes the item at an end out of a large list.
-    fn list_take_one(&self, grown: &Grown, end: End) -> Result<(), OpError> {
-        let mut outside = None;
-        retry(|| {
-            self.lists.pop(grown.first, end, |item| {
-                if let Element::Outside(blob) = item {
-                    outside = Some(blob);
-                }
-                Ok(())
-            })
-        })?;
-        outside.iter().for_each(|blob| self.blobs.discard(blob));
-        Ok(())
     }
 
     /// Leaves a list the items of a range alone, which may be empty: then the key goes.
