@@ -1,8 +1,5 @@
 //! Taking from lists and sorted sets, or waiting until one of them holds something.
 
-use std::ops::Range;
-use std::time::Duration;
-
 use stillframe_store::{End, ValueType};
 
 use crate::command::operand::timeout;
@@ -61,8 +58,9 @@ fn keys_then_timeout(args: &Args<'_>, wants: ValueType) -> Result<Blocking, CmdE
     Ok(Blocking { keys: 1..last, timeout: timeout(args.at(last))?, wants, nothing: no_array })
 }
 
-fn counted_keys(keys: Range<usize>, timeout: Option<Duration>, wants: ValueType) -> Blocking {
-    Blocking { keys, timeout, wants, nothing: no_array }
+/// The timeout, the number of keys, and so many keys.
+fn counted_keys(args: &Args<'_>, key_count: usize, wants: ValueType) -> Result<Blocking, CmdError> {
+    Ok(Blocking { keys: 3..3 + key_count, timeout: timeout(args.at(1))?, wants, nothing: no_array })
 }
 
 fn pop_item(ctx: &mut Ctx<'_>, args: &Args<'_>, end: End) -> CmdResult {
@@ -79,9 +77,8 @@ pub fn brpop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn blmpop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let timeout = timeout(args.at(1))?;
     let options = list::PopOptions::parse(args, 2)?;
-    let blocking = counted_keys(3..3 + options.key_count, timeout, ValueType::List);
+    let blocking = counted_keys(args, options.key_count, ValueType::List)?;
     take_or_wait(ctx, args, &blocking, |ctx, index| {
         list::pop_named(ctx, args, index, options.end, options.count)
     })
@@ -118,8 +115,7 @@ pub fn bzpopmax(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn bzmpop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let timeout = timeout(args.at(1))?;
     let options = sorted_set_pop::PopOptions::parse(args, 2)?;
-    let blocking = counted_keys(3..3 + options.key_count, timeout, ValueType::SortedSet);
+    let blocking = counted_keys(args, options.key_count, ValueType::SortedSet)?;
     take_or_wait(ctx, args, &blocking, |ctx, index| sorted_set_pop::pop_named(ctx, args, index, &options))
 }

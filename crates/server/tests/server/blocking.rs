@@ -124,6 +124,8 @@ fn arguments_are_refused_as_in_redis() {
         "BLMPOP 0 1 k LEFT COUNT 0",
         "BLMPOP 0 1 k LEFT COUNT 1 COUNT 1",
         "BLMPOP x 0 k LEFT",
+        "BLMPOP x 1 k UP",
+        "BZMPOP x 1 k MIN COUNT x",
         "BZPOPMIN k x",
         "BZPOPMAX k -1",
         "BZMPOP 0 0 k MIN",
@@ -327,6 +329,23 @@ fn others_may_end_a_wait() {
         &["a> BLPOP k 0", "b> BLPOP k 0", "d CLIENT KILL ID {a}", "d RPUSH k 1", "b<", "d EXISTS k"],
         &["a> BLPOP k 0.3", "b> BLPOP k 0", "a<", "d RPUSH k 1", "b<"],
     ]);
+}
+
+#[test]
+fn what_is_restored_wakes() {
+    beside_redis(&[], &|connect| {
+        let (mut a, mut d, mut said) = (connect(), connect(), Vec::new());
+        for (wait, push) in [("BRPOP k 0", "RPUSH x 1 2"), ("BZPOPMAX k 0", "ZADD x 1 a 2 b")] {
+            d.run(push);
+            let dumped = d.run("DUMP x");
+            a.send(wait);
+            eventually("it waits", || d.info("blocked_clients") == "1");
+            said.push(d.run_bytes(&[b"RESTORE", b"k", b"0", dumped.bytes().expect("a payload")]));
+            said.push(a.read());
+            said.push(d.run("DEL k x"));
+        }
+        said
+    });
 }
 
 /// What is sent behind a command that waits comes after it.

@@ -210,16 +210,6 @@ impl Keyspace {
         }
     }
 
-    /// An element chosen evenly among `element_count`.
-    pub fn random_element(
-        &self,
-        local: &mut Local,
-        tree: Tree,
-        element_count: u64,
-    ) -> Result<Option<Vec<u8>>, OpError> {
-        self.random_in(local, tree, element_count)
-    }
-
     /// Memory of a tree, by what one of its leaves has.
     pub fn elements_bytes(&self, tree: Tree, element_count: u64) -> Result<u64, OpError> {
         retry(|| {

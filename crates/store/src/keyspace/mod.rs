@@ -25,6 +25,7 @@ mod garbage_tests;
 mod gate;
 mod limits;
 mod locks;
+mod random;
 mod read;
 mod resolve;
 mod scan;

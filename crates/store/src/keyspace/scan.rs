@@ -1,4 +1,4 @@
-//! Walking the keys of a database in the order of their hashes, and choosing one at random.
+//! Walking the keys of a database in the order of their hashes.
 
 use stillframe_pagepool::PageId;
 
@@ -10,14 +10,10 @@ use crate::tree::{bad_record, no_key, Tree};
 use crate::{DbId, EntryInfo, OpError};
 
 /// Bits of a hash that a cursor leaves out: clients take cursors above 2^53 for floating-point numbers.
-const CURSOR_SHIFT: u32 = 12;
+pub(super) const CURSOR_SHIFT: u32 = 12;
 /// Leaves that are brought in together, and keys that a leaf is expected to have: few rather than many.
 const AHEAD_LEAVES_MAX: usize = 64;
 const KEYS_A_LEAF: usize = 16;
-/// How much denser than the average a leaf may be and still be chosen without bias.
-const DENSITY_MAX: f64 = 4.0;
-/// Draws before a random choice gives up on rejection.
-const DRAWS_MAX: u32 = 400;
 
 /// How far a walk through a leaf came.
 enum Walked {
@@ -201,106 +197,6 @@ impl Keyspace {
             }
             RecordKey::Hash(_) => Err(no_key()),
         }
-    }
-
-    /// A key chosen evenly among those that have not expired.
-    pub fn random_key(&self, local: &mut Local, db: DbId) -> Result<Option<Vec<u8>>, OpError> {
-        let Some(tree) = self.tree(db) else { return Ok(None) };
-        match self.random_in(local, tree, self.db_stats(db).key_count)? {
-            None => self.first_key_from(local, db, fastrand::u64(..) >> CURSOR_SHIFT),
-            drawn => Ok(drawn),
-        }
-    }
-
-    /// A key or an element chosen evenly among `key_count`, if one is met that has not expired.
-    pub(super) fn random_in(
-        &self,
-        local: &mut Local,
-        tree: Tree,
-        key_count: u64,
-    ) -> Result<Option<Vec<u8>>, OpError> {
-        for _ in 0..if key_count == 0 { 0 } else { DRAWS_MAX } {
-            let hash = local.drawn_hash.take().unwrap_or_else(|| fastrand::u64(..));
-            let drawn = match retry(|| self.draw(local, tree, hash, key_count)) {
-                Err(OpError::Damaged(reason)) if self.pass_over(tree, hash, &reason)?.is_some() => None,
-                Err(OpError::Fault(fault)) => {
-                    // Where its page is in memory then; another one's is not.
-                    local.drawn_hash = Some(hash);
-                    return Err(OpError::Fault(fault));
-                }
-                drawn => drawn?,
-            };
-            if drawn.is_some() {
-                return Ok(drawn);
-            }
-        }
-        Ok(None)
-    }
-
-    /// The leaf of a hash is found in proportion to its width; it is accepted in proportion to its density.
-    fn draw(
-        &self,
-        local: &mut Local,
-        tree: Tree,
-        hash: u64,
-        key_count: u64,
-    ) -> Result<Option<Vec<u8>>, Stop> {
-        let mut guard = self.trees.leaf_shared(tree, hash, None)?;
-        let head = as_leaf(guard.id(), guard.page())?;
-        let share = ((head.hi() - head.lo()) as f64 + 1.0) / 2f64.powi(64);
-        let mut count = head.count();
-        let mut next = head.chain();
-        while next != 0 {
-            let link = self.pool.shared(PageId(next))?;
-            let leaf = as_leaf(link.id(), link.page())?;
-            count += leaf.count();
-            next = leaf.chain();
-        }
-        let density = count as f64 / (key_count as f64 * share);
-        if count == 0 || fastrand::f64() * DENSITY_MAX.min(1.0 / share) > density {
-            return Ok(None);
-        }
-        let mut nth = fastrand::usize(..count);
-        loop {
-            let leaf = as_leaf(guard.id(), guard.page())?;
-            if nth < leaf.count() {
-                let record = leaf.record(nth).ok_or_else(|| bad_record(guard.id()))?;
-                if record.deadline.is_some_and(|deadline| deadline <= local.now) {
-                    return Ok(None);
-                }
-                return self.with_key(&record, &mut local.bytes, |key| Some(key.to_vec()));
-            }
-            nth -= leaf.count();
-            match leaf.chain() {
-                0 => return Ok(None),
-                next => guard = self.pool.shared(PageId(next))?,
-            }
-        }
-    }
-
-    /// The first unexpired key at or after a cursor, round the end; for databases that are mostly expired.
-    pub(super) fn first_key_from(
-        &self,
-        local: &mut Local,
-        db: DbId,
-        start: u64,
-    ) -> Result<Option<Vec<u8>>, OpError> {
-        for (mut cursor, end) in [(start, u64::MAX), (0, start)] {
-            loop {
-                let mut first = None;
-                let next = self.scan(local, db, cursor, 100, |key, _| {
-                    first.get_or_insert_with(|| key.to_vec());
-                })?;
-                if first.is_some() {
-                    return Ok(first);
-                }
-                if next == 0 || next > end {
-                    break;
-                }
-                cursor = next;
-            }
-        }
-        Ok(None)
     }
 }
 

@@ -456,13 +456,26 @@ impl Keyspace {
             self.remove_from_chain(&mut leaf, at)?;
             Ok(Some((remains, joining.is_due::<Hashed>(leaf.leaf(0)?))))
         })?;
-        let Some((remains, sparse)) = removed else { return Ok(None) };
-        self.discard(&remains);
-        if sparse {
-            // Joining only saves memory: what stands in its way may stay there.
-            let _ = self.trees.join_leaves(&mut local.scratch, tree, key.hash, joining);
-        }
+        let Some((remains, is_sparse)) = removed else { return Ok(None) };
+        self.after_removal(local, tree, key.hash, &remains, is_sparse, joining);
         Ok(Some(remains))
+    }
+
+    /// What is to be done once a record has gone from its leaf.
+    pub(super) fn after_removal(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        hash: u64,
+        remains: &Remains,
+        is_sparse: bool,
+        joining: Joining,
+    ) {
+        self.discard(remains);
+        if is_sparse {
+            // Joining only saves memory: what stands in its way may stay there.
+            let _ = self.trees.join_leaves(&mut local.scratch, tree, hash, joining);
+        }
     }
 
     /// Whether what a record refers to can be freed without loading pages first. Objects can, and what is damaged.

@@ -5,6 +5,7 @@ mod effects;
 mod handles;
 mod hash;
 mod list;
+mod set;
 mod sorted_set;
 
 use std::sync::mpsc;

@@ -17,7 +17,7 @@ mod spread;
 
 pub(crate) use chain::{At, LeafGuard};
 pub(crate) use collection::{Collection, Content, Grown};
-pub(crate) use inner::{Inner, InnerMut};
+pub(crate) use inner::{Inner, InnerMut, FANOUT};
 pub(crate) use leaf::{finest_shift, Leaf, LeafMut};
 pub(crate) use order::{as_leaf, chain_deadline, Hashed};
 pub(crate) use record::{

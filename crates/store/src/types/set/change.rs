@@ -1,6 +1,4 @@
-//! Members that are added, removed, popped and moved.
-
-use std::ops::ControlFlow;
+//! Members that are added, removed and moved.
 
 use super::packed;
 use super::read::set_count;
@@ -177,7 +175,7 @@ impl Keyspace {
     }
 
     /// Removes members of a set that has been opened, and the key with the last one. How many were there.
-    fn set_take(
+    pub(super) fn set_take(
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
@@ -210,38 +208,16 @@ impl Keyspace {
                 self.set_grown(local, at, &Opened { grown, ..*opened })?;
             }
         }
-        for member in &removed {
-            let change = Change::MemberRemoved { member };
-            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-        }
+        removed.iter().for_each(|member| self.announce_member_removed(local, at, member));
         if left == 0 {
             self.remove_emptied(local, at)?;
         }
         Ok(removed.len() as u64)
     }
 
-    pub(super) fn set_pop(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        count: u64,
-        begin: impl FnOnce(u64),
-        mut f: impl FnMut(&[u8]),
-        run: &mut Vec<u8>,
-    ) -> Result<bool, OpError> {
-        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
-        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(false) };
-        let count = count.min(set_count(&opened, run));
-        begin(count);
-        let mut drawn: Vec<Vec<u8>> = Vec::with_capacity(count as usize);
-        self.draw_members(local, &opened, run, count, |_, member| {
-            drawn.push(member.to_vec());
-            ControlFlow::Continue(())
-        })?;
-        let members: Vec<&[u8]> = drawn.iter().map(|member| &member[..]).collect();
-        self.set_take(local, at, &opened, &members, run)?;
-        members.into_iter().for_each(&mut f);
-        Ok(true)
+    pub(super) fn announce_member_removed(&self, local: &Local, at: &CollectionKey<'_>, member: &[u8]) {
+        let change = Change::MemberRemoved { member };
+        self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
     }
 
     pub(super) fn set_move(

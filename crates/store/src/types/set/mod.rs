@@ -3,6 +3,7 @@
 
 mod change;
 mod packed;
+mod pop;
 mod read;
 mod replace;
 
@@ -141,6 +142,7 @@ impl Worker {
     /// # Errors
     /// [`OpError`]; nothing has been changed.
     pub fn set_replace(&mut self, db: DbId, key: &Key<'_>, members: &[&[u8]]) -> Result<(), OpError> {
-        self.with_run(|keyspace, local, run| keyspace.set_replace(local, &at(db, key), members, run))
+        let (keyspace, local) = self.split();
+        keyspace.set_replace(local, &at(db, key), members)
     }
 }

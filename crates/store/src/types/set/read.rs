@@ -10,8 +10,15 @@ use crate::types::hash::Draw;
 use crate::types::packed::elements;
 use crate::OpError;
 
-/// Of more than one member in so many the set is walked through, instead of drawing them one by one.
+/// Of more than one member in so many a large set is walked through, instead of drawing them one by one.
 const WALKED_SHARE: u64 = 3;
+
+pub(super) const FEWER_MEMBERS: &str = "a set has fewer members than its key says";
+
+/// Whether so many members of a large set are drawn one by one.
+pub(super) fn is_drawn(count: u64, grown: &Grown) -> bool {
+    count.saturating_mul(WALKED_SHARE) <= grown.element_count
+}
 
 pub(super) fn set_count(opened: &Opened, run: &[u8]) -> u64 {
     opened.grown.map_or_else(|| packed::len(run), |grown| grown.element_count)
@@ -118,7 +125,7 @@ impl Keyspace {
         match (draw, opened.grown) {
             (Draw::Distinct(count), _) => {
                 begin(count.min(len));
-                self.draw_members(local, &opened, run, count.min(len), |_, member| f(member))?;
+                self.draw_members(local, &opened, run, count.min(len), f)?;
             }
             (Draw::Repeated(count), None) => {
                 begin(count);
@@ -139,26 +146,28 @@ impl Keyspace {
 
     /// A member of a large set.
     fn draw_member(&self, local: &mut Local, grown: &Grown) -> Result<Vec<u8>, OpError> {
-        let drawn = self.random_element(local, grown.first, grown.element_count)?;
-        drawn.ok_or_else(|| OpError::Damaged("a set has fewer members than its key says".into()))
+        let drawn = match self.random_element(local, grown.first, grown.element_count)? {
+            None => self.element_from_anywhere(local, grown.first)?,
+            drawn => drawn,
+        };
+        drawn.ok_or_else(|| OpError::Damaged(FEWER_MEMBERS.into()))
     }
 
-    /// Gives so many members, none of them twice, of which there are as many, to `f` with their indices in a packed set.
+    /// Gives so many members, none of them twice, of which there are as many, to `f`.
     pub(super) fn draw_members(
         &self,
         local: &mut Local,
         opened: &Opened,
         run: &[u8],
         count: u64,
-        mut f: impl FnMut(usize, &[u8]) -> ControlFlow<()>,
+        mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<(), OpError> {
-        let len = set_count(opened, run);
-        if let Some(grown) = opened.grown.filter(|_| count.saturating_mul(WALKED_SHARE) <= len) {
+        if let Some(grown) = opened.grown.filter(|grown| is_drawn(count, grown)) {
             let mut drawn = HashSet::with_capacity(count as usize);
             while (drawn.len() as u64) < count {
                 let member = self.draw_member(local, &grown)?;
                 if !drawn.contains(&member) {
-                    if f(0, &member).is_break() {
+                    if f(&member).is_break() {
                         break;
                     }
                     drawn.insert(member);
@@ -166,19 +175,16 @@ impl Keyspace {
             }
             return Ok(());
         }
-        // Each member is taken with the probability that makes all choices of so many equally likely.
-        let (mut wanted, mut left, mut index) = (count, len, 0);
+        let mut choice = packed::Choice::new(count, set_count(opened, run));
         self.each_member(local, opened, run, |member| {
-            if wanted == 0 {
+            if choice.is_made() {
                 return ControlFlow::Break(());
             }
-            let is_taken = fastrand::u64(..left.max(1)) < wanted;
-            (left, index) = (left.saturating_sub(1), index + 1);
-            if !is_taken {
-                return ControlFlow::Continue(());
+            if choice.takes_next() {
+                f(member)
+            } else {
+                ControlFlow::Continue(())
             }
-            wanted -= 1;
-            f(index - 1, member)
         })
     }
 }

@@ -3,7 +3,7 @@
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Was};
 use crate::tree::hash::Grown;
-use crate::types::packed::{packed_bytes, PACKED_MAX_BYTES};
+use crate::types::packed::{packed_bytes, push as push_element, PACKED_MAX_BYTES};
 use crate::value::Encoding;
 use crate::{Deadline, OpError};
 
@@ -15,26 +15,40 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         members: &[&[u8]],
-        run: &mut Vec<u8>,
     ) -> Result<(), OpError> {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
-        let encoding = self.set_encoding(None, members.len() as u64, members);
-        let bytes: usize = members.iter().map(|member| packed_bytes(member)).sum();
-        let was = if bytes <= PACKED_MAX_BYTES {
-            run.clear();
-            members.iter().for_each(|member| drop(packed::add(run, member, encoding == Encoding::IntSet)));
-            self.announce(local, Effect::Replace { db: at.db, key: at.key });
-            self.put_packed(local, at, encoding, None, run, Deadline::Clear)?
-        } else {
-            let grown = self.set_tree_of(local, members)?;
-            self.announce(local, Effect::Replace { db: at.db, key: at.key });
-            self.put_grown(local, at, encoding, None, grown, Deadline::Clear)?
-        };
+        let before = |local: &Local| self.announce(local, Effect::Replace { db: at.db, key: at.key });
+        let was = self.set_put_whole(local, at, members, Deadline::Clear, before)?;
         for (index, member) in members.iter().enumerate() {
             let (change, is_new) = (Change::Member { member }, was != Was::There && index == 0);
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
         }
         Ok(())
+    }
+
+    /// Puts a set of these members over whatever is there. `before`: now nothing is in the way.
+    pub(super) fn set_put_whole(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        members: &[&[u8]],
+        deadline: Deadline,
+        before: impl FnOnce(&Local),
+    ) -> Result<Was, OpError> {
+        let encoding = self.set_encoding(None, members.len() as u64, members);
+        let bytes: usize = members.iter().map(|member| packed_bytes(member)).sum();
+        if bytes > PACKED_MAX_BYTES {
+            let grown = self.set_tree_of(local, members)?;
+            before(local);
+            return self.put_grown(local, at, encoding, None, grown, deadline);
+        }
+        let mut run = Vec::with_capacity(bytes);
+        match encoding {
+            Encoding::IntSet => packed::add_integers(&mut run, members),
+            _ => members.iter().for_each(|member| push_element(&mut run, member)),
+        }
+        before(local);
+        self.put_packed(local, at, encoding, None, &run, deadline)
     }
 
     fn set_tree_of(&self, local: &mut Local, members: &[&[u8]]) -> Result<Grown, OpError> {

@@ -1,0 +1,237 @@
+//! Keys and elements chosen at random, each as likely as any other.
+//!
+//! A hash that is drawn evenly leads to a leaf in proportion to the leaf's width. The leaf is accepted in proportion to its density,
+//! and then one of its records is taken: so its width does not matter. How many are turned down depends on how much denser
+//! than the average one may be. The numbers of hashes in ranges of equal width scatter, the less the more there are.
+
+use stillframe_pagepool::PageId;
+
+use super::scan::CURSOR_SHIFT;
+use super::state::{Keyspace, Local};
+use super::write::Remains;
+use crate::stop::{retry, Stop};
+use crate::tree::hash::{as_leaf, At, Hashed, Inner, Leaf, LeafGuard, FANOUT};
+use crate::tree::{bad_record, Joining, Tree, Words};
+use crate::{DbId, OpError};
+
+/// How much denser than the average a leaf may be and still be chosen without bias, if leaves have few records.
+const DENSITY_MAX: f64 = 4.0;
+/// The same if they have many, by how far their numbers scatter: a leaf above that is not to be expected.
+const DEVIATIONS_MAX: f64 = 7.0;
+/// Children that an inner node is expected to have.
+const USUAL_CHILDREN: f64 = (FANOUT * 2 / 3) as f64;
+/// Draws before a random choice gives up on rejection.
+const DRAWS_MAX: u32 = 400;
+
+/// By what a leaf is accepted; the same for all leaves of a tree.
+#[derive(Clone, Copy)]
+struct Odds {
+    record_count: f64,
+    density_max: f64,
+}
+
+impl Odds {
+    /// Whether a leaf that has so many records with its chain is accepted, this time.
+    fn accept(&self, head: Leaf<'_>, in_leaf: usize) -> bool {
+        let share = ((head.hi() - head.lo()) as f64 + 1.0) / 2f64.powi(64);
+        // A leaf that has everything is always the right one.
+        let density = in_leaf as f64 / (self.record_count * share);
+        in_leaf > 0 && (share >= 1.0 || fastrand::f64() * self.density_max <= density)
+    }
+}
+
+impl Keyspace {
+    /// A key chosen evenly among those that have not expired.
+    pub fn random_key(&self, local: &mut Local, db: DbId) -> Result<Option<Vec<u8>>, OpError> {
+        let Some(tree) = self.tree(db) else { return Ok(None) };
+        match self.random_element(local, tree, self.db_stats(db).key_count)? {
+            None => self.first_key_from(local, db, fastrand::u64(..) >> CURSOR_SHIFT),
+            drawn => Ok(drawn),
+        }
+    }
+
+    /// A key or an element chosen evenly among `record_count`, if one is met that has not expired.
+    pub fn random_element(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        record_count: u64,
+    ) -> Result<Option<Vec<u8>>, OpError> {
+        self.choose(local, tree, record_count, |local, hash, odds| self.draw(local, tree, hash, odds))
+    }
+
+    /// Removes an element that is chosen evenly among `element_count`, none of which has a deadline, and gives it to `f`, perhaps
+    /// not for the first time. Whether there was one.
+    pub fn take_random_element(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        element_count: u64,
+        mut f: impl FnMut(&[u8]),
+    ) -> Result<bool, OpError> {
+        let taken = self.choose(local, tree, element_count, |local, hash, odds| {
+            self.draw_out(local, tree, hash, odds, &mut f)
+        })?;
+        if let Some((hash, remains, is_sparse)) = taken {
+            self.after_removal(local, tree, hash, &remains, is_sparse, Joining::Sparse);
+            return Ok(true);
+        }
+        let Some(element) = self.element_from_anywhere(local, tree)? else { return Ok(false) };
+        f(&element);
+        self.remove_element(local, tree, &self.hashed(&element))
+    }
+
+    /// Draws hashes until one is accepted.
+    fn choose<R>(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        record_count: u64,
+        mut draw: impl FnMut(&mut Local, u64, Odds) -> Result<Option<R>, Stop>,
+    ) -> Result<Option<R>, OpError> {
+        if record_count == 0 {
+            return Ok(None);
+        }
+        let odds = Odds {
+            record_count: record_count as f64,
+            density_max: retry(|| self.density_max(tree, record_count))?,
+        };
+        for _ in 0..DRAWS_MAX {
+            let hash = local.drawn_hash.take().unwrap_or_else(|| fastrand::u64(..));
+            let drawn = match retry(|| draw(local, hash, odds)) {
+                Err(OpError::Damaged(reason)) if self.pass_over(tree, hash, &reason)?.is_some() => None,
+                Err(OpError::Fault(fault)) => {
+                    // Where its page is in memory then; another one's is not.
+                    local.drawn_hash = Some(hash);
+                    return Err(OpError::Fault(fault));
+                }
+                drawn => drawn?,
+            };
+            if drawn.is_some() {
+                return Ok(drawn);
+            }
+        }
+        Ok(None)
+    }
+
+    /// How much denser than the average the leaves of a tree may be, by how many it has about.
+    fn density_max(&self, tree: Tree, record_count: u64) -> Result<f64, Stop> {
+        let root = self.pool.optimistic(tree.root)?;
+        let (level, child_count) = (root.level(), root.child_count());
+        root.validate()?;
+        let leaf_count = child_count as f64 * USUAL_CHILDREN.powi(i32::from(level.saturating_sub(1)));
+        let in_leaf = record_count as f64 / leaf_count;
+        Ok(DENSITY_MAX.min(1.0 + DEVIATIONS_MAX / in_leaf.sqrt()))
+    }
+
+    fn draw(&self, local: &mut Local, tree: Tree, hash: u64, odds: Odds) -> Result<Option<Vec<u8>>, Stop> {
+        let mut guard = self.trees.leaf_shared(tree, hash, None)?;
+        let head = as_leaf(guard.id(), guard.page())?;
+        let mut count = head.count();
+        let mut next = head.chain();
+        while next != 0 {
+            let link = self.pool.shared(PageId(next))?;
+            let leaf = as_leaf(link.id(), link.page())?;
+            count += leaf.count();
+            next = leaf.chain();
+        }
+        if !odds.accept(head, count) {
+            return Ok(None);
+        }
+        let mut nth = fastrand::usize(..count);
+        loop {
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            if nth < leaf.count() {
+                let record = leaf.record(nth).ok_or_else(|| bad_record(guard.id()))?;
+                if record.deadline.is_some_and(|deadline| deadline <= local.now) {
+                    return Ok(None);
+                }
+                return self.with_key(&record, &mut local.bytes, |key| Some(key.to_vec()));
+            }
+            nth -= leaf.count();
+            match leaf.chain() {
+                0 => return Ok(None),
+                next => guard = self.pool.shared(PageId(next))?,
+            }
+        }
+    }
+
+    /// Removes a record from the leaf of a hash, if that is accepted: the record's hash, what is left of it, and whether its leaf has
+    /// become sparse.
+    fn draw_out(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        hash: u64,
+        odds: Odds,
+        f: &mut impl FnMut(&[u8]),
+    ) -> Result<Option<(u64, Remains, bool)>, Stop> {
+        let mut leaf = self.trees.chain_exclusive(tree, hash, None)?;
+        let mut count = 0;
+        for page in 0..leaf.page_count() {
+            count += leaf.leaf(page)?.count();
+        }
+        if !odds.accept(leaf.leaf(0)?, count) {
+            return Ok(None);
+        }
+        let at = nth_of(&leaf, fastrand::usize(..count))?;
+        let record = leaf.record(at)?;
+        let (hash, remains) = (self.trees.order.hash_of(&record), Remains::of(&record));
+        self.check_discardable(&remains)?;
+        self.with_key(&record, &mut local.bytes, f)?;
+        self.remove_from_chain(&mut leaf, at)?;
+        Ok(Some((hash, remains, Joining::Sparse.is_due::<Hashed>(leaf.leaf(0)?))))
+    }
+
+    /// The first element from a random hash on, round the end.
+    #[cold]
+    pub fn element_from_anywhere(&self, local: &mut Local, tree: Tree) -> Result<Option<Vec<u8>>, OpError> {
+        let (mut cursor, mut is_round) = (fastrand::u64(..) >> CURSOR_SHIFT, false);
+        loop {
+            let mut first = None;
+            cursor = self.scan_elements(local, tree, cursor, 1, |element, _| {
+                first.get_or_insert_with(|| element.to_vec());
+            })?;
+            if first.is_some() || (cursor == 0 && std::mem::replace(&mut is_round, true)) {
+                return Ok(first);
+            }
+        }
+    }
+
+    /// The first unexpired key at or after a cursor, round the end; for databases that are mostly expired.
+    pub(super) fn first_key_from(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        start: u64,
+    ) -> Result<Option<Vec<u8>>, OpError> {
+        for (mut cursor, end) in [(start, u64::MAX), (0, start)] {
+            loop {
+                let mut first = None;
+                let next = self.scan(local, db, cursor, 100, |key, _| {
+                    first.get_or_insert_with(|| key.to_vec());
+                })?;
+                if first.is_some() {
+                    return Ok(first);
+                }
+                if next == 0 || next > end {
+                    break;
+                }
+                cursor = next;
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The `nth` record of a leaf with its chain.
+fn nth_of(leaf: &LeafGuard<'_>, mut nth: usize) -> Result<At, Stop> {
+    for page in 0..leaf.page_count() {
+        let count = leaf.leaf(page)?.count();
+        if nth < count {
+            return Ok(At { page, slot: nth });
+        }
+        nth -= count;
+    }
+    Err(bad_record(leaf.head.id()))
+}

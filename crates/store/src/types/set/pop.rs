@@ -1,0 +1,176 @@
+//! Members that are drawn and removed.
+//!
+//! ```text
+//!   packed        those that are drawn go behind the others, and the record is put back without them
+//!   large, one or few      each is drawn from its leaf and removed there
+//!   large, up to a third   all are drawn, then removed
+//!   large, more            a walk parts those that go from those that stay; if these are few, they become a new set
+//! ```
+
+use std::ops::ControlFlow;
+
+use super::packed;
+use super::read::{is_drawn, set_count, FEWER_MEMBERS};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::types::packed::{elements, push as push_element};
+use crate::{Deadline, OpError};
+
+/// What a pop leaves is little if it is not more than one in so many of what goes: Redis makes a new set of it then.
+const KEPT_SHARE: u64 = 5;
+
+fn is_little(left: u64, count: u64) -> bool {
+    left.saturating_mul(KEPT_SHARE) <= count
+}
+
+impl Keyspace {
+    pub(super) fn set_pop(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        count: u64,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(&[u8]),
+        run: &mut Vec<u8>,
+    ) -> Result<bool, OpError> {
+        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
+        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(false) };
+        let count = count.min(set_count(&opened, run));
+        begin(count);
+        if count == 0 {
+            return Ok(true);
+        }
+        match opened.grown {
+            None => self.set_pop_packed(local, at, &opened, count, run)?,
+            // What is drawn one by one must not meet a page that is missing after the first (C1).
+            Some(grown) if count == 1 || (self.pages.all_resident() && is_drawn(count, &grown)) => {
+                self.set_draw_out(local, at, &opened, count, run)?;
+            }
+            Some(grown) if is_drawn(count, &grown) => {
+                self.draw_members(local, &opened, &[], count, |member| {
+                    push_element(run, member);
+                    ControlFlow::Continue(())
+                })?;
+                let members: Vec<&[u8]> = elements(run).map(|member| member.bytes).collect();
+                self.set_take(local, at, &opened, &members, &mut Vec::new())?;
+            }
+            Some(_) => self.set_pop_most(local, at, &opened, count, run)?,
+        }
+        elements(run).map(|member| member.bytes).for_each(f);
+        Ok(true)
+    }
+
+    /// Removes `count` members; they are what is left in the run then.
+    fn set_pop_packed(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        count: u64,
+        run: &mut Vec<u8>,
+    ) -> Result<(), OpError> {
+        let len = packed::len(run);
+        let kept_bytes = packed::part(run, count, len);
+        let (kept, popped) = run.split_at(kept_bytes);
+        match len - count {
+            0 => self.set_pop_all(local, at, popped)?,
+            left if is_little(left, count) => self.set_keep(local, at, kept, popped)?,
+            _ => {
+                self.put_packed(local, at, opened.encoding, None, kept, Deadline::Keep)?;
+                self.announce_popped(local, at, popped);
+            }
+        }
+        run.drain(..kept_bytes);
+        Ok(())
+    }
+
+    /// Removes members of a large set as they are drawn, and appends them to `popped`.
+    fn set_draw_out(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        count: u64,
+        popped: &mut Vec<u8>,
+    ) -> Result<(), OpError> {
+        let Some(mut grown) = opened.grown else { return Ok(()) };
+        let mut done = Ok(true);
+        for _ in 0..count {
+            let before = popped.len();
+            done = self.take_random_element(local, grown.first, grown.element_count, |member| {
+                popped.truncate(before);
+                push_element(popped, member);
+            });
+            if !matches!(done, Ok(true)) {
+                popped.truncate(before);
+                break;
+            }
+            grown.element_count -= 1;
+        }
+        if popped.is_empty() {
+            return done.and(Err(OpError::Damaged(FEWER_MEMBERS.into())));
+        }
+        if grown.element_count == 0 {
+            self.set_pop_all(local, at, popped)?;
+        } else {
+            self.set_grown(local, at, &Opened { grown: Some(grown), ..*opened })?;
+            self.announce_popped(local, at, popped);
+        }
+        match done? {
+            true => Ok(()),
+            false => Err(OpError::Damaged(FEWER_MEMBERS.into())),
+        }
+    }
+
+    /// Removes more than a few members of a large set, and appends them to `popped`.
+    fn set_pop_most(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        count: u64,
+        popped: &mut Vec<u8>,
+    ) -> Result<(), OpError> {
+        let len = set_count(opened, &[]);
+        let (left, mut kept, mut choice) = (len - count, Vec::new(), packed::Choice::new(count, len));
+        self.each_member(local, opened, &[], |member| {
+            if choice.takes_next() {
+                push_element(popped, member);
+            } else if is_little(left, count) {
+                push_element(&mut kept, member);
+            }
+            ControlFlow::Continue(())
+        })?;
+        match left {
+            0 => self.set_pop_all(local, at, popped),
+            _ if is_little(left, count) => self.set_keep(local, at, &kept, popped),
+            _ => {
+                let members: Vec<&[u8]> = elements(popped).map(|member| member.bytes).collect();
+                self.set_take(local, at, opened, &members, &mut Vec::new()).map(drop)
+            }
+        }
+    }
+
+    /// Makes a new set of the little that is left.
+    fn set_keep(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        kept: &[u8],
+        popped: &[u8],
+    ) -> Result<(), OpError> {
+        let members: Vec<&[u8]> = elements(kept).map(|member| member.bytes).collect();
+        self.set_put_whole(local, at, &members, Deadline::Keep, |_| {})?;
+        self.announce_popped(local, at, popped);
+        Ok(())
+    }
+
+    /// The last members have gone: so does the key.
+    fn set_pop_all(&self, local: &mut Local, at: &CollectionKey<'_>, popped: &[u8]) -> Result<(), OpError> {
+        self.announce_popped(local, at, popped);
+        self.remove_emptied(local, at)
+    }
+
+    fn announce_popped(&self, local: &Local, at: &CollectionKey<'_>, popped: &[u8]) {
+        elements(popped).for_each(|member| self.announce_member_removed(local, at, member.bytes));
+    }
+}
