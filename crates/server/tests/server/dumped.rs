@@ -99,7 +99,7 @@ fn reading(value_type: &str, key: &str) -> (String, usize) {
     }
 }
 
-/// A key with its type, its encoding, its content, and within ten seconds when it expires.
+/// A key with its type, its encoding, its content, and to a thousand seconds when it expires.
 type Contents = BTreeMap<(usize, String), (String, String, Vec<Reply>, i64)>;
 
 fn contents(client: &mut Client) -> Contents {
@@ -122,7 +122,7 @@ fn contents(client: &mut Client) -> Contents {
                 }
             };
             let ttl = client.run(&format!("TTL {key}")).integer().unwrap();
-            all.insert((db, key), (value_type, encoding, content, (ttl + 5).div_euclid(1000)));
+            all.insert((db, key), (value_type, encoding, content, (ttl + 500).div_euclid(1000)));
         }
     }
     all
