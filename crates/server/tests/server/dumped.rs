@@ -242,3 +242,74 @@ fn payloads_go_both_ways() {
         assert_same(&contents(&mut ours), &theirs);
     }
 }
+
+fn version_of(dump: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(dump).unwrap()[..9]).into_owned()
+}
+
+#[test]
+fn deadlines_of_fields_have_a_dump_written_in_the_newer_version() {
+    let dir = temp_dir();
+    let server = TestServer::start_in(&dir, &["--snapshot-format", "rdb"]);
+    let (mut c, dump) = (server.connect(), dir.join("dump.rdb"));
+    c.ok("SET before value");
+    c.run("HSET h a 1 b 2");
+    c.ok("SAVE");
+    assert_eq!(version_of(&dump), "REDIS0010");
+    c.run("HPEXPIRE h 5000000 FIELDS 1 a");
+    let many: Vec<_> = (0..4000).flat_map(|number| [element(number), element(number + 1)]).collect();
+    run(&mut c, "HSET", "large", &many);
+    c.run("HEXPIRE large 4000 FIELDS 2 -1 0");
+    let before = c.run("HPEXPIRETIME h FIELDS 1 a");
+    c.ok("SAVE");
+    assert_eq!(version_of(&dump), "REDIS0012");
+    assert!(server.log().contains("has fields with deadlines"), "{}", server.log());
+    c.ok("CONFIG SET rdb-version 10");
+    let refused = c.run("SAVE").text();
+    assert!(refused.contains("has fields with deadlines, for which version 10"), "{refused}");
+    assert!(refused.ends_with("'rdb-version auto' lets it be written"), "{refused}");
+    c.ok("CONFIG SET rdb-version 12");
+    c.ok("SAVE");
+    drop(c);
+    let server = server.restarted(Signal::KILL, &["--snapshot-format", "rdb"]);
+    let mut c = server.connect();
+    c.wait_until_loaded();
+    assert_eq!(c.run("HPEXPIRETIME h FIELDS 1 a"), before);
+    assert_eq!(c.run("HLEN large"), Reply::Int(4000));
+    let left = c.run("HTTL large FIELDS 3 -1 0 element:4");
+    assert!(
+        matches!(left.items(), [Reply::Int(3000..=4000), Reply::Int(3000..=4000), Reply::Int(-1)]),
+        "{left:?}"
+    );
+    let payload = c.run("DUMP h");
+    let copied = c.run_bytes(&[b"RESTORE", b"copy", b"0", payload.bytes().unwrap()]);
+    assert_eq!(copied, Reply::ok());
+    assert_eq!(c.run("HPEXPIRETIME copy FIELDS 1 a"), before);
+    c.run("DEL copy large");
+    c.run("HPERSIST h FIELDS 1 a");
+    c.ok("CONFIG SET rdb-version auto");
+    c.ok("SAVE");
+    assert_eq!(version_of(&dump), "REDIS0010");
+}
+
+/// The bytes of a list's payload are those of Redis, however large its nodes are to be.
+#[test]
+fn nodes_of_lists_are_as_large_as_they_are_to_be() {
+    let script = |connect: &mut dyn FnMut() -> Client| {
+        let mut c = connect();
+        let mut replies = Vec::new();
+        c.run("RPUSH l 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22");
+        for size in ["-2", "5", "1", "4", "-1"] {
+            replies.push(c.run(&format!("CONFIG SET list-max-listpack-size {size}")));
+            // Redis makes nodes when items are pushed.
+            c.run("DEL l3");
+            for item in c.run("LRANGE l 0 -1").items() {
+                c.run_bytes(&[b"RPUSH", b"l3", item.bytes().unwrap()]);
+            }
+            replies.push(c.run("CONFIG SET rdbcompression no"));
+            replies.push(c.run("DUMP l3"));
+        }
+        replies
+    };
+    beside_redis(&[], &script);
+}
