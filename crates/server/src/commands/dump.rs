@@ -59,7 +59,8 @@ pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         None => ctx.reply.null(),
         Some(value) => {
             let string: StringRef<'_> = value.as_ref();
-            ctx.reply.bulk(&rdb::dump_string(string, Some(&mut rdb::Compressor::new())));
+            let mut compressor = ctx.config.settings.rdb_compression.then(rdb::Compressor::new);
+            ctx.reply.bulk(&rdb::dump_string(string, compressor.as_mut()));
         }
     }
     Ok(())
@@ -70,7 +71,8 @@ fn dump_collection(ctx: &mut Ctx<'_>, key: &Key<'_>) -> CmdResult {
     let (encoding, batch) = gather(ctx, key)?;
     ctx.looked_up(key, true);
     let limits = small_limits(&ctx.config.settings);
-    let payload = batch.payload(encoding, &limits).map_err(|error| format!("ERR {error}"))?;
+    let compresses = ctx.config.settings.rdb_compression;
+    let payload = batch.payload(encoding, &limits, compresses).map_err(|error| format!("ERR {error}"))?;
     ctx.reply.bulk(&payload);
     Ok(())
 }

@@ -206,6 +206,8 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.lfu_decay_minutes = v.number()),
     p("lfu-log-factor", NATURAL, "10", Live)
         .to(|s, v| s.lfu_log_factor = v.number()),
+    a("list-max-listpack-size", "list-max-ziplist-size", Int { min: i32::MIN as i64, max: I32 }, "-2", Live)
+        .to(|s, v| s.list_max_listpack_size = v.number()),
     p("logfile", Text, "", AtStart)
         .to(|s, v| s.logfile = v.path()),
     p("loglevel", Choice(&LEVELS), "notice", Live)
@@ -239,6 +241,10 @@ pub static PARAMS: &[Param] = &[
     p("rdb-skip-unsupported", Bool, "no", AtStart)
         .to(|s, v| s.rdb_skip_unsupported = v.yes())
         .own("Leave keys of types that are not stored out of a `dump.rdb`, instead of refusing it."),
+    p("rdb-version", Choice(&["auto", "10", "12"]), "auto", Live)
+        .to(|s, v| s.rdb_version = v.rdb_version())
+        .own("Version of the dumps that are written. `10` is read by Redis from 7.0 on and by Valkey, and has no form for deadlines of a \
+              hash's fields: with one, the save fails and says so. `12` has, and is read by Redis from 7.4 on. `auto`: `12` if there is one, else `10`."),
     p("rdbchecksum", Bool, "yes", AtStart)
         .to(|s, v| s.rdb_checksum = v.yes()),
     p("rdbcompression", Bool, "yes", Live)
@@ -355,7 +361,6 @@ pub static PARAMS: &[Param] = &[
     p("lazyfree-lazy-user-del", Bool, "no", Ignored),
     p("lazyfree-lazy-user-flush", Bool, "no", Ignored),
     p("list-compress-depth", NATURAL, "0", Ignored),
-    a("list-max-listpack-size", "list-max-ziplist-size", Int { min: i32::MIN as i64, max: I32 }, "-2", Ignored),
     p("locale-collate", Text, "", Ignored),
     p("masterauth", Text, "", Ignored),
     p("masteruser", Text, "", Ignored),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use stillframe_store::rdb::WriteVersion;
 use stillframe_store::{
     CollectionLimits, EvictionPolicy, IoOptions, PoolBackend, Preference, SnapshotKind, Tracking, Unserved,
 };
@@ -142,6 +143,8 @@ pub struct Settings {
     pub client_memory: ClientMemory,
     /// `hash-max-listpack-entries` and the like.
     pub collection_limits: CollectionLimits,
+    /// Items of a list, or by a number below 0 their bytes, that dumps have together.
+    pub list_max_listpack_size: i64,
     /// Of clients, and of those of them that listen to channels.
     pub output_limits: [OutputLimit; 2],
     /// Letters of `notify-keyspace-events`.
@@ -152,6 +155,8 @@ pub struct Settings {
     pub max_bulk_bytes: i64,
     pub query_buffer_limit_bytes: usize,
     pub rdb_skip_unsupported: bool,
+    /// `None`: the older, unless only the newer has a form for what is there.
+    pub rdb_version: Option<WriteVersion>,
     pub rdb_checksum: bool,
     pub rdb_compression: bool,
     pub requirepass: Vec<u8>,
@@ -296,6 +301,12 @@ impl<'a> Text<'a> {
 
     pub fn numbers(self) -> Vec<u64> {
         self.words().filter_map(|w| w.parse().ok()).collect()
+    }
+
+    pub fn rdb_version(self) -> Option<WriteVersion> {
+        [WriteVersion::Redis7_0, WriteVersion::Redis7_4]
+            .into_iter()
+            .find(|version| self.text == version.number().to_string())
     }
 
     pub fn protection(self) -> Protection {

@@ -16,7 +16,7 @@ pub fn small_limits(settings: &Settings) -> SmallLimits {
         set_max_intset_entries: limits.intset_entries as u64,
         zset_max_listpack_entries: limits.sorted_set_entries as u64,
         zset_max_listpack_value_bytes: limits.sorted_set_value_bytes as u64,
-        ..SmallLimits::default()
+        list_max_listpack_size: settings.list_max_listpack_size,
     }
 }
 

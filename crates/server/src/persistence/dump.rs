@@ -1,6 +1,7 @@
 //! Dumps: writing one from a view, reading `dump.rdb` at the start.
 
 use std::fs::File;
+use std::io::Seek;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use stillframe_store::offline::Offline;
 use stillframe_store::rdb::{
     CollectionKind, Cut, Entry, Header, KeyMeta, Next, OnUnsupported, RdbString, RdbValue, ReadError, Reader,
-    ReaderOptions, SmallLimits, StringRef, WriteError, Writer, WriterOptions,
+    ReaderOptions, SmallLimits, StringRef, WriteError, WriteVersion, Writer, WriterOptions,
 };
 use stillframe_store::{
     Access, DbId, DbStats, Deadline, Fault, Incoming, Lost, NewValue, OpError, SaveError, Store, StrRef,
@@ -42,6 +43,8 @@ enum DumpError {
     Save(#[from] SaveError),
     #[error(transparent)]
     Write(#[from] WriteError),
+    #[error("{0}; 'rdb-version auto' lets it be written")]
+    Version(String),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
 }
@@ -94,30 +97,78 @@ pub(super) fn write_dump_telling(
         let stats: Vec<_> = (0..settings.databases).map(|db| view.db_stats(DbId(db))).collect();
         let (now, tracking) = (unix_ms(), settings.tracking());
         let access = |db, key: &[u8]| tracking.and_then(|_| store.access(db, key, now));
-        let mut dump = Dump::new(file, header, settings, stats, &access, progress)?;
-        if !settings.skips_damage {
-            view.for_each(|entry| dump.entry(&entry))?;
-            return dump.finish();
-        }
-        let mut lost_count = 0;
-        view.for_each_readable(
-            |entry| dump.entry(&entry),
-            |lost| {
-                lost_count += 1;
-                if lost_count <= LOGGED_LOSSES {
+        let mut losses = Losses::default();
+        let written = in_a_version(file, path, settings, |file, version| {
+            let mut dump = Dump::new(file, version, header, settings, stats.clone(), &access, progress)?;
+            if !settings.skips_damage {
+                view.for_each(|entry| dump.entry(&entry))?;
+                return dump.finish();
+            }
+            let mut told = losses.again(|count, lost| {
+                if count <= LOGGED_LOSSES {
                     log::warning(format!("Left out of {}: {lost}", path.display()));
                 }
-            },
-        )?;
-        if lost_count > 0 {
+            });
+            view.for_each_readable(|entry| dump.entry(&entry), &mut told)?;
+            dump.finish()
+        })?;
+        if losses.count > 0 {
             log::warning(format!(
-                "{}: {lost_count} times something was left out ('damage-policy skip')",
-                path.display()
+                "{}: {} times something was left out ('damage-policy skip')",
+                path.display(),
+                losses.count
             ));
         }
-        dump.finish()
+        Ok(written)
     })
     .map(|(length_bytes, _)| length_bytes)
+}
+
+/// What could not be read, in one round or, if all is written anew, in two that meet the same.
+#[derive(Default)]
+struct Losses {
+    count: u64,
+}
+
+impl Losses {
+    /// Begins a round, which tells `f` of each that was not met before, and the how manieth it is.
+    fn again<'l>(&'l mut self, mut f: impl FnMut(u64, Lost) + 'l) -> impl FnMut(Lost) + 'l {
+        let mut met = 0;
+        move |lost| {
+            met += 1;
+            if met > self.count {
+                self.count = met;
+                f(met, lost);
+            }
+        }
+    }
+}
+
+/// Has `write` write the version of the format that is wanted. If that is left open, it is the older, which more servers read;
+/// and if this has no form for a hash, because of its deadlines, all is written anew in the newer.
+fn in_a_version(
+    mut file: File,
+    path: &Path,
+    settings: &Settings,
+    mut write: impl FnMut(File, WriteVersion) -> Result<(File, u64), DumpError>,
+) -> Result<(File, u64), DumpError> {
+    let at_path = |source| DumpError::Io { path: path.into(), source };
+    let again = file.try_clone().map_err(at_path)?;
+    let version = settings.rdb_version.unwrap_or_default();
+    match write(again, version) {
+        Err(DumpError::Write(error @ WriteError::FieldDeadlines { .. }))
+            if settings.rdb_version.is_none() =>
+        {
+            file.rewind().and_then(|()| file.set_len(0)).map_err(at_path)?;
+            let version = WriteVersion::Redis7_4;
+            log::notice(format!("{}: {error}: it is written ('rdb-version auto')", path.display()));
+            write(file, version)
+        }
+        Err(DumpError::Write(error @ WriteError::FieldDeadlines { .. })) => {
+            Err(DumpError::Version(error.to_string()))
+        }
+        written => written,
+    }
 }
 
 /// Writes what can be read of a page file into an RDB file, likewise, and tells `lost` of the rest. Returns how many keys.
@@ -132,11 +183,15 @@ pub fn write_salvaged(
 ) -> Result<u64, String> {
     replace(path, |file| {
         let header = Header { ctime_unix_s: (unix_ms() / 1000) as u64, ..Header::default() };
-        let stats = (0..offline.database_count()).map(|db| offline.db_stats(DbId(db))).collect();
+        let stats: Vec<_> = (0..offline.database_count()).map(|db| offline.db_stats(DbId(db))).collect();
         let progress = DumpProgress::default();
-        let mut dump = Dump::new(file, header, settings, stats, &|_, _| None, &progress)?;
-        offline.for_each(|entry| dump.entry(&entry), lost)?;
-        dump.finish()
+        let mut losses = Losses::default();
+        in_a_version(file, path, settings, |file, version| {
+            let stats = stats.clone();
+            let mut dump = Dump::new(file, version, header, settings, stats, &|_, _| None, &progress)?;
+            offline.for_each(|entry| dump.entry(&entry), &mut losses.again(|_, loss| lost(loss)))?;
+            dump.finish()
+        })
     })
     .map(|(_, key_count)| key_count)
 }
@@ -189,6 +244,7 @@ type Accesses<'p> = &'p dyn Fn(DbId, &[u8]) -> Option<Access>;
 impl Dump<'_> {
     fn new<'p>(
         file: File,
+        version: WriteVersion,
         header: Header,
         settings: &Settings,
         stats: Vec<DbStats>,
@@ -198,7 +254,7 @@ impl Dump<'_> {
         progress.total_keys.store(stats.iter().map(|stats| stats.key_count).sum(), Ordering::Relaxed);
         let limits = small_limits(settings);
         let (compress, checksum) = (settings.rdb_compression, settings.rdb_checksum);
-        let options = WriterOptions { compress, checksum, limits, ..WriterOptions::default() };
+        let options = WriterOptions { version, compress, checksum, limits };
         let writer = Writer::new(file, header, options)?;
         Ok(Dump {
             writer,

@@ -86,7 +86,12 @@ impl Batch {
     ///
     /// # Errors
     /// There are none, or too many.
-    pub fn payload(&self, encoding: Encoding, limits: &SmallLimits) -> Result<Vec<u8>, WriteError> {
+    pub fn payload(
+        &self,
+        encoding: Encoding,
+        limits: &SmallLimits,
+        compresses: bool,
+    ) -> Result<Vec<u8>, WriteError> {
         let (count, is_small) =
             (self.elements.len() as u64, matches!(encoding, Encoding::ListPack | Encoding::IntSet));
         let least = self.elements.iter().filter_map(|element| element.deadline).min();
@@ -104,7 +109,7 @@ impl Batch {
             }
         };
         let version = if least.is_some() { WriteVersion::Redis7_4 } else { WriteVersion::Redis7_0 };
-        let mut writer = PayloadWriter::begin(announced, true, version, *limits)?;
+        let mut writer = PayloadWriter::begin(announced, compresses, version, *limits)?;
         self.elements.iter().try_for_each(|element| writer.element(self.element(element)))?;
         writer.finish()
     }

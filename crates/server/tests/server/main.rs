@@ -8,6 +8,7 @@ mod blocking;
 mod blocking_load;
 mod clients;
 mod dump;
+mod dumped;
 mod evict;
 mod harness;
 mod hash_deadlines;
