@@ -34,4 +34,4 @@ kernel/selftests/run
 
 part "benchmarks of the kernel modules in virtual machines"
 # Apart from the other tests, which would slow it down; says so if no machine can run.
-cargo test -p stillframe-bench --test small_runs --locked -- --ignored
+cargo test -p stillframe-bench --test small_runs --locked -- --ignored fork

@@ -511,7 +511,7 @@ fn fork_in_a_virtual_machine() {
 
 /// Every part; what is measured is held against what the module promises.
 #[test]
-#[ignore = "takes a minute or two, and is run by scripts/test.sh on its own: cargo test --test small_runs -- --ignored"]
+#[ignore = "takes many minutes: cargo test --test small_runs -- --ignored exmap"]
 fn exmap_in_a_virtual_machine() {
     if !["qemu-system-x86_64", "busybox", "mke2fs"].iter().all(|name| on_path(name)) {
         return skipped("exmap", "qemu-system-x86, busybox-static or e2fsprogs is not installed");
