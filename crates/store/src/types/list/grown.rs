@@ -334,6 +334,11 @@ impl Keyspace {
                 retry(|| self.lists.get(grown.first, index, |_| Ok(())))?;
             }
         }
+        if cuts.is_empty() {
+            // One that takes nothing is told as well, as in Redis.
+            let change = Change::ItemsRemoved { index: 0, item_count: 0 };
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+        }
         let mut left = *opened;
         for cut in cuts {
             left = self.list_take(local, at, &left, cut.clone(), run)?;
