@@ -82,7 +82,7 @@ const LINES: &[&str] = &[
     "HEXISTS none f", "HMGET none f", "HSTRLEN none f", "HRANDFIELD none", "HRANDFIELD none 2", "HSCAN none 0",
     "COPY h h3", "RENAME h3 h4", "HDEL h i a b", "DEL h2 h4",
     "RPUSH l a b c a", "LPUSH l z a", "LPUSHX l y", "RPUSHX none y", "LPUSHX none y", "LSET l 0 x", "LSET none 0 x",
-    "LINSERT l BEFORE b q", "LINSERT l AFTER none q", "LREM l 0 a", "LREM l 0 none", "LTRIM l 1 -1", "LTRIM l 0 -1",
+    "LINSERT l BEFORE b q", "LINSERT l AFTER none q", "LREM l 0 a", "LREM l 0 none", "LTRIM l 1 -1",
     "LPOP l", "RPOP l 2", "LPOP none", "RPOP none 3", "LPOP l 0", "RPUSH l 1 2 3 4", "LMOVE l l2 LEFT RIGHT",
     "LMOVE l l LEFT RIGHT", "RPOPLPUSH l2 l2", "RPOPLPUSH l2 l", "LMOVE none l LEFT LEFT", "LMPOP 2 none l LEFT COUNT 2",
     "LMPOP 1 none RIGHT", "LLEN none", "LRANGE none 0 -1", "LINDEX none 0", "LPOS none a", "LREM none 0 a", "LTRIM none 0 1",
