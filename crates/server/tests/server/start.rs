@@ -119,6 +119,7 @@ fn redis_conf_files_are_read() {
     assert!(client.read_to_end().is_empty());
     assert!(child.wait().unwrap().success());
     let log = std::fs::read_to_string(dir.join("server.log")).unwrap();
+    assert!(log.contains("Ready to accept connections"), "{log}");
     assert!(!dir.join("server.pid").exists());
 }
 
