@@ -250,7 +250,7 @@ mod tests {
             },
         ]);
         let text = all(&records);
-        assert!(text.contains("| 1/22.0 |") && text.contains("1.00 |"), "{text}");
+        assert!(text.contains(" 1/22.0 |") && text.contains("1.00 |"), "{text}");
         assert!(text.contains("process_madvise of a batch (Invalid argument)"), "{text}");
         assert!(!text.contains("Table 2") && !text.contains("stolen"), "{text}");
     }
