@@ -210,6 +210,18 @@ impl EventLoop {
         each(&mut |worker, element| worker.prefetch_element_leaf(element));
         each(&mut |worker, element| worker.prefetch_element_slots(element));
         each(&mut |worker, element| worker.prefetch_element_record(element));
+        self.prefetch_places();
+    }
+
+    /// Of sorted sets, where the members are in the order.
+    fn prefetch_places(&mut self) {
+        let EventLoop { batch, slots, worker, .. } = self;
+        for item in &batch.items {
+            let element = item.key.as_ref().and_then(|key| key.element.as_ref());
+            let (Some(element), Some(conn)) = (element, slots.get(item.slot)) else { continue };
+            let range = &batch.ranges[item.first_range as usize + element.arg as usize];
+            worker.prefetch_element_place(&element.ahead, range.of(&conn.input.buf));
+        }
     }
 
     /// Stage 3: runs the commands, those of a connection in their order.

@@ -26,13 +26,16 @@ pub(crate) struct Indexed {
     pub has_room: bool,
 }
 
-/// The value of a slot if its record is of this hash.
-fn value_of(leaf: Leaf<'_>, slot: usize, hash: u64) -> Option<u64> {
-    match leaf.record(slot)? {
-        Record { key: RecordKey::Hash(found), value: RecordValue::Int(value), .. } if found == hash => {
-            Some(value as u64)
+impl Leaf<'_> {
+    /// The value of a slot if its record is of this hash.
+    #[inline(always)]
+    pub(super) fn indexed(&self, slot: usize, hash: u64) -> Option<u64> {
+        match self.record(slot)? {
+            Record { key: RecordKey::Hash(found), value: RecordValue::Int(value), .. } if found == hash => {
+                Some(value as u64)
+            }
+            _ => None,
         }
-        _ => None,
     }
 }
 
@@ -40,7 +43,7 @@ fn value_of(leaf: Leaf<'_>, slot: usize, hash: u64) -> Option<u64> {
 fn find(leaf: &LeafGuard<'_>, hash: u64, value: u64) -> Result<Option<At>, Stop> {
     for page in 0..leaf.page_count() {
         let one = leaf.leaf(page)?;
-        if let Some(slot) = one.find_candidate(hash, |slot| value_of(one, slot, hash) == Some(value)) {
+        if let Some(slot) = one.find_candidate(hash, |slot| one.indexed(slot, hash) == Some(value)) {
             return Ok(Some(At { page, slot }));
         }
     }
@@ -57,7 +60,7 @@ impl Trees<Hashed> {
             let leaf = as_leaf(guard.id(), guard.page())?;
             leaf.find_candidate(hash, |slot| {
                 // A slot may be seen twice, and pairs may be alike.
-                let value = value_of(leaf, slot, hash).filter(|value| !found.values.contains(value));
+                let value = leaf.indexed(slot, hash).filter(|value| !found.values.contains(value));
                 found.values.extend(value);
                 false
             });

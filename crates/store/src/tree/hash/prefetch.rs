@@ -2,7 +2,7 @@
 
 use stillframe_pagepool::{PageId, SharedGuard};
 
-use super::collection::Content;
+use super::collection::{Content, Grown};
 use super::inner::Inner;
 use super::leaf::{Leaf, PeekedLeaf};
 use super::order::Hashed;
@@ -104,8 +104,8 @@ impl Trees<Hashed> {
         self.pool.shared(pid).ok().filter(|_| self.order.side.is_leaf(pid))
     }
 
-    /// Last stage: starts to bring in a value that lies outside its leaf. If that is a large hash or set, its tree.
-    pub fn prefetch_value(&self, key: &Key<'_>) -> Option<Tree> {
+    /// Last stage: starts to bring in a value that lies outside its leaf. If that is a large hash, set or sorted set, its trees.
+    pub fn prefetch_value(&self, key: &Key<'_>) -> Option<Grown> {
         let guard = self.hinted_leaf(key.leaf_hint?)?;
         let leaf = Leaf::new(guard.page())?;
         let slot = usize::from(key.slot_hint);
@@ -118,12 +118,18 @@ impl Trees<Hashed> {
         };
         match record.collection()?.content {
             Content::Outside(blob) => self.prefetch_blob(&blob),
-            Content::Trees(grown) if matches!(value_type, ValueType::Hash | ValueType::Set) => {
-                return Some(grown.first);
-            }
-            Content::Packed(_) | Content::Trees(_) => {}
+            Content::Trees(grown) => return (value_type != ValueType::List).then_some(grown),
+            Content::Packed(_) => {}
         }
         None
+    }
+
+    /// The value that an index seems to have for a hash, of which a stage before has found the leaf.
+    #[inline(always)]
+    pub fn peek_indexed(&self, key: &Key<'_>) -> Option<u64> {
+        let guard = self.hinted_leaf(key.leaf_hint?)?;
+        let (leaf, slot) = (Leaf::new(guard.page())?, usize::from(key.slot_hint));
+        (slot < leaf.count()).then(|| leaf.indexed(slot, key.hash)).flatten()
     }
 
     fn prefetch_blob(&self, blob: &Blob) {

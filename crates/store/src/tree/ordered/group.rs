@@ -22,6 +22,8 @@ use crate::tree::words::Words;
 
 /// Bytes of a leaf that are asked for before it is known how many slots there are: header and 28 of them.
 const SLOTS_GUESSED: std::ops::Range<usize> = 0..HEADER_BYTES + 28 * SLOT_BYTES;
+/// Bytes of the slots of a leaf of short keys without values.
+const SLOTS_FULL: std::ops::Range<usize> = 0..HEADER_BYTES + 128 * SLOT_BYTES;
 /// Lines of a record that are asked for at most.
 const RECORD_LINES_MAX: usize = 8;
 
@@ -128,6 +130,15 @@ impl Trees<Ordered> {
         f: impl FnOnce(Option<Stored<'_>>) -> Result<R, Stop>,
     ) -> Result<R, Stop> {
         give_value(&way.page.share()?, tree, key, way.slot, f)
+    }
+
+    /// Asks for what a search for a key will look at in its leaf, in a stage of a batch that stands alone.
+    #[inline(always)]
+    pub fn prefetch_leaf(&self, tree: Tree, key: &[u8]) {
+        if let Ok((_, leaf)) = self.descend(tree, Seek::Key(key), 1) {
+            self.pool.prefetch_latch(leaf);
+            self.pool.prefetch_lines(leaf, SLOTS_FULL);
+        }
     }
 
     /// Asks for what a search in a leaf looks at.

@@ -1,6 +1,6 @@
 //! Members by rank: every range, by score or by name, is one of ranks.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use smallvec::SmallVec;
 
@@ -135,6 +135,28 @@ enum Position {
     Bound(Vec<u8>),
 }
 
+impl Position {
+    /// Where a walk through these ranks begins.
+    fn first_of(ranks: &Range<u64>, is_downwards: bool) -> Position {
+        Position::Rank(if is_downwards { ranks.end.saturating_sub(1) } else { ranks.start })
+    }
+
+    /// Where it goes on behind a key.
+    fn behind(mut key: Vec<u8>, is_downwards: bool) -> Position {
+        if !is_downwards {
+            key.push(0);
+        }
+        Position::Bound(key)
+    }
+}
+
+/// A long member that a walk has met.
+struct MetLong {
+    key: Vec<u8>,
+    blob: Blob,
+    score: f64,
+}
+
 impl SortedTrees<'_> {
     /// Gives `f` the members of these ranks, with their scores, the greatest first if `is_downwards`, until it says no.
     ///
@@ -149,15 +171,11 @@ impl SortedTrees<'_> {
     ) -> Result<(), OpError> {
         let mut batch = Batch::default();
         let mut left = ranks.end.saturating_sub(ranks.start);
-        let mut position =
-            Position::Rank(if is_downwards { ranks.end.saturating_sub(1) } else { ranks.start });
+        let mut position = Position::first_of(&ranks, is_downwards);
         while left > 0 {
-            let next = match self.next_batch(roots, &position, is_downwards, left, &mut batch) {
-                Err(OpError::Fault(fault)) => {
-                    return Err(OpError::Fault(fault.and(self.ahead(roots, &position, is_downwards, left))))
-                }
-                next => next?,
-            };
+            let next = self
+                .next_batch(roots, &position, is_downwards, left, &mut batch)
+                .map_err(|error| self.with_leaves_ahead(error, roots, &position, is_downwards, left))?;
             if !self.give(&batch, &mut f)? {
                 return Ok(());
             }
@@ -168,6 +186,86 @@ impl SortedTrees<'_> {
             }
         }
         Ok(())
+    }
+
+    /// As of [`SortedTrees::range`], without copies: `f` is called under a leaf's latch, and must not use the store.
+    ///
+    /// # Errors
+    /// A page is missing or damaged.
+    pub fn give_range(
+        &self,
+        roots: Roots,
+        ranks: Range<u64>,
+        is_downwards: bool,
+        mut f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
+    ) -> Result<(), OpError> {
+        let mut left = ranks.end.saturating_sub(ranks.start);
+        let mut position = Position::first_of(&ranks, is_downwards);
+        let (mut bytes, mut flow) = (Vec::new(), ControlFlow::Continue(()));
+        while left > 0 && flow.is_continue() {
+            let mut long = None;
+            // What has been given is not given again: a leaf that is latched is gone through to its end.
+            let walked = self.walk(roots, &position, is_downwards, |key, value| {
+                let scored = parse(key, value).ok_or_else(malformed)?;
+                left -= 1;
+                match scored.member {
+                    Member::Whole(member) => flow = f(member, scored.score),
+                    // Its bytes are other pages, which are not looked at under the latch.
+                    Member::Long(blob) => {
+                        long = Some(MetLong { key: key.to_vec(), blob, score: scored.score });
+                    }
+                }
+                Ok(left > 0 && long.is_none() && flow.is_continue())
+            });
+            let next = walked
+                .map_err(|error| self.with_leaves_ahead(error, roots, &position, is_downwards, left))?;
+            position = match (long, next) {
+                (Some(met), _) => {
+                    bytes.clear();
+                    retry(|| self.blobs.read(&met.blob, &mut bytes))?;
+                    flow = f(&bytes, met.score);
+                    Position::behind(met.key, is_downwards)
+                }
+                (None, Next::From(bound)) => Position::Bound(bound),
+                (None, Next::End) => return Ok(()),
+            };
+        }
+        Ok(())
+    }
+
+    /// An error of a walk, with what it is going to need after a page that is missing.
+    #[cold]
+    fn with_leaves_ahead(
+        &self,
+        error: OpError,
+        roots: Roots,
+        position: &Position,
+        is_downwards: bool,
+        left: u64,
+    ) -> OpError {
+        match error {
+            OpError::Fault(fault) => {
+                OpError::Fault(fault.and(self.ahead(roots, position, is_downwards, left)))
+            }
+            other => other,
+        }
+    }
+
+    /// Gives `take` the records of the leaf that a walk has got to, until it says no; where it goes on.
+    #[inline(always)]
+    fn walk(
+        &self,
+        roots: Roots,
+        position: &Position,
+        is_downwards: bool,
+        mut take: impl FnMut(&[u8], Stored<'_>) -> Result<bool, Stop>,
+    ) -> Result<Next, OpError> {
+        retry(|| match (position, is_downwards) {
+            (Position::Rank(rank), false) => self.order.walk_up_from(roots.order, *rank, &mut take),
+            (Position::Rank(rank), true) => self.order.walk_down_from(roots.order, *rank, &mut take),
+            (Position::Bound(bound), false) => self.order.walk_up(roots.order, bound, &mut take),
+            (Position::Bound(bound), true) => self.order.walk_down(roots.order, Some(bound), &mut take),
+        })
     }
 
     /// The leaves that a walk is going to need, as far as they have one parent.
@@ -192,18 +290,10 @@ impl SortedTrees<'_> {
         most: u64,
         batch: &mut Batch,
     ) -> Result<Next, OpError> {
-        retry(|| {
-            batch.clear();
-            let take = |key: &[u8], value: Stored<'_>| {
-                batch.push(key, value)?;
-                Ok((batch.members.len() as u64) < most)
-            };
-            match (position, is_downwards) {
-                (Position::Rank(rank), false) => self.order.walk_up_from(roots.order, *rank, take),
-                (Position::Rank(rank), true) => self.order.walk_down_from(roots.order, *rank, take),
-                (Position::Bound(bound), false) => self.order.walk_up(roots.order, bound, take),
-                (Position::Bound(bound), true) => self.order.walk_down(roots.order, Some(bound), take),
-            }
+        batch.clear();
+        self.walk(roots, position, is_downwards, |key, value| {
+            batch.push(key, value)?;
+            Ok((batch.members.len() as u64) < most)
         })
     }
 

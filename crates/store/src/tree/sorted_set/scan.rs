@@ -5,6 +5,7 @@
 //! the hashes. Where many have one score that is much for a few members: a step gives more of them then.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use super::range::ScoreBound;
 use super::trees::{Roots, SortedTrees};
@@ -43,12 +44,12 @@ impl SortedTrees<'_> {
         }
         let wanted: BTreeSet<Pair> = pairs.iter().copied().collect();
         for group in self.groups(roots, &pairs)? {
-            self.range(roots, group, false, |member, score| {
+            self.give_range(roots, group, false, |member, score| {
                 let hash = index_hash(self.index.order.hash(member));
                 if wanted.contains(&(hash, score.to_bits())) {
                     f(member, score);
                 }
-                Ok(true)
+                ControlFlow::Continue(())
             })?;
         }
         Ok(next)

@@ -10,6 +10,7 @@ use super::key::{
 };
 use crate::blobs::{Blob, Blobs, Part, BLOB_BYTES};
 use crate::error::OpError;
+use crate::key::Key;
 use crate::stop::{retry, Stop};
 use crate::tree::hash::{index_hash, Hashed, INDEX_RECORD_BYTES};
 use crate::tree::merge::Joining;
@@ -92,6 +93,14 @@ impl SortedTrees<'_> {
             }
         }
         Ok(Found { hash, leaf: indexed.leaf, has_index_room: indexed.has_room, place })
+    }
+
+    /// A stage of a batch: what the stages of the index have found says where in the order the member is; its leaf is brought
+    /// into the cache.
+    #[inline(always)]
+    pub fn prefetch_place(&self, roots: Roots, indexed: &Key<'_>, member: &[u8]) {
+        let Some(score) = self.index.peek_indexed(indexed).filter(|_| !is_long(member)) else { return };
+        self.order.prefetch_leaf(roots.order, &whole_key(f64::from_bits(score), member));
     }
 
     /// Where a member is, if it has this score.

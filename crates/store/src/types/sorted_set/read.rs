@@ -104,7 +104,7 @@ impl Keyspace {
         let (trees, roots) = (self.sorted(), roots(grown)?);
         let ranks = range.ranks_of(trees, roots, grown.element_count, is_downwards, limit)?;
         begin(ranks.end - ranks.start);
-        trees.range(roots, ranks, is_downwards, |member, score| Ok(f(member, score).is_continue()))?;
+        trees.give_range(roots, ranks, is_downwards, f)?;
         Ok(true)
     }
 
@@ -128,9 +128,9 @@ impl Keyspace {
                 let roots = roots(grown)?;
                 for rank in choose(grown.element_count) {
                     let one = rank..rank.saturating_add(1);
-                    self.sorted().range(roots, one, false, |member, score| {
+                    self.sorted().give_range(roots, one, false, |member, score| {
                         f(member, score);
-                        Ok(false)
+                        ControlFlow::Break(())
                     })?;
                 }
             }

@@ -1,6 +1,8 @@
 //! Whole sorted sets: the result of a combination, and copies.
 
 use super::{grown, packed, roots};
+use std::ops::ControlFlow;
+
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Was};
 use crate::tree::hash::Grown;
@@ -72,9 +74,9 @@ impl Keyspace {
         while at < count {
             members.clear();
             let ranks = at..count.min(at + COPIED_TOGETHER);
-            self.sorted().range(from, ranks, false, |member, score| {
+            self.sorted().give_range(from, ranks, false, |member, score| {
                 members.push((member.to_vec(), score));
-                Ok(true)
+                ControlFlow::Continue(())
             })?;
             for (member, score) in &members {
                 self.sorted_set_put_one(local, to, member, *score)?;
