@@ -230,21 +230,28 @@ pub fn zrangestore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let found =
         ctx.worker.sorted_set_range(ctx.client.db, &key, range, *is_downwards, *limit, |_| (), take)?;
     ctx.looked_up(&key, found);
-    store_members(ctx, args, members)
+    store_members(ctx, args, 1, members, 1)
 }
 
-/// Stores members under the key at the first argument, or removes that key if there are none; replies with their number.
-pub fn store_members(ctx: &mut Ctx<'_>, args: &Args<'_>, mut members: Vec<(Vec<u8>, f64)>) -> CmdResult {
-    let (db, target) = (ctx.db(), ctx.key(args, 1));
+/// Stores members under the key at an argument, which counts as so many changes, or removes that key if there are none; replies
+/// with their number.
+pub fn store_members(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    target_index: usize,
+    mut members: Vec<(Vec<u8>, f64)>,
+    change_count: u64,
+) -> CmdResult {
+    let (db, target) = (ctx.db(), ctx.key(args, target_index));
     let before = ctx.worker.change_count();
-    let is_changed = match members.is_empty() {
-        true => ctx.worker.remove(db, &target)?,
+    let change_count = match members.is_empty() {
+        true => u64::from(ctx.worker.remove(db, &target)?),
         false => {
             ctx.worker.sorted_set_replace(db, &target, &mut members)?;
-            true
+            change_count
         }
     };
-    ctx.count_as(before, u64::from(is_changed));
+    ctx.count_as(before, change_count);
     ctx.reply.int(members.len() as i64);
     Ok(())
 }
