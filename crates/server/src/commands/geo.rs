@@ -85,10 +85,10 @@ pub fn geoadd(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn geodist(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let unit_m = args.get(4).map_or(Ok(1.0), unit_m)?;
     if args.len() > 5 {
         return Err(errors::SYNTAX.into());
     }
+    let unit_m = args.get(4).map_or(Ok(1.0), unit_m)?;
     let key = ctx.key(args, 1);
     let (members, mut places) = ([args.at(2), args.at(3)], [None; 2]);
     let found = ctx.worker.sorted_set_scores(ctx.client.db, &key, members.into_iter(), |index, score| {

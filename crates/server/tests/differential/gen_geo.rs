@@ -206,7 +206,10 @@ fn command(gen: &mut Gen) -> Words {
             words
         }
         "GEOSEARCH" => by_options(gen, words![name, key_word]),
-        "GEOSEARCHSTORE" => by_options(gen, words![name, key(gen), key_word]),
+        "GEOSEARCHSTORE" => {
+            let target = key(gen);
+            by_options(gen, words![name, target, key_word])
+        }
         "GEORADIUS" | "GEORADIUS_RO" | "GEORADIUSBYMEMBER" | "GEORADIUSBYMEMBER_RO" => {
             by_radius(gen, words![name, key_word])
         }
