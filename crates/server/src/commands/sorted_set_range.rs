@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use stillframe_store::{LexBound, RangeLimit, ScoreBound, ScoredRange};
+use stillframe_store::{CollectionLimits, LexBound, RangeLimit, ScoreBound, ScoredRange};
 
 use super::sorted_set_pop::scored_pair;
 use crate::command::operand::integer;
@@ -230,7 +230,20 @@ pub fn zrangestore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let found =
         ctx.worker.sorted_set_range(ctx.client.db, &key, range, *is_downwards, *limit, |_| (), take)?;
     ctx.looked_up(&key, found);
+    let is_by_rank = matches!(range, ScoredRange::Ranks { .. });
+    drop_negative_zeros(&ctx.config.settings.collection_limits, is_by_rank, &mut members);
     store_members(ctx, args, 1, members, 1)
+}
+
+/// Redis adds the members one by one, and its small encoding has no negative zero: there is none before the member with which
+/// that ends. If the number of members is known before, it may not even begin.
+fn drop_negative_zeros(limits: &CollectionLimits, is_count_known: bool, members: &mut [(Vec<u8>, f64)]) {
+    if is_count_known && members.len() > limits.sorted_set_entries {
+        return;
+    }
+    let is_short = |(member, _): &&mut (Vec<u8>, f64)| member.len() <= limits.sorted_set_value_bytes;
+    let small = members.iter_mut().take(limits.sorted_set_entries).take_while(is_short);
+    small.for_each(|(_, score)| *score += 0.0);
 }
 
 /// Stores members under the key at an argument, which counts as so many changes, or removes that key if there are none; replies

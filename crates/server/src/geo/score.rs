@@ -78,8 +78,8 @@ mod tests {
     /// What redis-server 7.0.15 gives: `ZADD` may have put there any number.
     #[test]
     fn any_score_stands_for_a_place() {
-        let (west, east) = (-179.999_997_317_790_985_11, LONGITUDE_MAX);
-        let (south, north) = (-85.051_127_512_639_425_28, LATITUDE_MAX);
+        let (west, east) = (-179.999_997_317_790_99, LONGITUDE_MAX);
+        let (south, north) = (-85.051_127_512_639_43, LATITUDE_MAX);
         for (score, longitude, latitude) in [
             (-1.0, east, north),
             (-0.5, west, south),

@@ -88,6 +88,12 @@ const LINES: &[&str] = &[
     "LMPOP 1 none RIGHT", "LLEN none", "LRANGE none 0 -1", "LINDEX none 0", "LPOS none a", "LREM none 0 a", "LTRIM none 0 1",
     "LTRIM l 5 2", "RPUSH l a a", "LREM l 0 a", "RPUSH l a", "RPOP l", "RPUSH l a b", "LPOP l 9", "RPUSH l a",
     "LMPOP 1 l RIGHT COUNT 5", "RPUSH l a", "COPY l l3", "LMOVE l l3 LEFT LEFT",
+    "GEOADD geo 15 37 x 15.1 37 y", "GEOADD geo 15 37 x", "GEOADD geo CH 16 37 x", "GEOADD geo XX 1 1 none",
+    "GEOSEARCHSTORE near geo FROMMEMBER x BYRADIUS 1 km", "GEOSEARCHSTORE near geo FROMMEMBER x BYBOX 1 1 km STOREDIST",
+    "GEOSEARCHSTORE near geo FROMLONLAT 0 0 BYRADIUS 1 m", "GEOSEARCHSTORE near geo FROMLONLAT 0 0 BYRADIUS 1 m",
+    "GEORADIUS geo 15 37 100 km STORE near", "GEORADIUS geo 15 37 100 km", "GEORADIUSBYMEMBER geo x 1 km STOREDIST near",
+    "GEORADIUS none 1 1 1 m STORE near", "GEOPOS none a", "GEOHASH none a", "GEODIST none a b",
+    "GEOSEARCH none FROMMEMBER x BYRADIUS 1 m",
     "DUMP none", "TOUCH none", "SET short v PX 1", "FLUSHDB", "SET last 1",
 ];
 
