@@ -52,7 +52,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("lset", 4, flag::WRITE | flag::DENYOOM, lset).acl(acl::LIST)
         .doc(Group::List, "1.0.0", "Set the value of an element in a list by its index", "O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("ltrim", 4, flag::WRITE, ltrim).acl(acl::LIST)
+    Command::new("ltrim", 4, flag::WRITE, ltrim).event("ltrim").acl(acl::LIST)
         .doc(Group::List, "1.0.0", "Trim a list to the specified range", "O(N) where N is the number of elements to be removed by the operation.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
     Command::new("rpop", -2, flag::WRITE | flag::FAST, rpop).acl(acl::LIST)

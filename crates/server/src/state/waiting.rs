@@ -201,7 +201,9 @@ impl Waiters {
 
     /// Lets `answer` serve a waiter, unless somebody has answered it. It says whether it did. Returns whether it did.
     pub fn serve(&self, waiter: &Waiter, answer: impl FnOnce() -> bool) -> bool {
-        let is_served = waiter.claim.serve(answer);
+        // What is given to one that is killed would be lost.
+        let is_killed = || waiter.client.is_killed.load(Ordering::Acquire);
+        let is_served = waiter.claim.serve(|| !is_killed() && answer());
         if is_served {
             self.take_out(waiter);
         }
