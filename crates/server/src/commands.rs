@@ -9,6 +9,8 @@ mod database;
 mod debug;
 mod dump;
 mod expire;
+mod geo;
+mod geo_search;
 mod hash;
 mod hash_deadlines;
 mod hyperloglog;
@@ -62,6 +64,8 @@ static GROUPS: &[&[Command]] = &[
     sorted_set_range::COMMANDS,
     sorted_set_pop::COMMANDS,
     sorted_set_combine::COMMANDS,
+    geo::COMMANDS,
+    geo_search::COMMANDS,
     list::COMMANDS,
     sets::COMMANDS,
     set_combine::COMMANDS,

@@ -7,6 +7,7 @@
 //! ```text
 //!   clock, log, text      what time it is, the log, numbers and patterns
 //!   hyperloglog           about how many elements a set has
+//!   geo                   places on the earth as scores
 //!   protocol              RESP: requests in, replies out
 //!   command               what a command is: row, registry, errors
 //!   config                redis.conf, flags, CONFIG
@@ -35,6 +36,7 @@ mod dispatch;
 mod docs_tests;
 mod event_loop;
 mod eviction;
+mod geo;
 pub mod harness;
 mod hyperloglog;
 pub mod log;

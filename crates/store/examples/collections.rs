@@ -1,4 +1,4 @@
-//! Collections: hashes, lists and sorted sets through their handles, beside a checkpoint, and open again.
+//! Collections: hashes, lists, sets and sorted sets through their handles, beside a checkpoint, and open again.
 //!
 //! `cargo run --release -p stillframe-store --example collections -- <directory>`
 
@@ -26,6 +26,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let job = jobs.pop_front()?.unwrap_or_default();
     println!("{} jobs wait, {:?} is done", jobs.len()?, String::from_utf8_lossy(&job));
 
+    // A set says whether something is there, and gives any of its members.
+    let seen = store.set("seen");
+    for visitor in 0..10_000 {
+        seen.add(format!("visitor {}", visitor % 4_000))?;
+    }
+    let winner = seen.random()?.unwrap_or_default();
+    println!("{} visitors were there, as {:?}", seen.len()?, String::from_utf8_lossy(&winner));
+
     // A sorted set of any size gives ranks and ranges at once.
     let board = store.sorted_set("board");
     for player in 0..50_000u32 {
@@ -48,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("checkpoint: {} bytes", store.checkpoint()?.bytes_written);
     user.set("language", "fr")?;
     println!("and another, after one field: {} bytes", store.checkpoint()?.bytes_written);
-    drop((user, jobs, board, store));
+    drop((user, jobs, seen, board, store));
 
     let store = Store::open(&dir, Options::default())?;
     println!("opened again: {} jobs", store.list("jobs").len()?);

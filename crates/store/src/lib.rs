@@ -58,7 +58,7 @@ pub use blobs::{Duplicate, Incoming, Reach, Sending, SENDING_MIN_BYTES};
 pub use effect::{Before, Change, Effect, End, Listener};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
 pub use error::{Fault, OpError, OpenError, SaveError, TreeError};
-pub use handle::{Hash, List, Record, SortedSet, Transaction, Tree, TreeRange};
+pub use handle::{Hash, List, Record, Set, SortedSet, Transaction, Tree, TreeRange};
 pub use key::{DbId, Key, UnixMillis};
 pub use keyspace::{CheckReport, CollectionLimits, Locks, SkipStats};
 pub use options::Options;

@@ -12,6 +12,7 @@ pub enum Group {
     Bitmap,
     Connection,
     Generic,
+    Geo,
     Hash,
     HyperLogLog,
     List,
@@ -25,12 +26,13 @@ pub enum Group {
 
 impl Group {
     #[cfg(test)]
-    pub const ALL: [Group; 12] = [
+    pub const ALL: [Group; 13] = [
         Group::String,
         Group::Hash,
         Group::List,
         Group::Set,
         Group::SortedSet,
+        Group::Geo,
         Group::HyperLogLog,
         Group::Generic,
         Group::Bitmap,
@@ -45,6 +47,7 @@ impl Group {
             Group::Bitmap => "bitmap",
             Group::Connection => "connection",
             Group::Generic => "generic",
+            Group::Geo => "geo",
             Group::Hash => "hash",
             Group::HyperLogLog => "hyperloglog",
             Group::List => "list",
@@ -62,6 +65,11 @@ impl Group {
 #[derive(Clone, Copy, Debug)]
 pub enum Begin {
     Index(i32),
+    /// After this word, which may be anywhere from an index on.
+    Keyword {
+        word: &'static str,
+        from: i32,
+    },
     Unknown,
 }
 
@@ -98,10 +106,21 @@ impl KeySpec {
         KeySpec { notes: "", flags, begin: Begin::Index(index), find: Find::Counted }
     }
 
+    /// The key after a word, from an index on.
+    pub const fn after(word: &'static str, from: i32, flags: u32) -> KeySpec {
+        let find = Find::Range { last: 0, step: 1, limit: 0 };
+        KeySpec { notes: "", flags, begin: Begin::Keyword { word, from }, find }
+    }
+
     /// Gives the argument indices of the keys of a call.
     fn for_each(&self, args: &Args<'_>, give: &mut dyn FnMut(usize, u32)) {
         let first = match self.begin {
             Begin::Index(index) => index,
+            Begin::Keyword { word, from } => {
+                // Of several the command takes one: any of them may be that.
+                let words = (from as usize + 1..args.len()).filter(|index| args.is(*index - 1, word));
+                return words.for_each(|index| give(index, self.flags));
+            }
             Begin::Unknown => return,
         };
         let (first, last, step) = match self.find {
@@ -397,7 +416,7 @@ impl<H: Copy> Row<H> {
                 let counted = matches!(self.key_specs.first()?.find, Find::Counted);
                 Some(index as usize + usize::from(counted))
             }
-            Begin::Unknown => None,
+            Begin::Keyword { .. } | Begin::Unknown => None,
         }
     }
 

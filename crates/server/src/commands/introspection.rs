@@ -108,6 +108,12 @@ fn describe_keys(reply: &mut Reply<'_>, spec: &KeySpec) {
             pair(reply, "index", 1);
             field(reply, "index", index);
         }
+        Begin::Keyword { word, from } => {
+            pair(reply, "keyword", 2);
+            reply.bulk(b"keyword");
+            reply.bulk(word.as_bytes());
+            field(reply, "startfrom", from);
+        }
         Begin::Unknown => pair(reply, "unknown", 0),
     }
     reply.bulk(b"find_keys");

@@ -298,7 +298,7 @@ fn combine(ctx: &mut Ctx<'_>, args: &Args<'_>, form: Form) -> CmdResult {
         Operation::Difference => difference(ctx, args, &sources)?,
     };
     if form.stores() {
-        return store_members(ctx, args, members);
+        return store_members(ctx, args, 1, members, 1);
     }
     if form.counts {
         let count = members.len() as u64;

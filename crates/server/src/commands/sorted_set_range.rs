@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use stillframe_store::{LexBound, RangeLimit, ScoreBound, ScoredRange};
+use stillframe_store::{CollectionLimits, LexBound, RangeLimit, ScoreBound, ScoredRange};
 
 use super::sorted_set_pop::scored_pair;
 use crate::command::operand::integer;
@@ -230,21 +230,41 @@ pub fn zrangestore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let found =
         ctx.worker.sorted_set_range(ctx.client.db, &key, range, *is_downwards, *limit, |_| (), take)?;
     ctx.looked_up(&key, found);
-    store_members(ctx, args, members)
+    let is_by_rank = matches!(range, ScoredRange::Ranks { .. });
+    drop_negative_zeros(&ctx.config.settings.collection_limits, is_by_rank, &mut members);
+    store_members(ctx, args, 1, members, 1)
 }
 
-/// Stores members under the key at the first argument, or removes that key if there are none; replies with their number.
-pub fn store_members(ctx: &mut Ctx<'_>, args: &Args<'_>, mut members: Vec<(Vec<u8>, f64)>) -> CmdResult {
-    let (db, target) = (ctx.db(), ctx.key(args, 1));
+/// Redis adds the members one by one, and its small encoding has no negative zero: there is none before the member with which
+/// that ends. If the number of members is known before, it may not even begin.
+fn drop_negative_zeros(limits: &CollectionLimits, is_count_known: bool, members: &mut [(Vec<u8>, f64)]) {
+    if is_count_known && members.len() > limits.sorted_set_entries {
+        return;
+    }
+    let is_short = |(member, _): &&mut (Vec<u8>, f64)| member.len() <= limits.sorted_set_value_bytes;
+    let small = members.iter_mut().take(limits.sorted_set_entries).take_while(is_short);
+    small.for_each(|(_, score)| *score += 0.0);
+}
+
+/// Stores members under the key at an argument, which counts as so many changes, or removes that key if there are none; replies
+/// with their number.
+pub fn store_members(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    target_index: usize,
+    mut members: Vec<(Vec<u8>, f64)>,
+    change_count: u64,
+) -> CmdResult {
+    let (db, target) = (ctx.db(), ctx.key(args, target_index));
     let before = ctx.worker.change_count();
-    let is_changed = match members.is_empty() {
-        true => ctx.worker.remove(db, &target)?,
+    let change_count = match members.is_empty() {
+        true => u64::from(ctx.worker.remove(db, &target)?),
         false => {
             ctx.worker.sorted_set_replace(db, &target, &mut members)?;
-            true
+            change_count
         }
     };
-    ctx.count_as(before, u64::from(is_changed));
+    ctx.count_as(before, change_count);
     ctx.reply.int(members.len() as i64);
     Ok(())
 }

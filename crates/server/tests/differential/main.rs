@@ -13,6 +13,7 @@ mod beside;
 mod compare;
 mod gen;
 mod gen_elements;
+mod gen_geo;
 mod gen_hash;
 mod gen_hyperloglog;
 mod gen_keys;
@@ -125,6 +126,16 @@ fn sorted_sets_answer_as_the_oracles() {
 #[test]
 fn sorted_sets_do_so_with_two_workers() {
     compare(Kind::Stillframe { worker_count: 2 }, gen_sorted_set::sequence, 200);
+}
+
+#[test]
+fn places_are_found_as_the_oracle_finds_them() {
+    compare(STILLFRAME, gen_geo::sequence, 400);
+}
+
+#[test]
+fn places_are_found_so_with_two_workers() {
+    compare(Kind::Stillframe { worker_count: 2 }, gen_geo::sequence, 200);
 }
 
 /// Most of the data is in the page file alone, and saves are under way.

@@ -220,6 +220,15 @@ fn who_came_first_is_served_first() {
             "d ZUNIONSTORE z 1 y",
             "a<",
         ],
+        &[
+            "a> BZPOPMIN z 0",
+            "d GEOADD z 15 37 m",
+            "a<",
+            "a> BZPOPMIN z 0",
+            "d GEOADD y 15 37 m",
+            "d GEOSEARCHSTORE z y FROMMEMBER m BYRADIUS 1 km STOREDIST",
+            "a<",
+        ],
         // A list is nothing for who waits for a sorted set.
         &["a> BZPOPMIN k 0", "b> BLPOP k 0", "d RPUSH k 1", "b<", "a?", "d ZADD k 1 m", "a<"],
         &["a> BLPOP k 0", "d SET k 1", "a?", "d DEL k", "d RPUSH k 1", "a<"],

@@ -12,7 +12,7 @@ mod tree;
 mod turn;
 mod values;
 
-pub use collections::{Hash, List, SortedSet};
+pub use collections::{Hash, List, Set, SortedSet};
 pub use range::{Record, TreeRange};
 pub use transaction::Transaction;
 pub use tree::Tree;

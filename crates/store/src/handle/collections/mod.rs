@@ -4,8 +4,10 @@ mod desk;
 mod hash;
 mod list;
 mod place;
+mod set;
 mod sorted_set;
 
 pub use hash::Hash;
 pub use list::List;
+pub use set::Set;
 pub use sorted_set::SortedSet;
