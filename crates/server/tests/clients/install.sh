@@ -29,6 +29,6 @@ from_npm() { # package@version
 }
 
 from_maven() { # group artifact version
-    sed -e "s/GROUP/$1/" -e "s/ARTIFACT/$2/" -e "s/VERSION/$3/" "$here/pom.xml" >pom.xml
+    sed -e "s/GROUP/$1/" -e "s/ARTIFACT/$2/" -e "s/VERSION/$3/" "$here/java/pom.xml" >pom.xml
     mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib
 }
