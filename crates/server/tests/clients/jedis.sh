@@ -6,6 +6,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 need java javac mvn
 dir=$CACHE/$version
 install "$dir" from_maven redis.clients jedis "$version"
-javac -nowarn -Xlint:none -cp "$dir/lib/*" -d "$dir" "$here"/java/*.java "$here"/jedis/*.java
+javac -cp "$dir/lib/*" -d "$dir" "$here"/java/*.java "$here"/jedis/*.java
 java -cp "$dir:$dir/lib/*" Client
 echo "Jedis $version"

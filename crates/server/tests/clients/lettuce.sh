@@ -6,6 +6,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 need java javac mvn
 dir=$CACHE/$version
 install "$dir" from_maven io.lettuce lettuce-core "$version.RELEASE"
-javac -nowarn -Xlint:none -cp "$dir/lib/*" -d "$dir" "$here"/java/*.java "$here"/lettuce/*.java
+javac -cp "$dir/lib/*" -d "$dir" "$here"/java/*.java "$here"/lettuce/*.java
 java -cp "$dir:$dir/lib/*" Client
 echo "Lettuce $version"
