@@ -1,7 +1,7 @@
 # Celery with kombu's transport. PORT names the server, CACHE a directory to install into.
 #
-# Celery 5.7 and kombu 5.7 send Lua scripts: for chords, for the queues of remote control and of gossip. The versions
-# here are the last that send none.
+# Celery 5.7 and kombu 5.7 have Lua scripts of their own: for chords, for the queues of remote control and of gossip. The
+# versions here are the last that have none; what redis-py adds is in celery/without_scripts.py.
 set -eu
 version=5.6.3
 here=$(cd "$(dirname "$0")" && pwd)
