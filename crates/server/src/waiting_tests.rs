@@ -222,6 +222,9 @@ fn a_wait_can_be_ended_by_others() {
         assert_eq!(clients.served(), [], "it waits no longer");
         assert_eq!(clients.run(1, "getdel k"), "$1 1");
     }
+    let stats = clients.run(1, "info commandstats");
+    let (_, take) = stats.split_once("cmdstat_take:").expect("the command was called");
+    assert!(take.split(' ').next().is_some_and(|line| line.ends_with("failed_calls=3")), "{take}");
 }
 
 #[test]

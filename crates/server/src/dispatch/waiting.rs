@@ -96,8 +96,9 @@ pub fn time_is_over(waiter: &Waiter) -> Vec<u8> {
     out.split_off(0)
 }
 
-/// Tells a client that another one has ended its wait.
+/// Tells a client that another one has ended its wait. Its command has failed, as in Redis, whatever the reply.
 pub fn end_wait(ctx: &mut Ctx<'_>, waiter: &Waiter, is_error: bool) {
+    ctx.stats.command(waiter.command).failed.add(1);
     let bytes = if is_error {
         ctx.server.count_error(UNBLOCKED);
         [b"-", UNBLOCKED, b"\r\n"].concat()

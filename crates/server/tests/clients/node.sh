@@ -2,17 +2,10 @@
 set -eu
 version=6.3.1
 here=$(cd "$(dirname "$0")" && pwd)
-command -v node >/dev/null && command -v npm >/dev/null || { echo "there is no node with npm"; exit 77; }
-dir=$CACHE/$version
-if [ ! -e "$dir/ready" ]; then
-    rm -rf "$dir"
-    mkdir -p "$dir"
-    echo '{"private": true}' >"$dir/package.json"
-    (cd "$dir" && npm install --silent --no-audit --no-fund "redis@$version") ||
-        { echo "node-redis $version cannot be installed"; exit 77; }
-    touch "$dir/ready"
-fi
+. "$here/install.sh"
+need node npm
+install "$CACHE/$version" from_npm "redis@$version"
 # Modules are looked for next to the script.
-cp "$here/node/client.mjs" "$dir/client.mjs"
-cd "$dir"
+cp "$here"/node/*.mjs "$CACHE/$version"
+cd "$CACHE/$version"
 exec node client.mjs

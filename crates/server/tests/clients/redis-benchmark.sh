@@ -1,4 +1,4 @@
-# redis-benchmark: its own tests of the commands that there are. PORT names the server.
+# redis-benchmark: its own tests. PORT names the server.
 set -eu
 command -v redis-benchmark >/dev/null || { echo "redis-benchmark is not installed"; exit 77; }
 
@@ -12,6 +12,7 @@ bench() {
 }
 
 bench -t ping,set,get,incr,mset -n 2000 -c 50
+bench -t lpush,rpush,lpop,rpop,sadd,hset,spop,zadd,zpopmin,lrange -n 2000 -P 8 -r 1000
 bench -t set,get -n 20000 -P 16 -r 1000 -d 100
 bench -t set,get -n 2000 -3
 bench -n 1000 -r 100 APPEND appended:__rand_int__ x

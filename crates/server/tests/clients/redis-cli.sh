@@ -37,6 +37,17 @@ done | redis-cli -p "$PORT" --pipe | grep -q 'errors: 0, replies: 1000'
 [ "$(redis-cli -p "$PORT" --scan --pattern 'mass:*' | sort -u | wc -l)" = 1000 ]
 redis-cli -p "$PORT" --bigkeys -i 0 | grep -q '1004 strings'
 redis-cli -p "$PORT" --memkeys -i 0 | grep -q 'Sampled 1004 keys'
+is 3 RPUSH list a b c
+is 2 HSET hash f 1 g 2
+is 4 SADD set a b c d
+is 2 ZADD zset 1 a 2.5 b
+for line in "1 lists with 3 items" "1 hashs with 2 fields" "1 sets with 4 members" "1 zsets with 2 members"; do
+    redis-cli -p "$PORT" --bigkeys -i 0 | grep -q "^$line"
+done
+is '1) "b"
+2) "2.5"' --no-raw ZRANGE zset -1 -1 WITHSCORES
+is '1) 1) "b"
+   2) (double) 2.5' -3 --no-raw ZRANGE zset -1 -1 WITHSCORES
 redis-cli -p "$PORT" --csv MGET a piped | grep -q '^"2","from stdin'
 redis-cli -p "$PORT" --stat -i 0.01 2>/dev/null | head -n 3 | grep -q keys
 redis-cli -p "$PORT" --latency -i 1 --raw | grep -q '^0 '

@@ -38,7 +38,7 @@ until start; do
 done
 
 failed=0
-for client in ${*:-redis-cli redis-benchmark python node go jedis}; do
+for client in ${*:-redis-cli redis-benchmark python node ioredis go jedis lettuce celery rq}; do
     # 0: works, 77: cannot be tried here, else: does not work.
     PORT=$port CACHE=$cache/$client timeout 300 sh "$here/$client.sh" >"$dir/out" 2>&1
     case $? in

@@ -102,7 +102,10 @@ func main() {
 	} {
 		r := redis.NewClient(options)
 		exercise(r)
-		check(r.Close() == nil, "close")
+		other := redis.NewClient(options)
+		everyType(r, other)
+		allMessages(r)
+		check(other.Close() == nil && r.Close() == nil, "close")
 	}
 	fmt.Println("go-redis", redis.Version())
 }

@@ -1,7 +1,8 @@
-// Jedis with its defaults: a single connection, and the pooled client.
+// Jedis with its defaults: a single connection in both protocols, and the pooled client.
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
+import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.RedisClient;
@@ -13,7 +14,7 @@ import redis.clients.jedis.resps.ScanResult;
 
 public class Client {
   static void check(boolean ok, String what) {
-    if (!ok) throw new AssertionError(what);
+    Check.check(ok, what);
   }
 
   static void single(Jedis r, Jedis other) {
@@ -71,13 +72,25 @@ public class Client {
     }
   }
 
-  public static void main(String[] args) {
+  public static void main(String[] args) throws InterruptedException {
     int port = Integer.parseInt(System.getenv("PORT"));
-    try (Jedis r = new Jedis("localhost", port); Jedis other = new Jedis("localhost", port)) {
-      single(r, other);
+    for (DefaultJedisClientConfig.Builder options : List.of(
+        DefaultJedisClientConfig.builder(),
+        DefaultJedisClientConfig.builder().resp2(),
+        DefaultJedisClientConfig.builder().resp3().database(3).clientName("tester"))) {
+      DefaultJedisClientConfig config = options.build();
+      try (Jedis r = new Jedis("localhost", port, config); Jedis other = new Jedis("localhost", port, config)) {
+        new Values(r, other).everyType();
+        r.flushDB();
+        Messages.channels(r, other);
+        Messages.notifications(r, other, config.getDatabase());
+        single(r, other);
+      }
     }
     try (RedisClient pool = RedisClient.create("localhost", port)) {
       check("OK".equals(pool.set("pooled", "1")) && pool.incr("pooled") == 2, "the pooled client");
+      check(pool.hset("pooled:h", "f", "v") == 1 && pool.hgetAll("pooled:h").size() == 1, "the pooled client");
+      check(pool.brpop(0.05, "nothing") == null && pool.zadd("pooled:z", 1, "m") == 1, "the pooled client");
     }
   }
 }

@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createClient, WatchError } from 'redis';
+import { allMessages } from './messages.mjs';
+import { everyType } from './values.mjs';
 
 const url = `redis://localhost:${process.env.PORT}`;
 
@@ -53,6 +55,11 @@ for (const options of [{}, { RESP: 3 }, { RESP: 2 }, { database: 2, name: 'teste
   client.on('error', (error) => { throw error; });
   await client.connect();
   await exercise(client);
+  const other = client.duplicate();
+  await other.connect();
+  await everyType(client, other);
+  await allMessages(client, options.database ?? 0);
+  await other.close();
   await client.close();
 }
 const { version } = JSON.parse(readFileSync('node_modules/redis/package.json'));

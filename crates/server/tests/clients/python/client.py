@@ -4,6 +4,8 @@ import asyncio
 import os
 
 import redis
+from messages import all_messages
+from values import every_type, in_background
 
 PORT = int(os.environ["PORT"])
 
@@ -61,6 +63,22 @@ def transactions(r):
         except redis.WatchError:
             pass
     assert r.get("x") == b"7"
+    with r.pipeline() as p:
+        p.hset("h", mapping={"a": 1, "b": 2}).hgetall("h").rpush("l", 1, 2).lrange("l", 0, -1)
+        p.sadd("s", "m").smembers("s").zadd("z", {"m": 1.5}).zrange("z", 0, -1, withscores=True).zscore("z", "m")
+        results = p.execute()
+    results[7] = [tuple(pair) for pair in results[7]]
+    assert results == [2, {b"a": b"1", b"b": b"2"}, 2, [b"1", b"2"], 1, {b"m"}, 1, [(b"m", 1.5)], 1.5], results
+    with r.pipeline() as p:
+        try:
+            p.incr("h").incr("x").execute()
+            raise AssertionError("INCR of a hash was answered")
+        except redis.ResponseError as error:
+            assert "wrong kind of value" in str(error)
+    assert r.get("x") == b"8"
+    with r.pipeline() as p:
+        assert p.blpop("nothing", 0).execute() == [None]
+    assert r.transaction(lambda p: p.multi() or p.incrby("x", 2), "x") == [10]
 
 
 def server(r):
@@ -91,6 +109,29 @@ async def asynchronous():
         assert await r.get("async:49") == b"49"
         async with r.pipeline(transaction=True) as p:
             assert await p.incr("async:0").get("async:0").execute() == [1, b"1"]
+        waiting = [asyncio.create_task(r.blpop(["async:l"], timeout=10)) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        assert await r.rpush("async:l", *range(3)) == 3
+        assert sorted(value for _, value in await asyncio.gather(*waiting)) == [b"0", b"1", b"2"]
+        await r.hset("async:h", mapping={f"f{i}": i for i in range(1000)})
+        assert len({field async for field, _ in r.hscan_iter("async:h")}) == 1000
+        async with r.pubsub(ignore_subscribe_messages=True) as subscriber:
+            await subscriber.psubscribe("async*")
+            await subscriber.get_message(timeout=5)
+            assert await r.publish("async:news", "hello") == 1
+            assert (await subscriber.get_message(timeout=5))["data"] == b"hello"
+
+
+def decoded():
+    """Strings instead of bytes."""
+    text = redis.Redis.from_url(f"redis://localhost:{PORT}/1", decode_responses=True)
+    text.flushdb()
+    assert text.set("k", "ü") and text.get("k") == "ü"
+    assert text.hset("h", mapping={"ä": "ö"}) == 1 and text.hgetall("h") == {"ä": "ö"}
+    assert text.zadd("z", {"é": 1.5}) == 1 and [tuple(x) for x in text.zrange("z", 0, -1, withscores=True)] == [("é", 1.5)]
+    waiting = in_background(text.blpop, ["l"], timeout=10)
+    assert text.rpush("l", "ñ") == 1 and tuple(waiting()) == ("l", "ñ")
+    text.close()
 
 
 for options in ({}, {"protocol": 3}, {"protocol": 2}):
@@ -99,8 +140,9 @@ for options in ({}, {"protocol": 3}, {"protocol": 2}):
     keys(client)
     transactions(client)
     server(client)
+    every_type(client, redis.Redis(port=PORT, **options))
+    all_messages(client)
     client.close()
-text = redis.Redis.from_url(f"redis://localhost:{PORT}/1", decode_responses=True)
-assert text.set("k", "ü") and text.get("k") == "ü"
+decoded()
 asyncio.run(asynchronous())
 print("redis-py", redis.__version__)
