@@ -10,16 +10,13 @@ use crate::keyspace::{Catalog, CATALOG_PAGE_COUNT};
 use crate::page::Page;
 use crate::source::{Ahead, PageSource, Run};
 use crate::stop::Stop;
-use crate::tree::hash::{Content, Inner, Leaf, Record, RecordKey, RecordValue, Reference};
+use crate::tree::hash::{Content, Inner, Leaf, Record, RecordKey, RecordValue, Reference, CHAIN_MAX};
 use crate::tree::{blank, Pages, Words};
 use crate::value::{Encoding, PageRun, Repr, ValueType};
 use crate::{DbId, DbStats, Key, StrRef, UnixMillis};
 
 /// Deepest tree that is believed: five levels hold 10^14 records.
 const LEVEL_MAX: u8 = 16;
-
-/// Most leaves of one hash that are believed.
-const CHAIN_MAX: u32 = 1 << 24;
 
 /// A value of any type, as a view gives it.
 pub enum Value<'a> {

@@ -3,7 +3,7 @@
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
-use super::hash::{Inner, Leaf};
+use super::hash::{Inner, Leaf, CHAIN_MAX};
 use super::list;
 use super::ordered;
 use super::trees::Tree;
@@ -13,8 +13,6 @@ use crate::page::{Page, KIND_INNER, KIND_LEAF, KIND_LIST_INNER, KIND_ORDERED_INN
 
 /// Deepest tree that is believed: five levels hold 10^14 records.
 const LEVEL_MAX: u8 = 16;
-/// Most leaves of one hash that are believed.
-const CHAIN_MAX: u32 = 1 << 24;
 
 /// Where copies of pages come from.
 pub(crate) trait Pages {
