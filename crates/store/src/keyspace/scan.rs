@@ -117,7 +117,10 @@ impl Keyspace {
             let mut previous = None;
             for slot in leaf.first_at_or_above(walk.from_hash)..leaf.count() {
                 let prefix = leaf.least_hash(slot) >> CURSOR_SHIFT;
-                if walk.given >= walk.count && previous.is_some_and(|p| p < prefix) && leaf.chain() == 0 {
+                // Slots of a leaf that nobody wrote like this may be out of order.
+                let is_ahead =
+                    previous.is_some_and(|p| p < prefix) && prefix > walk.from_hash >> CURSOR_SHIFT;
+                if walk.given >= walk.count && is_ahead && leaf.chain() == 0 {
                     return Ok(Walked::Until(prefix));
                 }
                 previous = Some(prefix);
