@@ -15,7 +15,9 @@ const DB: DbId = DbId(0);
 /// Deadlines are about this time.
 const LATER: UnixMillis = 2_000;
 /// Elements of a collection, by its name: in the record, in a slab, in a tree of one leaf or two, in a tree of nodes.
-const SIZES: [(&str, usize); 4] = [("packed", 12), ("outside", 120), ("grown", 400), ("deep", 9_000)];
+pub const SIZES: [(&str, usize); 4] = [("packed", 12), ("outside", 120), ("grown", 400), ("deep", 9_000)];
+/// Without the last: quickly made.
+pub const SMALL_SIZES: [(&str, usize); 3] = [SIZES[0], SIZES[1], SIZES[2]];
 const TYPES: [&str; 4] = ["list", "hash", "set", "scored"];
 
 fn key_of(kind: &str, size: &str) -> Vec<u8> {
@@ -32,11 +34,11 @@ fn member(rng: &mut Rng, count: usize) -> Vec<u8> {
 }
 
 /// Makes one collection of each type and size.
-pub fn make(opened: &mut Opened, rng: &mut Rng) {
+pub fn make(opened: &mut Opened, rng: &mut Rng, sizes: &[(&str, usize)]) {
     for kind in TYPES {
-        for (size, count) in SIZES {
+        for (size, count) in sizes {
             let key = key_of(kind, size);
-            let mut left = count;
+            let mut left = *count;
             while left > 0 {
                 let elements: Vec<Vec<u8>> = (0..left.min(100)).map(|_| member(rng, 2 * count)).collect();
                 left -= elements.len();
@@ -46,7 +48,7 @@ pub fn make(opened: &mut Opened, rng: &mut Rng) {
             }
         }
     }
-    for (size, _) in SIZES {
+    for (size, _) in sizes {
         let key = key_of("hash", size);
         let fields: Vec<Vec<u8>> = (0..8).map(|_| member(rng, 40)).collect();
         let fields: Vec<&[u8]> = fields.iter().map(|field| &field[..]).collect();

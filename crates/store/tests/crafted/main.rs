@@ -3,6 +3,7 @@
 //! that one on.
 
 mod collections;
+mod edits;
 #[allow(dead_code)]
 #[path = "../faulty_device/model.rs"]
 mod model;
@@ -38,6 +39,16 @@ fn what_is_made_up_is_served_or_refused() {
 #[test]
 fn collections_that_are_made_up_are_served_or_refused() {
     each_seed(serve_collections_that_are_made_up);
+}
+
+/// What fuzzing does with bytes of its own (`fuzz/fuzz_targets/collections.rs`).
+#[test]
+fn edited_pages_are_served_or_refused() {
+    each_seed(|seed| {
+        let mut rng = Rng::with_seed(seed);
+        let bytes: Vec<u8> = (0..8 * rng.usize(1..12)).map(|_| rng.u8(..) >> rng.u32(..8)).collect();
+        edits::serve(&bytes);
+    });
 }
 
 fn each_seed(serve: fn(u64)) {
@@ -99,7 +110,7 @@ fn serve_collections_that_are_made_up(seed: u64) {
     let device = Arc::new(SimDevice::new(seed));
     {
         let mut opened = open(&device).expect("a new store");
-        collections::make(&mut opened, &mut rng);
+        collections::make(&mut opened, &mut rng, &collections::SIZES);
         // Trees that are still to be freed are damaged as well.
         if rng.bool() {
             opened.wait_until_tidy();
