@@ -67,8 +67,13 @@ impl Keyspace {
                 Ok(Walked::Until(next)) => return Ok(next),
                 Ok(Walked::Through(u64::MAX)) => return Ok(0),
                 Ok(Walked::Through(hi)) => hi,
-                // What has been given stands; the rest comes with the next cursor.
-                Err(OpError::Fault(_)) if walk.given > 0 && on_boundary(walk.from_hash) => {
+                // What has been given stands; the rest comes with the next cursor. A leaf that nobody wrote like this may have
+                // given some before the error: then there is no next one.
+                Err(OpError::Fault(_))
+                    if walk.given > 0
+                        && on_boundary(walk.from_hash)
+                        && walk.from_hash >> CURSOR_SHIFT > cursor =>
+                {
                     return Ok(walk.from_hash >> CURSOR_SHIFT)
                 }
                 Err(OpError::Fault(fault)) => {
