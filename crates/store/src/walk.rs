@@ -10,16 +10,13 @@ use crate::keyspace::{Catalog, CATALOG_PAGE_COUNT};
 use crate::page::Page;
 use crate::source::{Ahead, PageSource, Run};
 use crate::stop::Stop;
-use crate::tree::hash::{Content, Inner, Leaf, Record, RecordKey, RecordValue, Reference};
+use crate::tree::hash::{Content, Inner, Leaf, Links, Record, RecordKey, RecordValue, Reference};
 use crate::tree::{blank, Pages, Words};
 use crate::value::{Encoding, PageRun, Repr, ValueType};
 use crate::{DbId, DbStats, Key, StrRef, UnixMillis};
 
 /// Deepest tree that is believed: five levels hold 10^14 records.
 const LEVEL_MAX: u8 = 16;
-
-/// Most leaves of one hash that are believed.
-const CHAIN_MAX: u32 = 1 << 24;
 
 /// A value of any type, as a view gives it.
 pub enum Value<'a> {
@@ -232,8 +229,8 @@ impl<'a, S: PageSource> Walk<'a, S> {
         let Some(database) = database else { return Ok(f(None)) };
         let tree = Tree { db, tag: database.tag };
         let mut pid = self.leaf_of(tree, PageId(database.root), key.hash)?;
-        let (mut page, mut f, mut result) = (blank(), Some(f), None);
-        for _ in 0..CHAIN_MAX {
+        let (mut page, mut f, mut result, mut links) = (blank(), Some(f), None, Links::default());
+        loop {
             let leaf = self.leaf(tree, pid, &mut page)?;
             let is_key = |slot: usize| {
                 leaf.record(slot).is_some_and(|record| match record.key {
@@ -253,9 +250,10 @@ impl<'a, S: PageSource> Walk<'a, S> {
                 self.entry(db, &record, &mut Visitor { f: give, on_lost: None })?;
                 break;
             }
-            pid = PageId(leaf.chain());
-            if pid.0 == 0 {
-                break;
+            match links.after(pid, leaf) {
+                Ok(Some(next)) => pid = next,
+                Ok(None) => break,
+                Err(_) => return Err(damaged(pid, "a leaf")),
             }
         }
         match (result, f) {
@@ -373,8 +371,8 @@ impl<'a, S: PageSource> Walk<'a, S> {
         visitor: &mut Visitor<'_, F>,
     ) -> Result<(), E> {
         let mut page = [0; PAGE_SIZE];
-        // Chains are short; a damaged one may be a circle.
-        for _ in 0..CHAIN_MAX {
+        let mut links = Links::default();
+        loop {
             let leaf = match self.leaf(tree, pid, &mut page) {
                 Ok(leaf) => leaf,
                 Err(error) => return visitor.lose(error, |reason| Lost::Keys { db: tree.db, reason }),
@@ -388,9 +386,10 @@ impl<'a, S: PageSource> Walk<'a, S> {
                     }
                 }
             }
-            pid = PageId(leaf.chain());
-            if pid.0 == 0 {
-                break;
+            match links.after(pid, leaf) {
+                Ok(Some(next)) => pid = next,
+                // A circle ends where it is found.
+                Ok(None) | Err(_) => break,
             }
         }
         Ok(())

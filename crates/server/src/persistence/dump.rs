@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use stillframe_store::offline::Offline;
 use stillframe_store::rdb::{
-    CollectionKind, Cut, Entry, Header, KeyMeta, Next, OnUnsupported, RdbString, RdbValue, ReadError, Reader,
-    ReaderOptions, SmallLimits, StringRef, WriteError, WriteVersion, Writer, WriterOptions,
+    CollectionKind, Cut, Element, Entry, Header, KeyMeta, Next, OnUnsupported, RdbString, RdbValue,
+    ReadError, Reader, ReaderOptions, SmallLimits, StringRef, WriteError, WriteVersion, Writer,
+    WriterOptions,
 };
 use stillframe_store::{
     Access, DbId, DbStats, Deadline, Fault, Incoming, Lost, NewValue, OpError, SaveError, Store, StrRef,
-    Value, ViewEntry, Worker,
+    UnixMillis, Value, ViewEntry, Worker,
 };
 
 use crate::clock::unix_ms;
@@ -356,7 +357,7 @@ pub enum Loaded {
 }
 
 /// Loads a dump into an empty store, if the file exists, as long as nobody wants to stop. Keys that have expired are
-/// left out.
+/// left out, and so are fields of hashes.
 ///
 /// # Errors
 /// The first thing that cannot be read or stored, with its place.
@@ -383,37 +384,36 @@ pub fn load_dump(
         if is_stopping.load(Ordering::Acquire) {
             return Ok(Loaded::Stopped);
         }
-        let (db, key, meta, content) = match next {
-            Next::Entry(Entry { db, key, meta, value }) => (db, key, meta, Content::Held(value)),
-            Next::Long { db, key, meta, length_bytes } => (db, key, meta, Content::Long { length_bytes }),
-            Next::Collection { db, key, meta, kind, .. } => (db, key, meta, Content::Elements(kind)),
-        };
+        let (db, key, meta, content) = parts_of(next);
         let deadline = meta.expire_at_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         if deadline.is_some_and(|d| d <= worker.now()) {
             expired_count += 1;
         } else {
             make_room(worker, settings, eviction, key_count);
             let stored = match content {
-                Content::Held(value) => store_held(worker, DbId(db), &key, &value, deadline).map(|()| true),
+                Content::Held(value) => {
+                    store_held(worker, DbId(db), &key, &value, deadline).map(|()| Kept::Whole)
+                }
                 Content::Long { length_bytes } => receive(worker, &mut reader, length_bytes, is_stopping)?
                     .and_then(|value| {
-                        let Some(value) = value else { return Ok(false) };
+                        let Some(value) = value else { return Ok(Kept::Stopped) };
                         let value = NewValue::Incoming(&value);
-                        store_when_there(worker, DbId(db), &key, value, deadline).map(|()| true)
+                        store_when_there(worker, DbId(db), &key, value, deadline).map(|()| Kept::Whole)
                     }),
                 Content::Elements(kind) => {
                     store_elements(worker, &mut reader, (DbId(db), &key), kind, deadline, is_stopping)?
                 }
             };
-            let is_stored = stored.map_err(|source| {
+            let kept = stored.map_err(|source| {
                 let key = String::from_utf8_lossy(&key).into_owned();
                 LoadError::Store { path: path.into(), db, key, source }
             })?;
-            if !is_stored {
-                return Ok(Loaded::Stopped);
+            match kept {
+                Kept::Stopped => return Ok(Loaded::Stopped),
+                Kept::Nothing => expired_count += 1,
+                Kept::Whole => key_count += 1,
             }
             note_access(worker, DbId(db), &key, meta);
-            key_count += 1;
         }
         if key_count + expired_count == 1 {
             progress.set_writer_memory_bytes(writer_memory_bytes(&reader));
@@ -503,7 +503,34 @@ enum Content {
     Elements(CollectionKind),
 }
 
-/// Takes a collection to its place, some elements at a time, however much memory there is. False if the server is to stop.
+fn parts_of(next: Next) -> (u32, Vec<u8>, KeyMeta, Content) {
+    match next {
+        Next::Entry(Entry { db, key, meta, value }) => (db, key, meta, Content::Held(value)),
+        Next::Long { db, key, meta, length_bytes } => (db, key, meta, Content::Long { length_bytes }),
+        Next::Collection { db, key, meta, kind, .. } => (db, key, meta, Content::Elements(kind)),
+    }
+}
+
+/// Whether it is a field whose time is over: it counts as absent, also for one of its name that comes after it.
+fn has_expired(element: &Element<'_>, now: UnixMillis) -> bool {
+    match element {
+        Element::Field { deadline_ms: Some(at_ms), .. } => {
+            UnixMillis::try_from(*at_ms).is_ok_and(|at| at <= now)
+        }
+        _ => false,
+    }
+}
+
+/// What has become of an entry of a dump.
+enum Kept {
+    Whole,
+    /// All of its fields have expired.
+    Nothing,
+    /// The server is to stop.
+    Stopped,
+}
+
+/// Takes a collection to its place, some elements at a time, however much memory there is.
 ///
 /// # Errors
 /// The dump cannot be read, or an element comes twice; and, within, there is no place for it.
@@ -514,31 +541,36 @@ fn store_elements(
     kind: CollectionKind,
     deadline: Option<i64>,
     is_stopping: &AtomicBool,
-) -> Result<Result<bool, OpError>, ReadError> {
+) -> Result<Result<Kept, OpError>, ReadError> {
     let (key, mut batch, mut has_more) = (worker.key(name), Batch::new(kind), true);
+    let mut is_there = false;
     while has_more {
         while !batch.is_full() && has_more {
             match reader.element()? {
+                Some(element) if has_expired(&element, worker.now()) => continue,
                 Some(element) => batch.push(element),
                 None => has_more = false,
             }
         }
         if is_stopping.load(Ordering::Acquire) {
-            return Ok(Ok(false));
+            return Ok(Ok(Kept::Stopped));
         }
         if batch.is_empty() {
             break;
         }
         match when_there(worker, |worker| batch.store(worker, db, &key)) {
-            Ok(true) => {}
+            Ok(true) => is_there = true,
             Ok(false) => return Err(reader.refuse_duplicate()),
             Err(error) => return Ok(Err(error)),
         }
         worker.idle_for_turns(|| ());
     }
+    if !is_there {
+        return Ok(Ok(Kept::Nothing));
+    }
     let dated =
         deadline.map_or(Ok(true), |at| when_there(worker, |worker| worker.set_deadline(db, &key, Some(at))));
-    Ok(dated.map(|_| true))
+    Ok(dated.map(|_| Kept::Whole))
 }
 
 /// Takes a long value to its place piece by piece, however much memory there is. `None` if the server is to stop.

@@ -12,5 +12,6 @@ mod lane;
 #[allow(dead_code)]
 mod ledger;
 mod model;
+mod moves;
 mod process;
 mod verify;

@@ -247,6 +247,42 @@ fn version_of(dump: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(dump).unwrap()[..9]).into_owned()
 }
 
+/// As Redis does where it loads as a master.
+#[test]
+fn fields_that_have_expired_are_not_loaded() {
+    let dir = temp_dir();
+    let flags = ["--snapshot-format", "rdb", "--enable-debug-command", "yes"];
+    let server = TestServer::start_in(&dir, &flags);
+    let mut c = server.connect();
+    c.ok("DEBUG SET-ACTIVE-EXPIRE 0");
+    // Small ones and large ones; of some nothing is left.
+    for (key, count) in [("small", 6), ("large", 3000), ("gone", 3), ("all-gone", 3000)] {
+        let words: Vec<_> = (0..count).flat_map(|number| [element(number), b"value".to_vec()]).collect();
+        run(&mut c, "HSET", key, &words);
+        let left = if key.ends_with("gone") { count } else { count / 2 };
+        let fields: Vec<_> = (0..left).map(element).collect();
+        for some in fields.chunks(500) {
+            let (count, wait_ms) = (some.len().to_string(), "1");
+            let line = ["HPEXPIRE", key, wait_ms, "FIELDS", &count].map(str::as_bytes).into_iter();
+            let reply = c.run_bytes(&line.chain(some.iter().map(|field| &field[..])).collect::<Vec<_>>());
+            assert!(!reply.is_error(), "{reply:?}");
+        }
+    }
+    c.run("HPEXPIRE small 5000000 FIELDS 1 element:4");
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    c.ok("SAVE");
+    drop(c);
+    let server = server.restarted(Signal::KILL, &flags);
+    let mut c = server.connect();
+    c.wait_until_loaded();
+    // What is counted is there: nothing is left for the active expiry.
+    assert_eq!([c.run("HLEN small"), c.run("HLEN large")], [Reply::Int(3), Reply::Int(1500)]);
+    assert_eq!([c.run("EXISTS gone all-gone"), c.run("DBSIZE")], [Reply::Int(0), Reply::Int(2)]);
+    assert_eq!(c.info("expired_keys"), "0");
+    assert!(server.log().contains("keys loaded: 2, keys expired: 2"), "{}", server.log());
+    assert!(matches!(c.run("HTTL small FIELDS 1 element:4").items(), [Reply::Int(4000..=5000)]));
+}
+
 #[test]
 fn deadlines_of_fields_have_a_dump_written_in_the_newer_version() {
     let dir = temp_dir();

@@ -17,7 +17,7 @@ use super::state::{Keyspace, Local};
 use super::write::Was;
 use crate::effect::Effect;
 use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, Record, RecordKey, SLOT_BYTES};
+use crate::tree::hash::{as_leaf, Links, Record, RecordKey, SLOT_BYTES};
 use crate::tree::{bad_record, Joining, Tree};
 use crate::{Candidates, DbId, Evicted, EvictionPolicy, Key, OpError, Preference};
 
@@ -233,6 +233,7 @@ impl Keyspace {
         mut guard: SharedGuard<'a>,
         sample: &mut Sample,
     ) -> Result<(), Stop> {
+        let mut links = Links::default();
         loop {
             let leaf = as_leaf(guard.id(), guard.page())?;
             if leaf.tag() != tree.tag {
@@ -250,9 +251,9 @@ impl Keyspace {
                     return Ok(());
                 }
             }
-            match leaf.chain() {
-                0 => return Ok(()),
-                next => guard = self.pool.shared(PageId(next))?,
+            match links.after(guard.id(), leaf)? {
+                None => return Ok(()),
+                Some(next) => guard = self.pool.shared(next)?,
             }
         }
     }

@@ -6,7 +6,7 @@ use stillframe_pagepool::{PageId, SharedGuard};
 
 use super::state::{Keyspace, Local};
 use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, chain_deadline, Leaf};
+use crate::tree::hash::{as_leaf, chain_deadline, Leaf, Links};
 use crate::tree::Tree;
 use crate::{DbId, Key, OpError};
 
@@ -143,7 +143,7 @@ impl Keyspace {
         let _ = retry(|| {
             let guard = self.pool.shared(pid)?;
             if self.trees.order.side.is_leaf(pid) {
-                let deadline = chain_deadline(&self.pool, as_leaf(pid, guard.page())?)?;
+                let deadline = chain_deadline(&self.pool, pid, as_leaf(pid, guard.page())?)?;
                 self.trees.order.side.set(pid, deadline);
             }
             Ok(())
@@ -163,13 +163,13 @@ impl Keyspace {
             self.trees.order.side.set(pid, None);
             return Ok(None);
         };
-        let mut batch = Batch::new();
+        let (mut batch, mut links) = (Batch::new(), Links::default());
         loop {
             let leaf = as_leaf(guard.id(), guard.page())?;
             self.collect_expired(local, leaf, &mut batch)?;
-            match leaf.chain() {
-                0 => return Ok(Some((tree, batch))),
-                next => guard = self.pool.shared(PageId(next))?,
+            match links.after(guard.id(), leaf)? {
+                None => return Ok(Some((tree, batch))),
+                Some(next) => guard = self.pool.shared(next)?,
             }
         }
     }

@@ -5,7 +5,7 @@ use stillframe_pagepool::{PageId, SharedGuard};
 use super::state::Keyspace;
 use crate::key::Key;
 use crate::stop::Stop;
-use crate::tree::hash::{as_leaf, At, Leaf, LeafGuard, RecordKey, KEY_INLINE_MAX_BYTES};
+use crate::tree::hash::{as_leaf, At, Leaf, LeafGuard, Links, RecordKey, KEY_INLINE_MAX_BYTES};
 use crate::tree::Tree;
 
 impl Keyspace {
@@ -54,15 +54,15 @@ impl Keyspace {
         key: &Key<'_>,
     ) -> Result<Option<(PageId, SharedGuard<'_>, usize)>, Stop> {
         let mut guard = self.trees.leaf_shared(tree, key.hash, key.leaf_hint)?;
-        let head = guard.id();
+        let (head, mut links) = (guard.id(), Links::default());
         loop {
             let leaf = as_leaf(guard.id(), guard.page())?;
             if let Some(slot) = self.find_slot(leaf, key)? {
                 return Ok(Some((head, guard, slot)));
             }
-            match leaf.chain() {
-                0 => return Ok(None),
-                next => guard = self.pool.shared(PageId(next))?,
+            match links.after(guard.id(), leaf)? {
+                None => return Ok(None),
+                Some(next) => guard = self.pool.shared(next)?,
             }
         }
     }

@@ -10,7 +10,7 @@ use super::scan::CURSOR_SHIFT;
 use super::state::{Keyspace, Local};
 use super::write::Remains;
 use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, At, Hashed, Inner, Leaf, LeafGuard, FANOUT};
+use crate::tree::hash::{as_leaf, At, Hashed, Inner, Leaf, LeafGuard, Links, FANOUT};
 use crate::tree::{bad_record, Joining, Tree, Words};
 use crate::{DbId, OpError};
 
@@ -127,13 +127,13 @@ impl Keyspace {
     fn draw(&self, local: &mut Local, tree: Tree, hash: u64, odds: Odds) -> Result<Option<Vec<u8>>, Stop> {
         let mut guard = self.trees.leaf_shared(tree, hash, None)?;
         let head = as_leaf(guard.id(), guard.page())?;
-        let mut count = head.count();
-        let mut next = head.chain();
-        while next != 0 {
-            let link = self.pool.shared(PageId(next))?;
-            let leaf = as_leaf(link.id(), link.page())?;
+        let (mut count, mut links) = (head.count(), Links::default());
+        let mut next = links.after(guard.id(), head)?;
+        while let Some(link) = next {
+            let guard = self.pool.shared(link)?;
+            let leaf = as_leaf(link, guard.page())?;
             count += leaf.count();
-            next = leaf.chain();
+            next = links.after(link, leaf)?;
         }
         if !odds.accept(head, count) {
             return Ok(None);

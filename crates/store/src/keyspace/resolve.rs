@@ -14,7 +14,7 @@ use super::state::Keyspace;
 use crate::blobs::{Blob, Reach};
 use crate::stop::{retry, Stop};
 use crate::tree::bad_record;
-use crate::tree::hash::{as_leaf, Leaf, RecordKey, Reference};
+use crate::tree::hash::{as_leaf, Leaf, Links, RecordKey, Reference};
 use crate::{DbId, Fault, Key, OpError};
 
 /// The pages of values that are needed together.
@@ -91,15 +91,16 @@ impl Keyspace {
     ) -> Result<(), Stop> {
         let Some(tree) = self.tree(db) else { return Ok(()) };
         let mut guard = self.trees.leaf_shared(tree, key.hash, key.leaf_hint)?;
+        let mut links = Links::default();
         loop {
             let leaf = as_leaf(guard.id(), guard.page())?;
             if let Some(value) = self.resolve_in(guard.id(), leaf, key, missing)? {
                 runs.add(&value, reach);
                 self.blobs.resolve(&value, reach, missing);
             }
-            match leaf.chain() {
-                0 => return Ok(()),
-                next => guard = self.pool.shared(PageId(next))?,
+            match links.after(guard.id(), leaf)? {
+                None => return Ok(()),
+                Some(next) => guard = self.pool.shared(next)?,
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Walking the keys of a database in the order of their hashes.
 
-use stillframe_pagepool::PageId;
+use stillframe_pagepool::{PageId, SharedGuard};
 
 use super::state::{Keyspace, Local};
 use crate::error::Fault;
 use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, Leaf, Record, RecordKey, RecordValue};
+use crate::tree::hash::{as_leaf, Leaf, Links, Record, RecordKey, RecordValue};
 use crate::tree::{bad_record, no_key, Tree};
 use crate::{DbId, EntryInfo, OpError};
 
@@ -67,8 +67,13 @@ impl Keyspace {
                 Ok(Walked::Until(next)) => return Ok(next),
                 Ok(Walked::Through(u64::MAX)) => return Ok(0),
                 Ok(Walked::Through(hi)) => hi,
-                // What has been given stands; the rest comes with the next cursor.
-                Err(OpError::Fault(_)) if walk.given > 0 && on_boundary(walk.from_hash) => {
+                // What has been given stands; the rest comes with the next cursor. A leaf that nobody wrote like this may have
+                // given some before the error: then there is no next one.
+                Err(OpError::Fault(_))
+                    if walk.given > 0
+                        && on_boundary(walk.from_hash)
+                        && walk.from_hash >> CURSOR_SHIFT > cursor =>
+                {
                     return Ok(walk.from_hash >> CURSOR_SHIFT)
                 }
                 Err(OpError::Fault(fault)) => {
@@ -109,15 +114,18 @@ impl Keyspace {
         walk: &mut Walk<'_, F>,
     ) -> Result<Walked, Stop> {
         let mut guard = self.trees.leaf_shared(tree, walk.from_hash, None)?;
-        let head = guard.id();
+        let (head, mut links) = (guard.id(), Links::default());
         let hi = as_leaf(head, guard.page())?.hi();
-        self.check_long_keys(tree, as_leaf(head, guard.page())?)?;
+        self.check_long_keys(tree, &guard)?;
         loop {
             let leaf = as_leaf(guard.id(), guard.page())?;
             let mut previous = None;
             for slot in leaf.first_at_or_above(walk.from_hash)..leaf.count() {
                 let prefix = leaf.least_hash(slot) >> CURSOR_SHIFT;
-                if walk.given >= walk.count && previous.is_some_and(|p| p < prefix) && leaf.chain() == 0 {
+                // Slots of a leaf that nobody wrote like this may be out of order.
+                let is_ahead =
+                    previous.is_some_and(|p| p < prefix) && prefix > walk.from_hash >> CURSOR_SHIFT;
+                if walk.given >= walk.count && is_ahead && leaf.chain() == 0 {
                     return Ok(Walked::Until(prefix));
                 }
                 previous = Some(prefix);
@@ -132,15 +140,15 @@ impl Keyspace {
                     self.unless_skipped(tree, self.trees.order.hash_of(&record), Err::<(), _>(stop))?;
                 }
             }
-            match leaf.chain() {
-                0 => {
+            match links.after(guard.id(), leaf)? {
+                None => {
                     drop(guard);
                     // It does not come back before it has been round.
                     self.pool.let_go(head);
                     return Ok(Walked::Through(hi));
                 }
-                next => {
-                    match self.unless_skipped(tree, hi, self.pool.shared(PageId(next)).map_err(Stop::from))? {
+                Some(next) => {
+                    match self.unless_skipped(tree, hi, self.pool.shared(next).map_err(Stop::from))? {
                         Some(next) => guard = next,
                         None => return Ok(Walked::Through(hi)),
                     }
@@ -161,9 +169,24 @@ impl Keyspace {
     }
 
     /// Makes sure that keys out of line, and the leaves of a chain, are in memory, unless they are passed over.
-    fn check_long_keys(&self, tree: Tree, head: Leaf<'_>) -> Result<(), Stop> {
-        for slot in 0..if head.outside_count() > 0 { head.count() } else { 0 } {
-            let Some(record) = head.record(slot) else { continue };
+    fn check_long_keys(&self, tree: Tree, head: &SharedGuard<'_>) -> Result<(), Stop> {
+        let (mut link, mut links) = (None, Links::default());
+        loop {
+            let guard = link.as_ref().unwrap_or(head);
+            let leaf = as_leaf(guard.id(), guard.page())?;
+            self.check_long_keys_of(tree, leaf)?;
+            let (next, hi) = (links.after(guard.id(), leaf)?, leaf.hi());
+            let Some(next) = next else { return Ok(()) };
+            link = self.unless_skipped(tree, hi, self.pool.shared(next).map_err(Stop::from))?;
+            if link.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn check_long_keys_of(&self, tree: Tree, leaf: Leaf<'_>) -> Result<(), Stop> {
+        for slot in 0..if leaf.outside_count() > 0 { leaf.count() } else { 0 } {
+            let Some(record) = leaf.record(slot) else { continue };
             if let RecordKey::Out { hash, blob } = record.key {
                 self.unless_skipped(tree, hash, self.blobs.check_resident(&blob))?;
             }
@@ -172,13 +195,7 @@ impl Keyspace {
                 self.blobs.check_resident(&blob)?;
             }
         }
-        let next = match head.chain() {
-            0 => None,
-            next => {
-                self.unless_skipped(tree, head.hi(), self.pool.shared(PageId(next)).map_err(Stop::from))?
-            }
-        };
-        next.map_or(Ok(()), |next| self.check_long_keys(tree, as_leaf(next.id(), next.page())?))
+        Ok(())
     }
 
     /// Gives a record's key to `f`; `buffer` is for one that lies out of line.

@@ -18,7 +18,7 @@ use crate::blobs::{
 use crate::named::NameEntry;
 use crate::page::{Page, KIND_INNER, KIND_LIST_INNER, KIND_ORDERED_INNER};
 use crate::stop::Stop;
-use crate::tree::hash::{as_leaf, Inner, Leaf, Reference};
+use crate::tree::hash::{as_leaf, Inner, Leaf, Links, Reference};
 use crate::tree::list;
 use crate::tree::ordered::{check_tree, visit_rest, Visitor};
 use crate::tree::{bad_record, not_inner, Words};
@@ -106,14 +106,14 @@ impl Marking<'_> {
         Ok(())
     }
 
-    fn leaves(&mut self, mut pid: PageId) -> Result<(), Stop> {
-        let mut page = [0; PAGE_SIZE];
-        while pid.0 != 0 {
+    fn leaves(&mut self, head: PageId) -> Result<(), Stop> {
+        let (mut page, mut links, mut next) = ([0; PAGE_SIZE], Links::default(), Some(head));
+        while let Some(pid) = next {
             self.read(pid, &mut page)?;
             self.mark(pid, 1);
             let leaf = as_leaf(pid, &page)?;
             self.records(pid, leaf)?;
-            pid = PageId(leaf.chain());
+            next = links.after(pid, leaf)?;
         }
         Ok(())
     }

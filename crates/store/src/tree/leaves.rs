@@ -3,7 +3,7 @@
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
-use super::hash::{Inner, Leaf};
+use super::hash::{Inner, Leaf, Links};
 use super::list;
 use super::ordered;
 use super::trees::Tree;
@@ -13,8 +13,6 @@ use crate::page::{Page, KIND_INNER, KIND_LEAF, KIND_LIST_INNER, KIND_ORDERED_INN
 
 /// Deepest tree that is believed: five levels hold 10^14 records.
 const LEVEL_MAX: u8 = 16;
-/// Most leaves of one hash that are believed.
-const CHAIN_MAX: u32 = 1 << 24;
 
 /// Where copies of pages come from.
 pub(crate) trait Pages {
@@ -42,15 +40,15 @@ struct Way {
 pub(crate) struct LeafWalk {
     tag: u32,
     ways: Vec<Way>,
-    /// The next leaf of the same hash, or 0; and how many have come.
-    chain: u32,
-    chain_count: u32,
+    /// The next leaf of the same hash, and the way to it.
+    next_link: Option<PageId>,
+    links: Links,
 }
 
 impl LeafWalk {
     pub fn new(tree: Tree) -> LeafWalk {
         let root = Way { level: LEVEL_MAX, children: vec![tree.root.0] };
-        LeafWalk { tag: tree.tag, ways: vec![root], chain: 0, chain_count: 0 }
+        LeafWalk { tag: tree.tag, ways: vec![root], next_link: None, links: Links::default() }
     }
 
     /// Copies the next leaf to `page`; `None` after the last.
@@ -58,8 +56,7 @@ impl LeafWalk {
     /// # Errors
     /// A page that cannot be read, or is none of the tree. The walk goes on behind it.
     pub fn next_leaf(&mut self, pages: &dyn Pages, page: &mut Page) -> Result<Option<PageId>, SaveError> {
-        if self.chain != 0 {
-            let pid = PageId(std::mem::take(&mut self.chain));
+        if let Some(pid) = self.next_link.take() {
             pages.read(pid, page)?;
             return self.note_chain(pid, page).map(Some);
         }
@@ -71,7 +68,7 @@ impl LeafWalk {
             };
             pages.read(pid, page)?;
             if level == 0 {
-                self.chain_count = 0;
+                self.links = Links::default();
                 return self.note_chain(pid, page).map(Some);
             }
             let node = children_of(page, self.tag).filter(|way| way.level < level);
@@ -87,12 +84,9 @@ impl LeafWalk {
     fn note_chain(&mut self, pid: PageId, page: &Page) -> Result<PageId, SaveError> {
         if page[0] == KIND_LEAF {
             let leaf = Leaf::new(page).filter(|leaf| leaf.tag() == self.tag);
-            self.chain = leaf.ok_or_else(|| damaged(pid, "a leaf"))?.chain();
-            self.chain_count += 1;
-            // A damaged one may be a circle.
-            if self.chain_count > CHAIN_MAX {
-                self.chain = 0;
-            }
+            let leaf = leaf.ok_or_else(|| damaged(pid, "a leaf"))?;
+            // A circle ends where it is found.
+            self.next_link = self.links.after(pid, leaf).unwrap_or_default();
         }
         Ok(pid)
     }

@@ -2,7 +2,7 @@
 
 use stillframe_pagepool::ExclusiveGuard;
 
-use super::order::{as_leaf, LeafView, Order};
+use super::order::{as_leaf, not_a_leaf, LeafView, Order};
 use super::room::{copy_leaves, Window};
 use super::trees::{Scratch, Tree, Trees};
 use super::words::{Words, WordsMut};
@@ -45,8 +45,11 @@ impl<O: Order> Trees<O> {
     ) -> Result<(), Stop> {
         let mut parent = self.inner_exclusive(tree, key, 1)?;
         let index = O::find_child(&parent, key);
-        let sparse = self.pool.exclusive(O::child(&parent, index))?;
+        let sparse = self.child_exclusive(&parent, index)?;
         let leaf = as_leaf::<O>(sparse.id(), sparse.page())?;
+        if !O::covers(leaf, tree.tag, key) {
+            return Err(not_a_leaf(sparse.id()));
+        }
         if leaf.live_bytes() >= joining.below_bytes::<O>() || !leaf.is_alone() {
             return Ok(());
         }
@@ -121,7 +124,8 @@ impl<O: Order> Trees<O> {
         }
         let mut parent = self.inner_exclusive(tree, key, level + 1)?;
         let index = O::find_child(&parent, key);
-        let node = self.pool.exclusive(O::child(&parent, index))?;
+        let node = self.child_exclusive(&parent, index)?;
+        self.check_child(tree, &parent, &node)?;
         if O::child_count(&parent) == 1 {
             if parent.id() == tree.root {
                 parent.copy_from(&node);
@@ -135,6 +139,8 @@ impl<O: Order> Trees<O> {
                 let right = self.pool.try_exclusive(O::child(&parent, 1))?;
                 (node, right, 0)
             };
+            self.check_child(tree, &parent, &left)?;
+            self.check_child(tree, &parent, &right)?;
             if self.order.absorb(&mut parent, left_index, &mut left, &right) {
                 self.pool.free_node(right);
             }

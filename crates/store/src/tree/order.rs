@@ -41,6 +41,8 @@ pub(crate) trait Order: Sized {
     fn is_inner(node: &impl Words, tag: u32) -> bool;
     fn child_count(node: &impl Words) -> usize;
     fn child(node: &impl Words, index: usize) -> PageId;
+    /// Whether what a latched node says of itself holds together, so that it may be changed: its bytes may have been made up.
+    fn is_whole(node: &ExclusiveGuard<'_>) -> bool;
     /// Index of the child that is responsible for a key.
     fn find_child(node: &impl Words, key: Self::Key<'_>) -> usize;
 

@@ -6,7 +6,7 @@
 
 use stillframe_pagepool::{ExclusiveGuard, PageId};
 
-use super::order::{as_leaf, not_inner, LeafView, Order, TARGETS_MAX};
+use super::order::{as_leaf, not_a_leaf, not_inner, LeafView, Order, TARGETS_MAX};
 use super::trees::{Scratch, Tree, Trees};
 use super::words::{Words, WordsMut};
 use crate::page::Page;
@@ -174,7 +174,8 @@ impl<O: Order> Trees<O> {
             return self.split_inner(tree, key, level + 1);
         }
         let index = O::find_child(&parent, key);
-        let mut node = self.pool.exclusive(O::child(&parent, index))?;
+        let mut node = self.child_exclusive(&parent, index)?;
+        self.check_child(tree, &parent, &node)?;
         if O::can_grow(&node) {
             return Ok(());
         }
@@ -192,6 +193,9 @@ impl<O: Order> Trees<O> {
         let mut root = self.pool.exclusive(tree.root)?;
         if root.level() != level || O::can_grow(&root) {
             return Ok(());
+        }
+        if !O::is_inner(&root, tree.tag) || !O::is_whole(&root) {
+            return Err(not_inner(tree.root));
         }
         self.pages.admit(1)?;
         let mut child = self.pool.allocate()?;
@@ -213,8 +217,11 @@ impl<O: Divide> Trees<O> {
         let need_bytes = record_bytes + O::SLOT_BYTES;
         let mut parent = self.inner_exclusive(tree, key, 1)?;
         let index = O::find_child(&parent, key);
-        let full = self.pool.exclusive(O::child(&parent, index))?;
+        let full = self.child_exclusive(&parent, index)?;
         let leaf = as_leaf::<O>(full.id(), full.page())?;
+        if !O::covers(leaf, tree.tag, key) {
+            return Err(not_a_leaf(full.id()));
+        }
         if !leaf.is_alone() {
             return O::divide(self, tree, Full { parent, index, leaf: full }, key, need_bytes);
         }

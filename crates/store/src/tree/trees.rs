@@ -16,6 +16,9 @@ use crate::stop::Stop;
 /// Bytes of a cache line.
 pub(super) const LINE_BYTES: usize = 64;
 
+/// Deepest tree that is believed: five levels hold 10^14 records.
+const LEVEL_MAX: u8 = 16;
+
 /// What stands for the database of a tree that belongs to none.
 pub(crate) const NO_DATABASE: DbId = DbId(u32::MAX);
 
@@ -98,12 +101,16 @@ impl<O: Order> Trees<O> {
         level: u8,
     ) -> Result<(OptimisticGuard<'_>, PageId), Stop> {
         let mut node = self.read_node::<MAY_WAIT>(tree.root)?;
+        let mut level_above = None;
         loop {
-            if !O::is_inner(&node, tree.tag) {
+            let node_level = node.level();
+            // Damaged pages may lead back to themselves.
+            let is_placed = (1..=LEVEL_MAX).contains(&node_level)
+                && level_above.is_none_or(|above: u8| node_level == above - 1);
+            if !O::is_inner(&node, tree.tag) || !is_placed {
                 node.validate()?;
                 return Err(not_inner(node.id()));
             }
-            let node_level = node.level();
             let child = O::child(&node, O::find_child(&node, key));
             node.validate()?;
             if node_level <= level {
@@ -116,7 +123,7 @@ impl<O: Order> Trees<O> {
             };
             // The child was this node's when its version was read.
             node.validate()?;
-            node = next;
+            (node, level_above) = (next, Some(node_level));
         }
     }
 
@@ -248,7 +255,37 @@ impl<O: Order> Trees<O> {
         if found_level != level {
             return Err(Stop::Contended);
         }
-        Ok(guard)
+        match O::is_whole(&guard) {
+            true => Ok(guard),
+            false => Err(not_inner(guard.id())),
+        }
+    }
+
+    /// Latches a child of a node that the caller has latched.
+    pub fn child_exclusive(
+        &self,
+        parent: &ExclusiveGuard<'_>,
+        index: usize,
+    ) -> Result<ExclusiveGuard<'_>, Stop> {
+        let child = O::child(parent, index);
+        match child == parent.id() {
+            true => Err(not_inner(child)),
+            false => Ok(self.pool.exclusive(child)?),
+        }
+    }
+
+    /// Looks at a latched child of a node, before it is changed as a node.
+    pub fn check_child(
+        &self,
+        tree: Tree,
+        parent: &ExclusiveGuard<'_>,
+        child: &ExclusiveGuard<'_>,
+    ) -> Result<(), Stop> {
+        let is_below = child.level().checked_add(1) == Some(parent.level());
+        match is_below && O::is_inner(child, tree.tag) && O::is_whole(child) {
+            true => Ok(()),
+            false => Err(not_inner(child.id())),
+        }
     }
 }
 

@@ -87,7 +87,8 @@ impl Opened {
                     self.worker.idle(|| receiver.recv().expect("the load ends"));
                 }
                 Err(OpError::Damaged(reason)) => return Err(reason),
-                Err(other) => panic!("{other}"),
+                // Of a damaged key the type may be wrong.
+                Err(other) => return Err(other.to_string()),
             }
         }
     }

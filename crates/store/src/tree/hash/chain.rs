@@ -144,8 +144,12 @@ impl Trees<Hashed> {
     #[inline(always)]
     pub fn with_chain<'p>(&'p self, head: ExclusiveGuard<'p>) -> Result<LeafGuard<'p>, Stop> {
         let mut next = as_leaf(head.id(), head.page())?.chain();
-        let mut chain = Vec::new();
+        let mut chain: Vec<ExclusiveGuard<'p>> = Vec::new();
         while next != 0 {
+            // A damaged chain may be a circle.
+            if next == head.id().0 || chain.iter().any(|link| link.id().0 == next) {
+                return Err(not_a_leaf(PageId(next)));
+            }
             let guard = self.pool.exclusive(PageId(next))?;
             next = as_leaf(guard.id(), guard.page())?.chain();
             chain.push(guard);
@@ -216,6 +220,10 @@ impl Trees<Hashed> {
         need_bytes: usize,
     ) -> Result<(), Stop> {
         let chain_hash = full.chain_hash(&self.order)?.unwrap_or(hash);
+        let (lo, hi) = (full.leaf(0)?.lo(), full.leaf(0)?.hi());
+        if !(lo..=hi).contains(&chain_hash) {
+            return Err(bad_record(full.head.id()));
+        }
         if chain_hash == hash {
             return match full.page_with_room(need_bytes - SLOT_BYTES)? {
                 Some(_) => Ok(()),
@@ -225,7 +233,7 @@ impl Trees<Hashed> {
         self.pages.admit(1)?;
         let mut new = self.pool.allocate()?;
         let head = full.leaf(0)?;
-        let (tag, lo, hi, head_pid) = (head.tag(), head.lo(), head.hi(), full.head.id());
+        let (tag, head_pid) = (head.tag(), full.head.id());
         if hash > chain_hash {
             let lo_right = chain_hash + 1;
             LeafMut::init(new.page_mut(), tag, lo_right, hi, finest_shift(lo_right, hi));

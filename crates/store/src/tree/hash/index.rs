@@ -9,6 +9,7 @@ use stillframe_pagepool::PageId;
 
 use super::chain::{At, LeafGuard};
 use super::leaf::Leaf;
+use super::links::Links;
 use super::order::{as_leaf, Hashed};
 use super::record::{index_hash, Record, RecordKey, RecordValue, INDEX_RECORD_BYTES};
 use super::shape::SLOT_BYTES;
@@ -56,6 +57,7 @@ impl Trees<Hashed> {
         let hash = index_hash(hash);
         let mut guard = self.leaf_shared(tree, hash, None)?;
         let mut found = Indexed { values: SmallVec::new(), leaf: guard.id(), has_room: false };
+        let mut links = Links::default();
         loop {
             let leaf = as_leaf(guard.id(), guard.page())?;
             leaf.find_candidate(hash, |slot| {
@@ -64,12 +66,12 @@ impl Trees<Hashed> {
                 found.values.extend(value);
                 false
             });
-            if leaf.chain() == 0 {
+            let Some(next) = links.after(guard.id(), leaf)? else {
                 let is_alone = guard.id() == found.leaf;
                 found.has_room = is_alone && leaf.free_bytes() >= INDEX_RECORD_BYTES + SLOT_BYTES;
                 return Ok(found);
-            }
-            guard = self.pool.shared(PageId(leaf.chain()))?;
+            };
+            guard = self.pool.shared(next)?;
         }
     }
 
@@ -81,7 +83,7 @@ impl Trees<Hashed> {
         from: u64,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<Option<u64>, Stop> {
-        let before = pairs.len();
+        let (before, mut links) = (pairs.len(), Links::default());
         let mut guard = self.leaf_shared(tree, from, None)?;
         loop {
             let leaf = as_leaf(guard.id(), guard.page())?;
@@ -96,16 +98,9 @@ impl Trees<Hashed> {
                     }
                 }
             }
-            if leaf.chain() == 0 {
-                return Ok(leaf.hi().checked_add(1));
-            }
-            guard = match self.pool.shared(PageId(leaf.chain())) {
-                Ok(guard) => guard,
-                Err(restart) => {
-                    pairs.truncate(before);
-                    return Err(restart.into());
-                }
-            };
+            let next = links.after(guard.id(), leaf).inspect_err(|_| pairs.truncate(before))?;
+            let Some(next) = next else { return Ok(leaf.hi().checked_add(1)) };
+            guard = self.pool.shared(next).inspect_err(|_| pairs.truncate(before))?;
         }
     }
 

@@ -56,6 +56,14 @@ pub(crate) trait Inner: Words {
         (self.word(CHILDREN + index / 2) >> (32 * (index % 2))) as u32
     }
 
+    /// Whether the count is one that a node may have, and the separators ascend within its range.
+    fn is_whole(&self) -> bool {
+        let count = self.child_count();
+        let are_sorted = (1..count).all(|index| self.separator(index - 1) < self.separator(index));
+        let is_counted = (self.word(0) >> 16) as u16 as usize == count;
+        is_counted && are_sorted && self.separator(count - 1) <= self.hi()
+    }
+
     /// Greatest hash below a child, inclusive.
     fn child_hi(&self, index: usize) -> u64 {
         if index + 1 < self.child_count() {

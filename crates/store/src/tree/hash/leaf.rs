@@ -220,7 +220,7 @@ impl<'a> Leaf<'a> {
 
     /// The least hash that the key of the slot can have; keys of lower slots with another fingerprint are below it.
     pub fn least_hash(&self, index: usize) -> u64 {
-        let units = (self.lo() >> self.fp_shift()) + u64::from(self.rank(index));
+        let units = (self.lo() >> self.fp_shift()).saturating_add(u64::from(self.rank(index)));
         (units << self.fp_shift()).max(self.lo())
     }
 

@@ -7,6 +7,7 @@ use stillframe_pagepool::{ExclusiveGuard, PageId, Pool};
 
 use super::inner::{Inner, InnerMut, FANOUT};
 use super::leaf::{finest_shift, Leaf, LeafMut, CAPACITY_BYTES};
+use super::links::Links;
 use super::record::{Record, RecordKey};
 use super::shape::SLOT_BYTES;
 use super::side::Side;
@@ -95,6 +96,10 @@ impl Order for Hashed {
         PageId(node.child(index))
     }
 
+    fn is_whole(node: &ExclusiveGuard<'_>) -> bool {
+        node.is_whole()
+    }
+
     #[inline(always)]
     fn find_child(node: &impl Words, hash: u64) -> usize {
         node.find_child(hash)
@@ -131,7 +136,7 @@ impl Order for Hashed {
     }
 
     fn meet(&self, pool: &Pool, pid: PageId, leaf: Leaf<'_>) -> Result<(), Stop> {
-        let deadline = chain_deadline(pool, leaf)?;
+        let deadline = chain_deadline(pool, pid, leaf)?;
         self.side.set(pid, deadline);
         Ok(())
     }
@@ -219,14 +224,14 @@ impl Order for Hashed {
 }
 
 /// Earliest deadline in a latched leaf and its chain.
-pub(crate) fn chain_deadline(pool: &Pool, head: Leaf<'_>) -> Result<Option<UnixMillis>, Stop> {
-    let mut earliest = head.earliest_deadline();
-    let mut next = head.chain();
-    while next != 0 {
-        let guard = pool.shared(PageId(next))?;
+pub(crate) fn chain_deadline(pool: &Pool, pid: PageId, head: Leaf<'_>) -> Result<Option<UnixMillis>, Stop> {
+    let (mut earliest, mut links) = (head.earliest_deadline(), Links::default());
+    let mut next = links.after(pid, head)?;
+    while let Some(link) = next {
+        let guard = pool.shared(link)?;
         let leaf = as_leaf(guard.id(), guard.page())?;
         earliest = earliest.into_iter().chain(leaf.earliest_deadline()).min();
-        next = leaf.chain();
+        next = links.after(link, leaf)?;
     }
     Ok(earliest)
 }

@@ -27,6 +27,11 @@ impl Plan {
     /// do not allow it: too many keys look alike, or there are too few of them.
     pub fn even(sources: &[Leaf<'_>], target_count: usize) -> Option<Plan> {
         debug_assert!((1..=TARGETS_MAX).contains(&target_count));
+        // Damaged nodes may have neighbours that are none.
+        let are_neighbours = sources
+            .windows(2)
+            .all(|pair| pair[0].tag() == pair[1].tag() && pair[0].hi().checked_add(1) == Some(pair[1].lo()));
+        are_neighbours.then_some(())?;
         let total_bytes: usize = sources.iter().map(|leaf| leaf.live_bytes()).sum();
         let mut plan = Plan {
             target_count,
@@ -56,7 +61,9 @@ impl Plan {
         }
         plan.starts[target_count] = (sources.len(), 0);
         let fits = plan.bytes[..target_count].iter().all(|b| *b <= super::leaf::CAPACITY_BYTES);
-        (target + 1 == target_count && fits).then_some(plan)
+        // Fingerprints of a leaf that nobody wrote like this may be out of order.
+        let ascends = plan.lows[..target_count].is_sorted() && plan.lows[target_count - 1] <= plan.hi;
+        (target + 1 == target_count && fits && ascends).then_some(plan)
     }
 
     /// Least hash of a target.

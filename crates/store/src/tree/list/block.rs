@@ -191,7 +191,9 @@ impl<'p> Block<'p> {
             && end <= PAGE_SIZE
             && block.count() <= end - start
             && anchor_index <= block.count()
-            && (start..=end).contains(&anchor);
+            && (start..=end).contains(&anchor)
+            && (anchor_index > 0 || anchor == start)
+            && (anchor_index < block.count() || anchor == end);
         is_sane.then_some(block)
     }
 
@@ -286,6 +288,24 @@ impl<'p> Block<'p> {
         (count == range.len()).then_some(blobs)
     }
 
+    /// The bytes of the elements of a range. `None` if there are fewer, or the block holds nonsense.
+    pub(super) fn span(&self, range: &Range<usize>) -> Option<(usize, usize)> {
+        let (from, to) = (self.offset(range.start)?, self.offset(range.end)?);
+        self.is_anchored(range, from, to).then_some((from, to))
+    }
+
+    /// Whether the anchor can be where it says, if the elements of a range are from byte `from` up to `to`. Of a page that holds
+    /// nonsense the two are told by different elements: nothing is reckoned from both before this has been asked.
+    fn is_anchored(&self, range: &Range<usize>, from: usize, to: usize) -> bool {
+        let (anchor_index, anchor) = self.anchor();
+        let lies_right = match anchor_index {
+            index if index <= range.start => anchor <= from,
+            index if index < range.end => (from..=to).contains(&anchor),
+            _ => to <= anchor,
+        };
+        self.start() <= from && from <= to && to <= self.end() && lies_right
+    }
+
     /// Whether the elements end where the header says, and one begins where the anchor says.
     pub(super) fn is_whole(&self) -> bool {
         let (anchor_index, anchor) = self.anchor();
@@ -366,12 +386,13 @@ impl<'p> BlockMut<'p> {
         self.set_anchor(anchor_index, start + anchor - old_start);
     }
 
-    /// Inserts an element before the one at `index`. False, and nothing changed, if it has no room or there are fewer.
+    /// Inserts an element before the one at `index`. False, and nothing changed, if it has no room, there are fewer, or the
+    /// block holds nonsense.
     pub fn insert(&mut self, index: usize, element: Element<'_>) -> bool {
-        let free_bytes = self.view().free_bytes();
-        let Some(at) = self.seek(index).filter(|_| free_bytes >= element.encoded_bytes()) else {
+        if self.seek(index).is_none() || self.view().free_bytes() < element.encoded_bytes() {
             return false;
-        };
+        }
+        let Some((at, _)) = self.view().span(&(index..index)) else { return false };
         // The shorter part moves.
         let towards = match self.view().end() - at <= at - self.view().start() {
             true => End::Right,
@@ -432,10 +453,12 @@ impl<'p> BlockMut<'p> {
         }
     }
 
-    /// Removes the elements of a range. False, and nothing changed, if there are fewer.
+    /// Removes the elements of a range. False, and nothing changed, if there are fewer, or the block holds nonsense.
     pub fn remove(&mut self, range: Range<usize>) -> bool {
-        let Some(from) = self.seek(range.start) else { return false };
-        let Some(to) = self.view().offset(range.end) else { return false };
+        if self.seek(range.start).is_none() {
+            return false;
+        }
+        let Some((from, to)) = self.view().span(&range) else { return false };
         let (start, end, count) = (self.view().start(), self.view().end(), self.view().count());
         let (anchor_index, anchor) = self.view().anchor();
         let (bytes, left) = (to - from, count - range.len());
@@ -461,7 +484,7 @@ impl<'p> BlockMut<'p> {
         true
     }
 
-    /// Puts an element in the place of another. False, and nothing changed, if it has no room or there is none.
+    /// Puts an element in the place of another. False if it has no room, there is none, or the block holds nonsense.
     pub fn replace(&mut self, index: usize, element: Element<'_>) -> bool {
         let bytes = element.encoded_bytes();
         let Some((at, old_bytes)) = self.extent(index) else { return false };

@@ -114,7 +114,8 @@ impl Lists {
         let mut cut_off = CutOff { trees: Vec::new(), blobs: plan.blobs };
         for BlockCut { mut block, range } in plan.blocks {
             let pid = block.id();
-            BlockMut::new(block.page_mut()).ok_or_else(|| not_a_leaf(pid))?.remove(range);
+            let is_done = BlockMut::new(block.page_mut()).is_some_and(|mut block| block.remove(range));
+            is_done.then_some(()).ok_or_else(|| not_a_leaf(pid))?;
         }
         for cut in plan.nodes.into_iter().rev() {
             cut_off.trees.extend(cut_node(tree, cut, &mut spare)?);
@@ -173,8 +174,7 @@ impl Lists {
         let block = block.ok_or_else(|| not_a_leaf(child.pid))?;
         // The range is within the child's elements.
         let range = range.start as usize..range.end as usize;
-        let is_sound = block.offset(range.end).is_some();
-        let blobs = block.blobs(range.clone()).filter(|_| is_sound);
+        let blobs = block.blobs(range.clone()).filter(|_| block.span(&range).is_some());
         plan.blobs.extend(blobs.ok_or_else(|| bad_record(child.pid))?);
         plan.blocks.push(BlockCut { block: guard, range });
         Ok(())

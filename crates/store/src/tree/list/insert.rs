@@ -127,8 +127,8 @@ impl Lists {
         check_counts(&path.steps, 1)?;
         let at = path.at;
         if path.block()?.free_bytes() >= element.encoded_bytes() {
-            self.check_offset(&path)?;
-            path.block_mut()?.insert(at, element);
+            let is_done = path.block_mut()?.insert(at, element);
+            is_done.then_some(()).ok_or_else(|| bad_record(path.block.id()))?;
             count(&mut path.steps, 1)?;
             return Ok(true);
         }
@@ -159,8 +159,8 @@ impl Lists {
         let before = block.element(at).ok_or_else(|| bad_record(path.block.id()))?;
         if block.free_bytes() + before.encoded_bytes() >= element.encoded_bytes() {
             old(before);
-            path.block_mut()?.replace(at, element);
-            return Ok(true);
+            let is_done = path.block_mut()?.replace(at, element);
+            return is_done.then_some(true).ok_or_else(|| bad_record(path.block.id()));
         }
         // The block is copied, so what was there before is known until then.
         let copy = *path.block.page();
@@ -169,11 +169,6 @@ impl Lists {
             old(before);
         }
         Ok(true)
-    }
-
-    /// That the elements before a spot can be gone over.
-    fn check_offset(&self, path: &Path<'_>) -> Result<(), Stop> {
-        path.block()?.offset(path.at).map(|_| ()).ok_or_else(|| bad_record(path.block.id()))
     }
 
     /// Makes two blocks of a full one, with one element more or with another in the place of one.

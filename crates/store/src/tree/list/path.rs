@@ -216,6 +216,9 @@ impl Lists {
                 Spot::At(_) => node.find(left),
             };
             let child = node.child(index);
+            if child.pid == guard.id() {
+                return Err(not_inner(child.pid));
+            }
             let is_above_blocks = node.level() == 1;
             (level_above, left) = (Some(node.level()), below);
             guard = self.pool.shared(child.pid)?;

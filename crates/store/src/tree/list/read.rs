@@ -132,6 +132,9 @@ impl Lists {
             }
             (level_above, left) = (Some(node.level()), below);
             let child = node.child(index).pid;
+            if child == guard.id() {
+                return Err(not_inner(child));
+            }
             guard = self.pool.shared(child)?;
         }
     }

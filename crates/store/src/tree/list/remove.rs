@@ -84,12 +84,13 @@ impl Lists {
         }
         let pid = path.block.id();
         let element = block.element(at).ok_or_else(|| bad_record(pid))?;
-        block.offset(at + 1).ok_or_else(|| bad_record(pid))?;
+        block.span(&(at..at + 1)).ok_or_else(|| bad_record(pid))?;
         for step in &path.steps {
             step.child()?.elements.checked_sub(1).ok_or_else(|| not_inner(step.node.id()))?;
         }
         old(element)?;
-        path.block_mut()?.remove(at..at + 1);
+        let is_done = path.block_mut()?.remove(at..at + 1);
+        is_done.then_some(()).ok_or_else(|| bad_record(pid))?;
         count(&mut path.steps, -1)?;
         let (left_count, left_bytes) = (path.block()?.count(), path.block()?.live_bytes());
         if left_count == 0 {

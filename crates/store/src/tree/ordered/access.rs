@@ -60,17 +60,22 @@ impl Trees<Ordered> {
             let leaf = self.leaf_exclusive(tree, Seek::Key(key), hint)?;
             return Ok(Way { nodes: SmallVec::new(), leaf });
         }
-        let mut nodes = SmallVec::new();
+        let mut nodes: SmallVec<[(ExclusiveGuard<'_>, usize); WAY_NODES]> = SmallVec::new();
         let mut pid = tree.root;
         loop {
             let node = self.pool.exclusive(pid)?;
-            if !Ordered::is_inner(&node, tree.tag) {
+            let is_below = nodes.last().is_none_or(|(above, _)| node.level() == above.level() - 1);
+            if !Ordered::is_inner(&node, tree.tag) || !is_below {
                 return Err(not_inner(pid));
             }
             let index = Ordered::find_child(&node, Seek::Key(key));
             let is_above_leaves = node.level() <= 1;
             pid = Ordered::child(&node, index);
             nodes.push((node, index));
+            // Damaged pages may lead back to themselves.
+            if nodes.iter().any(|(node, _)| node.id() == pid) {
+                return Err(not_inner(pid));
+            }
             if is_above_leaves {
                 break;
             }

@@ -356,6 +356,26 @@ pub(super) trait OrderedNode: Words {
         length(1) + length(2) + self.children_bytes()
     }
 
+    /// Whether everything that the node says of itself is there and in order.
+    fn is_whole(&self) -> bool {
+        let length = |number: u32| usize::from((self.word(LENGTHS / 8) >> (16 * number)) as u16);
+        let (count, shared_bytes, node) = (self.count(), self.shared_bytes(), self.decode());
+        let hi_bytes = node.hi.as_ref().map_or(0, Vec::len);
+        let slots = Parts::of(count, self.has_counts()).slots;
+        let tail_bytes = |index| usize::from((self.half(slots + SLOT_BYTES * index) >> 16) as u16);
+        let mut children = node.children.iter().enumerate().skip(1);
+        usize::from((self.word(0) >> 16) as u16) == count
+            && (node.prefix_bytes(), node.lo.len(), hi_bytes) == (length(0), length(1), length(2))
+            && children
+                .all(|(index, child)| child.separator.len() == length(0) + shared_bytes + tail_bytes(index))
+            && node.children.windows(2).all(|pair| pair[0].separator < pair[1].separator)
+            && node
+                .children
+                .last()
+                .is_some_and(|last| node.hi.as_ref().is_none_or(|hi| last.separator[..] < hi[..]))
+            && node.encoded_bytes() <= PAGE_SIZE
+    }
+
     /// Everything that is in the node.
     fn decode(&self) -> Node {
         let mut page = [0; PAGE_SIZE];

@@ -91,6 +91,10 @@ impl Order for Ordered {
         PageId(node.child_at(index))
     }
 
+    fn is_whole(node: &ExclusiveGuard<'_>) -> bool {
+        node.is_whole()
+    }
+
     #[inline(always)]
     fn find_child(node: &impl Words, key: Seek<'_>) -> usize {
         match key {

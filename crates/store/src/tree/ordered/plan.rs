@@ -70,10 +70,17 @@ impl Plan {
         Plan { targets, hi }.measured(sources).filter(|plan| plan.targets.len() == starts.len())
     }
 
-    /// The plan with the bytes of its targets, if everything fits.
+    /// The plan with the bytes of its targets, if everything fits, and the bounds ascend: records of a leaf that somebody has
+    /// made up may be in any order.
     fn measured(mut self, sources: &[OrderedLeaf<'_>]) -> Option<Plan> {
+        // Damaged nodes may have neighbours that are none.
+        let are_neighbours = sources
+            .windows(2)
+            .all(|pair| pair[0].tag() == pair[1].tag() && pair[0].hi() == Some(pair[1].lo()));
+        are_neighbours.then_some(())?;
         for target in 0..self.targets.len() {
-            self.targets[target].bytes = self.bytes_of(target, sources);
+            let is_above = self.hi(target).is_none_or(|hi| self.lo(target) < hi);
+            self.targets[target].bytes = self.bytes_of(target, sources).filter(|_| is_above)?;
         }
         self.targets.iter().all(|target| target.bytes <= CAPACITY_BYTES).then_some(self)
     }
@@ -119,15 +126,18 @@ impl Plan {
         })
     }
 
-    fn bytes_of(&self, target: usize, sources: &[OrderedLeaf<'_>]) -> usize {
+    /// `None` if a record is malformed, or its key can be none of this target's.
+    fn bytes_of(&self, target: usize, sources: &[OrderedLeaf<'_>]) -> Option<usize> {
         let (lo, hi) = (self.lo(target), self.hi(target));
         let prefix_bytes = prefix_bytes(lo, hi);
         let record = |(s, i): (usize, usize)| {
-            let Some((tail, value)) = sources[s].record(i) else { return 0 };
+            let (tail, value) = sources[s].record(i)?;
             let key_bytes = sources[s].prefix().len() + tail.len();
-            SLOT_BYTES + value.record_bytes(key_bytes.saturating_sub(prefix_bytes))
+            let is_key = (prefix_bytes..=KEY_MAX_BYTES).contains(&key_bytes);
+            is_key.then(|| SLOT_BYTES + value.record_bytes(key_bytes - prefix_bytes))
         };
-        lo.len() + hi.map_or(0, <[u8]>::len) + self.records_of(target, sources).map(record).sum::<usize>()
+        let records: Option<usize> = self.records_of(target, sources).map(record).sum();
+        Some(lo.len() + hi.map_or(0, <[u8]>::len) + records?)
     }
 
     /// The target of a key.
@@ -147,8 +157,8 @@ impl Plan {
         let mut source = None;
         for (index, (s, i)) in self.records_of(target, sources).enumerate() {
             let (leaf, prefix_bytes) = (sources[s], sources[s].prefix().len());
+            // Both have been found to be so by the plan.
             let Some((tail, value)) = leaf.record(i) else { continue };
-            // Of a leaf that nobody wrote like this, keys may be longer than any can be.
             let Some(place) = key.get_mut(..prefix_bytes + tail.len()) else { continue };
             if source.replace(s) != Some(s) {
                 place[..prefix_bytes].copy_from_slice(leaf.prefix());

@@ -38,7 +38,9 @@ impl Trees<Ordered> {
                 (Err(restart), Some(parent)) => return Err(stop_below(parent, restart)),
                 (Err(restart), None) => return Err(restart.into()),
             };
-            if !Ordered::is_inner(&node, tree.tag) {
+            // Damaged pages may lead back to themselves.
+            let is_below = way.last().is_none_or(|above| node.level() == above.level().wrapping_sub(1));
+            if !Ordered::is_inner(&node, tree.tag) || !is_below {
                 node.validate()?;
                 way.iter().try_for_each(OptimisticGuard::validate)?;
                 return Err(not_inner(pid));

@@ -307,47 +307,110 @@ fn long_members_that_begin_alike_are_told_apart() {
     assert!(all.into_iter().eq(model.iter().map(|(member, score)| (member.clone(), score.to_bits()))));
 }
 
+/// Members of a set that is to be damaged: of one score and with long names, so that few children fit a node, or any.
+fn members_to_damage(is_deep: bool, random: &mut fastrand::Rng) -> Vec<(Vec<u8>, f64)> {
+    let deep = |random: &mut fastrand::Rng| {
+        let name = format!("{:04}", random.u32(..10_000));
+        ([&vec![b'a' + random.u8(..26); 240][..], name.as_bytes()].concat(), 1.0)
+    };
+    let any = |random: &mut fastrand::Rng| (random_member(random), random_score(random));
+    (0..600).map(|_| if is_deep { deep(random) } else { any(random) }).collect()
+}
+
+/// Writes nonsense to a page of either tree. In a node, which has little else, mostly to where its parts are told.
+fn damage(pool: &Pool, pid: PageId, others: &[u32], random: &mut fastrand::Rng) {
+    let mut guard = pool.exclusive(pid).unwrap();
+    let page = guard.page_mut();
+    match random.u32(..6) {
+        0 => page[random.usize(..64)] ^= random.u8(1..),
+        1 => page[random.usize(..PAGE_SIZE)] ^= random.u8(1..),
+        2 => {
+            let at = 4 * random.usize(..PAGE_SIZE / 4);
+            page[at..at + 4].copy_from_slice(&others[random.usize(..others.len())].to_le_bytes());
+        }
+        // The pid of a child, by either format of nodes, or the next leaf of a chain.
+        3 => {
+            let at = [28, 96, 100, 160, 164, 342 * 8, 342 * 8 + 4][random.usize(..7)];
+            page[at..at + 4].copy_from_slice(&others[random.usize(..others.len())].to_le_bytes());
+        }
+        4 => (0..random.usize(1..200)).for_each(|_| page[random.usize(..PAGE_SIZE)] = random.u8(..)),
+        _ => {
+            let (from, to) = (random.usize(..PAGE_SIZE - 64), random.usize(..PAGE_SIZE - 64));
+            page.copy_within(from..from + random.usize(1..64), to);
+        }
+    }
+}
+
 /// Pages that fit their checksums may hold nonsense all the same.
 #[test]
 fn damaged_pages_are_met_without_a_panic() {
     let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
     let (mut refused_count, mut found_count) = (0, 0);
-    for _ in 0..60 {
+    for round in 0..60 {
         let mut run = Run::new(16);
-        let members: Vec<_> = (0..600).map(|_| random_member(&mut random)).collect();
-        for member in &members {
-            run.put(member, random_score(&mut random));
+        let members = members_to_damage(round % 2 == 0, &mut random);
+        for (member, score) in &members {
+            run.put(member, *score);
+            run.member.quiesce();
         }
         let mut visitor = EachPage::of(&run.pool);
         check_sorted_set(run.roots, &run.index.order, &mut visitor).unwrap();
-        // Nodes that were crafted are met in `node.rs`.
-        let is_leaf = |pid: &u32| matches!(run.pool.shared(PageId(*pid)).unwrap().page()[0], 1 | 7);
-        let pages: Vec<u32> = visitor.pages.into_iter().filter(is_leaf).collect();
+        let pages: Vec<u32> = visitor.pages.into_iter().collect();
+        let is_inner = |pid: &&u32| matches!(run.pool.shared(PageId(**pid)).unwrap().page()[0], 2 | 10);
+        let nodes: Vec<u32> = pages.iter().filter(is_inner).copied().collect();
+        assert!(nodes.len() > 2 || round % 2 != 0, "a tree of nodes");
         for _ in 0..random.usize(1..6) {
-            let pid = PageId(pages[random.usize(..pages.len())]);
-            let mut guard = run.pool.exclusive(pid).unwrap();
-            let at = if random.bool() { random.usize(..64) } else { random.usize(..PAGE_SIZE) };
-            guard.page_mut()[at] ^= random.u8(1..);
+            let some = if random.bool() { &nodes } else { &pages };
+            damage(&run.pool, PageId(some[random.usize(..some.len())]), &pages, &mut random);
         }
-        for member in &members {
-            let trees = SortedTrees { index: &run.index, order: &run.order, blobs: &run.blobs };
-            let done = trees.find(run.roots, member).and_then(|found| {
-                found_count += u32::from(found.score().is_some());
-                trees.rank(run.roots, &found)?;
-                match random.u32(..3) {
-                    0 => trees.remove(&mut run.scratch, run.roots, &found),
-                    _ => trees.put(&mut run.scratch, run.roots, member, &found, random_score(&mut random)),
-                }
-            });
-            refused_count += u32::from(matches!(done, Err(OpError::Damaged(_))));
-        }
-        for is_downwards in [false, true] {
-            let _ = run.trees().range(run.roots, 0..1_000, is_downwards, |_, _| Ok(true));
-        }
-        let trees = SortedTrees { index: &run.index, order: &run.order, blobs: &run.blobs };
-        let _ = trees.remove_range(&mut run.scratch, run.roots, 3..50, |_, _| ());
+        let (refused, found) = use_damaged(&mut run, round % 2 == 0, &members, &mut random);
+        (refused_count, found_count) = (refused_count + refused, found_count + found);
     }
     assert!(refused_count > 100 && found_count > 1_000, "{refused_count}, {found_count}");
+}
+
+/// Does everything that can be done with a set. How much of it met damage, and how many members were found.
+fn use_damaged(
+    run: &mut Run,
+    is_deep: bool,
+    members: &[(Vec<u8>, f64)],
+    random: &mut fastrand::Rng,
+) -> (u32, u32) {
+    let (mut refused_count, mut found_count) = (0, 0);
+    let new = members_to_damage(is_deep, random);
+    for (member, score) in members.iter().chain(&new) {
+        let trees = SortedTrees { index: &run.index, order: &run.order, blobs: &run.blobs };
+        let done = trees.find(run.roots, member).and_then(|found| {
+            found_count += u32::from(found.score().is_some());
+            trees.rank(run.roots, &found)?;
+            match random.u32(..4) {
+                0 | 1 => trees.remove(&mut run.scratch, run.roots, &found),
+                2 => trees.put(&mut run.scratch, run.roots, member, &found, *score),
+                _ => trees.put(&mut run.scratch, run.roots, member, &found, random_score(random)),
+            }
+        });
+        refused_count += u32::from(matches!(done, Err(OpError::Damaged(_))));
+        run.member.quiesce();
+    }
+    for is_downwards in [false, true] {
+        let _ = run.trees().range(run.roots, 0..1_000, is_downwards, |_, _| Ok(true));
+        let _ = run.trees().range(run.roots, 300..900, is_downwards, |_, _| Ok(true));
+    }
+    let _ = run.trees().ranks_by_score(run.roots, ScoreBound::Included(-1.0), ScoreBound::Excluded(1.0));
+    let _ = run.trees().ranks_by_lex(run.roots, LexBound::Included(b"b"), LexBound::Excluded(b"q"));
+    let trees = SortedTrees { index: &run.index, order: &run.order, blobs: &run.blobs };
+    let _ = trees.remove_range(&mut run.scratch, run.roots, 3..250, |_, _| ());
+    for root in [run.roots.order.root, run.roots.index.root] {
+        let free = |guard: stillframe_pagepool::ExclusiveGuard<'_>| {
+            run.pool.free(guard, 1);
+            Ok(1)
+        };
+        let _ = match root == run.roots.order.root {
+            true => run.order.free_part(root, 5, free),
+            false => run.index.free_part(root, 5, free),
+        };
+    }
+    (refused_count, found_count)
 }
 
 /// Bytes an element in leaves, and in all pages with their descriptors.

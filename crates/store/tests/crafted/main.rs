@@ -2,8 +2,10 @@
 //! without a panic, and nothing hangs. Replay a failure with `STILLFRAME_SEED=<seed>`; `STILLFRAME_SEEDS` says how many from
 //! that one on.
 
+mod collections;
+mod edits;
 #[allow(dead_code)]
-#[path = "faulty_device/model.rs"]
+#[path = "../faulty_device/model.rs"]
 mod model;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -31,13 +33,36 @@ fn on_array() {
 
 #[test]
 fn what_is_made_up_is_served_or_refused() {
+    each_seed(serve_what_is_made_up);
+}
+
+#[test]
+fn collections_that_are_made_up_are_served_or_refused() {
+    each_seed(serve_collections_that_are_made_up);
+}
+
+/// What fuzzing does with bytes of its own (`fuzz/fuzz_targets/collections.rs`).
+#[test]
+fn edited_pages_are_served_or_refused() {
+    each_seed(|seed| {
+        let mut rng = Rng::with_seed(seed);
+        let bytes: Vec<u8> = (0..8 * rng.usize(1..12)).map(|_| rng.u8(..) >> rng.u32(..8)).collect();
+        edits::serve(&bytes);
+    });
+}
+
+fn each_seed(serve: fn(u64)) {
+    // Panics are those of the whole process.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     std::panic::set_hook(Box::new(|panic| {
         let trace = std::backtrace::Backtrace::force_capture();
         PANICS.lock().expect("a line").push(format!("{panic}\n{trace}"));
     }));
     let first = stillframe_testkit::seed_or(20_261_123);
     let count = std::env::var("STILLFRAME_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(40);
-    let failure = (first..first.saturating_add(count)).find_map(|seed| Some((seed, failure_of(seed)?)));
+    let failure =
+        (first..first.saturating_add(count)).find_map(|seed| Some((seed, failure_of(seed, serve)?)));
     drop(std::panic::take_hook());
     if let Some((seed, failure)) = failure {
         panic!("STILLFRAME_SEED={seed}: {failure}");
@@ -45,10 +70,10 @@ fn what_is_made_up_is_served_or_refused() {
 }
 
 /// How it went wrong.
-fn failure_of(seed: u64) -> Option<String> {
+fn failure_of(seed: u64, serve: fn(u64)) -> Option<String> {
     let (done, is_done) = channel();
     std::thread::spawn(move || {
-        let result = catch_unwind(AssertUnwindSafe(|| serve_what_is_made_up(seed)));
+        let result = catch_unwind(AssertUnwindSafe(|| serve(seed)));
         // Who waits may have given up.
         let _ = done.send(result.is_ok());
     });
@@ -80,6 +105,30 @@ fn serve_what_is_made_up(seed: u64) {
     }
 }
 
+fn serve_collections_that_are_made_up(seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    let device = Arc::new(SimDevice::new(seed));
+    {
+        let mut opened = open(&device).expect("a new store");
+        collections::make(&mut opened, &mut rng, &collections::SIZES);
+        // Trees that are still to be freed are damaged as well.
+        if rng.bool() {
+            opened.wait_until_tidy();
+        }
+        make_up(&opened, &mut rng);
+        if rng.bool() {
+            collections::use_all(&mut opened, &mut rng);
+        }
+        drop(opened.checkpoint());
+    }
+    for _ in 0..2 {
+        if let Ok(mut opened) = open(&device) {
+            collections::use_all(&mut opened, &mut rng);
+            use_all(&mut opened, &mut rng);
+        }
+    }
+}
+
 /// Writes nonsense into some pages.
 fn make_up(opened: &Opened, rng: &mut Rng) {
     let pool = opened.store.pool();
@@ -91,7 +140,13 @@ fn make_up(opened: &Opened, rng: &mut Rng) {
         let copy = *pool.exclusive(other).expect("it has been looked at").page();
         let mut guard = pool.exclusive(page).expect("it has been looked at");
         let bytes = guard.page_mut();
-        match rng.u8(..5) {
+        match rng.u8(..6) {
+            // Where a pid may be: children of nodes by each format, the next leaf of a chain, or the page's own.
+            5 => {
+                let at = [28, 8, 16, 24, 96, 100, 160, 164, 342 * 8, 342 * 8 + 4][rng.usize(..10)];
+                let number = if rng.bool() { page.0 } else { other.0 };
+                bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+            }
             0 => bytes.copy_from_slice(&copy),
             1 => {
                 let (from, to) = (rng.usize(..PAGE_SIZE - 256), rng.usize(..PAGE_SIZE - 256));
