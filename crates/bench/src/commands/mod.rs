@@ -2,6 +2,7 @@
 
 pub mod advise;
 pub mod checkpoint;
+pub mod collections;
 pub mod cut;
 pub mod exmap;
 pub mod fill;

@@ -3,8 +3,9 @@
 
 use super::conn::{ConnSet, InFlight};
 use super::recording::{LoadReport, Recording, Stall};
+use super::requests::Requests;
 use super::scan::Tally;
-use super::{Stop, Workload};
+use super::Stop;
 use crate::clock::{now_ns, NS_PER_S};
 use crate::error::{BenchError, Result};
 use crate::resp::Address;
@@ -20,11 +21,16 @@ pub struct ClosedLoop {
 const SILENCE_NS: u64 = 120 * NS_PER_S;
 
 impl ClosedLoop {
-    pub fn run(&self, workload: &mut Workload, recording: Recording, stop: Stop<'_>) -> Result<LoadReport> {
+    pub fn run(
+        &self,
+        requests: &mut impl Requests,
+        recording: Recording,
+        stop: Stop<'_>,
+    ) -> Result<LoadReport> {
         let mut set = ConnSet::open(&self.target, self.conn_count)?;
-        let stop = Stop { request_count: stop.request_count.or(workload.request_count()), ..stop };
+        let stop = Stop { request_count: stop.request_count.or(requests.request_count()), ..stop };
         let mut run =
-            Run { pipeline: self.pipeline as u64, workload, stop, recording, sent: 0, open_batches: 0 };
+            Run { pipeline: self.pipeline as u64, requests, stop, recording, sent: 0, open_batches: 0 };
         for index in 0..self.conn_count {
             run.send_batch(&mut set, index, now_ns())?;
         }
@@ -64,16 +70,16 @@ impl ClosedLoop {
     }
 }
 
-struct Run<'a> {
+struct Run<'a, R> {
     pipeline: u64,
-    workload: &'a mut Workload,
+    requests: &'a mut R,
     stop: Stop<'a>,
     recording: Recording,
     sent: u64,
     open_batches: usize,
 }
 
-impl Run<'_> {
+impl<R: Requests> Run<'_, R> {
     #[inline]
     fn serve(&mut self, set: &mut ConnSet, index: usize) -> Result<usize> {
         if set.conns[index].has_output() {
@@ -111,7 +117,7 @@ impl Run<'_> {
         let count = self.pipeline.min(left);
         let conn = &mut set.conns[index];
         for _ in 0..count {
-            self.workload.append_request(&mut conn.out);
+            self.requests.append_request(&mut conn.out);
         }
         conn.in_flight.push_back(InFlight { intended_ns: time_ns, count: count as u32 });
         self.sent += count;
