@@ -127,6 +127,13 @@ impl Args {
         }
         args.rounds = args.rounds.max(1);
         args.clients = args.clients.max(1);
+        for count in [&mut args.bytes_elements, &mut args.large, &mut args.elements, &mut args.members] {
+            *count = (*count).max(1);
+        }
+        args.fields = args.fields.map(|count| count.max(1));
+        args.changes = args.changes.max(1);
+        // One key is one large collection.
+        args.keys = args.keys.max(2);
         args
     }
 

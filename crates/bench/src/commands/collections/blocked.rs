@@ -35,11 +35,19 @@ struct Rest {
     cpu_percent: f64,
 }
 
+/// As the clients come, and begin to wait.
+#[derive(Clone, Copy)]
+struct Rests {
+    without: Rest,
+    idle: Rest,
+    waiting: Rest,
+}
+
 struct Round {
     peer: String,
     number: usize,
-    /// With as many idle clients, and with them waiting; in the first round.
-    rest: Option<(Rest, Rest)>,
+    /// In the first round.
+    rests: Option<Rests>,
     woken: Woken,
     load_p99_ns: u64,
 }
@@ -94,10 +102,12 @@ fn measure(setting: &Setting, peer: &Peer, waiting: usize, number: usize) -> Res
     let spec = |keys| WorkloadSpec::sets(LOAD_KEYS, LOAD_VALUE_BYTES, keys, setting.args.seed);
     fill::fill(&server.target, spec(KeyChoice::Once))?;
     let mut client = server.client()?;
+    let rest = || (number == 0).then(|| rest(setting, &server)).transpose();
+    let without = rest()?;
     let mut waiters = Waiters::connect(&server, waiting)?;
-    let idle = (number == 0).then(|| rest(setting, &server)).transpose()?;
+    let idle = rest()?;
     waiters.block(&server, &mut client)?;
-    let blocked = (number == 0).then(|| rest(setting, &server)).transpose()?;
+    let rests = without.zip(idle).zip(rest()?);
     let load = Workload::new(WorkloadSpec { get_percent: 50, ..spec(KeyChoice::Uniform) })?;
     let (report, woken) =
         setting.paced(&server, load.reseeded(number as u64), |_| wake(setting, &mut waiters))?;
@@ -105,7 +115,7 @@ fn measure(setting: &Setting, peer: &Peer, waiting: usize, number: usize) -> Res
     Ok(Round {
         peer: peer.name.clone(),
         number,
-        rest: idle.zip(blocked),
+        rests: rests.map(|((without, idle), waiting)| Rests { without, idle, waiting }),
         woken,
         load_p99_ns: report.recording.histogram.value_at_percentile(99.0),
     })
@@ -131,10 +141,18 @@ fn wake(setting: &Setting, waiters: &mut Waiters) -> Result<Woken> {
     waiters.wake(setting.args.wake_rate, setting.args.idle)
 }
 
+fn grown_bytes(before: Rest, after: Rest) -> f64 {
+    after.rss_bytes as f64 - before.rss_bytes as f64
+}
+
 impl Round {
+    /// With its connection.
     fn bytes_each(&self, waiting: usize) -> Option<f64> {
-        let (idle, blocked) = self.rest?;
-        Some((blocked.rss_bytes as f64 - idle.rss_bytes as f64) / waiting as f64)
+        self.rests.map(|rests| grown_bytes(rests.without, rests.waiting) / waiting as f64)
+    }
+
+    fn bytes_each_beyond_idle(&self, waiting: usize) -> Option<f64> {
+        self.rests.map(|rests| grown_bytes(rests.idle, rests.waiting) / waiting as f64)
     }
 
     fn wake_ns(&self, percentile: f64) -> f64 {
@@ -145,8 +163,9 @@ impl Round {
         let rest = |rest: Rest| json!({ "rss_bytes": rest.rss_bytes, "cpu_percent": rest.cpu_percent });
         json!({
             "peer": self.peer, "round": self.number + 1, "clients": waiting,
-            "idle": self.rest.map(|(idle, _)| rest(idle)), "waiting": self.rest.map(|(_, blocked)| rest(blocked)),
-            "bytes_each": self.bytes_each(waiting), "wake_us": histogram_us(&self.woken.recording.histogram),
+            "without": self.rests.map(|rests| rest(rests.without)), "idle": self.rests.map(|rests| rest(rests.idle)),
+            "waiting": self.rests.map(|rests| rest(rests.waiting)), "bytes_each": self.bytes_each(waiting),
+            "bytes_each_beyond_idle": self.bytes_each_beyond_idle(waiting), "wake_us": histogram_us(&self.woken.recording.histogram),
             "sent_late_max_us": self.woken.sent_late_max_ns as f64 / 1e3, "load_p99_us": self.load_p99_ns as f64 / 1e3,
         })
     }
@@ -157,16 +176,18 @@ fn wake_ns(rounds: &[Round], peer: &str, percentile: f64) -> Option<f64> {
 }
 
 fn first<'a>(rounds: &'a [Round], peer: &str) -> Option<&'a Round> {
-    rounds.iter().find(|round| round.peer == peer && round.rest.is_some())
+    rounds.iter().find(|round| round.peer == peer && round.rests.is_some())
 }
 
 fn judge(setting: &Setting, rounds: &[Round], waiting: usize, report: &mut Report) {
     let Some(judged) = setting.judged() else { return };
     let own = first(rounds, judged);
-    let bytes = own.and_then(|round| round.bytes_each(waiting));
-    report.bar(Bar::at_most("a client in BLPOP, beyond an idle one", MOST_BYTES, " B", bytes));
-    let added =
-        own.and_then(|round| round.rest).map(|(idle, blocked)| blocked.cpu_percent - idle.cpu_percent);
+    let bytes = |of: fn(&Round, usize) -> Option<f64>| own.and_then(|round| of(round, waiting));
+    report.bar(Bar::at_most("a client in BLPOP, all it has", MOST_BYTES, " B", bytes(Round::bytes_each)));
+    let beyond = bytes(Round::bytes_each_beyond_idle);
+    report.bar(Bar::at_most("a client in BLPOP, beyond an idle one", MOST_BYTES, " B", beyond));
+    let rests = own.and_then(|round| round.rests);
+    let added = rests.map(|rests| rests.waiting.cpu_percent - rests.idle.cpu_percent);
     let what = format!("CPU of {waiting} clients in BLPOP, beyond as many idle ones, of a core");
     report.bar(Bar::at_most(what, MOST_ADDED_CPU_PERCENT, " %", added));
     let p99 = |peer: &str| wake_ns(rounds, peer, 99.0);
@@ -182,14 +203,18 @@ fn table(setting: &Setting, rounds: &[Round], waiting: usize) -> String {
         let cells = setting.peers.iter().map(|peer| cell(&peer.name).unwrap_or_else(|| "n/a".to_owned()));
         std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>()
     };
-    let rest = |peer: &str| first(rounds, peer).and_then(|round| round.rest);
-    let percent = |value: f64| format!("{value:.2} %");
+    let bytes = |peer: &str, of: fn(&Round, usize) -> Option<f64>| {
+        of(first(rounds, peer)?, waiting).map(|bytes| format!("{bytes:.0} B"))
+    };
+    let percent = |peer: &str, of: fn(Rests) -> Rest| {
+        first(rounds, peer)?.rests.map(|rests| format!("{:.2} %", of(rests).cpu_percent))
+    };
     let mut rows = vec![
-        row("memory of each, beyond an idle one", &|peer| {
-            first(rounds, peer)?.bytes_each(waiting).map(|bytes| format!("{bytes:.0} B"))
-        }),
-        row("CPU, all idle", &|peer| rest(peer).map(|(idle, _)| percent(idle.cpu_percent))),
-        row("CPU, all waiting", &|peer| rest(peer).map(|(_, blocked)| percent(blocked.cpu_percent))),
+        row("memory of each, with its connection", &|peer| bytes(peer, Round::bytes_each)),
+        row("memory of each, beyond an idle one", &|peer| bytes(peer, Round::bytes_each_beyond_idle)),
+        row("CPU, no clients", &|peer| percent(peer, |rests| rests.without)),
+        row("CPU, all idle", &|peer| percent(peer, |rests| rests.idle)),
+        row("CPU, all waiting", &|peer| percent(peer, |rests| rests.waiting)),
     ];
     for (name, percentile) in PERCENTILES.into_iter().chain([("worst", 100.0)]) {
         rows.push(row(&format!("wake-up {name}"), &|peer| wake_ns(rounds, peer, percentile).map(human_ns)));
@@ -201,8 +226,8 @@ fn table(setting: &Setting, rounds: &[Round], waiting: usize) -> String {
     }));
     let late = rounds.iter().map(|round| round.woken.sent_late_max_ns).max().unwrap_or(0);
     format!(
-        "{waiting} clients in BLPOP, each for a key of its own. Memory is the resident set's growth when idle clients begin to \
-         wait; CPU is of a core, over {} s. Then {} pushes a second wake random ones, beside {} GET and SET a second: from \
+        "{waiting} clients in BLPOP, each for a key of its own. Memory is the resident set's growth when they come and begin \
+         to wait; CPU is of a core, over {} s. Then {} pushes a second wake random ones, beside {} GET and SET a second: from \
          the time when each push was due until its client has the item. Pushes were at most {} late.\n\n{}",
         setting.args.idle,
         setting.args.wake_rate,

@@ -37,17 +37,11 @@ struct Measured {
 
 pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let mut all = Vec::new();
-    for is_one in [true, false] {
-        for (kind, _) in LIMITS {
-            let data = match is_one {
-                true => Data::one(kind, setting.args.bytes_elements),
-                false => Data::many(kind, setting.args.keys),
-            };
-            for peer in &setting.peers {
-                match measure(setting, peer, data) {
-                    Ok(measured) => all.push(measured),
-                    Err(error) => report.fail(Part::Bytes, &peer.name, kind.name(), &error),
-                }
+    for data in every(setting) {
+        for peer in &setting.peers {
+            match measure(setting, peer, data) {
+                Ok(measured) => all.push(measured),
+                Err(error) => report.fail(Part::Bytes, &peer.name, data.kind.name(), &error),
             }
         }
     }
@@ -59,8 +53,17 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// One large collection of each kind; then many small ones, with small elements and with those of the large one.
+fn every(setting: &Setting) -> impl Iterator<Item = Data> {
+    let (element_count, key_count) = (setting.args.bytes_elements, setting.args.keys);
+    let kinds = || LIMITS.into_iter().map(|(kind, _)| kind);
+    let large = kinds().map(move |kind| Data::one(kind, element_count));
+    let small = kinds().map(move |kind| Data::many(kind, key_count));
+    large.chain(small).chain(kinds().map(move |kind| Data::many_of_large(kind, key_count)))
+}
+
 fn measure(setting: &Setting, peer: &Peer, data: Data) -> Result<Measured> {
-    let name = format!("bytes-{}-{}", data.kind.count_command(), data.key_count);
+    let name = format!("bytes-{}-{}-{}", data.kind.count_command(), data.key_count, data.element_bytes);
     let server = setting.start(peer, &name)?;
     let before = reading(setting, &server)?;
     setting.fill(&server, data)?;
@@ -90,28 +93,37 @@ impl Measured {
     fn json(&self) -> serde_json::Value {
         json!({
             "peer": self.peer, "kind": self.data.kind.name(), "keys": self.data.key_count,
-            "elements": self.data.element_count, "used_memory_bytes_each": self.each.used_bytes,
+            "elements": self.data.element_count, "element_bytes": self.data.element_bytes,
+            "value_bytes": self.data.value_bytes, "used_memory_bytes_each": self.each.used_bytes,
             "pss_bytes_each": self.each.pss_bytes, "before": self.before.json(), "after": self.after.json(),
         })
     }
 }
 
-fn of<'a>(all: &'a [Measured], peer: &str, kind: Kind, is_one: bool) -> Option<&'a Measured> {
-    all.iter().find(|one| one.peer == peer && one.data.kind == kind && one.data.is_one() == is_one)
+fn of<'a>(all: &'a [Measured], peer: &str, data: Data) -> Option<&'a Measured> {
+    all.iter().find(|one| one.peer == peer && one.data == data)
 }
 
 /// By what the servers say of themselves, as the bars were given.
 fn judge(setting: &Setting, all: &[Measured], report: &mut Report) {
     let Some(judged) = setting.judged() else { return };
-    let used = |peer: &str, kind, is_one| of(all, peer, kind, is_one).map(|one| one.each.used_bytes);
-    for (kind, limit_bytes) in LIMITS {
-        let what = format!("bytes an element of one {}", kind.name());
-        report.bar(Bar::at_most(what, limit_bytes, " B", used(judged, kind, true)));
-    }
-    for (kind, _) in LIMITS {
-        let Some(limit_bytes) = used(setting.base(), kind, false) else { continue };
-        let what = format!("bytes a {} of ten elements: those of {}", kind.name(), setting.base());
-        report.bar(Bar::at_most(what, limit_bytes, " B", used(judged, kind, false)));
+    let used = |peer: &str, data| of(all, peer, data).map(|one| one.each.used_bytes);
+    for data in every(setting) {
+        let (name, base) = (data.kind.name(), setting.base());
+        let limit = LIMITS.iter().find(|(kind, _)| *kind == data.kind).map(|(_, limit_bytes)| *limit_bytes);
+        let (what, limit_bytes) = match data.is_one() {
+            true => (format!("bytes an element of one {name}"), limit),
+            false => (
+                format!(
+                    "bytes a {name} of {} elements of {} B: those of {base}",
+                    data.element_count, data.element_bytes
+                ),
+                used(base, data),
+            ),
+        };
+        if let Some(limit_bytes) = limit_bytes {
+            report.bar(Bar::at_most(what, limit_bytes, " B", used(judged, data)));
+        }
     }
 }
 
@@ -121,14 +133,10 @@ fn table(setting: &Setting, all: &[Measured]) -> String {
         header.extend([format!("{}, used_memory", peer.name), "resident".to_owned()]);
     }
     let mut rows = Vec::new();
-    for (is_one, kind) in [true, false].into_iter().flat_map(|is_one| LIMITS.map(|(kind, _)| (is_one, kind)))
-    {
-        let Some(first) = setting.peers.iter().find_map(|peer| of(all, &peer.name, kind, is_one)) else {
-            continue;
-        };
-        let mut row = vec![kind.name().to_owned(), first.data.line()];
+    for data in every(setting) {
+        let mut row = vec![data.kind.name().to_owned(), data.line()];
         for peer in &setting.peers {
-            let each = of(all, &peer.name, kind, is_one).map(|one| one.each);
+            let each = of(all, &peer.name, data).map(|one| one.each);
             let show = |bytes: Option<f64>| bytes.map_or("n/a".to_owned(), |bytes| format!("{bytes:.1} B"));
             row.extend([show(each.map(|r| r.used_bytes)), show(each.map(|r| r.pss_bytes))]);
         }

@@ -96,11 +96,11 @@ fn measure(setting: &Setting, peer: &Peer, kind: Kind, round: usize) -> Result<D
     let (load, times) = setting.paced(&server, requests, |has_ended| {
         wait(setting.before_ns() / 4, has_ended)?;
         wait(setting.before_ns(), has_ended)?;
-        deleted(&server, has_ended)
+        deleted(setting, &server, has_ended)
     })?;
     setting.stop(server, &name)?;
     let samples = load.recording.samples();
-    let end_ns = times.freed_ns.max(times.begin_ns + LEAST_NS.min(setting.before_ns()));
+    let end_ns = times.freed_ns.max(times.begin_ns + least_ns(setting));
     Ok(Deletion {
         peer: peer.name.clone(),
         kind,
@@ -114,7 +114,11 @@ fn measure(setting: &Setting, peer: &Peer, kind: Kind, round: usize) -> Result<D
     })
 }
 
-fn deleted(server: &Server, has_ended: &dyn Fn() -> bool) -> Result<Times> {
+fn least_ns(setting: &Setting) -> u64 {
+    LEAST_NS.min(setting.before_ns())
+}
+
+fn deleted(setting: &Setting, server: &Server, has_ended: &dyn Fn() -> bool) -> Result<Times> {
     let mut client = server.client()?;
     let whole_bytes = used_bytes(&mut client)?;
     let begin_ns = now_ns();
@@ -122,7 +126,7 @@ fn deleted(server: &Server, has_ended: &dyn Fn() -> bool) -> Result<Times> {
     let answered_ns = now_ns();
     let freed_ns = freed(server, &mut client, whole_bytes, has_ended)?;
     // The load goes on for as long as is looked at.
-    wait((begin_ns + LEAST_NS).saturating_sub(now_ns()), has_ended)?;
+    wait((begin_ns + least_ns(setting)).saturating_sub(now_ns()), has_ended)?;
     Ok(Times { begin_ns, answered_ns, freed_ns })
 }
 

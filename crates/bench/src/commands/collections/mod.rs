@@ -18,6 +18,7 @@ pub use self::args::Args;
 use self::args::Part;
 use self::report::Report;
 use self::setting::Setting;
+use crate::clock::{now_ns, NS_PER_S};
 use crate::commands::place;
 use crate::error::Result;
 use crate::load::collections::{Data, Kind};
@@ -25,6 +26,7 @@ use crate::output::Output;
 
 pub fn run(args: &Args) -> Result<()> {
     let args = args.complete();
+    throughput::chosen(&args)?;
     let peers = args.peers.resolve_with_valkey()?;
     let mut out = Output::new(&args.out, "collections", "Collections", &peers)?;
     let cpus = place(&args.cpus, &mut out)?;
@@ -36,8 +38,10 @@ pub fn run(args: &Args) -> Result<()> {
     let scratch = args.data.scratch();
     let setting = Setting { args, peers, cpus, scratch };
     let mut report = Report::default();
-    for part in &setting.args.parts {
-        eprintln!("part {}", part.name());
+    let (begin_ns, parts) = (now_ns(), &setting.args.parts);
+    for (at, part) in parts.iter().enumerate() {
+        let minutes = (now_ns() - begin_ns) as f64 / NS_PER_S as f64 / 60.0;
+        eprintln!("part {} of {}, {}; {minutes:.1} minutes so far", at + 1, parts.len(), part.name());
         let measured = match part {
             Part::Bytes => bytes::run(&setting, &mut report),
             Part::Throughput => throughput::run(&setting, &mut report),
@@ -50,6 +54,7 @@ pub fn run(args: &Args) -> Result<()> {
         if let Err(error) = measured {
             report.fail(*part, "all", "the whole part", &error);
         }
+        report.say(&out)?;
     }
     report.write(&out)
 }

@@ -45,6 +45,8 @@ struct Measurement {
 /// The name under which the generator's own limit is listed.
 pub const CEILING: &str = "generator alone";
 
+const NEAR_CEILING: f64 = 0.85;
+
 #[derive(Default)]
 pub struct Rates {
     all: Vec<Measurement>,
@@ -130,6 +132,17 @@ impl Rates {
         self.per_second(case, peer).zip(self.per_second(case, base)).map(|(own, base)| own / base)
     }
 
+    /// Whether the generator could hardly have driven more: then a ratio says less than the CPU time.
+    pub fn is_near_ceiling(&self, case: Case, peer: &str) -> bool {
+        let both = self.per_second(case, peer).zip(self.per_second(case, CEILING));
+        both.is_some_and(|(own, ceiling)| own > NEAR_CEILING * ceiling)
+    }
+
+    /// How many times as much CPU time a command takes `base`.
+    fn cpu_ratio(&self, case: Case, peer: &str, base: &str) -> Option<f64> {
+        self.cpu_ns(case, base).zip(self.cpu_ns(case, peer)).map(|(base, own)| base / own.max(1.0))
+    }
+
     pub fn table(&self, setting: &Setting) -> String {
         let base = setting.base();
         let others: Vec<&Peer> = setting.peers.iter().filter(|peer| peer.name != base).collect();
@@ -138,8 +151,10 @@ impl Rates {
         header.extend(setting.peers.iter().map(|peer| format!("{}/s", peer.name)));
         header.extend(others.iter().map(|peer| format!("{} / {base}", peer.name)));
         header.extend(setting.peers.iter().map(|peer| format!("{} CPU", peer.name)));
+        header.extend(others.iter().map(|peer| format!("CPU, {base} / {}", peer.name)));
         header.extend(has_ceiling.then(|| format!("{CEILING}/s")));
         let or_missing = |text: Option<String>| text.unwrap_or_else(|| "n/a".to_owned());
+        let times = |ratio: Option<f64>| or_missing(ratio.map(|ratio| format!("{ratio:.2} x")));
         let mut rows = Vec::new();
         for case in self.cases() {
             let mut row = vec![
@@ -152,12 +167,11 @@ impl Rates {
                 let rates: Vec<f64> = self.of(case, &peer.name).map(|one| one.per_second).collect();
                 row.push(with_range(&rates, short));
             }
-            for peer in &others {
-                row.push(or_missing(self.ratio(case, &peer.name, base).map(|r| format!("{r:.2} x"))));
-            }
+            row.extend(others.iter().map(|peer| times(self.ratio(case, &peer.name, base))));
             for peer in &setting.peers {
                 row.push(or_missing(self.cpu_ns(case, &peer.name).map(human_ns)));
             }
+            row.extend(others.iter().map(|peer| times(self.cpu_ratio(case, &peer.name, base))));
             if has_ceiling {
                 row.push(or_missing(self.per_second(case, CEILING).map(short)));
             }

@@ -15,8 +15,16 @@ struct Failure {
     why: String,
 }
 
+/// What has been said at the terminal.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    bars: usize,
+    sections: usize,
+}
+
 #[derive(Default)]
 pub struct Report {
+    said: Said,
     bars: Vec<Bar>,
     sections: Vec<String>,
     records: Vec<Value>,
@@ -43,6 +51,20 @@ impl Report {
     pub fn record(&mut self, part: Part, mut value: Value) {
         value["part"] = part.name().into();
         self.records.push(value);
+    }
+
+    /// Says at the terminal what has come since the last time, and keeps all raw results so far: a run takes long.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn say(&mut self, out: &Output) -> Result<()> {
+        let sections = self.sections[self.said.sections..].concat();
+        eprintln!("{sections}\n{}", bar::table(&self.bars[self.said.bars..]));
+        self.said = Said { bars: self.bars.len(), sections: self.sections.len() };
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        out.write_json(&self.records)
     }
 
     /// # Errors

@@ -1,6 +1,6 @@
 //! `throughput`: commands on random elements of one large collection and of many small ones.
 
-use super::args::Part;
+use super::args::{Args, Part};
 use super::rates::{Case, Rates, Sent};
 use super::report::Report;
 use super::setting::Setting;
@@ -15,7 +15,7 @@ const LEAST_PIPELINED: f64 = 1.5;
 const LEAST_SINGLE: f64 = 1.0;
 
 pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
-    let operations = chosen(setting)?;
+    let operations = chosen(&setting.args)?;
     let mut rates = Rates::default();
     for is_one in [true, false] {
         for kind in distinct(operations.iter().map(|operation| operation.kind)) {
@@ -42,8 +42,10 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn chosen(setting: &Setting) -> Result<Vec<Operation>> {
-    let Some(names) = &setting.args.commands else { return Ok(ALL.to_vec()) };
+/// # Errors
+/// There is no such command.
+pub fn chosen(args: &Args) -> Result<Vec<Operation>> {
+    let Some(names) = &args.commands else { return Ok(ALL.to_vec()) };
     let is_there = |name: &str| ALL.iter().any(|operation| operation.name.eq_ignore_ascii_case(name));
     if let Some(name) = names.iter().find(|name| !is_there(name)) {
         let all = ALL.map(|operation| operation.name).join(", ");
@@ -138,7 +140,9 @@ fn judge(setting: &Setting, rates: &Rates, report: &mut Report) {
                     continue;
                 }
                 let size = if case.data.is_one() { "one large" } else { "many small" };
-                let what = format!("{}, {size}, -P {pipeline}", case.operation.name);
+                let limited =
+                    if rates.is_near_ceiling(case, judged) { " (the generator's limit)" } else { "" };
+                let what = format!("{}, {size}, -P {pipeline}{limited}", case.operation.name);
                 report.bar(Bar::at_least(what, least, " x", rates.ratio(case, judged, setting.base())));
             }
         }

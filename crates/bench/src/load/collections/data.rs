@@ -53,6 +53,8 @@ const DIGITS: usize = 12;
 /// Elements of these sizes are redis-benchmark's, `element:` and twelve digits.
 pub const LARGE_ELEMENT_BYTES: usize = PREFIX.len() + DIGITS;
 const LARGE_VALUE_BYTES: usize = 20;
+/// Elements of a small collection.
+const SMALL_COUNT: u64 = 10;
 const SMALL_ELEMENT_BYTES: usize = 6;
 const SMALL_VALUE_BYTES: usize = 10;
 
@@ -66,7 +68,12 @@ impl Data {
     /// Many collections with ten elements each, of the sizes that give redis-server's bytes a key in the bars.
     pub fn many(kind: Kind, key_count: u64) -> Data {
         let (element_bytes, value_bytes) = (SMALL_ELEMENT_BYTES, SMALL_VALUE_BYTES);
-        Data { kind, key_count, element_count: 10, element_bytes, value_bytes }
+        Data { kind, key_count, element_count: SMALL_COUNT, element_bytes, value_bytes }
+    }
+
+    /// The same with elements as large as those of the one.
+    pub fn many_of_large(kind: Kind, key_count: u64) -> Data {
+        Data { key_count, element_count: SMALL_COUNT, ..Data::one(kind, SMALL_COUNT) }
     }
 
     pub fn is_one(&self) -> bool {
