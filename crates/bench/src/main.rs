@@ -22,6 +22,7 @@ mod procfs;
 mod progress;
 mod provenance;
 mod resp;
+mod scratch;
 mod stats;
 mod study;
 mod ticks;
