@@ -27,12 +27,37 @@ impl ClosedLoop {
         recording: Recording,
         stop: Stop<'_>,
     ) -> Result<LoadReport> {
-        let mut set = ConnSet::open(&self.target, self.conn_count)?;
+        let set = ConnSet::open(&self.target, self.conn_count)?;
+        self.run_on(set, requests, recording, stop)
+    }
+
+    /// For so long from when all are connected, and so many requests at most. Each connection sends at least once.
+    pub fn run_for(
+        &self,
+        requests: &mut impl Requests,
+        seconds: f64,
+        at_most: Option<u64>,
+    ) -> Result<LoadReport> {
+        let set = ConnSet::open(&self.target, self.conn_count)?;
+        let stop = Stop { request_count: at_most, ..Stop::after_seconds(seconds) };
+        self.run_on(set, requests, Recording::new(now_ns()), stop)
+    }
+
+    fn run_on(
+        &self,
+        mut set: ConnSet,
+        requests: &mut impl Requests,
+        recording: Recording,
+        stop: Stop<'_>,
+    ) -> Result<LoadReport> {
+        let begin_ns = recording.start_ns;
         let stop = Stop { request_count: stop.request_count.or(requests.request_count()), ..stop };
         let mut run =
             Run { pipeline: self.pipeline as u64, requests, stop, recording, sent: 0, open_batches: 0 };
         for index in 0..self.conn_count {
-            run.send_batch(&mut set, index, now_ns())?;
+            if !run.stop.reached(begin_ns, run.sent) {
+                run.send_batch(&mut set, index, now_ns())?;
+            }
         }
         let (mut replies, mut last_reply_ns) = (0u64, now_ns());
         let mut stall = Stall::default();
@@ -103,16 +128,15 @@ impl<R: Requests> Run<'_, R> {
         }
         if conn.in_flight.is_empty() {
             self.open_batches -= 1;
-            self.send_batch(set, index, time_ns)?;
+            if !self.stop.reached(time_ns, self.sent) {
+                self.send_batch(set, index, time_ns)?;
+            }
         }
         Ok(completed)
     }
 
     #[inline]
     fn send_batch(&mut self, set: &mut ConnSet, index: usize, time_ns: u64) -> Result<()> {
-        if self.stop.reached(time_ns, self.sent) {
-            return Ok(());
-        }
         let left = self.stop.request_count.map_or(u64::MAX, |n| n - self.sent);
         let count = self.pipeline.min(left);
         let conn = &mut set.conns[index];

@@ -122,7 +122,7 @@ impl Args {
             (args.bytes_elements, args.large, args.keys) = (20_000, 5000, 500);
             (args.elements, args.members, args.fields) = (20_000, 20_000, Some(20_000));
             (args.changes, args.waiting, args.rounds) = (20, 100, 1);
-            (args.seconds, args.warm_up, args.before, args.idle) = (0.04, 0.005, 0.3, 0.3);
+            (args.seconds, args.warm_up, args.before, args.idle) = (0.02, 0.002, 0.15, 0.15);
             (args.rate, args.wake_rate) = (2000.0, 300.0);
         }
         args.rounds = args.rounds.max(1);

@@ -3,13 +3,12 @@
 use serde_json::{json, Value};
 
 use super::setting::Setting;
-use crate::clock::now_ns;
 use crate::error::{BenchError, Result};
 use crate::load::closed_loop::ClosedLoop;
 use crate::load::collections::{Data, Operation, Operations};
 use crate::load::recording::histogram_us;
 use crate::load::values::mix;
-use crate::load::{null_server, LoadReport, Recording, Stop};
+use crate::load::{null_server, LoadReport};
 use crate::output::{human_ns, markdown_table};
 use crate::peer::{Peer, Server};
 use crate::resp::Address;
@@ -206,8 +205,7 @@ fn load(
     let seed = mix(setting.args.seed ^ mix(round * 2 + draw) ^ mix(case.pipeline as u64).rotate_left(1));
     let mut operations = Operations::new(case.operation, case.data, seed);
     let closed = ClosedLoop { target: target.clone(), conn_count: case.clients, pipeline: case.pipeline };
-    let stop = Stop { request_count: at_most, ..Stop::after_seconds(seconds) };
-    closed.run(&mut operations, Recording::new(now_ns()), stop)
+    closed.run_for(&mut operations, seconds, at_most)
 }
 
 fn check(server: &Server, case: Case, report: &LoadReport) -> Result<()> {

@@ -140,10 +140,12 @@ fn judge(setting: &Setting, rates: &Rates, report: &mut Report) {
                     continue;
                 }
                 let size = if case.data.is_one() { "one large" } else { "many small" };
-                let limited =
-                    if rates.is_near_ceiling(case, judged) { " (the generator's limit)" } else { "" };
+                let ratio = rates.ratio(case, judged, setting.base());
+                let is_limited =
+                    ratio.is_some_and(|ratio| ratio < least) && rates.is_near_ceiling(case, judged);
+                let limited = if is_limited { " (the generator's limit)" } else { "" };
                 let what = format!("{}, {size}, -P {pipeline}{limited}", case.operation.name);
-                report.bar(Bar::at_least(what, least, " x", rates.ratio(case, judged, setting.base())));
+                report.bar(Bar::at_least(what, least, " x", ratio));
             }
         }
     }
