@@ -22,6 +22,7 @@ mod procfs;
 mod progress;
 mod provenance;
 mod resp;
+mod scratch;
 mod stats;
 mod study;
 mod ticks;
@@ -57,6 +58,8 @@ enum Command {
     Memory(commands::memory::Args),
     /// Time of a full save, what an incremental checkpoint writes, size of the page file
     Checkpoint(commands::checkpoint::Args),
+    /// Lists, hashes, sets and sorted sets: memory, throughput, saves, deletions, order, checkpoints, clients that wait
+    Collections(commands::collections::Args),
     /// Wait of a cut for the workers as the data grows, in process
     Cut(commands::cut::Args),
     /// Two workers on one store against two on stores of their own, in process
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::Throughput(args) => commands::throughput::run(&args),
         Command::Memory(args) => commands::memory::run(&args),
         Command::Checkpoint(args) => commands::checkpoint::run(&args),
+        Command::Collections(args) => commands::collections::run(&args),
         Command::Cut(args) => commands::cut::run(&args),
         Command::Workers(args) => commands::workers::run(&args),
         Command::Fork(args) => commands::fork::run(&args),

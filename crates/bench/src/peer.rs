@@ -76,6 +76,15 @@ impl PeerArgs {
         Ok(peers)
     }
 
+    /// The same, and Valkey, too, if it is installed and others were not asked for.
+    pub fn resolve_with_valkey(&self) -> Result<Vec<Peer>> {
+        let mut peers = self.resolve()?;
+        if self.peers.is_none() {
+            peers.extend(self.peer("valkey"));
+        }
+        Ok(peers)
+    }
+
     fn variant(&self, variant: &str) -> Result<Peer> {
         let (name, rest) = variant
             .split_once('=')

@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use stillframe_testkit::{find_program, mortal};
 
-use crate::commands::Scratch;
 use crate::error::{BenchError, Context, Result};
+use crate::scratch::Scratch;
 
 /// What the machine's clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]

@@ -289,6 +289,55 @@ fn checkpoint() {
     }
 }
 
+/// Every part, on every server.
+#[test]
+fn collections() {
+    let Some((table, raw)) = measure("collections", &[]) else { return };
+    let of = |part: &'static str| raw.iter().filter(move |record| record["part"] == part);
+    assert_eq!(of("failure").count(), 0, "{raw:?}");
+    let peer_count = peers().len();
+    // One large collection, and small ones with elements of two sizes, of four kinds.
+    assert_eq!(of("bytes").count(), 12 * peer_count);
+    of("bytes").for_each(|record| positive(&record["used_memory_bytes_each"]));
+    // Fourteen commands on large and small collections, two pipelines, the generator alone and each peer.
+    assert_eq!(of("throughput").count(), 14 * 4 * (1 + peer_count));
+    assert_eq!(of("order").count(), 3 * 2 * peer_count);
+    of("throughput").chain(of("order")).for_each(|record| positive(&record["per_second"]));
+    assert_eq!((of("save").count(), of("delete").count()), (peer_count, 3 * peer_count));
+    for record in of("save").chain(of("delete")) {
+        positive(&record["before"]["count"]);
+        positive(&record["during"]["p999_us"]);
+    }
+    assert_eq!(of("blocked").count(), peer_count);
+    for record in of("blocked") {
+        positive(&record["wake_us"]["p99"]);
+        positive(&record["waiting"]["rss_bytes"]);
+    }
+    if stillframe_server().is_none() {
+        return skipped("collections' checkpoints and bars", "stillframe-server is not built");
+    }
+    let changed: Vec<_> = of("checkpoint").filter(|record| record["changed_fields"] != 0).collect();
+    assert_eq!(changed.len(), 1, "{raw:?}");
+    positive(&changed[0]["bytes_written"]);
+    assert!(!table.contains("not measured") && table.contains("| bar "), "{table}");
+}
+
+/// A part alone, with a command alone; what does not exist is said before anything is measured.
+#[test]
+fn collections_in_parts() {
+    let args = ["--parts", "throughput", "--commands", "zrank", "--pipelines", "4"];
+    let Some((_, raw)) = measure("collections", &args) else { return };
+    let is_asked = |record: &Value| record["command"] == "ZRANK" && record["pipeline"] == 4;
+    assert!(raw.len() == 2 * (1 + peers().len()) && raw.iter().all(is_asked), "{raw:?}");
+    let out = Command::new(BENCH)
+        .args(["collections", "--small", "--commands", "zrank,nothing"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && stderr.contains("--commands nothing: there are HSET"), "{stderr}");
+}
+
 fn redis(dir: &TempDir) -> Option<Process> {
     if !on_path("redis-server") {
         skipped("redis", "redis-server is not installed");

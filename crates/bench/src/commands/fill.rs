@@ -5,7 +5,7 @@ use crate::commands::TargetArgs;
 use crate::error::{BenchError, Result};
 use crate::load::closed_loop::ClosedLoop;
 use crate::load::workload::SizeRange;
-use crate::load::{KeyChoice, LoadReport, Recording, Stop, Workload, WorkloadSpec};
+use crate::load::{KeyChoice, LoadReport, Recording, Requests, Stop, Workload, WorkloadSpec};
 use crate::output::say;
 use crate::resp::Address;
 
@@ -64,12 +64,16 @@ pub fn fill(target: &Address, spec: WorkloadSpec) -> Result<LoadReport> {
 
 fn fill_with(target: &Address, spec: WorkloadSpec, conn_count: usize, pipeline: usize) -> Result<LoadReport> {
     let mut workload = Workload::new(spec)?;
-    let fill = ClosedLoop { target: target.clone(), conn_count, pipeline };
-    let report = fill.run(&mut workload, Recording::new(now_ns()), Stop::default())?;
+    send_all(&ClosedLoop { target: target.clone(), conn_count, pipeline }, &mut workload, Stop::default())
+}
+
+/// Sends until there is nothing left to send, or until `stop`; an answer that is an error is one.
+pub fn send_all(closed: &ClosedLoop, requests: &mut impl Requests, stop: Stop<'_>) -> Result<LoadReport> {
+    let report = closed.run(requests, Recording::new(now_ns()), stop)?;
     match &report.tally.first_error {
         Some(error) => Err(BenchError::Failed(format!(
-            "{target} refused {} of {} writes while it was filled: {error}",
-            report.tally.errors, report.sent
+            "{} refused {} of {} writes: {error}",
+            closed.target, report.tally.errors, report.sent
         ))),
         None => Ok(report),
     }

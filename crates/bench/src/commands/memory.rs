@@ -17,7 +17,7 @@ use crate::machine;
 use crate::output::{human_bytes, markdown_table, OutArgs, Output};
 use crate::peer::{Peer, PeerArgs, Server, StartOptions};
 use crate::pin::{CpuArgs, CpuPlan};
-use crate::resp::{Address, Reply};
+use crate::resp::{info_number, Address, Client, Reply};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.from == 0 || args.to <= args.from {
         return Err(BenchError::Failed("--to must be larger than --from, and --from at least 1".to_owned()));
     }
-    let peers = with_valkey(&args)?;
+    let peers = args.peers.resolve_with_valkey()?;
     let mut out = Output::new(&args.out, "memory", "Memory a key", &peers)?;
     let cpus = place(&args.cpus, &mut out)?;
     out.note(
@@ -116,15 +116,6 @@ pub fn run(args: &Args) -> Result<()> {
     }
     out.write_json(&slopes.iter().map(Slope::json).collect::<Vec<_>>())?;
     out.write_markdown(&table(&args, &peers, &slopes))
-}
-
-/// The default peers, and valkey if it is installed.
-fn with_valkey(args: &Args) -> Result<Vec<Peer>> {
-    let mut peers = args.peers.resolve()?;
-    if args.peers.peers.is_none() {
-        peers.extend(args.peers.peer("valkey"));
-    }
-    Ok(peers)
 }
 
 fn state(churned: bool) -> &'static str {
@@ -205,12 +196,16 @@ fn reading(args: &Args, server: &Server, key_count: u64) -> Result<Reading> {
         return Err(BenchError::Failed(format!("{}: DBSIZE is {stored:?}, not {key_count}", server.name)));
     }
     let pss_bytes = settled_pss_bytes(server, if args.small { NS_PER_S / 5 } else { 12 * NS_PER_S });
-    let used = client.info("memory")?.get("used_memory").and_then(|v| v.parse().ok()).unwrap_or(0);
-    Ok(Reading { key_count, pss_bytes, used_bytes: used })
+    Ok(Reading { key_count, pss_bytes, used_bytes: used_bytes(&mut client)? })
+}
+
+/// What the server itself says that it uses.
+pub fn used_bytes(client: &mut Client) -> Result<u64> {
+    Ok(info_number(&client.info("memory")?, "used_memory").unwrap_or(0.0) as u64)
 }
 
 /// At least `least_ns` (jemalloc gives memory back over ten seconds), then until a second changes less than 0.1 %.
-fn settled_pss_bytes(server: &Server, least_ns: u64) -> u64 {
+pub fn settled_pss_bytes(server: &Server, least_ns: u64) -> u64 {
     let start_ns = now_ns();
     let step = Duration::from_nanos(least_ns.min(NS_PER_S));
     let mut last_bytes = server.pss_bytes();

@@ -1,19 +1,16 @@
 //! `throughput`: commands a second and server CPU time a command, peers in alternating rounds on the same data.
 
-use std::net::TcpListener;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use serde_json::{json, Value};
 
 use crate::clock::now_ns;
 use crate::commands::{fill, place, DataArgs};
-use crate::error::{BenchError, Context, Result};
+use crate::error::{BenchError, Result};
 use crate::load::closed_loop::ClosedLoop;
 use crate::load::{null_server, KeyChoice, LoadReport, Recording, Stop, Workload, WorkloadSpec};
 use crate::machine;
 use crate::output::{human_ns, markdown_table, OutArgs, Output};
 use crate::peer::{Peer, PeerArgs, Server, StartOptions};
-use crate::pin::{self, CpuArgs, CpuPlan};
+use crate::pin::{CpuArgs, CpuPlan};
 use crate::resp::Address;
 use crate::stats::{median, min_max};
 
@@ -209,24 +206,8 @@ impl Run {
 
     /// The same load on a server that does nothing: what the generator and the kernel's sockets allow.
     fn ceiling(&mut self, case: Case) -> Result<()> {
-        let listener = TcpListener::bind("127.0.0.1:0").context(|| "listen".to_owned())?;
-        let port = listener.local_addr().context(|| "read the port".to_owned())?.port();
-        let target = Address::Tcp { host: "127.0.0.1".to_owned(), port };
-        let stop = AtomicBool::new(false);
-        let cpus = self.cpus.as_ref().map(|c| c.server.clone());
-        let report = std::thread::scope(|scope| {
-            let server = scope.spawn(|| {
-                if let Some(cpus) = &cpus {
-                    pin::pin_current_thread(cpus)?;
-                }
-                null_server::serve(listener, None, &stop)
-            });
-            let report = self.load(&target, case, self.args.seconds / 2.0, 0);
-            stop.store(true, Ordering::SeqCst);
-            let served =
-                server.join().map_err(|_| BenchError::Failed("the null server panicked".to_owned()))?;
-            served.and(report)
-        })?;
+        let load = |target: &Address| self.load(target, case, self.args.seconds / 2.0, 0);
+        let report = null_server::beside(self.cpus.as_ref().map(|plan| &plan.server[..]), load)?;
         self.add(CEILING, case, 0, &report, 0.0);
         Ok(())
     }

@@ -3,8 +3,9 @@
 
 use super::conn::{ConnSet, InFlight};
 use super::recording::{LoadReport, Recording, Stall};
+use super::requests::Requests;
 use super::scan::Tally;
-use super::{Stop, Workload};
+use super::Stop;
 use crate::clock::{now_ns, NS_PER_S};
 use crate::error::{BenchError, Result};
 use crate::resp::Address;
@@ -20,13 +21,43 @@ pub struct ClosedLoop {
 const SILENCE_NS: u64 = 120 * NS_PER_S;
 
 impl ClosedLoop {
-    pub fn run(&self, workload: &mut Workload, recording: Recording, stop: Stop<'_>) -> Result<LoadReport> {
-        let mut set = ConnSet::open(&self.target, self.conn_count)?;
-        let stop = Stop { request_count: stop.request_count.or(workload.request_count()), ..stop };
+    pub fn run(
+        &self,
+        requests: &mut impl Requests,
+        recording: Recording,
+        stop: Stop<'_>,
+    ) -> Result<LoadReport> {
+        let set = ConnSet::open(&self.target, self.conn_count)?;
+        self.run_on(set, requests, recording, stop)
+    }
+
+    /// For so long from when all are connected, and so many requests at most. Each connection sends at least once.
+    pub fn run_for(
+        &self,
+        requests: &mut impl Requests,
+        seconds: f64,
+        at_most: Option<u64>,
+    ) -> Result<LoadReport> {
+        let set = ConnSet::open(&self.target, self.conn_count)?;
+        let stop = Stop { request_count: at_most, ..Stop::after_seconds(seconds) };
+        self.run_on(set, requests, Recording::new(now_ns()), stop)
+    }
+
+    fn run_on(
+        &self,
+        mut set: ConnSet,
+        requests: &mut impl Requests,
+        recording: Recording,
+        stop: Stop<'_>,
+    ) -> Result<LoadReport> {
+        let begin_ns = recording.start_ns;
+        let stop = Stop { request_count: stop.request_count.or(requests.request_count()), ..stop };
         let mut run =
-            Run { pipeline: self.pipeline as u64, workload, stop, recording, sent: 0, open_batches: 0 };
+            Run { pipeline: self.pipeline as u64, requests, stop, recording, sent: 0, open_batches: 0 };
         for index in 0..self.conn_count {
-            run.send_batch(&mut set, index, now_ns())?;
+            if !run.stop.reached(begin_ns, run.sent) {
+                run.send_batch(&mut set, index, now_ns())?;
+            }
         }
         let (mut replies, mut last_reply_ns) = (0u64, now_ns());
         let mut stall = Stall::default();
@@ -64,16 +95,16 @@ impl ClosedLoop {
     }
 }
 
-struct Run<'a> {
+struct Run<'a, R> {
     pipeline: u64,
-    workload: &'a mut Workload,
+    requests: &'a mut R,
     stop: Stop<'a>,
     recording: Recording,
     sent: u64,
     open_batches: usize,
 }
 
-impl Run<'_> {
+impl<R: Requests> Run<'_, R> {
     #[inline]
     fn serve(&mut self, set: &mut ConnSet, index: usize) -> Result<usize> {
         if set.conns[index].has_output() {
@@ -97,21 +128,20 @@ impl Run<'_> {
         }
         if conn.in_flight.is_empty() {
             self.open_batches -= 1;
-            self.send_batch(set, index, time_ns)?;
+            if !self.stop.reached(time_ns, self.sent) {
+                self.send_batch(set, index, time_ns)?;
+            }
         }
         Ok(completed)
     }
 
     #[inline]
     fn send_batch(&mut self, set: &mut ConnSet, index: usize, time_ns: u64) -> Result<()> {
-        if self.stop.reached(time_ns, self.sent) {
-            return Ok(());
-        }
         let left = self.stop.request_count.map_or(u64::MAX, |n| n - self.sent);
         let count = self.pipeline.min(left);
         let conn = &mut set.conns[index];
         for _ in 0..count {
-            self.workload.append_request(&mut conn.out);
+            self.requests.append_request(&mut conn.out);
         }
         conn.in_flight.push_back(InFlight { intended_ns: time_ns, count: count as u32 });
         self.sent += count;

@@ -82,12 +82,16 @@ pub struct ConnSet {
 
 const READ_BUFFER_BYTES: usize = 256 << 10;
 const EVENTS_AT_ONCE: usize = 256;
-/// Epoll data of whatever is not a connection.
-pub const TIMER_TOKEN: u64 = u64::MAX;
+/// So many connections have buffers from the start; those of more grow when they are used.
+const FEW_CONNS: usize = 1000;
 
 impl ConnSet {
     pub fn open(target: &Address, conn_count: usize) -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).context(|| "create an epoll set".to_owned())?;
+        let (out_bytes, in_flight) = match conn_count <= FEW_CONNS {
+            true => (64 << 10, 1024),
+            false => (0, 0),
+        };
         let mut conns = Vec::with_capacity(conn_count);
         for index in 0..conn_count {
             let socket = connect(target).context(|| format!("connection {index} to {target}"))?;
@@ -96,10 +100,10 @@ impl ConnSet {
                 .context(|| "add a socket to epoll".to_owned())?;
             conns.push(Conn {
                 socket,
-                out: Vec::with_capacity(64 << 10),
+                out: Vec::with_capacity(out_bytes),
                 out_sent: 0,
                 scanner: ReplyScanner::new(),
-                in_flight: VecDeque::with_capacity(1024),
+                in_flight: VecDeque::with_capacity(in_flight),
             });
         }
         Ok(Self {

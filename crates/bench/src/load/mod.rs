@@ -4,16 +4,20 @@
 //! measures throughput.
 
 pub mod closed_loop;
+pub mod collections;
 pub mod conn;
 pub mod null_server;
 pub mod open_loop;
 pub mod phase;
 pub mod recording;
+pub mod requests;
 pub mod scan;
+pub mod timer;
 pub mod values;
 pub mod workload;
 
 pub use recording::{LoadReport, Recording};
+pub use requests::Requests;
 pub use workload::{KeyChoice, Workload, WorkloadSpec};
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -11,7 +11,9 @@ use rustix::io::Errno;
 
 use super::scan::ReplyScanner;
 use crate::clock::now_ns;
-use crate::error::{Context, Result};
+use crate::error::{BenchError, Context, Result};
+use crate::pin;
+use crate::resp::Address;
 
 /// At `at_ns` the server serves nobody for `duration`.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +67,26 @@ pub fn serve(listener: TcpListener, pause: Option<Pause>, stop: &AtomicBool) -> 
         }
     }
     Ok(())
+}
+
+/// Puts a load on such a server, which runs on these processors meanwhile.
+///
+/// # Errors
+/// Those of both.
+pub fn beside<L>(cpus: Option<&[usize]>, load: impl FnOnce(&Address) -> Result<L>) -> Result<L> {
+    let listener = TcpListener::bind("127.0.0.1:0").context(|| "listen".to_owned())?;
+    let port = listener.local_addr().context(|| "read the port".to_owned())?.port();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            cpus.map_or(Ok(()), pin::pin_current_thread)?;
+            serve(listener, None, &stop)
+        });
+        let loaded = load(&Address::local(port));
+        stop.store(true, Ordering::SeqCst);
+        let served = server.join().map_err(|_| BenchError::Failed("the null server panicked".to_owned()))?;
+        served.and(loaded)
+    })
 }
 
 fn accept(listener: &TcpListener, epoll: &OwnedFd, clients: &mut Vec<Option<Client>>) -> Result<()> {
@@ -126,7 +148,6 @@ mod tests {
     use crate::load::closed_loop::ClosedLoop;
     use crate::load::open_loop::OpenLoop;
     use crate::load::{KeyChoice, LoadReport, Recording, Stop, Workload, WorkloadSpec};
-    use crate::resp::Address;
 
     const PAUSE_MS: u64 = 60;
 

@@ -2,18 +2,14 @@
 //! from the time a request was due. A server that stops for 50 ms at 10,000 requests a second shows 500 slow
 //! requests here; a closed loop would show one for each connection.
 
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::time::{
-    timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec,
-};
-
-use super::conn::{ConnSet, InFlight, TIMER_TOKEN};
+use super::conn::{ConnSet, InFlight};
 use super::recording::{LoadReport, Recording, Stall};
+use super::requests::Requests;
 use super::scan::Tally;
-use super::{Stop, Workload};
+use super::timer::{Timer, TIMER_TOKEN};
+use super::Stop;
 use crate::clock::{now_ns, NS_PER_S};
-use crate::error::{BenchError, Context, Result};
+use crate::error::{BenchError, Result};
 use crate::resp::Address;
 
 pub struct OpenLoop {
@@ -31,28 +27,25 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    pub fn run(&self, workload: &mut Workload, recording: Recording, stop: Stop<'_>) -> Result<LoadReport> {
+    pub fn run(
+        &self,
+        requests: &mut impl Requests,
+        recording: Recording,
+        stop: Stop<'_>,
+    ) -> Result<LoadReport> {
         if !(self.requests_per_second > 0.0 && self.requests_per_second < 1e8) {
             return Err(BenchError::Failed(
                 "the rate must be above 0 and below 100 million a second".to_owned(),
             ));
         }
         let set = ConnSet::open(&self.target, self.conn_count)?;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
-            .context(|| "create a timer".to_owned())?;
-        epoll::add(
-            &set.epoll,
-            timer.as_fd(),
-            EventData::new_u64(TIMER_TOKEN),
-            EventFlags::IN | EventFlags::ET,
-        )
-        .context(|| "add the timer to epoll".to_owned())?;
+        let timer = Timer::within(&set.epoll)?;
         let start_ns = now_ns();
         let mut run = Run {
             set,
             timer,
-            stop: Stop { request_count: stop.request_count.or(workload.request_count()), ..stop },
-            workload,
+            stop: Stop { request_count: stop.request_count.or(requests.request_count()), ..stop },
+            requests,
             lateness: Recording::new(recording.start_ns),
             recording,
             schedule: Schedule {
@@ -91,11 +84,11 @@ impl Schedule {
     }
 }
 
-struct Run<'a> {
+struct Run<'a, R> {
     set: ConnSet,
-    timer: OwnedFd,
+    timer: Timer,
     stop: Stop<'a>,
-    workload: &'a mut Workload,
+    requests: &'a mut R,
     recording: Recording,
     lateness: Recording,
     schedule: Schedule,
@@ -113,7 +106,7 @@ const SENDS_AT_ONCE: usize = 256;
 /// A sleep shorter than this costs more than it gives.
 const SHORTEST_SLEEP_NS: u64 = 3_000;
 
-impl Run<'_> {
+impl<R: Requests> Run<'_, R> {
     fn send_on_schedule(&mut self) -> Result<()> {
         loop {
             let time_ns = now_ns();
@@ -135,7 +128,7 @@ impl Run<'_> {
             }
             let index = (self.schedule.sent % conn_count) as usize;
             let conn = &mut self.set.conns[index];
-            self.workload.append_request(&mut conn.out);
+            self.requests.append_request(&mut conn.out);
             conn.in_flight.push_back(InFlight { intended_ns: due_ns, count: 1 });
             self.touched.push(index);
             self.schedule.sent += 1;
@@ -153,7 +146,7 @@ impl Run<'_> {
     fn receive(&mut self, wait_ns: u64) -> Result<()> {
         let mut timeout_ns = Some(0);
         if wait_ns >= SHORTEST_SLEEP_NS {
-            self.arm_timer(wait_ns)?;
+            self.timer.arm(wait_ns)?;
             timeout_ns = None;
         }
         let mut ready = std::mem::take(&mut self.ready);
@@ -194,14 +187,6 @@ impl Run<'_> {
         while self.replies < self.schedule.sent && now_ns() < deadline_ns {
             self.receive(1_000_000)?;
         }
-        Ok(())
-    }
-
-    fn arm_timer(&mut self, wait_ns: u64) -> Result<()> {
-        let value = Timespec { tv_sec: (wait_ns / NS_PER_S) as i64, tv_nsec: (wait_ns % NS_PER_S) as i64 };
-        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)
-            .context(|| "set the timer".to_owned())?;
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! What of a load fell into a stretch of time: before a save, in its first second, during it.
 
+use serde_json::{json, Value};
+
 use super::recording::Sample;
 use crate::clock::NS_PER_S;
 use crate::stats::{median, percentile};
@@ -8,6 +10,7 @@ use crate::stats::{median, percentile};
 #[derive(Clone, Debug, Default)]
 pub struct Phase {
     pub count: usize,
+    pub mean_ns: f64,
     pub p50_ns: u64,
     pub p99_ns: u64,
     pub p999_ns: u64,
@@ -28,6 +31,7 @@ impl Phase {
         }
         Self {
             count: latencies.len(),
+            mean_ns: latencies.iter().sum::<u64>() as f64 / latencies.len().max(1) as f64,
             p50_ns: percentile(&mut latencies, 50.0),
             p99_ns: percentile(&mut latencies, 99.0),
             p999_ns: percentile(&mut latencies, 99.9),
@@ -35,6 +39,15 @@ impl Phase {
             max_ns: percentile(&mut latencies, 100.0),
             per_second_max_ns,
         }
+    }
+
+    pub fn json(&self) -> Value {
+        let us = |ns: u64| ns as f64 / 1e3;
+        json!({
+            "count": self.count, "mean_us": self.mean_ns / 1e3, "p50_us": us(self.p50_ns), "p99_us": us(self.p99_ns),
+            "p999_us": us(self.p999_ns), "p9999_us": us(self.p9999_ns), "max_us": us(self.max_ns),
+            "per_second_max_us": self.per_second_max_ns.iter().map(|ns| us(*ns)).collect::<Vec<_>>(),
+        })
     }
 
     /// The median of the worst latencies of its seconds.
@@ -54,6 +67,7 @@ mod tests {
             [sample(9, 1000), sample(10, 5), sample(10 + NS_PER_S, 7), sample(10 + 2 * NS_PER_S, 900)];
         let phase = Phase::of(&samples, 10, 10 + 2 * NS_PER_S);
         assert_eq!((phase.count, phase.max_ns, phase.per_second_max_ns.clone()), (2, 7, vec![5, 7]));
+        assert_eq!(phase.mean_ns, 6.0);
         assert_eq!(phase.typical_second_max_ns(), 6.0);
     }
 }

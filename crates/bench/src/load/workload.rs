@@ -5,12 +5,13 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 
+use super::requests::Requests;
 use super::values::{mix, ValuePool};
 use crate::error::{BenchError, Result};
 
 /// `key:` and twelve digits.
 pub const KEY_BYTES: usize = 16;
-const KEY_DIGITS: usize = 12;
+pub const KEY_DIGITS: usize = 12;
 const KEY_LIMIT: u64 = 1_000_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -146,24 +147,6 @@ impl Workload {
         self
     }
 
-    /// How many requests there are, if they come to an end.
-    pub fn request_count(&self) -> Option<u64> {
-        matches!(self.keys, Keys::Once { .. }).then_some(self.spec.key_count)
-    }
-
-    /// Appends the next request.
-    #[inline]
-    pub fn append_request(&mut self, out: &mut Vec<u8>) {
-        let key_index = self.spec.first_key + self.next_key();
-        if self.spec.get_percent > 0 && self.rng.random_range(0..100) < self.spec.get_percent {
-            return self.get.append(out, key_index);
-        }
-        if self.spec.delete {
-            return self.del.append(out, key_index);
-        }
-        self.append_set(out, key_index);
-    }
-
     fn append_set(&mut self, out: &mut Vec<u8>, key_index: u64) {
         let size = self.spec.value_size;
         self.set.append(out, key_index);
@@ -196,6 +179,24 @@ impl Workload {
     }
 }
 
+impl Requests for Workload {
+    #[inline]
+    fn append_request(&mut self, out: &mut Vec<u8>) {
+        let key_index = self.spec.first_key + self.next_key();
+        if self.spec.get_percent > 0 && self.rng.random_range(0..100) < self.spec.get_percent {
+            return self.get.append(out, key_index);
+        }
+        if self.spec.delete {
+            return self.del.append(out, key_index);
+        }
+        self.append_set(out, key_index);
+    }
+
+    fn request_count(&self) -> Option<u64> {
+        matches!(self.keys, Keys::Once { .. }).then_some(self.spec.key_count)
+    }
+}
+
 pub fn key_name(key_index: u64) -> String {
     format!("key:{key_index:012}")
 }
@@ -219,14 +220,20 @@ impl Template {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
         let digits_at = start + self.digits_at;
-        let mut rest = key_index;
-        for digit in out[digits_at..digits_at + KEY_DIGITS].iter_mut().rev() {
-            if rest == 0 {
-                break;
-            }
-            *digit = b'0' + (rest % 10) as u8;
-            rest /= 10;
+        write_digits(&mut out[digits_at..digits_at + KEY_DIGITS], key_index);
+    }
+}
+
+/// The last digits of a number, into a field of zeros.
+#[inline]
+pub fn write_digits(zeros: &mut [u8], number: u64) {
+    let mut rest = number;
+    for digit in zeros.iter_mut().rev() {
+        if rest == 0 {
+            break;
         }
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
     }
 }
 

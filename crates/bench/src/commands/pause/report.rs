@@ -212,22 +212,13 @@ fn late_generator(rounds: &[Round]) -> String {
     )
 }
 
-fn phase_json(phase: &Phase) -> Value {
-    let us = |ns: u64| ns as f64 / 1e3;
-    json!({
-        "count": phase.count, "p50_us": us(phase.p50_ns), "p99_us": us(phase.p99_ns), "p999_us": us(phase.p999_ns),
-        "p9999_us": us(phase.p9999_ns), "max_us": us(phase.max_ns),
-        "per_second_max_us": phase.per_second_max_ns.iter().map(|ns| us(*ns)).collect::<Vec<_>>(),
-    })
-}
-
 fn save_json(save: &Save) -> Value {
     json!({
         "save_s": save.times.save_ns() as f64 / 1e9,
         "bgsave_answered_us": (save.times.accepted_ns - save.times.begin_ns) as f64 / 1e3,
-        "before": phase_json(&save.before),
-        "first_second": phase_json(&save.first_second),
-        "during": phase_json(&save.during),
+        "before": save.before.json(),
+        "first_second": save.first_second.json(),
+        "during": save.during.json(),
         "memory_before_bytes": save.memory.before_bytes,
         "memory_peak_bytes": save.memory.peak_bytes,
         "memory_after_bytes": save.memory.after_bytes,

@@ -1,0 +1,149 @@
+//! `save`: what a save adds to writes of fields of a large hash.
+
+use serde_json::{json, Value};
+
+use super::args::Part;
+use super::report::Report;
+use super::setting::{wait, Setting};
+use crate::bar::Bar;
+use crate::clock::{NS_PER_S, NS_PER_US};
+use crate::error::{BenchError, Result};
+use crate::load::collections::{Data, Kind, Operation, Operations};
+use crate::load::phase::Phase;
+use crate::output::{human_ns, markdown_table};
+use crate::peer::{Peer, SaveTimes};
+use crate::stats::{median_of, with_range};
+
+const MOST_ADDED_P999_US: f64 = 20.0;
+const MOST_ADDED_WORST_US: f64 = 200.0;
+
+struct Save {
+    peer: String,
+    round: usize,
+    field_count: u64,
+    before: Phase,
+    during: Phase,
+    /// The generator's own lateness is part of every latency.
+    sent_late_max_ns: u64,
+    save_ns: u64,
+}
+
+pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+    let mut saves: Vec<Save> = Vec::new();
+    for round in 0..setting.args.rounds {
+        for peer in &setting.peers {
+            match measure(setting, peer, round) {
+                Ok(save) => saves.push(save),
+                Err(error) => report.fail(Part::Save, &peer.name, "a save under HSET", &error),
+            }
+        }
+    }
+    for save in &saves {
+        report.record(Part::Save, save.json());
+    }
+    if let Some(judged) = setting.judged() {
+        let added = |of: fn(&Save) -> f64| {
+            let own = saves.iter().filter(|save| save.peer == judged);
+            median_of(own.map(of)).map(|ns| ns / NS_PER_US as f64)
+        };
+        let what = |which| format!("HSET of a large hash: {which} that a save adds");
+        report.bar(Bar::at_most(what("p99.9"), MOST_ADDED_P999_US, " us", added(Save::added_p999_ns)));
+        report.bar(Bar::at_most(what("worst"), MOST_ADDED_WORST_US, " us", added(Save::added_max_ns)));
+    }
+    report.section("A save", &table(setting, &saves));
+    Ok(())
+}
+
+fn measure(setting: &Setting, peer: &Peer, round: usize) -> Result<Save> {
+    let data = Data::one(Kind::Hash, setting.args.save_fields());
+    let hset = Operation::named("HSET").ok_or_else(|| BenchError::Failed("HSET has no row".to_owned()))?;
+    let name = format!("save-{round}");
+    let server = setting.filled(peer, &name, data)?;
+    // Dirty pages of the fill, rehashing and what the allocator gives back are no part of it.
+    wait(setting.before_ns().min(NS_PER_S), &|| false)?;
+    let seed = setting.args.seed.wrapping_add(round as u64);
+    let requests = Operations::new(hset, data, seed);
+    let (load, times) = setting.paced(&server, requests, |has_ended| -> Result<SaveTimes> {
+        let mut client = server.client()?;
+        // For the caches of both sides to see the load.
+        wait(setting.before_ns() / 4, has_ended)?;
+        wait(setting.before_ns(), has_ended)?;
+        let times = server.save(&mut client, || {})?;
+        wait(setting.before_ns() / 4, has_ended)?;
+        Ok(times)
+    })?;
+    setting.stop(server, &name)?;
+    let samples = load.recording.samples();
+    let before_ns = times.begin_ns - setting.before_ns();
+    Ok(Save {
+        peer: peer.name.clone(),
+        round,
+        field_count: data.element_count,
+        before: Phase::of(samples, before_ns, times.begin_ns),
+        during: Phase::of(samples, times.begin_ns, times.end_ns),
+        sent_late_max_ns: load.lateness.map_or(0, |lateness| lateness.histogram.max()),
+        save_ns: times.save_ns(),
+    })
+}
+
+impl Save {
+    fn added_mean_ns(&self) -> f64 {
+        self.during.mean_ns - self.before.mean_ns
+    }
+
+    fn added_p999_ns(&self) -> f64 {
+        self.during.p999_ns as f64 - self.before.p999_ns as f64
+    }
+
+    fn added_max_ns(&self) -> f64 {
+        self.during.max_ns as f64 - self.before.max_ns as f64
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "peer": self.peer, "round": self.round + 1, "fields": self.field_count, "save_s": self.save_ns as f64 / 1e9,
+            "before": self.before.json(), "during": self.during.json(),
+            "sent_late_max_us": self.sent_late_max_ns as f64 / 1e3,
+        })
+    }
+}
+
+type Measure = (&'static str, fn(&Save) -> f64);
+
+const MEASURES: [Measure; 12] = [
+    ("mean before", |s| s.before.mean_ns),
+    ("mean during", |s| s.during.mean_ns),
+    ("- added", Save::added_mean_ns),
+    ("p99 before", |s| s.before.p99_ns as f64),
+    ("p99 during", |s| s.during.p99_ns as f64),
+    ("p99.9 before", |s| s.before.p999_ns as f64),
+    ("p99.9 during", |s| s.during.p999_ns as f64),
+    ("- added", Save::added_p999_ns),
+    ("worst before", |s| s.before.max_ns as f64),
+    ("worst during", |s| s.during.max_ns as f64),
+    ("- added", Save::added_max_ns),
+    ("time of the save", |s| s.save_ns as f64),
+];
+
+fn table(setting: &Setting, saves: &[Save]) -> String {
+    let signed = |ns: f64| if ns < 0.0 { format!("-{}", human_ns(-ns)) } else { human_ns(ns) };
+    let mut header = vec!["median over saves (range)"];
+    header.extend(setting.peers.iter().map(|peer| peer.name.as_str()));
+    let row = |(name, of): &Measure| {
+        let cell = |peer: &Peer| {
+            let values: Vec<f64> = saves.iter().filter(|save| save.peer == peer.name).map(of).collect();
+            with_range(&values, signed)
+        };
+        std::iter::once((*name).to_owned()).chain(setting.peers.iter().map(cell)).collect()
+    };
+    let rows: Vec<Vec<String>> = MEASURES.iter().map(row).collect();
+    let late = saves.iter().map(|save| save.sent_late_max_ns).max().unwrap_or(0);
+    format!(
+        "{} HSET a second on random fields of one hash of {} fields, from the time when each was due; the generator was at \
+         most {} late.\n\n{}",
+        setting.args.rate,
+        setting.args.save_fields(),
+        human_ns(late as f64),
+        markdown_table(&header, &rows)
+    )
+}

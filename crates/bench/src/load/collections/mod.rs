@@ -1,0 +1,9 @@
+//! Requests on lists, hashes, sets and sorted sets: what fills them, and commands on random elements of them.
+
+mod data;
+mod fill;
+mod operation;
+
+pub use data::{append_command, Data, Kind};
+pub use fill::Fill;
+pub use operation::{Effect, Operation, Operations, ALL, LINDEX_MIDDLE, LINSERT_MIDDLE};
