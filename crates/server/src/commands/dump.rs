@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use stillframe_store::rdb::{self, CollectionKind, Element, PayloadError, RdbString, StringRef};
 use stillframe_store::{
-    Access, Deadline, Encoding, Key, NewValue, OpError, RangeLimit, ScoredRange, Sending, UnixMillis,
-    ValueType,
+    Access, DbId, Deadline, Encoding, Key, NewValue, OpError, RangeLimit, ScoredRange, Sending, UnixMillis,
+    ValueType, Worker,
 };
 
 use super::string::sends_whole;
@@ -84,25 +84,7 @@ fn gather(ctx: &mut Ctx<'_>, key: &Key<'_>) -> Result<(Encoding, Batch), CmdErro
     let encoding = entry.encoding.unwrap_or(Encoding::HashTable);
     let go_on = || ControlFlow::Continue(());
     let batch = match entry.value_type {
-        ValueType::Hash => {
-            let mut batch = Batch::new(CollectionKind::Hash);
-            ctx.worker.hash_for_each(
-                db,
-                key,
-                |_| (),
-                |found| {
-                    batch.push(Element::Field { field: found.field, value: found.value, deadline_ms: None });
-                    go_on()
-                },
-            )?;
-            let fields = batch.fields();
-            let mut deadlines = Vec::with_capacity(fields.len());
-            ctx.worker.hash_deadlines(db, key, fields.iter().map(|field| &field[..]), |_, deadline| {
-                deadlines.push(deadline.flatten());
-            })?;
-            batch.set_deadlines(deadlines);
-            batch
-        }
+        ValueType::Hash => gather_fields(ctx.worker, db, key)?,
         ValueType::Set => {
             let mut batch = Batch::new(CollectionKind::Set);
             ctx.worker.set_for_each(
@@ -151,6 +133,26 @@ fn gather(ctx: &mut Ctx<'_>, key: &Key<'_>) -> Result<(Encoding, Batch), CmdErro
         ValueType::String | ValueType::Stream => return Err(OpError::WrongType.into()),
     };
     Ok((encoding, batch))
+}
+
+fn gather_fields(worker: &mut Worker, db: DbId, key: &Key<'_>) -> Result<Batch, CmdError> {
+    let mut batch = Batch::new(CollectionKind::Hash);
+    worker.hash_for_each(
+        db,
+        key,
+        |_| (),
+        |found| {
+            batch.push(Element::Field { field: found.field, value: found.value, deadline_ms: None });
+            ControlFlow::Continue(())
+        },
+    )?;
+    let fields = batch.fields();
+    let mut deadlines = Vec::with_capacity(fields.len());
+    worker.hash_deadlines(db, key, fields.iter().map(|field| &field[..]), |_, deadline| {
+        deadlines.push(deadline.flatten());
+    })?;
+    batch.set_deadlines(deadlines);
+    Ok(batch)
 }
 
 /// Begins to read a large value in parts, if its pages may be missing.

@@ -269,10 +269,7 @@ impl EventLoop {
             args = args.with_hashed(found.arg as usize, found.key);
         }
         let element = item.key.as_ref().and_then(|found| found.element.as_ref());
-        let knows_element = element.is_some();
-        if let Some(element) = element {
-            worker.know_element(Some((args.at(element.arg as usize), element.ahead)));
-        }
+        worker.know_element(element.map(|element| (args.at(element.arg as usize), element.ahead)));
         let mut ctx = Ctx {
             worker,
             reply: Reply { resp3: session.resp3, out: &mut output.buf },
@@ -289,9 +286,7 @@ impl EventLoop {
             Some(found) => dispatch::run(&mut ctx, found, &args),
             None => dispatch::dispatch(&mut ctx, &args),
         };
-        if knows_element {
-            ctx.worker.know_element(None);
-        }
+        ctx.worker.know_element(None);
         let (hold, fault) = match outcome {
             Outcome::Done => {
                 if let Some(queued) = session.queued_since(queued_before) {

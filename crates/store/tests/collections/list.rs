@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 
-use stillframe_store::{DbId, End, Insertion, Options, Setting, Store, Worker};
+use stillframe_store::{DbId, End, Insertion, Key, Options, Setting, Store, Worker};
 use stillframe_testkit::{seed, TempDir};
 
 use crate::{check, open, retried};
@@ -78,30 +78,40 @@ fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut fast
             };
             assert_eq!(inserted, expected);
         }
-        85..95 => {
-            let (count, item) = (random.i64(-3..4), item(random));
-            let removed = retried(store, worker, |worker| worker.list_remove(DB, &key, count, &item));
-            let mut places: Vec<usize> = (0..list.len()).filter(|at| list[*at] == item).collect();
-            if count < 0 {
-                places.reverse();
-            }
-            places.truncate(if count == 0 { usize::MAX } else { count.unsigned_abs() as usize });
-            places.sort_unstable();
-            assert_eq!(removed, places.len() as u64);
-            places.iter().rev().for_each(|at| drop(list.remove(*at)));
-        }
-        _ => {
-            let (start, stop) = (random.i64(-2_500..400), random.i64(-400..3_000));
-            retried(store, worker, |worker| worker.list_trim(DB, &key, start, stop));
-            let len = list.len() as i64;
-            let at = |index: i64| if index < 0 { index + len } else { index };
-            let (start, stop) = (at(start).max(0), at(stop).min(len - 1));
-            let kept = if start > stop { 0..0 } else { start as usize..stop as usize + 1 };
-            *list = list.range(kept).cloned().collect();
-        }
+        _ => remove_some(store, worker, list, &key, random),
     }
     model.retain(|_, list| !list.is_empty());
     worker.quiesce();
+}
+
+/// Removes items by value, or at the ends.
+fn remove_some(
+    store: &Store,
+    worker: &mut Worker,
+    list: &mut VecDeque<Vec<u8>>,
+    key: &Key<'_>,
+    random: &mut fastrand::Rng,
+) {
+    if random.bool() {
+        let (count, item) = (random.i64(-3..4), item(random));
+        let removed = retried(store, worker, |worker| worker.list_remove(DB, key, count, &item));
+        let mut places: Vec<usize> = (0..list.len()).filter(|at| list[*at] == item).collect();
+        if count < 0 {
+            places.reverse();
+        }
+        places.truncate(if count == 0 { usize::MAX } else { count.unsigned_abs() as usize });
+        places.sort_unstable();
+        assert_eq!(removed, places.len() as u64);
+        places.iter().rev().for_each(|at| drop(list.remove(*at)));
+        return;
+    }
+    let (start, stop) = (random.i64(-2_500..400), random.i64(-400..3_000));
+    retried(store, worker, |worker| worker.list_trim(DB, key, start, stop));
+    let len = list.len() as i64;
+    let at = |index: i64| if index < 0 { index + len } else { index };
+    let (start, stop) = (at(start).max(0), at(stop).min(len - 1));
+    let kept = if start > stop { 0..0 } else { start as usize..stop as usize + 1 };
+    *list = list.range(kept).cloned().collect();
 }
 
 /// Moves an item of a list to another or to itself, or copies it.

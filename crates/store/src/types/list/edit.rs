@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use super::{at, index_in, list_len, packed};
+use super::packed;
+use super::place::{at, index_in, list_len};
 use crate::effect::{Change, Effect, End};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
 use crate::stop::{retry, Stop};

@@ -4,39 +4,20 @@
 mod edit;
 mod grown;
 mod packed;
+mod place;
 mod transfer;
 
 pub use edit::{Insertion, Setting};
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 
+use self::place::{at, enclosed, index_in, list_len};
 use crate::effect::{Change, Effect, End};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
 use crate::types::packed::{elements, packed_bytes, PACKED_MAX_BYTES};
-use crate::value::{Encoding, ValueType};
+use crate::value::Encoding;
 use crate::worker::Worker;
 use crate::{DbId, Deadline, Key, OpError};
-
-fn at<'k>(db: DbId, key: &Key<'k>) -> CollectionKey<'k> {
-    CollectionKey { db, key: *key, value_type: ValueType::List }
-}
-
-/// The items that two indices enclose in a list of so many; those below 0 count from the end.
-fn enclosed(start: i64, stop: i64, len: u64) -> Range<u64> {
-    let most = i64::try_from(len).unwrap_or(i64::MAX);
-    let from_left = |index: i64| if index < 0 { most.saturating_add(index) } else { index };
-    let (start, stop) = (from_left(start).max(0), from_left(stop).min(most - 1));
-    if start > stop {
-        return 0..0;
-    }
-    start as u64..stop as u64 + 1
-}
-
-/// The index of an item from the left, if the list has it.
-fn index_in(index: i64, len: u64) -> Option<u64> {
-    let index = if index < 0 { i64::try_from(len).ok()?.checked_add(index)? } else { index };
-    u64::try_from(index).ok().filter(|index| *index < len)
-}
 
 impl Worker {
     /// Puts items to an end of a list, one after the other. It is made if there is none, unless `only_if_exists`. Its length
@@ -162,10 +143,6 @@ impl Worker {
             Ok(true)
         })
     }
-}
-
-fn list_len(opened: &Opened, run: &[u8]) -> u64 {
-    opened.grown.map_or_else(|| elements(run).count() as u64, |grown| grown.element_count)
 }
 
 impl Keyspace {

@@ -1,6 +1,6 @@
 //! An item that goes from one list to another, or to the other end of its own.
 
-use super::{at, list_len};
+use super::place::{at, list_len};
 use crate::effect::End;
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
 use crate::worker::Worker;

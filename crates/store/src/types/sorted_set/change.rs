@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::packed::{self, Scored};
+use super::place::{grown, roots};
 use super::range::{RangeLimit, ScoredRange};
-use super::{grown, roots};
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
 use crate::tree::hash::Grown;

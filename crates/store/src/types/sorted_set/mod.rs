@@ -3,6 +3,7 @@
 
 mod change;
 mod packed;
+mod place;
 mod range;
 mod read;
 mod replace;
@@ -10,40 +11,14 @@ mod replace;
 use std::ops::ControlFlow;
 
 pub use change::{ScoreChanges, ScoreRule};
+pub use place::Rank;
 pub use range::{RangeLimit, ScoredRange};
 
-use crate::keyspace::CollectionKey;
-use crate::tree::hash::Grown;
-use crate::tree::sorted_set::Roots;
-use crate::value::ValueType;
+pub(in crate::types) use place::packed_members;
+
+use self::place::at;
 use crate::worker::Worker;
 use crate::{DbId, Key, OpError};
-
-fn at<'k>(db: DbId, key: &Key<'k>) -> CollectionKey<'k> {
-    CollectionKey { db, key: *key, value_type: ValueType::SortedSet }
-}
-
-/// The members of a packed one, in order.
-pub(super) fn packed_members(run: &[u8]) -> impl Iterator<Item = (&[u8], f64)> {
-    packed::members(run).map(|scored| (scored.member, scored.score))
-}
-
-/// The trees of a large one.
-pub(crate) fn roots(grown: &Grown) -> Result<Roots, OpError> {
-    let order = grown.second.ok_or_else(|| OpError::Damaged("a sorted set has one tree only".into()))?;
-    Ok(Roots { index: grown.first, order })
-}
-
-fn grown(roots: Roots, element_count: u64) -> Grown {
-    Grown { element_count, first: roots.index, second: Some(roots.order) }
-}
-
-/// A member's place: how many are before it, and its score.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Rank {
-    pub rank: u64,
-    pub score: f64,
-}
 
 impl Worker {
     /// Gives members scores, as the rule says, in a sorted set that is made if there is none.

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::packed::{self, Scored};
+use super::place::{roots, Rank};
 use super::range::{RangeLimit, ScoredRange};
-use super::{roots, Rank};
 use crate::keyspace::{CollectionKey, Keyspace, Local};
 use crate::OpError;
 

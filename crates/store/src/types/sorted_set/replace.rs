@@ -1,6 +1,7 @@
 //! Whole sorted sets: the result of a combination, and copies.
 
-use super::{grown, packed, roots};
+use super::packed;
+use super::place::{grown, roots};
 use std::ops::ControlFlow;
 
 use crate::effect::{Change, Effect};
