@@ -91,6 +91,14 @@ impl Fault {
         matches!(self.missing, Missing::Nothing)
     }
 
+    /// The pages that it names; 0 if it is about others.
+    pub fn page_count(&self) -> u64 {
+        match &self.missing {
+            Missing::Pages(pages) => pages.len() as u64,
+            Missing::All | Missing::Room | Missing::Nothing => 0,
+        }
+    }
+
     /// For a command that may touch any page: it waits for the end of the warm-up.
     pub fn all() -> Fault {
         Fault { missing: Missing::All }

@@ -359,6 +359,11 @@ impl Store {
         self.keyspace().pool.file().and_then(|file| file.failure())
     }
 
+    /// Pages that may be in memory at a time, if that is bounded.
+    pub fn memory_page_count(&self) -> Option<u64> {
+        self.keyspace().pool.memory_pages()
+    }
+
     /// Whether an operation may meet a page that is not in memory: while the store warms up, and as long as a page could
     /// not be read. One load.
     pub fn may_miss_pages(&self) -> bool {

@@ -24,6 +24,11 @@ pub enum Outcome {
 
 /// Arguments or a reply of so many bytes have their command measured by itself.
 const LARGE_BYTES: usize = 16 * 1024;
+/// A command that has waited for so many times as many pages as may be in memory needs more of them at a time than that.
+const MEMORIES_MISSED_MAX: u64 = 3;
+const LARGER_THAN_MEMORY: &str =
+    "ERR what this command needs at a time is larger than memory: 'maxmemory' does not let so many \
+                                  pages of the values be there together";
 
 /// Calls the command function with keys locked and resolved, measures it and writes its error. `is_outer` is
 /// false for the commands of a transaction: their keys are locked, and `EXEC` is measured as a whole.
@@ -35,10 +40,15 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     ctx.client.is_in_exec = !is_outer;
     ctx.server.notifier.name_stored(command.event);
     let result = if is_outer { call_prepared(ctx, command, args) } else { (command.run)(ctx, args) };
-    if let Err(CmdError::Store(OpError::Fault(fault))) = result {
-        ctx.reply.out.back_to(mark);
-        return Outcome::Fault(fault);
-    }
+    let result = match result {
+        Err(CmdError::Store(OpError::Fault(fault))) if !is_outer || may_come_to_its_end(ctx, &fault) => {
+            ctx.reply.out.back_to(mark);
+            return Outcome::Fault(fault);
+        }
+        Err(CmdError::Store(OpError::Fault(_))) => Err(LARGER_THAN_MEMORY.into()),
+        done_or_failed => done_or_failed,
+    };
+    ctx.client.missed_page_count = 0;
     if ctx.server.monitor_count.load(std::sync::atomic::Ordering::Relaxed) > 0 {
         monitor::feed(ctx, command, args);
     }
@@ -62,6 +72,12 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
         ctx.reply.error(&text);
     }
     Outcome::Done
+}
+
+/// Whether a command that begins anew will ever find all its pages in memory.
+fn may_come_to_its_end(ctx: &mut Ctx<'_>, fault: &Fault) -> bool {
+    let most = ctx.server.store.memory_page_count().unwrap_or(u64::MAX);
+    ctx.client.note_missed(fault) <= most.saturating_mul(MEMORIES_MISSED_MAX)
 }
 
 fn is_large(args: &Args<'_>) -> bool {

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use stillframe_store::{DbId, Duplicate, Incoming, Sending, UnixMillis};
+use stillframe_store::{DbId, Duplicate, Fault, Incoming, Sending, UnixMillis};
 
 use crate::command::CommandId;
 use crate::config::{OutputLimit, Settings};
@@ -248,12 +248,26 @@ pub struct Session {
     pub ahead: Option<Box<Ahead>>,
     /// A `KEYS` that waits for pages.
     pub keys_walk: Option<Box<KeysWalk>>,
+    /// Pages that the running command has waited for, all its beginnings together.
+    pub missed_page_count: u64,
 }
 
 impl Session {
     /// What it may leave unread.
     pub fn output_limit(&self, settings: &Settings) -> OutputLimit {
         settings.output_limits[usize::from(!self.subscriptions.is_empty())]
+    }
+
+    /// The running command has met pages that are missing and begins anew when they are there. So many it has waited for since it
+    /// last got on.
+    pub fn note_missed(&mut self, fault: &Fault) -> u64 {
+        let goes_on = fault.is_pause()
+            || self.ahead.is_some()
+            || self.value_walk.is_some()
+            || self.keys_walk.is_some()
+            || self.transaction.is_some();
+        self.missed_page_count = if goes_on { 0 } else { self.missed_page_count + fault.page_count() };
+        self.missed_page_count
     }
 
     /// Commands that wait for `EXEC`.
@@ -295,6 +309,7 @@ impl Session {
             value_walk: None,
             ahead: None,
             keys_walk: None,
+            missed_page_count: 0,
         }
     }
 }

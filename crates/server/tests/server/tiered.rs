@@ -256,3 +256,36 @@ fn walks_over_more_keys_than_memory_end() {
         assert_eq!(size, &Reply::Int(numbers.len() as i64 + 1));
     }
 }
+
+/// A command that needs more of a collection at a time than memory holds says so, and changes nothing.
+#[test]
+fn what_never_fits_is_refused() {
+    const FIELDS: u64 = 150_000;
+    let server = TestServer::start(&["--maxmemory", "12mb", "--snapshot-memory", "4mb"]);
+    let mut client = server.connect();
+    for kind in ["HSET h", "ZADD z", "RPUSH l"] {
+        let (command, key) = kind.split_once(' ').expect("a command and a key");
+        for numbers in (0..FIELDS).collect::<Vec<_>>().chunks(500) {
+            let mut call = vec![command.as_bytes().to_vec(), key.as_bytes().to_vec()];
+            for number in numbers {
+                if command != "RPUSH" {
+                    call.push(number.to_string().into_bytes());
+                }
+                call.push(format!("{number:064}").into_bytes());
+            }
+            let call: Vec<&[u8]> = call.iter().map(|arg| &arg[..]).collect();
+            assert!(matches!(client.run_bytes(&call), Reply::Int(_)));
+        }
+    }
+    for call in ["COPY h to", "COPY z to", "COPY l to", "ZUNIONSTORE to 1 z"] {
+        let reply = client.run(call);
+        assert!(
+            reply.text().starts_with("ERR what this command needs at a time is larger"),
+            "{call}: {reply:?}"
+        );
+        assert_eq!(client.run("EXISTS to"), Reply::Int(0), "{call}");
+    }
+    let counts = ["HLEN h", "ZCARD z", "LLEN l"].map(|call| client.run(call));
+    assert_eq!(counts, [const { Reply::Int(FIELDS as i64) }; 3]);
+    assert_eq!(client.run("HGET h 777").text(), format!("{:064}", 777));
+}

@@ -229,6 +229,10 @@ impl Keyspace {
 
     /// A copy of a tree's elements in a tree of its own.
     pub fn copy_elements(&self, local: &mut Local, from: Tree) -> Result<Tree, OpError> {
+        if !self.pages.all_resident() {
+            // Everything is there before anything is made.
+            self.for_each_element(local, from, |_, _, _| ControlFlow::Continue(()))?;
+        }
         let to = self.create_elements()?;
         match self.copy_all_elements(local, from, to) {
             Ok(()) => Ok(to),

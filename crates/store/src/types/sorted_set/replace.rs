@@ -64,6 +64,11 @@ impl Keyspace {
     /// A copy of a large sorted set in trees of its own.
     pub(crate) fn copy_sorted_set(&self, local: &mut Local, from: &Grown) -> Result<Grown, OpError> {
         let source = roots(from)?;
+        if !self.pages.all_resident() {
+            // Everything is there before anything is made.
+            let all = 0..from.element_count;
+            self.sorted().give_range(source, all, false, |_, _| ControlFlow::Continue(()))?;
+        }
         let copy = self.create_sorted_trees()?;
         let copied = self.copy_members(local, source, copy, from.element_count);
         copied.inspect_err(|_| self.drop_trees(&grown(copy, 0)))?;
