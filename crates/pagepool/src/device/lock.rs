@@ -3,12 +3,17 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 /// Name of the lock file in the data directory.
 const LOCK_FILE: &str = "LOCK";
+/// Who has just gone may hold the lock a moment longer: a process that it was forking off at that time, until this has become
+/// its own program, or the kernel that clears up behind one that was killed.
+const LINGERING: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// An exclusive `flock` on `<dir>/LOCK`, held until dropped; the kernel releases it when the process ends, however
 /// it ends, so a left-over file is harmless. The file names the process that took it.
@@ -44,7 +49,7 @@ pub enum LockError {
 }
 
 impl DirLock {
-    /// Locks `dir`, which must exist; does not wait.
+    /// Locks `dir`, which must exist; waits for somebody who has just gone, but not for one who stays.
     pub fn acquire(dir: &Path) -> Result<DirLock, LockError> {
         let path = dir.join(LOCK_FILE);
         let fail = |source| LockError::Io { path: path.clone(), source };
@@ -55,7 +60,7 @@ impl DirLock {
             .truncate(false)
             .open(&path)
             .map_err(fail)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        match lock(&file) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 let mut holder = String::new();
@@ -73,6 +78,17 @@ impl DirLock {
     /// The lock file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+fn lock(file: &File) -> Result<(), Errno> {
+    let since = Instant::now();
+    loop {
+        let locked = rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+        if locked != Err(Errno::WOULDBLOCK) || since.elapsed() > LINGERING {
+            return locked;
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 

@@ -115,8 +115,13 @@ fn a_directory_is_locked_once() {
         matches!(&error, LockError::Held { holder, .. } if *holder == std::process::id().to_string()),
         "{error}"
     );
-    drop(lock);
-    DirLock::acquire(&dir).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            drop(lock);
+        });
+        DirLock::acquire(&dir).expect("its holder goes");
+    });
 }
 
 #[test]

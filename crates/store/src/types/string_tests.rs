@@ -4,16 +4,19 @@ use stillframe_testkit::TempDir;
 
 use crate::error::SaveError;
 use crate::keyspace::Put;
+use crate::tree::hash::{Collection, Content};
 use crate::walk::ViewEntry;
-use crate::{DbId, Deadline, EntryInfo, NewValue, OpError, Options, Store, Value, ValueType, Worker};
+use crate::{
+    DbId, Deadline, Encoding, EntryInfo, NewValue, OpError, Options, Store, Value, ValueType, Worker,
+};
 
 const DB: DbId = DbId(0);
 const NEW: NewValue<'_> = NewValue::Bytes { bytes: b"new", raw: false };
 
-fn plant(worker: &mut Worker, key: &[u8], value_type: ValueType) {
+fn plant(worker: &mut Worker, key: &[u8], value_type: ValueType, body: &[u8]) {
     let key = worker.key(key);
     let (keyspace, local) = worker.split();
-    let put = Put::Other { value_type, body: b"body" };
+    let put = Put::Other { value_type, body };
     keyspace.put(local, DB, &key, put, Deadline::At(9_000)).unwrap();
 }
 
@@ -32,7 +35,7 @@ fn entry(worker: &mut Worker, key: &[u8]) -> Option<EntryInfo> {
 fn operations_on_strings_refuse_another_type_and_change_nothing() {
     let dir = TempDir::new("wrong-type");
     let (store, mut worker) = open(&dir);
-    plant(&mut worker, b"list", ValueType::List);
+    plant(&mut worker, b"list", ValueType::List, b"body");
     let key = worker.key(b"list");
     let read = worker.get(DB, &key, |_| panic!("there is no string"));
     assert!(matches!(read, Err(OpError::WrongType)), "{read:?}");
@@ -56,7 +59,10 @@ fn operations_on_strings_refuse_another_type_and_change_nothing() {
 fn another_type_is_copied_moved_saved_and_removed_like_any_value() {
     let dir = TempDir::new("other-type");
     let (store, mut worker) = open(&dir);
-    plant(&mut worker, b"zset", ValueType::SortedSet);
+    let mut body = Vec::new();
+    let content = Content::Packed(b"");
+    Collection { encoding: Encoding::ListPack, earliest: None, content }.encode(&mut body);
+    plant(&mut worker, b"zset", ValueType::SortedSet, &body);
     let (zset, copy, moved) = (worker.key(b"zset"), worker.key(b"copy"), worker.key(b"moved"));
     assert!(worker.copy((DB, &zset), (DB, &copy)).unwrap());
     assert!(worker.rename((DB, &zset), (DB, &moved)).unwrap());
