@@ -117,7 +117,8 @@ impl Lists {
                     first = first.saturating_sub(elements);
                 }
                 let inside = left.start.max(first)..left.end.min(first + elements);
-                if inside.is_empty() {
+                // Elements that a list ends before are met from behind as well.
+                if inside.is_empty() || (!is_upwards && inside.end < left.end) {
                     break;
                 }
                 let range = (inside.start - first) as usize..(inside.end - first) as usize;
