@@ -24,7 +24,7 @@ const BYTES_AHEAD: Range<usize> = 0..512;
 /// What is looked for.
 pub(crate) enum Wanted {
     /// Of the form that an element in a block has.
-    Inline(Finder<'static>),
+    Inline(Box<Finder<'static>>),
     /// Too long to lie in a block.
     Outside { len_bytes: usize },
 }
@@ -44,7 +44,7 @@ impl Wanted {
         let element = Element::Inline(bytes);
         let mut form = vec![0; element.encoded_bytes()];
         element.encode(&mut form);
-        Wanted::Inline(Finder::new(&form).into_owned())
+        Wanted::Inline(Box::new(Finder::new(&form).into_owned()))
     }
 
     /// Adds those of a range of a block's elements to `matches`. `None` if one is malformed.
