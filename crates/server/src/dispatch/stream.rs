@@ -71,8 +71,7 @@ impl Shape {
         }
     }
 
-    /// Writes the element of this index.
-    fn write(self, reply: &mut Reply<'_>, index: u64, element: &Element<'_>) {
+    fn write(self, reply: &mut Reply<'_>, element: &Element<'_>) {
         match (self, *element) {
             (Shape::Pairs, Element::Field { field, value, .. }) => {
                 reply.bulk(field);
@@ -81,11 +80,7 @@ impl Shape {
             (Shape::Fields, Element::Field { field, .. }) => reply.bulk(field),
             (Shape::Values, Element::Field { value, .. }) => reply.bulk(value),
             (Shape::Members, Element::Member(member)) => reply.bulk(member),
-            (Shape::Items { start, count }, Element::Item(item))
-                if index >= start && index - start < count =>
-            {
-                reply.bulk(item);
-            }
+            (Shape::Items { .. }, Element::Item(item)) => reply.bulk(item),
             _ => {}
         }
     }
@@ -213,11 +208,10 @@ impl Stream {
             collection.for_each(count).map_err(Broken::Unreadable)?;
         }
         shape.begin(&mut self.reply(), element_count);
-        let (mut index, mut flow) = (0, ControlFlow::Continue(()));
-        let walked = collection.for_each(&mut |element| {
+        let mut flow = ControlFlow::Continue(());
+        let mut give = |element: Element<'_>| {
             if is_there(&element) {
-                shape.write(&mut self.reply(), index, &element);
-                index += 1;
+                shape.write(&mut self.reply(), &element);
             }
             if self.part.len() >= PART_BYTES {
                 flow = self.hand_over();
@@ -226,7 +220,14 @@ impl Stream {
                 ControlFlow::Continue(()) => Ok(()),
                 ControlFlow::Break(()) => Err(SaveError::Io("nobody takes it".into())),
             }
-        });
+        };
+        let walked = match shape {
+            Shape::Items { start, count } => {
+                let range = start.min(element_count)..start.saturating_add(count).min(element_count);
+                collection.for_each_item(range, &mut |item| give(Element::Item(item)))
+            }
+            _ => collection.for_each(&mut give),
+        };
         match flow {
             ControlFlow::Break(()) => Err(Broken::Gone),
             ControlFlow::Continue(()) => walked.map_err(Broken::Unreadable),

@@ -116,3 +116,30 @@ fn a_client_may_leave_in_the_midst_of_a_reply() {
     assert!(pairs(c.read()).is_empty());
     assert!(stillframe_testkit::within(Duration::from_secs(10), || server.thread_count("stream") == 0));
 }
+
+/// A range that is written part by part begins and ends anywhere in the list, whose nodes are of more than one level.
+#[test]
+fn a_large_range_of_a_list_is_that_range() {
+    const ITEMS: usize = 90_000;
+    let server = TestServer::start(&[]);
+    let mut c = server.connect();
+    let item = |index: usize| format!("{index:0200}").into_bytes();
+    for first in (0..ITEMS).step_by(1_000) {
+        let mut command: Vec<Vec<u8>> = vec![b"RPUSH".to_vec(), b"l".to_vec()];
+        command.extend((first..first + 1_000).map(item));
+        c.queue(&command);
+    }
+    c.flush().unwrap();
+    (0..ITEMS / 1_000).for_each(|_| drop(c.read()));
+    for (start, stop) in
+        [(0, -1), (45_017, 70_000), (-25_000, -1), (9_690, 29_800), (69_999, 200_000), (1, 20_000)]
+    {
+        let from = if start < 0 { ITEMS as i64 + start } else { start } as usize;
+        let to = if stop < 0 { ITEMS as i64 + stop } else { stop.min(ITEMS as i64 - 1) } as usize;
+        let found = c.run(&format!("LRANGE l {start} {stop}"));
+        assert_eq!(found.items().len(), to - from + 1, "{start} to {stop}");
+        for (index, found) in (from..).zip(found.items()) {
+            assert!(*found == Reply::Bulk(item(index)), "item {index} of {start} to {stop}: {found:?}");
+        }
+    }
+}

@@ -71,14 +71,45 @@ impl LeafWalk {
                 self.links = Links::default();
                 return self.note_chain(pid, page).map(Some);
             }
-            let node = children_of(page, self.tag).filter(|way| way.level < level);
-            let node = node.ok_or_else(|| damaged(pid, "an inner node"))?;
-            if node.level == 0 {
-                pages.expect(&mut node.children.iter().rev().map(|pid| PageId(*pid)));
-            }
-            self.ways.push(node);
+            self.enter(pages, pid, page, level, 0)?;
         }
         Ok(None)
+    }
+
+    /// Begins a walk through a list at the element with an index: its index in the leaf that is next.
+    ///
+    /// # Errors
+    /// A page that cannot be read, or is none of a list.
+    pub fn begin_at(&mut self, pages: &dyn Pages, index: u64) -> Result<u64, SaveError> {
+        let (mut page, mut left) = (blank(), index);
+        while let Some(way) = self.ways.last_mut().filter(|way| way.level > 0) {
+            let (level, Some(pid)) = (way.level, way.children.pop().map(PageId)) else { break };
+            pages.read(pid, &mut page)?;
+            let found = list::find_child(&page, self.tag, left);
+            let (child, below) = found.ok_or_else(|| damaged(pid, "an inner node of a list"))?;
+            self.enter(pages, pid, &page, level, child)?;
+            left = below;
+        }
+        Ok(left)
+    }
+
+    /// Goes on with the children of a node, but for so many of the first.
+    fn enter(
+        &mut self,
+        pages: &dyn Pages,
+        pid: PageId,
+        page: &Page,
+        level_above: u8,
+        passed: usize,
+    ) -> Result<(), SaveError> {
+        let node = children_of(page, self.tag).filter(|way| way.level < level_above);
+        let mut node = node.ok_or_else(|| damaged(pid, "an inner node"))?;
+        node.children.truncate(node.children.len().saturating_sub(passed));
+        if node.level == 0 {
+            pages.expect(&mut node.children.iter().rev().map(|pid| PageId(*pid)));
+        }
+        self.ways.push(node);
+        Ok(())
     }
 
     fn note_chain(&mut self, pid: PageId, page: &Page) -> Result<PageId, SaveError> {

@@ -1,5 +1,7 @@
 //! The elements of a collection as a view gives them: from copies of pages, a leaf at a time.
 
+use std::ops::Range;
+
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use crate::blobs::Blob;
@@ -92,6 +94,42 @@ impl CollectionView<'_> {
                 }
             }
         }
+    }
+
+    /// Gives those items of a list to `f` that have the indices of a range, in their order.
+    ///
+    /// # Errors
+    /// A page that cannot be read, a list that has fewer, or what `f` says.
+    pub fn for_each_item(
+        &self,
+        range: Range<u64>,
+        f: &mut dyn FnMut(&[u8]) -> Result<(), SaveError>,
+    ) -> Result<(), SaveError> {
+        let Content::Trees(grown) = self.content else {
+            let mut indices = 0..;
+            return self.for_each(&mut |element| match (indices.next(), element) {
+                (Some(index), Element::Item(item)) if range.contains(&index) => f(item),
+                _ => Ok(()),
+            });
+        };
+        let (mut walk, mut page) = (LeafWalk::new(grown.first), blank());
+        let (mut passed, mut left) = (walk.begin_at(self.pages, range.start)?, range.end - range.start);
+        while left > 0 {
+            let Some(pid) = walk.next_leaf(self.pages, &mut page)? else { return Err(damaged("a list")) };
+            let from = usize::try_from(std::mem::take(&mut passed)).unwrap_or(usize::MAX);
+            let block = list::Block::new(&page).filter(|block| from < block.count());
+            let block = block.ok_or_else(|| damaged("a block"))?;
+            let most = usize::try_from(left).unwrap_or(usize::MAX);
+            for item in block.elements(from).take(most) {
+                let item = item.ok_or_else(|| damaged(&format!("an item of page {}", pid.0)))?;
+                self.item(item, &mut |element| match element {
+                    Element::Item(item) => f(item),
+                    _ => Ok(()),
+                })?;
+                left -= 1;
+            }
+        }
+        Ok(())
     }
 
     fn packed(&self, run: &[u8], f: Each<'_>) -> Result<(), SaveError> {

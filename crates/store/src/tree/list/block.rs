@@ -93,7 +93,7 @@ impl<'a> Element<'a> {
     }
 
     /// Writes it to `out`, which has exactly [`Element::encoded_bytes`].
-    fn encode(&self, out: &mut [u8]) {
+    pub(super) fn encode(&self, out: &mut [u8]) {
         match self {
             Element::Inline(bytes) if bytes.len() < usize::from(MARK_LONG) => {
                 out[0] = bytes.len() as u8;
@@ -135,7 +135,7 @@ impl<'a> Element<'a> {
 
 /// Goes over `count` elements, of which the first begins at byte `at` of `bytes`.
 #[inline(always)]
-fn skip(bytes: &[u8], mut at: usize, count: usize) -> Option<usize> {
+pub(super) fn skip(bytes: &[u8], mut at: usize, count: usize) -> Option<usize> {
     for _ in 0..count {
         at += match *bytes.get(at)? {
             MARK_OUTSIDE => 1 + BLOB_BYTES,
@@ -261,10 +261,16 @@ impl<'p> Block<'p> {
         Some(Element::parse(&self.page[at..self.end()])?.0)
     }
 
+    /// The bytes of the elements from `from` on. `None` if there are fewer, or one before them is malformed.
+    #[inline(always)]
+    pub(super) fn bytes_from(&self, from: usize) -> Option<&'p [u8]> {
+        self.offset(from).map(|at| &self.page[at..self.end()])
+    }
+
     /// The elements from `from` on; ends with `None` at one that is malformed.
     pub fn elements(&self, from: usize) -> Elements<'p> {
-        match self.offset(from) {
-            Some(at) => Elements { bytes: &self.page[at..self.end()], left_count: self.count() - from },
+        match self.bytes_from(from) {
+            Some(bytes) => Elements { bytes, left_count: self.count() - from },
             None => Elements { bytes: &[], left_count: 0 },
         }
     }

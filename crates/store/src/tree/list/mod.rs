@@ -13,12 +13,14 @@ mod node;
 mod path;
 mod read;
 mod remove;
+mod search;
 #[cfg(test)]
 mod tests;
 mod walk;
 
 pub(crate) use block::{Block, Element, ELEMENT_INLINE_MAX_BYTES};
 pub(crate) use bulk::Bulk;
-pub(crate) use node::children_of;
+pub(crate) use node::{children_of, find_child};
 pub(crate) use path::Lists;
+pub(crate) use search::Wanted;
 pub(crate) use walk::{check_tree, visit_rest};

@@ -113,6 +113,12 @@ pub(crate) fn children_of(page: &Page, tag: u32) -> Option<Vec<u32>> {
     Some(node.children().iter().map(|child| child.pid.0).collect())
 }
 
+/// Which child of a node of a tree has the element at `index` below it, and the element's index there; the last child, and
+/// what is left of the index, if there are not so many. `None` if the page is none.
+pub(crate) fn find_child(page: &Page, tag: u32, index: u64) -> Option<(usize, u64)> {
+    Node::new(page).filter(|node| node.tag() == tag).map(|node| node.find(index))
+}
+
 /// Writes a node: at most [`CHILDREN_MAX`] children.
 pub(super) fn write_node(node: &mut ExclusiveGuard<'_>, tag: u32, level: u8, children: &[Child]) {
     debug_assert!((1..=CHILDREN_MAX).contains(&children.len()));

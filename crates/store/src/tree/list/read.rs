@@ -3,12 +3,19 @@
 use stillframe_pagepool::{PageId, SharedGuard};
 
 use super::block::Element;
-use super::node::Node;
+use super::node::{Child, Node};
 use super::path::{is_expected, Lists, Spot};
 use crate::page::Page;
 use crate::stop::Stop;
 use crate::tree::order::{bad_record, not_inner};
 use crate::tree::trees::Tree;
+
+/// Blocks with the same parent, in a walk's order.
+pub(super) struct Siblings {
+    pub blocks: Vec<Child>,
+    /// Index of the first element of the first of them.
+    pub first: u64,
+}
 
 impl Lists {
     /// Gives `f` the element with an index, if there is one, under its block's latch.
@@ -97,7 +104,7 @@ impl Lists {
     }
 
     /// A walk leaves a block behind. One that it has been through whole goes before what others use.
-    fn let_go(&self, block: SharedGuard<'_>, is_whole: bool) {
+    pub(super) fn let_go(&self, block: SharedGuard<'_>, is_whole: bool) {
         let pid = block.id();
         drop(block);
         if is_whole {
@@ -117,6 +124,16 @@ impl Lists {
         is_upwards: bool,
         count: usize,
     ) -> Result<Vec<PageId>, Stop> {
+        let Siblings { mut blocks, .. } = self.siblings(tree, from, is_upwards)?;
+        blocks.truncate(count);
+        Ok(blocks.into_iter().map(|block| block.pid).collect())
+    }
+
+    /// The block of the element with an index, and those after it, or before it, that have the same parent.
+    ///
+    /// # Errors
+    /// A node is missing or damaged.
+    pub(super) fn siblings(&self, tree: Tree, from: u64, is_upwards: bool) -> Result<Siblings, Stop> {
         let mut guard = self.pool.shared(tree.root)?;
         let (mut level_above, mut left) = (None, from);
         loop {
@@ -124,11 +141,12 @@ impl Lists {
             let node = node.ok_or_else(|| not_inner(guard.id()))?;
             let (index, below) = node.find(left);
             if node.level() == 1 {
-                let pid = |index| node.child(index).pid;
-                return Ok(match is_upwards {
-                    true => (index..node.count()).take(count).map(pid).collect(),
-                    false => (0..=index).rev().take(count).map(pid).collect(),
-                });
+                let child = |index| node.child(index);
+                let blocks = match is_upwards {
+                    true => (index..node.count()).map(child).collect(),
+                    false => (0..=index).rev().map(child).collect(),
+                };
+                return Ok(Siblings { blocks, first: from - below });
             }
             (level_above, left) = (Some(node.level()), below);
             let child = node.child(index).pid;

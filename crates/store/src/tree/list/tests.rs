@@ -1,6 +1,7 @@
 //! Random sequences against a double-ended queue, fills from both ends, damage.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use stillframe_pagepool::{Member, PageId, Pool, PoolOptions};
@@ -9,6 +10,7 @@ use super::block::{Block, Element, ELEMENT_INLINE_MAX_BYTES};
 use super::bulk::Bulk;
 use super::cut::CutOff;
 use super::path::Lists;
+use super::search::Wanted;
 use super::walk::{check_tree, visit_rest};
 use crate::blobs::{Blob, Place};
 use crate::effect::End;
@@ -199,7 +201,7 @@ impl Run {
     }
 
     /// Removes a range, and frees what has been cut off.
-    fn remove_range(&mut self, range: std::ops::Range<u64>) {
+    fn remove_range(&mut self, range: Range<u64>) {
         let CutOff { trees, blobs } = done(|| self.lists.remove_range(self.tree, range.clone()));
         self.discarded.extend(blobs.iter().map(|blob| blob.pid.0));
         assert!(trees.len() <= 8, "{} trees", trees.len());
@@ -247,6 +249,41 @@ impl Run {
         assert_eq!(blobs.len(), self.next_blob as usize, "a blob is lost");
         assert!(self.up(0).iter().eq(model) && self.up(model.len() as u64).is_empty());
         assert!(self.down(model.len() as u64).iter().rev().eq(model));
+        let (len, one) = (model.len() as u64, Item::Inline(vec![1]));
+        for item in [model.front(), model.get(model.len() / 2), Some(&one)].into_iter().flatten() {
+            self.check_search(model, item, 0..len);
+            self.check_search(model, item, len / 3..len - len / 5);
+        }
+    }
+
+    /// A search of a range finds what the model has there, both ways, and stops where it is told to.
+    fn check_search(&self, model: &Model, item: &Item, range: Range<u64>) {
+        let places = range.clone().zip(model.range(range.start as usize..range.end as usize));
+        let expected: Vec<u64> = places.filter(|(_, other)| *other == item).map(|(index, _)| index).collect();
+        assert_eq!(self.search(item, range.clone(), true, usize::MAX), expected);
+        let (backwards, most) = (expected.iter().rev(), expected.len().div_ceil(2));
+        let found = self.search(item, range.clone(), false, usize::MAX);
+        assert!(backwards.eq(&found));
+        assert_eq!(self.search(item, range.clone(), true, most.max(1)), expected[..most]);
+        assert_eq!(self.search(item, range, false, most.max(1)), found[..most]);
+    }
+
+    /// Indices of elements of a range that are `item`, in the order of the search, up to `most` of them.
+    fn search(&self, item: &Item, mut range: Range<u64>, is_upwards: bool, most: usize) -> Vec<u64> {
+        let wanted = match item {
+            Item::Inline(bytes) => Wanted::new(bytes),
+            Item::Outside(blob) => Wanted::new(&vec![0; blob.len_bytes as usize]),
+        };
+        let mut found = Vec::new();
+        done(|| {
+            self.lists.search(self.tree, &wanted, &mut range, is_upwards, |index, outside| {
+                if outside.is_none_or(|blob| *item == Item::Outside(blob)) {
+                    found.push(index);
+                }
+                Ok(found.len() < most)
+            })
+        });
+        found
     }
 
     fn up(&self, mut from: u64) -> Vec<Item> {
@@ -393,6 +430,27 @@ fn a_list_that_is_filled_from_its_ends_has_full_blocks() {
         let bytes = run.lists.pool.allocated_pages() * PAGE_SIZE as u64;
         let per_element = bytes as f64 / f64::from(ELEMENTS);
         assert!(per_element < 21.3, "{per_element} bytes an element of 20, filled at {ends:?}");
+    }
+}
+
+/// Elements whose bytes look like other elements, within one and across two.
+#[test]
+fn a_search_finds_elements_alone() {
+    let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
+    for letters in [1, 2, 4] {
+        let (run, mut model) = (Run::new(), Model::new());
+        for _ in 0..20_000 {
+            let most_bytes = if random.u32(..50) == 0 { 300 } else { 5 };
+            let bytes = (0..random.usize(..=most_bytes)).map(|_| random.u8(..letters)).collect();
+            model.push_back(Item::Inline(bytes));
+        }
+        let items: Vec<Item> = model.iter().cloned().collect();
+        run.push(End::Right, &items);
+        for _ in 0..300 {
+            let (start, end) = (random.u64(..20_000), random.u64(..=20_000));
+            let item = &items[random.usize(..items.len())];
+            run.check_search(&model, item, start.min(end)..end);
+        }
     }
 }
 
@@ -587,6 +645,12 @@ fn use_damaged(run: &Run, random: &mut fastrand::Rng) -> usize {
             lists.walk_up(tree, index, |_| Ok(true)).err(),
             lists.walk_down(tree, index, |_| Ok(true)).err(),
             lists.blocks_ahead(tree, index, random.bool(), 20).err(),
+            lists
+                .search(tree, &Wanted::new(&bytes), &mut (index..5_000), random.bool(), |_, _| Ok(true))
+                .err(),
+            lists
+                .search(tree, &Wanted::new(&[0; 513]), &mut (0..index), random.bool(), |_, _| Ok(true))
+                .err(),
             lists.push(tree, end, &[element]).err(),
             lists.insert(tree, index, element).err(),
             lists.set(tree, index, element, |_| ()).err(),

@@ -1,14 +1,14 @@
 //! Items of a list that are found by what they are, or changed in their place.
 
-use std::cell::Cell;
+use std::ops::Range;
 
 use super::packed;
 use super::place::{at, index_in, list_len};
 use crate::effect::{Change, Effect, End};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
-use crate::stop::{retry, Stop};
+use crate::stop::retry;
 use crate::tree::hash::Grown;
-use crate::tree::list::Element;
+use crate::tree::list::{Element, Wanted};
 use crate::tree::Tree;
 use crate::types::packed::{elements, packed_bytes, splice, PACKED_MAX_BYTES};
 use crate::value::Encoding;
@@ -69,7 +69,8 @@ impl Worker {
                 return Ok(Insertion::NoList);
             };
             let mut found = None;
-            keyspace.list_find(&opened, run, pivot, true, |index| {
+            let all = 0..list_len(&opened, run);
+            keyspace.list_find(&opened, run, pivot, all, true, |index| {
                 found = Some(index);
                 false
             })?;
@@ -94,7 +95,8 @@ impl Worker {
             let Some(opened) = keyspace.open_to_change(local, &at, run)? else { return Ok(0) };
             let most = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
             let mut places = Vec::new();
-            keyspace.list_find(&opened, run, item, count >= 0, |index| {
+            let all = 0..list_len(&opened, run);
+            keyspace.list_find(&opened, run, item, all, count >= 0, |index| {
                 places.push(index);
                 places.len() < most
             })?;
@@ -117,17 +119,18 @@ impl Worker {
         item: &[u8],
         is_upwards: bool,
         most_compared: u64,
-        mut f: impl FnMut(u64) -> bool,
+        f: impl FnMut(u64) -> bool,
     ) -> Result<bool, OpError> {
         self.with_run(|keyspace, local, run| {
             let Some((opened, _lock)) = keyspace.open_to_read(local, &at(db, key), run)? else {
                 return Ok(false);
             };
             let len = list_len(&opened, run);
-            keyspace.list_compare(&opened, run, item, is_upwards, |index, is_same| {
-                let compared = if is_upwards { index } else { len.saturating_sub(1 + index) };
-                compared < most_compared && (!is_same || f(index))
-            })?;
+            let compared = match is_upwards {
+                true => 0..len.min(most_compared),
+                false => len.saturating_sub(most_compared)..len,
+            };
+            keyspace.list_find(&opened, run, item, compared, is_upwards, f)?;
             Ok(true)
         })
     }
@@ -243,59 +246,36 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Gives `f` the indices of items that are `item`, until it says no.
+    /// Gives `f` the indices of items of a range that are `item`, from the left or from the right, until it says no.
     fn list_find(
         &self,
         opened: &Opened,
         run: &[u8],
         item: &[u8],
+        range: Range<u64>,
         is_upwards: bool,
         mut f: impl FnMut(u64) -> bool,
     ) -> Result<(), OpError> {
-        self.list_compare(opened, run, item, is_upwards, |index, is_same| !is_same || f(index))
-    }
-
-    /// Compares items with `item` one after the other, until `f` says no.
-    fn list_compare(
-        &self,
-        opened: &Opened,
-        run: &[u8],
-        item: &[u8],
-        is_upwards: bool,
-        mut f: impl FnMut(u64, bool) -> bool,
-    ) -> Result<(), OpError> {
         let Some(grown) = opened.grown else {
-            let same: Vec<bool> = elements(run).map(|element| element.bytes == item).collect();
-            let _ = match is_upwards {
-                true => (0..).zip(&same).all(|(index, is_same)| f(index, *is_same)),
-                false => (0..same.len()).rev().all(|index| f(index as u64, same[index])),
-            };
+            let items = (0..).zip(elements(run)).filter(|(index, _)| range.contains(index));
+            let mut same: Vec<u64> =
+                items.filter(|(_, found)| found.bytes == item).map(|(index, _)| index).collect();
+            if !is_upwards {
+                same.reverse();
+            }
+            let _ = same.into_iter().all(f);
             return Ok(());
         };
-        let len = grown.element_count;
-        let (compared, mut goes_on) = (Cell::new(0), true);
-        while compared.get() < len && goes_on {
-            let before = compared.get();
-            let mut compare = |element: Element<'_>| {
-                let is_same = match element {
-                    Element::Inline(bytes) => bytes == item,
-                    Element::Outside(blob) => {
-                        blob.len_bytes as usize == item.len() && self.blobs.equals(&blob, item)?
-                    }
-                };
-                let index = compared.get();
-                goes_on = f(if is_upwards { index } else { len - 1 - index }, is_same);
-                compared.set(index + 1);
-                Ok::<bool, Stop>(goes_on && index + 1 < len)
-            };
-            retry(|| match is_upwards {
-                true => self.lists.walk_up(grown.first, compared.get(), &mut compare),
-                false => self.lists.walk_down(grown.first, len - compared.get(), &mut compare),
-            })?;
-            if compared.get() == before {
-                return Err(OpError::Damaged("a list has fewer items than its key says".into()));
-            }
-        }
-        Ok(())
+        let (wanted, mut left) = (Wanted::new(item), range);
+        let searched = retry(|| {
+            self.lists.search(grown.first, &wanted, &mut left, is_upwards, |index, outside| {
+                let is_same = outside.map_or(Ok(true), |blob| self.blobs.equals(&blob, item))?;
+                Ok(!is_same || f(index))
+            })
+        });
+        searched.map_err(|error| {
+            let next = if is_upwards { left.start } else { left.end.saturating_sub(1) };
+            self.list_ahead(error, grown.first, next, is_upwards, left.end.saturating_sub(left.start))
+        })
     }
 }
