@@ -207,6 +207,10 @@ impl<O: Order> Trees<O> {
         tree: Tree,
         key: O::Key<'_>,
     ) -> Result<(), Stop> {
+        // A damaged node may lead back to itself; its latch is what has changed its version then.
+        if pid == parent.id() {
+            return Err(not_inner(pid));
+        }
         parent.validate()?;
         let leaf = as_leaf::<O>(pid, page)?;
         if !O::covers(leaf, tree.tag, key) {
