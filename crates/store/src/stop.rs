@@ -61,8 +61,10 @@ impl From<Stop> for OpError {
     }
 }
 
-/// Restarts after which a tree is taken for damaged; contention ends long before.
-const RESTARTS_MAX: u32 = 50_000_000;
+/// Restarts after which a tree is taken for damaged: about a second. Each is after a change of somebody else's, so contention
+/// ends long before.
+const RESTARTS_MAX: u32 = 1_000_000;
+
 /// Runs a step until nobody gets in its way.
 ///
 /// # Errors

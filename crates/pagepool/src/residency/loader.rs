@@ -306,9 +306,15 @@ impl Residency {
     pub fn absent(&self, page: PageId) -> Restart {
         match self.damage_in_place(page) {
             Some(reason) if !self.may_have_passed(page) => Restart::Damaged(reason),
+            // There is nothing to load. Who has been led here by what has changed since comes elsewhere the next time.
+            None if !self.is_in_use(page) => Restart::Contended,
             _ if self.room.is_stuck() => Restart::NoRoom,
             _ => Restart::Fault(page),
         }
+    }
+
+    fn is_in_use(&self, page: PageId) -> bool {
+        self.core.pages.try_descriptor(page).is_some_and(|descriptor| descriptor.is_in_use())
     }
 
     /// Whether a page in use is not in memory and is worth loading: it is not known to be damaged, or is to be tried again.
