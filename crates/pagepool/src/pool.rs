@@ -435,6 +435,12 @@ impl Pool {
         self.room.is_limited() && self.room.refuses_writes()
     }
 
+    /// Whether a page is allocated, as far as can be said of one that is not latched. What refers to one that is not, and is still
+    /// the same afterwards, is damaged.
+    pub fn is_in_use(&self, page: PageId) -> bool {
+        self.residency.is_in_use(page)
+    }
+
     /// Whether a page in use is not in memory and is worth loading: it is not known to be damaged, or is to be tried again.
     pub fn is_missing(&self, page: PageId) -> bool {
         self.residency.is_missing(page)

@@ -306,14 +306,13 @@ impl Residency {
     pub fn absent(&self, page: PageId) -> Restart {
         match self.damage_in_place(page) {
             Some(reason) if !self.may_have_passed(page) => Restart::Damaged(reason),
-            // There is nothing to load. Who has been led here by what has changed since comes elsewhere the next time.
-            None if !self.is_in_use(page) => Restart::Contended,
             _ if self.room.is_stuck() => Restart::NoRoom,
             _ => Restart::Fault(page),
         }
     }
 
-    fn is_in_use(&self, page: PageId) -> bool {
+    /// Whether the page is allocated. Of one that nobody has latched it may be otherwise by now.
+    pub fn is_in_use(&self, page: PageId) -> bool {
         self.core.pages.try_descriptor(page).is_some_and(|descriptor| descriptor.is_in_use())
     }
 

@@ -46,7 +46,7 @@ impl Keyspace {
                     node.validate()?;
                     return lost(child, level.saturating_sub(1), lo, hi, reason);
                 }
-                Err(restart) => return Err(stop_below(&node, restart)),
+                Err(restart) => return Err(stop_below(&self.pool, &node, restart)),
                 Ok(_) if level <= 1 => return Ok(None),
                 Ok(next) => next,
             };

@@ -17,7 +17,7 @@ use super::state::{Keyspace, Local};
 use super::write::Was;
 use crate::effect::Effect;
 use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, Links, Record, RecordKey, SLOT_BYTES};
+use crate::tree::hash::{as_leaf, next_leaf, Links, Record, RecordKey, SLOT_BYTES};
 use crate::tree::{bad_record, Joining, Tree};
 use crate::{Candidates, DbId, Evicted, EvictionPolicy, Key, OpError, Preference};
 
@@ -253,7 +253,7 @@ impl Keyspace {
             }
             match links.after(guard.id(), leaf)? {
                 None => return Ok(()),
-                Some(next) => guard = self.pool.shared(next)?,
+                Some(next) => guard = next_leaf(&self.pool, next)?,
             }
         }
     }

@@ -119,7 +119,7 @@ impl<O: Order> Trees<O> {
             (LINE_BYTES..O::SEARCH_BYTES).step_by(LINE_BYTES).for_each(|at| self.pool.prefetch(child, at));
             let next = match self.read_node::<MAY_WAIT>(child) {
                 Ok(next) => next,
-                Err(restart) => return Err(stop_below(&node, restart)),
+                Err(restart) => return Err(stop_below(&self.pool, &node, restart)),
             };
             // The child was this node's when its version was read.
             node.validate()?;
@@ -151,7 +151,7 @@ impl<O: Order> Trees<O> {
             }
         }
         let (parent, pid) = self.descend(tree, key, 1)?;
-        let guard = self.pool.shared(pid).map_err(|restart| stop_below(&parent, restart))?;
+        let guard = self.pool.shared(pid).map_err(|restart| stop_below(&self.pool, &parent, restart))?;
         if !self.is_leaf_of(pid, guard.page(), tree, key) {
             self.meet(&parent, pid, guard.page(), tree, key)?;
         }
@@ -174,7 +174,7 @@ impl<O: Order> Trees<O> {
             }
         }
         let (parent, pid) = self.descend(tree, key, 1)?;
-        let guard = self.pool.exclusive(pid).map_err(|restart| stop_below(&parent, restart))?;
+        let guard = self.pool.exclusive(pid).map_err(|restart| stop_below(&self.pool, &parent, restart))?;
         if !self.is_leaf_of(pid, guard.page(), tree, key) {
             self.meet(&parent, pid, guard.page(), tree, key)?;
         }
@@ -184,7 +184,8 @@ impl<O: Order> Trees<O> {
     /// The same for a thread that holds another leaf's latch: does not wait.
     pub fn try_leaf_exclusive(&self, tree: Tree, key: O::Key<'_>) -> Result<ExclusiveGuard<'_>, Stop> {
         let (parent, pid) = self.descend_by::<false>(tree, key, 1)?;
-        let guard = self.pool.try_exclusive(pid).map_err(|restart| stop_below(&parent, restart))?;
+        let guard =
+            self.pool.try_exclusive(pid).map_err(|restart| stop_below(&self.pool, &parent, restart))?;
         if !self.is_leaf_of(pid, guard.page(), tree, key) {
             self.meet(&parent, pid, guard.page(), tree, key)?;
         }
@@ -274,7 +275,7 @@ impl<O: Order> Trees<O> {
         let child = O::child(parent, index);
         match child == parent.id() {
             true => Err(not_inner(child)),
-            false => Ok(self.pool.exclusive(child)?),
+            false => self.pool.exclusive(child).map_err(|restart| stop_at(&self.pool, restart)),
         }
     }
 
@@ -295,9 +296,24 @@ impl<O: Order> Trees<O> {
 
 /// Why a child could not be had: stale if the parent has changed.
 #[cold]
-pub(crate) fn stop_below(parent: &OptimisticGuard<'_>, restart: Restart) -> Stop {
+pub(crate) fn stop_below(pool: &Pool, parent: &OptimisticGuard<'_>, restart: Restart) -> Stop {
+    let stop = stop_at(pool, restart);
     match parent.validate() {
-        Ok(()) => restart.into(),
+        Ok(()) => stop,
         Err(_) => Stop::Contended,
     }
+}
+
+/// Why a page could not be had that is referred to by one that does not change meanwhile. One that is not in use would be
+/// waited for in vain.
+#[cold]
+pub(crate) fn stop_at(pool: &Pool, restart: Restart) -> Stop {
+    match restart {
+        Restart::Fault(pid) if !pool.is_in_use(pid) => not_in_use(pid),
+        other => other.into(),
+    }
+}
+
+fn not_in_use(pid: PageId) -> Stop {
+    Stop::Damaged(format!("page {} is not in use, but another one refers to it", pid.0))
 }

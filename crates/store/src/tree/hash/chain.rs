@@ -12,7 +12,7 @@ use crate::page::Page;
 use crate::stop::Stop;
 use crate::tree::order::{bad_record, not_a_leaf, Order};
 use crate::tree::room::{Divide, Full};
-use crate::tree::trees::{Tree, Trees};
+use crate::tree::trees::{stop_at, Tree, Trees};
 
 /// Where a record is: the leaf's page in its chain, and the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +150,7 @@ impl Trees<Hashed> {
             if next == head.id().0 || chain.iter().any(|link| link.id().0 == next) {
                 return Err(not_a_leaf(PageId(next)));
             }
-            let guard = self.pool.exclusive(PageId(next))?;
+            let guard = self.pool.exclusive(PageId(next)).map_err(|restart| stop_at(&self.pool, restart))?;
             next = as_leaf(guard.id(), guard.page())?.chain();
             chain.push(guard);
         }

@@ -9,6 +9,7 @@ use stillframe_pagepool::PageId;
 
 use super::chain::{At, LeafGuard};
 use super::leaf::Leaf;
+use super::links::next_leaf;
 use super::links::Links;
 use super::order::{as_leaf, Hashed};
 use super::record::{index_hash, Record, RecordKey, RecordValue, INDEX_RECORD_BYTES};
@@ -71,7 +72,7 @@ impl Trees<Hashed> {
                 found.has_room = is_alone && leaf.free_bytes() >= INDEX_RECORD_BYTES + SLOT_BYTES;
                 return Ok(found);
             };
-            guard = self.pool.shared(next)?;
+            guard = next_leaf(&self.pool, next)?;
         }
     }
 
@@ -100,7 +101,7 @@ impl Trees<Hashed> {
             }
             let next = links.after(guard.id(), leaf).inspect_err(|_| pairs.truncate(before))?;
             let Some(next) = next else { return Ok(leaf.hi().checked_add(1)) };
-            guard = self.pool.shared(next).inspect_err(|_| pairs.truncate(before))?;
+            guard = next_leaf(&self.pool, next).inspect_err(|_| pairs.truncate(before))?;
         }
     }
 

@@ -97,7 +97,7 @@ impl Trees<Ordered> {
     ) -> Result<R, Stop> {
         let (parent, pid) = self.descend(tree, Seek::Key(key), 1)?;
         self.prefetch_slots(pid);
-        let guard = self.pool.shared(pid).map_err(|restart| stop_below(&parent, restart))?;
+        let guard = self.pool.shared(pid).map_err(|restart| stop_below(&self.pool, &parent, restart))?;
         // As the node above is what it was, the leaf that is latched now is the key's.
         parent.validate()?;
         give_value(&guard, tree, key, usize::MAX, f)

@@ -113,7 +113,7 @@ impl Trees<Ordered> {
                 way.page = below;
                 Ok(())
             }
-            Err(restart) => Err(stop_below(&way.page, restart)),
+            Err(restart) => Err(stop_below(&self.pool, &way.page, restart)),
         }
     }
 

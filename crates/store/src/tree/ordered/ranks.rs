@@ -35,7 +35,7 @@ impl Trees<Ordered> {
         loop {
             let node = match (self.pool.optimistic(pid), way.last()) {
                 (Ok(node), _) => node,
-                (Err(restart), Some(parent)) => return Err(stop_below(parent, restart)),
+                (Err(restart), Some(parent)) => return Err(stop_below(&self.pool, parent, restart)),
                 (Err(restart), None) => return Err(restart.into()),
             };
             // Damaged pages may lead back to themselves.
@@ -57,7 +57,7 @@ impl Trees<Ordered> {
         }
         let Some(parent) = way.last() else { return Err(not_inner(tree.root)) };
         self.prefetch_slots(pid);
-        let leaf = self.pool.shared(pid).map_err(|restart| stop_below(parent, restart))?;
+        let leaf = self.pool.shared(pid).map_err(|restart| stop_below(&self.pool, parent, restart))?;
         way.iter().try_for_each(OptimisticGuard::validate)?;
         Ok(Ranked { leaf, before })
     }
