@@ -27,8 +27,7 @@ const LARGE_BYTES: usize = 16 * 1024;
 /// A command that has waited for so many times as many pages as may be in memory needs more of them at a time than that.
 const MEMORIES_MISSED_MAX: u64 = 3;
 const LARGER_THAN_MEMORY: &str =
-    "ERR what this command needs at a time is larger than memory: 'maxmemory' does not let so many \
-                                  pages of the values be there together";
+    "ERR what this command needs at a time is larger than memory: 'maxmemory' does not let so many pages be there together";
 
 /// Calls the command function with keys locked and resolved, measures it and writes its error. `is_outer` is
 /// false for the commands of a transaction: their keys are locked, and `EXEC` is measured as a whole.

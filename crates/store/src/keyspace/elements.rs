@@ -105,7 +105,7 @@ impl Keyspace {
 
     /// Removes an element; whether it was there.
     pub fn remove_element(&self, local: &mut Local, tree: Tree, element: &Key<'_>) -> Result<bool, OpError> {
-        Ok(self.remove_in(local, tree, element, Joining::Sparse, |_| true)?.is_some())
+        Ok(self.remove_in(local, tree, element, Joining::Sparse, |_| true, |_, _| ())?.is_some())
     }
 
     /// The same where elements have deadlines.
@@ -115,7 +115,7 @@ impl Keyspace {
         tree: Tree,
         element: &Key<'_>,
     ) -> Result<Was, OpError> {
-        let removed = self.remove_in(local, tree, element, Joining::Sparse, |_| true)?;
+        let removed = self.remove_in(local, tree, element, Joining::Sparse, |_| true, |_, _| ())?;
         Ok(match removed {
             None => Was::Absent,
             Some(remains) if remains.has_expired(local.now) => Was::Expired,

@@ -10,7 +10,7 @@ use super::scan::CURSOR_SHIFT;
 use super::state::{Keyspace, Local};
 use super::write::Remains;
 use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, At, Hashed, Inner, Leaf, LeafGuard, Links, FANOUT};
+use crate::tree::hash::{as_leaf, next_leaf, At, Hashed, Inner, Leaf, LeafGuard, Links, FANOUT};
 use crate::tree::{bad_record, Joining, Tree, Words};
 use crate::{DbId, OpError};
 
@@ -130,7 +130,7 @@ impl Keyspace {
         let (mut count, mut links) = (head.count(), Links::default());
         let mut next = links.after(guard.id(), head)?;
         while let Some(link) = next {
-            let guard = self.pool.shared(link)?;
+            let guard = next_leaf(&self.pool, link)?;
             let leaf = as_leaf(link, guard.page())?;
             count += leaf.count();
             next = links.after(link, leaf)?;

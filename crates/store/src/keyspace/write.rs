@@ -423,10 +423,13 @@ impl Keyspace {
         wanted: impl Fn(&Remains) -> bool,
     ) -> Result<Was, OpError> {
         let Some(tree) = self.tree(db) else { return Ok(Was::Absent) };
-        let removed = self.remove_in(local, tree, key, joining, wanted)?;
+        // Under the leaf's latch: who finds the key gone finds it gone from the count, too.
+        let count = |local: &Local, remains: &Remains| {
+            local.deltas.count_key(db, -1);
+            local.deltas.count_deadline(db, -i64::from(remains.deadline.is_some()));
+        };
+        let removed = self.remove_in(local, tree, key, joining, wanted, count)?;
         let Some(remains) = removed else { return Ok(Was::Absent) };
-        local.deltas.count_key(db, -1);
-        local.deltas.count_deadline(db, -i64::from(remains.deadline.is_some()));
         local.tracked.forget(tree.tag, key.hash);
         let expired = remains.has_expired(local.now);
         if expired {
@@ -436,7 +439,8 @@ impl Keyspace {
         Ok(if expired { Was::Expired } else { Was::There })
     }
 
-    /// Removes a record that `wanted` agrees to from a tree of keys or of elements, and what it refers to.
+    /// Removes a record that `wanted` agrees to from a tree of keys or of elements, and what it refers to. `count` is called when it
+    /// is gone, under the latch of its leaf.
     pub(super) fn remove_in(
         &self,
         local: &mut Local,
@@ -444,6 +448,7 @@ impl Keyspace {
         key: &Key<'_>,
         joining: Joining,
         wanted: impl Fn(&Remains) -> bool,
+        count: impl Fn(&Local, &Remains),
     ) -> Result<Option<Remains>, OpError> {
         let removed = retry(|| {
             let mut leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
@@ -454,7 +459,9 @@ impl Keyspace {
             }
             self.check_discardable(&remains)?;
             self.remove_from_chain(&mut leaf, at)?;
-            Ok(Some((remains, joining.is_due::<Hashed>(leaf.leaf(0)?))))
+            let is_sparse = joining.is_due::<Hashed>(leaf.leaf(0)?);
+            count(local, &remains);
+            Ok(Some((remains, is_sparse)))
         })?;
         let Some((remains, is_sparse)) = removed else { return Ok(None) };
         self.after_removal(local, tree, key.hash, &remains, is_sparse, joining);

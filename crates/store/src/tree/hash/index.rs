@@ -9,8 +9,7 @@ use stillframe_pagepool::PageId;
 
 use super::chain::{At, LeafGuard};
 use super::leaf::Leaf;
-use super::links::next_leaf;
-use super::links::Links;
+use super::links::{next_leaf, Links};
 use super::order::{as_leaf, Hashed};
 use super::record::{index_hash, Record, RecordKey, RecordValue, INDEX_RECORD_BYTES};
 use super::shape::SLOT_BYTES;
