@@ -1,4 +1,5 @@
 // Publish and subscribe with Lettuce, keyspace notifications with it.
+import io.lettuce.core.RedisException;
 import io.lettuce.core.SetArgs;
 import io.lettuce.core.api.sync.RedisCommands;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
@@ -50,8 +51,20 @@ public class Messages extends RedisPubSubAdapter<String, String> {
     Check.is("PUBLISH", 1, r.publish("news", "again"));
     messages.expect(List.of("n?ws* news again"));
     subscriber.punsubscribe("n?ws*");
-    subscriber.sunsubscribe("shard");
+    Check.until("SUNSUBSCRIBE is sent", () -> isSent(() -> subscriber.sunsubscribe("shard")));
+    Check.until("nobody listens", () -> r.pubsubShardChannels().isEmpty());
     connection.removeListener(messages);
+  }
+
+  /** In RESP2 Lettuce refuses SUNSUBSCRIBE until it has noted, a moment after the reply, that nothing else is subscribed to. */
+  private static boolean isSent(Runnable command) {
+    try {
+      command.run();
+      return true;
+    } catch (RedisException refused) {
+      Check.check(refused.getMessage().contains("not allowed while subscribed"), refused.getMessage());
+      return false;
+    }
   }
 
   static void notifications(
