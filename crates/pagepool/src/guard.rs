@@ -511,7 +511,7 @@ impl Pool {
         if index == 0 || self.pages().try_descriptor(page).is_some_and(|d| touch_covered(&d.state)) {
             Ok(page)
         } else {
-            Err(self.residency().absent(page))
+            Err(self.residency().absent_part(page))
         }
     }
 

@@ -1,6 +1,6 @@
 //! Why a step inside the store stopped.
 
-use stillframe_pagepool::{PageId, PoolError, Restart};
+use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, PoolError, Restart, SharedGuard};
 
 use crate::error::{Fault, OpError};
 
@@ -58,6 +58,39 @@ impl From<Stop> for OpError {
             Stop::WrongType => OpError::WrongType,
             Stop::NoRoom => OpError::NoRoom,
         }
+    }
+}
+
+/// Latching a page that is referred to by one that does not change meanwhile.
+///
+/// # Errors
+/// As [`stop_at`] says.
+pub(crate) trait Follow {
+    fn follow_shared(&self, pid: PageId) -> Result<SharedGuard<'_>, Stop>;
+    fn follow_exclusive(&self, pid: PageId) -> Result<ExclusiveGuard<'_>, Stop>;
+}
+
+impl Follow for Pool {
+    #[inline(always)]
+    fn follow_shared(&self, pid: PageId) -> Result<SharedGuard<'_>, Stop> {
+        self.shared(pid).map_err(|restart| stop_at(self, restart))
+    }
+
+    #[inline(always)]
+    fn follow_exclusive(&self, pid: PageId) -> Result<ExclusiveGuard<'_>, Stop> {
+        self.exclusive(pid).map_err(|restart| stop_at(self, restart))
+    }
+}
+
+/// Why a page could not be had that is referred to by one that does not change meanwhile. One that is not in use would be
+/// waited for in vain.
+#[cold]
+pub(crate) fn stop_at(pool: &Pool, restart: Restart) -> Stop {
+    match restart {
+        Restart::Fault(pid) if !pool.is_in_use(pid) => {
+            Stop::Damaged(format!("page {} is not in use, but another one refers to it", pid.0))
+        }
+        other => other.into(),
     }
 }
 

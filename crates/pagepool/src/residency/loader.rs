@@ -311,6 +311,16 @@ impl Residency {
         }
     }
 
+    /// The same of a page of an object whose head is latched: one that is not in use would be waited for in vain.
+    pub fn absent_part(&self, page: PageId) -> Restart {
+        match self.absent(page) {
+            Restart::Fault(_) if !self.is_in_use(page) => {
+                Restart::Damaged(format!("page {} is not in use, but an object has it", page.0).into())
+            }
+            absent => absent,
+        }
+    }
+
     /// Whether the page is allocated. Of one that nobody has latched it may be otherwise by now.
     pub fn is_in_use(&self, page: PageId) -> bool {
         self.core.pages.try_descriptor(page).is_some_and(|descriptor| descriptor.is_in_use())
@@ -318,7 +328,7 @@ impl Residency {
 
     /// Whether a page in use is not in memory and is worth loading: it is not known to be damaged, or is to be tried again.
     pub fn is_missing(&self, page: PageId) -> bool {
-        !self.core.pages.touch(page) && matches!(self.absent(page), Restart::Fault(_))
+        !self.core.pages.touch(page) && matches!(self.absent_part(page), Restart::Fault(_))
     }
 
     /// From now on a page that could not be read stays absent until it is freed, so that what referred to it, or was

@@ -6,7 +6,7 @@ use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, Restart, SharedGuard, PA
 
 use super::blob::Blob;
 use crate::page::Page;
-use crate::stop::Stop;
+use crate::stop::{Follow, Stop};
 use crate::value::PageRun;
 
 /// What a blob is made of, in order.
@@ -116,7 +116,7 @@ pub(super) fn damaged_slab(pid: PageId) -> Stop {
 
 /// Gives a blob's bytes page by page until `f` has seen enough.
 pub(super) fn with_bytes(pool: &Pool, blob: &Blob, mut f: impl FnMut(&[u8]) -> bool) -> Result<(), Stop> {
-    let guard = pool.shared(blob.pid)?;
+    let guard = pool.follow_shared(blob.pid)?;
     let mut offset = blob.start();
     let end = offset + u64::from(blob.len_bytes);
     while offset < end {

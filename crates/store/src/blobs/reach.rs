@@ -6,7 +6,7 @@ use stillframe_pagepool::{PageId, Pool, Restart, SharedGuard, PAGE_SIZE};
 
 use super::blob::{Blob, Place};
 use crate::pages::Pages;
-use crate::stop::Stop;
+use crate::stop::{Follow, Stop};
 
 /// From so many bytes on they need not be in memory when their reader begins.
 pub(crate) const UNSEEN_MIN_BYTES: u64 = 1 << 20;
@@ -115,8 +115,8 @@ pub(super) fn latch_with<'p>(
         add_missing(&pages.pool, blob, indices.clone(), &mut missing);
         Stop::Missing(missing)
     };
-    let guard = match pages.pool.shared(blob.pid) {
-        Err(Restart::Fault(page)) => return Err(missing(page)),
+    let guard = match pages.pool.follow_shared(blob.pid) {
+        Err(Stop::Fault(page)) => return Err(missing(page)),
         guard => guard?,
     };
     if !pages.all_resident() {

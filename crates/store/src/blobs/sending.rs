@@ -25,7 +25,7 @@ use super::garbage::Garbage;
 use super::reach::{add_missing, latch_with, page_at, pages_of, UNSEEN_MIN_BYTES};
 use crate::error::{Fault, OpError};
 use crate::pages::Pages;
-use crate::stop::{retry, Stop};
+use crate::stop::{retry, Follow, Stop};
 
 /// Objects that may be pinned at a time: with those on their way in they fit a page of a catalog.
 const PINNED_MAX: usize = PAGE_ENTRIES / 2;
@@ -191,7 +191,7 @@ impl Sending {
                 drop(latch_with(&self.pages, &self.blob, self.window(start))?);
                 return Err(Stop::Contended);
             }
-            let guard = self.pages.pool.shared(self.blob.pid)?;
+            let guard = self.pages.pool.follow_shared(self.blob.pid)?;
             let parts = guard.object_parts(start, (there - start) as usize)?;
             Ok(f.take().map(|f| f(&parts)))
         });

@@ -10,7 +10,7 @@ use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, Restart, PAGE_SIZE};
 use super::bytes::{check_resident, damaged_slab};
 use super::slab::{self, Class, Slab, SLAB_PAGE_COUNT};
 use crate::pages::Pages;
-use crate::stop::Stop;
+use crate::stop::{stop_at, Follow, Stop};
 
 pub(crate) struct Slabs {
     pages: Arc<Pages>,
@@ -47,7 +47,7 @@ impl Slabs {
                 *list = guard.id().0;
                 return Ok((guard, 0));
             }
-            let mut guard = self.pool.exclusive(PageId(*list))?;
+            let mut guard = self.pool.follow_exclusive(PageId(*list))?;
             let (slot, is_whole) = self.check_free_slot(&guard, class)?;
             self.take_slot(&mut list, &mut guard, slot)?;
             if is_whole {
@@ -57,13 +57,13 @@ impl Slabs {
         }
     }
 
-    /// Frees a slot; an empty slab goes.
+    /// Frees a slot; an empty slab goes. Waits for no latch.
     pub fn free(&self, pid: PageId, class: Class, slot: u16) -> Result<(), Stop> {
         let heads = self.heads.get(usize::from(class.0)).ok_or_else(|| damaged_slab(pid))?;
         let mut list = heads.lock();
-        let mut guard = match self.pool.exclusive(pid) {
+        let mut guard = match self.pool.try_exclusive(pid).map_err(|restart| stop_at(&self.pool, restart)) {
             // Nobody gets at its slots any more: it goes when all databases are empty.
-            Err(Restart::Damaged(_)) if self.pool.give_up(pid) => {
+            Err(Stop::Damaged(_)) if self.pool.give_up(pid) => {
                 self.pages.leaks.note_leak();
                 return Ok(());
             }
@@ -151,7 +151,7 @@ impl Slabs {
         }
         match self.pool.try_exclusive(PageId(pid)) {
             Err(Restart::Damaged(_)) if self.pool.give_up(PageId(pid)) => Ok(None),
-            guard => Ok(Some(guard?)),
+            guard => guard.map(Some).map_err(|restart| stop_at(&self.pool, restart)),
         }
     }
 
@@ -185,8 +185,8 @@ impl Slabs {
 
     /// Returns the slab behind it; 0 is none.
     fn resolve_slab(&self, pid: PageId, missing: &mut Vec<PageId>) -> Result<u32, Stop> {
-        let guard = match self.pool.shared(pid) {
-            Err(Restart::Fault(pid)) => {
+        let guard = match self.pool.follow_shared(pid) {
+            Err(Stop::Fault(pid)) => {
                 // With its pages, so as not to come back for them.
                 missing.extend((0..SLAB_PAGE_COUNT).map(|index| PageId(pid.0.saturating_add(index))));
                 return Err(Stop::Fault(pid));

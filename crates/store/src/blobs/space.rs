@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, SharedGuard, PAGE_SIZE};
+use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, Restart, SharedGuard, PAGE_SIZE};
 
 use super::blob::{Blob, Place};
 use super::bytes::{check_resident, damaged_slab, page_count_of, with_bytes, write_parts, Part};
@@ -17,7 +17,7 @@ use super::slab::Class;
 use super::slabs::Slabs;
 use crate::error::OpError;
 use crate::pages::Pages;
-use crate::stop::Stop;
+use crate::stop::{stop_at, Follow, Stop};
 use crate::value::MAX_STRING_BYTES;
 
 /// Pages of the longest string.
@@ -117,7 +117,7 @@ impl Blobs {
             return Ok(None);
         }
         let is_object = matches!(blob.place, Place::Object { .. });
-        let written = self.pool.exclusive(blob.pid).map_err(Stop::from).and_then(|mut guard| {
+        let written = self.pool.follow_exclusive(blob.pid).and_then(|mut guard| {
             let (start, end) = (blob.start(), blob.start() + bytes.len() as u64);
             check_resident(&guard, start, end)?;
             // Pages of its own that a cut needs are kept aside as they are, without a copy.
@@ -142,7 +142,7 @@ impl Blobs {
         let offset = blob.start() + start;
         let len_bytes: u64 = parts.iter().map(Part::len_bytes).sum();
         debug_assert!(start + len_bytes <= blob.memory_bytes());
-        let mut guard = self.pool.exclusive(blob.pid)?;
+        let mut guard = self.pool.follow_exclusive(blob.pid)?;
         check_resident(&guard, offset, offset + len_bytes)?;
         write_parts(&mut guard, offset, parts, false)
     }
@@ -154,7 +154,7 @@ impl Blobs {
         let (old_len, end) = (u64::from(blob.len_bytes), (start + bytes.len() as u64));
         let new_count = end.max(old_len).div_ceil(PAGE_SIZE as u64) as u32;
         self.pages.admit(new_count - page_count.min(new_count))?;
-        let mut guard = self.pool.exclusive(blob.pid)?;
+        let mut guard = self.pool.follow_exclusive(blob.pid)?;
         // Pages that are new are zero; the old ones have whatever was there beyond the length.
         let old_room = u64::from(page_count) * PAGE_SIZE as u64;
         let gap = start.min(old_room).saturating_sub(old_len);
@@ -236,29 +236,33 @@ impl Blobs {
         }
     }
 
-    /// Frees a blob that nothing refers to any more, unless somebody is in the way for long.
+    /// Frees a blob that nothing refers to any more, unless somebody is in the way for long: that may be the caller, if a damaged
+    /// record refers to a page that he has latched.
     pub fn free(&self, pid: PageId, place: Place) -> Result<(), Stop> {
+        let mut result = self.try_free(pid, place);
+        for _ in 0..FREE_TRIES {
+            if !matches!(result, Err(Stop::Contended)) {
+                break;
+            }
+            std::thread::yield_now();
+            result = self.try_free(pid, place);
+        }
+        result
+    }
+
+    fn try_free(&self, pid: PageId, place: Place) -> Result<(), Stop> {
         match place {
-            Place::Object { page_count } => match self.pool.exclusive(pid) {
+            Place::Object { page_count } => match self.pool.try_exclusive(pid) {
                 Ok(guard) => {
                     self.pool.free(guard, page_count);
                     Ok(())
                 }
+                Err(Restart::Contended) => Err(Stop::Contended),
                 // Nobody needs to know what was in it.
                 Err(_) if self.pool.free_unread(pid, page_count) => Ok(()),
-                Err(restart) => Err(restart.into()),
+                Err(restart) => Err(stop_at(&self.pool, restart)),
             },
-            Place::Slab { class, slot } => {
-                let mut result = self.slabs.free(pid, Class(class), slot);
-                for _ in 0..FREE_TRIES {
-                    if !matches!(result, Err(Stop::Contended)) {
-                        break;
-                    }
-                    std::thread::yield_now();
-                    result = self.slabs.free(pid, Class(class), slot);
-                }
-                result
-            }
+            Place::Slab { class, slot } => self.slabs.free(pid, Class(class), slot),
         }
     }
 

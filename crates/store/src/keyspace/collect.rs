@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use stillframe_pagepool::{ExclusiveGuard, Member, PageId, Restart};
+use stillframe_pagepool::{ExclusiveGuard, Member, PageId};
 
 use super::state::Keyspace;
 use crate::blobs::{Collected, Discarded, OtherWork, PAUSE_MAX, PAUSE_MIN};
 use crate::page::{KIND_INNER, KIND_LIST_INNER, KIND_ORDERED_INNER};
-use crate::stop::Stop;
+use crate::stop::{Follow, Stop};
 use crate::tree::hash::Leaf;
 use crate::tree::ordered;
 use crate::tree::LeafView;
@@ -74,18 +74,18 @@ impl Keyspace {
     }
 
     fn free_tree_part(&self, root: PageId) -> Result<bool, Stop> {
-        let kind = match self.pool.shared(root) {
+        let kind = match self.pool.follow_shared(root) {
             Ok(guard) => guard.page()[0],
             // A root that cannot be read is freed alike, whatever tree it is of.
-            Err(Restart::Damaged(_)) => KIND_INNER,
-            Err(restart) => return Err(restart.into()),
+            Err(Stop::Damaged(_)) => KIND_INNER,
+            Err(stop) => return Err(stop),
         };
         match kind {
             KIND_ORDERED_INNER => {
-                self.named.trees.free_part(root, STEP_UNITS, |leaf| self.free_named_leaf(leaf))
+                self.named.trees.free_part(root, STEP_UNITS, |leaf, _| self.free_named_leaf(leaf))
             }
             KIND_LIST_INNER => self.lists.free_part(root, STEP_UNITS, |blob| self.blobs.discard(&blob)),
-            _ => self.trees.free_part(root, STEP_UNITS, |leaf| self.free_leaf(leaf)),
+            _ => self.trees.free_part(root, STEP_UNITS, |leaf, above| self.free_leaf(leaf, above)),
         }
     }
 
@@ -98,10 +98,14 @@ impl Keyspace {
         Ok(freed)
     }
 
-    /// Frees a leaf with its chain and everything that its records refer to; returns how many things.
-    fn free_leaf(&self, head: ExclusiveGuard<'_>) -> Result<usize, Stop> {
+    /// Frees a leaf, below these nodes, with its chain and everything that its records refer to; returns how many things.
+    fn free_leaf<'p>(
+        &'p self,
+        head: ExclusiveGuard<'p>,
+        above: &[ExclusiveGuard<'p>],
+    ) -> Result<usize, Stop> {
         let pid = head.id();
-        let leaf = self.trees.with_chain(head)?;
+        let leaf = self.trees.with_chain(head, above)?;
         // Errors come before the first change.
         let pages = (0..leaf.page_count()).map(|page| leaf.leaf(page)).collect::<Result<Vec<_>, _>>()?;
         let freed = pages.iter().map(|page| 1 + page.outside_count()).sum();

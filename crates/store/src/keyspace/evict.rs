@@ -16,8 +16,8 @@ use super::stamps::coldness;
 use super::state::{Keyspace, Local};
 use super::write::Was;
 use crate::effect::Effect;
-use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, next_leaf, Links, Record, RecordKey, SLOT_BYTES};
+use crate::stop::{retry, Follow, Stop};
+use crate::tree::hash::{as_leaf, Links, Record, RecordKey, SLOT_BYTES};
 use crate::tree::{bad_record, Joining, Tree};
 use crate::{Candidates, DbId, Evicted, EvictionPolicy, Key, OpError, Preference};
 
@@ -253,7 +253,7 @@ impl Keyspace {
             }
             match links.after(guard.id(), leaf)? {
                 None => return Ok(()),
-                Some(next) => guard = next_leaf(&self.pool, next)?,
+                Some(next) => guard = self.pool.follow_shared(next)?,
             }
         }
     }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use stillframe_pagepool::{PageId, SharedGuard};
 
 use super::state::{Keyspace, Local};
-use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, chain_deadline, next_leaf, Leaf, Links};
+use crate::stop::{retry, Follow, Stop};
+use crate::tree::hash::{as_leaf, chain_deadline, Leaf, Links};
 use crate::tree::Tree;
 use crate::{DbId, Key, OpError};
 
@@ -169,7 +169,7 @@ impl Keyspace {
             self.collect_expired(local, leaf, &mut batch)?;
             match links.after(guard.id(), leaf)? {
                 None => return Ok(Some((tree, batch))),
-                Some(next) => guard = next_leaf(&self.pool, next)?,
+                Some(next) => guard = self.pool.follow_shared(next)?,
             }
         }
     }

@@ -4,8 +4,8 @@ use stillframe_pagepool::{PageId, SharedGuard};
 
 use super::state::Keyspace;
 use crate::key::Key;
-use crate::stop::Stop;
-use crate::tree::hash::{as_leaf, next_leaf, At, Leaf, LeafGuard, Links, RecordKey, KEY_INLINE_MAX_BYTES};
+use crate::stop::{Follow, Stop};
+use crate::tree::hash::{as_leaf, At, Leaf, LeafGuard, Links, RecordKey, KEY_INLINE_MAX_BYTES};
 use crate::tree::Tree;
 
 impl Keyspace {
@@ -62,7 +62,7 @@ impl Keyspace {
             }
             match links.after(guard.id(), leaf)? {
                 None => return Ok(None),
-                Some(next) => guard = next_leaf(&self.pool, next)?,
+                Some(next) => guard = self.pool.follow_shared(next)?,
             }
         }
     }

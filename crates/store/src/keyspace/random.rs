@@ -9,8 +9,8 @@ use stillframe_pagepool::PageId;
 use super::scan::CURSOR_SHIFT;
 use super::state::{Keyspace, Local};
 use super::write::Remains;
-use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, next_leaf, At, Hashed, Inner, Leaf, LeafGuard, Links, FANOUT};
+use crate::stop::{retry, Follow, Stop};
+use crate::tree::hash::{as_leaf, At, Hashed, Inner, Leaf, LeafGuard, Links, FANOUT};
 use crate::tree::{bad_record, Joining, Tree, Words};
 use crate::{DbId, OpError};
 
@@ -130,7 +130,7 @@ impl Keyspace {
         let (mut count, mut links) = (head.count(), Links::default());
         let mut next = links.after(guard.id(), head)?;
         while let Some(link) = next {
-            let guard = next_leaf(&self.pool, link)?;
+            let guard = self.pool.follow_shared(link)?;
             let leaf = as_leaf(link, guard.page())?;
             count += leaf.count();
             next = links.after(link, leaf)?;
@@ -151,7 +151,7 @@ impl Keyspace {
             nth -= leaf.count();
             match leaf.chain() {
                 0 => return Ok(None),
-                next => guard = self.pool.shared(PageId(next))?,
+                next => guard = self.pool.follow_shared(PageId(next))?,
             }
         }
     }

@@ -12,9 +12,9 @@ use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use super::state::Keyspace;
 use crate::blobs::{Blob, Reach};
-use crate::stop::{retry, Stop};
+use crate::stop::{retry, Follow, Stop};
 use crate::tree::bad_record;
-use crate::tree::hash::{as_leaf, next_leaf, Leaf, Links, RecordKey, Reference};
+use crate::tree::hash::{as_leaf, Leaf, Links, RecordKey, Reference};
 use crate::{DbId, Fault, Key, OpError};
 
 /// The pages of values that are needed together.
@@ -100,7 +100,7 @@ impl Keyspace {
             }
             match links.after(guard.id(), leaf)? {
                 None => return Ok(()),
-                Some(next) => guard = next_leaf(&self.pool, next)?,
+                Some(next) => guard = self.pool.follow_shared(next)?,
             }
         }
     }

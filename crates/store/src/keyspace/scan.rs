@@ -4,8 +4,8 @@ use stillframe_pagepool::{PageId, SharedGuard};
 
 use super::state::{Keyspace, Local};
 use crate::error::Fault;
-use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, next_leaf, Leaf, Links, Record, RecordKey, RecordValue};
+use crate::stop::{retry, Follow, Stop};
+use crate::tree::hash::{as_leaf, Leaf, Links, Record, RecordKey, RecordValue};
 use crate::tree::{bad_record, no_key, Tree};
 use crate::{DbId, EntryInfo, OpError};
 
@@ -147,7 +147,7 @@ impl Keyspace {
                     self.pool.let_go(head);
                     return Ok(Walked::Through(hi));
                 }
-                Some(next) => match self.unless_skipped(tree, hi, next_leaf(&self.pool, next))? {
+                Some(next) => match self.unless_skipped(tree, hi, self.pool.follow_shared(next))? {
                     Some(next) => guard = next,
                     None => return Ok(Walked::Through(hi)),
                 },
@@ -175,7 +175,7 @@ impl Keyspace {
             self.check_long_keys_of(tree, leaf)?;
             let (next, hi) = (links.after(guard.id(), leaf)?, leaf.hi());
             let Some(next) = next else { return Ok(()) };
-            link = self.unless_skipped(tree, hi, next_leaf(&self.pool, next))?;
+            link = self.unless_skipped(tree, hi, self.pool.follow_shared(next))?;
             if link.is_none() {
                 return Ok(());
             }

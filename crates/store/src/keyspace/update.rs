@@ -223,7 +223,10 @@ impl Keyspace {
         let old = copy_record(leaf.record(at)?, &mut copy)?;
         let mut other = match leaf.leaf(0)?.covers(to_tree.tag, to.hash) {
             true => None,
-            false => Some(self.trees.with_chain(self.trees.try_leaf_exclusive(to_tree, to.hash)?)?),
+            false => {
+                let head = self.trees.try_leaf_exclusive(to_tree, to.hash)?;
+                Some(self.trees.with_chain(head, std::slice::from_ref(&leaf.head))?)
+            }
         };
         let target = other.as_mut().unwrap_or(&mut leaf);
         let replaced = match self.move_in(target, to, &old)? {

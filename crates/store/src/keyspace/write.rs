@@ -1,11 +1,11 @@
 //! Storing and removing single entries.
 
-use stillframe_pagepool::{PageId, Restart};
+use stillframe_pagepool::PageId;
 
 use super::state::{Keyspace, Local};
 use crate::blobs::{Blob, Part, Place, BLOB_BYTES};
 use crate::effect::Effect;
-use crate::stop::{retry, Stop};
+use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{
     At, Hashed, LeafGuard, Record, RecordKey, RecordValue, Reference, KEY_INLINE_MAX_BYTES, RECORD_MAX_BYTES,
     VALUE_INLINE_MAX_BYTES,
@@ -494,8 +494,8 @@ impl Keyspace {
         for blob in [remains.key, remains.value].into_iter().flatten().filter(in_slabs) {
             if !self.pool.is_resident(blob.pid) {
                 // Tells a page that is damaged from one that is not there yet.
-                match self.pool.shared(blob.pid) {
-                    Err(Restart::Damaged(_)) => {}
+                match self.pool.follow_shared(blob.pid) {
+                    Err(Stop::Damaged(_)) => {}
                     guard => drop(guard?),
                 }
             }

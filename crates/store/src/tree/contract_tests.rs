@@ -504,7 +504,7 @@ fn sequence<O: Subject>(order: &dyn Fn(&Pages) -> O) {
     }
     let (trees, tree) = (&run.trees, run.tree);
     let mut steps = 1;
-    while !done(|| trees.free_part(tree.root, 100, |leaf| Ok(free_leaf(trees, leaf)))) {
+    while !done(|| trees.free_part(tree.root, 100, |leaf, _| Ok(free_leaf(trees, leaf)))) {
         steps += 1;
     }
     assert!(steps > 2 && trees.pool.stats().allocated_pages == 0, "{steps} steps");

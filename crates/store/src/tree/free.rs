@@ -1,12 +1,12 @@
 //! Freeing a tree that nobody can reach, part by part.
 
-use stillframe_pagepool::{ExclusiveGuard, PageId, Restart};
+use stillframe_pagepool::{ExclusiveGuard, PageId};
 
 use super::order::{not_inner, Order};
 use super::trees::Trees;
 use super::words::Words;
 use crate::pages::Pages;
-use crate::stop::Stop;
+use crate::stop::{Follow, Stop};
 
 /// Trees that can be freed so: what is to be known of their nodes.
 pub(super) trait Shrinking {
@@ -27,7 +27,7 @@ pub(super) trait Shrinking {
         &'p self,
         root: PageId,
         unit_count: usize,
-        mut free_leaf: impl FnMut(ExclusiveGuard<'p>) -> Result<usize, Stop>,
+        mut free_leaf: impl FnMut(ExclusiveGuard<'p>, &[ExclusiveGuard<'p>]) -> Result<usize, Stop>,
     ) -> Result<bool, Stop> {
         let pool = &self.pages().pool;
         let Some(root) = self.latch_or_free(root)? else { return Ok(true) };
@@ -47,7 +47,7 @@ pub(super) trait Shrinking {
                 return Err(not_inner(child));
             }
             match self.latch_or_free(child)? {
-                Some(leaf) if is_above_leaves => freed += free_leaf(leaf)?,
+                Some(leaf) if is_above_leaves => freed += free_leaf(leaf, &path)?,
                 Some(inner) => {
                     path.push(inner);
                     continue;
@@ -72,13 +72,13 @@ pub(super) trait Shrinking {
     /// A page of the tree, latched; or freed, if it cannot be read.
     fn latch_or_free(&self, pid: PageId) -> Result<Option<ExclusiveGuard<'_>>, Stop> {
         let pages = self.pages();
-        match pages.pool.exclusive(pid) {
-            Err(Restart::Damaged(_)) if pages.pool.free_unread(pid, 1) => {
+        match pages.pool.follow_exclusive(pid) {
+            Err(Stop::Damaged(_)) if pages.pool.free_unread(pid, 1) => {
                 self.forget(pid);
                 pages.leaks.ask();
                 Ok(None)
             }
-            other => Ok(Some(other?)),
+            other => other.map(Some),
         }
     }
 }
@@ -109,15 +109,15 @@ impl<O: Order> Shrinking for Trees<O> {
 
 impl<O: Order> Trees<O> {
     /// Frees leaves at the right end of a tree, and the nodes that this empties, until `unit_count` things are free. True
-    /// when the tree is gone. `free_leaf` frees a leaf with what it refers to, and says how many things that were; until it
-    /// has, nothing may be changed.
+    /// when the tree is gone. `free_leaf` frees a leaf, below the nodes that it is told, with what it refers to, and says how
+    /// many things that were; until it has, nothing may be changed.
     ///
     /// A page that is damaged is freed as it is. What it referred to is out of reach then: [`crate::leaks`] is asked.
     pub fn free_part<'p>(
         &'p self,
         root: PageId,
         unit_count: usize,
-        free_leaf: impl FnMut(ExclusiveGuard<'p>) -> Result<usize, Stop>,
+        free_leaf: impl FnMut(ExclusiveGuard<'p>, &[ExclusiveGuard<'p>]) -> Result<usize, Stop>,
     ) -> Result<bool, Stop> {
         self.free_rest(root, unit_count, free_leaf)
     }

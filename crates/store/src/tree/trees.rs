@@ -11,7 +11,7 @@ use super::words::Words;
 use crate::key::DbId;
 use crate::page::{Page, PAGE_SIZE};
 use crate::pages::Pages;
-use crate::stop::Stop;
+use crate::stop::{stop_at, Follow, Stop};
 
 /// Bytes of a cache line.
 pub(super) const LINE_BYTES: usize = 64;
@@ -100,7 +100,8 @@ impl<O: Order> Trees<O> {
         key: O::Key<'_>,
         level: u8,
     ) -> Result<(OptimisticGuard<'_>, PageId), Stop> {
-        let mut node = self.read_node::<MAY_WAIT>(tree.root)?;
+        let mut node =
+            self.read_node::<MAY_WAIT>(tree.root).map_err(|restart| self.stop_at_root(tree, restart))?;
         let mut level_above = None;
         loop {
             let node_level = node.level();
@@ -124,6 +125,16 @@ impl<O: Order> Trees<O> {
             // The child was this node's when its version was read.
             node.validate()?;
             (node, level_above) = (next, Some(node_level));
+        }
+    }
+
+    /// Why a root could not be had. That of a collection belongs to it as long as somebody works with it; `FLUSHDB` takes
+    /// that of a database away beside others.
+    #[cold]
+    pub(super) fn stop_at_root(&self, tree: Tree, restart: Restart) -> Stop {
+        match tree.has_keys() {
+            true => restart.into(),
+            false => stop_at(&self.pool, restart),
         }
     }
 
@@ -275,7 +286,7 @@ impl<O: Order> Trees<O> {
         let child = O::child(parent, index);
         match child == parent.id() {
             true => Err(not_inner(child)),
-            false => self.pool.exclusive(child).map_err(|restart| stop_at(&self.pool, restart)),
+            false => self.pool.follow_exclusive(child),
         }
     }
 
@@ -302,18 +313,4 @@ pub(crate) fn stop_below(pool: &Pool, parent: &OptimisticGuard<'_>, restart: Res
         Ok(()) => stop,
         Err(_) => Stop::Contended,
     }
-}
-
-/// Why a page could not be had that is referred to by one that does not change meanwhile. One that is not in use would be
-/// waited for in vain.
-#[cold]
-pub(crate) fn stop_at(pool: &Pool, restart: Restart) -> Stop {
-    match restart {
-        Restart::Fault(pid) if !pool.is_in_use(pid) => not_in_use(pid),
-        other => other.into(),
-    }
-}
-
-fn not_in_use(pid: PageId) -> Stop {
-    Stop::Damaged(format!("page {} is not in use, but another one refers to it", pid.0))
 }

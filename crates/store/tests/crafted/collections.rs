@@ -76,12 +76,15 @@ fn put(worker: &mut Worker, kind: &str, key: &[u8], elements: &[Vec<u8>]) -> Res
     }
 }
 
+/// Loads after which an operation is taken for one that never ends.
+const LOADS_MAX: u32 = 20_000;
+
 /// Runs an operation until its pages are in memory, or it ends in another way.
 fn run<T>(
     opened: &mut Opened,
     mut operation: impl FnMut(&mut Worker) -> Result<T, OpError>,
 ) -> Result<T, OpError> {
-    loop {
+    for _ in 0..LOADS_MAX {
         opened.worker.quiesce();
         match operation(&mut opened.worker) {
             Err(OpError::Fault(fault)) => {
@@ -92,6 +95,7 @@ fn run<T>(
             result => return result,
         }
     }
+    panic!("{:?} after {LOADS_MAX} loads", operation(&mut opened.worker).err())
 }
 
 /// Everything that is done with collections. What it finds does not matter.

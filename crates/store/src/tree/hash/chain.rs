@@ -9,10 +9,10 @@ use super::record::Record;
 use super::shape::SLOT_BYTES;
 use super::spread::{exact_cut, fill_exact, HashOf};
 use crate::page::Page;
-use crate::stop::Stop;
+use crate::stop::{Follow, Stop};
 use crate::tree::order::{bad_record, not_a_leaf, Order};
 use crate::tree::room::{Divide, Full};
-use crate::tree::trees::{stop_at, Tree, Trees};
+use crate::tree::trees::{Tree, Trees};
 
 /// Where a record is: the leaf's page in its chain, and the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,19 +138,24 @@ impl Trees<Hashed> {
         hint: Option<PageId>,
     ) -> Result<LeafGuard<'_>, Stop> {
         let head = self.leaf_exclusive(tree, hash, hint)?;
-        self.with_chain(head)
+        self.with_chain(head, &[])
     }
 
+    /// The same of a leaf that is latched, with the nodes `above` it.
     #[inline(always)]
-    pub fn with_chain<'p>(&'p self, head: ExclusiveGuard<'p>) -> Result<LeafGuard<'p>, Stop> {
+    pub fn with_chain<'p>(
+        &'p self,
+        head: ExclusiveGuard<'p>,
+        above: &[ExclusiveGuard<'p>],
+    ) -> Result<LeafGuard<'p>, Stop> {
         let mut next = as_leaf(head.id(), head.page())?.chain();
         let mut chain: Vec<ExclusiveGuard<'p>> = Vec::new();
         while next != 0 {
-            // A damaged chain may be a circle.
-            if next == head.id().0 || chain.iter().any(|link| link.id().0 == next) {
+            // A damaged chain may be a circle, or lead upwards.
+            if next == head.id().0 || chain.iter().chain(above).any(|page| page.id().0 == next) {
                 return Err(not_a_leaf(PageId(next)));
             }
-            let guard = self.pool.exclusive(PageId(next)).map_err(|restart| stop_at(&self.pool, restart))?;
+            let guard = self.pool.follow_exclusive(PageId(next))?;
             next = as_leaf(guard.id(), guard.page())?.chain();
             chain.push(guard);
         }
@@ -180,7 +185,7 @@ impl Trees<Hashed> {
         }
         let leaf = as_leaf(full.id(), full.page())?;
         if leaf.chain() != 0 {
-            let full = self.with_chain(full)?;
+            let full = self.with_chain(full, &[])?;
             return self.divide_chain(parent, index, full, hash, need_bytes);
         }
         let Some(cut) = exact_cut(leaf, hash, &|record| self.order.hash_of(record)) else {

@@ -9,11 +9,11 @@ use stillframe_pagepool::PageId;
 
 use super::chain::{At, LeafGuard};
 use super::leaf::Leaf;
-use super::links::{next_leaf, Links};
+use super::links::Links;
 use super::order::{as_leaf, Hashed};
 use super::record::{index_hash, Record, RecordKey, RecordValue, INDEX_RECORD_BYTES};
 use super::shape::SLOT_BYTES;
-use crate::stop::Stop;
+use crate::stop::{Follow, Stop};
 use crate::tree::merge::Joining;
 use crate::tree::order::bad_record;
 use crate::tree::trees::{Tree, Trees};
@@ -71,7 +71,7 @@ impl Trees<Hashed> {
                 found.has_room = is_alone && leaf.free_bytes() >= INDEX_RECORD_BYTES + SLOT_BYTES;
                 return Ok(found);
             };
-            guard = next_leaf(&self.pool, next)?;
+            guard = self.pool.follow_shared(next)?;
         }
     }
 
@@ -100,7 +100,7 @@ impl Trees<Hashed> {
             }
             let next = links.after(guard.id(), leaf).inspect_err(|_| pairs.truncate(before))?;
             let Some(next) = next else { return Ok(leaf.hi().checked_add(1)) };
-            guard = next_leaf(&self.pool, next).inspect_err(|_| pairs.truncate(before))?;
+            guard = self.pool.follow_shared(next).inspect_err(|_| pairs.truncate(before))?;
         }
     }
 

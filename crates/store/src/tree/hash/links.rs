@@ -1,11 +1,10 @@
 //! From one leaf of a chain to the next. Damaged leaves may make a circle.
 
-use stillframe_pagepool::{PageId, Pool, SharedGuard};
+use stillframe_pagepool::PageId;
 
 use super::leaf::Leaf;
 use crate::stop::Stop;
 use crate::tree::order::not_a_leaf;
-use crate::tree::trees::stop_at;
 
 /// The way along a chain. It remembers one leaf, after each power of two another: of a circle that is not larger than the way so
 /// far it meets that one again.
@@ -40,15 +39,6 @@ impl Links {
         }
         Ok(next)
     }
-}
-
-/// Latches the next leaf of a chain, shared. The caller has latched the one before.
-///
-/// # Errors
-/// [`Stop`]; one that is not in use is damage.
-#[inline]
-pub(crate) fn next_leaf(pool: &Pool, next: PageId) -> Result<SharedGuard<'_>, Stop> {
-    pool.shared(next).map_err(|restart| stop_at(pool, restart))
 }
 
 #[cfg(test)]

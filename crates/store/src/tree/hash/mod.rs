@@ -20,7 +20,7 @@ pub(crate) use chain::{At, LeafGuard};
 pub(crate) use collection::{Collection, Content, Grown};
 pub(crate) use inner::{Inner, InnerMut, FANOUT};
 pub(crate) use leaf::{finest_shift, Leaf, LeafMut};
-pub(crate) use links::{next_leaf, Links};
+pub(crate) use links::Links;
 pub(crate) use order::{as_leaf, chain_deadline, Hashed};
 pub(crate) use record::{
     index_hash, Record, RecordKey, RecordValue, Reference, INDEX_HASH_SHIFT, INDEX_RECORD_BYTES,

@@ -7,14 +7,14 @@ use stillframe_pagepool::{ExclusiveGuard, PageId, Pool};
 
 use super::inner::{Inner, InnerMut, FANOUT};
 use super::leaf::{finest_shift, Leaf, LeafMut, CAPACITY_BYTES};
-use super::links::{next_leaf, Links};
+use super::links::Links;
 use super::record::{Record, RecordKey};
 use super::shape::SLOT_BYTES;
 use super::side::Side;
 use super::spread::Plan;
 use crate::key::UnixMillis;
 use crate::page::{Page, KIND_INNER};
-use crate::stop::Stop;
+use crate::stop::{Follow, Stop};
 use crate::tree::order::{not_a_leaf, LeafView, Order};
 use crate::tree::words::Words;
 
@@ -228,7 +228,7 @@ pub(crate) fn chain_deadline(pool: &Pool, pid: PageId, head: Leaf<'_>) -> Result
     let (mut earliest, mut links) = (head.earliest_deadline(), Links::default());
     let mut next = links.after(pid, head)?;
     while let Some(link) = next {
-        let guard = next_leaf(pool, link)?;
+        let guard = pool.follow_shared(link)?;
         let leaf = as_leaf(guard.id(), guard.page())?;
         earliest = earliest.into_iter().chain(leaf.earliest_deadline()).min();
         next = links.after(link, leaf)?;

@@ -18,7 +18,7 @@ use super::block::{Block, BlockMut};
 use super::node::{write_node, Child, Node};
 use super::path::{is_expected, Lists, Spot};
 use crate::blobs::Blob;
-use crate::stop::Stop;
+use crate::stop::{Follow, Stop};
 use crate::tree::order::{bad_record, not_a_leaf, not_inner};
 use crate::tree::trees::Tree;
 
@@ -186,7 +186,7 @@ impl Lists {
             return Err(not_inner(pid));
         }
         match plan.nodes.is_empty() {
-            true => Ok(self.pool.exclusive(pid)?),
+            true => self.pool.follow_exclusive(pid),
             false => Ok(self.pool.try_exclusive(pid)?),
         }
     }

@@ -51,7 +51,7 @@ impl Lists {
         unit_count: usize,
         mut discard: impl FnMut(Blob),
     ) -> Result<bool, Stop> {
-        self.free_rest(root, unit_count, |guard| {
+        self.free_rest(root, unit_count, |guard, _| {
             let pid = guard.id();
             let block = Block::new(guard.page()).ok_or_else(|| not_a_leaf(pid))?;
             let blobs = block.blobs(0..block.count()).ok_or_else(|| bad_record(pid))?;

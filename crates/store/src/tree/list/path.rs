@@ -12,7 +12,7 @@ use super::block::{Block, BlockMut};
 use super::node::{set_elements, write_node, Child, Node};
 use crate::effect::End;
 use crate::pages::Pages;
-use crate::stop::Stop;
+use crate::stop::{Follow, Stop};
 use crate::tree::order::{not_a_leaf, not_inner};
 use crate::tree::trees::Tree;
 
@@ -164,7 +164,7 @@ impl Lists {
             if steps.iter().any(|step| step.node.id() == pid) {
                 return Err(not_inner(pid));
             }
-            let guard = self.pool.exclusive(pid)?;
+            let guard = self.pool.follow_exclusive(pid)?;
             let node = Node::new(guard.page()).filter(|node| is_expected(*node, tree.tag, level_above));
             let node = node.ok_or_else(|| not_inner(pid))?;
             let (index, below) = match spot {
@@ -183,7 +183,7 @@ impl Lists {
         if steps.iter().any(|step| step.node.id() == pid) {
             return Err(not_a_leaf(pid));
         }
-        let guard = self.pool.exclusive(pid)?;
+        let guard = self.pool.follow_exclusive(pid)?;
         let block = as_block(pid, &guard)?;
         let expected = steps.last().map(Step::child).transpose()?.map(|child| child.elements as usize);
         if block.tag() != tree.tag || Some(block.count()) != expected {
@@ -204,7 +204,7 @@ impl Lists {
 
     /// The block of an element, latched shared.
     pub(super) fn find(&self, tree: Tree, spot: Spot) -> Result<Found<'_>, Stop> {
-        let mut guard = self.pool.shared(tree.root)?;
+        let mut guard = self.pool.follow_shared(tree.root)?;
         let mut level_above = None;
         let mut left = if let Spot::At(index) = spot { index } else { 0 };
         loop {
@@ -221,7 +221,7 @@ impl Lists {
             }
             let is_above_blocks = node.level() == 1;
             (level_above, left) = (Some(node.level()), below);
-            guard = self.pool.shared(child.pid)?;
+            guard = self.pool.follow_shared(child.pid)?;
             if is_above_blocks {
                 let at = match spot {
                     Spot::Back => (child.elements as usize).saturating_sub(1),

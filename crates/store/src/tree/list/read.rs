@@ -6,7 +6,7 @@ use super::block::Element;
 use super::node::{Child, Node};
 use super::path::{is_expected, Lists, Spot};
 use crate::page::Page;
-use crate::stop::Stop;
+use crate::stop::{Follow, Stop};
 use crate::tree::order::{bad_record, not_inner};
 use crate::tree::trees::Tree;
 
@@ -134,7 +134,7 @@ impl Lists {
     /// # Errors
     /// A node is missing or damaged.
     pub(super) fn siblings(&self, tree: Tree, from: u64, is_upwards: bool) -> Result<Siblings, Stop> {
-        let mut guard = self.pool.shared(tree.root)?;
+        let mut guard = self.pool.follow_shared(tree.root)?;
         let (mut level_above, mut left) = (None, from);
         loop {
             let node = Node::new(guard.page()).filter(|node| is_expected(*node, tree.tag, level_above));
@@ -153,7 +153,7 @@ impl Lists {
             if child == guard.id() {
                 return Err(not_inner(child));
             }
-            guard = self.pool.shared(child)?;
+            guard = self.pool.follow_shared(child)?;
         }
     }
 }

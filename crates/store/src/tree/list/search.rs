@@ -12,7 +12,7 @@ use super::node::Child;
 use super::path::Lists;
 use super::read::Siblings;
 use crate::blobs::Blob;
-use crate::stop::Stop;
+use crate::stop::{Follow, Stop};
 use crate::tree::order::{bad_record, not_a_leaf};
 use crate::tree::trees::Tree;
 
@@ -154,7 +154,7 @@ impl Lists {
         wanted: &Wanted,
         matches: &mut Vec<Match>,
     ) -> Result<(), Stop> {
-        let guard = self.pool.shared(child.pid)?;
+        let guard = self.pool.follow_shared(child.pid)?;
         let block = Block::new(guard.page())
             .filter(|block| block.tag() == tree.tag && block.count() == child.elements as usize);
         let block = block.ok_or_else(|| not_a_leaf(child.pid))?;

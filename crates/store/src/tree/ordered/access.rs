@@ -7,7 +7,7 @@ use stillframe_pagepool::{ExclusiveGuard, PageId, SharedGuard};
 use super::leaf::{fits_leaf, OrderedLeaf, OrderedLeafMut, Stored, KEY_MAX_BYTES};
 use super::node::add_records;
 use super::order::{Ordered, Seek};
-use crate::stop::Stop;
+use crate::stop::{Follow, Stop};
 use crate::tree::merge::Joining;
 use crate::tree::order::{as_leaf, bad_record, not_a_leaf, not_inner, LeafView, Order};
 use crate::tree::trees::{stop_below, Tree, Trees};
@@ -63,7 +63,7 @@ impl Trees<Ordered> {
         let mut nodes: SmallVec<[(ExclusiveGuard<'_>, usize); WAY_NODES]> = SmallVec::new();
         let mut pid = tree.root;
         loop {
-            let node = self.pool.exclusive(pid)?;
+            let node = self.pool.follow_exclusive(pid)?;
             let is_below = nodes.last().is_none_or(|(above, _)| node.level() == above.level() - 1);
             if !Ordered::is_inner(&node, tree.tag) || !is_below {
                 return Err(not_inner(pid));
@@ -80,7 +80,7 @@ impl Trees<Ordered> {
                 break;
             }
         }
-        let leaf = self.pool.exclusive(pid)?;
+        let leaf = self.pool.follow_exclusive(pid)?;
         match Ordered::covers(as_leaf::<Ordered>(pid, leaf.page())?, tree.tag, Seek::Key(key)) {
             true => Ok(Way { nodes, leaf }),
             false => Err(not_a_leaf(pid)),

@@ -36,7 +36,7 @@ impl Trees<Ordered> {
             let node = match (self.pool.optimistic(pid), way.last()) {
                 (Ok(node), _) => node,
                 (Err(restart), Some(parent)) => return Err(stop_below(&self.pool, parent, restart)),
-                (Err(restart), None) => return Err(restart.into()),
+                (Err(restart), None) => return Err(self.stop_at_root(tree, restart)),
             };
             // Damaged pages may lead back to themselves.
             let is_below = way.last().is_none_or(|above| node.level() == above.level().wrapping_sub(1));

@@ -401,13 +401,13 @@ fn use_damaged(
     let trees = SortedTrees { index: &run.index, order: &run.order, blobs: &run.blobs };
     let _ = trees.remove_range(&mut run.scratch, run.roots, 3..250, |_, _| ());
     for root in [run.roots.order.root, run.roots.index.root] {
-        let free = |guard: stillframe_pagepool::ExclusiveGuard<'_>| {
+        let free = |guard| {
             run.pool.free(guard, 1);
             Ok(1)
         };
         let _ = match root == run.roots.order.root {
-            true => run.order.free_part(root, 5, free),
-            false => run.index.free_part(root, 5, free),
+            true => run.order.free_part(root, 5, |leaf, _| free(leaf)),
+            false => run.index.free_part(root, 5, |leaf, _| free(leaf)),
         };
     }
     (refused_count, found_count)
