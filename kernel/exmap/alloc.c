@@ -14,24 +14,43 @@ int exmap_lock_mm(struct exmap *map, bool nowait)
 	return mmap_read_lock_killable(map->mm);
 }
 
+/* The same, and a walk through the map begins. */
+static int exmap_walk_lock(struct exmap_walk *walk, struct exmap_call *call)
+{
+	int ret = exmap_lock_mm(call->map, call->nowait);
+	struct vm_area_struct *vma;
+
+	if (ret)
+		return ret;
+	vma = exmap_vma(call->map);
+	if (!vma) {
+		mmap_read_unlock(call->map->mm);
+		return -ENXIO;
+	}
+	*walk = exmap_walk_of(call->map, vma);
+	return 0;
+}
+
 /* ---- allocate ---- */
 
 struct exmap_alloc {
 	struct exmap_call *call;
 	struct exmap_walk walk;
 	struct exmap_list frames;
-	u64 left;		/* pages of entries that were not dealt with yet */
-	unsigned int entry;	/* where we are: a page of an entry */
+	u64 left;		/* pages of this entry and those after it */
+	u64 allocated;
+	unsigned int entry;	/* where a pass begins: a page of an entry */
 	u32 at;
 };
 
-static bool exmap_alloc_refill(struct exmap_alloc *alloc)
+/* For the entry where we are, from its page `at` on, and those after it. */
+static noinline bool exmap_alloc_refill(struct exmap_alloc *alloc, u32 at)
 {
 	struct exmap_call *call = alloc->call;
 	u32 frame;
 
 	exmap_walk_end(&alloc->walk);
-	exmap_take(call, min_t(u64, alloc->left - alloc->at, EXMAP_ENTRIES_MAX), &alloc->frames);
+	exmap_take(call, min_t(u64, alloc->left - at, EXMAP_ENTRIES_MAX), &alloc->frames);
 	if (!alloc->frames.count) {
 		call->counters.frames_missing++;
 		return false;
@@ -39,7 +58,7 @@ static bool exmap_alloc_refill(struct exmap_alloc *alloc)
 	if (!call->zero || exmap_skips(EXMAP_CHECK_zero_flag))
 		return true;
 	for (frame = alloc->frames.head; frame != EXMAP_NO_FRAME; frame = call->map->frames[frame].next) {
-		clear_highpage(call->map->frames[frame].page);
+		clear_highpage(exmap_frame_page(&call->map->frames[frame]));
 		if (frame == alloc->frames.tail)
 			break;
 	}
@@ -48,9 +67,9 @@ static bool exmap_alloc_refill(struct exmap_alloc *alloc)
 }
 
 /* -ESTALE: a zero page is mapped there, which processors may know of. */
-static int exmap_alloc_page(struct exmap_alloc *alloc, u64 page)
+static __always_inline int exmap_alloc_page(struct exmap_alloc *alloc, u32 first, u32 at)
 {
-	struct exmap_counters *counters = &alloc->call->counters;
+	u64 page = (u64)first + at;
 
 	for (;;) {
 		pte_t *pte = exmap_walk_to(&alloc->walk, page, true);
@@ -59,7 +78,7 @@ static int exmap_alloc_page(struct exmap_alloc *alloc, u64 page)
 			return -ENOMEM;
 		switch (exmap_pte_kind(*pte)) {
 		case EXMAP_PTE_FRAME:
-			counters->pages_present++;
+			alloc->call->counters.pages_present++;
 			return 0;
 		case EXMAP_PTE_ZERO:
 			return -ESTALE;
@@ -67,11 +86,11 @@ static int exmap_alloc_page(struct exmap_alloc *alloc, u64 page)
 			break;
 		}
 		if (alloc->frames.count) {
-			exmap_pte_set_frame(&alloc->walk, page, pte, exmap_list_pop(alloc->call->map, &alloc->frames));
-			counters->pages_allocated++;
+			exmap_pte_set_frame(&alloc->walk, page, pte, exmap_list_pop(alloc->walk.map, &alloc->frames));
+			alloc->allocated++;
 			return 0;
 		}
-		if (!exmap_alloc_refill(alloc))
+		if (!exmap_alloc_refill(alloc, at))
 			return fatal_signal_pending(current) ? -EINTR : -ENOMEM;
 	}
 }
@@ -80,20 +99,25 @@ static int exmap_alloc_page(struct exmap_alloc *alloc, u64 page)
 static int exmap_alloc_pass(struct exmap_alloc *alloc)
 {
 	struct exmap_call *call = alloc->call;
+	struct exmap_entry *entry = call->entries + alloc->entry, *end = call->entries + call->count;
+	u32 at = alloc->at;
 
-	for (; alloc->entry < call->count; alloc->entry++, alloc->at = 0) {
-		struct exmap_entry *entry = &call->entries[alloc->entry];
+	for (; entry < end; entry++, at = 0) {
+		u32 first = entry->page, length = entry->length;
 		int ret = 0;
 
-		for (; alloc->at < entry->length; alloc->at++) {
-			ret = exmap_alloc_page(alloc, (u64)entry->page + alloc->at);
+		for (; at < length; at++) {
+			ret = exmap_alloc_page(alloc, first, at);
 			if (ret)
 				break;
 		}
-		if (ret == -ESTALE)
+		if (unlikely(ret == -ESTALE)) {
+			alloc->entry = entry - call->entries;
+			alloc->at = at;
 			return ret;
-		alloc->left -= entry->length;
-		entry->result = alloc->at ?: ret;
+		}
+		alloc->left -= length;
+		entry->result = at ?: ret;
 	}
 	return 0;
 }
@@ -157,21 +181,17 @@ static u64 exmap_call_pages(const struct exmap_call *call)
 int exmap_alloc(struct exmap_call *call)
 {
 	struct exmap_alloc alloc = {
-		.call = call, .walk.map = call->map, .frames = EXMAP_LIST_EMPTY, .left = exmap_call_pages(call),
+		.call = call, .frames = EXMAP_LIST_EMPTY, .left = exmap_call_pages(call),
 	};
-	int ret = exmap_lock_mm(call->map, call->nowait);
+	int ret = exmap_walk_lock(&alloc.walk, call);
 
 	if (ret)
 		return ret;
-	alloc.walk.vma = exmap_vma(call->map);
-	if (!alloc.walk.vma) {
-		mmap_read_unlock(call->map->mm);
-		return -ENXIO;
-	}
 	if (exmap_alloc_pass(&alloc))
 		exmap_alloc_over_zero_pages(&alloc);
 	exmap_walk_end(&alloc.walk);
 	mmap_read_unlock(call->map->mm);
+	call->counters.pages_allocated += alloc.allocated;
 	exmap_give(call, &alloc.frames);
 	return 0;
 }
@@ -196,40 +216,38 @@ static bool exmap_frame_let_go(struct exmap_frame *frame)
 }
 
 /* How many pages from this one on were dealt with, or -EBUSY. */
-static int exmap_free_page(struct exmap_freeing *freeing, u64 page, u32 most)
+static __always_inline int exmap_free_page(struct exmap_freeing *freeing, u64 page, u32 most)
 {
-	struct exmap *map = freeing->call->map;
-	struct exmap_counters *counters = &freeing->call->counters;
+	struct exmap *map = freeing->walk.map;
 	pte_t *pte = exmap_walk_to(&freeing->walk, page, false);
 	u32 frame;
 
 	if (!pte) {
 		most = min_t(u64, most, exmap_table_end(&freeing->walk, page) - page);
-		counters->pages_absent += most;
+		freeing->call->counters.pages_absent += most;
 		return most;
 	}
 	frame = exmap_pte_frame_if_any(*pte);
 	if (frame == EXMAP_NO_FRAME) {
-		counters->pages_absent++;
+		freeing->call->counters.pages_absent++;
 		return 1;
 	}
 	if (!exmap_frame_let_go(&map->frames[frame])) {
-		counters->pages_busy++;
+		freeing->call->counters.pages_busy++;
 		return -EBUSY;
 	}
 	exmap_pte_clear(&freeing->walk, page, pte, &freeing->flush);
 	exmap_list_push(map, &freeing->quarantine, frame);
-	counters->pages_freed++;
 	return 1;
 }
 
-static void exmap_free_entry(struct exmap_freeing *freeing, struct exmap_entry *entry)
+static __always_inline void exmap_free_entry(struct exmap_freeing *freeing, struct exmap_entry *entry)
 {
-	u32 at = 0;
+	u32 first = entry->page, length = entry->length, at = 0;
 	int done = 0;
 
-	while (at < entry->length) {
-		done = exmap_free_page(freeing, (u64)entry->page + at, entry->length - at);
+	while (at < length) {
+		done = exmap_free_page(freeing, (u64)first + at, length - at);
 		if (done < 0)
 			break;
 		at += done;
@@ -242,6 +260,7 @@ static void exmap_free_flush(struct exmap_freeing *freeing)
 	struct exmap_counters *counters = &freeing->call->counters;
 	bool full;
 
+	counters->pages_freed += freeing->quarantine.count;
 	if (exmap_skips(EXMAP_CHECK_quarantine))
 		exmap_give(freeing->call, &freeing->quarantine);
 	exmap_delay(EXMAP_DELAY_FLUSH);
@@ -255,23 +274,18 @@ static void exmap_free_flush(struct exmap_freeing *freeing)
 int exmap_free(struct exmap_call *call)
 {
 	struct exmap_freeing freeing = {
-		.call = call, .walk.map = call->map, .flush = EXMAP_FLUSH_NOTHING, .quarantine = EXMAP_LIST_EMPTY,
+		.call = call, .flush = EXMAP_FLUSH_NOTHING, .quarantine = EXMAP_LIST_EMPTY,
 	};
+	struct exmap_entry *entry, *end = call->entries + call->count;
 	struct mmu_notifier_range range;
-	int ret = exmap_lock_mm(call->map, call->nowait);
-	unsigned int i;
+	int ret = exmap_walk_lock(&freeing.walk, call);
 	bool others;
 
 	if (ret)
 		return ret;
-	freeing.walk.vma = exmap_vma(call->map);
-	if (!freeing.walk.vma) {
-		mmap_read_unlock(call->map->mm);
-		return -ENXIO;
-	}
 	others = exmap_notify_begin(call, freeing.walk.vma, &range);
-	for (i = 0; i < call->count; i++)
-		exmap_free_entry(&freeing, &call->entries[i]);
+	for (entry = call->entries; entry < end; entry++)
+		exmap_free_entry(&freeing, entry);
 	exmap_walk_end(&freeing.walk);
 	exmap_free_flush(&freeing);
 	if (others)

@@ -37,7 +37,7 @@
  * from 0 and EXMAP_MAPPED is set and cleared under the lock of that table, or when the table has gone.
  */
 struct exmap_frame {
-	struct page *page;
+	unsigned long pfn;	/* of the page */
 	u32 next;		/* in its list */
 	atomic_t uses;
 };
@@ -50,6 +50,11 @@ struct exmap_list {
 	u32 head, tail;
 	u32 count;
 };
+
+static inline struct page *exmap_frame_page(const struct exmap_frame *frame)
+{
+	return pfn_to_page(frame->pfn);
+}
 
 #define EXMAP_LIST_EMPTY { EXMAP_NO_FRAME, EXMAP_NO_FRAME, 0 }
 
@@ -170,14 +175,22 @@ void exmap_give_to_pool(struct exmap *map, struct exmap_list *list);
 struct exmap_walk {
 	struct exmap *map;
 	struct vm_area_struct *vma;
-	pte_t *table;		/* NULL: no lock is held */
+	unsigned long start;	/* of the vma */
+	unsigned long at;	/* the address that the table begins at whose lock is held, or EXMAP_NOWHERE */
+	pte_t *table;
 	spinlock_t *lock;
-	unsigned long at;	/* the address that the table begins at */
 	pmd_t *pmds;		/* the table above, which stays as long as mmap_lock is held; NULL: not found yet */
 	unsigned long pmds_at;
 	int steps;		/* that may be made before others get the lock, and the processor */
 	pgprot_t frame_prot;
 };
+
+#define EXMAP_NOWHERE 1UL	/* no address of a table */
+
+static inline struct exmap_walk exmap_walk_of(struct exmap *map, struct vm_area_struct *vma)
+{
+	return (struct exmap_walk) { .map = map, .vma = vma, .start = vma->vm_start, .at = EXMAP_NOWHERE };
+}
 
 /* Addresses whose entries were taken away and not flushed yet. */
 struct exmap_flush {
@@ -200,7 +213,7 @@ u64 exmap_table_end(struct exmap_walk *walk, u64 page);
 
 static inline unsigned long exmap_address(const struct exmap_walk *walk, u64 page)
 {
-	return walk->vma->vm_start + (page << PAGE_SHIFT);
+	return walk->start + (page << PAGE_SHIFT);
 }
 
 /* The entry of a page, with the lock of its table held until the walk goes on or ends. NULL: there is no table. */
@@ -208,7 +221,7 @@ static inline pte_t *exmap_walk_to(struct exmap_walk *walk, u64 page, bool alloc
 {
 	unsigned long address = exmap_address(walk, page);
 
-	if (likely(walk->table && walk->at == (address & PMD_MASK) && walk->steps-- > 0))
+	if (likely(walk->at == (address & PMD_MASK) && --walk->steps >= 0))
 		return walk->table + pte_index(address);
 	return exmap_walk_on(walk, page, allocate);
 }
@@ -242,7 +255,7 @@ static inline void exmap_pte_set_frame(struct exmap_walk *walk, u64 page, pte_t 
 
 	atomic_set(&f->uses, EXMAP_MAPPED);
 	compat_set_pte(walk->vma->vm_mm, exmap_address(walk, page), pte,
-		       pfn_pte(page_to_pfn(f->page), walk->frame_prot));
+		       pfn_pte(f->pfn, walk->frame_prot));
 }
 
 static inline void exmap_pte_clear(struct exmap_walk *walk, u64 page, pte_t *pte, struct exmap_flush *flush)

@@ -112,7 +112,7 @@ static u32 exmap_grow(struct exmap_call *call, u32 wanted, struct exmap_list *ou
 			break;
 		spin_lock_irqsave(&map->pool_lock, flags);
 		frame = map->frame_count;
-		map->frames[frame].page = page;
+		map->frames[frame].pfn = page_to_pfn(page);
 		set_page_private(page, frame);
 		/* Pairs with exmap_frames_unmapped(), which does not take the lock. */
 		smp_store_release(&map->frame_count, frame + 1);

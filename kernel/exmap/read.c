@@ -135,7 +135,7 @@ static int exmap_hold_entry(struct exmap_read *read, struct exmap_walk *walk, co
 		ret = exmap_frame_hold(walk, (u64)entry->page + at, &frame);
 		if (!ret)
 			read->parts[read->part_count++] = (struct bio_vec) {
-				.bv_page = read->map->frames[frame].page, .bv_len = PAGE_SIZE,
+				.bv_page = exmap_frame_page(&read->map->frames[frame]), .bv_len = PAGE_SIZE,
 			};
 	}
 	if (!ret)
@@ -153,7 +153,8 @@ static int exmap_hold_entry(struct exmap_read *read, struct exmap_walk *walk, co
 static int exmap_read_prepare(struct exmap_read *read, struct exmap_interface *interface)
 {
 	struct exmap *map = read->map;
-	struct exmap_walk walk = { .map = map };
+	struct vm_area_struct *vma;
+	struct exmap_walk walk;
 	struct exmap_call call;
 	unsigned int i;
 	int ret;
@@ -164,16 +165,19 @@ static int exmap_read_prepare(struct exmap_read *read, struct exmap_interface *i
 	ret = ret ?: exmap_lock_mm(map, false);
 	if (ret)
 		return ret;
-	walk.vma = exmap_vma(map);
+	vma = exmap_vma(map);
+	if (vma)
+		walk = exmap_walk_of(map, vma);
 	for (i = 0; i < read->entry_count; i++) {
 		struct exmap_entry *entry = &read->entries[i];
 
 		if (entry->result >= 0 && entry->result < entry->length)
 			entry->result = -ENOMEM;
 		if (entry->result > 0)
-			entry->result = (walk.vma ? exmap_hold_entry(read, &walk, entry) : -ENXIO) ?: entry->length;
+			entry->result = (vma ? exmap_hold_entry(read, &walk, entry) : -ENXIO) ?: entry->length;
 	}
-	exmap_walk_end(&walk);
+	if (vma)
+		exmap_walk_end(&walk);
 	mmap_read_unlock(map->mm);
 	exmap_delay(EXMAP_DELAY_READ);
 	return 0;

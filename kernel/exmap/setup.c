@@ -162,8 +162,10 @@ void exmap_teardown(struct exmap *map)
 	if (map->ready) {
 		exmap_statistics_remove(map);
 		for (frame = 0; frame < map->frame_count; frame++) {
-			set_page_private(map->frames[frame].page, 0);
-			__free_page(map->frames[frame].page);
+			struct page *page = exmap_frame_page(&map->frames[frame]);
+
+			set_page_private(page, 0);
+			__free_page(page);
 			cond_resched();
 		}
 		exmap_arrays_free(map);

@@ -66,10 +66,10 @@ static pmd_t *exmap_pmd_of_table(struct exmap_walk *walk, unsigned long address,
 
 static __always_inline void exmap_walk_leave(struct exmap_walk *walk)
 {
-	if (!walk->table)
+	if (walk->at == EXMAP_NOWHERE)
 		return;
 	spin_unlock(walk->lock);
-	walk->table = NULL;
+	walk->at = EXMAP_NOWHERE;
 }
 
 void exmap_walk_end(struct exmap_walk *walk)
@@ -92,7 +92,7 @@ pte_t *exmap_walk_on(struct exmap_walk *walk, u64 page, bool allocate)
 	pmd_t *pmd;
 
 	exmap_walk_leave(walk);
-	if (walk->steps-- <= 0) {
+	if (--walk->steps < 0) {
 		cond_resched();
 		walk->steps = EXMAP_STEPS;
 	}
@@ -113,7 +113,7 @@ u64 exmap_table_end(struct exmap_walk *walk, u64 page)
 {
 	unsigned long end = (exmap_address(walk, page) & PMD_MASK) + PMD_SIZE;
 
-	return (end - walk->vma->vm_start) >> PAGE_SHIFT;
+	return (end - walk->start) >> PAGE_SHIFT;
 }
 
 void exmap_pte_set_zero(struct exmap_walk *walk, u64 page, pte_t *pte)

@@ -56,7 +56,7 @@ static vm_fault_t exmap_fault_write(struct exmap_walk *walk, u64 page)
 
 static vm_fault_t exmap_fault(struct vm_fault *vmf)
 {
-	struct exmap_walk walk = { .map = vmf->vma->vm_private_data, .vma = vmf->vma };
+	struct exmap_walk walk = exmap_walk_of(vmf->vma->vm_private_data, vmf->vma);
 	u64 page = (vmf->address - vmf->vma->vm_start) >> PAGE_SHIFT;
 
 	return vmf->flags & FAULT_FLAG_WRITE ? exmap_fault_write(&walk, page) : exmap_fault_read(&walk, page);
@@ -65,7 +65,7 @@ static vm_fault_t exmap_fault(struct vm_fault *vmf)
 /* A write to what is mapped for reading: a zero page. Without this the kernel would make it writable. */
 static vm_fault_t exmap_pfn_mkwrite(struct vm_fault *vmf)
 {
-	struct exmap_walk walk = { .map = vmf->vma->vm_private_data, .vma = vmf->vma };
+	struct exmap_walk walk = exmap_walk_of(vmf->vma->vm_private_data, vmf->vma);
 
 	return exmap_fault_write(&walk, (vmf->address - vmf->vma->vm_start) >> PAGE_SHIFT);
 }
@@ -75,7 +75,7 @@ static vm_fault_t exmap_pfn_mkwrite(struct vm_fault *vmf)
 /* ptrace and /proc/PID/mem, which get no page of it. */
 static int exmap_access(struct vm_area_struct *vma, unsigned long address, void *buffer, int length, int write)
 {
-	struct exmap_walk walk = { .map = vma->vm_private_data, .vma = vma };
+	struct exmap_walk walk = exmap_walk_of(vma->vm_private_data, vma);
 	unsigned int offset = offset_in_page(address);
 	u32 frame;
 	void *bytes;
@@ -90,7 +90,7 @@ static int exmap_access(struct vm_area_struct *vma, unsigned long address, void 
 	}
 	if (ret)
 		return -EFAULT;
-	bytes = kmap_local_page(walk.map->frames[frame].page);
+	bytes = kmap_local_page(exmap_frame_page(&walk.map->frames[frame]));
 	if (write)
 		memcpy(bytes + offset, buffer, length);
 	else
