@@ -47,6 +47,14 @@ pub fn seed_or(default: u64) -> u64 {
     seed
 }
 
+/// The seeds of a test that runs with several: from [`seed_or`] on, `STILLFRAME_SEEDS` of them, or `count`.
+#[must_use]
+pub fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
+    let first = seed_or(first);
+    let count = std::env::var("STILLFRAME_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(count);
+    first..first.saturating_add(count)
+}
+
 /// Whether it becomes true in that time.
 pub fn within(time: Duration, mut is_true: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + time;

@@ -18,9 +18,7 @@ const WRITERS: usize = 3;
 /// The suite for one algorithm: the script, and walks from the seed on.
 pub fn all(kind: PhysicalKind) {
     script(kind, &Arc::default());
-    let first = stillframe_testkit::seed_or(20_261_123);
-    let count = std::env::var("STILLFRAME_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(12);
-    for seed in first..first.saturating_add(count) {
+    for seed in stillframe_testkit::seeds(20_261_123, 12) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| walk(kind, seed, &Arc::default()))) {
             eprintln!("STILLFRAME_SEED={seed}");
             resume_unwind(panic);

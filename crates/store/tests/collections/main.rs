@@ -5,12 +5,11 @@ mod effects;
 mod handles;
 mod hash;
 mod list;
+mod model;
 mod set;
 mod sorted_set;
 
-use std::sync::mpsc;
-
-use stillframe_store::{Fault, OpError, Options, Store, Worker};
+use stillframe_store::{OpError, Options, Store, Worker};
 use stillframe_testkit::TempDir;
 
 fn open(dir: &TempDir, options: Options) -> Store {
@@ -18,26 +17,13 @@ fn open(dir: &TempDir, options: Options) -> Store {
     Store::open(dir.path(), options).expect("the store opens")
 }
 
-fn load(store: &Store, worker: &mut Worker, fault: Fault) {
-    let (sender, receiver) = mpsc::channel();
-    store.load(fault, Box::new(move || sender.send(()).expect("the waiter is there")));
-    worker.idle(|| receiver.recv()).expect("the load reports");
-}
-
-/// Runs an operation as a server does: on a fault, which has changed nothing, loads and runs it again.
+/// Runs an operation of a store that is whole.
 fn retried<R>(
     store: &Store,
     worker: &mut Worker,
-    mut operation: impl FnMut(&mut Worker) -> Result<R, OpError>,
+    operation: impl FnMut(&mut Worker) -> Result<R, OpError>,
 ) -> R {
-    for _ in 0..10_000 {
-        match operation(worker) {
-            Ok(result) => return result,
-            Err(OpError::Fault(fault)) => load(store, worker, fault),
-            Err(error) => panic!("{error}"),
-        }
-    }
-    panic!("the pages never come");
+    model::tried(store, worker, operation).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Waits until what nothing refers to is free, and checks everything.

@@ -59,10 +59,8 @@ fn each_seed(serve: fn(u64)) {
         let trace = std::backtrace::Backtrace::force_capture();
         PANICS.lock().expect("a line").push(format!("{panic}\n{trace}"));
     }));
-    let first = stillframe_testkit::seed_or(20_261_123);
-    let count = std::env::var("STILLFRAME_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(40);
-    let failure =
-        (first..first.saturating_add(count)).find_map(|seed| Some((seed, failure_of(seed, serve)?)));
+    let mut seeds = stillframe_testkit::seeds(20_261_123, 40);
+    let failure = seeds.find_map(|seed| Some((seed, failure_of(seed, serve)?)));
     drop(std::panic::take_hook());
     if let Some((seed, failure)) = failure {
         panic!("STILLFRAME_SEED={seed}: {failure}");
