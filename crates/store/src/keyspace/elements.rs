@@ -55,10 +55,15 @@ impl Keyspace {
         })
     }
 
-    /// Whether an element is there. After it, a change of this element meets no page that is missing, but for slabs.
+    /// Whether an element is there.
     #[inline]
     pub fn has_element(&self, tree: Tree, element: &Key<'_>) -> Result<bool, OpError> {
         Ok(self.element(tree, element, |_| Ok(()))?.is_some())
+    }
+
+    /// Makes sure that a change of an element meets no page that is missing, but for slabs that what is new goes to.
+    pub fn resolve_element(&self, tree: Tree, element: &Key<'_>) -> Result<(), OpError> {
+        self.element(tree, element, |record| self.resolve_outside(record)).map(drop)
     }
 
     /// Stores an element with its value. Whether it was there before.

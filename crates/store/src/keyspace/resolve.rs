@@ -11,10 +11,11 @@ use std::ops::Range;
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use super::state::Keyspace;
+use super::write::Remains;
 use crate::blobs::{Blob, Reach};
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::bad_record;
-use crate::tree::hash::{as_leaf, Leaf, Links, RecordKey, Reference};
+use crate::tree::hash::{as_leaf, Leaf, Links, Record, RecordKey, Reference};
 use crate::{DbId, Fault, Key, OpError};
 
 /// The pages of values that are needed together.
@@ -123,6 +124,18 @@ impl Keyspace {
             // Which of its pages are needed the operation finds out before its first change.
             Reference::Tree(_) => None,
         }))
+    }
+
+    /// Makes sure that whatever a record has outside of its leaf can be freed, or written over where it lies.
+    pub(super) fn resolve_outside(&self, record: &Record<'_>) -> Result<(), Stop> {
+        let (remains, mut missing) = (Remains::of(record), Vec::new());
+        for blob in [remains.key, remains.value].into_iter().flatten() {
+            self.blobs.resolve(&blob, Reach::Nothing, &mut missing);
+        }
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(Stop::Missing(missing)),
+        }
     }
 
     /// All of a blob.

@@ -52,14 +52,21 @@ pub fn open(device: &Arc<SimDevice>) -> Result<Opened, OpenError> {
 
 /// The same, with the loss accepted of what came after a checkpoint.
 pub fn open_accepting(device: &Arc<SimDevice>, accepted: Option<u64>) -> Result<Opened, OpenError> {
-    let pool_backend = stillframe_testkit::pool_backend();
+    let snapshot_kind = drawn_algorithm(stillframe_testkit::pool_backend());
+    open_with(device, Options { accept_loss_after_checkpoint: accepted, snapshot_kind, ..Options::default() })
+}
+
+/// With as little memory as there can be: 2,048 pages, the others are in the file alone.
+pub fn open_in_little_memory(device: &Arc<SimDevice>) -> Result<Opened, OpenError> {
+    open_with(device, Options { tiered_bytes: 1 << 20, ..Options::default() })
+}
+
+fn open_with(device: &Arc<SimDevice>, options: Options) -> Result<Opened, OpenError> {
     let options = Options {
         database_count: DATABASE_COUNT,
         snapshot_memory_bytes: 1 << 20,
-        accept_loss_after_checkpoint: accepted,
-        pool_backend,
-        snapshot_kind: drawn_algorithm(pool_backend),
-        ..Options::default()
+        pool_backend: stillframe_testkit::pool_backend(),
+        ..options
     };
     let store = Store::open_on(device.clone(), options)?;
     let mut worker = store.worker();

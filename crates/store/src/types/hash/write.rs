@@ -197,7 +197,7 @@ impl Keyspace {
         // Nothing that is missing is met after the first change (C1).
         if !self.pages.all_resident() {
             for (field, _) in write.pairs {
-                self.has_element(grown.first, &self.hashed(field))?;
+                self.resolve_element(grown.first, &self.hashed(field))?;
             }
             self.resolve_slabs(2 * write.pairs.len())?;
         }
@@ -312,7 +312,7 @@ impl Keyspace {
     pub(super) fn resolve_removal(&self, tree: Tree, fields: &[&[u8]]) -> Result<(), OpError> {
         if !self.pages.all_resident() {
             for field in fields {
-                self.has_element(tree, &self.hashed(field))?;
+                self.resolve_element(tree, &self.hashed(field))?;
             }
             self.resolve_slabs(2 * fields.len())?;
         }

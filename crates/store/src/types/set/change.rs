@@ -129,7 +129,7 @@ impl Keyspace {
             return Ok(());
         }
         for member in members {
-            self.has_element(tree, &self.hashed(member))?;
+            self.resolve_element(tree, &self.hashed(member))?;
         }
         self.resolve_slabs(2 * members.len())
     }
@@ -235,8 +235,8 @@ impl Keyspace {
         if !is_there || is_same {
             return Ok(is_there);
         }
-        if let Some(target) = &target {
-            self.set_has(local, target, run, member)?;
+        for grown in [Some(&source), target.as_ref()].into_iter().flatten().filter_map(|set| set.grown) {
+            self.resolve_members(grown.first, &[member])?;
         }
         self.resolve_slabs(4)?;
         // First where it is to be, so that it is not lost for want of memory; it is told of as Redis does.
