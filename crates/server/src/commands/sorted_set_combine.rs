@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 
 use stillframe_store::{RangeLimit, ScoredRange, ValueType};
 
-use super::sorted_set_pop::scored_pair;
 use super::sorted_set_range::store_members;
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
@@ -308,14 +307,9 @@ fn combine(ctx: &mut Ctx<'_>, args: &Args<'_>, form: Form) -> CmdResult {
     members.sort_unstable_by(|a, b| {
         a.1.partial_cmp(&b.1).unwrap_or(std::cmp::Ordering::Equal).then_with(|| a.0.cmp(&b.0))
     });
-    let is_nested = options.has_scores && ctx.reply.resp3;
-    let per_member = if options.has_scores && !is_nested { 2 } else { 1 };
-    ctx.reply.array(members.len() * per_member);
+    ctx.reply.members(members.len(), options.has_scores);
     for (member, score) in &members {
-        match options.has_scores {
-            true => scored_pair(&mut ctx.reply, is_nested, member, *score),
-            false => ctx.reply.bulk(member),
-        }
+        ctx.reply.member(member, *score, options.has_scores);
     }
     Ok(())
 }

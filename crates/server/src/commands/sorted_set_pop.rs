@@ -9,7 +9,6 @@ use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
-use crate::protocol::reply::Reply;
 use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
@@ -32,15 +31,6 @@ pub const COMMANDS: &[Command] = &[
 /// Members that are chosen together, where there is no end to how many are wanted.
 const CHOSEN_TOGETHER: u64 = 1_000;
 
-/// A member and its score, as an array in RESP3 or where it `is_nested` in any case.
-pub fn scored_pair(reply: &mut Reply<'_>, is_nested: bool, member: &[u8], score: f64) {
-    if is_nested {
-        reply.array(2);
-    }
-    reply.bulk(member);
-    reply.double(score);
-}
-
 pub fn zpopmin(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     pop(ctx, args, false)
 }
@@ -58,7 +48,7 @@ fn pop(ctx: &mut Ctx<'_>, args: &Args<'_>, is_downwards: bool) -> CmdResult {
     let popped = pop_from(ctx, args, 1, is_downwards, count.unwrap_or(1) as u64)?.unwrap_or_default();
     ctx.reply.array(if is_nested { popped.len() } else { 2 * popped.len() });
     for (member, score) in &popped {
-        scored_pair(&mut ctx.reply, is_nested, member, *score);
+        ctx.reply.scored_pair(is_nested, member, *score);
     }
     Ok(())
 }
@@ -130,7 +120,7 @@ pub(super) fn pop_named(
     ctx.reply.bulk(args.at(index));
     ctx.reply.array(popped.len());
     for (member, score) in &popped {
-        scored_pair(&mut ctx.reply, true, member, *score);
+        ctx.reply.scored_pair(true, member, *score);
     }
     Ok(true)
 }
@@ -146,7 +136,7 @@ pub(super) fn pop_one_named(
     ctx.reply.array(3);
     ctx.reply.bulk(args.at(index));
     for (member, score) in &popped {
-        scored_pair(&mut ctx.reply, false, member, *score);
+        ctx.reply.scored_pair(false, member, *score);
     }
     Ok(true)
 }
@@ -204,9 +194,7 @@ pub fn zrandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     entry.must_be(ValueType::SortedSet)?;
     let len = ctx.worker.sorted_set_len(ctx.client.db, &key)?;
     let wanted = if count < 0 { count.unsigned_abs() } else { len.min(count as u64) };
-    let is_nested = has_scores && ctx.reply.resp3;
-    let per_member = if has_scores && !is_nested { 2 } else { 1 };
-    ctx.reply.array((wanted as usize).saturating_mul(per_member));
+    ctx.reply.members(wanted as usize, has_scores);
     let mut left = wanted;
     while left > 0 && !ctx.reply.out.is_over() {
         let together = if count < 0 { left.min(CHOSEN_TOGETHER) } else { left };
@@ -215,10 +203,8 @@ pub fn zrandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             true => (0..together).map(|_| fastrand::u64(..len)).collect(),
             false => distinct(together.min(len), len),
         };
-        worker.sorted_set_pick(client.db, &key, choose, |member, score| match has_scores {
-            true => scored_pair(reply, is_nested, member, score),
-            false => reply.bulk(member),
-        })?;
+        let give = |member: &[u8], score| reply.member(member, score, has_scores);
+        worker.sorted_set_pick(client.db, &key, choose, give)?;
         left -= together;
     }
     Ok(())

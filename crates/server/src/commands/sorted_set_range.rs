@@ -1,14 +1,14 @@
 //! Sorted sets: ranges by rank, by score and by name.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
-use stillframe_store::{CollectionLimits, LexBound, RangeLimit, ScoreBound, ScoredRange};
+use stillframe_store::{CollectionLimits, Key, LexBound, RangeLimit, ScoreBound, ScoredRange};
 
-use super::sorted_set_pop::scored_pair;
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
+use crate::dispatch::stream::{self, ScoredPart, Shape};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::text::double;
@@ -158,38 +158,60 @@ impl<'a> RangeOptions<'a> {
         let limit = if by == By::Rank { RangeLimit::NONE } else { limit };
         Ok(RangeOptions { range: by.range(min, max)?, is_downwards, limit, has_scores })
     }
+
+    /// What a reply with many members is written by.
+    fn shape(&self) -> Shape {
+        let RangeOptions { ref range, is_downwards, limit, has_scores } = *self;
+        Shape::Scored(ScoredPart { range: range.into(), is_downwards, limit, has_scores })
+    }
+}
+
+/// Writes the members of a range, if they are fewer than so many. How many they are; `None` if there is no such sorted set.
+fn write_fewer(
+    ctx: &mut Ctx<'_>,
+    key: &Key<'_>,
+    options: &RangeOptions<'_>,
+    too_many: u64,
+) -> Result<Option<u64>, CmdError> {
+    let RangeOptions { range, is_downwards, limit, has_scores } = options;
+    let Ctx { worker, reply, client, .. } = ctx;
+    let (reply, count) = (RefCell::new(reply), Cell::new(0));
+    let begin = |found: u64| {
+        count.set(found);
+        if found < too_many {
+            reply.borrow_mut().members(found as usize, *has_scores);
+        }
+    };
+    let found =
+        worker.sorted_set_range(client.db, key, range, *is_downwards, *limit, begin, |member, score| {
+            if count.get() >= too_many {
+                return ControlFlow::Break(());
+            }
+            let mut reply = reply.borrow_mut();
+            reply.member(member, score, *has_scores);
+            match reply.out.is_over() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+    Ok(found.then(|| count.get()))
 }
 
 fn give(ctx: &mut Ctx<'_>, args: &Args<'_>, by: Option<By>, is_downwards: Option<bool>) -> CmdResult {
     let options = RangeOptions::parse(args, Named { by, is_downwards, key_index: 1, stores: false })?;
     let key = ctx.key(args, 1);
-    let Ctx { worker, reply, client, .. } = ctx;
-    let is_nested = options.has_scores && reply.resp3;
-    let per_member = if options.has_scores && !is_nested { 2 } else { 1 };
-    let reply = RefCell::new(reply);
-    let found = worker.sorted_set_range(
-        client.db,
-        &key,
-        &options.range,
-        options.is_downwards,
-        options.limit,
-        |count| reply.borrow_mut().array(count as usize * per_member),
-        |member, score| {
-            let mut reply = reply.borrow_mut();
-            match options.has_scores {
-                true => scored_pair(&mut reply, is_nested, member, score),
-                false => reply.bulk(member),
+    // How many there are is known on the way to the first: a range of few is looked for once.
+    let count = write_fewer(ctx, &key, &options, stream::STREAMED_MIN_ELEMENTS)?;
+    match count {
+        None => ctx.reply.array(0),
+        Some(count) if count >= stream::STREAMED_MIN_ELEMENTS => {
+            if !stream::begin(ctx, key.bytes, count, options.shape()) {
+                write_fewer(ctx, &key, &options, u64::MAX)?;
             }
-            match reply.out.is_over() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        },
-    )?;
-    if !found {
-        ctx.reply.array(0);
+        }
+        Some(_) => {}
     }
-    ctx.looked_up(&key, found);
+    ctx.looked_up(&key, count.is_some());
     Ok(())
 }
 

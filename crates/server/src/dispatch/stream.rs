@@ -9,13 +9,15 @@
 //! The reply shows the data as of the picture, which is taken between the command and the reply. Further commands of the
 //! client wait until the last part has been handed over.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillframe_store::{DbId, Element, SaveError, UnixMillis, Value, ValueType, ViewEntry};
+use stillframe_store::{
+    CollectionView, DbId, Element, OwnedRange, RangeLimit, SaveError, UnixMillis, Value, ValueType, ViewEntry,
+};
 
 use crate::dispatch::ctx::Ctx;
 use crate::log;
@@ -36,7 +38,7 @@ const PART_BYTES: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is written of each element.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Shape {
     /// A map of fields and values.
     Pairs,
@@ -49,29 +51,54 @@ pub enum Shape {
         start: u64,
         count: u64,
     },
+    /// An array of members of a sorted set.
+    Scored(ScoredPart),
+}
+
+/// Which members of a sorted set are written, and how.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ScoredPart {
+    pub range: OwnedRange,
+    pub is_downwards: bool,
+    pub limit: RangeLimit,
+    pub has_scores: bool,
 }
 
 impl Shape {
-    fn value_type(self) -> ValueType {
+    fn value_type(&self) -> ValueType {
         match self {
             Shape::Pairs | Shape::Fields | Shape::Values => ValueType::Hash,
             Shape::Members => ValueType::Set,
             Shape::Items { .. } => ValueType::List,
+            Shape::Scored(_) => ValueType::SortedSet,
         }
     }
 
-    fn begin(self, reply: &mut Reply<'_>, element_count: u64) {
+    /// The indices of the elements that are written.
+    fn indices(&self, collection: &CollectionView<'_>, now: UnixMillis) -> Result<Range<u64>, SaveError> {
         match self {
-            Shape::Pairs => reply.map(element_count as usize),
-            Shape::Fields | Shape::Values => reply.array(element_count as usize),
-            Shape::Members => reply.set(element_count as usize),
             Shape::Items { start, count } => {
-                reply.array(element_count.saturating_sub(start).min(count) as usize);
+                let len = collection.element_count()?;
+                Ok((*start).min(len)..start.saturating_add(*count).min(len))
             }
+            Shape::Scored(part) => {
+                collection.scored_ranks(&part.range.as_range(), part.is_downwards, part.limit)
+            }
+            _ => Ok(0..count_at(collection, now)?),
         }
     }
 
-    fn write(self, reply: &mut Reply<'_>, element: &Element<'_>) {
+    fn begin(&self, reply: &mut Reply<'_>, element_count: u64) {
+        let element_count = element_count as usize;
+        match self {
+            Shape::Pairs => reply.map(element_count),
+            Shape::Fields | Shape::Values | Shape::Items { .. } => reply.array(element_count),
+            Shape::Members => reply.set(element_count),
+            Shape::Scored(part) => reply.members(element_count, part.has_scores),
+        }
+    }
+
+    fn write(&self, reply: &mut Reply<'_>, element: &Element<'_>) {
         match (self, *element) {
             (Shape::Pairs, Element::Field { field, value, .. }) => {
                 reply.bulk(field);
@@ -81,9 +108,33 @@ impl Shape {
             (Shape::Values, Element::Field { value, .. }) => reply.bulk(value),
             (Shape::Members, Element::Member(member)) => reply.bulk(member),
             (Shape::Items { .. }, Element::Item(item)) => reply.bulk(item),
+            (Shape::Scored(part), Element::Scored { member, score }) => {
+                reply.member(member, score, part.has_scores);
+            }
             _ => {}
         }
     }
+}
+
+/// Whether an element is there still.
+fn is_there(element: &Element<'_>, now: UnixMillis) -> bool {
+    match element {
+        Element::Field { deadline: Some(deadline), .. } => *deadline > now,
+        _ => true,
+    }
+}
+
+/// Elements that are there still.
+fn count_at(collection: &CollectionView<'_>, now: UnixMillis) -> Result<u64, SaveError> {
+    if !collection.is_timed() {
+        return collection.element_count();
+    }
+    let mut count = 0;
+    collection.for_each(&mut |element| {
+        count += u64::from(is_there(&element, now));
+        Ok(())
+    })?;
+    Ok(count)
 }
 
 /// A reply that is being written; it counts as one until this is dropped.
@@ -178,8 +229,7 @@ impl Stream {
     }
 
     fn write(&mut self, entry: Option<ViewEntry<'_>>) -> Result<(), Broken> {
-        let shape = self.shape;
-        let now = self.now;
+        let (shape, now) = (self.shape.clone(), self.now);
         let entry = entry.filter(|entry| entry.deadline.is_none_or(|deadline| deadline > now));
         let collection = match entry.map(|entry| entry.value) {
             None => {
@@ -194,23 +244,11 @@ impl Stream {
                 return Ok(());
             }
         };
-        let is_there = |element: &Element<'_>| match element {
-            Element::Field { deadline: Some(deadline), .. } => *deadline > now,
-            _ => true,
-        };
-        let mut element_count = collection.element_count().map_err(Broken::Unreadable)?;
-        if collection.is_timed() {
-            element_count = 0;
-            let count = &mut |element: Element<'_>| {
-                element_count += u64::from(is_there(&element));
-                Ok(())
-            };
-            collection.for_each(count).map_err(Broken::Unreadable)?;
-        }
-        shape.begin(&mut self.reply(), element_count);
+        let indices = shape.indices(&collection, now).map_err(Broken::Unreadable)?;
+        shape.begin(&mut self.reply(), indices.end.saturating_sub(indices.start));
         let mut flow = ControlFlow::Continue(());
         let mut give = |element: Element<'_>| {
-            if is_there(&element) {
+            if is_there(&element, now) {
                 shape.write(&mut self.reply(), &element);
             }
             if self.part.len() >= PART_BYTES {
@@ -221,11 +259,9 @@ impl Stream {
                 ControlFlow::Break(()) => Err(SaveError::Io("nobody takes it".into())),
             }
         };
-        let walked = match shape {
-            Shape::Items { start, count } => {
-                let range = start.min(element_count)..start.saturating_add(count).min(element_count);
-                collection.for_each_item(range, &mut |item| give(Element::Item(item)))
-            }
+        let walked = match &shape {
+            Shape::Items { .. } => collection.for_each_item(indices, &mut |item| give(Element::Item(item))),
+            Shape::Scored(part) => collection.for_each_scored(indices, part.is_downwards, &mut give),
             _ => collection.for_each(&mut give),
         };
         match flow {

@@ -352,6 +352,29 @@ impl Reply<'_> {
         }
     }
 
+    /// The header of so many members of a sorted set, each of which is a [`Reply::member`].
+    pub fn members(&mut self, count: usize, has_scores: bool) {
+        let per_member = if has_scores && !self.resp3 { 2 } else { 1 };
+        self.array(count.saturating_mul(per_member));
+    }
+
+    /// One of them, with its score if they have scores.
+    pub fn member(&mut self, member: &[u8], score: f64, has_scores: bool) {
+        match has_scores {
+            true => self.scored_pair(self.resp3, member, score),
+            false => self.bulk(member),
+        }
+    }
+
+    /// A member and its score, as an array if it `is_nested`.
+    pub fn scored_pair(&mut self, is_nested: bool, member: &[u8], score: f64) {
+        if is_nested {
+            self.array(2);
+        }
+        self.bulk(member);
+        self.double(score);
+    }
+
     /// A truth value; 1 or 0 in RESP2.
     pub fn boolean(&mut self, value: bool) {
         if self.resp3 {

@@ -20,6 +20,20 @@ fn fill(c: &mut Client, fields: usize, value_bytes: usize) {
     }
 }
 
+/// Makes a sorted set of so many members.
+fn fill_scored(c: &mut Client, key: &str, members: usize, member: impl Fn(usize) -> (String, Vec<u8>)) {
+    for first in (0..members).step_by(500) {
+        let mut words = vec![b"ZADD".to_vec(), key.as_bytes().to_vec()];
+        for number in first..(first + 500).min(members) {
+            let (score, member) = member(number);
+            words.extend([score.into_bytes(), member]);
+        }
+        c.queue(&words);
+    }
+    c.flush().unwrap();
+    (0..members.div_ceil(500)).for_each(|_| drop(c.read()));
+}
+
 fn pairs(reply: Reply) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let Reply::Array(elements) = reply else { panic!("{reply:?}") };
     let bytes = |reply: &Reply| match reply {
@@ -77,23 +91,40 @@ fn a_large_hash_is_shown_as_of_one_moment() {
     }
 }
 
-/// A client that does not read does not make the server hold the reply, and others are served meanwhile.
+/// Has a command sent by a client that does not read: the server does not hold the reply, of some 60 MB, and serves others
+/// meanwhile. The reply when it is read.
+fn left_waiting(server: &TestServer, command: &str) -> Reply {
+    let (mut c, mut idle) = (server.connect(), server.connect());
+    let before = server.resident_bytes();
+    idle.queue_line(command);
+    idle.flush().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(server.thread_count("stream"), 1);
+    let since = Instant::now();
+    (0..1_000).for_each(|_| drop(c.run("GET k")));
+    assert!(since.elapsed() < Duration::from_secs(5));
+    let more = server.resident_bytes().saturating_sub(before);
+    assert!(more < 24 << 20, "{more} bytes for the reply of {command} that waits");
+    idle.read()
+}
+
 #[test]
 fn a_reply_that_nobody_reads_takes_little_memory() {
     let server = TestServer::start(&[]);
-    let mut c = server.connect();
-    fill(&mut c, FIELDS, 1_000);
-    let before = server.resident_bytes();
-    let mut idle = server.connect();
-    idle.queue_line("HGETALL h");
-    idle.flush().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    let since = Instant::now();
-    (0..1_000).for_each(|_| drop(c.run("HGET h field:5")));
-    assert!(since.elapsed() < Duration::from_secs(5));
-    let more = server.resident_bytes().saturating_sub(before);
-    assert!(more < 24 << 20, "{more} bytes for a reply of {} that waits", FIELDS * 1_000);
-    assert_eq!(pairs(idle.read()).len(), FIELDS, "and it comes when it is read");
+    fill(&mut server.connect(), FIELDS, 1_000);
+    assert_eq!(pairs(left_waiting(&server, "HGETALL h")).len(), FIELDS, "and it comes when it is read");
+}
+
+#[test]
+fn a_range_of_a_sorted_set_that_nobody_reads_takes_little_memory() {
+    let server = TestServer::start(&[]);
+    let member = |number: usize| format!("{number:01000}").into_bytes();
+    fill_scored(&mut server.connect(), "z", FIELDS, |number| (number.to_string(), member(number)));
+    let found = left_waiting(&server, "ZREVRANGE z 0 -1");
+    assert_eq!(found.items().len(), FIELDS, "and it comes when it is read");
+    for (number, found) in (0..FIELDS).rev().zip(found.items()) {
+        assert!(*found == Reply::Bulk(member(number)), "member {number}: {found:?}");
+    }
 }
 
 /// Who leaves in the midst of a reply leaves nothing behind; what has been deleted meanwhile is an answer like any other.
@@ -142,4 +173,71 @@ fn a_large_range_of_a_list_is_that_range() {
             assert!(*found == Reply::Bulk(item(index)), "item {index} of {start} to {stop}: {found:?}");
         }
     }
+}
+
+/// Ranges of a sorted set and whether they are of so many members that they are written part by part. `z` has scores, three
+/// members to each, `n` has one score.
+const RANGES: &[(&str, usize)] = &[
+    ("ZRANGE z 0 -1", 60_000),
+    ("ZRANGE z 0 -1 WITHSCORES", 60_000),
+    ("ZRANGE z 30017 -3 WITHSCORES", 29_981),
+    ("ZRANGE z 10017 40000 REV WITHSCORES", 29_984),
+    ("ZREVRANGE z -45000 -2 WITHSCORES", 44_999),
+    ("ZREVRANGE z 5 30000", 29_996),
+    ("ZRANGEBYSCORE z (100.5 +inf WITHSCORES", 59_697),
+    ("ZRANGEBYSCORE z 100.5 9000 WITHSCORES LIMIT 77 21000", 21_000),
+    ("ZRANGEBYSCORE z (-inf (-0.5", 0),
+    ("ZREVRANGEBYSCORE z +inf -inf LIMIT 5 30000", 30_000),
+    ("ZREVRANGEBYSCORE z (9000.5 3.5 WITHSCORES", 26_991),
+    ("ZRANGE z 2 9999999 BYSCORE LIMIT 3 -1", 59_990),
+    ("ZRANGE z (9999.5 -inf BYSCORE REV WITHSCORES LIMIT 1 25000", 25_000),
+    ("ZRANGEBYLEX n - +", 60_000),
+    ("ZRANGEBYLEX n [000300 (045000 LIMIT 10 30000", 30_000),
+    ("ZREVRANGEBYLEX n + (000100", 59_899),
+    ("ZREVRANGEBYLEX n [047000 [000003 LIMIT 100 22000", 22_000),
+    ("ZREVRANGEBYLEX n - +", 0),
+    ("ZRANGE n - [030000 BYLEX", 30_001),
+    ("ZRANGE n + - BYLEX REV LIMIT 20000 25000", 25_000),
+    ("ZRANGE z 60000 -1", 0),
+    ("ZRANGE none 0 -1 WITHSCORES", 0),
+];
+
+/// A range that is written part by part is that which is written at once in a transaction.
+#[test]
+fn a_large_range_of_a_sorted_set_is_that_range() {
+    const MEMBERS: usize = 60_000;
+    let server = TestServer::start(&[]);
+    let mut c = server.connect();
+    let score = |number: usize| match number {
+        0 => "-inf".into(),
+        59_999 => "inf".into(),
+        _ => format!("{}.5", number / 3),
+    };
+    fill_scored(&mut c, "z", MEMBERS, |number| (score(number), format!("member:{number:0100}").into_bytes()));
+    fill_scored(&mut c, "n", MEMBERS, |number| ("7".into(), format!("{number:06}").into_bytes()));
+    for protocol in [2, 3] {
+        c.run(&format!("HELLO {protocol}"));
+        for (command, count) in RANGES {
+            let found = c.run(command);
+            c.ok("MULTI");
+            c.run(command);
+            let expected = c.run("EXEC").items()[0].clone();
+            let is_flat = protocol == 2 && command.contains("WITHSCORES");
+            let per_member = if is_flat { 2 } else { 1 };
+            assert_eq!(found.items().len(), count * per_member, "{command} in RESP{protocol}");
+            let differ = found.items().iter().zip(expected.items()).position(|(a, b)| a != b);
+            assert_eq!(differ, None, "{command} in RESP{protocol}");
+            assert_eq!(found, expected);
+        }
+    }
+    assert!(matches!(&c.run("ZRANGE z 0 -1 WITHSCORES").items()[1], Reply::Array(pair)
+        if matches!(&pair[1], Reply::Scalar(b',', score) if score == b"0.5")));
+    for command in ["ZRANGE z 0 -1", "DEL z", "ZRANGE z 0 -1", "PING"] {
+        c.queue_line(command);
+    }
+    c.flush().unwrap();
+    assert_eq!(c.read().items().len(), MEMBERS, "others of its commands wait");
+    assert_eq!(c.read(), Reply::Int(1));
+    assert!(c.read().items().is_empty());
+    assert_eq!(c.read(), Reply::Simple(b"PONG".to_vec()));
 }

@@ -1,5 +1,5 @@
-//! All leaves of a tree from the left to the right, from copies of its pages, whatever it is ordered by. A walk may be left
-//! and taken up again.
+//! All leaves of a tree from the left to the right, or those of an ordered one from the right to the left, from copies of its
+//! pages, whatever it is ordered by. A walk may be left and taken up again.
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
@@ -26,7 +26,7 @@ pub(crate) trait Pages {
     fn expect(&self, pages: &mut dyn Iterator<Item = PageId>);
 }
 
-fn damaged(pid: PageId, expected: &str) -> SaveError {
+pub(super) fn damaged(pid: PageId, expected: &str) -> SaveError {
     SaveError::Io(format!("page {}: {expected} was expected", pid.0))
 }
 
@@ -39,6 +39,7 @@ struct Way {
 /// See the module.
 pub(crate) struct LeafWalk {
     tag: u32,
+    is_downwards: bool,
     ways: Vec<Way>,
     /// The next leaf of the same hash, and the way to it.
     next_link: Option<PageId>,
@@ -48,7 +49,18 @@ pub(crate) struct LeafWalk {
 impl LeafWalk {
     pub fn new(tree: Tree) -> LeafWalk {
         let root = Way { level: LEVEL_MAX, children: vec![tree.root.0] };
-        LeafWalk { tag: tree.tag, ways: vec![root], next_link: None, links: Links::default() }
+        LeafWalk {
+            tag: tree.tag,
+            is_downwards: false,
+            ways: vec![root],
+            next_link: None,
+            links: Links::default(),
+        }
+    }
+
+    /// A walk from the right to the left.
+    pub fn downwards(tree: Tree) -> LeafWalk {
+        LeafWalk { is_downwards: true, ..LeafWalk::new(tree) }
     }
 
     /// Copies the next leaf to `page`; `None` after the last.
@@ -71,45 +83,83 @@ impl LeafWalk {
                 self.links = Links::default();
                 return self.note_chain(pid, page).map(Some);
             }
-            self.enter(pages, pid, page, level, 0)?;
+            self.enter(pid, page, level, None)?;
+            self.expect(pages);
         }
         Ok(None)
     }
 
-    /// Begins a walk through a list at the element with an index: its index in the leaf that is next.
+    /// Begins a walk through a list at the element with an index, or through a tree that counts at the record with so many
+    /// before it: the index in the leaf that is next.
     ///
     /// # Errors
-    /// A page that cannot be read, or is none of a list.
+    /// A page that cannot be read, or is none of such a tree.
     pub fn begin_at(&mut self, pages: &dyn Pages, index: u64) -> Result<u64, SaveError> {
-        let (mut page, mut left) = (blank(), index);
-        while let Some(way) = self.ways.last_mut().filter(|way| way.level > 0) {
-            let (level, Some(pid)) = (way.level, way.children.pop().map(PageId)) else { break };
-            pages.read(pid, &mut page)?;
-            let found = list::find_child(&page, self.tag, left);
-            let (child, below) = found.ok_or_else(|| damaged(pid, "an inner node of a list"))?;
-            self.enter(pages, pid, &page, level, child)?;
+        let (tag, mut left) = (self.tag, index);
+        self.descend(pages, |page| {
+            let (child, below) = find_child(page, tag, left)?;
             left = below;
-        }
+            Some(child)
+        })?;
         Ok(left)
     }
 
-    /// Goes on with the children of a node, but for so many of the first.
-    fn enter(
+    /// Begins a walk through a tree that counts at the leaf that a key belongs to: the records in the leaves before.
+    ///
+    /// # Errors
+    /// A page that cannot be read, or is none of such a tree.
+    pub fn begin_at_key(&mut self, pages: &dyn Pages, key: &[u8]) -> Result<u64, SaveError> {
+        let (tag, mut before) = (self.tag, 0);
+        self.descend(pages, |page| {
+            let (child, records) = ordered::find_key(page, tag, key)?;
+            before += records;
+            Some(child)
+        })?;
+        Ok(before)
+    }
+
+    /// Goes down to the leaf that `choose` leads to, by the child that it names of each node.
+    fn descend(
         &mut self,
         pages: &dyn Pages,
+        mut choose: impl FnMut(&Page) -> Option<usize>,
+    ) -> Result<(), SaveError> {
+        let mut page = blank();
+        while let Some(way) = self.ways.last_mut().filter(|way| way.level > 0) {
+            let (level, Some(pid)) = (way.level, way.children.pop().map(PageId)) else { break };
+            pages.read(pid, &mut page)?;
+            let child = choose(&page).ok_or_else(|| damaged(pid, "an inner node that counts"))?;
+            self.enter(pid, &page, level, Some(child))?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with the children of a node, from one of them on.
+    fn enter(
+        &mut self,
         pid: PageId,
         page: &Page,
         level_above: u8,
-        passed: usize,
+        from: Option<usize>,
     ) -> Result<(), SaveError> {
         let node = children_of(page, self.tag).filter(|way| way.level < level_above);
         let mut node = node.ok_or_else(|| damaged(pid, "an inner node"))?;
-        node.children.truncate(node.children.len().saturating_sub(passed));
-        if node.level == 0 {
-            pages.expect(&mut node.children.iter().rev().map(|pid| PageId(*pid)));
+        let count = node.children.len();
+        if self.is_downwards {
+            node.children.truncate(from.map_or(count, |child| child + 1));
+        } else {
+            node.children.drain(..from.unwrap_or(0).min(count));
+            node.children.reverse();
         }
         self.ways.push(node);
         Ok(())
+    }
+
+    /// Says that the leaves of the node that the walk has come to will be asked for.
+    pub fn expect(&self, pages: &dyn Pages) {
+        if let Some(node) = self.ways.last().filter(|way| way.level == 0) {
+            pages.expect(&mut node.children.iter().rev().map(|pid| PageId(*pid)));
+        }
     }
 
     fn note_chain(&mut self, pid: PageId, page: &Page) -> Result<PageId, SaveError> {
@@ -123,16 +173,25 @@ impl LeafWalk {
     }
 }
 
-/// The children of a node, the last first, and their level; `None` if the page is no node of the tree.
+/// The child of a node of a list, or of a tree that counts, below which there is what has an index, and its index there; `None`
+/// if the page is none.
+fn find_child(page: &Page, tag: u32, index: u64) -> Option<(usize, u64)> {
+    match page[0] {
+        KIND_ORDERED_INNER => ordered::find_rank(page, tag, index),
+        KIND_LIST_INNER => list::find_child(page, tag, index),
+        _ => None,
+    }
+}
+
+/// The children of a node and their level; `None` if the page is no node of the tree.
 fn children_of(page: &Page, tag: u32) -> Option<Way> {
     let level = page.level().checked_sub(1)?;
-    let mut children: Vec<u32> = match page[0] {
+    let children = match page[0] {
         KIND_INNER if page.is_inner(tag) => (0..page.child_count()).map(|index| page.child(index)).collect(),
         KIND_ORDERED_INNER => ordered::children_of(page, tag)?,
         KIND_LIST_INNER => list::children_of(page, tag)?,
         _ => return None,
     };
-    children.reverse();
     Some(Way { level, children })
 }
 

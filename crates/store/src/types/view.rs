@@ -1,5 +1,6 @@
 //! The elements of a collection as a view gives them: from copies of pages, a leaf at a time.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
@@ -7,11 +8,12 @@ use stillframe_pagepool::{PageId, PAGE_SIZE};
 use crate::blobs::Blob;
 use crate::error::SaveError;
 use crate::page::Page;
-use crate::tree::hash::{Content, Leaf, Record, RecordKey, RecordValue};
+use crate::tree::hash::{Content, Grown, Leaf, Record, RecordKey, RecordValue};
 use crate::tree::list;
 use crate::tree::ordered::OrderedLeaf;
-use crate::tree::sorted_set::{parse, Member, Scored};
-use crate::tree::{blank, LeafView, LeafWalk, Pages};
+use crate::tree::sorted_set::{parse, Member, Scored, ViewedOrder};
+use crate::tree::{blank, LeafView, LeafWalk, Pages, Tree};
+use crate::types::sorted_set::{RangeLimit, ScoredRange};
 use crate::types::{hash, packed, sorted_set};
 use crate::value::ValueType;
 use crate::walk::CollectionView;
@@ -73,27 +75,16 @@ impl CollectionView<'_> {
     /// # Errors
     /// A page that cannot be read, or what `f` says.
     pub fn for_each(&self, f: Each<'_>) -> Result<(), SaveError> {
-        match self.content {
-            Content::Packed(run) => self.packed(run, f),
-            Content::Outside(blob) => {
-                let mut run = Vec::new();
-                read_blob(self.pages, &blob, &mut run)?;
-                self.packed(&run, f)
-            }
-            Content::Trees(grown) => {
-                let tree = match self.value_type {
-                    ValueType::SortedSet => grown.second.ok_or_else(|| damaged("a sorted set"))?,
-                    _ => grown.first,
-                };
-                let (mut walk, mut page) = (LeafWalk::new(tree), blank());
-                loop {
-                    match walk.next_leaf(self.pages, &mut page)? {
-                        Some(pid) => self.leaf(pid, &page, f)?,
-                        None => return Ok(()),
-                    }
-                }
-            }
+        let Content::Trees(grown) = self.content else { return self.packed(&self.run()?, f) };
+        let tree = match self.value_type {
+            ValueType::SortedSet => order_of(&grown)?,
+            _ => grown.first,
+        };
+        let (mut walk, mut page) = (LeafWalk::new(tree), blank());
+        while let Some(pid) = walk.next_leaf(self.pages, &mut page)? {
+            self.leaf(pid, &page, f)?;
         }
+        Ok(())
     }
 
     /// Gives those items of a list to `f` that have the indices of a range, in their order.
@@ -114,6 +105,7 @@ impl CollectionView<'_> {
         };
         let (mut walk, mut page) = (LeafWalk::new(grown.first), blank());
         let (mut passed, mut left) = (walk.begin_at(self.pages, range.start)?, range.end - range.start);
+        walk.expect(self.pages);
         while left > 0 {
             let Some(pid) = walk.next_leaf(self.pages, &mut page)? else { return Err(damaged("a list")) };
             let from = usize::try_from(std::mem::take(&mut passed)).unwrap_or(usize::MAX);
@@ -130,6 +122,80 @@ impl CollectionView<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The ranks that the members of a range have in a sorted set.
+    ///
+    /// # Errors
+    /// A page that cannot be read.
+    pub fn scored_ranks(
+        &self,
+        range: &ScoredRange<'_>,
+        is_downwards: bool,
+        limit: RangeLimit,
+    ) -> Result<Range<u64>, SaveError> {
+        let Content::Trees(grown) = self.content else {
+            return Ok(range.ranks_in_run(&self.run()?, is_downwards, limit));
+        };
+        let order = ViewedOrder { pages: self.pages, tree: order_of(&grown)? };
+        range.ranks_of(&order, grown.element_count, is_downwards, limit)
+    }
+
+    /// Gives those members of a sorted set to `f` that have the ranks of a range, the greatest first if `is_downwards`.
+    ///
+    /// # Errors
+    /// A page that cannot be read, a sorted set that has fewer, or what `f` says.
+    pub fn for_each_scored(
+        &self,
+        ranks: Range<u64>,
+        is_downwards: bool,
+        f: Each<'_>,
+    ) -> Result<(), SaveError> {
+        let too_few = || damaged("a sorted set");
+        let Content::Trees(grown) = self.content else {
+            let run = self.run()?;
+            let members: Vec<_> = sorted_set::packed_members(&run).collect();
+            let wanted = members.get(ranks.start as usize..ranks.end as usize).ok_or_else(too_few)?;
+            return each(wanted.iter(), is_downwards, |&(member, score)| {
+                f(Element::Scored { member, score })
+            });
+        };
+        let mut left = ranks.end.saturating_sub(ranks.start);
+        if left == 0 {
+            return Ok(());
+        }
+        let (order, mut page) = (order_of(&grown)?, blank());
+        let (mut walk, first) = match is_downwards {
+            false => (LeafWalk::new(order), ranks.start),
+            true => (LeafWalk::downwards(order), ranks.end - 1),
+        };
+        let mut from = Some(walk.begin_at(self.pages, first)?);
+        walk.expect(self.pages);
+        while left > 0 {
+            let pid = walk.next_leaf(self.pages, &mut page)?.ok_or_else(too_few)?;
+            let leaf = OrderedLeaf::new(&page).ok_or_else(|| damaged("a leaf"))?;
+            let slots = slots_from(from.take(), leaf.count(), is_downwards).ok_or_else(too_few)?;
+            let wanted = |_: &usize| {
+                let is_wanted = left > 0;
+                left = left.saturating_sub(1);
+                is_wanted
+            };
+            each(slots.filter(wanted), is_downwards, |slot| self.scored(pid, leaf, slot, f))?;
+        }
+        Ok(())
+    }
+
+    /// The elements of a packed one.
+    fn run(&self) -> Result<Cow<'_, [u8]>, SaveError> {
+        match self.content {
+            Content::Packed(run) => Ok(Cow::Borrowed(run)),
+            Content::Outside(blob) => {
+                let mut run = Vec::new();
+                read_blob(self.pages, &blob, &mut run)?;
+                Ok(Cow::Owned(run))
+            }
+            Content::Trees(_) => Err(damaged("a collection")),
+        }
     }
 
     fn packed(&self, run: &[u8], f: Each<'_>) -> Result<(), SaveError> {
@@ -218,6 +284,36 @@ impl CollectionView<'_> {
             _ => f(Element::Field { field: key, value, deadline: record.deadline }),
         }
     }
+}
+
+/// The tree of a sorted set that its members are in.
+fn order_of(grown: &Grown) -> Result<Tree, SaveError> {
+    grown.second.ok_or_else(|| damaged("a sorted set"))
+}
+
+/// Gives these to `f`, the last first if `is_downwards`, until it fails.
+fn each<T>(
+    mut all: impl DoubleEndedIterator<Item = T>,
+    is_downwards: bool,
+    f: impl FnMut(T) -> Result<(), SaveError>,
+) -> Result<(), SaveError> {
+    match is_downwards {
+        false => all.try_for_each(f),
+        true => all.rev().try_for_each(f),
+    }
+}
+
+/// The slots of a leaf with so many that a walk goes through, which begins at one of them or comes from another leaf; `None`
+/// if there is no such slot.
+fn slots_from(first: Option<u64>, count: usize, is_downwards: bool) -> Option<Range<usize>> {
+    let first = match first {
+        Some(first) => Some(usize::try_from(first).ok().filter(|first| *first < count)?),
+        None => None,
+    };
+    Some(match is_downwards {
+        false => first.unwrap_or(0)..count,
+        true => 0..first.map_or(count, |first| first + 1),
+    })
 }
 
 /// Appends the bytes of a blob.

@@ -116,7 +116,7 @@ pub fn use_all(opened: &mut Opened, rng: &mut Rng) {
             let _ = run(opened, |worker| worker.rename((DB, &worker.key(&other)), (DB, &worker.key(&key))));
         }
     }
-    view(opened);
+    view(opened, rng);
     // Fields expire.
     opened.worker.set_now(LATER + 1);
     let _ = opened.worker.expire_cycle(std::time::Duration::from_millis(50), |_, _| ());
@@ -130,7 +130,7 @@ pub fn use_all(opened: &mut Opened, rng: &mut Rng) {
 }
 
 /// As a dump sees them.
-fn view(opened: &mut Opened) {
+fn view(opened: &mut Opened, rng: &mut Rng) {
     let store = opened.store.clone();
     let Ok(view) = opened.worker.idle(|| store.view()) else { return };
     let read = opened.worker.idle(|| {
@@ -139,6 +139,10 @@ fn view(opened: &mut Opened) {
                 Value::Collection(collection) => {
                     let _ = collection.element_count();
                     let _ = collection.for_each(&mut |_: Element<'_>| Ok(()));
+                    let (range, is_downwards) = (scored_range(rng), rng.bool());
+                    if let Ok(ranks) = collection.scored_ranks(&range, is_downwards, RangeLimit::NONE) {
+                        let _ = collection.for_each_scored(ranks, is_downwards, &mut |_| Ok(()));
+                    }
                     Ok(())
                 }
                 _ => Ok(()),
@@ -213,14 +217,17 @@ fn use_set(worker: &mut Worker, key: &[u8], member: &[u8], rng: &mut Rng) -> Res
     }
 }
 
-fn use_scored(worker: &mut Worker, key: &[u8], member: &[u8], rng: &mut Rng) -> Result<(), OpError> {
-    let key = worker.key(key);
+fn scored_range(rng: &mut Rng) -> ScoredRange<'static> {
     let first = rng.i64(-300..300);
-    let range = match rng.u32(..3) {
+    match rng.u32(..3) {
         0 => ScoredRange::Ranks { first, last: first + rng.i64(..90) },
         1 => ScoredRange::Scores { min: ScoreBound::Included(7.0), max: ScoreBound::Excluded(30.0) },
         _ => ScoredRange::Lex { min: LexBound::Excluded(b"e"), max: LexBound::Max },
-    };
+    }
+}
+
+fn use_scored(worker: &mut Worker, key: &[u8], member: &[u8], rng: &mut Rng) -> Result<(), OpError> {
+    let (key, range) = (worker.key(key), scored_range(rng));
     let (is_downwards, score) = (rng.bool(), f64::from(rng.i32(-90..90)));
     match rng.u32(..8) {
         0 => {

@@ -122,6 +122,24 @@ pub(crate) fn children_of(page: &Page, tag: u32) -> Option<Vec<u32>> {
     is_node.then(|| (0..page.count()).map(|index| page.child_at(index)).collect())
 }
 
+/// Which child of a node of a tree that counts has the record below it that has so many before it, and how many of these
+/// are below that child; the last child, and what is left, if there are not so many. `None` if the page is none.
+pub(crate) fn find_rank(page: &Page, tag: u32, rank: u64) -> Option<(usize, u64)> {
+    page.is_ordered_inner(tag).then(|| {
+        let (child, before) = page.child_of_rank(rank);
+        (child, rank.saturating_sub(before))
+    })
+}
+
+/// Which child of a node of a tree a key belongs to, and how many records are below those before it. `None` if the page is
+/// none.
+pub(crate) fn find_key(page: &Page, tag: u32, key: &[u8]) -> Option<(usize, u64)> {
+    page.is_ordered_inner(tag).then(|| {
+        let child = page.search(key, false);
+        (child, page.records_before(child))
+    })
+}
+
 /// A node's words as a node.
 pub(super) trait OrderedNode: Words {
     #[inline(always)]

@@ -7,6 +7,7 @@
 //! A member is in the order alone. So to find one, its hash leads to the scores of all members that have the same, mostly
 //! one or none, and whether it has that score is looked up in the order.
 
+mod bounds;
 mod check;
 mod key;
 mod range;
@@ -14,8 +15,11 @@ mod scan;
 #[cfg(test)]
 mod tests;
 mod trees;
+mod viewed;
 
+pub(crate) use bounds::Ranking;
+pub use bounds::{LexBound, ScoreBound};
 pub(crate) use check::check_sorted_set;
 pub(crate) use key::{parse, sortable, Member, Scored};
-pub use range::{LexBound, ScoreBound};
 pub(crate) use trees::{Roots, SortedTrees};
+pub(crate) use viewed::ViewedOrder;

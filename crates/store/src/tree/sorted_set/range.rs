@@ -2,97 +2,19 @@
 
 use std::ops::{ControlFlow, Range};
 
-use smallvec::SmallVec;
-
-use super::key::{parse, sortable, Member, SCORE_BYTES, START_BYTES};
+use super::bounds::{Ranking, ScoreStart};
+use super::key::{parse, Member, SCORE_BYTES};
 use super::trees::{disagree, malformed, Roots, SortedTrees};
 use crate::blobs::Blob;
 use crate::error::{Fault, OpError};
 use crate::stop::{retry, Stop};
-use crate::tree::ordered::{Next, Seek, Stored, KEY_MAX_BYTES};
+use crate::tree::ordered::{Next, Seek, Stored};
 use crate::tree::trees::Scratch;
 
 /// Members of a leaf, at least, as a rule.
 const MEMBERS_A_LEAF: u64 = 64;
 /// Leaves that are brought in together ahead of a walk.
 const AHEAD_LEAVES_MAX: usize = 1024;
-
-/// An end of a range of scores.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum ScoreBound {
-    Included(f64),
-    Excluded(f64),
-}
-
-/// An end of a range of members that have one score.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LexBound<'a> {
-    /// Below all members.
-    Min,
-    /// Above all members.
-    Max,
-    Included(&'a [u8]),
-    Excluded(&'a [u8]),
-}
-
-impl ScoreBound {
-    /// The least key that is not below a range that begins here.
-    fn start(self) -> [u8; SCORE_BYTES] {
-        match self {
-            ScoreBound::Included(score) => sortable(score).to_be_bytes(),
-            // No score is the greatest of these numbers.
-            ScoreBound::Excluded(score) => (sortable(score) + 1).to_be_bytes(),
-        }
-    }
-
-    /// The least key that is above a range that ends here.
-    fn end(self) -> [u8; SCORE_BYTES] {
-        match self {
-            ScoreBound::Included(score) => ScoreBound::Excluded(score).start(),
-            ScoreBound::Excluded(score) => ScoreBound::Included(score).start(),
-        }
-    }
-}
-
-type Bound = SmallVec<[u8; 64]>;
-
-/// The least key that is not below a member of this score; with `is_after`, the least above it.
-fn member_bound(score: [u8; SCORE_BYTES], member: &[u8], is_after: bool) -> Bound {
-    let mut key = Bound::from_slice(&score);
-    key.extend_from_slice(&member[..member.len().min(START_BYTES)]);
-    match is_after {
-        // Long members that begin alike are not told apart.
-        true if member.len() >= START_BYTES => key.resize(KEY_MAX_BYTES, 0xff),
-        true => key.push(0),
-        false => {}
-    }
-    key
-}
-
-impl LexBound<'_> {
-    /// The least key that is not below a range that begins here, among members of a score.
-    fn start(self, score: [u8; SCORE_BYTES]) -> Bound {
-        match self {
-            LexBound::Min => Bound::from_slice(&score),
-            LexBound::Max => after_score(score),
-            LexBound::Included(member) => member_bound(score, member, false),
-            LexBound::Excluded(member) => member_bound(score, member, true),
-        }
-    }
-
-    /// The least key that is above a range that ends here.
-    fn end(self, score: [u8; SCORE_BYTES]) -> Bound {
-        match self {
-            LexBound::Included(member) => LexBound::Excluded(member).start(score),
-            LexBound::Excluded(member) => LexBound::Included(member).start(score),
-            other => other.start(score),
-        }
-    }
-}
-
-fn after_score(score: [u8; SCORE_BYTES]) -> Bound {
-    Bound::from_slice(&u64::from_be_bytes(score).saturating_add(1).to_be_bytes())
-}
 
 /// Members of one leaf, copied, so that nothing is latched while they are looked at.
 #[derive(Default)]
@@ -322,53 +244,6 @@ impl SortedTrees<'_> {
         Ok(true)
     }
 
-    /// The ranks of the members whose scores are between two bounds.
-    pub fn ranks_by_score(
-        &self,
-        roots: Roots,
-        min: ScoreBound,
-        max: ScoreBound,
-    ) -> Result<Range<u64>, OpError> {
-        self.ranks_between(roots, &min.start(), &max.end())
-    }
-
-    /// The ranks of the members between two others, if all have one score. If they have not, those with the least score are
-    /// compared with `min` alone, and those with the greatest with `max`.
-    pub fn ranks_by_lex(
-        &self,
-        roots: Roots,
-        min: LexBound<'_>,
-        max: LexBound<'_>,
-    ) -> Result<Range<u64>, OpError> {
-        let (mut least, mut greatest) = (None, None);
-        let score_of = |key: &[u8]| key.first_chunk::<SCORE_BYTES>().copied().ok_or_else(malformed);
-        retry(|| {
-            self.order.walk_up_from(roots.order, 0, |key, _| {
-                least = Some(score_of(key)?);
-                Ok(false)
-            })
-        })?;
-        retry(|| {
-            self.order.walk_down_from(roots.order, u64::MAX, |key, _| {
-                greatest = Some(score_of(key)?);
-                Ok(false)
-            })
-        })?;
-        match (least, greatest) {
-            (Some(least), Some(greatest)) => self.ranks_between(roots, &min.start(least), &max.end(greatest)),
-            _ => Ok(0..0),
-        }
-    }
-
-    fn ranks_between(&self, roots: Roots, start: &[u8], end: &[u8]) -> Result<Range<u64>, OpError> {
-        if start >= end {
-            return Ok(0..0);
-        }
-        let (first, _) = retry(|| self.order.rank(roots.order, start))?;
-        let (last, _) = retry(|| self.order.rank(roots.order, end))?;
-        Ok(first..last.max(first))
-    }
-
     /// Removes the members of these ranks and gives them to `f`; how many were removed. All pages are made sure of before
     /// the first is removed.
     pub fn remove_range(
@@ -398,5 +273,45 @@ impl SortedTrees<'_> {
             }
         }
         Ok(removed_count)
+    }
+}
+
+/// The members of one set.
+pub(crate) struct Ranks<'a> {
+    trees: SortedTrees<'a>,
+    roots: Roots,
+}
+
+impl<'a> SortedTrees<'a> {
+    /// The members of one set, for their ranks.
+    pub fn ranks(self, roots: Roots) -> Ranks<'a> {
+        Ranks { trees: self, roots }
+    }
+}
+
+impl Ranking for Ranks<'_> {
+    type Error = OpError;
+
+    fn rank(&self, key: &[u8]) -> Result<u64, OpError> {
+        retry(|| self.trees.order.rank(self.roots.order, key)).map(|(below, _)| below)
+    }
+
+    fn end_scores(&self) -> Result<Option<(ScoreStart, ScoreStart)>, OpError> {
+        let (order, root) = (self.trees.order, self.roots.order);
+        let (mut least, mut greatest) = (None, None);
+        let score_of = |key: &[u8]| key.first_chunk::<SCORE_BYTES>().copied().ok_or_else(malformed);
+        retry(|| {
+            order.walk_up_from(root, 0, |key, _| {
+                least = Some(score_of(key)?);
+                Ok(false)
+            })
+        })?;
+        retry(|| {
+            order.walk_down_from(root, u64::MAX, |key, _| {
+                greatest = Some(score_of(key)?);
+                Ok(false)
+            })
+        })?;
+        Ok(least.zip(greatest))
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use super::range::ScoreBound;
+use super::bounds::{Ranking, ScoreBound};
 use super::trees::{Roots, SortedTrees};
 use crate::error::OpError;
 use crate::stop::retry;
@@ -82,7 +82,7 @@ impl SortedTrees<'_> {
             pairs.iter().map(|pair| (f64::from_bits(pair.1) + 0.0).to_bits()).collect();
         let group = |bits: u64| {
             let score = ScoreBound::Included(f64::from_bits(bits));
-            self.ranks_by_score(roots, score, score)
+            self.ranks(roots).ranks_by_score(score, score)
         };
         scores.into_iter().map(group).collect()
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use stillframe_pagepool::device::SimDevice;
 use stillframe_pagepool::{Member, PageId, Pool, PoolOptions};
 
+use super::bounds::{LexBound, Ranking, ScoreBound};
 use super::check::check_sorted_set;
 use super::key::{sortable, START_BYTES};
-use super::range::{LexBound, ScoreBound};
 use super::trees::{Roots, SortedTrees};
 use crate::blobs::{Blob, Blobs, Garbage, GarbageLists, CLASS_COUNT};
 use crate::page::{Page, PAGE_SIZE};
@@ -184,7 +184,7 @@ fn compare(run: &Run, model: &Model, random: &mut fastrand::Rng) {
                     ScoreBound::Excluded(max) => score < max,
                 }
         };
-        let ranks = run.trees().ranks_by_score(run.roots, min, max).unwrap();
+        let ranks = run.trees().ranks(run.roots).ranks_by_score(min, max).unwrap();
         let inside: Vec<_> = all.iter().filter(|(_, bits)| is_inside(*bits)).cloned().collect();
         assert_eq!(ranks.end - ranks.start, inside.len() as u64, "{min:?} {max:?}");
         assert_eq!(range(run, ranks, false), inside);
@@ -248,7 +248,7 @@ fn members_that_share_their_hash_are_told_apart() {
 fn ranges_by_name_are_those_of_a_list() {
     let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
     let (mut run, mut model) = (Run::new(64), Model::new());
-    let trees = |run: &Run| run.trees().ranks_by_lex(run.roots, LexBound::Min, LexBound::Max).unwrap();
+    let trees = |run: &Run| run.trees().ranks(run.roots).ranks_by_lex(LexBound::Min, LexBound::Max).unwrap();
     assert_eq!(trees(&run), 0..0);
     for _ in 0..3_000 {
         let member = random_member(&mut random);
@@ -277,7 +277,7 @@ fn ranges_by_name_are_those_of_a_list() {
             LexBound::Included(high) => members.partition_point(|member| &member[..] <= high),
             LexBound::Excluded(high) => members.partition_point(|member| &member[..] < high),
         };
-        let ranks = run.trees().ranks_by_lex(run.roots, min, max).unwrap();
+        let ranks = run.trees().ranks(run.roots).ranks_by_lex(min, max).unwrap();
         let names: Vec<_> = range(&run, ranks, false).into_iter().map(|(member, _)| member).collect();
         assert_eq!(names, members[first..last.max(first)], "{min:?} {max:?}");
     }
@@ -396,8 +396,9 @@ fn use_damaged(
         let _ = run.trees().range(run.roots, 0..1_000, is_downwards, |_, _| Ok(true));
         let _ = run.trees().range(run.roots, 300..900, is_downwards, |_, _| Ok(true));
     }
-    let _ = run.trees().ranks_by_score(run.roots, ScoreBound::Included(-1.0), ScoreBound::Excluded(1.0));
-    let _ = run.trees().ranks_by_lex(run.roots, LexBound::Included(b"b"), LexBound::Excluded(b"q"));
+    let _ =
+        run.trees().ranks(run.roots).ranks_by_score(ScoreBound::Included(-1.0), ScoreBound::Excluded(1.0));
+    let _ = run.trees().ranks(run.roots).ranks_by_lex(LexBound::Included(b"b"), LexBound::Excluded(b"q"));
     let trees = SortedTrees { index: &run.index, order: &run.order, blobs: &run.blobs };
     let _ = trees.remove_range(&mut run.scratch, run.roots, 3..250, |_, _| ());
     for root in [run.roots.order.root, run.roots.index.root] {

@@ -406,7 +406,7 @@ impl Keyspace {
             return Ok(Some(count));
         };
         let (sorted, roots) = (self.sorted(), roots(&trees)?);
-        let ranks = range.ranks_of(sorted, roots, trees.element_count, is_downwards, limit)?;
+        let ranks = range.ranks_of(&sorted.ranks(roots), trees.element_count, is_downwards, limit)?;
         let mut give = |member: &[u8], score: f64| {
             self.announce_removed(local, at, member);
             f(member, score);

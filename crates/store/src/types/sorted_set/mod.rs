@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 pub use change::{ScoreChanges, ScoreRule};
 pub use place::Rank;
-pub use range::{RangeLimit, ScoredRange};
+pub use range::{OwnedRange, RangeLimit, ScoredRange};
 
 pub(in crate::types) use place::packed_members;
 

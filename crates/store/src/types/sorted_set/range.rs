@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::packed::Scored;
-use crate::tree::sorted_set::{LexBound, Roots, ScoreBound, SortedTrees};
-use crate::OpError;
+use super::packed::{self, Scored};
+use crate::tree::sorted_set::{LexBound, Ranking, ScoreBound};
 
 /// Members of a sorted set.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -27,6 +26,41 @@ pub enum ScoredRange<'a> {
 
 impl ScoredRange<'_> {
     pub const ALL: ScoredRange<'static> = ScoredRange::Ranks { first: 0, last: -1 };
+}
+
+/// A range that owns its names, for who outlives the words of a command.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OwnedRange {
+    /// Without the names.
+    range: ScoredRange<'static>,
+    names: [Vec<u8>; 2],
+}
+
+impl From<&ScoredRange<'_>> for OwnedRange {
+    fn from(range: &ScoredRange<'_>) -> OwnedRange {
+        let mut names = [Vec::new(), Vec::new()];
+        let range = match *range {
+            ScoredRange::Ranks { first, last } => ScoredRange::Ranks { first, last },
+            ScoredRange::Scores { min, max } => ScoredRange::Scores { min, max },
+            ScoredRange::Lex { min, max } => {
+                names = [min, max].map(|bound| bound.name().unwrap_or_default().to_vec());
+                ScoredRange::Lex { min: min.with_name(&[]), max: max.with_name(&[]) }
+            }
+        };
+        OwnedRange { range, names }
+    }
+}
+
+impl OwnedRange {
+    pub fn as_range(&self) -> ScoredRange<'_> {
+        let [low, high] = &self.names;
+        match self.range {
+            ScoredRange::Lex { min, max } => {
+                ScoredRange::Lex { min: min.with_name(low), max: max.with_name(high) }
+            }
+            other => other,
+        }
+    }
 }
 
 /// The part of a range that is wanted, in the direction of the walk.
@@ -169,20 +203,30 @@ impl ScoredRange<'_> {
         limit.apply(ranks, is_downwards)
     }
 
-    /// The ranks of a range of a large sorted set.
-    pub(super) fn ranks_of(
+    /// The same of a packed sorted set.
+    pub(in crate::types) fn ranks_in_run(
         &self,
-        trees: SortedTrees<'_>,
-        roots: Roots,
+        run: &[u8],
+        is_downwards: bool,
+        limit: RangeLimit,
+    ) -> Range<u64> {
+        let members: Vec<Scored<'_>> = packed::members(run).collect();
+        self.ranks_in(&members, is_downwards, limit)
+    }
+
+    /// The ranks of a range of a large sorted set, which has so many members.
+    pub(in crate::types) fn ranks_of<R: Ranking>(
+        &self,
+        order: &R,
         count: u64,
         is_downwards: bool,
         limit: RangeLimit,
-    ) -> Result<Range<u64>, OpError> {
+    ) -> Result<Range<u64>, R::Error> {
         let ranks = match *self {
             ScoredRange::Ranks { first, last } => ranks_of_places(first, last, count, is_downwards),
-            ScoredRange::Scores { min, max } => trees.ranks_by_score(roots, min, max)?,
+            ScoredRange::Scores { min, max } => order.ranks_by_score(min, max)?,
             ScoredRange::Lex { min, max } if is_empty_lex(min, max) => 0..0,
-            ScoredRange::Lex { min, max } => trees.ranks_by_lex(roots, min, max)?,
+            ScoredRange::Lex { min, max } => order.ranks_by_lex(min, max)?,
         };
         Ok(limit.apply(ranks, is_downwards))
     }

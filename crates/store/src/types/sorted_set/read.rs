@@ -65,13 +65,10 @@ impl Keyspace {
     ) -> Result<Option<u64>, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(None) };
         let ranks = match &opened.grown {
-            None => {
-                let members: Vec<Scored<'_>> = packed::members(run).collect();
-                range.ranks_in(&members, false, RangeLimit::NONE)
-            }
+            None => range.ranks_in_run(run, false, RangeLimit::NONE),
             Some(grown) => {
-                let count = grown.element_count;
-                range.ranks_of(self.sorted(), roots(grown)?, count, false, RangeLimit::NONE)?
+                let order = self.sorted().ranks(roots(grown)?);
+                range.ranks_of(&order, grown.element_count, false, RangeLimit::NONE)?
             }
         };
         Ok(Some(ranks.end - ranks.start))
@@ -102,7 +99,7 @@ impl Keyspace {
             return Ok(true);
         };
         let (trees, roots) = (self.sorted(), roots(grown)?);
-        let ranks = range.ranks_of(trees, roots, grown.element_count, is_downwards, limit)?;
+        let ranks = range.ranks_of(&trees.ranks(roots), grown.element_count, is_downwards, limit)?;
         begin(ranks.end - ranks.start);
         trees.give_range(roots, ranks, is_downwards, f)?;
         Ok(true)

@@ -35,7 +35,7 @@ fn score(random: &mut fastrand::Rng) -> f64 {
     }
 }
 
-fn sorted(set: &BTreeMap<Vec<u8>, f64>) -> Vec<(Vec<u8>, f64)> {
+pub fn sorted(set: &BTreeMap<Vec<u8>, f64>) -> Vec<(Vec<u8>, f64)> {
     let mut all: Vec<_> = set.iter().map(|(member, score)| (member.clone(), *score)).collect();
     all.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
     all
@@ -143,7 +143,7 @@ pub fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut 
 }
 
 /// What a range of places has.
-fn wanted(all: &[(Vec<u8>, f64)], range: &ScoredRange<'_>) -> Vec<(Vec<u8>, f64)> {
+pub fn wanted(all: &[(Vec<u8>, f64)], range: &ScoredRange<'_>) -> Vec<(Vec<u8>, f64)> {
     let ScoredRange::Ranks { first, last } = *range else { panic!("places") };
     let count = all.len() as i64;
     let place = |place: i64| if place < 0 { place + count } else { place };
