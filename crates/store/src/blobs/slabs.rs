@@ -163,7 +163,10 @@ impl Slabs {
     }
 
     /// The slabs at the front of each class's list: each change fills one at most, or empties one.
-    pub fn resolve(&self, change_count: usize, missing: &mut Vec<PageId>) {
+    ///
+    /// # Errors
+    /// [`Stop::Damaged`]: one of them cannot be read, and may yet be had. Who takes a slot of it is told the same.
+    pub fn resolve(&self, change_count: usize, missing: &mut Vec<PageId>) -> Result<(), Stop> {
         for head in &self.heads {
             let mut next = *head.lock();
             for _ in 0..=change_count {
@@ -176,11 +179,13 @@ impl Slabs {
                         missing.push(pid);
                         break;
                     }
-                    // Whoever takes a slot of it is told.
-                    Err(_) => break,
+                    // The list's end is where it is lost.
+                    Err(Stop::Damaged(_)) if self.pool.give_up(PageId(next)) => break,
+                    Err(stop) => return Err(stop),
                 }
             }
         }
+        Ok(())
     }
 
     /// Returns the slab behind it; 0 is none.

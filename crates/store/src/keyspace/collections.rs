@@ -249,12 +249,15 @@ impl Keyspace {
     }
 
     /// Makes sure that so many values can be stored outside of their leaves, and as many dropped, without a page that is missing.
+    ///
+    /// # Errors
+    /// [`OpError::Fault`]; [`OpError::Damaged`] if it would be met after the first change.
     pub fn resolve_slabs(&self, change_count: usize) -> Result<(), OpError> {
         if change_count == 0 || self.pages.all_resident() {
             return Ok(());
         }
         let mut missing = Vec::new();
-        self.blobs.slabs.resolve(change_count, &mut missing);
+        retry(|| self.blobs.slabs.resolve(change_count, &mut missing))?;
         match missing.is_empty() {
             true => Ok(()),
             false => Err(Fault::of(missing).into()),

@@ -71,7 +71,8 @@ impl Keyspace {
             self.pages.check_together(runs.distinct_page_count() * PAGE_SIZE as u64)?;
         }
         if change_count > 0 {
-            self.blobs.slabs.resolve(change_count, &mut pages);
+            // What is damaged is left to the operation.
+            let _ = self.blobs.slabs.resolve(change_count, &mut pages);
         }
         pages.sort_unstable();
         pages.dedup();

@@ -5,6 +5,7 @@ mod effects;
 mod handles;
 mod hash;
 mod list;
+#[allow(dead_code)]
 mod model;
 mod set;
 mod sorted_set;

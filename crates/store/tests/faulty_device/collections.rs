@@ -11,7 +11,7 @@ use stillframe_pagepool::device::{Device, Fault, FaultRates, SimDevice};
 use stillframe_pagepool::PAGE_SIZE;
 use stillframe_store::{DbId, Deadline, NewValue, OpError, OpenError, SaveError};
 
-use crate::collections_model::{hash, keep_short, list, load, set, sorted_set, tried, Tried};
+use crate::collections_model::{hash, list, load, set, sorted_set, tried, Tried};
 use crate::model::{self, Opened};
 
 const DB: DbId = DbId(0);
@@ -359,8 +359,6 @@ fn fail_reads_for_a_while(memory: Memory, first_seed: u64, seed_count: u64) {
     let is_default = each_seed(first_seed, seed_count, |seed| {
         let (mut rng, device) = (Rng::with_seed(seed), base.device(seed));
         let mut models = base.models.clone();
-        // What is long needs a slab, and is not all or nothing if that cannot be read.
-        keep_short(true);
         let read_error = [0.05, 0.2, 0.7][rng.usize(..3)];
         if memory == Memory::Enough {
             let calls = base.open_call_count..base.open_call_count + 200;
@@ -377,7 +375,6 @@ fn fail_reads_for_a_while(memory: Memory, first_seed: u64, seed_count: u64) {
         device.clear_faults();
         opened.worker.idle(|| std::thread::sleep(UNTIL_READ_AGAIN));
         models.assert_content(&mut opened, &mut rng);
-        keep_short(false);
         let left = run(&device, &mut opened, &mut rng, models, 1);
         assert!(left.in_flight.is_none());
         drop(opened);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use stillframe_store::{DbId, End, Insertion, Key, Setting, Store, Worker};
 
-use super::{is_long_allowed, tried, Tried};
+use super::{tried, Tried};
 
 pub type Model = BTreeMap<Vec<u8>, VecDeque<Vec<u8>>>;
 
@@ -17,7 +17,7 @@ pub fn names() -> impl Iterator<Item = Vec<u8>> {
 
 /// Few different ones, so that they are found; some that lie outside of blocks.
 fn item(random: &mut fastrand::Rng) -> Vec<u8> {
-    let number = random.u32(if is_long_allowed() { 0 } else { 4 }..200);
+    let number = random.u32(..200);
     let len = if number < 4 { 500 * number as usize + 300 } else { 3 };
     format!("{number:0len$}").into_bytes()
 }

@@ -6,23 +6,9 @@ pub mod list;
 pub mod set;
 pub mod sorted_set;
 
-use std::cell::Cell;
 use std::sync::mpsc;
 
 use stillframe_store::{Fault, OpError, Store, Worker};
-
-thread_local! {
-    static ONLY_SHORT: Cell<bool> = const { Cell::new(false) };
-}
-
-/// From now on no element that this thread makes is so long that it lies outside of its leaf, or that they may.
-pub fn keep_short(is_short: bool) {
-    ONLY_SHORT.set(is_short);
-}
-
-fn is_long_allowed() -> bool {
-    !ONLY_SHORT.get()
-}
 
 /// Done, or not at all.
 pub type Tried = Result<(), OpError>;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use stillframe_store::{DbId, Draw, Encoding, OpError, Store, Worker};
 
-use super::{is_long_allowed, tried, Tried};
+use super::{tried, Tried};
 
 const DB: DbId = DbId(0);
 const NAMES: u32 = 9;
@@ -59,7 +59,7 @@ fn name_of(random: &mut fastrand::Rng) -> (Vec<u8>, u32) {
 fn member_of(random: &mut fastrand::Rng, number: u32) -> Vec<u8> {
     let range = if number < 6 { 40 } else { 3_000 };
     match random.u32(..60) {
-        0 if number >= 6 && is_long_allowed() => vec![b'm'; random.usize(..1_000)],
+        0 if number >= 6 => vec![b'm'; random.usize(..1_000)],
         _ if number % 3 == 0 => (random.i64(..range) - range / 2).to_string().into_bytes(),
         _ => format!("member:{}", random.i64(..range)).into_bytes(),
     }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use stillframe_store::{DbId, OpError, RangeLimit, ScoreBound, ScoreRule, ScoredRange, Store, Worker};
 
-use super::{is_long_allowed, tried, Tried};
+use super::{tried, Tried};
 
 pub type Model = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, f64>>;
 
@@ -19,7 +19,7 @@ fn member(random: &mut fastrand::Rng) -> Vec<u8> {
     let name = format!("member:{}", random.u32(..3_000)).into_bytes();
     match random.u32(..60) {
         // Long ones that begin alike would be in another order.
-        0 if is_long_allowed() => {
+        0 => {
             let len = random.usize(..2_000);
             [format!("{len}:").as_bytes(), &name, &vec![b'l'; len]].concat()
         }
