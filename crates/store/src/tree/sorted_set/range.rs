@@ -306,12 +306,15 @@ impl Ranking for Ranks<'_> {
                 Ok(false)
             })
         })?;
-        retry(|| {
-            order.walk_down_from(root, u64::MAX, |key, _| {
-                greatest = Some(score_of(key)?);
-                Ok(false)
-            })
-        })?;
+        let mut take = |key: &[u8], _: Stored<'_>| {
+            greatest = Some(score_of(key)?);
+            Ok(false)
+        };
+        let mut next = retry(|| order.walk_down_from(root, u64::MAX, &mut take))?;
+        // The last leaf may be empty until it is joined with its neighbour. A walk that has given one ends.
+        while let Next::From(below) = next {
+            next = retry(|| order.walk_down(root, Some(&below), &mut take))?;
+        }
         Ok(least.zip(greatest))
     }
 }

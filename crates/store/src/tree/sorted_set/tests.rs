@@ -15,7 +15,7 @@ use crate::page::{Page, PAGE_SIZE};
 use crate::pages::Pages;
 use crate::stop::Stop;
 use crate::tree::hash::{Hashed, Side};
-use crate::tree::ordered::{Ordered, Visitor};
+use crate::tree::ordered::{Next, Ordered, Stored, Visitor};
 use crate::tree::trees::{Scratch, Trees};
 use crate::{OpError, Options};
 
@@ -102,6 +102,36 @@ impl Visitor for EachPage<'_> {
     fn blob(&mut self, blob: Blob) -> Result<(), Stop> {
         assert!(self.blobs.insert((blob.pid.0, blob.place.to_word())), "{blob:?} twice");
         Ok(())
+    }
+}
+
+/// A leaf whose neighbour was in somebody's hands when its last record went is joined later, or never.
+#[test]
+fn names_are_found_beside_empty_leaves() {
+    let mut run = Run::new(64);
+    (0..600).for_each(|number| assert!(run.put(format!("member:{number:04}").as_bytes(), 1.0)));
+    let mut left = 600;
+    for _ in 0..2 {
+        let (mut keys, mut below) = (Vec::new(), None);
+        // Those of the last leaf that has any.
+        while keys.is_empty() {
+            let take = |key: &[u8], _: Stored<'_>| {
+                keys.push(key.to_vec());
+                Ok(true)
+            };
+            match run.order.walk_down(run.roots.order, below.as_deref(), take).unwrap() {
+                Next::From(bound) => below = Some(bound),
+                Next::End => panic!("one leaf alone has all"),
+            }
+        }
+        for key in &keys {
+            run.order.remove(run.roots.order, key, |_| ()).unwrap();
+        }
+        left -= keys.len() as u64;
+        let trees = run.trees();
+        let order = trees.ranks(run.roots);
+        assert_eq!(order.ranks_by_lex(LexBound::Min, LexBound::Max).unwrap(), 0..left);
+        assert_eq!(order.ranks_by_lex(LexBound::Included(b"member:0009"), LexBound::Max).unwrap(), 9..left);
     }
 }
 
