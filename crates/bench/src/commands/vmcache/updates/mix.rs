@@ -332,7 +332,9 @@ mod tests {
         let rates = file.best_rates(ratio, RING_DEPTH, NS_PER_S / 5).unwrap();
         assert!(rates.reads > 100.0 && rates.writes > 100.0, "{rates:?}");
         let latency = file.latency(ratio, 4, 500.0, NS_PER_S / 5).unwrap();
-        assert_eq!((latency.timed, latency.count), (Timed::Disk, 100));
+        // A slow disk, or a busy machine, does not get to all of the hundred that were due.
+        assert_eq!(latency.timed, Timed::Disk);
+        assert!((1..=100).contains(&latency.count), "{latency:?}");
         assert!(latency.p50_ns > 0 && latency.max_ns >= latency.late_p999_ns, "{latency:?}");
     }
 }
