@@ -37,6 +37,11 @@ impl<'a> Key<'a> {
         Key { will_write, ..self }
     }
 
+    /// Whether the stages of a batch prepare a write.
+    pub fn will_write(&self) -> bool {
+        self.will_write
+    }
+
     /// The hash and hint without the bytes, to be kept between the stages of a batch.
     pub fn detach(self) -> Key<'static> {
         Key { bytes: &[], ..self }

@@ -72,7 +72,7 @@ pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
 pub use tree::sorted_set::{LexBound, ScoreBound};
 pub use types::{
     Draw, Element, ElementAhead, FieldMode, FieldRef, Insertion, OwnedRange, RangeLimit, Rank, ScoreChanges,
-    ScoreRule, ScoredRange, Setting,
+    ScoreRule, ScoredRange, Setting, TreesAhead,
 };
 pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};
 pub use walk::{CollectionView, Lost, Value, ViewEntry};

@@ -27,6 +27,8 @@ pub struct BatchKey {
     /// The connection's database then; a `SELECT` in between only makes the hint stale.
     pub db: DbId,
     pub key: Key<'static>,
+    /// The command before is about the same key: what is known of that is known of this.
+    pub is_as_before: bool,
     /// What the command looks for in the collection there.
     pub element: Option<BatchElement>,
 }

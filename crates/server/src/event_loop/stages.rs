@@ -20,8 +20,8 @@ use crate::protocol::request::{Limits, Parsed};
 use crate::state::mailbox::Message;
 use crate::state::session::{Ending, Session};
 
-/// Commands in a batch.
-const BATCH_COMMANDS: usize = 1024;
+/// Commands in a batch, about: what is asked for ahead of them is to be in the nearest caches still when they run.
+const BATCH_COMMANDS: usize = 128;
 /// Commands of one connection in a batch, so that one long pipeline does not keep the others waiting.
 const CONN_COMMANDS: usize = 256;
 /// Commands of a connection that are looked at when one before them misses a page.
@@ -152,75 +152,73 @@ impl EventLoop {
     /// Stage 2: hashes the keys and asks for the memory of their leaves, then of their records.
     fn hash_and_prefetch(&mut self) {
         let EventLoop { batch, slots, worker, .. } = self;
-        let is_staged = batch.items.len() >= STAGED_COMMANDS;
+        let mut before = None;
         for item in &mut batch.items {
             let Some(command) = item.found.map(|found| found.command) else { continue };
             let Some(index) = command.first_key() else { continue };
             let Some(conn) = slots.get(item.slot) else { continue };
             let bytes = batch.ranges[item.first_range as usize + index].of(&conn.input.buf);
-            let mut key = worker.key(bytes).to_be_written(command.is(flag::WRITE));
-            if is_staged {
-                worker.prefetch_node(conn.session.db, &mut key);
-            }
-            let (arg, db) = (index as u32, conn.session.db);
-            item.key = Some(BatchKey { arg, db, key: key.detach(), element: None });
+            let key = worker.key(bytes).to_be_written(command.is(flag::WRITE)).detach();
+            let db = conn.session.db;
+            let is_as_before = before.replace((db, key.hash)) == Some((db, key.hash));
+            item.key = Some(BatchKey { arg: index as u32, db, key, is_as_before, element: None });
         }
-        if !is_staged {
+        if batch.items.len() < STAGED_COMMANDS {
             return;
         }
-        let keys = || batch.items.iter().filter_map(|item| item.key.as_ref());
-        keys().for_each(|key| worker.prefetch_child(&key.key));
-        for key in batch.items.iter_mut().filter_map(|item| item.key.as_mut()) {
-            worker.prefetch_leaf(key.db, &mut key.key);
-        }
-        let keys = batch.items.iter_mut().filter_map(|item| item.key.as_mut());
-        keys.for_each(|key| worker.prefetch_slots(&mut key.key));
-        let keys = batch.items.iter_mut().filter_map(|item| item.key.as_mut());
-        keys.for_each(|key| worker.prefetch_record(&mut key.key));
+        let items = &mut batch.items;
+        new_keys(items).for_each(|key| worker.prefetch_node(key.db, &mut key.key));
+        new_keys(items).for_each(|key| worker.prefetch_child(&key.key));
+        new_keys(items).for_each(|key| worker.prefetch_leaf(key.db, &mut key.key));
+        new_keys(items).for_each(|key| worker.prefetch_slots(&mut key.key));
+        new_keys(items).for_each(|key| worker.prefetch_record(&mut key.key));
         self.prefetch_values();
     }
 
     /// What lies outside of the leaves of the keys: values, and elements of large collections, these in stages of their own.
     fn prefetch_values(&mut self) {
         let EventLoop { batch, slots, worker, .. } = self;
-        let mut element_count = 0;
+        let (mut before, mut element_count) = (None, 0);
         for item in &mut batch.items {
-            let (Some(key), Some(command)) = (&mut item.key, item.found.map(|found| found.command)) else {
+            let (Some(found), Some(command)) = (&mut item.key, item.found.map(|found| found.command)) else {
                 continue;
             };
+            let (hinted, trees) = match before.filter(|_| found.is_as_before) {
+                Some(known) => known,
+                None => (found.key, worker.prefetch_trees(&found.key)),
+            };
+            before = Some((hinted, trees));
+            found.key = hinted.to_be_written(found.key.will_write());
             let element = command.element.filter(|index| *index < item.range_count as usize);
-            let (Some(index), Some(conn)) = (element, slots.get(item.slot)) else {
-                worker.prefetch_value(&key.key);
+            let (Some(trees), Some(index), Some(conn)) = (trees, element, slots.get(item.slot)) else {
                 continue;
             };
             let bytes = batch.ranges[item.first_range as usize + index].of(&conn.input.buf);
-            let ahead = worker.prefetch_element_node(&key.key, bytes);
-            key.element = ahead.map(|ahead| BatchElement { arg: index as u32, ahead });
-            element_count += usize::from(key.element.is_some());
+            let ahead = worker.prefetch_element_node(trees, bytes, found.key.will_write());
+            found.element = Some(BatchElement { arg: index as u32, ahead });
+            element_count += 1;
         }
-        if element_count == 0 {
-            return;
+        if element_count > 0 {
+            self.prefetch_elements();
         }
-        let mut each = |stage: &mut dyn FnMut(&Worker, &mut ElementAhead)| {
-            let keys = batch.items.iter_mut().filter_map(|item| item.key.as_mut());
-            let elements = keys.filter_map(|key| key.element.as_mut());
-            elements.for_each(|element| stage(worker, &mut element.ahead));
-        };
-        each(&mut |worker, element| worker.prefetch_element_child(element));
-        each(&mut |worker, element| worker.prefetch_element_leaf(element));
-        each(&mut |worker, element| worker.prefetch_element_slots(element));
-        each(&mut |worker, element| worker.prefetch_element_record(element));
-        self.prefetch_places();
     }
 
-    /// Of sorted sets, where the members are in the order.
-    fn prefetch_places(&mut self) {
+    fn prefetch_elements(&mut self) {
         let EventLoop { batch, slots, worker, .. } = self;
-        for item in &batch.items {
-            let element = item.key.as_ref().and_then(|key| key.element.as_ref());
-            let (Some(element), Some(conn)) = (element, slots.get(item.slot)) else { continue };
-            let range = &batch.ranges[item.first_range as usize + element.arg as usize];
-            worker.prefetch_element_place(&element.ahead, range.of(&conn.input.buf));
+        let Batch { items, ranges, .. } = batch;
+        elements(items).for_each(|(_, ahead)| worker.prefetch_element_child(ahead));
+        elements(items).for_each(|(_, ahead)| worker.prefetch_element_leaf(ahead));
+        elements(items).for_each(|(_, ahead)| worker.prefetch_element_slots(ahead));
+        elements(items).for_each(|(_, ahead)| worker.prefetch_element_record(ahead));
+        // Of sorted sets, where the members are in the order.
+        let in_order = |(_, ahead): &(_, &mut ElementAhead)| ahead.is_in_order();
+        for ((slot, range), ahead) in elements(items).filter(in_order) {
+            let Some(conn) = slots.get(slot) else { continue };
+            worker.prefetch_element_place(ahead, ranges[range].of(&conn.input.buf));
+        }
+        for ((slot, range), ahead) in elements(items).filter(in_order) {
+            let Some(conn) = slots.get(slot) else { continue };
+            worker.prefetch_element_in_order(ahead, ranges[range].of(&conn.input.buf));
         }
     }
 
@@ -355,6 +353,19 @@ fn with_later(worker: &mut Worker, batch: &Batch, index: usize, buf: &[u8], faul
         Err(OpError::Fault(later)) => fault.and(later),
         _ => fault,
     }
+}
+
+/// The keys of a batch, those left out that the command before is about.
+fn new_keys(items: &mut [Item]) -> impl Iterator<Item = &mut BatchKey> {
+    items.iter_mut().filter_map(|item| item.key.as_mut()).filter(|key| !key.is_as_before)
+}
+
+/// The elements that commands of a batch look for; where their bytes are: the connection, and the range.
+fn elements(items: &mut [Item]) -> impl Iterator<Item = ((SlotId, usize), &mut ElementAhead)> {
+    items.iter_mut().filter_map(|item| {
+        let element = item.key.as_mut()?.element.as_mut()?;
+        Some(((item.slot, item.first_range as usize + element.arg as usize), &mut element.ahead))
+    })
 }
 
 /// Why the next commands wait once one has been executed, if they do.

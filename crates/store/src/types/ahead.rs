@@ -2,36 +2,61 @@
 //! commands before the next, after the stages of their keys.
 
 use crate::tree::hash::{index_hash, Grown};
-use crate::tree::sorted_set::Roots;
+use crate::tree::sorted_set::PlaceAhead;
 use crate::tree::Tree;
 use crate::worker::Worker;
 use crate::Key;
 
-/// An element that a command of a batch is going to look for. What the stages leave in it is a hint.
+/// The trees of a large hash, set or sorted set, as a stage has found them: a hint.
 #[derive(Clone, Copy, Debug)]
-pub struct ElementAhead {
-    tree: Tree,
-    /// The element in `tree`; of a sorted set's member its hash alone, as the index has it.
-    key: Key<'static>,
-    /// The order of a sorted set, whose index `tree` is.
+pub struct TreesAhead {
+    /// Of a sorted set its index.
+    elements: Tree,
+    /// The order of a sorted set.
     order: Option<Tree>,
 }
 
-impl Worker {
-    /// First stage, in the place of [`Worker::prefetch_value`] for the key; `None` if that has no large hash, set or sorted set.
+/// An element that a command of a batch is going to look for. What the stages leave in it is a hint.
+#[derive(Clone, Copy, Debug)]
+pub struct ElementAhead {
+    trees: TreesAhead,
+    /// The element; of a sorted set's member the hash is cut down to what the index has.
+    key: Key<'static>,
+    /// The element's hash, whole.
+    hash: u64,
+    /// Where in the order of a sorted set it is.
+    place: Option<PlaceAhead>,
+}
+
+impl ElementAhead {
+    /// Whether the element is a member of a sorted set, which has two more stages.
     #[inline]
-    pub fn prefetch_element_node(&self, key: &Key<'_>, element: &[u8]) -> Option<ElementAhead> {
+    pub fn is_in_order(&self) -> bool {
+        self.trees.order.is_some()
+    }
+}
+
+impl Worker {
+    /// In the place of [`Worker::prefetch_value`] for a key: `None` if it has no large hash, set or sorted set.
+    #[inline]
+    pub fn prefetch_trees(&self, key: &Key<'_>) -> Option<TreesAhead> {
         if !key.outside_hint {
             return None;
         }
-        let keyspace = self.keyspace();
-        let Grown { first: tree, second: order, .. } = keyspace.trees.prefetch_value(key)?;
-        let mut ahead = keyspace.hashed(element).to_be_written(key.will_write);
-        if order.is_some() {
-            ahead.hash = index_hash(ahead.hash);
+        let Grown { first, second, .. } = self.keyspace().trees.prefetch_value(key)?;
+        Some(TreesAhead { elements: first, order: second })
+    }
+
+    /// First stage of an element in these trees.
+    #[inline]
+    pub fn prefetch_element_node(&self, trees: TreesAhead, element: &[u8], will_write: bool) -> ElementAhead {
+        let mut key = self.keyspace().hashed(element).to_be_written(will_write);
+        let hash = key.hash;
+        if trees.order.is_some() {
+            key.hash = index_hash(hash);
         }
-        keyspace.trees.prefetch_node(tree, &mut ahead);
-        Some(ElementAhead { tree, key: ahead.detach(), order })
+        self.keyspace().trees.prefetch_node(trees.elements, &mut key);
+        ElementAhead { trees, key: key.detach(), hash, place: None }
     }
 
     /// Second stage.
@@ -43,7 +68,7 @@ impl Worker {
     /// Third stage.
     #[inline]
     pub fn prefetch_element_leaf(&self, ahead: &mut ElementAhead) {
-        self.keyspace().trees.prefetch_leaf(ahead.tree, &mut ahead.key);
+        self.keyspace().trees.prefetch_leaf(ahead.trees.elements, &mut ahead.key);
     }
 
     /// Fourth stage.
@@ -58,21 +83,27 @@ impl Worker {
         self.keyspace().trees.prefetch_record(&mut ahead.key);
     }
 
-    /// Sixth stage, for members of sorted sets: their place in the order.
+    /// Sixth stage, for members of sorted sets: their leaf in the order.
     #[inline]
-    pub fn prefetch_element_place(&self, ahead: &ElementAhead, element: &[u8]) {
-        if let Some(order) = ahead.order {
-            let roots = Roots { index: ahead.tree, order };
-            self.keyspace().sorted().prefetch_place(roots, &ahead.key, element);
+    pub fn prefetch_element_place(&self, ahead: &mut ElementAhead, element: &[u8]) {
+        if let Some(order) = ahead.trees.order {
+            ahead.place = self.keyspace().sorted().prefetch_place(order, &ahead.key, element);
+        }
+    }
+
+    /// Seventh stage: their record there.
+    #[inline]
+    pub fn prefetch_element_in_order(&self, ahead: &ElementAhead, element: &[u8]) {
+        if let Some(place) = ahead.place {
+            self.keyspace().sorted().prefetch_in_order(place, element);
         }
     }
 
     /// What is known of an element that the command which is about to run looks for, in these very bytes; `None` when it has run.
     #[inline]
     pub fn know_element(&mut self, element: Option<(&[u8], ElementAhead)>) {
-        // Of a sorted set's member the index alone is known.
-        let element = element.filter(|(_, ahead)| ahead.order.is_none());
-        self.split().1.ahead =
-            element.map(|(bytes, ahead)| (bytes.as_ptr() as usize, bytes.len(), ahead.key));
+        self.split().1.ahead = element.map(|(bytes, ahead)| {
+            (bytes.as_ptr() as usize, bytes.len(), Key { hash: ahead.hash, ..ahead.key })
+        });
     }
 }

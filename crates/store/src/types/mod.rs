@@ -14,7 +14,7 @@ mod string_tests;
 mod upkeep;
 mod view;
 
-pub use ahead::ElementAhead;
+pub use ahead::{ElementAhead, TreesAhead};
 pub use hash::{Draw, FieldMode, FieldRef};
 pub use list::{Insertion, Setting};
 pub use sorted_set::{OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};

@@ -52,10 +52,10 @@ fn find(leaf: &LeafGuard<'_>, hash: u64, value: u64) -> Result<Option<At>, Stop>
 }
 
 impl Trees<Hashed> {
-    /// The values of all pairs with this hash.
-    pub fn indexed(&self, tree: Tree, hash: u64) -> Result<Indexed, Stop> {
+    /// The values of all pairs with this hash, of which the leaf may be known.
+    pub fn indexed(&self, tree: Tree, hash: u64, hint: Option<PageId>) -> Result<Indexed, Stop> {
         let hash = index_hash(hash);
-        let mut guard = self.leaf_shared(tree, hash, None)?;
+        let mut guard = self.leaf_shared(tree, hash, hint)?;
         let mut found = Indexed { values: SmallVec::new(), leaf: guard.id(), has_room: false };
         let mut links = Links::default();
         loop {

@@ -132,12 +132,21 @@ impl Trees<Ordered> {
         give_value(&way.page.share()?, tree, key, way.slot, f)
     }
 
-    /// Asks for what a search for a key will look at in its leaf, in a stage of a batch that stands alone.
+    /// Finds a key's leaf and asks for what a search will look at there, in a stage of a batch that stands alone.
     #[inline(always)]
-    pub fn prefetch_leaf(&self, tree: Tree, key: &[u8]) {
-        if let Ok((_, leaf)) = self.descend(tree, Seek::Key(key), 1) {
-            self.pool.prefetch_latch(leaf);
-            self.pool.prefetch_lines(leaf, SLOTS_FULL);
+    pub fn prefetch_leaf(&self, tree: Tree, key: &[u8]) -> Option<PageId> {
+        let (_, leaf) = self.descend(tree, Seek::Key(key), 1).ok()?;
+        self.pool.prefetch_latch(leaf);
+        self.pool.prefetch_lines(leaf, SLOTS_FULL);
+        Some(leaf)
+    }
+
+    /// The stage after it: asks for the key's record, in what may be its leaf no more.
+    #[inline(always)]
+    pub fn prefetch_record(&self, leaf: PageId, key: &[u8]) {
+        if let Ok(page) = self.pool.try_optimistic(leaf) {
+            let (_, record) = guess(&page, key);
+            page.prefetch(record.start..record.end.min(record.start + RECORD_LINES_MAX * LINE_BYTES));
         }
     }
 

@@ -21,5 +21,5 @@ pub(crate) use bounds::Ranking;
 pub use bounds::{LexBound, ScoreBound};
 pub(crate) use check::check_sorted_set;
 pub(crate) use key::{parse, sortable, Member, Scored};
-pub(crate) use trees::{Roots, SortedTrees};
+pub(crate) use trees::{PlaceAhead, Roots, SortedTrees};
 pub(crate) use viewed::ViewedOrder;

@@ -40,6 +40,13 @@ struct Place {
     blob: Option<Blob>,
 }
 
+/// Where in the order a member seems to be: a hint between two stages of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlaceAhead {
+    score: f64,
+    leaf: PageId,
+}
+
 /// What there is of a member. Good until the set is changed, or the thread looks at the barrier.
 pub(crate) struct Found {
     hash: u64,
@@ -83,8 +90,13 @@ impl SortedTrees<'_> {
 
     /// Looks a member up.
     pub fn find(&self, roots: Roots, member: &[u8]) -> Result<Found, OpError> {
-        let hash = self.index.order.hash(member);
-        let indexed = retry(|| self.index.indexed(roots.index, hash))?;
+        self.find_hashed(roots, &Key::new(member, self.index.order.hash(member)))
+    }
+
+    /// The same for one with its hash, of which a batch may know the index's leaf.
+    pub fn find_hashed(&self, roots: Roots, member: &Key<'_>) -> Result<Found, OpError> {
+        let Key { bytes: member, hash, leaf_hint, .. } = *member;
+        let indexed = retry(|| self.index.indexed(roots.index, hash, leaf_hint))?;
         let mut place = None;
         for value in &indexed.values {
             place = self.place(roots, member, hash, f64::from_bits(*value))?;
@@ -95,12 +107,18 @@ impl SortedTrees<'_> {
         Ok(Found { hash, leaf: indexed.leaf, has_index_room: indexed.has_room, place })
     }
 
-    /// A stage of a batch: what the stages of the index have found says where in the order the member is; its leaf is brought
-    /// into the cache.
+    /// A stage of a batch: what the stages of the index have found says where in the order the member is. Its leaf is asked for.
     #[inline(always)]
-    pub fn prefetch_place(&self, roots: Roots, indexed: &Key<'_>, member: &[u8]) {
-        let Some(score) = self.index.peek_indexed(indexed).filter(|_| !is_long(member)) else { return };
-        self.order.prefetch_leaf(roots.order, &whole_key(f64::from_bits(score), member));
+    pub fn prefetch_place(&self, order: Tree, indexed: &Key<'_>, member: &[u8]) -> Option<PlaceAhead> {
+        let score = f64::from_bits(self.index.peek_indexed(indexed).filter(|_| !is_long(member))?);
+        let leaf = self.order.prefetch_leaf(order, &whole_key(score, member))?;
+        Some(PlaceAhead { score, leaf })
+    }
+
+    /// The stage after it: the record is asked for.
+    #[inline(always)]
+    pub fn prefetch_in_order(&self, place: PlaceAhead, member: &[u8]) {
+        self.order.prefetch_record(place.leaf, &whole_key(place.score, member));
     }
 
     /// Where a member is, if it has this score.

@@ -242,7 +242,7 @@ impl Keyspace {
     ) -> Result<(), OpError> {
         let trees = self.sorted();
         for (index, (given, member)) in scored.iter().enumerate() {
-            let found = trees.find(roots, member)?;
+            let found = trees.find_hashed(roots, &self.hashed_ahead(local, member))?;
             let decision = rule.decide(found.score(), *given);
             if decision == Decision::Nan {
                 progress.changes.is_nan = true;
@@ -336,7 +336,7 @@ impl Keyspace {
                     members.iter().try_for_each(|member| sorted.find(roots, member).map(drop))?;
                 }
                 for member in members {
-                    let found = sorted.find(roots, member)?;
+                    let found = sorted.find_hashed(roots, &self.hashed_ahead(local, member))?;
                     if sorted.remove(&mut local.scratch, roots, &found)? {
                         removed.push(member);
                     }

@@ -24,7 +24,10 @@ impl Keyspace {
         for (index, member) in members.enumerate() {
             match &opened.grown {
                 None => f(index, packed::find(run, member).map(|scored| scored.score)),
-                Some(grown) => f(index, self.sorted().find(roots(grown)?, member)?.score()),
+                Some(grown) => {
+                    let member = self.hashed_ahead(local, member);
+                    f(index, self.sorted().find_hashed(roots(grown)?, &member)?.score());
+                }
             }
         }
         Ok(true)
@@ -47,7 +50,7 @@ impl Keyspace {
             }
             Some(grown) => {
                 let (trees, roots) = (self.sorted(), roots(grown)?);
-                let found = trees.find(roots, member)?;
+                let found = trees.find_hashed(roots, &self.hashed_ahead(local, member))?;
                 let rank = trees.rank(roots, &found)?.zip(found.score());
                 (rank.map(|(rank, score)| Rank { rank, score }), grown.element_count)
             }
