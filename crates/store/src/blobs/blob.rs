@@ -2,7 +2,7 @@
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
-use super::slab::Class;
+use super::slab::{Class, SLAB_PAGE_COUNT};
 
 /// Bytes of an encoded reference.
 pub(crate) const BLOB_BYTES: usize = 12;
@@ -61,6 +61,15 @@ impl Blob {
             Place::Slab { class, slot } => Class(class).slot_offset(slot) as u64,
             Place::Object { .. } => 0,
         }
+    }
+
+    /// Whether the page is one of the slab's or the object's.
+    pub fn has_page(&self, pid: PageId) -> bool {
+        let page_count = match self.place {
+            Place::Slab { .. } => SLAB_PAGE_COUNT,
+            Place::Object { page_count } => page_count,
+        };
+        pid.0.checked_sub(self.pid.0).is_some_and(|nth| nth < page_count)
     }
 
     /// Memory that it takes, in bytes.

@@ -70,6 +70,9 @@ impl Keyspace {
     /// Where a key's record is in a leaf and its chain.
     #[inline(always)]
     pub(crate) fn find_exclusive(&self, leaf: &LeafGuard<'_>, key: &Key<'_>) -> Result<Option<At>, Stop> {
+        if key.bytes.len() > KEY_INLINE_MAX_BYTES {
+            leaf.check_candidates(key.hash)?;
+        }
         for page in 0..leaf.page_count() {
             if let Some(slot) = self.find_slot(leaf.leaf(page)?, key)? {
                 return Ok(Some(At { page, slot }));

@@ -41,6 +41,12 @@ fn collections_that_are_made_up_are_served_or_refused() {
     each_seed(serve_collections_that_are_made_up);
 }
 
+/// Whoever changes a record holds its leaf, and would wait for itself if it followed a reference to there.
+#[test]
+fn references_to_their_own_leaf_are_told_at_once() {
+    each_seed(serve_references_to_their_own_leaf);
+}
+
 /// What fuzzing does with bytes of its own (`fuzz/fuzz_targets/collections.rs`).
 #[test]
 fn edited_pages_are_served_or_refused() {
@@ -101,6 +107,51 @@ fn serve_what_is_made_up(seed: u64) {
     if let Ok(mut opened) = open(&device) {
         use_all(&mut opened, &mut rng);
     }
+}
+
+fn serve_references_to_their_own_leaf(seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    let mut opened = open(&Arc::new(SimDevice::new(seed))).expect("a new store");
+    let keys: Vec<Vec<u8>> = (0..40).map(|nth| vec![nth; [3, 300, 2_000][rng.usize(..3)]]).collect();
+    let lens: Vec<usize> = keys.iter().map(|_| [10, 700, 5_000, 100_000][rng.usize(..4)]).collect();
+    keys.iter().zip(&lens).for_each(|(key, len)| {
+        opened.put(0, key, &vec![0xee; *len]).expect("an undamaged store");
+    });
+    opened.wait_until_tidy();
+    let known: Vec<u32> =
+        keys.iter().map(|key| key.len() as u32).chain(lens.iter().map(|len| *len as u32)).collect();
+    assert!(refer_to_own_leaf(&opened, &known) > 20);
+    for key in &keys {
+        let answers = [
+            opened.read(0, key).map(drop),
+            opened.run(|worker| worker.write_range(DbId(0), &worker.key(key), 40, &[9; 300]).map(drop)),
+            opened.put(0, key, b"short").map(drop),
+            opened.remove(0, key).map(drop),
+        ];
+        for reason in answers.into_iter().filter_map(Result::err) {
+            assert!(!reason.contains("never got through"), "{} bytes: {reason}", key.len());
+        }
+    }
+}
+
+/// Lets what is as long as one of these, by its reference, lie in the page of the reference. Tells how often.
+fn refer_to_own_leaf(opened: &Opened, known_lens: &[u32]) -> usize {
+    let pool = opened.store.pool();
+    let end = pool.stats().allocated_pages as u32 + 200;
+    let is_in_use = |page: u32| pool.is_in_use(PageId(page));
+    let mut edit_count = 0;
+    for page in (1..end).map(PageId) {
+        let Ok(mut guard) = pool.exclusive(page) else { continue };
+        let bytes = guard.page_mut();
+        for at in 0..PAGE_SIZE - 12 {
+            let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+            if is_in_use(word(at)) && known_lens.contains(&word(at + 4)) && word(at + 4) > 255 {
+                bytes[at..at + 4].copy_from_slice(&page.0.to_le_bytes());
+                edit_count += 1;
+            }
+        }
+    }
+    edit_count
 }
 
 fn serve_collections_that_are_made_up(seed: u64) {

@@ -59,8 +59,38 @@ impl<'p> LeafGuard<'p> {
         1 + self.chain.len()
     }
 
+    /// A record that refers to none of the latched pages: whoever followed it would wait for a latch of its own.
+    ///
+    /// # Errors
+    /// [`Stop::Damaged`] if there is none, or it does refer to them.
+    #[inline(always)]
     pub fn record(&self, at: At) -> Result<Record<'_>, Stop> {
-        self.leaf(at.page)?.record(at.slot).ok_or_else(|| bad_record(self.guard(at.page).id()))
+        match self.leaf(at.page)?.record(at.slot) {
+            Some(record) if !record.header().is_outside() || !self.is_referred_to(&record) => Ok(record),
+            _ => Err(bad_record(self.guard(at.page).id())),
+        }
+    }
+
+    fn is_referred_to(&self, record: &Record<'_>) -> bool {
+        let mut pages = self.chain.iter().chain([&self.head]);
+        pages.any(|page| record.references().any(|reference| reference.leads_to(page.id())))
+    }
+
+    /// Looks through the records that a key of this hash may have. The bytes of long keys are followed to tell which one it is.
+    ///
+    /// # Errors
+    /// As [`LeafGuard::record`].
+    #[cold]
+    pub fn check_candidates(&self, hash: u64) -> Result<(), Stop> {
+        for page in 0..self.page_count() {
+            let mut stopped = None;
+            self.leaf(page)?.find_candidate(hash, |slot| {
+                stopped = self.record(At { page, slot }).err();
+                stopped.is_some()
+            });
+            stopped.map_or(Ok(()), Err)?;
+        }
+        Ok(())
     }
 
     /// First page of the chain with room for a record of `record_bytes` and its slot.

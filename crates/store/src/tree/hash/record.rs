@@ -116,6 +116,16 @@ pub(crate) enum Reference {
     Tree(PageId),
 }
 
+impl Reference {
+    /// Whether whoever follows it comes to this page at once.
+    pub fn leads_to(&self, pid: PageId) -> bool {
+        match self {
+            Reference::Blob(blob) => blob.has_page(pid),
+            Reference::Tree(root) => *root == pid,
+        }
+    }
+}
+
 /// Lengths and flags of an encoded record, without its bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
