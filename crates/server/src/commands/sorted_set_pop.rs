@@ -19,7 +19,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("zpopmin", -2, flag::WRITE | flag::FAST, zpopmin).acl(acl::SORTEDSET).event("zpopmin")
         .doc(Group::SortedSet, "5.0.0", "Remove and return members with the lowest scores in a sorted set", "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
-    Command::new("zmpop", -4, flag::WRITE | flag::MOVABLEKEYS, zmpop).acl(acl::SORTEDSET)
+    Command::new("zmpop", -4, flag::WRITE | flag::MOVABLEKEYS, zmpop).in_one_step().acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "7.0.0", "Remove and return members with scores in a sorted set", "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.")
         .keys(&[KeySpec::counted(1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
     Command::new("zrandmember", -2, flag::READONLY, zrandmember).acl(acl::SORTEDSET).in_steps()

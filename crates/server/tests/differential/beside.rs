@@ -1,5 +1,7 @@
-//! What goes on beside a sequence on a server with little memory: saves, so that pages that a cut needs come and go.
+//! What goes on beside a sequence on a server with little memory: saves, so that pages that a cut needs come and go, and others
+//! who use what memory there is.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -38,4 +40,61 @@ impl Drop for Saves {
         // It has nothing to say.
         let _ = self.thread.take().map(JoinHandle::join);
     }
+}
+
+/// Values in a database of their own. When they have been read, what a sequence has is in the page file alone.
+pub struct Crowd {
+    conn: Client,
+    /// Pages loaded for these values.
+    loaded_page_count: u64,
+}
+
+/// A database that sequences do not use.
+const CROWD_DB: u32 = 9;
+/// Twice what memory takes: a page that was used has a second chance.
+const CROWD_VALUE_COUNT: usize = 64;
+const CROWD_VALUE_BYTES: usize = 256 << 10;
+
+impl Crowd {
+    pub fn start(mut conn: Client) -> io::Result<Crowd> {
+        conn.try_run(&format!("SELECT {CROWD_DB}"))?;
+        let mut crowd = Crowd { conn, loaded_page_count: 0 };
+        (0..CROWD_VALUE_COUNT).try_for_each(|number| crowd.store(number))?;
+        Ok(crowd)
+    }
+
+    fn store(&mut self, number: usize) -> io::Result<()> {
+        let value = vec![number as u8; CROWD_VALUE_BYTES];
+        self.conn.try_run_words(&[b"SET".to_vec(), format!("crowd:{number}").into_bytes(), value]).map(drop)
+    }
+
+    /// Reads all of it, and stores anew what a sequence has flushed.
+    pub fn take_memory(&mut self) -> io::Result<()> {
+        let before = loaded_page_count(&mut self.conn);
+        for number in 0..CROWD_VALUE_COUNT {
+            self.conn.queue(&[b"BITCOUNT".to_vec(), format!("crowd:{number}").into_bytes()]);
+        }
+        self.conn.flush()?;
+        let counts: Vec<_> =
+            (0..CROWD_VALUE_COUNT).map(|_| self.conn.try_read()).collect::<io::Result<_>>()?;
+        for (number, count) in counts.iter().enumerate() {
+            let bits = CROWD_VALUE_BYTES as i64 * i64::from(number.count_ones());
+            match count.integer() {
+                Some(found) if found == bits => {}
+                Some(0) => self.store(number)?,
+                _ => panic!("crowd:{number} has {count:?} bits of {bits}"),
+            }
+        }
+        self.loaded_page_count += loaded_page_count(&mut self.conn) - before;
+        Ok(())
+    }
+
+    /// Pages loaded for anything else.
+    pub fn others_loaded_page_count(&mut self) -> u64 {
+        loaded_page_count(&mut self.conn) - self.loaded_page_count
+    }
+}
+
+fn loaded_page_count(conn: &mut Client) -> u64 {
+    conn.info("data_pages_loaded").parse().expect("a number")
 }

@@ -155,6 +155,37 @@ fn nor_do_they_with_two_workers() {
     compare_in_little_memory(2);
 }
 
+/// A sequence of one of the types, or of strings and of all that is done with keys, by turns.
+fn any_type(seed: u64) -> Sequence {
+    let makers = [
+        gen_hash::sequence,
+        gen_list::sequence,
+        gen_set::sequence,
+        gen_sorted_set::sequence,
+        gen_geo::sequence,
+        gen::sequence_for_workers,
+    ];
+    makers[(seed % makers.len() as u64) as usize](seed)
+}
+
+/// Most pages of what there is are in the page file alone when they are used, and saves are under way.
+fn compare_in_a_crowd(worker_count: u32) {
+    let mut pair = compare(Kind::Crowded { worker_count }, any_type, 60);
+    let loaded = pair.loaded_page_count();
+    println!("{loaded} pages loaded");
+    assert!(loaded > 300, "{loaded} pages have been loaded");
+}
+
+#[test]
+fn replies_do_not_depend_on_what_was_evicted() {
+    compare_in_a_crowd(1);
+}
+
+#[test]
+fn nor_on_that_with_two_workers() {
+    compare_in_a_crowd(2);
+}
+
 #[test]
 fn the_oracle_agrees_with_itself() {
     compare(Kind::Oracle, gen::sequence, 300);

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
+use fastrand::Rng;
 use stillframe_testkit::{Client, Reply};
 
-use crate::beside::Saves;
+use crate::beside::{Crowd, Saves};
 use crate::compare::{agree, mode_inside, mode_of, Mode};
 use crate::sequence::{Action, Arg, Sequence, Step, CONN_COUNT};
 use crate::server::{Kind, Server};
@@ -33,6 +34,7 @@ struct Side {
     conns: Vec<Client>,
     admin: Client,
     last_dump: Vec<u8>,
+    crowd: Option<Crowd>,
     _saves: Option<Saves>,
 }
 
@@ -62,14 +64,23 @@ impl Side {
         let server = Server::start(kind);
         let connect = || server.connect().expect("a connection to a server that has just started");
         let (conns, admin) = ((0..CONN_COUNT).map(|_| connect()).collect(), connect());
-        let is_small = matches!(kind, Kind::Small { .. });
-        let saves = is_small.then(|| Saves::start(connect()));
-        Side { server, conns, admin, last_dump: Vec::new(), _saves: saves }
+        let is_crowded = matches!(kind, Kind::Crowded { .. });
+        let crowd = is_crowded.then(|| Crowd::start(connect()).expect("a server that has just started"));
+        let saves = kind.is_small().then(|| Saves::start(connect()));
+        Side { server, conns, admin, last_dump: Vec::new(), crowd, _saves: saves }
     }
 
     fn reset(&mut self, sequence: &Sequence) -> io::Result<()> {
         self.last_dump.clear();
-        self.admin.try_run("FLUSHALL")?;
+        match &self.crowd {
+            None => drop(self.admin.try_run("FLUSHALL")?),
+            Some(_) => {
+                for db in 0..DB_COUNT {
+                    self.admin.try_run(&format!("SELECT {db}"))?;
+                    self.admin.try_run("FLUSHDB")?;
+                }
+            }
+        }
         for conn in &mut self.conns {
             conn.try_run("RESET")?;
             if sequence.resp3 {
@@ -131,6 +142,11 @@ impl Pair {
         self.subject.admin.info("data_pages_evicted").parse().expect("a number")
     }
 
+    /// Pages that a crowded subject has loaded for the sequences.
+    pub fn loaded_page_count(&mut self) -> u64 {
+        self.subject.crowd.as_mut().map_or(0, Crowd::others_loaded_page_count)
+    }
+
     /// Runs a sequence from empty databases.
     pub fn run(&mut self, sequence: &Sequence) -> Option<Divergence> {
         match self.try_run(sequence) {
@@ -148,8 +164,12 @@ impl Pair {
         self.oracle.reset(sequence).map_err(|e| Stop::Io("the oracle", e))?;
         self.subject.reset(sequence).map_err(|e| Stop::Io("the subject", e))?;
         let mut queued = Queued::default();
+        let mut rng = Rng::with_seed(sequence.seed);
         let mut at = 0;
         while at < sequence.steps.len() {
+            if let (Some(crowd), true) = (&mut self.subject.crowd, rng.u8(..8) == 0) {
+                crowd.take_memory().map_err(|e| Stop::Io("the subject", e))?;
+            }
             let end = segment_end(sequence, at);
             match &sequence.steps[at].action {
                 Action::Command(_) => self.commands(&sequence.steps[at..end], at, &mut queued)?,
