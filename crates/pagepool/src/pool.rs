@@ -457,6 +457,11 @@ impl Pool {
         }
     }
 
+    /// Whether a page could not be read, and the device has failed only lately: it may be there after a start, or before.
+    pub fn may_yet_be_had(&self, page: PageId) -> bool {
+        self.residency.may_yet_be_had(page)
+    }
+
     /// From now on a page that could not be read stays absent until it is freed, so that what referred to it, or was
     /// linked to it, may be changed without it (P9). False if it may yet be had: it is in memory, or being read, or the device
     /// has failed only lately.

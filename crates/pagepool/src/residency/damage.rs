@@ -110,6 +110,11 @@ impl DamageLog {
         self.of(page, |damage| damage.is_given_up).unwrap_or(false)
     }
 
+    /// Whether the device has failed to read a page only lately.
+    pub fn may_yet_be_had(&self, page: PageId) -> bool {
+        self.of(page, |damage| !damage.is_given_up && !damage.may_be_given_up()).unwrap_or(false)
+    }
+
     /// DAMAGED → GIVEN UP; for whoever has made the page LOADING. False if it may yet be had.
     pub fn give_up(&self, page: PageId) -> bool {
         let mut damaged = self.damaged.lock();

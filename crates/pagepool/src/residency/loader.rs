@@ -331,6 +331,11 @@ impl Residency {
         !self.core.pages.touch(page) && matches!(self.absent_part(page), Restart::Fault(_))
     }
 
+    /// Whether a page could not be read, and the device has failed only lately.
+    pub fn may_yet_be_had(&self, page: PageId) -> bool {
+        self.damage.may_yet_be_had(page)
+    }
+
     /// From now on a page that could not be read stays absent until it is freed, so that what referred to it, or was
     /// linked to it, may be changed without it (P9). False if it may yet be had: it is in memory, or being read, or the device
     /// has failed only lately.

@@ -155,11 +155,18 @@ impl Slabs {
         }
     }
 
-    /// Whether the pages of a slot can be had.
-    pub fn slot_has_pages(&self, pid: PageId, class: Class, slot: u16) -> bool {
+    /// Whether a slot to which nothing leads can be used again, as far as it is known. One whose pages are lost goes with
+    /// its slab; one whose pages may yet be had stays in use until it is looked for again.
+    pub fn may_be_reused(&self, pid: PageId, class: Class, slot: u16) -> bool {
         let start = class.slot_offset(slot);
         let pages = start / PAGE_SIZE..(start + class.slot_bytes()).div_ceil(PAGE_SIZE);
-        pages.into_iter().all(|index| self.pool.is_resident(PageId(pid.0.saturating_add(index as u32))))
+        let pages = pages.map(|index| PageId(pid.0.saturating_add(index as u32)));
+        let is_there = |page: &PageId| self.pool.is_resident(*page) || self.pool.is_missing(*page);
+        let Some(absent) = pages.into_iter().find(|page| !is_there(page)) else { return true };
+        if self.pool.may_yet_be_had(absent) {
+            self.pages.leaks.note_leak();
+        }
+        false
     }
 
     /// The slabs at the front of each class's list: each change fills one at most, or empties one.

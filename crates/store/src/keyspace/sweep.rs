@@ -203,7 +203,13 @@ impl Marking<'_> {
     fn slab_header<'p>(&self, pid: u32, class: u8, page: &'p mut Page) -> Result<Option<Slab<'p>>, Stop> {
         match self.read(PageId(pid), page) {
             Ok(()) => Ok(Slab::new(page).filter(|slab| slab.class() == Class(class))),
-            Err(Stop::Damaged(_)) => Ok(None),
+            Err(Stop::Damaged(_)) => {
+                // It may be there at the next start.
+                if !self.keyspace.pool.give_up(PageId(pid)) {
+                    self.keyspace.pages.leaks.note_leak();
+                }
+                Ok(None)
+            }
             Err(other) => Err(other),
         }
     }
@@ -216,11 +222,11 @@ impl Marking<'_> {
             let Some(slab) = self.slab_header(pid, known.class, &mut page)? else { continue };
             let is_known = |slot: u16| known.slots[usize::from(slot) / 64] & 1 << (slot % 64) != 0;
             let is_empty = known.slots == [0; 4];
-            let has_pages = |slot: u16| {
-                is_empty || self.keyspace.blobs.slabs.slot_has_pages(PageId(pid), slab.class(), slot)
+            let may_be_reused = |slot: u16| {
+                is_empty || self.keyspace.blobs.slabs.may_be_reused(PageId(pid), slab.class(), slot)
             };
             let slots = (0..slab.class().slot_count() as u16).filter(|&slot| slab.is_used(slot));
-            let slots = slots.filter(|&slot| !is_known(slot) && has_pages(slot));
+            let slots = slots.filter(|&slot| !is_known(slot) && may_be_reused(slot));
             lost.extend(slots.map(|slot| (PageId(pid), Place::Slab { class: known.class, slot })));
         }
         Ok(lost)

@@ -379,8 +379,14 @@ fn fail_reads_for_a_while(memory: Memory, first_seed: u64, seed_count: u64) {
         assert!(left.in_flight.is_none());
         drop(opened);
         device.crash();
-        // Slots of slabs that could not be read may stay in use.
-        reopen(memory, &device, left, &mut rng);
+        // Slots of slabs that could not be read stay in use until it is looked for them after a start.
+        let (mut opened, _) = reopen(memory, &device, left, &mut rng);
+        opened.wait_until_warm();
+        opened.wait_until_tidy();
+        opened.check();
+        opened.worker.flush_db(DB).expect("databases can be emptied always");
+        opened.wait_until_tidy();
+        opened.check();
     });
     println!("{error_count} errors, {change_count} changes");
     // Where everything is loaded after a start, it may be there before it is asked for.
