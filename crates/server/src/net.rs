@@ -5,3 +5,4 @@ pub mod descriptors;
 pub mod listen;
 mod receive;
 pub mod slots;
+pub mod spare;

@@ -275,8 +275,10 @@ impl PosOptions {
 pub fn lpos(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let PosOptions { rank, count, most_compared } = PosOptions::parse(args)?;
     let key = ctx.key(args, 1);
-    let wanted = count.map_or(1, |count| if count == 0 { u64::MAX } else { count });
-    let (mut skipped, mut found) = (rank.unsigned_abs() - 1, Vec::new());
+    // The lowest of all ranks has no opposite: Redis skips nothing then and counts nothing.
+    let (counts, first) = rank.checked_abs().map_or((false, 1), |first| (true, first as u64));
+    let wanted = count.map_or(1, |count| if count == 0 || !counts { u64::MAX } else { count });
+    let (mut skipped, mut found) = (first - 1, Vec::new());
     let is_there =
         ctx.worker.list_pos(ctx.client.db, &key, args.at(2), rank > 0, most_compared, |index| {
             match skipped {

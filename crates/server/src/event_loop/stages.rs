@@ -58,7 +58,7 @@ impl EventLoop {
             let Some(conn) = self.slots.get(id) else { continue };
             conn.is_ready = false;
             if can_read && conn.wants_input() {
-                match conn.input.read(&conn.fd) {
+                match conn.input.read(&conn.fd, &mut self.spare) {
                     ReadEvent::Bytes { count, is_all } => {
                         self.stats.reads.add(1);
                         self.stats.input_bytes.add(count as u64);
@@ -323,7 +323,7 @@ impl EventLoop {
                 self.server.count_error(b"ERR");
             }
             let Some(conn) = self.slots.get(id) else { continue };
-            conn.input.recycle(conn.hold == Hold::Free);
+            conn.input.recycle(conn.hold == Hold::Free, &mut self.spare);
             publish(&self.server.clients, conn, self.worker.now());
             let is_plain = conn.output.pending_bytes() == 0 && conn.session.ending == Ending::Open;
             if is_plain && conn.hold == Hold::Free {

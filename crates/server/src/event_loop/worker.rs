@@ -12,6 +12,7 @@ use crate::event_loop::batch::Batch;
 use crate::event_loop::cron::Cron;
 use crate::event_loop::spin::Spin;
 use crate::net::slots::{SlotId, Slots};
+use crate::net::spare::SpareBuffers;
 use crate::server::Server;
 use crate::state::local::Local;
 use crate::state::mailbox::Message;
@@ -37,6 +38,7 @@ pub struct EventLoop {
     /// Connections to be served in the next round, and whether their socket is to be read.
     pub(super) ready: Vec<(SlotId, bool)>,
     pub(super) batch: Batch,
+    pub(super) spare: SpareBuffers,
     pub(super) local: Local,
     pub(super) messages: Vec<Message>,
     pub(super) has_messages: bool,
@@ -72,6 +74,7 @@ impl EventLoop {
             slots: Slots::default(),
             ready: Vec::new(),
             batch: Batch::default(),
+            spare: SpareBuffers::default(),
             local: Local::new(index, stats.clone()),
             stats,
             messages: Vec::new(),

@@ -12,6 +12,7 @@ use rustix::net::{recv, send, sendmsg, RecvFlags, SendAncillaryBuffer, SendFlags
 use stillframe_store::rdb::LongPayload;
 use stillframe_store::{Fault, Incoming, OpError};
 
+use crate::net::spare::SpareBuffers;
 use crate::protocol::args::ArgRange;
 use crate::protocol::reply::{ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
 use crate::protocol::request::{Limits, Parsed, Parser};
@@ -85,12 +86,15 @@ impl Default for Input {
 impl Input {
     /// Reads what there is, at most as much as there is room for after growing by a bounded step: an announced
     /// length reserves memory only as its bytes arrive.
-    pub fn read(&mut self, fd: &OwnedFd) -> ReadEvent {
+    pub fn read(&mut self, fd: &OwnedFd, spare: &mut SpareBuffers) -> ReadEvent {
         if self.is_awaiting_pages {
             return ReadEvent::NothingYet;
         }
         if self.is_receiving() {
             return self.receive(fd);
+        }
+        if self.buf.capacity() == 0 {
+            self.buf = spare.take();
         }
         self.make_room();
         let room = self.buf.capacity() - self.buf.len();
@@ -158,7 +162,7 @@ impl Input {
 
     /// After a batch: forgets what has been executed where that is free. `is_all_executed` says that nothing of
     /// what was parsed waits.
-    pub fn recycle(&mut self, is_all_executed: bool) {
+    pub fn recycle(&mut self, is_all_executed: bool, spare: &mut SpareBuffers) {
         if is_all_executed {
             self.done = self.parsed;
         }
@@ -167,6 +171,7 @@ impl Input {
             self.done = 0;
             self.parsed = 0;
             self.missing = 0;
+            spare.take_over(&mut self.buf);
             if self.buf.capacity() > KEEP_BYTES {
                 self.shrink();
             }
