@@ -24,6 +24,9 @@ use crate::state::session::{Ending, Session};
 const BATCH_COMMANDS: usize = 128;
 /// Commands of one connection in a batch, so that one long pipeline does not keep the others waiting.
 const CONN_COMMANDS: usize = 256;
+/// Arguments from which on no further command of a connection comes into a batch: one that misses a page comes again, and all
+/// that were taken apart behind it.
+const CONN_ARGS: usize = 1024;
 /// Commands of a connection that are looked at when one before them misses a page.
 const AHEAD_COMMANDS: usize = 64;
 /// Commands from which on it pays to look the keys up in stages.
@@ -99,7 +102,7 @@ impl EventLoop {
             is_authenticated: conn.session.is_authenticated || settings.requirepass.is_empty(),
         };
         let batch = &mut self.batch;
-        let mut count = 0;
+        let (mut count, args_before) = (0, batch.ranges.len());
         loop {
             let first = batch.ranges.len();
             match conn.input.parse(&mut batch.ranges, limits) {
@@ -125,7 +128,7 @@ impl EventLoop {
                 }
             }
             count += 1;
-            if count == CONN_COMMANDS {
+            if count == CONN_COMMANDS || batch.ranges.len() - args_before >= CONN_ARGS {
                 batch.again.push((id, false));
                 break;
             }

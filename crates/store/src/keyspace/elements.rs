@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use stillframe_pagepool::PageId;
 
+use super::missed::Missed;
 use super::state::{Keyspace, Local};
 use super::write::{Put, Step, Was};
 use crate::stop::{retry, Stop};
@@ -64,6 +65,23 @@ impl Keyspace {
     /// Makes sure that a change of an element meets no page that is missing, but for slabs that what is new goes to.
     pub fn resolve_element(&self, tree: Tree, element: &Key<'_>) -> Result<(), OpError> {
         self.element(tree, element, |record| self.resolve_outside(record)).map(drop)
+    }
+
+    /// The same of several elements, and of the slabs.
+    pub fn resolve_elements<'e>(
+        &self,
+        tree: Tree,
+        elements: impl ExactSizeIterator<Item = &'e [u8]>,
+    ) -> Result<(), OpError> {
+        if self.pages.all_resident() {
+            return Ok(());
+        }
+        let (count, mut missed) = (elements.len(), Missed::default());
+        for element in elements {
+            missed.look(self.resolve_element(tree, &self.hashed(element)))?;
+        }
+        missed.end()?;
+        self.resolve_slabs(2 * count)
     }
 
     /// Stores an element with its value. Whether it was there before.

@@ -9,6 +9,7 @@ mod crashes;
 mod damage;
 mod lost;
 mod model;
+mod together;
 
 #[test]
 fn on_array() {

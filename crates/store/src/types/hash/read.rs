@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::field::FieldRef;
 use super::packed::Fields;
-use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Missed, Opened};
 use crate::tree::hash::Record;
 use crate::tree::Tree;
 use crate::value::Encoding;
@@ -41,26 +41,26 @@ impl Keyspace {
             fields.enumerate().for_each(|(index, _)| f(index, None));
             return Ok(false);
         };
-        let (packed, now) = (opened.fields(run), local.now);
+        let (packed, now, mut missed) = (opened.fields(run), local.now, Missed::default());
         for (index, field) in fields.enumerate() {
             let Some(grown) = opened.grown else {
                 f(index, packed.find_live(field, now).map(|pair| pair.value));
                 continue;
             };
-            let found =
-                self.element(grown.first, &self.hashed_ahead(local, field), |record| {
-                    match is_live(record, now) {
-                        true => {
-                            self.with_element_value(record, &mut local.bytes, |value| f(index, Some(value)))?;
-                            Ok(true)
-                        }
-                        false => Ok(false),
+            let found = self.element(grown.first, &self.hashed_ahead(local, field), |record| {
+                match is_live(record, now) {
+                    true => {
+                        self.with_element_value(record, &mut local.bytes, |value| f(index, Some(value)))?;
+                        Ok(true)
                     }
-                })?;
-            if found != Some(true) {
+                    false => Ok(false),
+                }
+            });
+            if missed.look(found)?.is_some_and(|found| found != Some(true)) {
                 f(index, None);
             }
         }
+        missed.end()?;
         Ok(true)
     }
 
@@ -76,14 +76,15 @@ impl Keyspace {
             fields.enumerate().for_each(|(index, _)| f(index, None));
             return Ok(false);
         };
-        let (packed, now) = (opened.fields(run), local.now);
+        let (packed, now, mut missed) = (opened.fields(run), local.now, Missed::default());
         for (index, field) in fields.enumerate() {
             let deadline = match opened.grown {
-                None => packed.find_live(field, now).map(|pair| pair.deadline),
-                Some(grown) => self.live_deadline(grown.first, field, now)?,
+                None => Some(packed.find_live(field, now).map(|pair| pair.deadline)),
+                Some(grown) => missed.look(self.live_deadline(grown.first, field, now))?,
             };
-            f(index, deadline);
+            deadline.into_iter().for_each(|deadline| f(index, deadline));
         }
+        missed.end()?;
         Ok(true)
     }
 

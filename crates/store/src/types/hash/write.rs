@@ -195,12 +195,7 @@ impl Keyspace {
         write: &FieldWrite<'_>,
     ) -> Result<u64, OpError> {
         // Nothing that is missing is met after the first change (C1).
-        if !self.pages.all_resident() {
-            for (field, _) in write.pairs {
-                self.resolve_element(grown.first, &self.hashed(field))?;
-            }
-            self.resolve_slabs(2 * write.pairs.len())?;
-        }
+        self.resolve_elements(grown.first, write.pairs.iter().map(|(field, _)| *field))?;
         let (mut filled, mut expired) = (Filled::default(), Vec::new());
         let ended = self.hash_fill(local, grown.first, write, &mut filled, &mut expired);
         grown.element_count += filled.more_count;
@@ -310,13 +305,7 @@ impl Keyspace {
 
     /// Makes sure that the removal of fields meets no page that is missing.
     pub(super) fn resolve_removal(&self, tree: Tree, fields: &[&[u8]]) -> Result<(), OpError> {
-        if !self.pages.all_resident() {
-            for field in fields {
-                self.resolve_element(tree, &self.hashed(field))?;
-            }
-            self.resolve_slabs(2 * fields.len())?;
-        }
-        Ok(())
+        self.resolve_elements(tree, fields.iter().copied())
     }
 
     /// Removes fields of a tree and notes which were there, and whether their time was over.

@@ -125,13 +125,7 @@ impl Keyspace {
 
     /// Makes sure that members of a large set can be changed without a page that is missing.
     fn resolve_members(&self, tree: Tree, members: &[&[u8]]) -> Result<(), OpError> {
-        if self.pages.all_resident() {
-            return Ok(());
-        }
-        for member in members {
-            self.resolve_element(tree, &self.hashed(member))?;
-        }
-        self.resolve_slabs(2 * members.len())
+        self.resolve_elements(tree, members.iter().copied())
     }
 
     fn set_put_grown<'m>(

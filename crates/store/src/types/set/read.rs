@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::packed;
-use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Missed, Opened};
 use crate::tree::hash::Grown;
 use crate::types::hash::Draw;
 use crate::types::packed::elements;
@@ -37,9 +37,12 @@ impl Keyspace {
             members.enumerate().for_each(|(index, _)| f(index, false));
             return Ok(false);
         };
+        let mut missed = Missed::default();
         for (index, member) in members.enumerate() {
-            f(index, self.set_has(local, &opened, run, member)?);
+            let has = missed.look(self.set_has(local, &opened, run, member))?;
+            has.into_iter().for_each(|has| f(index, has));
         }
+        missed.end()?;
         Ok(true)
     }
 

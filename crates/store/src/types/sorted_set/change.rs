@@ -6,7 +6,7 @@ use super::packed::{self, Scored};
 use super::place::{grown, roots};
 use super::range::{RangeLimit, ScoredRange};
 use crate::effect::{Change, Effect};
-use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Missed, Opened};
 use crate::tree::hash::Grown;
 use crate::tree::sorted_set::Roots;
 use crate::types::packed::PACKED_MAX_BYTES;
@@ -271,12 +271,14 @@ impl Keyspace {
         let roots = roots(&trees)?;
         // Nothing that is missing is met after the first change (C1).
         if !self.pages.all_resident() {
+            let mut missed = Missed::default();
             for (given, member) in scored {
-                let found = self.sorted().find(roots, member)?;
+                let Some(found) = missed.look(self.sorted().find(roots, member))? else { continue };
                 if let Decision::Set(score) = rule.decide(found.score(), *given) {
-                    self.sorted().resolve(roots, &found, member, score)?;
+                    missed.look(self.sorted().resolve(roots, &found, member, score))?;
                 }
             }
+            missed.end()?;
             self.resolve_slabs(2 * scored.len())?;
         }
         let mut progress = Progress::new(self.naming(Some(opened), trees.element_count));
@@ -333,7 +335,11 @@ impl Keyspace {
             Some(trees) => {
                 let (sorted, roots) = (self.sorted(), roots(trees)?);
                 if !self.pages.all_resident() {
-                    members.iter().try_for_each(|member| sorted.find(roots, member).map(drop))?;
+                    let mut missed = Missed::default();
+                    for member in members {
+                        missed.look(sorted.find(roots, member))?;
+                    }
+                    missed.end()?;
                 }
                 for member in members {
                     let found = sorted.find_hashed(roots, &self.hashed_ahead(local, member))?;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::packed::{self, Scored};
 use super::place::{roots, Rank};
 use super::range::{RangeLimit, ScoredRange};
-use crate::keyspace::{CollectionKey, Keyspace, Local};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Missed};
 use crate::OpError;
 
 impl Keyspace {
@@ -21,15 +21,18 @@ impl Keyspace {
             members.enumerate().for_each(|(index, _)| f(index, None));
             return Ok(false);
         };
+        let mut missed = Missed::default();
         for (index, member) in members.enumerate() {
             match &opened.grown {
                 None => f(index, packed::find(run, member).map(|scored| scored.score)),
                 Some(grown) => {
                     let member = self.hashed_ahead(local, member);
-                    f(index, self.sorted().find_hashed(roots(grown)?, &member)?.score());
+                    let found = missed.look(self.sorted().find_hashed(roots(grown)?, &member))?;
+                    found.into_iter().for_each(|found| f(index, found.score()));
                 }
             }
         }
+        missed.end()?;
         Ok(true)
     }
 

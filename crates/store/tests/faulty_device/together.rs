@@ -1,0 +1,97 @@
+//! A command on many elements waits for all of their pages at once, not for one after the other.
+
+use std::sync::mpsc::channel;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use stillframe_pagepool::device::SimDevice;
+use stillframe_store::{DbId, Deadline, FieldMode, OpError, ScoreRule, Worker};
+
+use crate::collections_model::load;
+use crate::model::{open_in_little_memory, Opened};
+
+const DB: DbId = DbId(0);
+const MEMBER_COUNT: u32 = 30_000;
+const LOOKED_FOR: usize = 200;
+/// More than memory has room for.
+const FILLER_COUNT: u32 = 100;
+const FILLER_BYTES: usize = 100_000;
+/// The key's leaf, three levels of two trees, slabs, and a page that had to go meanwhile.
+const FAULTS_MAX: usize = 12;
+
+fn member(number: u32) -> Vec<u8> {
+    format!("member:{number:08}").into_bytes()
+}
+
+/// Runs an operation until its pages are in memory; how often it had to wait.
+fn faults(opened: &mut Opened, mut op: impl FnMut(&mut Worker) -> Result<(), OpError>) -> usize {
+    let mut count = 0;
+    loop {
+        opened.worker.quiesce();
+        if opened.store.is_full() {
+            load(&opened.store, &mut opened.worker, stillframe_store::Fault::room());
+        }
+        match op(&mut opened.worker) {
+            Ok(()) => return count,
+            Err(OpError::Fault(fault)) => {
+                count += 1;
+                let (sender, receiver) = channel();
+                opened.store.load(fault, Box::new(move || sender.send(()).expect("the test waits")));
+                opened.worker.idle(|| receiver.recv().expect("the load ends"));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn change(worker: &mut Worker, members: &[Vec<u8>], score: f64) -> Result<(), OpError> {
+    let names: Vec<&[u8]> = members.iter().map(Vec::as_slice).collect();
+    let pairs: Vec<(&[u8], &[u8])> = names.iter().map(|name| (*name, *name)).collect();
+    let scored: Vec<(f64, &[u8])> = names.iter().map(|name| (score, *name)).collect();
+    worker.set_add(DB, &worker.key(b"set"), &names)?;
+    worker.hash_set(DB, &worker.key(b"hash"), &pairs, FieldMode::All, Deadline::Keep)?;
+    worker.sorted_set_put(DB, &worker.key(b"sorted"), &scored, &ScoreRule::default()).map(drop)
+}
+
+#[test]
+fn pages_of_many_elements_are_waited_for_together() {
+    let mut opened = open_in_little_memory(&Arc::new(SimDevice::new(5))).expect("a new store");
+    let numbers: Vec<u32> = (0..MEMBER_COUNT).collect();
+    for some in numbers.chunks(100) {
+        let members: Vec<_> = some.iter().map(|number| member(*number)).collect();
+        faults(&mut opened, |worker| change(worker, &members, f64::from(some[0])));
+    }
+    let filler = |number: u32| format!("filler:{number}").into_bytes();
+    for number in 0..FILLER_COUNT {
+        let value = vec![number as u8; FILLER_BYTES];
+        faults(&mut opened, |worker| {
+            let value = stillframe_store::NewValue::Bytes { bytes: &value, raw: false };
+            worker.set(DB, &worker.key(&filler(number)), value, Deadline::Clear).map(drop)
+        });
+    }
+    let mut rng = Rng::with_seed(5);
+    let some: Vec<Vec<u8>> = (0..LOOKED_FOR).map(|_| member(rng.u32(..MEMBER_COUNT))).collect();
+    let names: Vec<&[u8]> = some.iter().map(Vec::as_slice).collect();
+    type Op<'a> = Box<dyn FnMut(&mut Worker) -> Result<(), OpError> + 'a>;
+    let each = || names.iter().copied();
+    let (set, hash, sorted) = (b"set", b"hash", b"sorted");
+    let ops: Vec<(&str, Op<'_>)> = vec![
+        ("SMISMEMBER", Box::new(|w| w.set_contains(DB, &w.key(set), each(), |_, _| ()).map(drop))),
+        ("HMGET", Box::new(|w| w.hash_get(DB, &w.key(hash), each(), |_, _| ()).map(drop))),
+        ("ZMSCORE", Box::new(|w| w.sorted_set_scores(DB, &w.key(sorted), each(), |_, _| ()).map(drop))),
+        ("SADD, HSET and ZADD", Box::new(|w| change(w, &some, -1.0))),
+        ("SREM", Box::new(|w| w.set_remove(DB, &w.key(set), &names).map(drop))),
+        ("HDEL", Box::new(|w| w.hash_remove(DB, &w.key(hash), &names).map(drop))),
+        ("ZREM", Box::new(|w| w.sorted_set_remove(DB, &w.key(sorted), &names).map(drop))),
+    ];
+    for (name, mut op) in ops {
+        for number in (0..FILLER_COUNT).chain(0..FILLER_COUNT) {
+            faults(&mut opened, |worker| worker.get(DB, &worker.key(&filler(number)), |_| ()).map(drop));
+        }
+        let count = faults(&mut opened, &mut op);
+        println!("{name}: {count}");
+        assert!((1..=3 * FAULTS_MAX).contains(&count), "{name} waited {count} times");
+        assert!(name.contains("and") || count <= FAULTS_MAX, "{name} waited {count} times");
+    }
+    opened.check();
+}
