@@ -280,18 +280,25 @@ impl Supply {
     /// Ends all frees of the epochs up to `cut`, which lies behind (R5). Waits for loaders and the evictor; not to be called by
     /// them, nor by a running member of the barrier.
     pub fn settle_frees(&self, cut: Epoch) {
-        let is_of_cut =
-            |page: PageId| self.core.pages.descriptor(page).epochs.freed().is_some_and(|at| at <= cut);
         loop {
             self.finish_deferred_frees();
             self.finish_lingering();
-            let any_waits = self.deferred_frees.lock().iter().any(|extent| is_of_cut(extent.start))
-                || self.lingering.lock().iter().any(|&(page, _)| is_of_cut(page));
-            if !any_waits && self.finishing.load(Ordering::SeqCst) == 0 {
+            if self.are_frees_over(cut) {
                 return;
             }
             std::thread::sleep(SETTLE_PAUSE);
         }
+    }
+
+    fn are_frees_over(&self, cut: Epoch) -> bool {
+        let is_of_cut =
+            |page: PageId| self.core.pages.descriptor(page).epochs.freed().is_some_and(|at| at <= cut);
+        // Both at once: whoever has taken a free from one of them has counted itself before, and puts it off again, if it
+        // has to, before it counts itself out. So it is seen here or there.
+        let (deferred, lingering) = (self.deferred_frees.lock(), self.lingering.lock());
+        self.finishing.load(Ordering::SeqCst) == 0
+            && !deferred.iter().any(|extent| is_of_cut(extent.start))
+            && !lingering.iter().any(|&(page, _)| is_of_cut(page))
     }
 
     fn take_deferred_frees(&self) -> Vec<Extent> {

@@ -1,5 +1,6 @@
 //! Pages that are still being brought in: frees, allocations and views meanwhile.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -81,9 +82,8 @@ fn an_object_is_freed_while_it_is_read() {
 }
 
 /// A free that a loader holds up is over before a checkpoint takes the pages off the map: what views see of them, in the page
-/// file or in memory, is kept until then.
-#[test]
-fn a_view_sees_an_object_whose_free_is_held_up() {
+/// file or in memory, is kept until then. `beside` runs until then.
+fn hold_up_a_free(beside: impl Fn(&Pool) + Sync) {
     let (device, head) = device_with_object(3000);
     let [first_batch, second_batch] = gates(&device, [SMALL, 6]);
     let pool = open(&device);
@@ -96,13 +96,20 @@ fn a_view_sees_an_object_whose_free_is_held_up() {
     second_batch.wait_for_visitor();
     let view = pool.view_after(|| ()).unwrap();
     pool.free(pool.try_exclusive(head).unwrap(), 40);
+    let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let saver = scope.spawn(|| checkpoint(&pool));
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                beside(&pool);
+            }
+        });
         let since = Instant::now();
         while !saver.is_finished() && since.elapsed() < Duration::from_millis(300) {
             thread::sleep(Duration::from_millis(1));
         }
         second_batch.open();
+        is_over.store(true, Ordering::Relaxed);
     });
     pool.wait_until_warm();
     for index in 0..40 {
@@ -113,6 +120,20 @@ fn a_view_sees_an_object_whose_free_is_held_up() {
     }
     drop(view);
     assert_eq!(pool.stats().allocated_pages, 3000);
+}
+
+#[test]
+fn a_view_sees_an_object_whose_free_is_held_up() {
+    hold_up_a_free(|_| thread::sleep(Duration::from_millis(1)));
+}
+
+/// Who allocates takes the free up and puts it off again: all the time, whenever the checkpoint looks.
+#[test]
+fn a_view_sees_an_object_whose_free_is_tried_again_and_again() {
+    hold_up_a_free(|pool| {
+        let page = new_object(pool, 1, 0);
+        pool.free(pool.try_exclusive(page).unwrap(), 1);
+    });
 }
 
 /// A page that somebody has latched is in memory: an object of which one page is latched, by a stale hint say, is whole.
