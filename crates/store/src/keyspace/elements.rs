@@ -68,17 +68,18 @@ impl Keyspace {
     }
 
     /// The same of several elements, and of the slabs.
-    pub fn resolve_elements<'e>(
+    pub fn resolve_elements(
         &self,
         tree: Tree,
-        elements: impl ExactSizeIterator<Item = &'e [u8]>,
+        elements: impl IntoIterator<Item = impl AsRef<[u8]>>,
     ) -> Result<(), OpError> {
         if self.pages.all_resident() {
             return Ok(());
         }
-        let (count, mut missed) = (elements.len(), Missed::default());
+        let (mut count, mut missed) = (0, Missed::default());
         for element in elements {
-            missed.look(self.resolve_element(tree, &self.hashed(element)))?;
+            count += 1;
+            missed.look(self.resolve_element(tree, &self.hashed(element.as_ref())))?;
         }
         missed.end()?;
         self.resolve_slabs(2 * count)

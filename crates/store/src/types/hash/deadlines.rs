@@ -70,7 +70,7 @@ impl Keyspace {
                 Ok(())
             }
             Some(grown) => {
-                self.resolve_removal(grown.first, fields)?;
+                self.resolve_elements(grown.first, fields)?;
                 let ended = self.set_deadlines(local, grown.first, fields, deadline, &mut set);
                 if !set.is_empty() {
                     self.note_field_deadline(grown.first, deadline);
@@ -176,7 +176,7 @@ impl Keyspace {
             }
         })?;
         let fields: Vec<&[u8]> = due.iter().map(|field| &field[..]).collect();
-        self.resolve_removal(tree, &fields)?;
+        self.resolve_elements(tree, &fields)?;
         for field in &fields {
             self.remove_element(local, tree, &self.hashed(field))?;
         }

@@ -195,7 +195,7 @@ impl Keyspace {
         write: &FieldWrite<'_>,
     ) -> Result<u64, OpError> {
         // Nothing that is missing is met after the first change (C1).
-        self.resolve_elements(grown.first, write.pairs.iter().map(|(field, _)| *field))?;
+        self.resolve_elements(grown.first, write.pairs.iter().map(|(field, _)| field))?;
         let (mut filled, mut expired) = (Filled::default(), Vec::new());
         let ended = self.hash_fill(local, grown.first, write, &mut filled, &mut expired);
         grown.element_count += filled.more_count;
@@ -283,7 +283,7 @@ impl Keyspace {
                 (packed.len(), Ok(()))
             }
             Some(grown) => {
-                self.resolve_removal(grown.first, fields)?;
+                self.resolve_elements(grown.first, fields)?;
                 let ended = self.remove_elements(local, grown.first, fields, &mut removed);
                 (grown.element_count.saturating_sub(removed.len() as u64), ended)
             }
@@ -301,11 +301,6 @@ impl Keyspace {
         }
         self.put_rest(local, at, &opened, left, &mut packed)?;
         ended.map(|()| removed_count)
-    }
-
-    /// Makes sure that the removal of fields meets no page that is missing.
-    pub(super) fn resolve_removal(&self, tree: Tree, fields: &[&[u8]]) -> Result<(), OpError> {
-        self.resolve_elements(tree, fields.iter().copied())
     }
 
     /// Removes fields of a tree and notes which were there, and whether their time was over.

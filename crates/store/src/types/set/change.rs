@@ -123,11 +123,6 @@ impl Keyspace {
         (added, done)
     }
 
-    /// Makes sure that members of a large set can be changed without a page that is missing.
-    fn resolve_members(&self, tree: Tree, members: &[&[u8]]) -> Result<(), OpError> {
-        self.resolve_elements(tree, members.iter().copied())
-    }
-
     fn set_put_grown<'m>(
         &self,
         local: &mut Local,
@@ -136,7 +131,7 @@ impl Keyspace {
         mut grown: Grown,
         members: &[&'m [u8]],
     ) -> (Vec<&'m [u8]>, Result<(), OpError>) {
-        if let Err(error) = self.resolve_members(grown.first, members) {
+        if let Err(error) = self.resolve_elements(grown.first, members) {
             return (Vec::new(), Err(error));
         }
         let (added, done) = self.put_members(local, grown.first, members);
@@ -182,7 +177,7 @@ impl Keyspace {
         match opened.grown {
             None => removed.extend(members.iter().filter(|member| packed::remove(run, member))),
             Some(grown) => {
-                self.resolve_members(grown.first, members)?;
+                self.resolve_elements(grown.first, members)?;
                 for member in members {
                     if self.remove_element(local, grown.first, &self.hashed_ahead(local, member))? {
                         removed.push(*member);
@@ -230,7 +225,7 @@ impl Keyspace {
             return Ok(is_there);
         }
         for grown in [Some(&source), target.as_ref()].into_iter().flatten().filter_map(|set| set.grown) {
-            self.resolve_members(grown.first, &[member])?;
+            self.resolve_elements(grown.first, [member])?;
         }
         self.resolve_slabs(4)?;
         // First where it is to be, so that it is not lost for want of memory; it is told of as Redis does.
