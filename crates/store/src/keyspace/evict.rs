@@ -21,12 +21,12 @@ use crate::tree::hash::{as_leaf, Links, Record, RecordKey, SLOT_BYTES};
 use crate::tree::{bad_record, Joining, Tree};
 use crate::{Candidates, DbId, Evicted, EvictionPolicy, Key, OpError, Preference};
 
-/// Samples from all databases for one key, before it is left for later.
-const ROUNDS_MAX: u32 = 16;
+/// Samples from all databases for one key, before it is left for later. More than are remembered: all those may be gone.
+const ROUNDS_MAX: u32 = 32;
 /// Leaves of which the side array says that they have deadlines, that are looked at for one that has.
 const DUE_LEAVES_TRIED: u32 = 32;
-/// Random leaves that are looked at for keys with a deadline before the side array is asked.
-const LEAVES_TRIED: u32 = 2;
+/// Random leaves that are looked at for a sample: of a few keys each may have one, and that is the best of itself.
+const LEAVES_TRIED: u32 = 3;
 
 /// What is taken from a tree, and of which keys how many.
 struct Sample {
@@ -79,7 +79,9 @@ impl Keyspace {
         };
         for _ in 0..ROUNDS_MAX {
             memory_bytes += self.sample_databases(local, policy, sample_count.max(1))?;
-            while let Some(victim) = local.choice.remembered.pop() {
+            // If the best is gone by now, the next best may be the worst of all: with two workers all of the better ones are gone
+            // at times. Hence another sample before it.
+            if let Some(victim) = local.choice.remembered.pop() {
                 match self.evict_victim(local, policy, &victim) {
                     Ok(true) => return Ok(count(local, 1, memory_bytes + victim.memory_bytes)),
                     Ok(false) => {}
@@ -138,7 +140,7 @@ impl Keyspace {
             let hash = fastrand::u64(..);
             let leaf = || self.trees.leaf_shared(tree, hash, None);
             self.take_sample(local, tree, leaf, &mut sample)?;
-            if !sample.is_empty() {
+            if sample.is_full() {
                 break;
             }
         }

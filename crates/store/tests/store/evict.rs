@@ -235,6 +235,34 @@ fn workers_evict_beside_each_other() {
     assert!(there <= 2_004 && evicted.load(Ordering::Relaxed) > 10_000);
 }
 
+/// Whether what is in use stays, if all else that a worker remembers has gone and one key that it has not met is cold.
+fn finds_what_is_cold() -> bool {
+    let (store, _dir) = open(2, Some(Tracking::Recency));
+    let (mut first, mut second) = (worker(&store, START), worker(&store, START));
+    let (gone, in_use, cold) = (0..13, 13..19, 20);
+    gone.clone().for_each(|number| set(&mut first, DB, number, Deadline::Clear));
+    first.set_now(START + 100_000);
+    in_use.clone().for_each(|number| set(&mut first, DB, number, Deadline::Clear));
+    evict_keys(&mut first, policy("allkeys-lru"), 4);
+    for number in gone {
+        let name = name(number);
+        let key = second.key(&name);
+        second.remove(DB, &key).unwrap();
+    }
+    set(&mut second, DB, cold, Deadline::Clear);
+    second.quiesce();
+    evict_keys(&mut first, policy("allkeys-lru"), 1);
+    in_use.clone().all(|number| has(&mut second, DB, number))
+}
+
+/// A worker may remember nothing but keys that another one has evicted, and some in use: it looks again before those go.
+#[test]
+fn what_is_in_use_stays_when_what_was_remembered_is_gone() {
+    let rounds = 60;
+    let found = (0..rounds).filter(|_| finds_what_is_cold()).count();
+    assert!(found > rounds * 9 / 10, "{found} of {rounds}");
+}
+
 /// Reads and evictions do not write to pages that they do not change.
 #[test]
 fn accesses_change_no_page() {
