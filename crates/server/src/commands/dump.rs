@@ -13,7 +13,8 @@ use super::walk::go_on;
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
-use crate::persistence::collections::small_limits;
+use crate::dispatch::stream::{self, Shape};
+use crate::persistence::collections::PayloadForm;
 use crate::persistence::elements::Batch;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -66,24 +67,42 @@ pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-/// Replies with the payload of a collection.
+/// Replies with the payload of a collection, or has it written beside other commands.
 fn dump_collection(ctx: &mut Ctx<'_>, key: &Key<'_>) -> CmdResult {
-    let (encoding, batch) = gather(ctx, key)?;
+    let Some(entry) = ctx.worker.entry(ctx.client.db, key)? else {
+        return Err(errors::NO_SUCH_KEY.into());
+    };
+    let element_count = element_count(ctx, key, entry.value_type)?;
+    let form = PayloadForm::of(&ctx.config.settings);
+    if stream::begin(ctx, key.bytes, element_count, Shape::Payload(form.clone())) {
+        ctx.looked_up(key, true);
+        return Ok(());
+    }
+    let batch = gather(ctx, key, entry.value_type)?;
     ctx.looked_up(key, true);
-    let limits = small_limits(&ctx.config.settings);
-    let compresses = ctx.config.settings.rdb_compression;
-    let payload = batch.payload(encoding, &limits, compresses).map_err(|error| format!("ERR {error}"))?;
+    let encoding = entry.encoding.unwrap_or(Encoding::HashTable);
+    let payload =
+        batch.payload(encoding, &form.limits, form.compresses).map_err(|error| format!("ERR {error}"))?;
     ctx.reply.bulk(&payload);
     Ok(())
 }
 
-/// All elements of a collection.
-fn gather(ctx: &mut Ctx<'_>, key: &Key<'_>) -> Result<(Encoding, Batch), CmdError> {
+fn element_count(ctx: &mut Ctx<'_>, key: &Key<'_>, value_type: ValueType) -> Result<u64, OpError> {
     let db = ctx.client.db;
-    let Some(entry) = ctx.worker.entry(db, key)? else { return Err(errors::NO_SUCH_KEY.into()) };
-    let encoding = entry.encoding.unwrap_or(Encoding::HashTable);
+    match value_type {
+        ValueType::Hash => ctx.worker.hash_len(db, key),
+        ValueType::Set => ctx.worker.set_len(db, key),
+        ValueType::List => ctx.worker.list_len(db, key),
+        ValueType::SortedSet => ctx.worker.sorted_set_len(db, key),
+        ValueType::String | ValueType::Stream => Err(OpError::WrongType),
+    }
+}
+
+/// All elements of a collection.
+fn gather(ctx: &mut Ctx<'_>, key: &Key<'_>, value_type: ValueType) -> Result<Batch, CmdError> {
+    let db = ctx.client.db;
     let go_on = || ControlFlow::Continue(());
-    let batch = match entry.value_type {
+    Ok(match value_type {
         ValueType::Hash => gather_fields(ctx.worker, db, key)?,
         ValueType::Set => {
             let mut batch = Batch::new(CollectionKind::Set);
@@ -131,8 +150,7 @@ fn gather(ctx: &mut Ctx<'_>, key: &Key<'_>) -> Result<(Encoding, Batch), CmdErro
             batch
         }
         ValueType::String | ValueType::Stream => return Err(OpError::WrongType.into()),
-    };
-    Ok((encoding, batch))
+    })
 }
 
 fn gather_fields(worker: &mut Worker, db: DbId, key: &Key<'_>) -> Result<Batch, CmdError> {

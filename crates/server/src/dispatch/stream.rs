@@ -9,18 +9,21 @@
 //! The reply shows the data as of the picture, which is taken between the command and the reply. Further commands of the
 //! client wait until the last part has been handed over.
 
+use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stillframe_store::rdb::WriteError;
 use stillframe_store::{
     CollectionView, DbId, Element, OwnedRange, RangeLimit, SaveError, UnixMillis, Value, ValueType, ViewEntry,
 };
 
 use crate::dispatch::ctx::Ctx;
 use crate::log;
+use crate::persistence::collections::{is_there, CollectionError, PayloadForm};
 use crate::protocol::errors;
 use crate::protocol::reply::{Reply, ReplyBuf};
 use crate::server::Server;
@@ -53,6 +56,8 @@ pub enum Shape {
     },
     /// An array of members of a sorted set.
     Scored(ScoredPart),
+    /// The payload of `DUMP`, of any collection.
+    Payload(PayloadForm),
 }
 
 /// Which members of a sorted set are written, and how.
@@ -65,12 +70,13 @@ pub struct ScoredPart {
 }
 
 impl Shape {
-    fn value_type(&self) -> ValueType {
+    fn is_of(&self, value_type: ValueType) -> bool {
         match self {
-            Shape::Pairs | Shape::Fields | Shape::Values => ValueType::Hash,
-            Shape::Members => ValueType::Set,
-            Shape::Items { .. } => ValueType::List,
-            Shape::Scored(_) => ValueType::SortedSet,
+            Shape::Pairs | Shape::Fields | Shape::Values => value_type == ValueType::Hash,
+            Shape::Members => value_type == ValueType::Set,
+            Shape::Items { .. } => value_type == ValueType::List,
+            Shape::Scored(_) => value_type == ValueType::SortedSet,
+            Shape::Payload(_) => true,
         }
     }
 
@@ -95,6 +101,8 @@ impl Shape {
             Shape::Fields | Shape::Values | Shape::Items { .. } => reply.array(element_count),
             Shape::Members => reply.set(element_count),
             Shape::Scored(part) => reply.members(element_count, part.has_scores),
+            // Without elements there is no collection.
+            Shape::Payload(_) => reply.null(),
         }
     }
 
@@ -113,14 +121,6 @@ impl Shape {
             }
             _ => {}
         }
-    }
-}
-
-/// Whether an element is there still.
-fn is_there(element: &Element<'_>, now: UnixMillis) -> bool {
-    match element {
-        Element::Field { deadline: Some(deadline), .. } => *deadline > now,
-        _ => true,
     }
 }
 
@@ -236,14 +236,15 @@ impl Stream {
                 shape.begin(&mut self.reply(), 0);
                 return Ok(());
             }
-            Some(Value::Collection(collection)) if collection.value_type() == shape.value_type() => {
-                collection
-            }
+            Some(Value::Collection(collection)) if shape.is_of(collection.value_type()) => collection,
             Some(_) => {
                 self.reply().error(errors::WRONG_TYPE.as_bytes());
                 return Ok(());
             }
         };
+        if let Shape::Payload(form) = &shape {
+            return self.write_payload(&collection, form);
+        }
         let indices = shape.indices(&collection, now).map_err(Broken::Unreadable)?;
         shape.begin(&mut self.reply(), indices.end.saturating_sub(indices.start));
         let mut flow = ControlFlow::Continue(());
@@ -270,6 +271,35 @@ impl Stream {
         }
     }
 
+    /// Writes a payload twice: for its length, which comes first, and for its bytes.
+    fn write_payload(&mut self, collection: &CollectionView<'_>, form: &PayloadForm) -> Result<(), Broken> {
+        let now = self.now;
+        let length_bytes = match form.write(Counted::default(), collection, now) {
+            Ok(counted) => counted.bytes,
+            Err(CollectionError::Write(WriteError::EmptyCollection)) => {
+                self.reply().null();
+                return Ok(());
+            }
+            Err(error) => {
+                self.reply().error(format!("ERR {error}").as_bytes());
+                return Ok(());
+            }
+        };
+        self.reply().bulk_head(length_bytes);
+        let mut given = Given { stream: self, bytes: 0, is_taken: true };
+        let written = form.write(&mut given, collection, now).map(|_| ());
+        let (given_bytes, is_taken) = (given.bytes, given.is_taken);
+        match written {
+            Ok(()) if given_bytes == length_bytes => {
+                self.part.extend(b"\r\n");
+                Ok(())
+            }
+            _ if !is_taken => Err(Broken::Gone),
+            Ok(()) => Err(Broken::Unreadable(SaveError::Io("a payload has another length now".into()))),
+            Err(error) => Err(Broken::Unreadable(SaveError::Io(error.to_string()))),
+        }
+    }
+
     /// Hands over what there is, and waits until it has been written to the socket.
     fn hand_over(&mut self) -> ControlFlow<()> {
         let bytes = self.part.split_off(0);
@@ -279,5 +309,45 @@ impl Stream {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
+    }
+}
+
+/// Takes bytes for their number.
+#[derive(Default)]
+struct Counted {
+    bytes: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Takes bytes as parts of a stream's reply.
+struct Given<'s> {
+    stream: &'s mut Stream,
+    bytes: u64,
+    is_taken: bool,
+}
+
+impl Write for Given<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.part.extend(bytes);
+        self.bytes += bytes.len() as u64;
+        if self.stream.part.len() >= PART_BYTES && self.stream.hand_over().is_break() {
+            self.is_taken = false;
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -1,9 +1,12 @@
-//! Collections in dumps, written from a view.
+//! Collections in dumps and payloads, written from a view.
 
 use std::fs::File;
+use std::io::Write;
 
-use stillframe_store::rdb::{self, Announced, KeyMeta, ListNodes, SmallLimits, WriteError, Writer};
-use stillframe_store::{CollectionView, Element, Encoding, SaveError, ValueType};
+use stillframe_store::rdb::{
+    self, Announced, KeyMeta, ListNodes, PayloadWriter, SmallLimits, WriteError, WriteVersion, Writer,
+};
+use stillframe_store::{CollectionView, Element, Encoding, SaveError, UnixMillis, ValueType};
 
 use crate::config::Settings;
 
@@ -41,9 +44,24 @@ fn as_written(element: Element<'_>) -> rdb::Element<'_> {
     }
 }
 
-/// What a collection is announced as: a dump says it before the elements, which takes a round over those of a list, and of a
-/// hash with deadlines.
-fn announced(view: &CollectionView<'_>, limits: &SmallLimits) -> Result<Announced, SaveError> {
+/// Before all deadlines.
+const EVER: UnixMillis = UnixMillis::MIN;
+
+/// Whether an element's time is not over.
+pub fn is_there(element: &Element<'_>, now: UnixMillis) -> bool {
+    match element {
+        Element::Field { deadline: Some(deadline), .. } => *deadline > now,
+        _ => true,
+    }
+}
+
+/// What a collection is announced as, with the elements that are there: a dump says it before the elements, which takes a
+/// round over those of a list, and of a hash with deadlines.
+fn announced(
+    view: &CollectionView<'_>,
+    limits: &SmallLimits,
+    now: UnixMillis,
+) -> Result<Announced, SaveError> {
     let is_small = matches!(view.encoding(), Encoding::ListPack | Encoding::IntSet);
     Ok(match view.value_type() {
         ValueType::List => {
@@ -58,19 +76,51 @@ fn announced(view: &CollectionView<'_>, limits: &SmallLimits) -> Result<Announce
         }
         ValueType::Set => Announced::Set { member_count: view.element_count()?, is_small },
         ValueType::SortedSet => Announced::SortedSet { member_count: view.element_count()?, is_small },
-        ValueType::Hash | ValueType::String | ValueType::Stream => {
-            let mut least_deadline_ms: Option<u64> = None;
-            if view.is_timed() {
-                view.for_each(&mut |element| {
-                    if let rdb::Element::Field { deadline_ms: Some(at_ms), .. } = as_written(element) {
-                        least_deadline_ms = Some(least_deadline_ms.map_or(at_ms, |least| least.min(at_ms)));
-                    }
-                    Ok(())
-                })?;
-            }
-            Announced::Hash { field_count: view.element_count()?, is_small, least_deadline_ms }
-        }
+        ValueType::Hash | ValueType::String | ValueType::Stream => announced_hash(view, is_small, now)?,
     })
+}
+
+fn announced_hash(
+    view: &CollectionView<'_>,
+    is_small: bool,
+    now: UnixMillis,
+) -> Result<Announced, SaveError> {
+    if !view.is_timed() {
+        let field_count = view.element_count()?;
+        return Ok(Announced::Hash { field_count, is_small, least_deadline_ms: None });
+    }
+    let (mut field_count, mut least_deadline_ms) = (0, None::<u64>);
+    view.for_each(&mut |element| {
+        if !is_there(&element, now) {
+            return Ok(());
+        }
+        field_count += 1;
+        if let rdb::Element::Field { deadline_ms: Some(at_ms), .. } = as_written(element) {
+            least_deadline_ms = Some(least_deadline_ms.map_or(at_ms, |least| least.min(at_ms)));
+        }
+        Ok(())
+    })?;
+    Ok(Announced::Hash { field_count, is_small, least_deadline_ms })
+}
+
+/// Gives the elements that are there.
+fn for_each_written(
+    view: &CollectionView<'_>,
+    now: UnixMillis,
+    mut write: impl FnMut(rdb::Element<'_>) -> Result<(), WriteError>,
+) -> Result<(), CollectionError> {
+    let mut written = Ok(());
+    let walked = view.for_each(&mut |element| {
+        if is_there(&element, now) {
+            written = write(as_written(element));
+        }
+        match &written {
+            Ok(()) => Ok(()),
+            Err(error) => Err(SaveError::Io(error.to_string())),
+        }
+    });
+    written?;
+    Ok(walked?)
 }
 
 /// Writes a collection.
@@ -84,15 +134,37 @@ pub fn write_collection(
     meta: KeyMeta,
     limits: &SmallLimits,
 ) -> Result<(), CollectionError> {
-    writer.begin_collection(key, announced(view, limits)?, meta)?;
-    let mut written = Ok(());
-    let walked = view.for_each(&mut |element| {
-        written = writer.element(as_written(element));
-        match &written {
-            Ok(()) => Ok(()),
-            Err(error) => Err(SaveError::Io(error.to_string())),
-        }
-    });
-    written?;
-    Ok(walked?)
+    writer.begin_collection(key, announced(view, limits, EVER)?, meta)?;
+    for_each_written(view, EVER, |element| writer.element(element))
+}
+
+/// In what form a payload of `DUMP` is written.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PayloadForm {
+    pub limits: SmallLimits,
+    pub compresses: bool,
+}
+
+impl PayloadForm {
+    pub fn of(settings: &Settings) -> PayloadForm {
+        PayloadForm { limits: small_limits(settings), compresses: settings.rdb_compression }
+    }
+
+    /// Writes the payload of a collection without fields whose time is over; of the same view it is the same again.
+    ///
+    /// # Errors
+    /// Its pages cannot be read, `out` takes nothing more, or all fields are gone.
+    pub fn write<W: Write>(
+        &self,
+        out: W,
+        view: &CollectionView<'_>,
+        now: UnixMillis,
+    ) -> Result<W, CollectionError> {
+        let announced = announced(view, &self.limits, now)?;
+        let has_deadlines = matches!(announced, Announced::Hash { least_deadline_ms: Some(_), .. });
+        let version = if has_deadlines { WriteVersion::Redis7_4 } else { WriteVersion::Redis7_0 };
+        let mut writer = PayloadWriter::begin(out, announced, self.compresses, version, self.limits)?;
+        for_each_written(view, now, |element| writer.element(element))?;
+        Ok(writer.finish()?)
+    }
 }

@@ -109,7 +109,7 @@ impl Batch {
             }
         };
         let version = if least.is_some() { WriteVersion::Redis7_4 } else { WriteVersion::Redis7_0 };
-        let mut writer = PayloadWriter::begin(announced, compresses, version, *limits)?;
+        let mut writer = PayloadWriter::begin(Vec::new(), announced, compresses, version, *limits)?;
         self.elements.iter().try_for_each(|element| writer.element(self.element(element)))?;
         writer.finish()
     }

@@ -257,6 +257,11 @@ impl Reply<'_> {
         }
     }
 
+    /// What comes before the bytes of a bulk string that are appended part by part, and CRLF behind them.
+    pub fn bulk_head(&mut self, len_bytes: u64) {
+        self.header(b'$', len_bytes as i64);
+    }
+
     /// A bulk string that holds a decimal number.
     pub fn bulk_int(&mut self, number: i64) {
         let mut text = [0; 20];

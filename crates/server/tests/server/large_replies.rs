@@ -241,3 +241,63 @@ fn a_large_range_of_a_sorted_set_is_that_range() {
     assert!(c.read().items().is_empty());
     assert_eq!(c.read(), Reply::Simple(b"PONG".to_vec()));
 }
+
+/// A payload that is written part by part is that which is written at once in a transaction, and Redis takes it.
+#[test]
+fn a_large_payload_is_that_payload() {
+    const ELEMENTS: usize = 30_000;
+    let (server, dir) = (TestServer::start(&[]), temp_dir());
+    let (redis, _) = stillframe_testkit::Launch::at_socket("redis-server", &dir).start();
+    let (mut c, mut redis) = (server.connect(), redis.client());
+    // Compressed, or not; in several nodes of a list.
+    let element = |number: usize| format!("{number:0width$}", width = 5 + number % 60).into_bytes();
+    for (command, key) in [("SADD", "s"), ("RPUSH", "l")] {
+        for first in (0..ELEMENTS).step_by(500) {
+            let mut words = vec![command.as_bytes().to_vec(), key.as_bytes().to_vec()];
+            words.extend((first..first + 500).map(element));
+            c.queue(&words);
+        }
+    }
+    c.flush().unwrap();
+    (0..2 * ELEMENTS / 500).for_each(|_| drop(c.read()));
+    fill(&mut c, ELEMENTS, 70);
+    fill_scored(&mut c, "z", ELEMENTS, |number| (format!("{}.25", number / 3), element(number)));
+    c.ok("CONFIG SET rdbcompression yes");
+    for (key, count) in [("h", "HLEN"), ("s", "SCARD"), ("l", "LLEN"), ("z", "ZCARD")] {
+        let found = c.run(&format!("DUMP {key}"));
+        c.ok("MULTI");
+        c.run(&format!("DUMP {key}"));
+        assert!(found == c.run("EXEC").items()[0], "{key}: {:?} bytes", found.bytes().map(<[u8]>::len));
+        let payload = found.bytes().expect("a payload");
+        assert_eq!(redis.run_bytes(&[b"RESTORE", key.as_bytes(), b"0", payload]), Reply::ok(), "{key}");
+        assert_eq!(redis.run(&format!("{count} {key}")), Reply::Int(ELEMENTS as i64));
+        assert_eq!(c.run_bytes(&[b"RESTORE", key.as_bytes(), b"0", payload, b"REPLACE"]), Reply::ok());
+    }
+    assert_eq!(redis.run("LINDEX l 29999"), Reply::Bulk(element(29_999)));
+    assert_eq!(redis.run("HGET h field:777"), Reply::Bulk(vec![b'v'; 70]));
+    // Fields whose time is over are not in it; the others are in a newer form.
+    c.run("HPEXPIRE h 1 FIELDS 2 field:1 field:2");
+    c.run("HPEXPIRE h 100000 FIELDS 1 field:3");
+    std::thread::sleep(Duration::from_millis(20));
+    let found = c.run("DUMP h");
+    let payload = found.bytes().expect("a payload");
+    assert_eq!(c.run_bytes(&[b"RESTORE", b"copy", b"0", payload]), Reply::ok());
+    assert_eq!(c.run("HLEN copy"), Reply::Int(ELEMENTS as i64 - 2));
+    let left = c.run("HPTTL copy FIELDS 4 field:1 field:2 field:3 field:4");
+    assert!(
+        matches!(left.items(), [Reply::Int(-2), Reply::Int(-2), Reply::Int(1..), Reply::Int(-1)]),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn a_payload_that_nobody_reads_takes_little_memory() {
+    let server = TestServer::start(&["--rdbcompression", "no"]);
+    fill(&mut server.connect(), FIELDS, 1_000);
+    let found = left_waiting(&server, "DUMP h");
+    let payload = found.bytes().expect("a payload");
+    assert!(payload.len() > FIELDS * 1_000, "{} bytes", payload.len());
+    let mut c = server.connect();
+    assert_eq!(c.run_bytes(&[b"RESTORE", b"copy", b"0", payload]), Reply::ok());
+    assert_eq!(c.run("HLEN copy"), Reply::Int(FIELDS as i64));
+}

@@ -13,6 +13,7 @@ use super::output::Output;
 use super::skip::OtherType;
 use super::source::{Source, StringBody, StringHead};
 use crc::{Digest, Table};
+use std::io::Write;
 
 const FOOTER_BYTES: usize = 2 + 8;
 const CHECKSUM_BYTES: usize = 8;
@@ -36,25 +37,26 @@ pub fn dump_string(string: StringRef<'_>, compressor: Option<&mut Compressor>) -
 }
 
 /// The bytes that `DUMP` returns for a collection, which comes element by element.
-pub struct PayloadWriter {
-    output: Output<Vec<u8>>,
+pub struct PayloadWriter<W> {
+    output: Output<W>,
     collection: CollectionWriter,
     version: WriteVersion,
     is_complete: bool,
 }
 
-impl PayloadWriter {
+impl<W: Write> PayloadWriter<W> {
     /// Of a collection, whose elements come in [`PayloadWriter::element`], as many as are announced.
     ///
     /// # Errors
     /// It has no elements; or [`WriteError::FieldDeadlines`]: the version has no form for it.
     pub fn begin(
+        out: W,
         announced: Announced,
         compress: bool,
         version: WriteVersion,
         limits: SmallLimits,
-    ) -> Result<PayloadWriter, WriteError> {
-        let mut output = Output::new(Vec::new(), compress, true);
+    ) -> Result<PayloadWriter<W>, WriteError> {
+        let mut output = Output::new(out, compress, true);
         let (head, has_deadlines) = (Head::default(), version.has_deadlines());
         let collection = CollectionWriter::begin(&mut output, announced, head, limits, has_deadlines)?;
         Ok(PayloadWriter { output, collection, version, is_complete: false })
@@ -63,17 +65,17 @@ impl PayloadWriter {
     /// The next element. After an error the payload is to be given up.
     ///
     /// # Errors
-    /// More come than were announced, or others.
+    /// More come than were announced, or others; or they cannot be written.
     pub fn element(&mut self, element: Element<'_>) -> Result<(), WriteError> {
         self.is_complete = self.collection.element(&mut self.output, element)?;
         Ok(())
     }
 
-    /// After the last element.
+    /// After the last element: what the payload has been written to.
     ///
     /// # Errors
-    /// Some did not come.
-    pub fn finish(mut self) -> Result<Vec<u8>, WriteError> {
+    /// Some did not come, or they cannot be written.
+    pub fn finish(mut self) -> Result<W, WriteError> {
         if !self.is_complete {
             return Err(self.collection.too_few());
         }
@@ -82,7 +84,7 @@ impl PayloadWriter {
     }
 }
 
-impl std::fmt::Debug for PayloadWriter {
+impl<W: Write> std::fmt::Debug for PayloadWriter<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "PayloadWriter({:?} bytes)", self.output.written_bytes())
     }

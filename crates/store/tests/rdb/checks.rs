@@ -92,7 +92,7 @@ pub fn payload_of(value: &RdbValue, limits: SmallLimits, compress: bool) -> Resu
         Announced::Hash { least_deadline_ms: Some(_), .. } => WriteVersion::Redis7_4,
         _ => WriteVersion::Redis7_0,
     };
-    let mut writer = PayloadWriter::begin(announced, compress, version, limits)?;
+    let mut writer = PayloadWriter::begin(Vec::new(), announced, compress, version, limits)?;
     value.for_each(|element| writer.element(element))?;
     writer.finish()
 }

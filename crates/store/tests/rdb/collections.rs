@@ -174,7 +174,8 @@ fn deadlines_of_fields_are_refused_for_a_version_without_them() {
          version 12 has one (Redis 7.4)"
     );
     assert!(matches!(writer.finish(), Err(WriteError::Failed)));
-    let payload = PayloadWriter::begin(hash, true, WriteVersion::Redis7_0, SmallLimits::default());
+    let payload =
+        PayloadWriter::begin(Vec::new(), hash, true, WriteVersion::Redis7_0, SmallLimits::default());
     assert!(matches!(payload, Err(WriteError::FieldDeadlines { .. })));
 }
 
