@@ -17,6 +17,7 @@ use super::shape::{
     span, Shape, HEADER_BYTES, PEEK_SLOTS, PEEK_SLOTS_BYTES, SLOT_BYTES, WINDOW_BYTES, WINDOW_SLOTS,
 };
 use crate::page::*;
+use std::ops::Range;
 use stillframe_pagepool::{PageId, Pool};
 
 /// Bytes for slots and records.
@@ -50,6 +51,8 @@ pub(crate) fn shift_is_good(lo: u64, hi: u64, shift: u8) -> bool {
 
 /// Bytes at the start of a leaf that a peek takes: a cache line.
 const PEEK_BYTES: usize = 64;
+/// Of a new record so many bytes are asked for ahead; the processor follows from there.
+const ROOM_MAX_BYTES: usize = 256;
 
 /// The header of what was taken for a leaf, as a peek gave it: hints come from it, and nothing else.
 pub(super) struct PeekedLeaf {
@@ -93,6 +96,19 @@ impl PeekedLeaf {
     #[inline(always)]
     pub fn has_outside(&self) -> bool {
         get_u16(&self.head, OUTSIDE) > 0
+    }
+
+    /// The bytes of the page that a new record is likely to take.
+    #[inline(always)]
+    pub fn room_bytes(&self) -> Range<usize> {
+        let end = usize::from(get_u16(&self.head, HEAP_START)).min(PAGE_SIZE);
+        end.saturating_sub(self.mean_record_bytes().min(ROOM_MAX_BYTES))..end
+    }
+
+    /// The bytes of the page where slots are, from the first that may make way for one of the hash.
+    #[inline(always)]
+    pub fn slots_behind(&self, hash: u64) -> Range<usize> {
+        self.shape.window_bytes(hash).start..HEADER_BYTES + SLOT_BYTES * self.shape.count
     }
 
     /// Bytes of a record on average, slack included.

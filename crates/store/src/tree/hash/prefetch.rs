@@ -79,7 +79,12 @@ impl Trees<Hashed> {
     pub fn prefetch_record(&self, key: &mut Key<'_>) {
         let Some(pid) = key.leaf_hint else { return };
         let Some(leaf) = PeekedLeaf::new(&self.pool, pid) else { return };
-        let Some((slot, start)) = leaf.candidate(&self.pool, pid, key.hash) else { return };
+        let Some((slot, start)) = leaf.candidate(&self.pool, pid, key.hash) else {
+            if key.will_write {
+                self.prefetch_room(pid, &leaf, key.hash);
+            }
+            return;
+        };
         key.slot_hint = slot as u16;
         key.outside_hint = leaf.has_outside();
         let end = start + leaf.mean_record_bytes();
@@ -93,6 +98,16 @@ impl Trees<Hashed> {
 }
 
 impl Trees<Hashed> {
+    /// In the place of a record that is not there: what a new one is written to, and the slots that make way for its own.
+    #[inline(always)]
+    fn prefetch_room(&self, pid: PageId, leaf: &PeekedLeaf, hash: u64) {
+        for bytes in [leaf.room_bytes(), leaf.slots_behind(hash)] {
+            for line in bytes.start / LINE_BYTES..bytes.end.div_ceil(LINE_BYTES) {
+                self.pool.prefetch_for_write(pid, line * LINE_BYTES);
+            }
+        }
+    }
+
     /// Latches a page, shared, that a stage before took for a leaf. It may have been freed and be in the middle of
     /// somebody's value by now: so the side array is asked before the latch, to keep off that value, and under it, for an
     /// answer that lasts.
