@@ -127,7 +127,7 @@ impl<O: Order> Trees<O> {
         let mut best = None;
         for i in (0..window.leaves.len()).filter(|i| *i != at) {
             let free = window.leaf::<O>(i)?.free_bytes();
-            if free >= share_min_free_bytes.max(2 * need_bytes) && best.is_none_or(|(most, _)| free > most) {
+            if free >= share_min_free_bytes.max(need_bytes) && best.is_none_or(|(most, _)| free > most) {
                 best = Some((free, i));
             }
         }
