@@ -10,12 +10,15 @@ use crate::clock::{NS_PER_S, NS_PER_US};
 use crate::error::{BenchError, Result};
 use crate::load::collections::{Data, Kind, Operation, Operations};
 use crate::load::phase::Phase;
+use crate::load::{null_server, LoadReport};
 use crate::output::{human_ns, markdown_table};
-use crate::peer::{Peer, SaveTimes};
+use crate::peer::{Peer, SaveTimes, Server};
 use crate::stats::{median_of, with_range};
 
 const MOST_ADDED_P999_US: f64 = 20.0;
 const MOST_ADDED_WORST_US: f64 = 200.0;
+/// The name of what is measured on a server that does nothing, beside the save of the judged one.
+const CONTROL: &str = "control";
 
 struct Save {
     peer: String,
@@ -37,6 +40,12 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
                 Err(error) => report.fail(Part::Save, &peer.name, "a save under HSET", &error),
             }
         }
+        if let Some(peer) = setting.stillframes().next() {
+            match control(setting, peer, round) {
+                Ok(save) => saves.push(save),
+                Err(error) => report.fail(Part::Save, CONTROL, "HSET beside a save", &error),
+            }
+        }
     }
     for save in &saves {
         report.record(Part::Save, save.json());
@@ -55,15 +64,50 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
 }
 
 fn measure(setting: &Setting, peer: &Peer, round: usize) -> Result<Save> {
-    let data = Data::one(Kind::Hash, setting.args.save_fields());
-    let hset = Operation::named("HSET").ok_or_else(|| BenchError::Failed("HSET has no row".to_owned()))?;
-    let name = format!("save-{round}");
-    let server = setting.filled(peer, &name, data)?;
+    let server = with_fields(setting, peer, round)?;
+    let (load, times) = setting.paced(&server, requests(setting, round)?, saved(setting, &server))?;
+    setting.stop(server, &name(round))?;
+    Ok(Save::of(setting, &peer.name, round, &load, &times))
+}
+
+/// What a save adds that is not the server's: the same load on one that answers `+OK` to everything, in the place of the one
+/// that saves. The generator, its processor and the kernel's sockets are the same.
+fn control(setting: &Setting, peer: &Peer, round: usize) -> Result<Save> {
+    let server = with_fields(setting, peer, round)?;
+    let cpus = setting.cpus.as_ref().map(|plan| &plan.server[..]);
+    let (load, times) = null_server::beside(cpus, |target| {
+        setting.paced_at(target, CONTROL, requests(setting, round)?, saved(setting, &server))
+    })?;
+    setting.stop(server, &name(round))?;
+    Ok(Save::of(setting, CONTROL, round, &load, &times))
+}
+
+fn name(round: usize) -> String {
+    format!("save-{round}")
+}
+
+fn fields(setting: &Setting) -> Data {
+    Data::one(Kind::Hash, setting.args.save_fields())
+}
+
+fn with_fields(setting: &Setting, peer: &Peer, round: usize) -> Result<Server> {
+    let server = setting.filled(peer, &name(round), fields(setting))?;
     // Dirty pages of the fill, rehashing and what the allocator gives back are no part of it.
     wait(setting.before_ns().min(NS_PER_S), &|| false)?;
-    let seed = setting.args.seed.wrapping_add(round as u64);
-    let requests = Operations::new(hset, data, seed);
-    let (load, times) = setting.paced(&server, requests, |has_ended| -> Result<SaveTimes> {
+    Ok(server)
+}
+
+fn requests(setting: &Setting, round: usize) -> Result<Operations> {
+    let hset = Operation::named("HSET").ok_or_else(|| BenchError::Failed("HSET has no row".to_owned()))?;
+    Ok(Operations::new(hset, fields(setting), setting.args.seed.wrapping_add(round as u64)))
+}
+
+/// What goes on beside the load: a while of nothing, then a save.
+fn saved<'s>(
+    setting: &'s Setting,
+    server: &'s Server,
+) -> impl FnOnce(&dyn Fn() -> bool) -> Result<SaveTimes> + 's {
+    move |has_ended| {
         let mut client = server.client()?;
         // For the caches of both sides to see the load.
         wait(setting.before_ns() / 4, has_ended)?;
@@ -71,22 +115,23 @@ fn measure(setting: &Setting, peer: &Peer, round: usize) -> Result<Save> {
         let times = server.save(&mut client, || {})?;
         wait(setting.before_ns() / 4, has_ended)?;
         Ok(times)
-    })?;
-    setting.stop(server, &name)?;
-    let samples = load.recording.samples();
-    let before_ns = times.begin_ns - setting.before_ns();
-    Ok(Save {
-        peer: peer.name.clone(),
-        round,
-        field_count: data.element_count,
-        before: Phase::of(samples, before_ns, times.begin_ns),
-        during: Phase::of(samples, times.begin_ns, times.end_ns),
-        sent_late_max_ns: load.lateness.map_or(0, |lateness| lateness.histogram.max()),
-        save_ns: times.save_ns(),
-    })
+    }
 }
 
 impl Save {
+    fn of(setting: &Setting, peer: &str, round: usize, load: &LoadReport, times: &SaveTimes) -> Save {
+        let (samples, before_ns) = (load.recording.samples(), times.begin_ns - setting.before_ns());
+        Save {
+            peer: peer.to_owned(),
+            round,
+            field_count: setting.args.save_fields(),
+            before: Phase::of(samples, before_ns, times.begin_ns),
+            during: Phase::of(samples, times.begin_ns, times.end_ns),
+            sent_late_max_ns: load.lateness.as_ref().map_or(0, |lateness| lateness.histogram.max()),
+            save_ns: times.save_ns(),
+        }
+    }
+
     fn added_mean_ns(&self) -> f64 {
         self.during.mean_ns - self.before.mean_ns
     }
@@ -128,19 +173,21 @@ const MEASURES: [Measure; 12] = [
 fn table(setting: &Setting, saves: &[Save]) -> String {
     let signed = |ns: f64| if ns < 0.0 { format!("-{}", human_ns(-ns)) } else { human_ns(ns) };
     let mut header = vec!["median over saves (range)"];
-    header.extend(setting.peers.iter().map(|peer| peer.name.as_str()));
+    let peers: Vec<&str> = setting.peers.iter().map(|peer| &peer.name[..]).chain([CONTROL]).collect();
+    header.extend(&peers);
     let row = |(name, of): &Measure| {
-        let cell = |peer: &Peer| {
-            let values: Vec<f64> = saves.iter().filter(|save| save.peer == peer.name).map(of).collect();
+        let cell = |peer: &&str| {
+            let values: Vec<f64> = saves.iter().filter(|save| save.peer == *peer).map(of).collect();
             with_range(&values, signed)
         };
-        std::iter::once((*name).to_owned()).chain(setting.peers.iter().map(cell)).collect()
+        std::iter::once((*name).to_owned()).chain(peers.iter().map(cell)).collect()
     };
     let rows: Vec<Vec<String>> = MEASURES.iter().map(row).collect();
     let late = saves.iter().map(|save| save.sent_late_max_ns).max().unwrap_or(0);
     format!(
         "{} HSET a second on random fields of one hash of {} fields, from the time when each was due; the generator was at \
-         most {} late.\n\n{}",
+         most {} late. The control is the same load on a server that answers +OK to everything, while the first Stillframe \
+         saves: what it adds is the machine's.\n\n{}",
         setting.args.rate,
         setting.args.save_fields(),
         human_ns(late as f64),

@@ -14,7 +14,7 @@ use crate::machine;
 use crate::output::human_bytes;
 use crate::peer::{Peer, PeerKind, Server, StartOptions};
 use crate::pin::{self, CpuPlan};
-use crate::resp::Reply;
+use crate::resp::{Address, Reply};
 
 pub struct Setting {
     pub args: Args,
@@ -96,6 +96,17 @@ impl Setting {
     pub fn paced<W>(
         &self,
         server: &Server,
+        requests: impl Requests + Send,
+        work: impl FnOnce(&dyn Fn() -> bool) -> Result<W>,
+    ) -> Result<(LoadReport, W)> {
+        self.paced_at(&server.target, &server.name, requests, work)
+    }
+
+    /// The same on whatever serves there.
+    pub fn paced_at<W>(
+        &self,
+        target: &Address,
+        name: &str,
         mut requests: impl Requests + Send,
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<W>,
     ) -> Result<(LoadReport, W)> {
@@ -107,28 +118,27 @@ impl Setting {
             let recording = Recording::with_samples(now_ns(), expected_samples as usize);
             pin::raise_current_thread(50);
             let stop = Stop { flag: Some(stop), ..Stop::default() };
-            self.open_loop(server).run(&mut requests, recording, stop)
+            self.open_loop(target).run(&mut requests, recording, stop)
         };
         let (report, worked) = beside(load, work)?;
         match &report.tally.first_error {
             Some(error) => Err(BenchError::Failed(format!(
-                "{} answered {} of {} requests with an error, the first: {error}",
-                server.name, report.tally.errors, report.sent
+                "{name} answered {} of {} requests with an error, the first: {error}",
+                report.tally.errors, report.sent
             ))),
-            None if report.unanswered > 0 => Err(BenchError::Failed(format!(
-                "{} left {} requests unanswered",
-                server.name, report.unanswered
-            ))),
+            None if report.unanswered > 0 => {
+                Err(BenchError::Failed(format!("{name} left {} requests unanswered", report.unanswered)))
+            }
             None => Ok((report, worked)),
         }
     }
 
-    fn open_loop(&self, server: &Server) -> OpenLoop {
+    fn open_loop(&self, target: &Address) -> OpenLoop {
         // As in `pause`: on a core that is shared, waking for each request would take half of it.
         let is_shared = self.cpus.as_ref().is_none_or(CpuPlan::generator_shares_core);
         let burst = if is_shared { (self.args.rate / 1000.0) as u64 } else { 1 };
         OpenLoop {
-            target: server.target.clone(),
+            target: target.clone(),
             conn_count: PACED_CONN_COUNT,
             requests_per_second: self.args.rate,
             burst: burst.max(1),
