@@ -17,23 +17,33 @@ pub(crate) fn packed_bytes(element: &[u8]) -> usize {
 
 /// Appends an element.
 pub(crate) fn push(run: &mut Vec<u8>, element: &[u8]) {
-    put_length(run, element.len());
-    run.extend_from_slice(element);
-}
-
-fn put_length(run: &mut Vec<u8>, mut length: usize) {
-    while length > 0x7f {
-        run.push(length as u8 | 0x80);
-        length >>= 7;
-    }
-    run.push(length as u8);
+    splice(run, run.len()..run.len(), &[element]);
 }
 
 /// Puts elements in the place of those at `range`, a range of bytes on the bounds of elements.
 pub(crate) fn splice(run: &mut Vec<u8>, range: Range<usize>, elements: &[&[u8]]) {
-    let mut bytes = Vec::with_capacity(elements.iter().map(|element| packed_bytes(element)).sum());
-    elements.iter().for_each(|element| push(&mut bytes, element));
-    run.splice(range, bytes);
+    let bytes: usize = elements.iter().map(|element| packed_bytes(element)).sum();
+    let (end, tail_bytes) = (range.start + bytes, run.len() - range.end);
+    run.resize(run.len().max(end + tail_bytes), 0);
+    run.copy_within(range.end..range.end + tail_bytes, end);
+    run.truncate(end + tail_bytes);
+    let mut place = &mut run[range.start..end];
+    for element in elements {
+        place = put(place, element);
+    }
+}
+
+/// Writes an element; returns the place behind it.
+fn put<'p>(mut place: &'p mut [u8], element: &[u8]) -> &'p mut [u8] {
+    let (length_bytes, mut length) = (packed_bytes(element) - element.len(), element.len());
+    for (index, byte) in place[..length_bytes].iter_mut().enumerate() {
+        *byte = length as u8 & 0x7f | if index + 1 < length_bytes { 0x80 } else { 0 };
+        length >>= 7;
+    }
+    place = &mut place[length_bytes..];
+    let (bytes, behind) = place.split_at_mut(element.len());
+    bytes.copy_from_slice(element);
+    behind
 }
 
 /// Goes through a run; ends early where it is malformed.
@@ -52,6 +62,13 @@ pub(crate) struct Element<'a> {
 
 pub(crate) fn elements(run: &[u8]) -> Elements<'_> {
     Elements { run, at: 0 }
+}
+
+/// Whether an element is the one that is looked for. Names of one collection tend to begin alike, so their ends are looked at
+/// first.
+#[inline(always)]
+pub(crate) fn is_same(element: &[u8], wanted: &[u8]) -> bool {
+    element.len() == wanted.len() && element.last() == wanted.last() && element == wanted
 }
 
 impl<'a> Iterator for Elements<'a> {

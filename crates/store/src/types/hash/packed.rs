@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::types::packed::{elements, packed_bytes, push as push_element, splice};
+use crate::types::packed::{elements, is_same, packed_bytes, push as push_element, splice};
 use crate::{Deadline, UnixMillis};
 
 const DEADLINE_BYTES: usize = 8;
@@ -69,9 +69,14 @@ impl Fields<'_> {
         self.pairs().count() as u64
     }
 
+    /// Whether there are more: a pair takes two bytes at least, so they are rarely counted.
+    pub fn are_more_than(&self, count: usize) -> bool {
+        self.run.len() / 2 > count && self.len() > count as u64
+    }
+
     #[inline]
     pub fn find(&self, field: &[u8]) -> Option<Pair<'_>> {
-        self.pairs().find(|pair| pair.field == field)
+        self.pairs().find(|pair| is_same(pair.field, field))
     }
 
     /// The same, if its time is not over.

@@ -101,21 +101,30 @@ impl Keyspace {
             filled.added_count += u64::from(was != WasPacked::There);
         }
         let earliest = if packed.is_timed { packed.settle() } else { None };
-        let encoding = self.hash_encoding(opened, packed.len(), write.pairs);
+        let encoding =
+            self.hash_encoding(opened, packed.are_more_than(self.limits.hash_entries()), write.pairs);
         self.put_packed(local, at, encoding, earliest, packed.run, Deadline::Keep)?;
         self.announce_expired(local, at, &expired);
         self.announce_fields(local, at, opened.is_none(), write, |field| {
-            packed.find(field).and_then(|pair| pair.deadline)
+            if packed.is_timed {
+                packed.find(field)?.deadline
+            } else {
+                None
+            }
         });
         Ok(filled.added_count)
     }
 
-    /// What a hash is called now.
-    fn hash_encoding(&self, opened: Option<&Opened>, len: u64, pairs: &[(&[u8], &[u8])]) -> Encoding {
+    fn are_many_fields(&self, grown: &Grown) -> bool {
+        grown.element_count > self.limits.hash_entries() as u64
+    }
+
+    /// What a hash is called now; whether there are more fields than the limit.
+    fn hash_encoding(&self, opened: Option<&Opened>, are_many: bool, pairs: &[(&[u8], &[u8])]) -> Encoding {
         let limits = &self.limits;
         let is_long = |bytes: &[u8]| bytes.len() > limits.hash_value_bytes();
         let is_large = opened.is_some_and(|opened| opened.encoding == Encoding::HashTable)
-            || len > limits.hash_entries() as u64
+            || are_many
             || pairs.iter().any(|(field, value)| is_long(field) || is_long(value));
         if is_large {
             Encoding::HashTable
@@ -144,7 +153,7 @@ impl Keyspace {
         grown.element_count = before + filled.more_count;
         let kept = packed.pairs().filter_map(|pair| pair.deadline).min();
         let earliest = earlier(kept, write.given());
-        let encoding = self.hash_encoding(opened, grown.element_count, write.pairs);
+        let encoding = self.hash_encoding(opened, self.are_many_fields(&grown), write.pairs);
         self.put_grown(local, at, encoding, earliest, grown, Deadline::Keep)?;
         self.announce_filled(local, at, opened.is_none(), write, (tree, earliest.is_some()), &expired)?;
         Ok(filled.added_count)
@@ -202,7 +211,7 @@ impl Keyspace {
         if filled.added_count == 0 && write.mode == FieldMode::Absent {
             return ended.map(|()| 0);
         }
-        let encoding = self.hash_encoding(Some(opened), grown.element_count, write.pairs);
+        let encoding = self.hash_encoding(Some(opened), self.are_many_fields(&grown), write.pairs);
         let earliest = earlier(opened.earliest, write.given());
         self.note_field_deadline(grown.first, write.given());
         let now = Opened { encoding, earliest, grown: Some(grown) };

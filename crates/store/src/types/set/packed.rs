@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::types::packed::{elements, push as push_element, splice, Element};
+use crate::types::packed::{elements, is_same, push as push_element, splice, Element};
 
 /// The integer that a member is the usual text of.
 pub(crate) fn integer(member: &[u8]) -> Option<i64> {
@@ -19,11 +19,11 @@ pub(super) fn len(run: &[u8]) -> u64 {
 }
 
 pub(super) fn contains(run: &[u8], member: &[u8]) -> bool {
-    elements(run).any(|element| element.bytes == member)
+    elements(run).any(|element| is_same(element.bytes, member))
 }
 
 fn place_of(run: &[u8], member: &[u8]) -> Option<Range<usize>> {
-    elements(run).find(|element| element.bytes == member).map(|element| element.range)
+    elements(run).find(|element| is_same(element.bytes, member)).map(|element| element.range)
 }
 
 /// Adds a member, unless it is there; whether it was not. `is_sorted`: all members are integers, and so is this one.

@@ -393,7 +393,7 @@ impl Keyspace {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
         let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(None) };
         let Some(trees) = opened.grown else {
-            let members: Vec<Scored<'_>> = packed::members(run).collect();
+            let members = packed::all(run);
             let ranks = range.ranks_in(&members, is_downwards, limit);
             let mut wanted: Vec<&Scored<'_>> =
                 members[ranks.start as usize..ranks.end as usize].iter().collect();

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::tree::sorted_set::sortable;
-use crate::types::packed::{elements, packed_bytes, splice};
+use crate::types::packed::{elements, is_same, packed_bytes, splice};
 
 const SCORE_MAX_BYTES: usize = 8;
 /// Greatest integer, and less the least, that all integers up to have a number for.
@@ -39,10 +39,11 @@ fn decode(bytes: &[u8]) -> Option<f64> {
     if let Ok(number) = bytes.try_into() {
         return Some(f64::from_le_bytes(number)).filter(|score| !score.is_nan());
     }
-    let sign = bytes.last().map_or(0, |last| if last & 0x80 == 0 { 0 } else { 0xff });
-    let mut integer = [sign; SCORE_MAX_BYTES];
-    integer.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    Some(i64::from_le_bytes(integer) as f64)
+    if bytes.len() > SCORE_MAX_BYTES {
+        return None;
+    }
+    let sign = bytes.last().map_or(0, |last| if last & 0x80 == 0 { 0 } else { -1 });
+    Some(bytes.iter().rev().fold(sign, |above, byte| above << 8 | i64::from(*byte)) as f64)
 }
 
 /// The members of a run; ends early where it is malformed.
@@ -55,12 +56,28 @@ pub(super) fn members(run: &[u8]) -> impl Iterator<Item = Scored<'_>> {
     })
 }
 
-pub(super) fn len(run: &[u8]) -> u64 {
-    members(run).count() as u64
+/// All members, to be gone through by their ranks.
+pub(super) fn all(run: &[u8]) -> Vec<Scored<'_>> {
+    let mut all = Vec::with_capacity(len(run) as usize);
+    all.extend(members(run));
+    all
 }
 
+/// How many members there are: their scores are not looked at.
+pub(super) fn len(run: &[u8]) -> u64 {
+    elements(run).count() as u64 / 2
+}
+
+/// Finds a member. Of the others the scores are not looked at.
 pub(super) fn find<'a>(run: &'a [u8], member: &[u8]) -> Option<Scored<'a>> {
-    members(run).find(|scored| scored.member == member)
+    let mut elements = elements(run);
+    loop {
+        let (other, score) = (elements.next()?, elements.next()?);
+        if is_same(other.bytes, member) {
+            let range = other.range.start..score.range.end;
+            return Some(Scored { member: other.bytes, score: decode(score.bytes)?, range });
+        }
+    }
 }
 
 /// Bytes that a member takes at most.
@@ -132,7 +149,7 @@ mod tests {
         for (member, score) in [("b", 2.0), ("a", 2.0), ("c", -1.5), ("b", 0.0), ("d", -0.0), ("e", 9.0)] {
             put(&mut run, member.as_bytes(), score);
         }
-        let all: Vec<_> = members(&run).map(|scored| (scored.member, scored.score)).collect();
+        let all: Vec<_> = all(&run).iter().map(|scored| (scored.member, scored.score)).collect();
         assert_eq!(all, [(&b"c"[..], -1.5), (b"b", 0.0), (b"d", 0.0), (b"a", 2.0), (b"e", 9.0)]);
         remove_ranks(&mut run, &(1..3));
         assert!(remove(&mut run, b"e") && !remove(&mut run, b"e"));

@@ -210,7 +210,7 @@ impl ScoredRange<'_> {
         is_downwards: bool,
         limit: RangeLimit,
     ) -> Range<u64> {
-        let members: Vec<Scored<'_>> = packed::members(run).collect();
+        let members = packed::all(run);
         self.ranks_in(&members, is_downwards, limit)
     }
 

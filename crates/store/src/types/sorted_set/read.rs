@@ -93,7 +93,7 @@ impl Keyspace {
     ) -> Result<bool, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
         let Some(grown) = &opened.grown else {
-            let members: Vec<Scored<'_>> = packed::members(run).collect();
+            let members = packed::all(run);
             let ranks = range.ranks_in(&members, is_downwards, limit);
             begin(ranks.end - ranks.start);
             let wanted = members[ranks.start as usize..ranks.end as usize].iter();
@@ -122,7 +122,7 @@ impl Keyspace {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
         match &opened.grown {
             None => {
-                let members: Vec<Scored<'_>> = packed::members(run).collect();
+                let members = packed::all(run);
                 for rank in choose(members.len() as u64) {
                     members.get(rank as usize).iter().for_each(|scored| f(scored.member, scored.score));
                 }
