@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use stillframe_store::rdb::{self, CollectionKind, Element, PayloadError, RdbString, StringRef};
+use stillframe_store::rdb::{self, CollectionKind, Element, PayloadError, RdbString};
 use stillframe_store::{
     Access, DbId, Deadline, Encoding, Key, NewValue, OpError, RangeLimit, ScoredRange, Sending, UnixMillis,
     ValueType, Worker,
@@ -14,7 +14,7 @@ use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::stream::{self, Shape};
-use crate::persistence::collections::PayloadForm;
+use crate::persistence::collections::{held, PayloadForm};
 use crate::persistence::elements::Batch;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -42,27 +42,21 @@ const LARGE_BYTES: u64 = 1 << 20;
 
 pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
+    // It is looked at more than once.
+    let _locks = ctx.worker.lock(&[(ctx.client.db, key)], false);
     if let Some(value) = begin_large(ctx, &key)? {
         ctx.looked_up(&key, true);
         ctx.reply.bulk_payload(value);
         return Ok(());
     }
-    let value = ctx.worker.get(ctx.client.db, &key, |value| match value.as_int() {
-        Some(int) => RdbString::Int(int),
-        None => RdbString::Bytes(value.to_vec()),
-    });
-    let value = match value {
+    let value = match ctx.worker.get(ctx.client.db, &key, |value| held(&value)) {
         Err(OpError::WrongType) => return dump_collection(ctx, &key),
         value => value?,
     };
     ctx.looked_up(&key, value.is_some());
     match value {
         None => ctx.reply.null(),
-        Some(value) => {
-            let string: StringRef<'_> = value.as_ref();
-            let mut compressor = ctx.config.settings.rdb_compression.then(rdb::Compressor::new);
-            ctx.reply.bulk(&rdb::dump_string(string, compressor.as_mut()));
-        }
+        Some(value) => ctx.reply.bulk(&PayloadForm::of(&ctx.config.settings).string(value.as_ref())),
     }
     Ok(())
 }

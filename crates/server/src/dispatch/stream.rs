@@ -23,7 +23,7 @@ use stillframe_store::{
 
 use crate::dispatch::ctx::Ctx;
 use crate::log;
-use crate::persistence::collections::{is_there, CollectionError, PayloadForm};
+use crate::persistence::collections::{held, is_there, CollectionError, PayloadForm};
 use crate::protocol::errors;
 use crate::protocol::reply::{Reply, ReplyBuf};
 use crate::server::Server;
@@ -76,7 +76,7 @@ impl Shape {
             Shape::Members => value_type == ValueType::Set,
             Shape::Items { .. } => value_type == ValueType::List,
             Shape::Scored(_) => value_type == ValueType::SortedSet,
-            Shape::Payload(_) => true,
+            Shape::Payload(_) => value_type != ValueType::String,
         }
     }
 
@@ -231,20 +231,25 @@ impl Stream {
     fn write(&mut self, entry: Option<ViewEntry<'_>>) -> Result<(), Broken> {
         let (shape, now) = (self.shape.clone(), self.now);
         let entry = entry.filter(|entry| entry.deadline.is_none_or(|deadline| deadline > now));
-        let collection = match entry.map(|entry| entry.value) {
-            None => {
+        let collection = match (entry.map(|entry| entry.value), &shape) {
+            (None, _) => {
                 shape.begin(&mut self.reply(), 0);
                 return Ok(());
             }
-            Some(Value::Collection(collection)) if shape.is_of(collection.value_type()) => collection,
-            Some(_) => {
+            (Some(Value::Collection(collection)), Shape::Payload(form)) => {
+                return self.write_payload(&collection, form);
+            }
+            // It has come since the command.
+            (Some(Value::String(value)), Shape::Payload(form)) => {
+                self.reply().bulk(&form.string(held(&value).as_ref()));
+                return Ok(());
+            }
+            (Some(Value::Collection(collection)), _) if shape.is_of(collection.value_type()) => collection,
+            (Some(_), _) => {
                 self.reply().error(errors::WRONG_TYPE.as_bytes());
                 return Ok(());
             }
         };
-        if let Shape::Payload(form) = &shape {
-            return self.write_payload(&collection, form);
-        }
         let indices = shape.indices(&collection, now).map_err(Broken::Unreadable)?;
         shape.begin(&mut self.reply(), indices.end.saturating_sub(indices.start));
         let mut flow = ControlFlow::Continue(());

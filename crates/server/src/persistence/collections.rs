@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::Write;
 
 use stillframe_store::rdb::{
-    self, Announced, KeyMeta, ListNodes, PayloadWriter, SmallLimits, WriteError, WriteVersion, Writer,
+    self, Announced, Compressor, KeyMeta, ListNodes, PayloadWriter, RdbString, SmallLimits, StringRef,
+    WriteError, WriteVersion, Writer,
 };
-use stillframe_store::{CollectionView, Element, Encoding, SaveError, UnixMillis, ValueType};
+use stillframe_store::{CollectionView, Element, Encoding, SaveError, StrRef, UnixMillis, ValueType};
 
 use crate::config::Settings;
 
@@ -138,6 +139,14 @@ pub fn write_collection(
     for_each_written(view, EVER, |element| writer.element(element))
 }
 
+/// A string as a dump has it.
+pub fn held(value: &StrRef<'_>) -> RdbString {
+    match value.as_int() {
+        Some(int) => RdbString::Int(int),
+        None => RdbString::Bytes(value.to_vec()),
+    }
+}
+
 /// In what form a payload of `DUMP` is written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PayloadForm {
@@ -148,6 +157,11 @@ pub struct PayloadForm {
 impl PayloadForm {
     pub fn of(settings: &Settings) -> PayloadForm {
         PayloadForm { limits: small_limits(settings), compresses: settings.rdb_compression }
+    }
+
+    /// The payload of a string.
+    pub fn string(&self, string: StringRef<'_>) -> Vec<u8> {
+        rdb::dump_string(string, self.compresses.then(Compressor::new).as_mut())
     }
 
     /// Writes the payload of a collection without fields whose time is over; of the same view it is the same again.

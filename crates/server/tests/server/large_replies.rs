@@ -301,3 +301,35 @@ fn a_payload_that_nobody_reads_takes_little_memory() {
     assert_eq!(c.run_bytes(&[b"RESTORE", b"copy", b"0", payload]), Reply::ok());
     assert_eq!(c.run("HLEN copy"), Reply::Int(FIELDS as i64));
 }
+
+/// What takes the place of a collection between a command and its picture is dumped like anything else.
+#[test]
+fn a_payload_is_of_whatever_is_there() {
+    let server = TestServer::start(&["--workers", "2"]);
+    let (mut c, mut other) = (server.connect(), server.connect());
+    fill(&mut c, 25_000, 10);
+    let (mut large, mut small, mut none) = (0, 0, 0);
+    for _ in 0..100 {
+        for command in ["RENAME h away", "SET h x", "RENAME away h"] {
+            other.queue_line(command);
+        }
+        c.queue_line("DUMP h");
+        c.flush().unwrap();
+        other.flush().unwrap();
+        match c.read() {
+            Reply::Bulk(payload) if payload.len() > 100_000 => large += 1,
+            Reply::Bulk(payload) => {
+                assert_eq!(c.run_bytes(&[b"RESTORE", b"copy", b"0", &payload, b"REPLACE"]), Reply::ok());
+                assert_eq!(c.run("GET copy"), Reply::Bulk(b"x".to_vec()));
+                small += 1;
+            }
+            reply => {
+                assert!(reply.is_null(), "{reply:?}");
+                none += 1;
+            }
+        }
+        (0..3).for_each(|_| assert_eq!(other.read(), Reply::ok()));
+    }
+    println!("{large} of the hash, {small} of the string, {none} times there was nothing");
+    assert!(large > 0);
+}
