@@ -107,15 +107,18 @@ pub fn pfadd(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut change_count = u64::from(found.is_none());
     let mut new = Sketch::empty();
     let sketch = found.as_mut().map_or(&mut new, |stored| &mut stored.sketch);
-    for element in args.from(2) {
+    let added = args.from(2).try_for_each(|element| {
         change_count += u64::from(sketch.add(element, sparse_max_bytes(ctx))?);
-    }
+        Ok::<_, Corrupted>(())
+    });
     if change_count > 0 {
         store(ctx, &key, sketch)?;
         ctx.count_as(before, change_count);
     } else if let Some(stored) = &found {
         make_raw(ctx, &key, stored)?;
     }
+    // What was added until then stays, as in Redis.
+    added?;
     ctx.reply.int(i64::from(change_count > 0));
     Ok(())
 }

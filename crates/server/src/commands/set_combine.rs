@@ -2,6 +2,8 @@
 
 use std::ops::{ControlFlow, Range};
 
+use stillframe_store::Encoding;
+
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
@@ -104,14 +106,15 @@ fn walks_of(operation: Operation, indices: Range<usize>, lens: &[u64]) -> Vec<Wa
     }
 }
 
-/// Gives the members of a combination of the sets at the arguments `indices` to `f`, until it breaks.
+/// Gives the members of a combination of the sets at the arguments `indices` to `f`, until it breaks. Returns how many members
+/// each of these sets has.
 fn combine(
     ctx: &mut Ctx<'_>,
     args: &Args<'_>,
     operation: Operation,
     indices: Range<usize>,
     mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
-) -> CmdResult {
+) -> Result<Vec<u64>, CmdError> {
     // All are looked at first, and so are their types.
     let mut lens = Vec::with_capacity(indices.len());
     for index in indices.clone() {
@@ -125,7 +128,7 @@ fn combine(
             break;
         }
     }
-    Ok(())
+    Ok(lens)
 }
 
 fn walk_through(
@@ -190,10 +193,30 @@ fn reply_members(ctx: &mut Ctx<'_>, args: &Args<'_>, operation: Operation) -> Cm
     Ok(())
 }
 
+/// How a difference of sets of these lengths is encoded, if not by its own members. Where that is less work than to look its
+/// members up, Redis copies the first set, takes out of it what the others have, and leaves it encoded as all of it was.
+fn encoding_of_copy(ctx: &mut Ctx<'_>, args: &Args<'_>, lens: &[u64]) -> Result<Option<Encoding>, CmdError> {
+    let (first_len, all_len) = (lens[0], lens.iter().sum::<u64>());
+    let looked_up = first_len * lens.iter().filter(|len| **len > 0).count() as u64 / 2;
+    if looked_up <= all_len {
+        return Ok(None);
+    }
+    let (db, key) = (ctx.db(), ctx.key(args, 2));
+    let mut is_intset = first_len <= ctx.config.settings.collection_limits.intset_entries as u64;
+    let mut cursor = Some(0);
+    while let Some(from) = cursor.filter(|_| is_intset) {
+        let next = ctx.worker.set_scan(db, &key, from, GROUP_MEMBERS, |member| {
+            is_intset &= parse_i64(member).is_some();
+        })?;
+        cursor = next.filter(|next| *next > 0);
+    }
+    Ok(Some(if is_intset { Encoding::IntSet } else { Encoding::HashTable }))
+}
+
 /// Stores the result at argument 1, or removes that key if there is none.
 fn store(ctx: &mut Ctx<'_>, args: &Args<'_>, operation: Operation) -> CmdResult {
     let mut members = Members::default();
-    combine(ctx, args, operation, 2..args.len(), |member| {
+    let lens = combine(ctx, args, operation, 2..args.len(), |member| {
         members.push(member);
         ControlFlow::Continue(())
     })?;
@@ -203,7 +226,11 @@ fn store(ctx: &mut Ctx<'_>, args: &Args<'_>, operation: Operation) -> CmdResult 
         ctx.worker.remove(db, &target)?;
     } else {
         let given: Vec<&[u8]> = (0..members.len()).map(|nth| members.get(nth)).collect();
-        ctx.worker.set_replace(db, &target, &given)?;
+        let begun_as = match operation {
+            Operation::Diff => encoding_of_copy(ctx, args, &lens)?,
+            Operation::Union | Operation::Inter => None,
+        };
+        ctx.worker.set_replace(db, &target, &given, begun_as)?;
         ctx.count_as(before, 1);
     }
     ctx.reply.int(members.len() as i64);

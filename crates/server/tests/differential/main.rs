@@ -212,6 +212,16 @@ fn patterns_match_as_the_oracle_matches_them() {
 }
 
 #[test]
+fn differences_are_stored_as_the_oracle_stores_them() {
+    compare(STILLFRAME, special::differences, 40);
+}
+
+#[test]
+fn spoiled_sketches_take_what_the_oracles_take() {
+    compare(STILLFRAME, special::spoiled_sketches, 60);
+}
+
+#[test]
 fn limits_are_those_of_the_oracle() {
     each_step(special::limits());
 }

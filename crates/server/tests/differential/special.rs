@@ -58,6 +58,51 @@ pub fn patterns(seed: u64) -> Sequence {
     sequence(seed, commands)
 }
 
+/// Differences of sets of all sizes: which of its two ways Redis has gone shows in the encoding of the result.
+pub fn differences(seed: u64) -> Sequence {
+    let mut rng = Rng::with_seed(seed);
+    let mut commands = Vec::new();
+    for _ in 0..40 {
+        let len_max = if rng.u8(0..8) == 0 { 800 } else { 12 };
+        for key in ["a", "b", "c"] {
+            let (first, len) = (rng.usize(..len_max), rng.usize(..len_max));
+            let mut members: Vec<_> = (first..first + len).map(|member| member.to_string().into()).collect();
+            members.extend((rng.u8(0..4) == 0).then(|| b"word".to_vec()));
+            commands.push(words!["DEL", key]);
+            if !members.is_empty() {
+                commands.push([words!["SADD", key], members].concat());
+            }
+        }
+        let others = &["b", "c", "none", "a"][..rng.usize(1..4)];
+        let others: Vec<_> = others.iter().map(|key| key.as_bytes().to_vec()).collect();
+        commands.push([words!["SDIFFSTORE", "d", "a"], others].concat());
+        commands.extend([words!["OBJECT", "ENCODING", "d"], words!["SCARD", "d"]]);
+    }
+    sequence(seed, commands)
+}
+
+/// Elements for sketches whose runs make up too many registers or too few: some are added before that is met. Each run is whole:
+/// of one that ends with the value Redis 7.0 reads what lies behind.
+pub fn spoiled_sketches(seed: u64) -> Sequence {
+    let mut rng = Rng::with_seed(seed);
+    let mut commands = Vec::new();
+    for _ in 0..40 {
+        let mut sketch = [&b"HYLL\x01\0\0\0"[..], &rng.u64(..).to_le_bytes()].concat();
+        for _ in 0..rng.usize(1..8) {
+            match rng.u8(0..4) {
+                0 => sketch.push(rng.u8(0..0x40)),
+                1 => sketch.push(rng.u8(0x80..)),
+                _ => sketch.extend([0x40 | rng.u8(0..0x20), rng.u8(..)]),
+            }
+        }
+        let elements = (0..rng.usize(1..8)).map(|_| rng.u16(..5000).to_string().into());
+        commands.push(words!["SET", "h", sketch]);
+        commands.push([words!["PFADD", "h"], elements.collect()].concat());
+        commands.extend([words!["GET", "h"], words!["PFCOUNT", "h"], words!["OBJECT", "ENCODING", "h"]]);
+    }
+    sequence(seed, commands)
+}
+
 /// What takes too much time or memory to be tried at random.
 pub fn limits() -> Sequence {
     let lines = [

@@ -5,9 +5,13 @@ use std::cell::RefCell;
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, Restart, SharedGuard, PAGE_SIZE};
 
 use super::blob::Blob;
+use super::reach::{add_missing, pages_of};
 use crate::page::Page;
 use crate::stop::{Follow, Stop};
 use crate::value::PageRun;
+
+/// So many pages of a blob are brought in together: it may be larger than memory.
+const TOGETHER_PAGES_MAX: u32 = 64;
 
 /// What a blob is made of, in order.
 #[derive(Clone, Copy)]
@@ -115,18 +119,36 @@ pub(super) fn damaged_slab(pid: PageId) -> Stop {
 }
 
 /// Gives a blob's bytes page by page until `f` has seen enough.
+///
+/// # Errors
+/// [`Stop::Missing`] with the page that is, and some of those after it.
 pub(super) fn with_bytes(pool: &Pool, blob: &Blob, mut f: impl FnMut(&[u8]) -> bool) -> Result<(), Stop> {
-    let guard = pool.follow_shared(blob.pid)?;
+    let guard = match pool.follow_shared(blob.pid) {
+        Err(Stop::Fault(page)) => return Err(missing_from(pool, blob, 0, page)),
+        guard => guard?,
+    };
     let mut offset = blob.start();
     let end = offset + u64::from(blob.len_bytes);
     while offset < end {
         let in_page = (offset % PAGE_SIZE as u64) as usize;
         let len = (PAGE_SIZE - in_page).min((end - offset) as usize);
-        let page = guard.object_page((offset / PAGE_SIZE as u64) as u32)?;
+        let index = (offset / PAGE_SIZE as u64) as u32;
+        let page = match guard.object_page(index) {
+            Err(Restart::Fault(page)) => return Err(missing_from(pool, blob, index, page)),
+            page => page?,
+        };
         if !f(&page[in_page..in_page + len]) {
             break;
         }
         offset += len as u64;
     }
     Ok(())
+}
+
+#[cold]
+fn missing_from(pool: &Pool, blob: &Blob, index: u32, page: PageId) -> Stop {
+    let end = pages_of(blob, 0..u64::from(blob.len_bytes)).end;
+    let mut missing = vec![page];
+    add_missing(pool, blob, index + 1..end.min(index.saturating_add(TOGETHER_PAGES_MAX)), &mut missing);
+    Stop::Missing(missing)
 }

@@ -327,7 +327,7 @@ impl Step<'_> {
         }
         match read_value(self.keyspace, value, &mut self.copied.bytes, self.missing) {
             // What else is missing is asked for with it.
-            Ok(()) | Err(Stop::Fault(_)) => self.copied.end_record(key),
+            Ok(()) | Err(Stop::Missing(_)) => self.copied.end_record(key),
             Err(stop) => return Err(stop),
         }
         Ok(None)

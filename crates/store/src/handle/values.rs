@@ -217,7 +217,7 @@ pub(super) fn put_record(
 /// Appends a value to `out`.
 ///
 /// # Errors
-/// [`Stop::Fault`]: `missing` has all its pages that are missing.
+/// [`Stop::Missing`]: `missing` has all its pages that are missing.
 pub(super) fn read_value(
     keyspace: &Keyspace,
     value: Stored<'_>,
@@ -233,8 +233,8 @@ pub(super) fn read_value(
     let read = keyspace.blobs.read(&blob, out);
     if let Err(stop) = &read {
         out.truncate(start);
-        if let Stop::Fault(pid) = stop {
-            missing.push(*pid);
+        if let Stop::Missing(pages) = stop {
+            missing.extend(pages);
             keyspace.resolve_blob(&blob, missing);
         }
     }

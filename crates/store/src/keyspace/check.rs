@@ -188,6 +188,7 @@ impl Keyspace {
         loop {
             match step() {
                 Err(Stop::Fault(pid)) => self.pool.load_at_once(&[pid]),
+                Err(Stop::Missing(pages)) => self.pool.load_at_once(&pages),
                 done => return done,
             }
         }

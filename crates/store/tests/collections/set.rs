@@ -63,7 +63,7 @@ fn members_are_drawn_evenly() {
         let key = worker.key(&name);
         let members: Vec<Vec<u8>> =
             (0..member_count).map(|number| format!("a rather long member {number}").into_bytes()).collect();
-        worker.set_replace(DB, &key, &refs(&members)).unwrap();
+        worker.set_replace(DB, &key, &refs(&members), None).unwrap();
         let draw = Draw::Repeated(u64::from(DRAWS / 2));
         let count = |times: &mut BTreeMap<Vec<u8>, u32>, member: &[u8]| {
             *times.entry(member.to_vec()).or_default() += 1;

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use crate::keyspace::CollectionKey;
 use crate::types::hash::Draw;
-use crate::value::ValueType;
+use crate::value::{Encoding, ValueType};
 use crate::worker::Worker;
 use crate::{DbId, Key, OpError};
 
@@ -137,12 +137,18 @@ impl Worker {
     }
 
     /// Stores a set of these members, no two of them alike, over whatever is there, without a deadline. There must be one at
-    /// least.
+    /// least. `begun_as`: how the set was encoded before others were taken out of it, if they were.
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
-    pub fn set_replace(&mut self, db: DbId, key: &Key<'_>, members: &[&[u8]]) -> Result<(), OpError> {
+    pub fn set_replace(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        members: &[&[u8]],
+        begun_as: Option<Encoding>,
+    ) -> Result<(), OpError> {
         let (keyspace, local) = self.split();
-        keyspace.set_replace(local, &at(db, key), members)
+        keyspace.set_replace(local, &at(db, key), members, begun_as)
     }
 }

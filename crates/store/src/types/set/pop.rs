@@ -159,7 +159,8 @@ impl Keyspace {
         popped: &[u8],
     ) -> Result<(), OpError> {
         let members: Vec<&[u8]> = elements(kept).map(|member| member.bytes).collect();
-        self.set_put_whole(local, at, &members, Deadline::Keep, |_| {})?;
+        let encoding = self.set_encoding(None, members.len() as u64, &members);
+        self.set_put_whole(local, at, encoding, &members, Deadline::Keep, |_| {})?;
         self.announce_popped(local, at, popped);
         Ok(())
     }

@@ -15,10 +15,12 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         members: &[&[u8]],
+        begun_as: Option<Encoding>,
     ) -> Result<(), OpError> {
+        let encoding = self.set_encoding(begun_as, members.len() as u64, members);
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
         let before = |local: &Local| self.announce(local, Effect::Replace { db: at.db, key: at.key });
-        let was = self.set_put_whole(local, at, members, Deadline::Clear, before)?;
+        let was = self.set_put_whole(local, at, encoding, members, Deadline::Clear, before)?;
         for (index, member) in members.iter().enumerate() {
             let (change, is_new) = (Change::Member { member }, was != Was::There && index == 0);
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
@@ -31,11 +33,11 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
+        encoding: Encoding,
         members: &[&[u8]],
         deadline: Deadline,
         before: impl FnOnce(&Local),
     ) -> Result<Was, OpError> {
-        let encoding = self.set_encoding(None, members.len() as u64, members);
         let bytes: usize = members.iter().map(|member| packed_bytes(member)).sum();
         if bytes > PACKED_MAX_BYTES {
             let grown = self.set_tree_of(local, members)?;

@@ -135,7 +135,7 @@ fn replace(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut f
         return Ok(());
     }
     let (key, given): (_, Vec<Vec<u8>>) = (worker.key(&to), set.members.iter().cloned().collect());
-    tried(store, worker, |worker| worker.set_replace(DB, &key, &refs(&given)))?;
+    tried(store, worker, |worker| worker.set_replace(DB, &key, &refs(&given), None))?;
     model.insert(to, set);
     Ok(())
 }
