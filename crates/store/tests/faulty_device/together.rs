@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use stillframe_pagepool::device::SimDevice;
-use stillframe_store::{DbId, Deadline, FieldMode, OpError, ScoreRule, Worker};
+use stillframe_store::{DbId, Deadline, FieldMode, NewValue, OpError, ScoreRule, Worker};
 
 use crate::collections_model::load;
 use crate::model::{open_in_little_memory, Opened};
@@ -16,6 +16,7 @@ const LOOKED_FOR: usize = 200;
 /// More than memory has room for.
 const FILLER_COUNT: u32 = 100;
 const FILLER_BYTES: usize = 100_000;
+const LONG_BYTES: usize = 300_000;
 /// The key's leaf, three levels of two trees, slabs, and a page that had to go meanwhile.
 const FAULTS_MAX: usize = 12;
 
@@ -53,6 +54,27 @@ fn change(worker: &mut Worker, members: &[Vec<u8>], score: f64) -> Result<(), Op
     worker.sorted_set_put(DB, &worker.key(b"sorted"), &scored, &ScoreRule::default()).map(drop)
 }
 
+fn filler(number: u32) -> Vec<u8> {
+    format!("filler:{number}").into_bytes()
+}
+
+fn fill(opened: &mut Opened) {
+    for number in 0..FILLER_COUNT {
+        let value = vec![number as u8; FILLER_BYTES];
+        faults(opened, |worker| {
+            let value = NewValue::Bytes { bytes: &value, raw: false };
+            worker.set(DB, &worker.key(&filler(number)), value, Deadline::Clear).map(drop)
+        });
+    }
+}
+
+/// Memory is full of what [`fill`] has put there.
+fn evict_others(opened: &mut Opened) {
+    for number in (0..FILLER_COUNT).chain(0..FILLER_COUNT) {
+        faults(opened, |worker| worker.get(DB, &worker.key(&filler(number)), |_| ()).map(drop));
+    }
+}
+
 #[test]
 fn pages_of_many_elements_are_waited_for_together() {
     let mut opened = open_in_little_memory(&Arc::new(SimDevice::new(5))).expect("a new store");
@@ -61,14 +83,7 @@ fn pages_of_many_elements_are_waited_for_together() {
         let members: Vec<_> = some.iter().map(|number| member(*number)).collect();
         faults(&mut opened, |worker| change(worker, &members, f64::from(some[0])));
     }
-    let filler = |number: u32| format!("filler:{number}").into_bytes();
-    for number in 0..FILLER_COUNT {
-        let value = vec![number as u8; FILLER_BYTES];
-        faults(&mut opened, |worker| {
-            let value = stillframe_store::NewValue::Bytes { bytes: &value, raw: false };
-            worker.set(DB, &worker.key(&filler(number)), value, Deadline::Clear).map(drop)
-        });
-    }
+    fill(&mut opened);
     let mut rng = Rng::with_seed(5);
     let some: Vec<Vec<u8>> = (0..LOOKED_FOR).map(|_| member(rng.u32(..MEMBER_COUNT))).collect();
     let names: Vec<&[u8]> = some.iter().map(Vec::as_slice).collect();
@@ -85,13 +100,35 @@ fn pages_of_many_elements_are_waited_for_together() {
         ("ZREM", Box::new(|w| w.sorted_set_remove(DB, &w.key(sorted), &names).map(drop))),
     ];
     for (name, mut op) in ops {
-        for number in (0..FILLER_COUNT).chain(0..FILLER_COUNT) {
-            faults(&mut opened, |worker| worker.get(DB, &worker.key(&filler(number)), |_| ()).map(drop));
-        }
+        evict_others(&mut opened);
         let count = faults(&mut opened, &mut op);
         println!("{name}: {count}");
         assert!((1..=3 * FAULTS_MAX).contains(&count), "{name} waited {count} times");
         assert!(name.contains("and") || count <= FAULTS_MAX, "{name} waited {count} times");
+    }
+    opened.check();
+}
+
+#[test]
+fn pages_of_a_long_name_are_waited_for_together() {
+    let mut opened = open_in_little_memory(&Arc::new(SimDevice::new(6))).expect("a new store");
+    let long = vec![b'n'; LONG_BYTES];
+    faults(&mut opened, |worker| change(worker, std::slice::from_ref(&long), 1.0));
+    fill(&mut opened);
+    type Op<'a> = Box<dyn FnMut(&mut Worker) -> Result<(), OpError> + 'a>;
+    let name = || [long.as_slice()].into_iter();
+    let is_long = |name: &[u8]| assert_eq!(name.len(), LONG_BYTES);
+    let ops: Vec<(&str, Op<'_>)> = vec![
+        ("SISMEMBER", Box::new(|w| w.set_contains(DB, &w.key(b"set"), name(), |_, _| ()).map(drop))),
+        ("HGET", Box::new(|w| w.hash_get(DB, &w.key(b"hash"), name(), |_, _| ()).map(drop))),
+        ("ZSCORE", Box::new(|w| w.sorted_set_scores(DB, &w.key(b"sorted"), name(), |_, _| ()).map(drop))),
+        ("SSCAN", Box::new(|w| w.set_scan(DB, &w.key(b"set"), 0, 10, is_long).map(drop))),
+    ];
+    for (name, mut op) in ops {
+        evict_others(&mut opened);
+        let count = faults(&mut opened, &mut op);
+        println!("{name}: {count}");
+        assert!((1..=FAULTS_MAX).contains(&count), "{name} waited {count} times");
     }
     opened.check();
 }
