@@ -13,6 +13,7 @@ use crate::dispatch::stream::{self, Shape};
 use crate::protocol::args::Args;
 use crate::protocol::collected::Collected;
 use crate::protocol::errors;
+use crate::protocol::reply::Decimal;
 use crate::text::long_double::{parse, LongDouble, Parsed};
 use crate::text::number::{parse_cursor, parse_i64};
 
@@ -125,18 +126,23 @@ fn with_value<R>(
     Ok((made, found))
 }
 
+/// Sets the field at argument 2, which keeps its deadline, to what `renew` makes of its value.
+fn renew<T: AsRef<[u8]>>(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    renew: impl FnMut(Option<&[u8]>) -> Result<T, CmdError>,
+) -> CmdResult {
+    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    ctx.worker.hash_renew(db, &key, args.at(2), renew)?
+}
+
 pub fn hincrby(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let increment = integer(args.at(3))?;
-    let old = match with_value(ctx, args, parse_i64)?.0 {
-        None => 0,
-        Some(Some(old)) => old,
-        Some(None) => return Err("ERR hash value is not an integer".into()),
-    };
-    let Some(new) = old.checked_add(increment) else {
-        return Err("ERR increment or decrement would overflow".into());
-    };
-    let mut text = [0; 20];
-    store_number(ctx, args, crate::protocol::reply::decimal(&mut text, new))?;
+    let (increment, mut new) = (integer(args.at(3))?, 0);
+    renew(ctx, args, |old| {
+        let old = old.map_or(Some(0), parse_i64).ok_or("ERR hash value is not an integer")?;
+        new = old.checked_add(increment).ok_or("ERR increment or decrement would overflow")?;
+        Ok(Decimal::of(new))
+    })?;
     ctx.reply.int(new);
     Ok(())
 }
@@ -148,26 +154,17 @@ pub fn hincrbyfloat(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         Some(Parsed::Finite(increment)) => increment,
     };
     let number = |value: &[u8]| if value.len() > NUMBER_MAX_BYTES { None } else { parse(value) };
-    let old = match with_value(ctx, args, number)?.0 {
-        None => Parsed::Finite(LongDouble::from_i64(0)),
-        Some(Some(old)) => old,
-        Some(None) => return Err("ERR hash value is not a float".into()),
-    };
-    let new = match old {
-        Parsed::Finite(old) => old.plus(increment),
-        Parsed::Infinite => None,
-    };
-    let Some(new) = new else { return Err("ERR increment would produce NaN or Infinity".into()) };
-    let text = new.to_text();
-    store_number(ctx, args, text.as_bytes())?;
+    let mut text = String::new();
+    renew(ctx, args, |old| {
+        let zero = Parsed::Finite(LongDouble::from_i64(0));
+        let new = match old.map_or(Some(zero), number).ok_or("ERR hash value is not a float")? {
+            Parsed::Finite(old) => old.plus(increment),
+            Parsed::Infinite => None,
+        };
+        text = new.ok_or("ERR increment would produce NaN or Infinity")?.to_text();
+        Ok(text.clone())
+    })?;
     ctx.reply.bulk(text.as_bytes());
-    Ok(())
-}
-
-/// Sets the field at argument 2, which keeps its deadline.
-fn store_number(ctx: &mut Ctx<'_>, args: &Args<'_>, text: &[u8]) -> CmdResult {
-    let (db, key) = (ctx.db(), ctx.key(args, 1));
-    ctx.worker.hash_set(db, &key, &[(args.at(2), text)], FieldMode::All, Deadline::Keep)?;
     Ok(())
 }
 

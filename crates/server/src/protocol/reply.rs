@@ -264,9 +264,7 @@ impl Reply<'_> {
 
     /// A bulk string that holds a decimal number.
     pub fn bulk_int(&mut self, number: i64) {
-        let mut text = [0; 20];
-        let text = decimal(&mut text, number);
-        self.bulk(text);
+        self.bulk(Decimal::of(number).as_ref());
     }
 
     /// A large value as a bulk string, sent from where it lies.
@@ -428,26 +426,37 @@ pub fn push_decimal(out: &mut Vec<u8>, number: i64) {
 }
 
 fn push_long_decimal(out: &mut Vec<u8>, number: i64) {
-    let mut text = [0; 20];
-    let text = decimal(&mut text, number);
-    out.extend_from_slice(text);
+    out.extend_from_slice(Decimal::of(number).as_ref());
 }
 
-/// Writes a number in decimal to the end of `buf`.
-pub fn decimal(buf: &mut [u8; 20], number: i64) -> &[u8] {
-    let mut at = buf.len();
-    let mut rest = number.unsigned_abs();
-    loop {
-        at -= 1;
-        buf[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
+/// A number in decimal.
+pub struct Decimal {
+    text: [u8; 20],
+    start: usize,
+}
+
+impl Decimal {
+    pub fn of(number: i64) -> Decimal {
+        let mut text = [0; 20];
+        let (mut start, mut rest) = (text.len(), number.unsigned_abs());
+        loop {
+            start -= 1;
+            text[start] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
         }
+        if number < 0 {
+            start -= 1;
+            text[start] = b'-';
+        }
+        Decimal { text, start }
     }
-    if number < 0 {
-        at -= 1;
-        buf[at] = b'-';
+}
+
+impl AsRef<[u8]> for Decimal {
+    fn as_ref(&self) -> &[u8] {
+        &self.text[self.start..]
     }
-    &buf[at..]
 }

@@ -109,6 +109,50 @@ impl Keyspace {
         self.put_in(local, tree, element, Put::Bytes { bytes: value, raw: false }, deadline)
     }
 
+    /// Puts what `renew` makes of an element's value in its place, in one descent; the deadline stays. `None` if it has not: the
+    /// element is not there, its time is over, its value lies outside of its leaf, or `renew` does not want to.
+    pub fn renew_element<T: AsRef<[u8]>>(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        element: &Key<'_>,
+        mut renew: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, OpError> {
+        loop {
+            match retry(|| self.renew_step(local, tree, element, &mut renew))? {
+                Step::Done(renewed) => return Ok(renewed),
+                Step::NoRoom(bytes) => {
+                    retry(|| self.trees.make_room(&mut local.scratch, tree, element.hash, bytes))?
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn renew_step<T: AsRef<[u8]>>(
+        &self,
+        local: &Local,
+        tree: Tree,
+        element: &Key<'_>,
+        renew: &mut impl FnMut(&[u8]) -> Option<T>,
+    ) -> Result<Step<Option<T>>, Stop> {
+        let leaf = self.trees.chain_exclusive(tree, element.hash, element.leaf_hint)?;
+        let Some(at) = self.find_exclusive(&leaf, element)? else { return Ok(Step::Done(None)) };
+        let old = leaf.record(at)?;
+        let is_live = old.deadline.is_none_or(|deadline| deadline > local.now);
+        let renewed = match old.value {
+            RecordValue::Bytes(bytes) if is_live => renew(bytes),
+            _ => None,
+        };
+        let Some(value) = renewed else { return Ok(Step::Done(None)) };
+        let put = Put::Bytes { bytes: value.as_ref(), raw: false };
+        let step = self.replace_step(local, tree, leaf, at, element, put, Deadline::Keep)?;
+        Ok(match step {
+            Step::Done(_) => Step::Done(Some(value)),
+            Step::NoRoom(bytes) => Step::NoRoom(bytes),
+        })
+    }
+
     /// Gives an element a deadline, or takes it away. One whose time is over stays as it is.
     pub fn set_element_deadline(
         &self,

@@ -271,7 +271,7 @@ impl Keyspace {
 
     #[allow(clippy::too_many_arguments)]
     #[inline(always)]
-    fn replace_step(
+    pub(super) fn replace_step(
         &self,
         local: &Local,
         tree: Tree,

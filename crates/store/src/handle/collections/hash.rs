@@ -1,5 +1,6 @@
 //! A handle on a hash.
 
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use super::place::Place;
@@ -61,6 +62,36 @@ impl Hash {
         let pair = [(field.as_ref(), value.as_ref())];
         self.0.write(|worker, db, key| {
             Ok(worker.hash_set(db, key, &pair, FieldMode::Absent, Deadline::Clear)? == 1)
+        })
+    }
+
+    /// Sets a field to what `renew` makes of its value, as one step to all others and to every cut; `None`: it is not there.
+    /// A deadline of the field stays. `renew` may be called again with another value.
+    ///
+    /// # Errors
+    /// As of [`Hash::set`].
+    ///
+    /// ```
+    /// # use stillframe_store::{Options, Store};
+    /// # let dir = std::env::temp_dir().join(format!("stillframe-doc-renew-{}", std::process::id()));
+    /// let store = Store::open(&dir, Options::default())?;
+    /// let visits = store.hash("visits");
+    /// let next = |old: Option<&[u8]>| old.map_or(1, |old| u64::from(old[0]) + 1).to_le_bytes();
+    /// visits.renew("home", next)?;
+    /// visits.renew("home", next)?;
+    /// assert_eq!(visits.get("home")?, Some(2_u64.to_le_bytes().to_vec()));
+    /// # drop((visits, store));
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn renew<T: AsRef<[u8]>>(
+        &self,
+        field: impl AsRef<[u8]>,
+        mut renew: impl FnMut(Option<&[u8]>) -> T,
+    ) -> Result<(), OpError> {
+        self.0.write(|worker, db, key| {
+            let Ok(()) = worker.hash_renew(db, key, field.as_ref(), |old| Ok::<_, Infallible>(renew(old)))?;
+            Ok(())
         })
     }
 

@@ -7,6 +7,7 @@ mod field;
 mod packed;
 mod random;
 mod read;
+mod renew;
 mod write;
 
 pub(crate) use deadlines::{expire_fields, is_lower_bound};
@@ -38,6 +39,21 @@ impl Worker {
         self.with_run(|keyspace, local, run| {
             keyspace.hash_set(local, &at(db, key), &write::FieldWrite { pairs, mode, deadline }, run)
         })
+    }
+
+    /// Sets a field to what `renew` makes of its value, or of `None` if it is not there; the deadline stays. What `renew` refuses is
+    /// returned, and nothing is changed. It may be asked again with another value.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn hash_renew<T: AsRef<[u8]>, E>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        field: &[u8],
+        renew: impl FnMut(Option<&[u8]>) -> Result<T, E>,
+    ) -> Result<Result<(), E>, OpError> {
+        self.with_run(|keyspace, local, run| keyspace.hash_renew(local, &at(db, key), field, renew, run))
     }
 
     /// Removes fields; with the last one the key goes. Returns how many were there.

@@ -69,7 +69,7 @@ impl Keyspace {
         }
     }
 
-    fn hash_set_packed(
+    pub(super) fn hash_set_packed(
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
@@ -195,7 +195,7 @@ impl Keyspace {
         Ok(())
     }
 
-    fn hash_set_grown(
+    pub(super) fn hash_set_grown(
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
@@ -211,6 +211,20 @@ impl Keyspace {
         if filled.added_count == 0 && write.mode == FieldMode::Absent {
             return ended.map(|()| 0);
         }
+        self.hash_note(local, at, opened, grown, write, &expired)?;
+        ended.map(|()| filled.added_count)
+    }
+
+    /// Notes and announces what has been set in a tree.
+    pub(super) fn hash_note(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        grown: Grown,
+        write: &FieldWrite<'_>,
+        expired: &[&[u8]],
+    ) -> Result<(), OpError> {
         let encoding = self.hash_encoding(Some(opened), self.are_many_fields(&grown), write.pairs);
         let earliest = earlier(opened.earliest, write.given());
         self.note_field_deadline(grown.first, write.given());
@@ -218,8 +232,7 @@ impl Keyspace {
         if now != *opened {
             self.set_grown(local, at, &now)?;
         }
-        self.announce_filled(local, at, false, write, (grown.first, earliest.is_some()), &expired)?;
-        ended.map(|()| filled.added_count)
+        self.announce_filled(local, at, false, write, (grown.first, earliest.is_some()), expired)
     }
 
     fn announce_expired(&self, local: &Local, at: &CollectionKey<'_>, fields: &[&[u8]]) {

@@ -136,6 +136,25 @@ fn set(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut fastr
     Ok(())
 }
 
+/// Makes of a value a longer one, or a new one, or refuses to.
+fn renew(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut fastrand::Rng) -> Tried {
+    let (name, field_count) = name_of(random);
+    let (key, field, more) = (worker.key(&name), field_of(random, field_count), bytes(random, 300));
+    let refuses = random.u32(..8) == 0;
+    let renewed = |old: Option<&[u8]>| match old {
+        _ if refuses => Err("refused"),
+        Some(old) if old.len() < 400 => Ok([old, &more].concat()),
+        _ => Ok(more.clone()),
+    };
+    let done = tried(store, worker, |worker| worker.hash_renew(DB, &key, &field, renewed))?;
+    let expected = renewed(model.find(&name, &field).as_ref().map(|(value, _)| &value[..]));
+    assert_eq!(done, expected.as_ref().map(drop).map_err(|refused| *refused));
+    if let Ok(value) = expected {
+        model.set(&name, &field, &value, Deadline::Keep);
+    }
+    Ok(())
+}
+
 fn change_fields(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut fastrand::Rng) -> Tried {
     let (name, field_count) = name_of(random);
     let key = worker.key(&name);
@@ -197,7 +216,8 @@ fn change_key(store: &Store, worker: &mut Worker, model: &mut Model, random: &mu
 /// Applies a random change to the store and to the model. An error has changed neither.
 pub fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut fastrand::Rng) -> Tried {
     match random.u32(..100) {
-        0..60 => set(store, worker, model, random)?,
+        0..45 => set(store, worker, model, random)?,
+        45..60 => renew(store, worker, model, random)?,
         60..92 => change_fields(store, worker, model, random)?,
         92..95 => change_key(store, worker, model, random)?,
         95..98 => {
