@@ -12,7 +12,7 @@ use super::write::Remains;
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{as_leaf, At, Hashed, Inner, Leaf, LeafGuard, Links, FANOUT};
 use crate::tree::{bad_record, Joining, Tree, Words};
-use crate::{DbId, OpError};
+use crate::{DbId, Key, OpError};
 
 /// How much denser than the average a leaf may be and still be chosen without bias, if leaves have few records.
 const DENSITY_MAX: f64 = 4.0;
@@ -40,7 +40,22 @@ impl Odds {
     }
 }
 
+/// A hash that has been drawn, for any tree.
+#[derive(Clone, Copy)]
+pub(super) struct Drawn {
+    hash: u64,
+    /// Its leaf in the tree that it was drawn for.
+    leaf_hint: Option<PageId>,
+}
+
 impl Keyspace {
+    /// Draws a hash ahead of its use, and asks for its leaf.
+    fn draw_ahead(&self, tree: Tree) -> Drawn {
+        let mut key = Key::new(&[], fastrand::u64(..));
+        self.trees.prefetch_leaf(tree, &mut key);
+        Drawn { hash: key.hash, leaf_hint: key.leaf_hint }
+    }
+
     /// A key chosen evenly among those that have not expired.
     pub fn random_key(&self, local: &mut Local, db: DbId) -> Result<Option<Vec<u8>>, OpError> {
         let Some(tree) = self.tree(db) else { return Ok(None) };
@@ -57,7 +72,7 @@ impl Keyspace {
         tree: Tree,
         record_count: u64,
     ) -> Result<Option<Vec<u8>>, OpError> {
-        self.choose(local, tree, record_count, |local, hash, odds| self.draw(local, tree, hash, odds))
+        self.choose(local, tree, record_count, |local, drawn, odds| self.draw(local, tree, drawn, odds))
     }
 
     /// Removes an element that is chosen evenly among `element_count`, none of which has a deadline, and gives it to `f`, perhaps
@@ -69,8 +84,8 @@ impl Keyspace {
         element_count: u64,
         mut f: impl FnMut(&[u8]),
     ) -> Result<bool, OpError> {
-        let taken = self.choose(local, tree, element_count, |local, hash, odds| {
-            self.draw_out(local, tree, hash, odds, &mut f)
+        let taken = self.choose(local, tree, element_count, |local, drawn, odds| {
+            self.draw_out(local, tree, drawn, odds, &mut f)
         })?;
         if let Some((hash, remains, is_sparse)) = taken {
             self.after_removal(local, tree, hash, &remains, is_sparse, Joining::Sparse);
@@ -87,7 +102,7 @@ impl Keyspace {
         local: &mut Local,
         tree: Tree,
         record_count: u64,
-        mut draw: impl FnMut(&mut Local, u64, Odds) -> Result<Option<R>, Stop>,
+        mut draw: impl FnMut(&mut Local, Drawn, Odds) -> Result<Option<R>, Stop>,
     ) -> Result<Option<R>, OpError> {
         if record_count == 0 {
             return Ok(None);
@@ -97,18 +112,19 @@ impl Keyspace {
             density_max: retry(|| self.density_max(tree, record_count))?,
         };
         for _ in 0..DRAWS_MAX {
-            let hash = local.drawn_hash.take().unwrap_or_else(|| fastrand::u64(..));
-            let drawn = match retry(|| draw(local, hash, odds)) {
-                Err(OpError::Damaged(reason)) if self.pass_over(tree, hash, &reason)?.is_some() => None,
+            let drawn = local.drawn.take().unwrap_or_else(|| self.draw_ahead(tree));
+            local.drawn = Some(self.draw_ahead(tree));
+            let chosen = match retry(|| draw(local, drawn, odds)) {
+                Err(OpError::Damaged(reason)) if self.pass_over(tree, drawn.hash, &reason)?.is_some() => None,
                 Err(OpError::Fault(fault)) => {
                     // Where its page is in memory then; another one's is not.
-                    local.drawn_hash = Some(hash);
+                    local.drawn = Some(drawn);
                     return Err(OpError::Fault(fault));
                 }
-                drawn => drawn?,
+                chosen => chosen?,
             };
-            if drawn.is_some() {
-                return Ok(drawn);
+            if chosen.is_some() {
+                return Ok(chosen);
             }
         }
         Ok(None)
@@ -124,8 +140,8 @@ impl Keyspace {
         Ok(DENSITY_MAX.min(1.0 + DEVIATIONS_MAX / in_leaf.sqrt()))
     }
 
-    fn draw(&self, local: &mut Local, tree: Tree, hash: u64, odds: Odds) -> Result<Option<Vec<u8>>, Stop> {
-        let mut guard = self.trees.leaf_shared(tree, hash, None)?;
+    fn draw(&self, local: &mut Local, tree: Tree, drawn: Drawn, odds: Odds) -> Result<Option<Vec<u8>>, Stop> {
+        let mut guard = self.trees.leaf_shared(tree, drawn.hash, drawn.leaf_hint)?;
         let head = as_leaf(guard.id(), guard.page())?;
         let (mut count, mut links) = (head.count(), Links::default());
         let mut next = links.after(guard.id(), head)?;
@@ -162,11 +178,11 @@ impl Keyspace {
         &self,
         local: &mut Local,
         tree: Tree,
-        hash: u64,
+        drawn: Drawn,
         odds: Odds,
         f: &mut impl FnMut(&[u8]),
     ) -> Result<Option<(u64, Remains, bool)>, Stop> {
-        let mut leaf = self.trees.chain_exclusive(tree, hash, None)?;
+        let mut leaf = self.trees.chain_exclusive(tree, drawn.hash, drawn.leaf_hint)?;
         let mut count = 0;
         for page in 0..leaf.page_count() {
             count += leaf.leaf(page)?.count();

@@ -11,6 +11,7 @@ use super::databases::Databases;
 use super::expiry::Expiry;
 use super::limits::Limits;
 use super::locks::{Holder, StripeLocks};
+use super::random::Drawn;
 use super::skips::Skips;
 use super::stamps::{StampClock, StampKey, Tracked, Tracker};
 use crate::blobs::{Blobs, Garbage};
@@ -44,8 +45,8 @@ pub(crate) struct Local {
     pub tracked: Tracked,
     /// Keys that may be evicted next.
     pub(super) choice: Choice,
-    /// Where the last random choice met a page that was missing: the next one begins there.
-    pub(super) drawn_hash: Option<u64>,
+    /// Where the next random choice begins: where the last one met a page that was missing, or what was drawn ahead.
+    pub(super) drawn: Option<Drawn>,
     /// A value that is on its way from one place to another.
     pub bytes: Vec<u8>,
     /// The body of a record that is being written.
@@ -153,7 +154,7 @@ impl Keyspace {
             scratch: Scratch::new(),
             tracked: Tracked::default(),
             choice: Choice::default(),
-            drawn_hash: None,
+            drawn: None,
             bytes: Vec::new(),
             body: Vec::new(),
             run: Vec::new(),
