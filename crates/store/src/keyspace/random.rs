@@ -7,7 +7,7 @@
 use stillframe_pagepool::PageId;
 
 use super::scan::CURSOR_SHIFT;
-use super::state::{Keyspace, Local};
+use super::state::{Drawn, Keyspace, Local};
 use super::write::Remains;
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{as_leaf, At, Hashed, Inner, Leaf, LeafGuard, Links, FANOUT};
@@ -38,14 +38,6 @@ impl Odds {
         let density = in_leaf as f64 / (self.record_count * share);
         in_leaf > 0 && (share >= 1.0 || fastrand::f64() * self.density_max <= density)
     }
-}
-
-/// A hash that has been drawn, for any tree.
-#[derive(Clone, Copy)]
-pub(super) struct Drawn {
-    hash: u64,
-    /// Its leaf in the tree that it was drawn for.
-    leaf_hint: Option<PageId>,
 }
 
 impl Keyspace {

@@ -11,7 +11,6 @@ use super::databases::Databases;
 use super::expiry::Expiry;
 use super::limits::Limits;
 use super::locks::{Holder, StripeLocks};
-use super::random::Drawn;
 use super::skips::Skips;
 use super::stamps::{StampClock, StampKey, Tracked, Tracker};
 use crate::blobs::{Blobs, Garbage};
@@ -29,6 +28,14 @@ use crate::{Access, DbId, DbStats, Key, Options, Tracking, UnixMillis};
 
 /// For so many keys there is room for what is tracked from the start.
 const TRACKED_KEYS_MIN: u64 = 2048;
+
+/// A hash that has been drawn for a random choice, in any tree.
+#[derive(Clone, Copy)]
+pub(super) struct Drawn {
+    pub hash: u64,
+    /// Its leaf in the tree that it was drawn for.
+    pub leaf_hint: Option<PageId>,
+}
 
 /// A worker's own state.
 pub(crate) struct Local {
