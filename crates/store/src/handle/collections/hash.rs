@@ -66,7 +66,7 @@ impl Hash {
     }
 
     /// Sets a field to what `renew` makes of its value, as one step to all others and to every cut; `None`: it is not there.
-    /// A deadline of the field stays. `renew` may be called again with another value.
+    /// A deadline of the field stays. `renew` is called under a latch: it must not use the store. It may be called again.
     ///
     /// # Errors
     /// As of [`Hash::set`].

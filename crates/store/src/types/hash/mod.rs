@@ -42,7 +42,7 @@ impl Worker {
     }
 
     /// Sets a field to what `renew` makes of its value, or of `None` if it is not there; the deadline stays. What `renew` refuses is
-    /// returned, and nothing is changed. It may be asked again with another value.
+    /// returned, and nothing is changed. It is called under a latch, so it must not use the store, and perhaps more than once.
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
