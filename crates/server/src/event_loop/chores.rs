@@ -49,8 +49,8 @@ impl EventLoop {
         if self.server.pause.kind(self.worker.now()) == PauseKind::None {
             self.release_paused();
         }
+        self.visit_some_clients();
         if self.cron.rounds % u64::from(self.config.settings.hz) == 0 {
-            self.visit_clients();
             if self.cron.is_first && !self.server.loading.is_on() {
                 self.sample_deadlines();
             }
@@ -144,34 +144,32 @@ impl EventLoop {
         server.stats.used_memory_peak_bytes.fetch_max(used, Relaxed);
     }
 
-    /// Once a second: timeouts, idle buffers, soft limits.
-    fn visit_clients(&mut self) {
+    /// Timeouts, idle buffers, soft limits: of some clients in each round, of all within a second. All at once, 10,000 take
+    /// longer than those who wait for a command should notice.
+    fn visit_some_clients(&mut self) {
+        let slot_count = self.slots.count();
+        for _ in 0..slot_count.div_ceil(self.config.settings.hz) {
+            let id = SlotId(self.cron.visited_slot % slot_count);
+            self.cron.visited_slot = id.0 + 1;
+            self.visit_client(id);
+        }
+    }
+
+    fn visit_client(&mut self, id: SlotId) {
         let timeout = self.config.settings.timeout;
-        let now = self.worker.now();
-        let ids: Vec<SlotId> = self.slots.ids().collect();
-        for id in ids {
-            let Some(conn) = self.slots.get(id) else { continue };
-            let active = conn.info.published.last_active_unix_ms.load(Relaxed);
-            let idle = Duration::from_millis((now - active).max(0) as u64);
-            if !timeout.is_zero()
-                && idle > timeout
-                && conn.hold == Hold::Free
-                && !waits_for_more(&conn.session)
-            {
-                crate::log::verbose(format!(
-                    "Closing idle client id={} addr={}",
-                    conn.info.id, conn.info.addr
-                ));
-                self.close(id);
-                continue;
-            }
-            if idle > IDLE_BUFFERS {
-                conn.input.shrink();
-                conn.output.shrink();
-            }
-            if conn.output.pending_bytes() > 0 {
-                self.flush(id);
-            }
+        let Some(conn) = self.slots.get(id) else { return };
+        let active = conn.info.published.last_active_unix_ms.load(Relaxed);
+        let idle = Duration::from_millis((self.worker.now() - active).max(0) as u64);
+        if !timeout.is_zero() && idle > timeout && conn.hold == Hold::Free && !waits_for_more(&conn.session) {
+            crate::log::verbose(format!("Closing idle client id={} addr={}", conn.info.id, conn.info.addr));
+            return self.close(id);
+        }
+        if idle > IDLE_BUFFERS {
+            conn.input.shrink();
+            conn.output.shrink();
+        }
+        if conn.output.pending_bytes() > 0 {
+            self.flush(id);
         }
     }
 }

@@ -7,6 +7,8 @@ pub struct Cron {
     /// One worker does what is to be done once for all.
     pub is_first: bool,
     pub rounds: u64,
+    /// The slot whose client is visited next.
+    pub visited_slot: u32,
     pub rates: Rates,
     /// Damaged pages that the log tells of.
     pub logged_damage: usize,
@@ -27,6 +29,7 @@ impl Cron {
             next: Instant::now(),
             is_first: worker == 0,
             rounds: 0,
+            visited_slot: 0,
             rates: Rates::default(),
             logged_damage: 0,
         }

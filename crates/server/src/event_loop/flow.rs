@@ -36,7 +36,11 @@ impl EventLoop {
         }
     }
 
+    /// Walks over all connections, but only if a pause has held one.
     pub(super) fn release_paused(&mut self) {
+        if !std::mem::take(&mut self.has_paused) {
+            return;
+        }
         let ids: Vec<SlotId> = self.slots.ids().collect();
         for id in ids {
             let token = self.slots.token(id);

@@ -252,6 +252,7 @@ impl EventLoop {
             config,
             local,
             registry,
+            has_paused,
             index: worker_index,
             ..
         } = self;
@@ -300,6 +301,7 @@ impl EventLoop {
             Outcome::Paused => (Hold::Paused, None),
         };
         conn.hold = hold;
+        *has_paused |= hold == Hold::Paused;
         conn.end_if_over();
         if hold != Hold::Free {
             conn.input.rewind();

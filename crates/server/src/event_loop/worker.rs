@@ -42,6 +42,8 @@ pub struct EventLoop {
     pub(super) local: Local,
     pub(super) messages: Vec<Message>,
     pub(super) has_messages: bool,
+    /// A pause holds a connection, or one that has gone since.
+    pub(super) has_paused: bool,
     /// Connections for which messages of channels have come.
     pub(super) listening: Vec<SlotId>,
     pub(super) cron: Cron,
@@ -79,6 +81,7 @@ impl EventLoop {
             stats,
             messages: Vec::new(),
             has_messages: false,
+            has_paused: false,
             listening: Vec::new(),
             cron: Cron::new(index),
             spin: Spin::default(),

@@ -53,6 +53,11 @@ impl Slots {
         Token(u64::from(self.slots[id.0 as usize].generation) << 32 | u64::from(id.0))
     }
 
+    /// Numbers in use so far, the highest plus one.
+    pub fn count(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     /// Slots that have a connection.
     pub fn ids(&self) -> impl Iterator<Item = SlotId> + '_ {
         self.slots.iter().enumerate().filter(|(_, s)| s.conn.is_some()).map(|(i, _)| SlotId(i as u32))
