@@ -8,6 +8,32 @@ use super::words::Words;
 use crate::pages::Pages;
 use crate::stop::{Follow, Stop};
 
+/// From the root to where the tree is being freed.
+#[derive(Default)]
+pub(super) struct Path<'p> {
+    nodes: Vec<ExclusiveGuard<'p>>,
+    /// Of each: the first children, so many, are not freed yet. At least one is not.
+    left: Vec<usize>,
+}
+
+impl<'p> Path<'p> {
+    fn last(&self) -> Option<(&ExclusiveGuard<'p>, usize)> {
+        self.nodes.last().zip(self.left.last().copied())
+    }
+
+    /// The last child has been freed. So are the nodes that have none any more.
+    fn leave_child(&mut self, mut free: impl FnMut(ExclusiveGuard<'p>)) {
+        while let Some(left) = self.left.last_mut() {
+            *left -= 1;
+            if *left > 0 {
+                return;
+            }
+            self.left.pop();
+            self.nodes.pop().into_iter().for_each(&mut free);
+        }
+    }
+}
+
 /// Trees that can be freed so: what is to be known of their nodes.
 pub(super) trait Shrinking {
     /// First byte of an inner node.
@@ -17,8 +43,8 @@ pub(super) trait Shrinking {
     /// Children of a node; at least one is believed.
     fn child_count(node: &ExclusiveGuard<'_>) -> usize;
     fn child(node: &ExclusiveGuard<'_>, index: usize) -> PageId;
-    /// Drops the last child of several.
-    fn truncate(node: &mut ExclusiveGuard<'_>);
+    /// Drops the last children until so many are left, at least one.
+    fn truncate(node: &mut ExclusiveGuard<'_>, child_count: usize);
     /// The page is about to be freed without having been read.
     fn forget(&self, _pid: PageId) {}
 
@@ -27,46 +53,58 @@ pub(super) trait Shrinking {
         &'p self,
         root: PageId,
         unit_count: usize,
+        free_leaf: impl FnMut(ExclusiveGuard<'p>, &[ExclusiveGuard<'p>]) -> Result<usize, Stop>,
+    ) -> Result<bool, Stop> {
+        let Some(root) = self.latch_or_free(root)? else { return Ok(true) };
+        let mut path = Path::default();
+        self.enter(&mut path, root)?;
+        let is_gone = self.free_below(&mut path, unit_count, free_leaf);
+        // What is gone is taken out of a node once, however many children that were: some nodes have to be written anew.
+        for (node, left) in path.nodes.iter_mut().zip(path.left) {
+            if left < Self::child_count(node) {
+                Self::truncate(node, left);
+            }
+        }
+        is_gone
+    }
+
+    /// Frees below the last node of the path, and the nodes that this empties. What is left of the others the path tells.
+    fn free_below<'p>(
+        &'p self,
+        path: &mut Path<'p>,
+        unit_count: usize,
         mut free_leaf: impl FnMut(ExclusiveGuard<'p>, &[ExclusiveGuard<'p>]) -> Result<usize, Stop>,
     ) -> Result<bool, Stop> {
-        let pool = &self.pages().pool;
-        let Some(root) = self.latch_or_free(root)? else { return Ok(true) };
-        let mut path = vec![root];
         let mut freed = 0;
-        loop {
-            let Some(node) = path.last() else { return Ok(true) };
+        while freed < unit_count {
+            let Some((node, left)) = path.last() else { return Ok(true) };
+            let (child, is_above_leaves) = (Self::child(node, left - 1), node.level() == 1);
             // Damaged pages may lead back to themselves.
-            let is_below = |above: &ExclusiveGuard<'_>| above.level().checked_sub(1) == Some(node.level());
-            let is_placed = path.iter().nth_back(1).is_none_or(is_below);
-            if node.word(0) as u8 != Self::KIND_INNER || !is_placed {
-                return Err(not_inner(node.id()));
-            }
-            let last = Self::child_count(node) - 1;
-            let (child, is_above_leaves) = (Self::child(node, last), node.level() == 1);
-            if path.iter().any(|above| above.id() == child) {
+            if path.nodes.iter().any(|above| above.id() == child) {
                 return Err(not_inner(child));
             }
             match self.latch_or_free(child)? {
-                Some(leaf) if is_above_leaves => freed += free_leaf(leaf, &path)?,
+                Some(leaf) if is_above_leaves => freed += free_leaf(leaf, &path.nodes)?,
                 Some(inner) => {
-                    path.push(inner);
+                    self.enter(path, inner)?;
                     continue;
                 }
                 None => freed += 1,
             }
-            // Take the freed child out of the node, and empty nodes out of theirs.
-            while let Some(mut node) = path.pop() {
-                if Self::child_count(&node) > 1 {
-                    Self::truncate(&mut node);
-                    path.push(node);
-                    break;
-                }
-                pool.free(node, 1);
-            }
-            if freed >= unit_count && !path.is_empty() {
-                return Ok(false);
-            }
+            path.leave_child(|emptied| self.pages().pool.free(emptied, 1));
         }
+        Ok(path.nodes.is_empty())
+    }
+
+    /// Goes on below a node.
+    fn enter<'p>(&'p self, path: &mut Path<'p>, node: ExclusiveGuard<'p>) -> Result<(), Stop> {
+        let is_below = |above: &ExclusiveGuard<'_>| above.level().checked_sub(1) == Some(node.level());
+        if node.word(0) as u8 != Self::KIND_INNER || !path.nodes.last().is_none_or(is_below) {
+            return Err(not_inner(node.id()));
+        }
+        path.left.push(Self::child_count(&node));
+        path.nodes.push(node);
+        Ok(())
     }
 
     /// A page of the tree, latched; or freed, if it cannot be read.
@@ -98,8 +136,8 @@ impl<O: Order> Shrinking for Trees<O> {
         O::child(node, index)
     }
 
-    fn truncate(node: &mut ExclusiveGuard<'_>) {
-        O::truncate(node);
+    fn truncate(node: &mut ExclusiveGuard<'_>, child_count: usize) {
+        O::truncate(node, child_count);
     }
 
     fn forget(&self, pid: PageId) {

@@ -94,8 +94,8 @@ pub(crate) trait Order: Sized {
         node: &mut ExclusiveGuard<'_>,
         right: &mut ExclusiveGuard<'_>,
     );
-    /// Drops the last child of several; the node's range stays as it is.
-    fn truncate(node: &mut ExclusiveGuard<'_>);
+    /// Drops the last children until so many are left, at least one; the node's range stays as it is.
+    fn truncate(node: &mut ExclusiveGuard<'_>, child_count: usize);
     /// Whether a node has so little that it should be joined with a neighbour.
     fn is_sparse(node: &ExclusiveGuard<'_>) -> bool;
     /// Joins the nodes at `index` and after it below `parent` in the left one, if they fit well.

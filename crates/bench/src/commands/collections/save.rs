@@ -10,14 +10,14 @@ use crate::clock::{NS_PER_S, NS_PER_US};
 use crate::error::{BenchError, Result};
 use crate::load::collections::{Data, Kind, Operation, Operations};
 use crate::load::phase::Phase;
-use crate::load::{null_server, LoadReport};
+use crate::load::LoadReport;
 use crate::output::{human_ns, markdown_table};
 use crate::peer::{Peer, SaveTimes, Server};
 use crate::stats::{median_of, with_range};
 
 const MOST_ADDED_P999_US: f64 = 20.0;
 const MOST_ADDED_WORST_US: f64 = 200.0;
-/// The name of what is measured on a server that does nothing, beside the save of the judged one.
+/// The name of what is measured on a server that does not save, beside one that does.
 const CONTROL: &str = "control";
 
 struct Save {
@@ -64,21 +64,21 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
 }
 
 fn measure(setting: &Setting, peer: &Peer, round: usize) -> Result<Save> {
-    let server = with_fields(setting, peer, round)?;
+    let server = with_fields(setting, peer, &name(round))?;
     let (load, times) = setting.paced(&server, requests(setting, round)?, saved(setting, &server))?;
     setting.stop(server, &name(round))?;
     Ok(Save::of(setting, &peer.name, round, &load, &times))
 }
 
-/// What a save adds that is not the server's: the same load on one that answers `+OK` to everything, in the place of the one
-/// that saves. The generator, its processor and the kernel's sockets are the same.
+/// What a save adds that is not the snapshot's: the same load on an equal server that does not save, while another one does.
+/// Processors, their caches and memory's bandwidth are shared as before.
 fn control(setting: &Setting, peer: &Peer, round: usize) -> Result<Save> {
-    let server = with_fields(setting, peer, round)?;
-    let cpus = setting.cpus.as_ref().map(|plan| &plan.server[..]);
-    let (load, times) = null_server::beside(cpus, |target| {
-        setting.paced_at(target, CONTROL, requests(setting, round)?, saved(setting, &server))
-    })?;
-    setting.stop(server, &name(round))?;
+    let saving = with_fields(setting, peer, &name(round))?;
+    let name = format!("control-{round}");
+    let loaded = with_fields(setting, peer, &name)?;
+    let (load, times) = setting.paced(&loaded, requests(setting, round)?, saved(setting, &saving))?;
+    setting.stop(saving, &self::name(round))?;
+    setting.stop(loaded, &name)?;
     Ok(Save::of(setting, CONTROL, round, &load, &times))
 }
 
@@ -90,8 +90,8 @@ fn fields(setting: &Setting) -> Data {
     Data::one(Kind::Hash, setting.args.save_fields())
 }
 
-fn with_fields(setting: &Setting, peer: &Peer, round: usize) -> Result<Server> {
-    let server = setting.filled(peer, &name(round), fields(setting))?;
+fn with_fields(setting: &Setting, peer: &Peer, name: &str) -> Result<Server> {
+    let server = setting.filled(peer, name, fields(setting))?;
     // Dirty pages of the fill, rehashing and what the allocator gives back are no part of it.
     wait(setting.before_ns().min(NS_PER_S), &|| false)?;
     Ok(server)
@@ -186,8 +186,8 @@ fn table(setting: &Setting, saves: &[Save]) -> String {
     let late = saves.iter().map(|save| save.sent_late_max_ns).max().unwrap_or(0);
     format!(
         "{} HSET a second on random fields of one hash of {} fields, from the time when each was due; the generator was at \
-         most {} late. The control is the same load on a server that answers +OK to everything, while the first Stillframe \
-         saves: what it adds is the machine's.\n\n{}",
+         most {} late. The control is the same load on a Stillframe that does not save, while another one does: what that adds \
+         is the machine's.\n\n{}",
         setting.args.rate,
         setting.args.save_fields(),
         human_ns(late as f64),

@@ -192,9 +192,10 @@ pub(crate) trait InnerMut: WordsMut {
         self.set_count(count - 1);
     }
 
-    /// Drops the last child of several; the node's range stays as it is.
-    fn truncate(&mut self) {
-        self.set_count(self.child_count() - 1);
+    /// Drops the last children until so many are left, at least one; the node's range stays as it is.
+    fn truncate(&mut self, child_count: usize) {
+        debug_assert!(child_count > 0 && child_count <= self.child_count());
+        self.set_count(child_count);
     }
 
     /// Moves the children from `at` on to the empty node `right`; returns the separator between the two.

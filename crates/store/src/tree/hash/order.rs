@@ -199,8 +199,8 @@ impl Order for Hashed {
         parent.insert_child(index + 1, separator, right.id().0);
     }
 
-    fn truncate(node: &mut ExclusiveGuard<'_>) {
-        InnerMut::truncate(node);
+    fn truncate(node: &mut ExclusiveGuard<'_>, child_count: usize) {
+        InnerMut::truncate(node, child_count);
     }
 
     fn is_sparse(node: &ExclusiveGuard<'_>) -> bool {

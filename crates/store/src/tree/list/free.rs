@@ -32,9 +32,8 @@ impl Shrinking for Lists {
         PageId(node.word(1 + index) as u32)
     }
 
-    fn truncate(node: &mut ExclusiveGuard<'_>) {
-        let left = counted(node).saturating_sub(1) as u16;
-        put_u16(node.page_mut(), 2, left);
+    fn truncate(node: &mut ExclusiveGuard<'_>, child_count: usize) {
+        put_u16(node.page_mut(), 2, child_count as u16);
     }
 }
 

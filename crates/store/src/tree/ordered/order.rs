@@ -209,9 +209,9 @@ impl Order for Ordered {
         above.encode(parent);
     }
 
-    fn truncate(node: &mut ExclusiveGuard<'_>) {
+    fn truncate(node: &mut ExclusiveGuard<'_>, child_count: usize) {
         let mut rest = node.decode();
-        rest.children.pop();
+        rest.children.truncate(child_count);
         rest.encode(node);
     }
 
