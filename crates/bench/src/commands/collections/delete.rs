@@ -170,8 +170,18 @@ impl Deletion {
 }
 
 fn table(setting: &Setting, all: &[Deletion]) -> String {
-    let header =
-        ["collection", "server", "p99.9 before", "p99.9 during", "times", "worst", "DEL answered", "freed"];
+    let header = [
+        "collection",
+        "server",
+        "p99 before",
+        "p99 during",
+        "p99.9 before",
+        "p99.9 during",
+        "times",
+        "worst",
+        "DEL answered",
+        "freed",
+    ];
     let mut rows = Vec::new();
     for (kind, peer) in KINDS.iter().flat_map(|kind| setting.peers.iter().map(move |peer| (kind, peer))) {
         let of = |of: fn(&Deletion) -> f64, show: &dyn Fn(f64) -> String| {
@@ -181,6 +191,8 @@ fn table(setting: &Setting, all: &[Deletion]) -> String {
         rows.push(vec![
             kind.name().to_owned(),
             peer.name.clone(),
+            of(|one| one.before.p99_ns as f64, &human_ns),
+            of(|one| one.during.p99_ns as f64, &human_ns),
             of(|one| one.before.p999_ns as f64, &human_ns),
             of(|one| one.during.p999_ns as f64, &human_ns),
             of(Deletion::times, &|times| format!("{times:.2} x")),
