@@ -73,12 +73,12 @@ fn measure(setting: &Setting, peer: &Peer, round: usize) -> Result<Save> {
 /// What a save adds that is not the snapshot's: the same load on an equal server that does not save, while another one does.
 /// Processors, their caches and memory's bandwidth are shared as before.
 fn control(setting: &Setting, peer: &Peer, round: usize) -> Result<Save> {
-    let saving = with_fields(setting, peer, &name(round))?;
-    let name = format!("control-{round}");
-    let loaded = with_fields(setting, peer, &name)?;
+    let (saving_name, loaded_name) = (name(round), format!("control-{round}"));
+    let saving = with_fields(setting, peer, &saving_name)?;
+    let loaded = with_fields(setting, peer, &loaded_name)?;
     let (load, times) = setting.paced(&loaded, requests(setting, round)?, saved(setting, &saving))?;
-    setting.stop(saving, &self::name(round))?;
-    setting.stop(loaded, &name)?;
+    setting.stop(saving, &saving_name)?;
+    setting.stop(loaded, &loaded_name)?;
     Ok(Save::of(setting, CONTROL, round, &load, &times))
 }
 
