@@ -1,10 +1,13 @@
-# Two commands: `make run` serves on 127.0.0.1:6379 with its data in ./data; `make test` runs every test.
+# Two commands: `make run` serves on 127.0.0.1:6379 with its data in ./data; `make test` runs all suites on the default backend.
+# `make quick` takes two minutes; `make test-all` has everything: other backends, the model checker, real clients, virtual
+# machines, fuzzers (SHARE=1/4: without what `make test` has, and of the long parts those that are this commit's).
 # `make race` measures stores that can be linked, one against the other; ARGS='--help' says how. `make race-test` tests that.
 
 DATA ?= data
 PORT ?= 6379
+SHARE ?=
 
-.PHONY: run build test check clean race race-test
+.PHONY: run build quick test test-all clean race race-test
 
 build:
 	@scripts/setup.sh build
@@ -16,9 +19,17 @@ run:
 	@mkdir -p $(DATA)
 	exec $${CARGO_TARGET_DIR:-target}/release/stillframe-server --port $(PORT) --dir $(DATA) $(ARGS)
 
+quick:
+	@scripts/setup.sh build
+	scripts/test.sh quick
+
 test:
 	@scripts/setup.sh build test
-	scripts/test.sh
+	scripts/test.sh ordinary
+
+test-all:
+	@scripts/setup.sh build test all
+	scripts/test.sh all $(SHARE)
 
 race:
 	@scripts/setup.sh build race
@@ -27,11 +38,6 @@ race:
 race-test:
 	@scripts/setup.sh build race
 	scripts/race.sh --test
-
-# Format and lints alone.
-check:
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 clean:
 	cargo clean

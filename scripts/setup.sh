@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what is missing to build (`setup.sh build`), to test (`setup.sh test`), to build the benchmark with all its peers
-# (`setup.sh race`), or to build, package and test the kernel module (`setup.sh kernel`). Debian and its kin; elsewhere it
+# Installs what is missing to build (`setup.sh build`), to test (`setup.sh test`, for everything `all`, too), to build the
+# benchmark with all its peers (`setup.sh race`), or to build, package and test the kernel module (`setup.sh kernel`). Debian and its kin; elsewhere it
 # says what to install.
 set -eu
 
@@ -44,6 +44,9 @@ for goal in "$@"; do
             rust=yes; need redis-server redis-server; need redis-cli redis-tools; need valgrind valgrind
             # Debian's browser looks at the page of the study. Elsewhere its name is another one, and that test is skipped.
             is_known chromium && need chromium chromium ;;
+        all)
+            # Fuzzers, clients and the kernel's tests see to their own needs, or say what they lack.
+            rust=yes; need objdump binutils; need git git ;;
         race)
             # The binding of RocksDB is made from the library's header, which takes libclang.
             rust=yes; need cc build-essential

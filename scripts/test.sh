@@ -1,37 +1,98 @@
 #!/bin/sh
-# Every test, each part with a heading; stops at the first that fails.
+# The tests, in tiers: `test.sh quick`, `test.sh ordinary`, `test.sh all [1/N]`. See docs/testing.md.
+# Single parts of `all`, which it calls itself: `test.sh client NAME`, `fuzz`, `deny`. 77: it cannot run here.
 set -eu
 cd "$(dirname "$0")/.."
 
 # The same run each time; for new ground: STILLFRAME_SEED=$RANDOM scripts/test.sh
 export STILLFRAME_SEED="${STILLFRAME_SEED:-20261120}"
+target=${CARGO_TARGET_DIR:-target}
 
-part() { printf '\n== %s\n' "$1"; }
+part() { # what, command...
+    printf '\n== %s\n' "$1"
+    shift
+    since=$(date +%s)
+    "$@"
+    printf '%s s\n' "$(($(date +%s) - since))"
+}
+skip() {
+    echo "$*"
+    exit 77
+}
+documents() {
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+}
 
-part "format and lints"
-cargo fmt --all --check
-cargo clippy --workspace --all-targets --locked -- -D warnings
+# Format, lints, units, documents, layers.
+quick() {
+    part "format" cargo fmt --all --check
+    part "lints" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+    part "documents" documents
+    part "units" suites quick
+}
 
-part "build"
-# Servers that tests start, as programs.
-cargo build --workspace --locked
+# Servers that tests start, and the runner, as programs.
+suites() {
+    cargo build --workspace --locked --quiet
+    "$target/debug/stillframe-suites" "$@"
+}
 
-part "tests"
-cargo test --workspace --locked
+ordinary() {
+    part "format" cargo fmt --all --check
+    part "lints" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+    part "build" cargo test --workspace --locked --no-run --quiet
+    part "documents" documents
+    part "examples in documents" cargo test --workspace --doc --locked --quiet
+    part "suites" suites ordinary
+}
 
-part "mistakes in snapshot algorithms"
-# They are compiled in for that: each has to be found.
-cargo test -p stillframe-algorithms --features mutations --locked
-cargo test -p stillframe-transactional --features mutations --locked
+# Everything else. With a share, of the long parts those that are this commit's.
+rest() {
+    part "build" cargo test --workspace --locked --no-run --quiet
+    part "the rest" suites rest ${1:+--share "$1"}
+}
 
-part "real clients"
-crates/server/tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/stillframe-server"
+client() {
+    out=$(crates/server/tests/clients/run.sh "$target/debug/stillframe-server" "$1") || { echo "$out"; exit 1; }
+    case "$out" in SKIPPED*) skip "$out" ;; esac
+    echo "$out"
+}
 
-part "kernel module"
-kernel/selftests/package
-# In a virtual machine; says SKIP where none can run.
-kernel/selftests/run
+# Each fuzzer for half a minute.
+fuzz() {
+    rustup toolchain list 2>/dev/null | grep -q '^nightly' || skip "fuzzing takes a nightly toolchain: rustup toolchain install nightly"
+    cargo fuzz --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-fuzz ||
+        skip "fuzzing takes cargo-fuzz, which cannot be installed: cargo install cargo-fuzz"
+    for name in $(cargo +nightly fuzz list); do
+        case "$name" in
+            rdb_reader) more="-malloc_limit_mb=64 crates/store/tests/rdb/fixtures" ;;
+            dump_payload) more="-malloc_limit_mb=64" ;;
+            page_file) more="-max_len=64 -len_control=0" ;;
+            collections) more="-max_len=96" ;;
+            *) more="" ;;
+        esac
+        corpora="" flags=""
+        for word in $more; do case "$word" in -*) flags="$flags $word" ;; *) corpora="$corpora $word" ;; esac; done
+        mkdir -p "fuzz/corpus/$name"
+        # shellcheck disable=SC2086 # lists of words
+        cargo +nightly fuzz run "$name" "fuzz/corpus/$name" $corpora -- -max_total_time=30 $flags
+    done
+}
 
-part "benchmarks of the kernel modules in virtual machines"
-# Apart from the other tests, which would slow it down; says so if no machine can run.
-cargo test -p stillframe-bench --test small_runs --locked -- --ignored fork
+deny() {
+    cargo deny --version >/dev/null 2>&1 || skip "cargo-deny is not installed: cargo install --locked cargo-deny"
+    cargo deny --offline check licenses bans sources
+    cargo deny check advisories || skip "the list of advisories is out of reach"
+}
+
+case "${1:-ordinary}" in
+    quick) quick ;;
+    ordinary) ordinary ;;
+    all)
+        [ -n "${2:-}" ] || ordinary
+        rest "${2:-}" ;;
+    client) client "$2" ;;
+    fuzz) fuzz ;;
+    deny) deny ;;
+    *) echo "test.sh: unknown tier '$1': quick, ordinary or all" >&2; exit 2 ;;
+esac

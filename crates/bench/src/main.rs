@@ -60,6 +60,8 @@ enum Command {
     Checkpoint(commands::checkpoint::Args),
     /// Lists, hashes, sets and sorted sets: memory, throughput, saves, deletions, order, checkpoints, clients that wait
     Collections(commands::collections::Args),
+    /// What commands wait for beside a huge value, a lowered bound of memory, a reply that nobody reads
+    Waits(commands::waits::Args),
     /// Wait of a cut for the workers as the data grows, in process
     Cut(commands::cut::Args),
     /// Two workers on one store against two on stores of their own, in process
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Command::Memory(args) => commands::memory::run(&args),
         Command::Checkpoint(args) => commands::checkpoint::run(&args),
         Command::Collections(args) => commands::collections::run(&args),
+        Command::Waits(args) => commands::waits::run(&args),
         Command::Cut(args) => commands::cut::run(&args),
         Command::Workers(args) => commands::workers::run(&args),
         Command::Fork(args) => commands::fork::run(&args),

@@ -25,10 +25,16 @@ impl Client {
         Ok(Self { inner, address: address.to_string() })
     }
 
+    /// Sends a command whose reply is never read.
+    pub fn send(&mut self, words: &[&str]) -> Result<()> {
+        self.inner.queue(words);
+        self.inner.flush().context(|| format!("{}, {}", self.address, shown(words)))
+    }
+
     /// Sends a command and returns its reply; an error reply is returned as `Reply::Error`.
     pub fn request(&mut self, words: &[&str]) -> Result<Reply> {
         let reply = self.inner.try_run_words(words);
-        reply.context(|| format!("{}, {}", self.address, words.join(" ")))
+        reply.context(|| format!("{}, {}", self.address, shown(words)))
     }
 
     /// As `request`, but an error reply is an error.
@@ -37,7 +43,7 @@ impl Client {
             error @ Reply::Error(_) => Err(BenchError::ErrorReply {
                 peer: "the server".to_owned(),
                 address: self.address.clone(),
-                command: words.join(" "),
+                command: shown(words),
                 reply: error.text(),
             }),
             reply => Ok(reply),
@@ -46,6 +52,15 @@ impl Client {
 
     pub fn info(&mut self, section: &str) -> Result<Info> {
         self.inner.try_info(section).context(|| self.address.clone())
+    }
+}
+
+/// A command as an error names it: its beginning, where it has a long value.
+fn shown(words: &[&str]) -> String {
+    let text = words.join(" ");
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
     }
 }
 

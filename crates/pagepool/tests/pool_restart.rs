@@ -267,8 +267,3 @@ fn a_cut_that_fails_fails_the_checkpoint() {
     assert_eq!(recovered.user_header, header(3));
     assert_eq!(latch(&pool, page, || pool.shared(page)).page(), &[5; PAGE_SIZE]);
 }
-
-#[test]
-fn on_array() {
-    stillframe_testkit::run_suite_on_array(&[]);
-}

@@ -436,8 +436,3 @@ fn change_any(pool: &Pool, objects: &mut BTreeMap<PageId, (u32, u8)>, rng: &mut 
         }
     }
 }
-
-#[test]
-fn on_array() {
-    stillframe_testkit::run_suite_on_array(&[]);
-}

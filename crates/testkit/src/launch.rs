@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::address::{Address, Port};
-use crate::again::pool_backend_name;
+use crate::backend::pool_backend_name;
 use crate::find_program;
 use crate::process::{Process, Ready};
 

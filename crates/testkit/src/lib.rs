@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
-mod again;
+mod backend;
 mod client;
 mod dir;
 mod launch;
@@ -19,10 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use address::{Address, Port, Stream};
-pub use again::{
-    pool_backend, pool_backend_flags, pool_backend_name, run_suite_on_array, run_suite_on_simulated_exmap,
-    simulates_exmap,
-};
+pub use backend::{pool_backend, pool_backend_flags, pool_backend_name, simulates_exmap};
 pub use client::Client;
 pub use dir::TempDir;
 pub use launch::{mortal, Launch};

@@ -21,7 +21,10 @@ fn pages() -> Vec<PathBuf> {
     let mut found = Vec::new();
     files_below(&root().join("docs"), &mut found);
     found.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
-    found.extend(["README.md", "fuzz/README.md", "kernel/selftests/README.md"].map(|page| root().join(page)));
+    found.extend(
+        ["README.md", "CHANGELOG.md", "fuzz/README.md", "kernel/selftests/README.md"]
+            .map(|page| root().join(page)),
+    );
     found
 }
 

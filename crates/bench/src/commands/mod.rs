@@ -14,6 +14,7 @@ pub mod pause;
 pub mod study;
 pub mod throughput;
 pub mod vmcache;
+pub mod waits;
 pub mod workers;
 
 use std::path::{Path, PathBuf};

@@ -16,14 +16,3 @@ mod reuse;
 mod small_pool;
 mod support;
 mod writers;
-
-#[test]
-fn on_array() {
-    stillframe_testkit::run_suite_on_array(&[]);
-}
-
-/// What is written without having been given memory is a fault.
-#[test]
-fn on_simulated_exmap() {
-    stillframe_testkit::run_suite_on_simulated_exmap(&[]);
-}

@@ -239,22 +239,20 @@ fn lowering_the_bound_stops_nobody() {
     let (mut client, mut other) = (server.connect(), server.connect());
     assert_eq!(fill(&mut client, "key", 200_000, ""), 0);
     let used = count(&mut client, "used_memory");
-    let mut waits = Vec::new();
+    let mut served_meanwhile = 0;
     client.ok(&format!("CONFIG SET maxmemory {}", used / 3));
     let mut is_over = true;
     let start = Instant::now();
     while is_over && start.elapsed() < NO_HANG {
         for client in [&mut client, &mut other] {
-            let since = Instant::now();
             client.ok("SET own 1");
-            waits.push(since.elapsed());
+            served_meanwhile += 1;
         }
         is_over = count(&mut client, "used_memory") > used / 3;
     }
     assert!(!is_over);
-    waits.sort();
-    // 500 us are what a command waits for; the rest is this machine's.
-    assert!(waits[waits.len() / 2] < Duration::from_millis(20), "{waits:?}");
+    // Two thirds of the keys take longer than the 500 us that one command waits for.
+    assert!(served_meanwhile >= 20, "{served_meanwhile}");
     let keys = client.run("DBSIZE");
     assert!(matches!(keys, Reply::Int(30_000..=66_000)), "{keys:?}");
     let exceeded = count(&mut client, "total_eviction_exceeded_time");

@@ -152,24 +152,6 @@ fn without_room_the_command_says_so_and_the_client_goes_on() {
     });
 }
 
-/// The step that makes a value part of the data does not depend on its length.
-#[test]
-fn a_huge_value_holds_nobody_up() {
-    let server = TestServer::start(&["--save", ""]);
-    let mut c = server.connect();
-    let value = vec![b'x'; 256 << 20];
-    for _ in 0..2 {
-        assert_eq!(c.run_bytes(&[b"SET", b"k", &value]), Reply::Simple("OK".into()));
-    }
-    let line = c.run("INFO commandstats").text();
-    let stats = line.lines().find(|line| line.starts_with("cmdstat_set:")).expect("two calls").to_owned();
-    let usec = stats.split("usec=").nth(1).and_then(|rest| rest.split(',').next()).expect("its time");
-    assert!(usec.parse::<u64>().expect("a number") < 40_000, "{stats}");
-    let begun = Instant::now();
-    c.ok("SET k small");
-    assert!(begun.elapsed() < Duration::from_millis(500), "what it replaces is freed in the background");
-}
-
 /// Reads a bulk string's first bytes and leaves the others in the socket.
 fn begin_to_read(client: &mut Client, name: &str) {
     client.send(&format!("GET {name}"));

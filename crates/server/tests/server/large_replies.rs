@@ -1,7 +1,7 @@
 //! Replies with many elements: written beside the worker, from a picture, in bounded memory.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::harness::*;
 
@@ -100,9 +100,7 @@ fn left_waiting(server: &TestServer, command: &str) -> Reply {
     idle.flush().unwrap();
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(server.thread_count("stream"), 1);
-    let since = Instant::now();
     (0..1_000).for_each(|_| drop(c.run("GET k")));
-    assert!(since.elapsed() < Duration::from_secs(5));
     let more = server.resident_bytes().saturating_sub(before);
     assert!(more < 24 << 20, "{more} bytes for the reply of {command} that waits");
     idle.read()

@@ -28,17 +28,3 @@ mod start;
 mod streamed;
 mod tiered;
 mod transactions;
-
-/// What is evicted, large values, restarts and warm-up with pages in frames.
-#[test]
-fn on_array() {
-    stillframe_testkit::run_suite_on_array(&[
-        "tiered::",
-        "large::",
-        "parts::",
-        "restart::",
-        "scrub::",
-        "streamed::",
-        "atomic::",
-    ]);
-}

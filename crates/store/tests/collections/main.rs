@@ -34,8 +34,3 @@ fn check(store: &Store, worker: &mut Worker) {
     }
     worker.idle(|| store.check()).unwrap_or_else(|error| panic!("{error}"));
 }
-
-#[test]
-fn on_array() {
-    stillframe_testkit::run_suite_on_array(&[]);
-}

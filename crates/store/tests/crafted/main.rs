@@ -27,11 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 #[test]
-fn on_array() {
-    stillframe_testkit::run_suite_on_array(&[]);
-}
-
-#[test]
 fn what_is_made_up_is_served_or_refused() {
     each_seed(serve_what_is_made_up);
 }

@@ -10,8 +10,3 @@ mod damage;
 mod lost;
 mod model;
 mod together;
-
-#[test]
-fn on_array() {
-    stillframe_testkit::run_suite_on_array(&[]);
-}

@@ -25,8 +25,3 @@ fn open(dir: &TempDir, options: Options) -> Store {
     let options = Options { pool_backend: stillframe_testkit::pool_backend(), ..options };
     Store::open(dir.path(), options).expect("the store opens")
 }
-
-#[test]
-fn on_array() {
-    stillframe_testkit::run_suite_on_array(&[]);
-}

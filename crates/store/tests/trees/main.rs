@@ -93,8 +93,3 @@ pub fn assert_same(found: &Model, expected: &Model, when: &str) {
         panic!("{when}: {key:?} has {found:?} bytes, not {expected:?}");
     }
 }
-
-#[test]
-fn on_array() {
-    stillframe_testkit::run_suite_on_array(&[]);
-}
