@@ -72,7 +72,8 @@ fn next(queue: &Mutex<Queue>, ended: &Condvar) -> Option<Part> {
     let mut queue = lock(queue);
     loop {
         let is_alone = queue.parts.last()?.is_alone;
-        if !queue.is_one_alone && !(is_alone && queue.running_count > 0) {
+        let must_wait = queue.is_one_alone || (is_alone && queue.running_count > 0);
+        if !must_wait {
             queue.running_count += 1;
             queue.is_one_alone = is_alone;
             return queue.parts.pop();
