@@ -60,7 +60,7 @@ pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
 pub use error::{Fault, OpError, OpenError, SaveError, TreeError};
 pub use handle::{Hash, List, Record, Set, SortedSet, Transaction, Tree, TreeRange};
 pub use key::{DbId, Key, UnixMillis};
-pub use keyspace::{CheckReport, CollectionLimits, Locks, SkipStats};
+pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, SkipStats};
 pub use options::Options;
 pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
 pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};

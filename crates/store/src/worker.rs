@@ -1,6 +1,6 @@
 use stillframe_pagepool::Standstill;
 
-use crate::keyspace::{Keyspace, Local, Locks};
+use crate::keyspace::{BehindLocks, Keyspace, Local, Locks};
 use crate::*;
 
 /// While it lives, its worker is the only thread that works on the store: what the worker does meanwhile is one step to
@@ -175,6 +175,12 @@ impl Worker {
     /// set within one is empty.
     pub fn lock(&mut self, keys: &[(DbId, Key<'_>)], write: bool) -> Locks {
         self.keyspace().locks.lock_keys(&self.local.holder, keys, write)
+    }
+
+    /// Until the result is dropped, a read of one key that meets a change finds that its [`Listener`] has been told: the read waits
+    /// for the lock under which that happens. To be called before the read, between two operations.
+    pub fn read_behind_locks(&self) -> BehindLocks {
+        self.keyspace().locks.read_behind_locks()
     }
 
     /// To be called after a shared lock set has been released: removes what was found expired under it. Such

@@ -42,7 +42,7 @@ pub(crate) use catalog::{Catalog, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 pub use check::CheckReport;
 pub(crate) use collections::{CollectionKey, Opened};
 pub use limits::CollectionLimits;
-pub use locks::Locks;
+pub use locks::{BehindLocks, Locks};
 pub(crate) use missed::Missed;
 pub use skips::SkipStats;
 pub(crate) use state::{Keyspace, Local};
