@@ -109,16 +109,18 @@ fn begin_reply(ctx: &mut Ctx<'_>) -> Mark {
 
 fn end_reply(ctx: &mut Ctx<'_>, mark: Mark) {
     let has_pushed = std::mem::take(&mut ctx.client.has_pushed);
-    if ctx.client.reply_mode == ReplyMode::On {
-        return;
+    if ctx.client.reply_mode != ReplyMode::On {
+        // What is pushed is no reply.
+        if !has_pushed {
+            ctx.reply.out.back_to(mark);
+            ctx.client.late.drop_all();
+        }
+        if ctx.client.reply_mode == ReplyMode::Skip {
+            ctx.client.reply_mode = ReplyMode::On;
+        }
     }
-    // What is pushed is no reply.
-    if !has_pushed {
-        ctx.reply.out.back_to(mark);
-        ctx.client.late.drop_all();
-    }
-    if ctx.client.reply_mode == ReplyMode::Skip {
-        ctx.client.reply_mode = ReplyMode::On;
+    if ctx.client.listener.is_some() {
+        subscribed::end_reply(ctx, mark.len);
     }
 }
 

@@ -18,6 +18,7 @@ use crate::scrub::Scrubber;
 use crate::state::changes::Changes;
 use crate::state::clients::{ClientInfo, Clients};
 use crate::state::latency::LatencyMonitor;
+use crate::state::listener::Listener;
 use crate::state::loading::Loading;
 use crate::state::mailbox::{Mailbox, Message};
 use crate::state::notify::Notifier;
@@ -59,7 +60,7 @@ pub struct Server {
     pub clients: Clients,
     pub pause: Pause,
     /// Clients in `MONITOR`.
-    pub monitors: Mutex<Vec<Arc<ClientInfo>>>,
+    pub monitors: Mutex<Vec<Arc<Listener>>>,
     pub monitor_count: AtomicUsize,
     pub slowlog: Mutex<Slowlog>,
     pub latency: LatencyMonitor,

@@ -9,8 +9,10 @@ use crate::dispatch::ctx::{Command, Ctx, Found};
 use crate::dispatch::monitor;
 use crate::dispatch::prepare::{prepare, Held, Needs, TOO_LATE};
 use crate::dispatch::redact;
+use crate::dispatch::subscribed;
 use crate::dispatch::waiting::serve_ready;
 use crate::protocol::args::Args;
+use crate::state::session::ReplyMode;
 
 /// What became of a command.
 pub enum Outcome {
@@ -70,6 +72,9 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
         ctx.server.count_error(&text);
         ctx.reply.error(&text);
     }
+    if !is_outer && ctx.client.listener.is_some() && ctx.client.reply_mode == ReplyMode::On {
+        subscribed::hear(ctx, mark.len);
+    }
     Outcome::Done
 }
 
@@ -97,6 +102,7 @@ fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) 
 
 /// Calls the command function once everything that may have to be waited for is there (C3).
 fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) -> CmdResult {
+    let _in_order = subscribed::see_in_order(ctx);
     if let Scope::Keys = command.scope {
         let needs_nothing = ctx.server.worker_count == 1 && !ctx.server.store.may_miss_pages();
         if needs_nothing || command.key_specs.is_empty() {

@@ -12,7 +12,7 @@
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -199,8 +199,10 @@ pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) ->
 
 /// Why a stream ends before its last element.
 enum Broken {
-    /// Nobody takes what it writes.
+    /// The client takes nothing, for a long time.
     Gone,
+    /// Its connection has gone, or drops what is written to it.
+    Dropped,
     Unreadable(SaveError),
 }
 
@@ -216,6 +218,10 @@ impl Stream {
                 self.server.send(&self.client, |token| Message::Reply(token, self.reply, rest));
             }
             Err(Broken::Gone) => self.server.send(&self.client, Message::Kill),
+            // If the connection is there it has further commands to execute.
+            Err(Broken::Dropped) => {
+                self.server.send(&self.client, |token| Message::Reply(token, self.reply, Vec::new()));
+            }
             // Its length is announced: half an answer is none.
             Err(Broken::Unreadable(error)) => {
                 log::warning(format!("a large reply could not be written to its end: {error}"));
@@ -252,7 +258,7 @@ impl Stream {
         };
         let indices = shape.indices(&collection, now).map_err(Broken::Unreadable)?;
         shape.begin(&mut self.reply(), indices.end.saturating_sub(indices.start));
-        let mut flow = ControlFlow::Continue(());
+        let mut flow: ControlFlow<Broken> = ControlFlow::Continue(());
         let mut give = |element: Element<'_>| {
             if is_there(&element, now) {
                 shape.write(&mut self.reply(), &element);
@@ -260,9 +266,9 @@ impl Stream {
             if self.part.len() >= PART_BYTES {
                 flow = self.hand_over();
             }
-            match flow {
+            match &flow {
                 ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(()) => Err(SaveError::Io("nobody takes it".into())),
+                ControlFlow::Break(_) => Err(SaveError::Io("nobody takes it".into())),
             }
         };
         let walked = match &shape {
@@ -271,7 +277,7 @@ impl Stream {
             _ => collection.for_each(&mut give),
         };
         match flow {
-            ControlFlow::Break(()) => Err(Broken::Gone),
+            ControlFlow::Break(broken) => Err(broken),
             ControlFlow::Continue(()) => walked.map_err(Broken::Unreadable),
         }
     }
@@ -291,28 +297,31 @@ impl Stream {
             }
         };
         self.reply().bulk_head(length_bytes);
-        let mut given = Given { stream: self, bytes: 0, is_taken: true };
+        let mut given = Given { stream: self, bytes: 0, flow: ControlFlow::Continue(()) };
         let written = form.write(&mut given, collection, now).map(|_| ());
-        let (given_bytes, is_taken) = (given.bytes, given.is_taken);
+        let (given_bytes, flow) = (given.bytes, given.flow);
+        if let ControlFlow::Break(broken) = flow {
+            return Err(broken);
+        }
         match written {
             Ok(()) if given_bytes == length_bytes => {
                 self.part.extend(b"\r\n");
                 Ok(())
             }
-            _ if !is_taken => Err(Broken::Gone),
             Ok(()) => Err(Broken::Unreadable(SaveError::Io("a payload has another length now".into()))),
             Err(error) => Err(Broken::Unreadable(SaveError::Io(error.to_string()))),
         }
     }
 
     /// Hands over what there is, and waits until it has been written to the socket.
-    fn hand_over(&mut self) -> ControlFlow<()> {
+    fn hand_over(&mut self) -> ControlFlow<Broken> {
         let bytes = self.part.split_off(0);
         let (written, is_written) = mpsc::channel();
         self.server.send(&self.client, |token| Message::Part(token, Part { bytes, written }));
         match is_written.recv_timeout(PATIENCE) {
             Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
+            Err(RecvTimeoutError::Timeout) => ControlFlow::Break(Broken::Gone),
+            Err(RecvTimeoutError::Disconnected) => ControlFlow::Break(Broken::Dropped),
         }
     }
 }
@@ -338,16 +347,18 @@ impl Write for Counted {
 struct Given<'s> {
     stream: &'s mut Stream,
     bytes: u64,
-    is_taken: bool,
+    flow: ControlFlow<Broken>,
 }
 
 impl Write for Given<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.part.extend(bytes);
         self.bytes += bytes.len() as u64;
-        if self.stream.part.len() >= PART_BYTES && self.stream.hand_over().is_break() {
-            self.is_taken = false;
-            return Err(io::ErrorKind::BrokenPipe.into());
+        if self.stream.part.len() >= PART_BYTES {
+            self.flow = self.stream.hand_over();
+            if self.flow.is_break() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
         }
         Ok(bytes.len())
     }

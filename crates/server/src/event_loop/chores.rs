@@ -160,7 +160,8 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         let active = conn.info.published.last_active_unix_ms.load(Relaxed);
         let idle = Duration::from_millis((self.worker.now() - active).max(0) as u64);
-        if !timeout.is_zero() && idle > timeout && conn.hold == Hold::Free && !waits_for_more(&conn.session) {
+        let is_idle = matches!(conn.hold, Hold::Free | Hold::Full);
+        if !timeout.is_zero() && idle > timeout && is_idle && !waits_for_more(&conn.session) {
             crate::log::verbose(format!("Closing idle client id={} addr={}", conn.info.id, conn.info.addr));
             return self.close(id);
         }

@@ -4,7 +4,6 @@ use rustix::event::epoll;
 use stillframe_store::{Fault, UnixMillis};
 
 use crate::dispatch::exec;
-use crate::dispatch::monitor;
 use crate::dispatch::subscribed;
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::{Conn, Hold, Interest, WriteEvent};
@@ -14,7 +13,6 @@ use crate::state::client_line::{describe, publish_session};
 use crate::state::clients::{client_flag, ClientInfo, Clients};
 use crate::state::mailbox::{Message, Part};
 use crate::state::session::{Ending, LateReply};
-use crate::state::subscription::Published;
 use crate::state::token::Token;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -52,10 +50,12 @@ impl EventLoop {
     pub(super) fn unblock(&mut self, token: Token, which: LateReply, reply: Vec<u8>) {
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
+        conn.hear(&mut self.local.heard, conn.session.output_limit(&self.config.settings).hard_bytes);
         if let Some(bytes) = conn.session.late.take(which, reply) {
             let client = conn.info.id;
             let limit = conn.session.output_limit(&self.config.settings);
             conn.append(&bytes, limit.hard_bytes);
+            conn.hear(&mut self.local.heard, limit.hard_bytes);
             publish_session(&conn.session, &conn.info);
             self.forget_wait(client);
             self.release(token, Hold::Blocked);
@@ -68,30 +68,21 @@ impl EventLoop {
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
         let limit = conn.session.output_limit(&self.config.settings);
+        conn.hear(&mut self.local.heard, limit.hard_bytes);
         conn.append(&part.bytes, limit.hard_bytes);
+        conn.session.late.begin();
         conn.part_written = Some(part.written);
         self.flush(id);
     }
 
-    /// Sends bytes that the client has not asked for just now.
-    pub(super) fn push(&mut self, token: Token, bytes: &[u8]) {
-        let Some(id) = self.slots.find(token) else { return };
-        let Some(conn) = self.slots.get(id) else { return };
-        let limit = conn.session.output_limit(&self.config.settings);
-        conn.append(bytes, limit.hard_bytes);
-        self.flush(id);
-    }
-
-    /// Hands a message to those who listen to its channel still. It is written with what else has come for them.
-    pub(super) fn hear(&mut self, tokens: &[Token], message: &Published) {
+    /// Something has come for these connections. It is written with what else comes in this round.
+    pub(super) fn hear(&mut self, tokens: &[Token]) {
         for &token in tokens {
             let Some(id) = self.slots.find(token) else { continue };
             let Some(conn) = self.slots.get(id) else { continue };
-            if message.is_for(&conn.session.subscriptions) {
-                let limit = conn.session.output_limit(&self.config.settings);
-                conn.append(message.bytes(conn.session.resp3), limit.hard_bytes);
-                self.listening.push(id);
-            }
+            let limit = conn.session.output_limit(&self.config.settings);
+            conn.hear(&mut self.local.heard, limit.hard_bytes);
+            self.listening.push(id);
         }
     }
 
@@ -116,10 +107,15 @@ impl EventLoop {
             }
             return self.close(id);
         }
-        let event = conn.output.write(&conn.fd, |count| {
+        let mut event = conn.output.write(&conn.fd, |count| {
             stats.writes.add(1);
             stats.output_bytes.add(count as u64);
         });
+        if event == WriteEvent::Closed || conn.peer.is_deaf() {
+            self.drop_output(id);
+            event = WriteEvent::Drained;
+        }
+        let Some(conn) = self.slots.get(id) else { return };
         if let Some(fault) = conn.output.take_wanted() {
             let loaded = Message::ValueLoaded(token);
             load(&self.server, self.index, fault, loaded);
@@ -127,7 +123,7 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         let pending = conn.output.pending_bytes();
         let is_sent = event == WriteEvent::Drained && conn.session.ending == Ending::AfterReply;
-        if event == WriteEvent::Closed || is_sent {
+        if event == WriteEvent::Unreadable || is_sent {
             return self.close(id);
         }
         if self.is_unread_for_too_long(id) {
@@ -171,7 +167,8 @@ impl EventLoop {
     fn is_unread_for_too_long(&mut self, id: SlotId) -> bool {
         let Some(Conn { output, session, .. }) = self.slots.get(id) else { return false };
         let limit = session.output_limit(&self.config.settings);
-        let counted = output.counted_bytes();
+        let waiting_bytes = session.listener.as_ref().map_or(0, |listener| listener.waiting_bytes());
+        let counted = output.counted_bytes() + waiting_bytes as u64;
         if limit.hard_bytes > 0 && counted > limit.hard_bytes {
             return true;
         }
@@ -228,7 +225,6 @@ impl EventLoop {
             self.forget_wait(conn.info.id);
         }
         exec::unwatch_all(&self.server, &mut conn.session);
-        monitor::stop(&self.server, &mut conn.session);
         subscribed::stop(&self.server, &mut conn.session);
         // Dropping the descriptor takes it out of epoll.
     }

@@ -156,10 +156,25 @@ impl ReplyBuf {
         self.bytes.split_off(at.min(self.bytes.len()))
     }
 
+    /// Puts bytes before what is there from byte `at` on.
+    pub fn insert(&mut self, at: usize, bytes: &[u8]) {
+        if self.has_room(bytes.len()) {
+            self.bytes.splice(at..at, bytes.iter().copied());
+            let moved = self.values.iter_mut().filter(|(place, _)| *place >= at);
+            moved.for_each(|(place, _)| *place += bytes.len());
+        }
+    }
+
     /// Takes the first `count` bytes out.
     pub fn drop_front(&mut self, count: usize) {
         self.bytes.drain(..count);
         self.values.iter_mut().for_each(|(at, _)| *at -= count);
+    }
+
+    /// Empties the buffer, large values and all.
+    pub fn discard(&mut self) {
+        self.values.clear();
+        self.clear(0);
     }
 
     /// Empties the buffer and gives its memory back if it has grown beyond `keep_bytes`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::command::CommandId;
+use crate::state::listener::Heard;
 use crate::state::session::LateReply;
 use crate::state::stats::WorkerStats;
 use crate::state::token::Token;
@@ -30,6 +31,8 @@ pub struct Local {
     pub is_evicting: bool,
     /// Replies of clients that have waited, to be handed out after the batch.
     pub deliveries: Vec<Delivery>,
+    /// Room for what a connection has been told, on its way to the output.
+    pub heard: Vec<Heard>,
     /// Clients of this worker that do not wait for ever, by when their time is over and the order in which they came.
     pub deadlines: BTreeMap<(Instant, u64), Arc<Waiter>>,
     batch_start: Instant,
@@ -53,6 +56,7 @@ impl Local {
             latency_tracking: true,
             is_evicting: false,
             deliveries: Vec::new(),
+            heard: Vec::new(),
             deadlines: BTreeMap::new(),
             batch_start: Instant::now(),
             last_reading: Instant::now(),

@@ -11,7 +11,9 @@ use crate::command::CommandId;
 use crate::config::{OutputLimit, Settings};
 use crate::protocol::args::{ArgRange, Args};
 use crate::protocol::collected::Collected;
+use crate::state::clients::ClientInfo;
 use crate::state::combination::Combination;
+use crate::state::listener::Listener;
 use crate::state::restoring::Restoring;
 use crate::state::subscription::Subscriptions;
 
@@ -34,7 +36,7 @@ pub enum ReplyMode {
 /// Whether a connection goes on. Commands that follow in the input are not executed once it ends.
 ///
 /// ```text
-///   Open --- QUIT, CLIENT KILL of itself, protocol error ---> AfterReply
+///   Open --- QUIT, CLIENT KILL of itself, protocol error; the peer sends no more and all is executed ---> AfterReply
 ///   Open, AfterReply --- HTTP, output beyond the hard limit ---> AtOnce
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,6 +133,8 @@ pub struct LateReplies {
     held: Vec<u8>,
     /// The client does not want to be answered (`CLIENT REPLY`).
     is_unwanted: bool,
+    /// A part of the reply is in the output, and nothing else may come between it and the rest.
+    is_begun: bool,
 }
 
 impl LateReplies {
@@ -142,6 +146,19 @@ impl LateReplies {
     pub fn promise(&mut self, at: usize) -> LateReply {
         self.replies.push((at, None));
         LateReply(self.replies.len() - 1)
+    }
+
+    pub fn begin(&mut self) {
+        self.is_begun = true;
+    }
+
+    pub fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    /// So many bytes have come into the output at byte `at`.
+    pub fn move_from(&mut self, at: usize, count: usize) {
+        self.replies.iter_mut().filter(|(place, _)| *place >= at).for_each(|(place, _)| *place += count);
     }
 
     /// The command's output is not wanted.
@@ -234,6 +251,10 @@ pub struct Session {
     pub woken: Option<Woken>,
     pub is_monitor: bool,
     pub subscriptions: Subscriptions,
+    /// What it is told by others, as long as it listens to something or monitors.
+    pub listener: Option<Arc<Listener>>,
+    /// The byte of output before which nothing of that goes, while a command runs.
+    pub hears_from: usize,
     /// The command that runs has written what `CLIENT REPLY` does not hold back.
     pub has_pushed: bool,
     pub no_evict: bool,
@@ -256,6 +277,18 @@ impl Session {
     /// What it may leave unread.
     pub fn output_limit(&self, settings: &Settings) -> OutputLimit {
         settings.output_limits[usize::from(!self.subscriptions.is_empty())]
+    }
+
+    /// Its inbox; a new one if it has listened to nothing so far.
+    pub fn listen(&mut self, client: &Arc<ClientInfo>) -> Arc<Listener> {
+        self.listener.get_or_insert_with(|| Arc::new(Listener::new(client.clone()))).clone()
+    }
+
+    /// Nobody tells it anything any more, and it has taken what it was told.
+    pub fn drop_silent_listener(&mut self) {
+        if self.subscriptions.is_empty() && !self.is_monitor {
+            self.listener = None;
+        }
     }
 
     /// The running command has met pages that are missing and begins anew when they are there. So many it has waited for since it
@@ -302,6 +335,8 @@ impl Session {
             woken: None,
             is_monitor: false,
             subscriptions: Subscriptions::default(),
+            listener: None,
+            hears_from: 0,
             has_pushed: false,
             no_evict: false,
             no_touch: false,

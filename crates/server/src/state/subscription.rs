@@ -99,10 +99,10 @@ impl Published {
         Arc::new(Published { kind, pattern, channel, payload, encoded: Default::default() })
     }
 
-    /// Whether who listens to this is meant.
-    pub fn is_for(&self, subscriptions: &Subscriptions) -> bool {
-        let name = if self.kind == Kind::Pattern { &self.pattern } else { &self.channel };
-        subscriptions.of(self.kind).contains(name)
+    /// About as many as it has on the wire.
+    pub fn byte_count(&self) -> usize {
+        const HEADERS_BYTES: usize = 40;
+        self.pattern.len() + self.channel.len() + self.payload.len() + HEADERS_BYTES
     }
 
     pub fn bytes(&self, resp3: bool) -> &[u8] {
