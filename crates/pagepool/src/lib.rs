@@ -22,6 +22,7 @@ mod page;
 pub mod pagefile;
 mod pool;
 mod residency;
+pub mod sched;
 pub mod snapshot;
 mod space;
 mod view;

@@ -10,7 +10,7 @@ use crate::metrics::PoolMetrics;
 use crate::page::{Epoch, PageTable};
 use crate::pagefile::{NeededPages, OpenOptions, PageFile, PageFileError, Recovered};
 use crate::residency::{
-    DamagedPages, Evictor, Keeper, Residency, Room, ScrubReport, ScrubStats, Scrubbing, Supply,
+    DamagedPages, Evictor, Keeper, Residency, Room, ScrubReport, ScrubStats, Scrubbing, StockOptions, Supply,
 };
 use crate::snapshot::{Core, NoSpill, SnapshotKind, Snapshotter, Spill};
 use crate::space::{AnonMemory, Arena, ExmapMemory, Layout, Memory, PoolBackend};
@@ -22,6 +22,8 @@ pub struct PoolOptions {
     pub layout: Layout,
     /// Back tree nodes and slabs with huge pages, if the algorithm can do with them.
     pub huge_pages: bool,
+    /// Have a thread give memory to free pages before they are wanted. Else whoever uses one first waits for its 4 KB.
+    pub populates_ahead: bool,
     pub snapshot_kind: SnapshotKind,
     pub backend: PoolBackend,
     /// Budget of snapshots: before-images, spare frames, freed pages that a cut needs.
@@ -40,6 +42,7 @@ impl Default for PoolOptions {
         PoolOptions {
             layout: Layout::FULL,
             huge_pages: true,
+            populates_ahead: true,
             snapshot_kind: SnapshotKind::Epoch,
             backend: PoolBackend::Vmcache,
             snapshot_memory_bytes: 64 << 20,
@@ -219,7 +222,7 @@ impl Pool {
         let core = Arc::new(core);
         let is_huge = options.huge_pages && snapshotter.takes_huge_pages();
         if is_huge {
-            core.pages.prefer_huge(options.layout.small_end);
+            core.pages.prefer_huge_frames();
         }
         let can_evict = file.is_some() && snapshotter.takes_evictions();
         let limit = options.memory_pages.filter(|_| can_evict);
@@ -228,7 +231,7 @@ impl Pool {
             core.clone(),
             snapshotter.clone(),
             options.layout,
-            is_huge,
+            StockOptions { huge_pages: is_huge, is_ahead: options.populates_ahead },
             room.clone(),
             file.clone(),
         )?);
@@ -245,7 +248,8 @@ impl Pool {
             lent_to.iter().for_each(|file| file.lend(arena.memory()));
             let members = barrier.clone();
             let wait_for_turns = Box::new(move || members.wait_for_turns());
-            Keeper::start(core.clone(), supply.clone(), room.clone(), wait_for_turns, lent_to)
+            let is_ahead = options.populates_ahead;
+            Keeper::start(core.clone(), supply.clone(), room.clone(), wait_for_turns, lent_to, is_ahead)
         });
         let residency = Residency::new(core.clone(), supply.clone(), room.clone(), file);
         Ok(Pool {

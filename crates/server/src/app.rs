@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use stillframe_store::{DbId, OpenError, Options, Store, Worker};
+use stillframe_store::{sched, DbId, OpenError, Options, Store, Worker};
 
 use crate::commands::REGISTRY;
 use crate::config::{Config, Settings, SnapshotFormat};
@@ -256,12 +256,16 @@ fn start_threads(server: &Arc<Server>) -> std::io::Result<Vec<JoinHandle<()>>> {
     // It is not waited for: the end does not wait for a save that nobody asked to be the last, and a save that
     // is cut short leaves the one before it.
     let saver = server.clone();
-    std::thread::Builder::new().name("saver".into()).spawn(move || persistence::run(&saver))?;
+    std::thread::Builder::new().name("saver".into()).spawn(move || {
+        sched::enroll("saver");
+        persistence::run(&saver);
+    })?;
     // Nor is what reads only.
     let scrubber = server.clone();
-    std::thread::Builder::new()
-        .name("scrubber".into())
-        .spawn(move || scrub::run(&*scrubber, &scrubber.scrubber))?;
+    std::thread::Builder::new().name("scrubber".into()).spawn(move || {
+        sched::enroll("scrubber");
+        scrub::run(&*scrubber, &scrubber.scrubber);
+    })?;
     Ok(threads)
 }
 

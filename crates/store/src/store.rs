@@ -10,8 +10,8 @@ use stillframe_pagepool::device::{Device, DirLock, IoReport, LockError, PageBuf}
 use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
-    CheckpointError, DamagedPages, Layout, PageId, Pool, PoolError, PoolOptions, ScrubReport, ScrubStats,
-    PAGE_SIZE,
+    sched, CheckpointError, DamagedPages, Layout, PageId, Pool, PoolError, PoolOptions, ScrubReport,
+    ScrubStats, PAGE_SIZE,
 };
 
 use crate::effect::Listener;
@@ -507,6 +507,7 @@ fn pool_options(options: &Options) -> PoolOptions {
     PoolOptions {
         layout: Layout::FULL,
         huge_pages: options.huge_pages,
+        populates_ahead: true,
         snapshot_kind: options.snapshot_kind,
         backend: options.pool_backend,
         snapshot_memory_bytes: options.snapshot_memory_bytes,
@@ -560,6 +561,7 @@ fn attach(pool: Arc<Pool>, options: Options, header: &UserHeader) -> Result<Keys
 fn start_collector(keyspace: &Arc<Keyspace>) -> std::io::Result<JoinHandle<()>> {
     let keyspace = keyspace.clone();
     std::thread::Builder::new().name("sf-collect".into()).spawn(move || {
+        sched::enroll("sf-collect");
         let member = keyspace.pool.join();
         keyspace.collect(&member);
     })

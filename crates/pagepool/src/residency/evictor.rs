@@ -23,7 +23,7 @@ use crate::device::PageBuf;
 use crate::page::{end_eviction_and_wake, Mark};
 use crate::pagefile::{PageFile, WrittenBack};
 use crate::snapshot::Core;
-use crate::{PageBytes, PageId, PoolError};
+use crate::{sched, PageBytes, PageId, PoolError};
 
 /// Pages that are evicted together (1 MB).
 const BATCH_PAGES: usize = 256;
@@ -212,6 +212,8 @@ fn run(shared: &Shared) {
             std::thread::park_timeout(REST);
         }
         while left > 0 && !shared.stop.is_given() {
+            sched::set_urgent(shared.room.is_full());
+            sched::give_way();
             let (evicted, has_failed) = shared.evict(&mut clock, left.min(BATCH_PAGES), may_write);
             shared.room.note_round(evicted > 0);
             left = left.saturating_sub(evicted);

@@ -20,4 +20,5 @@ pub use keeper::Keeper;
 pub use loader::Residency;
 pub use room::Room;
 pub use scrub::{ScrubReport, ScrubStats, Scrubbing, SCRUB_STEP_PAGES};
+pub use stock::StockOptions;
 pub use supply::Supply;

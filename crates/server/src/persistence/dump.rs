@@ -12,6 +12,7 @@ use stillframe_store::rdb::{
     ReadError, Reader, ReaderOptions, SmallLimits, StringRef, WriteError, WriteVersion, Writer,
     WriterOptions,
 };
+use stillframe_store::sched::{give_way, idly, promptly, set_urgent};
 use stillframe_store::{
     Access, DbId, DbStats, Deadline, Fault, Incoming, Lost, NewValue, OpError, SaveError, Store, StrRef,
     UnixMillis, Value, ViewEntry, Worker,
@@ -34,6 +35,9 @@ const GATHERED_BYTES: u64 = 1 << 20;
 const HELD_BYTES: u64 = 256 << 10;
 /// Bytes of such a value that are put in their place between two looks at the barrier.
 const STEP_BYTES: usize = 256 << 10;
+
+/// Keys that are written between two looks at who else wants the processor.
+const KEYS_PER_LOOK: u64 = 32;
 
 /// Losses that the log names one by one.
 const LOGGED_LOSSES: u64 = 20;
@@ -97,22 +101,24 @@ pub(super) fn write_dump_telling(
         };
         let stats: Vec<_> = (0..settings.databases).map(|db| view.db_stats(DbId(db))).collect();
         let (now, tracking) = (unix_ms(), settings.tracking());
-        let access = |db, key: &[u8]| tracking.and_then(|_| store.access(db, key, now));
+        // Leaves of the store are latched for that.
+        let access = |db, key: &[u8]| tracking.and_then(|_| promptly(|| store.access(db, key, now)));
         let mut losses = Losses::default();
         let written = in_a_version(file, path, settings, |file, version| {
             let mut dump = Dump::new(file, version, header, settings, stats.clone(), &access, progress)?;
             if !settings.skips_damage {
-                view.for_each(|entry| dump.entry(&entry))?;
+                idly(|| view.for_each(|entry| dump.entry(&entry)))?;
                 return dump.finish();
             }
             let mut told = losses.again(|count, lost| {
                 if count <= LOGGED_LOSSES {
-                    log::warning(format!("Left out of {}: {lost}", path.display()));
+                    promptly(|| log::warning(format!("Left out of {}: {lost}", path.display())));
                 }
             });
-            view.for_each_readable(|entry| dump.entry(&entry), &mut told)?;
+            idly(|| view.for_each_readable(|entry| dump.entry(&entry), &mut told))?;
             dump.finish()
         })?;
+        set_urgent(false);
         if losses.count > 0 {
             log::warning(format!(
                 "{}: {} times something was left out ('damage-policy skip')",
@@ -291,6 +297,9 @@ impl Dump<'_> {
             }
         }
         self.key_count += 1;
+        if self.key_count % KEYS_PER_LOOK == 0 {
+            give_way();
+        }
         self.progress.done_keys.store(self.key_count, Ordering::Relaxed);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use stillframe_store::{DbId, SnapshotKind, Summary};
+use stillframe_store::{sched, DbId, SnapshotKind, Summary};
 use stillframe_units::redis_bytes;
 
 use crate::clock::unix_ms;
@@ -416,6 +416,7 @@ pub fn stillframe(ctx: &Ctx<'_>, out: &mut String) {
     );
     snapshots(ctx, out);
     io(ctx, out);
+    background(out);
     if let Some(times) = all_times(server).filter(|times| !times.is_empty()) {
         let at = |p: f64| times.value_at_percentile(p) as f64 / 1000.0;
         let _ = write!(
@@ -497,6 +498,18 @@ fn io(ctx: &Ctx<'_>, out: &mut String) {
         );
         histogram(out, &format!("io_{name}"), &ops.latency);
     }
+}
+
+/// How threads that work in the background are scheduled.
+fn background(out: &mut String) {
+    let report = sched::report();
+    let threads = report.threads.iter().map(|(name, class)| format!("{name}={}", class.name()));
+    fields!(out,
+        "background_on_one_processor": yes(report.is_single),
+        "background_idle_class": report.support.name(),
+        "background_idle_steps": report.idle_step_count,
+        "background_threads": threads.collect::<Vec<_>>().join(","),
+    );
 }
 
 fn histogram(out: &mut String, name: &str, summary: &Summary) {
