@@ -308,7 +308,11 @@ pub fn enroll(name: &str) {
 }
 
 fn with_own<R>(f: impl FnOnce(Option<&OwnClass>) -> R) -> R {
-    OWN.with(|own| f(own.get()))
+    // What a thread drops at its end may come here.
+    match OWN.try_with(|_| ()) {
+        Ok(()) => OWN.with(|own| f(own.get())),
+        Err(_) => f(None),
+    }
 }
 
 /// Does a step of background work of which nobody is to notice: in the idle class, where the process may use one processor.

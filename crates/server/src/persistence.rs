@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use stillframe_store::sched::promptly;
 use stillframe_store::{CheckpointReport, Store};
 
 use crate::clock::unix_ms;
@@ -306,11 +307,11 @@ pub fn default_target(settings: &Settings) -> Target {
 /// Body of the saver thread.
 pub fn run(host: &Arc<impl Host>) {
     loop {
-        let target = {
+        let (target, then) = {
             let mut state = host.saver().state.lock();
             loop {
                 if let Some(job) = &state.job {
-                    break job.target.clone();
+                    break (job.target.clone(), job.then);
                 }
                 if state.is_ended {
                     return;
@@ -320,7 +321,11 @@ pub fn run(host: &Arc<impl Host>) {
         };
         let start = Instant::now();
         let changes = Arc::new(AtomicU64::new(0));
-        let result = save(host, &target, &changes);
+        let result = match then {
+            Then::Go => save(host, &target, &changes),
+            // Nobody is to wait long for the end of the process.
+            Then::Stop { .. } => promptly(|| save(host, &target, &changes)),
+        };
         let result = result.map(|outcome| Outcome { duration: start.elapsed(), ..outcome });
         finish(host, result, changes.load(Ordering::Acquire));
     }

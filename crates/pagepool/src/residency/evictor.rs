@@ -22,11 +22,14 @@ use super::supply::Supply;
 use crate::device::PageBuf;
 use crate::page::{end_eviction_and_wake, Mark};
 use crate::pagefile::{PageFile, WrittenBack};
+use crate::sched::{self, promptly};
 use crate::snapshot::Core;
-use crate::{sched, PageBytes, PageId, PoolError};
+use crate::{PageBytes, PageId, PoolError};
 
 /// Pages that are evicted together (1 MB).
 const BATCH_PAGES: usize = 256;
+/// The same where others want the one processor that there is.
+const BATCH_PAGES_GIVING_WAY: usize = 64;
 /// Of these, those that are written with one call: reads that somebody waits for come in between.
 const WRITE_PAGES: usize = 64;
 /// Pages whose memory is given back at once: nobody has them meanwhile.
@@ -212,9 +215,10 @@ fn run(shared: &Shared) {
             std::thread::park_timeout(REST);
         }
         while left > 0 && !shared.stop.is_given() {
-            sched::set_urgent(shared.room.is_full());
-            sched::give_way();
-            let (evicted, has_failed) = shared.evict(&mut clock, left.min(BATCH_PAGES), may_write);
+            let batch_pages = if sched::gives_way() { BATCH_PAGES_GIVING_WAY } else { BATCH_PAGES };
+            // Memory may be full before it ends, and then somebody waits for it.
+            let (evicted, has_failed) =
+                promptly(|| shared.evict(&mut clock, left.min(batch_pages), may_write));
             shared.room.note_round(evicted > 0);
             left = left.saturating_sub(evicted);
             if may_write {

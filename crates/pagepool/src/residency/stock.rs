@@ -31,8 +31,8 @@ use crate::{sched, PageId, PoolError};
 pub const STOCK_PAGES: u32 = 2048;
 /// Pages whose descriptors have memory ahead of those in use (256 MB).
 const DESCRIPTORS_AHEAD: u32 = PageTable::DESCRIPTOR_CHUNK_PAGES / 2;
-/// Chunks of descriptors that get memory while the pool is opened: nobody waits for more.
-const DESCRIPTOR_CHUNKS_AT_OPEN: u32 = 16;
+/// Chunks of descriptors (each of 512 MB of pages) that get memory while the pool is opened: a start waits for no more.
+const DESCRIPTOR_CHUNKS_AT_OPEN: u32 = 4;
 
 /// Free pages that keep their memory (16 MB, and a part of what is in use). Where memory is limited they are not more than
 /// that part of the limit: most of what is in use may be in the file alone.
