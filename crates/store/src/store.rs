@@ -10,8 +10,8 @@ use stillframe_pagepool::device::{Device, DirLock, IoReport, LockError, PageBuf}
 use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
-    sched, CheckpointError, DamagedPages, Layout, PageId, Pool, PoolError, PoolOptions, ScrubReport,
-    ScrubStats, PAGE_SIZE,
+    sched, CheckpointError, DamagedPages, PageId, Pool, PoolError, PoolOptions, ScrubReport, ScrubStats,
+    PAGE_SIZE,
 };
 
 use crate::effect::Listener;
@@ -505,7 +505,7 @@ fn check_options(options: &Options) -> Result<(), OpenError> {
 
 fn pool_options(options: &Options) -> PoolOptions {
     PoolOptions {
-        layout: Layout::FULL,
+        layout: options.layout,
         huge_pages: options.huge_pages,
         populates_ahead: true,
         snapshot_kind: options.snapshot_kind,
