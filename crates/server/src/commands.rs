@@ -31,6 +31,7 @@ mod sorted_set_range;
 mod string;
 
 mod client;
+mod cluster;
 mod configuration;
 mod connection;
 mod info;
@@ -81,6 +82,7 @@ static GROUPS: &[&[Command]] = &[
     sort::COMMANDS,
     connection::COMMANDS,
     client::COMMANDS,
+    cluster::COMMANDS,
     transaction::COMMANDS,
     users::COMMANDS,
     pubsub::COMMANDS,

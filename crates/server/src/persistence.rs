@@ -1,6 +1,7 @@
 //! Saving: one thread that takes checkpoints and writes dumps, one after the other.
 
 pub mod collections;
+mod delay;
 mod dump;
 pub mod elements;
 mod progress;
@@ -22,7 +23,9 @@ use crate::state::clients::ClientInfo;
 use crate::state::session::LateReply;
 
 use dump::write_dump_telling;
-pub use dump::{cut_of, load_dump, temporary_path, write_dump, write_salvaged, LoadError, Loaded};
+pub use dump::{
+    cut_of, load_dump, temporary_path, write_dump, write_salvaged, Load, LoadError, Loaded, Twins,
+};
 pub use progress::DumpProgress;
 
 /// After a failed automatic save the next one waits so long, as in Redis.
@@ -245,6 +248,7 @@ impl Saver {
 
     /// Saves and then ends the process; an ongoing save is waited for, those after it are not.
     pub fn save_and_stop(&self, target: Target, waiter: Option<Waiter>, even_if_failed: bool) {
+        self.dumping.is_hurried.store(true, Ordering::Relaxed);
         let mut state = self.state.lock();
         let job = Job { then: Then::Stop { even_if_failed }, ..Job::new(target, waiter) };
         if state.job.is_some() {
@@ -284,6 +288,7 @@ impl Saver {
 
     /// Ends the thread after its present job.
     pub fn end(&self) {
+        self.dumping.is_hurried.store(true, Ordering::Relaxed);
         self.state.lock().is_ended = true;
         self.wake.notify_one();
     }

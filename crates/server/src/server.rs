@@ -42,6 +42,8 @@ pub struct Server {
     pub database_count: u32,
     /// Off after `DEBUG SET-ACTIVE-EXPIRE 0`.
     pub active_expire: AtomicBool,
+    /// After `DEBUG PAUSE-CRON 1` the rounds of `hz` rest.
+    pub is_cron_paused: AtomicBool,
     pub workers: Vec<WorkerHandle>,
     pub started_at: Instant,
     pub started_unix_ms: UnixMillis,
@@ -147,6 +149,7 @@ impl Server {
             loading: Loading::default(),
             loaded_changes: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
+            is_cron_paused: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             has_stopped: Mutex::new(false),
             stopped: Condvar::new(),

@@ -71,8 +71,8 @@ pub use stillframe_pagepool::{
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
 pub use tree::sorted_set::{LexBound, ScoreBound};
 pub use types::{
-    Draw, Element, ElementAhead, FieldMode, FieldRef, Insertion, OwnedRange, RangeLimit, Rank, ScoreChanges,
-    ScoreRule, ScoredRange, Setting, TreesAhead,
+    Draw, Element, ElementAhead, FieldMode, FieldRef, Insertion, NegativeZero, OwnedRange, RangeLimit, Rank,
+    ScoreChanges, ScoreRule, ScoredRange, Setting, TreesAhead,
 };
 pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};
 pub use walk::{CollectionView, Lost, Value, ViewEntry};

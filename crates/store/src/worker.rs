@@ -170,6 +170,11 @@ impl Worker {
         self.local.expired_count
     }
 
+    /// Fields of hashes that this worker found expired and removed.
+    pub fn expired_field_count(&self) -> u64 {
+        self.local.expired_field_count.get()
+    }
+
     /// Locks keys, in an order of their own, for a command or transaction that touches several; `write` is
     /// exclusive. Single-key operations lock for themselves unless the caller holds a lock set; a further lock
     /// set within one is empty.

@@ -10,7 +10,7 @@ use crate::dispatch::exec;
 use crate::dispatch::subscribed;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
-use crate::state::session::{Ending, ReplyMode};
+use crate::state::session::Ending;
 use crate::text::number;
 
 #[rustfmt::skip]
@@ -89,7 +89,7 @@ pub fn reset(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     let client = &mut ctx.client;
     client.db = DbId(0);
     client.resp3 = false;
-    client.reply_mode = ReplyMode::On;
+    client.reply_mode.reset();
     client.no_evict = false;
     client.no_touch = false;
     client.is_authenticated = ctx.config.settings.requirepass.is_empty();

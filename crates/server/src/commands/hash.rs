@@ -212,11 +212,13 @@ pub fn hmget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn hdel(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let (db, key, before) = (ctx.db(), ctx.key(args, 1), ctx.worker.change_count());
     let removed = match args.len() {
         3 => ctx.worker.hash_remove(db, &key, &[args.at(2)])?,
         _ => ctx.worker.hash_remove(db, &key, &args.from(2).collect::<Vec<_>>())?,
     };
+    // The key, if it goes with the last field, is no change of its own.
+    ctx.count_as(before, removed);
     ctx.reply.int(removed as i64);
     Ok(())
 }
@@ -355,14 +357,18 @@ pub fn hscan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Some(cursor) = parse_cursor(args.at(2)) else { return Err("ERR invalid cursor".into()) };
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     // Whether the options are right is only looked at where there is a hash.
-    let options = ScanOptions::parse(args, 3);
-    let (count, pattern) = options.as_ref().map_or((1, &b""[..]), |options| (options.count, options.pattern));
+    let options = ScanOptions::parse(args, 3, true);
+    let (count, pattern, has_values) = options
+        .as_ref()
+        .map_or((1, &b""[..], true), |options| (options.count, options.pattern, !options.without_values));
     let mut found = Collected::new(&ctx.reply);
     let cursor = cursor.min(MAX_CURSOR);
     let next = ctx.worker.hash_scan(db, &key, cursor, count, |given| {
         if ScanOptions::matches(pattern, given.field) {
             found.push(given.field);
-            found.push(given.value);
+            if has_values {
+                found.push(given.value);
+            }
         }
     })?;
     if next.is_some() {

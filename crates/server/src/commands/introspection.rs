@@ -234,20 +234,16 @@ fn keys_of<'a>(registry: &Registry, args: &Args<'a>) -> Result<Vec<(&'a [u8], u3
         found => found,
     };
     let Some(Found { command, .. }) = found else { return Err("ERR Invalid command specified".into()) };
-    if command.key_specs.is_empty() && command.keys_fn.is_none() {
+    if !command.has_keys() {
         return Err("ERR The command has no key arguments".into());
     }
     if !command.arity_fits(call.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
-    let mut keys = Vec::new();
-    command.for_each_key(&call, &mut |index, flags| {
-        keys.push((call.at(index), command.flags_fn.map_or(flags, |flags_of| flags_of(&call))));
-    });
-    if keys.is_empty() {
-        return Err("ERR The command has no key arguments".into());
-    }
-    Ok(keys)
+    let keys = command.told_keys(&call).filter(|keys| !keys.is_empty());
+    let keys = keys.ok_or("ERR Invalid arguments specified for command")?;
+    let flags_of = |flags| command.flags_fn.map_or(flags, |flags_of| flags_of(&call));
+    Ok(keys.into_iter().map(|(index, flags)| (call.at(index), flags_of(flags))).collect())
 }
 
 pub fn getkeys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {

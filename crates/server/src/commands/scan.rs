@@ -30,10 +30,11 @@ const STEP_KEY_COUNT: usize = 1000;
 /// The store's cursors have 52 bits, plus one.
 pub(super) const MAX_CURSOR: u64 = 1 << 52;
 
-/// `COUNT` and `MATCH`.
+/// `COUNT`, `MATCH`, and of a hash `NOVALUES`.
 pub(super) struct ScanOptions<'a> {
     pub count: usize,
     pub pattern: &'a [u8],
+    pub without_values: bool,
 }
 
 impl<'a> ScanOptions<'a> {
@@ -41,9 +42,15 @@ impl<'a> ScanOptions<'a> {
     ///
     /// # Errors
     /// As Redis gives them.
-    pub fn parse(args: &Args<'a>, first: usize) -> Result<ScanOptions<'a>, CmdError> {
-        let mut options = ScanOptions { count: 10, pattern: b"*" };
-        for index in (first..args.len()).step_by(2) {
+    pub fn parse(args: &Args<'a>, first: usize, is_hash: bool) -> Result<ScanOptions<'a>, CmdError> {
+        let mut options = ScanOptions { count: 10, pattern: b"*", without_values: false };
+        let mut index = first;
+        while index < args.len() {
+            if is_hash && args.is(index, "NOVALUES") {
+                options.without_values = true;
+                index += 1;
+                continue;
+            }
             let Some(value) = args.get(index + 1) else { return Err(errors::SYNTAX.into()) };
             if args.is(index, "COUNT") {
                 options.count = scan_count(value)?;
@@ -52,6 +59,7 @@ impl<'a> ScanOptions<'a> {
             } else {
                 return Err(errors::SYNTAX.into());
             }
+            index += 2;
         }
         Ok(options)
     }

@@ -202,7 +202,7 @@ pub fn sscan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Some(cursor) = parse_cursor(args.at(2)) else { return Err("ERR invalid cursor".into()) };
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     // Whether the options are right is only looked at where there is a set.
-    let options = ScanOptions::parse(args, 3);
+    let options = ScanOptions::parse(args, 3, false);
     let (count, pattern) = options.as_ref().map_or((1, &b""[..]), |options| (options.count, options.pattern));
     let mut found = Collected::new(&ctx.reply);
     let next = ctx.worker.set_scan(db, &key, cursor.min(MAX_CURSOR), count, |member| {

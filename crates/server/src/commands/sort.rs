@@ -14,14 +14,13 @@ use crate::text::double;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("sort", -2, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, sort).event("sortstore").in_one_step().scope(Scope::Of(scope)).acl(acl::SET | acl::SORTEDSET | acl::LIST | acl::DANGEROUS)
+    Command::new("sort", -2, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, sort).reading().event("sortstore").in_one_step().scope(Scope::Of(scope)).acl(acl::SET | acl::SORTEDSET | acl::LIST | acl::DANGEROUS)
         .doc(Group::Generic, "1.0.0", "Sort the elements in a list, set or sorted set", "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec { notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort", flags: key_flag::RO | key_flag::ACCESS, begin: Begin::Unknown, find: Find::Unknown }, KeySpec { notes: "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in the argument array", flags: key_flag::OW | key_flag::UPDATE, begin: Begin::Unknown, find: Find::Unknown }])
         .keys_fn(sort_keys),
     Command::new("sort_ro", -2, flag::READONLY | flag::MOVABLEKEYS, sort_ro).scope(Scope::Of(scope)).acl(acl::SET | acl::SORTEDSET | acl::LIST | acl::DANGEROUS)
         .doc(Group::Generic, "7.0.0", "Sort the elements in a list, set or sorted set. Read-only variant of SORT.", "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).")
-        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec { notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort", flags: key_flag::RO | key_flag::ACCESS, begin: Begin::Unknown, find: Find::Unknown }])
-        .keys_fn(sort_keys),
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec { notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort", flags: key_flag::RO | key_flag::ACCESS, begin: Begin::Unknown, find: Find::Unknown }]),
 ];
 
 /// What a `SORT` asks for.

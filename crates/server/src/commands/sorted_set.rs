@@ -35,7 +35,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("zrevrank", -3, flag::READONLY | flag::FAST, zrevrank).element(2).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "2.0.0", "Determine the index of a member in a sorted set, with scores ordered from high to low", "O(log(N))")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zscan", -3, flag::READONLY, zscan).acl(acl::SORTEDSET).in_steps()
+    Command::new("zscan", -3, flag::READONLY, zscan).counting().acl(acl::SORTEDSET).in_steps()
         .doc(Group::SortedSet, "2.8.0", "Incrementally iterate sorted sets elements and associated scores", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),

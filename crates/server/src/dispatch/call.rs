@@ -8,11 +8,10 @@ use crate::command::{flag, CmdError, CmdResult, Scope};
 use crate::dispatch::ctx::{Command, Ctx, Found};
 use crate::dispatch::monitor;
 use crate::dispatch::prepare::{prepare, Held, Needs, TOO_LATE};
-use crate::dispatch::redact;
+use crate::dispatch::slow;
 use crate::dispatch::subscribed;
 use crate::dispatch::waiting::serve_ready;
 use crate::protocol::args::Args;
-use crate::state::session::ReplyMode;
 
 /// What became of a command.
 pub enum Outcome {
@@ -59,6 +58,10 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
         None => None,
     };
     match time {
+        Some(time) if command.is(flag::BLOCKING) && std::mem::take(&mut ctx.client.is_waiting) => {
+            ctx.local.began_to_wait(found.id, time);
+            ctx.server.waiters.note_first_step(ctx.client.id, time);
+        }
         Some(time) => {
             ctx.local.measured(found.id, time, is_outer);
             note_slow(ctx, command, args, time);
@@ -67,15 +70,23 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     }
     if let Err(error) = result {
         ctx.reply.out.back_to(mark);
+        if matches!(error, CmdError::Store(OpError::WrongType)) && looks_up_to_read(command) {
+            ctx.stats.looked_up(true);
+        }
         let text = error.into_text();
         ctx.stats.command(found.id).failed.add(1);
         ctx.server.count_error(&text);
         ctx.reply.error(&text);
     }
-    if !is_outer && ctx.client.listener.is_some() && ctx.client.reply_mode == ReplyMode::On {
+    if !is_outer && ctx.client.listener.is_some() && !ctx.client.reply_mode.is_silent() {
         subscribed::hear(ctx, mark.len);
     }
     Outcome::Done
+}
+
+/// Whether it looks its key up as a read does: Redis counts the key as found before it looks at the type.
+fn looks_up_to_read(command: &Command) -> bool {
+    command.is_reading.unwrap_or(command.is(flag::READONLY))
 }
 
 /// Whether a command that begins anew will ever find all its pages in memory.
@@ -90,14 +101,14 @@ fn is_large(args: &Args<'_>) -> bool {
 
 fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) {
     let settings = &ctx.config.settings;
-    if settings.slowlog_threshold.is_some_and(|t| time >= t) && !command.is(flag::SKIP_SLOWLOG) {
-        let name = ctx.peer.names.lock().name.clone();
-        let mut slowlog = ctx.server.slowlog.lock();
-        let args = redact::shortened(command, args);
-        slowlog.push(args, time, (&ctx.peer.addr, &name), settings.slowlog_max_len);
+    let is_slow = |bound: Option<Duration>| bound.is_some_and(|bound| time >= bound);
+    // The bounds may be lower from this command on.
+    let may_be_noted = is_slow(settings.slowlog_threshold)
+        || is_slow(settings.latency_threshold)
+        || command.name == "config|set";
+    if may_be_noted {
+        slow::note(ctx.server, ctx.peer, command, args, time);
     }
-    let event = if command.is(flag::FAST) { "fast-command" } else { "command" };
-    ctx.server.latency.record(event, time, settings.latency_threshold);
 }
 
 /// Calls the command function once everything that may have to be waited for is there (C3).

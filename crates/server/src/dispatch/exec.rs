@@ -107,14 +107,20 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
     }
     // Until the others stopped they may have changed what it was made of.
     go_ahead(ctx, transaction)?;
+    let head = ctx.reply.out.mark();
     ctx.reply.array(transaction.queued.len());
+    ctx.hold_back(head);
     // Not after the place of a reply that comes later: that moves what is written behind it.
     let sent_values = ctx.reply.out.sends_values();
     for queued in &mut transaction.queued {
         ctx.client.ahead = queued.ahead.take();
+        let mark = ctx.reply.out.mark();
         run_queued(ctx, ctx.registry.found(queued.id), &queued.args());
         ctx.client.ahead = None;
+        // `CLIENT REPLY` holds from its place on.
+        ctx.hold_back(mark);
     }
+    ctx.client.has_pushed = true;
     ctx.reply.out.send_values(sent_values);
     serve_ready(ctx, &held);
     Ok(())

@@ -29,7 +29,7 @@ use crate::protocol::reply::{Reply, ReplyBuf};
 use crate::server::Server;
 use crate::state::clients::ClientInfo;
 use crate::state::mailbox::{Message, Part};
-use crate::state::session::{LateReply, ReplyMode};
+use crate::state::session::LateReply;
 
 /// From so many elements on a reply is written by a thread of its own: taking a picture and starting one take as long as
 /// some thousands of elements.
@@ -166,7 +166,7 @@ pub fn is_short(start: i64, stop: i64) -> bool {
 pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) -> bool {
     let is_wanted = element_count >= STREAMED_MIN_ELEMENTS
         && !ctx.client.is_in_exec
-        && ctx.client.reply_mode == ReplyMode::On
+        && !ctx.client.reply_mode.is_silent()
         && !ctx.server.store.is_warming_up();
     let streams = &ctx.server.stream_count;
     if !is_wanted || streams.fetch_add(1, Ordering::AcqRel) >= STREAMS_MAX {

@@ -32,6 +32,9 @@ impl EventLoop {
         }
         let period = Duration::from_secs(1) / self.config.settings.hz;
         self.cron.next = now + period;
+        if self.server.is_cron_paused.load(Relaxed) {
+            return;
+        }
         self.cron.rounds += 1;
         if self.cron.is_first {
             self.measure_rates(now);
@@ -40,7 +43,7 @@ impl EventLoop {
             self.expire(period);
             self.server.saver.check_save_points(self.server.change_count(), &self.config.settings);
         }
-        self.stats.expired.set(self.worker.expired_count());
+        self.local.count_expired(&self.worker);
         if self.cron.is_first {
             self.server.store.settle_tracking();
             // What was loaded, or comes back into memory after a restart, may be too much.

@@ -124,7 +124,15 @@ impl EventLoop {
                         key: None,
                     });
                 }
-                Parsed::Nothing { .. } => {}
+                // It ends what `CLIENT REPLY SKIP` holds back, in its place among the commands.
+                Parsed::Nothing { end } => batch.items.push(Item {
+                    slot: id,
+                    first_range: first as u32,
+                    range_count: 0,
+                    end,
+                    found: None,
+                    key: None,
+                }),
                 Parsed::Incomplete { .. } if has_sent && count == 0 => return self.part(id),
                 Parsed::Incomplete { .. } if has_sent => {
                     batch.again.push((id, false));
@@ -250,6 +258,7 @@ impl EventLoop {
             self.execute_item(index);
         }
         self.local.end_batch();
+        self.local.count_expired(&self.worker);
         self.batch.items.clear();
         self.batch.ranges.clear();
     }
@@ -273,6 +282,10 @@ impl EventLoop {
         let Some(conn) = slots.get(item.slot) else { return };
         if conn.hold != Hold::Free || conn.session.ending != Ending::Open {
             return;
+        }
+        if item.range_count == 0 {
+            conn.session.reply_mode.end_command();
+            return conn.input.executed(item.end);
         }
         worker.quiesce();
         conn.output.set_hard_limit(conn.session.output_limit(&config.settings).hard_bytes);

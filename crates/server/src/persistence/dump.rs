@@ -23,6 +23,7 @@ use crate::config::Settings;
 use crate::eviction::Eviction;
 use crate::log;
 use crate::persistence::collections::{small_limits, write_collection, CollectionError};
+use crate::persistence::delay;
 use crate::persistence::elements::Batch;
 use crate::persistence::progress::DumpProgress;
 use crate::state::loading::Loading;
@@ -243,6 +244,8 @@ struct Dump<'p> {
     /// What is written beside a key of its accesses.
     access: Accesses<'p>,
     progress: &'p DumpProgress,
+    /// See [`delay::rest`].
+    key_delay_us: i32,
 }
 
 /// What is known of the accesses to a key.
@@ -272,6 +275,7 @@ impl Dump<'_> {
             gathered: Vec::new(),
             access,
             progress,
+            key_delay_us: settings.rdb_key_save_delay_us,
         })
     }
 
@@ -301,6 +305,7 @@ impl Dump<'_> {
             give_way();
         }
         self.progress.done_keys.store(self.key_count, Ordering::Relaxed);
+        delay::rest(self.key_delay_us, || self.progress.is_hurried.load(Ordering::Relaxed));
         Ok(())
     }
 
@@ -345,6 +350,8 @@ pub enum LoadError {
     Io { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Read(#[from] ReadError),
+    #[error("RDB has duplicated key '{key}' in DB {db}: {path}")]
+    Twin { path: PathBuf, db: u32, key: String },
     #[error("{path}: storing key {key:?} of database {db}: {source}")]
     Store { path: PathBuf, db: u32, key: String, source: OpError },
 }
@@ -365,19 +372,33 @@ pub enum Loaded {
     Stopped,
 }
 
-/// Loads a dump into an empty store, if the file exists, as long as nobody wants to stop. Keys that have expired are
-/// left out, and so are fields of hashes.
+/// What becomes of a key of a dump that is there already: it comes twice, or the store was not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Twins {
+    /// The dump is refused, as in Redis: which of the two was meant nobody knows.
+    Refused,
+    /// The one in the dump takes the place of the other.
+    Replace,
+}
+
+/// What a load works with.
+pub struct Load<'a> {
+    pub settings: &'a Settings,
+    pub progress: &'a Loading,
+    pub eviction: &'a Eviction,
+    pub is_stopping: &'a AtomicBool,
+    pub twins: Twins,
+    /// How long it rests after a key, as of now; see [`delay::rest`].
+    pub key_delay_us: &'a dyn Fn() -> i32,
+}
+
+/// Loads a dump into a store, if the file exists, as long as nobody wants to stop. Keys that have expired are left out, and so
+/// are fields of hashes.
 ///
 /// # Errors
 /// The first thing that cannot be read or stored, with its place.
-pub fn load_dump(
-    worker: &mut Worker,
-    path: &Path,
-    settings: &Settings,
-    progress: &Loading,
-    eviction: &Eviction,
-    is_stopping: &AtomicBool,
-) -> Result<Loaded, LoadError> {
+pub fn load_dump(worker: &mut Worker, path: &Path, load: &Load<'_>) -> Result<Loaded, LoadError> {
+    let Load { settings, progress, eviction, is_stopping, .. } = *load;
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Loaded::Missing),
@@ -399,6 +420,11 @@ pub fn load_dump(
             expired_count += 1;
         } else {
             make_room(worker, settings, eviction, key_count);
+            let name = || String::from_utf8_lossy(&key).into_owned();
+            let at_key = |source| LoadError::Store { path: path.into(), db, key: name(), source };
+            if !make_way(worker, (DbId(db), &key), load.twins).map_err(at_key)? {
+                return Err(LoadError::Twin { path: path.into(), db, key: name() });
+            }
             let stored = match content {
                 Content::Held(value) => {
                     store_held(worker, DbId(db), &key, &value, deadline).map(|()| Kept::Whole)
@@ -413,11 +439,7 @@ pub fn load_dump(
                     store_elements(worker, &mut reader, (DbId(db), &key), kind, deadline, is_stopping)?
                 }
             };
-            let kept = stored.map_err(|source| {
-                let key = String::from_utf8_lossy(&key).into_owned();
-                LoadError::Store { path: path.into(), db, key, source }
-            })?;
-            match kept {
+            match stored.map_err(at_key)? {
                 Kept::Stopped => return Ok(Loaded::Stopped),
                 Kept::Nothing => expired_count += 1,
                 Kept::Whole => key_count += 1,
@@ -429,7 +451,9 @@ pub fn load_dump(
         }
         progress.advance(reader.offset_bytes(), key_count, expired_count);
         // Under DEBUG RELOAD, which is alone, this lets nobody in.
-        worker.idle_for_turns(|| ());
+        worker.idle_for_turns(|| {
+            delay::rest((load.key_delay_us)(), || is_stopping.load(Ordering::Acquire));
+        });
         if logged_at.elapsed() > PROGRESS_INTERVAL {
             logged_at = Instant::now();
             let percent = progress.status().percent();
@@ -438,6 +462,19 @@ pub fn load_dump(
     }
     log_end(&reader, path, (key_count, expired_count), start);
     Ok(Loaded::Whole)
+}
+
+/// Whether the next key of the dump may be stored: it is not there, or goes.
+///
+/// # Errors
+/// Its page cannot be read.
+fn make_way(worker: &mut Worker, (db, name): (DbId, &[u8]), twins: Twins) -> Result<bool, OpError> {
+    let key = worker.key(name);
+    let is_there = when_there(worker, |worker| Ok(worker.entry(db, &key)?.is_some()))?;
+    if is_there && twins == Twins::Replace {
+        when_there(worker, |worker| worker.remove(db, &key))?;
+    }
+    Ok(!is_there || twins == Twins::Replace)
 }
 
 fn reader_options(path: &Path, settings: &Settings) -> ReaderOptions {
@@ -553,6 +590,7 @@ fn store_elements(
 ) -> Result<Result<Kept, OpError>, ReadError> {
     let (key, mut batch, mut has_more) = (worker.key(name), Batch::new(kind), true);
     let mut is_there = false;
+    batch.come_from(reader.is_packed());
     while has_more {
         while !batch.is_full() && has_more {
             match reader.element()? {

@@ -402,6 +402,19 @@ impl Reply<'_> {
         }
     }
 
+    /// A whole number of any size by its digits; a bulk string in RESP2.
+    pub fn big_number(&mut self, digits: &str) {
+        match self.resp3 {
+            true => self.line(b'(', digits.as_bytes()),
+            false => self.bulk(digits.as_bytes()),
+        }
+    }
+
+    /// Header of so many pairs that say something of the reply behind them; of RESP3 alone.
+    pub fn attribute(&mut self, pair_count: usize) {
+        self.header(b'|', pair_count as i64);
+    }
+
     /// Text for people (`txt`); a bulk string in RESP2.
     pub fn verbatim(&mut self, text: &[u8]) {
         if self.resp3 {

@@ -17,20 +17,54 @@ use crate::state::listener::Listener;
 use crate::state::restoring::Restoring;
 use crate::state::subscription::Subscriptions;
 
-/// `CLIENT REPLY`.
+/// `CLIENT REPLY`: whether the client is answered.
 ///
 /// ```text
-///   On <--- ON --- Off <--- OFF --- any
-///   On --- SKIP ---> SkipNext --- next command begins ---> Skip --- it ends ---> On
+///   any --- OFF ---> silent until ON
+///   answered --- SKIP ---> skips the next --- that command ends ---> skips this --- the next command ends ---> answered
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReplyMode {
-    On,
-    Off,
-    /// The reply of the next command is dropped.
-    SkipNext,
-    /// The command that runs is the one that is not answered.
-    Skip,
+/// A `SKIP` that is skipped itself skips the next one, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReplyMode(u8);
+
+impl ReplyMode {
+    const OFF: u8 = 1;
+    const SKIPS_THIS: u8 = 2;
+    const SKIPS_NEXT: u8 = 4;
+
+    /// Nothing is held back, now or later.
+    pub fn is_plain(self) -> bool {
+        self.0 == 0
+    }
+
+    /// What is written now does not go to the client.
+    pub fn is_silent(self) -> bool {
+        self.0 & (ReplyMode::OFF | ReplyMode::SKIPS_THIS) != 0
+    }
+
+    pub fn on(&mut self) {
+        self.0 &= !(ReplyMode::OFF | ReplyMode::SKIPS_THIS);
+    }
+
+    pub fn off(&mut self) {
+        self.0 |= ReplyMode::OFF;
+    }
+
+    pub fn skip(&mut self) {
+        if self.0 & ReplyMode::OFF == 0 {
+            self.0 |= ReplyMode::SKIPS_NEXT;
+        }
+    }
+
+    /// `RESET`, which may be skipped itself.
+    pub fn reset(&mut self) {
+        self.0 &= ReplyMode::SKIPS_THIS;
+    }
+
+    pub fn end_command(&mut self) {
+        let is_next = self.0 & ReplyMode::SKIPS_NEXT != 0;
+        self.0 = self.0 & ReplyMode::OFF | if is_next { ReplyMode::SKIPS_THIS } else { 0 };
+    }
 }
 
 /// Whether a connection goes on. Commands that follow in the input are not executed once it ends.
@@ -127,14 +161,21 @@ pub struct LateReply(usize);
 /// ```
 #[derive(Default, Debug)]
 pub struct LateReplies {
-    /// Where each belongs, in bytes of output, and the reply once it is there.
-    replies: Vec<(usize, Option<Vec<u8>>)>,
+    replies: Vec<Promised>,
     /// Output of the command from the first of these places on.
     held: Vec<u8>,
-    /// The client does not want to be answered (`CLIENT REPLY`).
-    is_unwanted: bool,
     /// A part of the reply is in the output, and nothing else may come between it and the rest.
     is_begun: bool,
+}
+
+#[derive(Debug)]
+struct Promised {
+    /// Where it belongs, in bytes of output.
+    at: usize,
+    /// Once it is there.
+    reply: Option<Vec<u8>>,
+    /// Not if the client does not want to be answered (`CLIENT REPLY`).
+    is_wanted: bool,
 }
 
 impl LateReplies {
@@ -144,7 +185,7 @@ impl LateReplies {
 
     /// A reply that belongs at byte `at` of the output comes later.
     pub fn promise(&mut self, at: usize) -> LateReply {
-        self.replies.push((at, None));
+        self.replies.push(Promised { at, reply: None, is_wanted: true });
         LateReply(self.replies.len() - 1)
     }
 
@@ -158,17 +199,19 @@ impl LateReplies {
 
     /// So many bytes have come into the output at byte `at`.
     pub fn move_from(&mut self, at: usize, count: usize) {
-        self.replies.iter_mut().filter(|(place, _)| *place >= at).for_each(|(place, _)| *place += count);
+        self.replies.iter_mut().filter(|promised| promised.at >= at).for_each(|promised| promised.at += count);
     }
 
-    /// The command's output is not wanted.
-    pub fn drop_all(&mut self) {
-        self.is_unwanted = self.is_awaited();
+    /// Output from byte `start` on is not wanted.
+    pub fn drop_from(&mut self, start: usize) {
+        for promised in self.replies.iter_mut().filter(|promised| promised.at >= start) {
+            (promised.at, promised.is_wanted) = (start, false);
+        }
     }
 
     /// Where the output has to be cut off until the first reply is there.
     pub fn first_place(&self) -> Option<usize> {
-        self.replies.first().map(|(at, _)| *at)
+        self.replies.first().map(|promised| promised.at)
     }
 
     /// The command has ended; `held` is its output from [`LateReplies::first_place`] on.
@@ -178,20 +221,17 @@ impl LateReplies {
 
     /// A reply is there. Returns all output that was held if it was the last.
     pub fn take(&mut self, which: LateReply, bytes: Vec<u8>) -> Option<Vec<u8>> {
-        self.replies.get_mut(which.0)?.1 = Some(bytes);
-        if self.replies.iter().any(|(_, reply)| reply.is_none()) {
+        self.replies.get_mut(which.0)?.reply = Some(bytes);
+        if self.replies.iter().any(|promised| promised.reply.is_none()) {
             return None;
         }
         let all = std::mem::take(self);
-        if all.is_unwanted {
-            return Some(Vec::new());
-        }
         let first = all.first_place().unwrap_or(0);
         let (mut out, mut done) = (Vec::new(), 0);
-        for (at, reply) in all.replies {
+        for Promised { at, reply, is_wanted } in all.replies {
             let at = (at - first).min(all.held.len());
             out.extend_from_slice(&all.held[done..at]);
-            out.extend(reply.unwrap_or_default());
+            out.extend(reply.filter(|_| is_wanted).unwrap_or_default());
             done = at;
         }
         out.extend_from_slice(&all.held[done..]);
@@ -249,6 +289,8 @@ pub struct Session {
     pub is_in_exec: bool,
     pub late: LateReplies,
     pub woken: Option<Woken>,
+    /// The command that has just run waits for a key.
+    pub is_waiting: bool,
     pub is_monitor: bool,
     pub subscriptions: Subscriptions,
     /// What it is told by others, as long as it listens to something or monitors.
@@ -325,7 +367,7 @@ impl Session {
             db: DbId(0),
             resp3: false,
             is_authenticated,
-            reply_mode: ReplyMode::On,
+            reply_mode: ReplyMode::default(),
             transaction: None,
             watched: HashSet::new(),
             watch_flag: Arc::default(),
@@ -333,6 +375,7 @@ impl Session {
             is_in_exec: false,
             late: LateReplies::default(),
             woken: None,
+            is_waiting: false,
             is_monitor: false,
             subscriptions: Subscriptions::default(),
             listener: None,

@@ -3,6 +3,7 @@
 mod admin;
 #[path = "../algorithms/mod.rs"]
 mod algorithms;
+mod as_redis;
 mod atomic;
 mod blocking;
 mod blocking_load;
@@ -25,6 +26,7 @@ mod protocol;
 mod pubsub;
 mod restart;
 mod scrub;
+mod settings_kept;
 mod start;
 mod streamed;
 mod tiered;

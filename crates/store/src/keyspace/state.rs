@@ -1,5 +1,6 @@
 //! The state of a key space and of a worker in it.
 
+use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
 use stillframe_pagepool::{PageId, Pool, PoolError};
@@ -43,6 +44,8 @@ pub(crate) struct Local {
     pub(super) deltas: Arc<Deltas>,
     pub now: UnixMillis,
     pub expired_count: u64,
+    /// Fields of hashes that were found expired and removed.
+    pub expired_field_count: Cell<u64>,
     /// Expired entries count as absent and stay.
     pub keeps_expired: bool,
     /// Expired entries that were met under a shared lock set, to be removed after it.
@@ -156,6 +159,7 @@ impl Keyspace {
             deltas: self.counters.join(),
             now: 0,
             expired_count: 0,
+            expired_field_count: Cell::new(0),
             keeps_expired: false,
             left_expired: Vec::new(),
             scratch: Scratch::new(),

@@ -259,6 +259,7 @@ pub fn stats(ctx: &Ctx<'_>, out: &mut String) {
         "sync_full": 0,
         "sync_partial_ok": 0,
         "sync_partial_err": 0,
+        "expired_subkeys": sum(|s| s.expired_fields.get()),
         "expired_keys": sum(|s| s.expired.get()),
         "expire_cycle_cpu_milliseconds": sum(|s| s.expire_nanos.get()) / 1_000_000,
         "evicted_keys": server.eviction.key_count(),

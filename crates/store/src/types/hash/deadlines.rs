@@ -207,10 +207,7 @@ impl Keyspace {
         packed: &mut Fields<'_>,
         due: &[Vec<u8>],
     ) -> Result<(), OpError> {
-        for field in due {
-            let change = Change::FieldExpired { field };
-            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-        }
+        due.iter().for_each(|field| self.announce_expired_field(local, at, field));
         self.put_rest(local, at, opened, left, packed)
     }
 }

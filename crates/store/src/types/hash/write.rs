@@ -236,10 +236,14 @@ impl Keyspace {
     }
 
     fn announce_expired(&self, local: &Local, at: &CollectionKey<'_>, fields: &[&[u8]]) {
-        for field in fields {
-            let change = Change::FieldExpired { field };
-            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-        }
+        fields.iter().for_each(|field| self.announce_expired_field(local, at, field));
+    }
+
+    /// Counts a field whose time was over and announces that it is gone.
+    pub(super) fn announce_expired_field(&self, local: &Local, at: &CollectionKey<'_>, field: &[u8]) {
+        local.expired_field_count.set(local.expired_field_count.get() + 1);
+        let change = Change::FieldExpired { field };
+        self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
     }
 
     fn announce_filled(
@@ -314,11 +318,12 @@ impl Keyspace {
             return ended.map(|()| 0);
         }
         for (field, has_expired) in &removed {
-            let change = match has_expired {
-                true => Change::FieldExpired { field },
-                false => Change::FieldRemoved { field },
-            };
-            removed_count += u64::from(!has_expired);
+            if *has_expired {
+                self.announce_expired_field(local, at, field);
+                continue;
+            }
+            removed_count += 1;
+            let change = Change::FieldRemoved { field };
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
         }
         self.put_rest(local, at, &opened, left, &mut packed)?;

@@ -13,6 +13,18 @@ use crate::types::packed::PACKED_MAX_BYTES;
 use crate::value::Encoding;
 use crate::{Deadline, OpError};
 
+/// What becomes of a score that is the negative zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum NegativeZero {
+    /// Zero, as long as the sorted set has Redis's small encoding: that has none.
+    #[default]
+    AsAdded,
+    /// Zero if the sorted set has that encoding with all of the members.
+    AsLoaded,
+    /// It stays: another server has it in its small encoding.
+    Kept,
+}
+
 /// Which members get their scores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScoreRule {
@@ -26,6 +38,7 @@ pub struct ScoreRule {
     pub only_less: bool,
     /// The scores are added to those that are there.
     pub adds: bool,
+    pub negative_zero: NegativeZero,
 }
 
 /// What has become of members that were given scores.
@@ -80,17 +93,30 @@ pub(super) struct Naming {
     len: u64,
     most_members: u64,
     most_bytes: usize,
+    keeps_negative_zero: bool,
 }
 
 impl Naming {
-    /// A member gets a score; as it is kept: in Redis's small encoding there is no negative zero.
+    fn keeping(mut self, rule: &ScoreRule, scored: &[(f64, &[u8])]) -> Naming {
+        self.keeps_negative_zero = match rule.negative_zero {
+            NegativeZero::AsAdded => false,
+            NegativeZero::AsLoaded => {
+                self.len + scored.len() as u64 > self.most_members
+                    || scored.iter().any(|(_, member)| member.len() > self.most_bytes)
+            }
+            NegativeZero::Kept => true,
+        };
+        self
+    }
+
+    /// A member gets a score; as it is kept: in Redis's small encoding there comes to be no negative zero.
     pub fn take(&mut self, member: &[u8], score: f64, is_new: bool) -> f64 {
         self.len += u64::from(is_new);
         if is_new && (self.len > self.most_members || member.len() > self.most_bytes) {
             self.encoding = Encoding::SkipList;
         }
         match self.encoding {
-            Encoding::ListPack => score + 0.0,
+            Encoding::ListPack if !self.keeps_negative_zero => score + 0.0,
             _ => score,
         }
     }
@@ -153,7 +179,7 @@ impl Keyspace {
         if run.len() + most_bytes > PACKED_MAX_BYTES {
             return self.sorted_set_grow(local, at, opened, scored, rule, run);
         }
-        let mut progress = Progress::new(self.naming(opened, packed::len(run)));
+        let mut progress = Progress::new(self.naming(opened, packed::len(run)).keeping(rule, scored));
         for (index, (given, member)) in scored.iter().enumerate() {
             let old = packed::find(run, member).map(|found| found.score);
             let decision = rule.decide(old, *given);
@@ -179,6 +205,7 @@ impl Keyspace {
             len,
             most_members: self.limits.sorted_set_entries() as u64,
             most_bytes: self.limits.sorted_set_value_bytes(),
+            keeps_negative_zero: false,
         }
     }
 
@@ -201,7 +228,7 @@ impl Keyspace {
         });
         moved.inspect_err(give_up)?;
         let before = packed::len(run);
-        let mut progress = Progress::new(self.naming(opened, before));
+        let mut progress = Progress::new(self.naming(opened, before).keeping(rule, scored));
         self.sorted_set_fill(local, roots, scored, rule, &mut progress).inspect_err(give_up)?;
         let Progress { changes, changed, naming } = progress;
         if changed.is_empty() || changes.is_nan {
@@ -281,7 +308,8 @@ impl Keyspace {
             missed.end()?;
             self.resolve_slabs(2 * scored.len())?;
         }
-        let mut progress = Progress::new(self.naming(Some(opened), trees.element_count));
+        let mut progress =
+            Progress::new(self.naming(Some(opened), trees.element_count).keeping(rule, scored));
         let filled = self.sorted_set_fill(local, roots, scored, rule, &mut progress);
         let Progress { changes, changed, naming } = progress;
         if changed.is_empty() {

@@ -10,7 +10,7 @@ mod replace;
 
 use std::ops::ControlFlow;
 
-pub use change::{ScoreChanges, ScoreRule};
+pub use change::{NegativeZero, ScoreChanges, ScoreRule};
 pub use place::Rank;
 pub use range::{OwnedRange, RangeLimit, ScoredRange};
 
