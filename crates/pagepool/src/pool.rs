@@ -9,8 +9,10 @@ use crate::exmap::Exmap;
 use crate::metrics::PoolMetrics;
 use crate::page::{Epoch, PageTable};
 use crate::pagefile::{NeededPages, OpenOptions, PageFile, PageFileError, Recovered};
+use crate::phase::is_looking;
 use crate::residency::{
     DamagedPages, Evictor, Keeper, Residency, Room, ScrubReport, ScrubStats, Scrubbing, StockOptions, Supply,
+    Turn, Turns,
 };
 use crate::snapshot::{Core, NoSpill, SnapshotKind, Snapshotter, Spill};
 use crate::space::{AnonMemory, Arena, ExmapMemory, Layout, Memory, PoolBackend};
@@ -109,6 +111,7 @@ pub struct Pool {
     supply: Arc<Supply>,
     residency: Arc<Residency>,
     room: Arc<Room>,
+    turns: Arc<Turns>,
     evictor: Option<Evictor>,
     /// Where pages lie in frames.
     keeper: Option<Keeper>,
@@ -236,11 +239,13 @@ impl Pool {
             file.clone(),
         )?);
         let scrubbing: Arc<Scrubbing> = Arc::default();
+        let turns = Arc::new(Turns::new(room.clone()));
         let evictor = file.clone().map(|file| {
             let members = barrier.clone();
             let wait_for_turns = Box::new(move || members.wait_for_turns());
             let (core, supply, room) = (core.clone(), supply.clone(), room.clone());
-            Evictor::start(core, supply, room, file, scrubbing.clone(), wait_for_turns)
+            let must_stay = (scrubbing.clone(), turns.clone());
+            Evictor::start(core, supply, room, file, must_stay, wait_for_turns)
         });
         let keeper = core.pages.arena().map(|arena| {
             // What is pinned is copied by a `fork`.
@@ -259,6 +264,7 @@ impl Pool {
             supply,
             residency: Arc::new(residency),
             room,
+            turns,
             evictor: evictor.transpose()?,
             keeper: keeper.transpose()?,
             scrubbing,
@@ -421,6 +427,17 @@ impl Pool {
         self.room.keep(head, page_count);
     }
 
+    /// A place in the queue of those that wait in vain for all their pages together: when its turn has come, it keeps what has
+    /// been brought in for it.
+    pub fn ask_turn(&self) -> Turn {
+        self.turns.ask()
+    }
+
+    /// Calls `done` when the turn of that number has come, at once if it has, or has been given up.
+    pub fn when_turn(&self, number: u64, done: Box<dyn FnOnce() + Send>) {
+        self.turns.when_come(number, done);
+    }
+
     /// Calls `done` from another thread when memory is not full any more, or nothing in it can go.
     pub fn when_room(&self, done: Box<dyn FnOnce() + Send>) {
         self.residency.load_in_background(Vec::new(), done);
@@ -454,7 +471,8 @@ impl Pool {
     /// others use. A hint.
     #[inline]
     pub fn let_go(&self, page: PageId) {
-        if self.room.evicts() {
+        // Who looks comes back.
+        if self.room.evicts() && !is_looking() {
             self.core.pages.try_descriptor(page).into_iter().for_each(|descriptor| {
                 descriptor.state.meet();
             });

@@ -1,6 +1,7 @@
 //! From arguments to a reply: lookup, checks, and then the call or its place in a transaction.
 
 pub mod call;
+mod carry;
 pub mod ctx;
 pub mod exec;
 mod lookup;
@@ -8,6 +9,7 @@ pub mod monitor;
 pub mod prepare;
 mod redact;
 mod slow;
+mod step;
 pub mod stream;
 pub mod subscribed;
 pub mod waiting;
@@ -75,6 +77,8 @@ pub fn dispatch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Outcome {
 pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
     ctx.client.last_command = Some(found.id);
     if is_paused(ctx, found.command) {
+        // Nobody waits for this one's turn meanwhile.
+        ctx.client.patience.iter_mut().for_each(|patience| patience.note_progress());
         return Outcome::Paused;
     }
     let mark = ctx.reply.out.mark();

@@ -11,6 +11,7 @@ pub mod loading;
 pub mod local;
 pub mod mailbox;
 pub mod notify;
+pub mod patience;
 pub mod pause;
 pub mod pubsub;
 pub mod restoring;

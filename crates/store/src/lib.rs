@@ -54,10 +54,10 @@ mod sync {
     pub use std::sync::atomic;
 }
 
-pub use blobs::{Duplicate, Incoming, Reach, Sending, SENDING_MIN_BYTES};
+pub use blobs::{Duplicate, Incoming, Reach, Sending, SlabNeeds, SENDING_MIN_BYTES};
 pub use effect::{Before, Change, Effect, End, Listener};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
-pub use error::{Fault, OpError, OpenError, SaveError, TreeError};
+pub use error::{Fault, Faults, OpError, OpenError, SaveError, TreeError};
 pub use handle::{Hash, List, Record, Set, SortedSet, Transaction, Tree, TreeRange};
 pub use key::{DbId, Key, UnixMillis};
 pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, SkipStats};
@@ -66,7 +66,8 @@ pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracki
 pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
 pub use stillframe_pagepool::metrics::Summary;
 pub use stillframe_pagepool::{
-    sched, Layout, PoolBackend, ScrubReport, ScrubStats, SnapshotKind, Unserved, SCRUB_STEP_PAGES,
+    is_looking, sched, Carrying, Layout, Looking, PoolBackend, ScrubReport, ScrubStats, SnapshotKind, Turn,
+    Unserved, SCRUB_STEP_PAGES,
 };
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
 pub use tree::sorted_set::{LexBound, ScoreBound};

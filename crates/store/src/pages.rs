@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use stillframe_pagepool::{Pool, PAGE_SIZE};
+use stillframe_pagepool::{is_carrying, Pool, PAGE_SIZE};
 
 use crate::leaks::Leaks;
 use crate::options::Options;
@@ -106,7 +106,7 @@ impl Pages {
     /// [`Stop::LargerThanMemory`]: so much is too much, likewise.
     pub fn check_together(&self, needed_bytes: u64) -> Result<(), Stop> {
         match self.pool.memory_pages().map(|most| most / 2 * PAGE_SIZE as u64) {
-            Some(most_bytes) if needed_bytes > most_bytes => {
+            Some(most_bytes) if needed_bytes > most_bytes && !is_carrying() => {
                 Err(Stop::LargerThanMemory { needed_bytes, most_bytes })
             }
             _ => Ok(()),

@@ -11,7 +11,7 @@ use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HE
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
     sched, CheckpointError, DamagedPages, PageId, Pool, PoolError, PoolOptions, ScrubReport, ScrubStats,
-    PAGE_SIZE,
+    Turn, PAGE_SIZE,
 };
 
 use crate::effect::Listener;
@@ -376,6 +376,7 @@ impl Store {
             Missing::Pages(pages) => self.keyspace().pool.load_in_background(pages, done),
             Missing::Room => self.keyspace().pool.when_room(done),
             Missing::Nothing => done(),
+            Missing::Turn(number) => self.keyspace().pool.when_turn(number, done),
             Missing::All => self.keyspace().pool.when_warm(done),
         }
     }
@@ -481,6 +482,17 @@ impl Store {
     pub fn changes_since_save(&self) -> u64 {
         let saved = self.shared.saved_change_count.load(Ordering::Relaxed);
         self.keyspace().change_count().saturating_sub(saved)
+    }
+
+    /// A number that is another one when pages have been evicted, or the data has changed, since it was read.
+    pub fn residence_stamp(&self) -> (u64, u64) {
+        let evicted = self.pool().metrics().evicted_page_count.load(Ordering::Relaxed);
+        (evicted, self.keyspace().change_count())
+    }
+
+    /// A place in the queue of commands that wait in vain for all their pages together ([`Fault::turn`]).
+    pub fn ask_turn(&self) -> Turn {
+        self.pool().ask_turn()
     }
 
     /// The pool below, for its metrics.

@@ -19,6 +19,7 @@ use super::clock::Clock;
 use super::room::Room;
 use super::scrub::Scrubbing;
 use super::supply::Supply;
+use super::turns::Turns;
 use crate::device::PageBuf;
 use crate::page::{end_eviction_and_wake, Mark};
 use crate::pagefile::{PageFile, WrittenBack};
@@ -50,6 +51,7 @@ struct Shared {
     room: Arc<Room>,
     file: Arc<PageFile>,
     scrubbing: Arc<Scrubbing>,
+    turns: Arc<Turns>,
     wait_for_turns: WaitForTurns,
     stop: StopSign,
 }
@@ -64,7 +66,8 @@ struct Victim {
 impl Shared {
     /// Evicts up to `count` pages. Returns how many, and whether a write failed.
     fn evict(&self, clock: &mut Clock, count: usize, may_write: bool) -> (usize, bool) {
-        let must_stay = |page| self.room.is_kept(page) || self.scrubbing.is_marked(page);
+        let must_stay =
+            |page| self.room.is_kept(page) || self.scrubbing.is_marked(page) || self.turns.holds(page);
         let may_go = |page| (may_write || self.core.is_clean(page)) && !must_stay(page);
         let rounds = if may_write { 2 } else { 1 };
         let picked = clock.pick(&self.core, || self.supply.used_ranges(), count, rounds, may_go);
@@ -180,11 +183,12 @@ impl Evictor {
         supply: Arc<Supply>,
         room: Arc<Room>,
         file: Arc<PageFile>,
-        scrubbing: Arc<Scrubbing>,
+        (scrubbing, turns): (Arc<Scrubbing>, Arc<Turns>),
         wait_for_turns: WaitForTurns,
     ) -> Result<Evictor, PoolError> {
         let stop = StopSign::default();
-        let shared = Shared { core, supply, room, file, scrubbing, wait_for_turns, stop: stop.clone() };
+        let shared =
+            Shared { core, supply, room, file, scrubbing, turns, wait_for_turns, stop: stop.clone() };
         Ok(Evictor { thread: Background::start("sf-evict", stop, move || run(&shared))? })
     }
 

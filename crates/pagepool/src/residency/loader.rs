@@ -16,6 +16,7 @@ use super::supply::Supply;
 use crate::device::PageBuf;
 use crate::page::{end_load_and_wake, wait_for_move, Descriptor, Epoch, Loaded};
 use crate::pagefile::{PageError, PageFile};
+use crate::phase::is_carrying;
 use crate::sched::{self, promptly};
 use crate::snapshot::{Core, Spill, SpilledImage};
 use crate::space::CHUNK_PAGES;
@@ -319,7 +320,8 @@ impl Residency {
     pub fn absent(&self, page: PageId) -> Restart {
         match self.damage_in_place(page) {
             Some(reason) if !self.may_have_passed(page) => Restart::Damaged(reason),
-            _ if self.room.is_stuck() => Restart::NoRoom,
+            // Who has to come to the end brings it in all the same.
+            _ if self.room.is_stuck() && !is_carrying() => Restart::NoRoom,
             _ => Restart::Fault(page),
         }
     }

@@ -225,6 +225,8 @@ pub struct Row<H> {
     /// However many keys it has, it changes them in one operation of the store, which meets what is missing before its first
     /// change: so it may begin anew.
     pub is_one_step: bool,
+    /// It comes to pages beyond those of its keys and strings, which only a look at it finds.
+    pub goes_beyond_keys: bool,
     pub tips: &'static [&'static str],
     /// What keyspace notifications call the value that it stores, if that is not `set`.
     pub event: Option<&'static str>,
@@ -266,6 +268,7 @@ impl<H: Copy> Row<H> {
             scope: Scope::Keys,
             has_steps: false,
             is_one_step: false,
+            goes_beyond_keys: false,
             tips: &[],
             event: None,
             is_container: false,
@@ -346,6 +349,12 @@ impl<H: Copy> Row<H> {
         self
     }
 
+    /// For commands whose group does not say so.
+    pub const fn beyond_keys(mut self) -> Row<H> {
+        self.goes_beyond_keys = true;
+        self
+    }
+
     pub const fn tips(mut self, tips: &'static [&'static str]) -> Row<H> {
         self.tips = tips;
         self
@@ -407,6 +416,13 @@ impl<H: Copy> Row<H> {
             (None, Group::String | Group::Bitmap) => Reach::WHOLE,
             (None, _) => Reach::Nothing,
         }
+    }
+
+    /// Whether a look at it finds pages that its keys do not tell of. What goes over large values does so beside them.
+    pub fn is_looked_at(&self) -> bool {
+        let has_elements =
+            matches!(self.group, Group::Hash | Group::List | Group::Set | Group::SortedSet | Group::Geo);
+        (has_elements || self.goes_beyond_keys) && !self.walks
     }
 
     /// What this call touches beside its keys; never [`Scope::Of`].

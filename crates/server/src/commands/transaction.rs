@@ -73,7 +73,7 @@ pub fn watch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn unwatch(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    exec::unwatch_all(ctx.server, ctx.client);
+    ctx.server.watches.unwatch_all(ctx.client);
     ctx.reply.ok();
     Ok(())
 }

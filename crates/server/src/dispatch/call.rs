@@ -12,6 +12,7 @@ use crate::dispatch::slow;
 use crate::dispatch::subscribed;
 use crate::dispatch::waiting::serve_ready;
 use crate::protocol::args::Args;
+use crate::protocol::errors;
 
 /// What became of a command.
 pub enum Outcome {
@@ -25,8 +26,6 @@ pub enum Outcome {
 
 /// Arguments or a reply of so many bytes have their command measured by itself.
 const LARGE_BYTES: usize = 16 * 1024;
-/// A command that has waited for so many times as many pages as may be in memory needs more of them at a time than that.
-const MEMORIES_MISSED_MAX: u64 = 3;
 const LARGER_THAN_MEMORY: &str =
     "ERR what this command needs at a time is larger than memory: 'maxmemory' does not let so many pages be there together";
 
@@ -38,17 +37,27 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     let start = is_measured.then(Instant::now);
     let mark = ctx.reply.out.mark();
     ctx.client.is_in_exec = !is_outer;
+    if let Some(patience) = ctx.client.patience.as_deref_mut().filter(|_| is_outer) {
+        // The choices of its beginning before: what those missed is there.
+        ctx.worker.begin_choices(patience.seed());
+    }
     ctx.server.notifier.name_stored(command.event);
     let result = if is_outer { call_prepared(ctx, command, args) } else { (command.run)(ctx, args) };
     let result = match result {
-        Err(CmdError::Store(OpError::Fault(fault))) if !is_outer || may_come_to_its_end(ctx, &fault) => {
-            ctx.reply.out.back_to(mark);
-            return Outcome::Fault(fault);
+        Err(CmdError::Store(OpError::Fault(fault))) => {
+            match if is_outer { wait_for(ctx, fault) } else { Some(fault) } {
+                Some(fault) => {
+                    ctx.reply.out.back_to(mark);
+                    return Outcome::Fault(fault);
+                }
+                None => Err(larger_than_memory(ctx)),
+            }
         }
-        Err(CmdError::Store(OpError::Fault(_))) => Err(LARGER_THAN_MEMORY.into()),
         done_or_failed => done_or_failed,
     };
-    ctx.client.missed_page_count = 0;
+    if is_outer {
+        ctx.client.patience = None;
+    }
     if ctx.server.monitor_count.load(std::sync::atomic::Ordering::Relaxed) > 0 {
         monitor::feed(ctx, command, args);
     }
@@ -89,10 +98,28 @@ fn looks_up_to_read(command: &Command) -> bool {
     command.is_reading.unwrap_or(command.is(flag::READONLY))
 }
 
-/// Whether a command that begins anew will ever find all its pages in memory.
-fn may_come_to_its_end(ctx: &mut Ctx<'_>, fault: &Fault) -> bool {
-    let most = ctx.server.store.memory_page_count().unwrap_or(u64::MAX);
-    ctx.client.note_missed(fault) <= most.saturating_mul(MEMORIES_MISSED_MAX)
+/// What a command that has met `fault` waits for before it begins anew; `None` if its pages will never be there together.
+fn wait_for(ctx: &mut Ctx<'_>, fault: Fault) -> Option<Fault> {
+    let goes_on = fault.is_pause() || ctx.client.goes_on();
+    let patience = ctx.client.patience.get_or_insert_default();
+    if goes_on {
+        patience.note_progress();
+        return Some(fault);
+    }
+    patience.wait_for(&ctx.server.store, fault)
+}
+
+/// The error of a command that will never have all its pages. A transaction is given up with it.
+#[cold]
+fn larger_than_memory(ctx: &mut Ctx<'_>) -> CmdError {
+    match ctx.client.transaction.take() {
+        // Of all that is called at once between `MULTI` and `EXEC`, that alone waits for pages.
+        Some(_) => {
+            ctx.server.watches.unwatch_all(ctx.client);
+            errors::discarded(LARGER_THAN_MEMORY.as_bytes()).into()
+        }
+        None => LARGER_THAN_MEMORY.into(),
+    }
 }
 
 fn is_large(args: &Args<'_>) -> bool {
@@ -127,9 +154,11 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) 
     }
     let needs = Needs::of_call(ctx, command, args);
     let held = prepare(ctx, &needs)?;
+    let before = ctx.worker.change_count();
     let mut result = (command.run)(ctx, args);
     if let Err(CmdError::Store(OpError::Fault(fault))) = result {
-        result = Err(match needs.runs_once() && !fault.is_pause() {
+        let is_begun = needs.runs_once() && ctx.worker.change_count() != before;
+        result = Err(match is_begun && !fault.is_pause() {
             true => CmdError::Reply(TOO_LATE.into()),
             false => OpError::Fault(needs.complete(ctx, fault)).into(),
         });

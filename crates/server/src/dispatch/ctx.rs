@@ -56,6 +56,9 @@ impl Ctx<'_> {
 
     /// A key was looked up for reading.
     pub fn looked_up(&self, key: &Key<'_>, found: bool) {
+        if self.client.is_looking {
+            return;
+        }
         self.stats.looked_up(found);
         if !found {
             self.server.notifier.note_miss(self.client.db, key.bytes);

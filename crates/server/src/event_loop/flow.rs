@@ -3,7 +3,6 @@
 use rustix::event::epoll;
 use stillframe_store::{Fault, UnixMillis};
 
-use crate::dispatch::exec;
 use crate::dispatch::subscribed;
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::{Conn, Hold, Interest, WriteEvent};
@@ -224,7 +223,7 @@ impl EventLoop {
         if conn.session.late.is_awaited() {
             self.forget_wait(conn.info.id);
         }
-        exec::unwatch_all(&self.server, &mut conn.session);
+        self.server.watches.unwatch_all(&mut conn.session);
         subscribed::stop(&self.server, &mut conn.session);
         // Dropping the descriptor takes it out of epoll.
     }

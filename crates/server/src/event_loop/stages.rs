@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use stillframe_store::{ElementAhead, Fault, OpError, Worker};
+use stillframe_store::{ElementAhead, Fault, OpError, SlabNeeds, Worker};
 
 use crate::command::flag;
 use crate::dispatch;
@@ -393,7 +393,7 @@ fn with_later(worker: &mut Worker, batch: &Batch, index: usize, buf: &[u8], faul
         Some((found.db, worker.key(bytes), reach))
     };
     let keys: Vec<_> = of_same.filter_map(key).collect();
-    match worker.resolve_reaching(keys.into_iter(), 0) {
+    match worker.resolve_reaching(keys.into_iter(), &SlabNeeds::default()) {
         Err(OpError::Fault(later)) => fault.and(later),
         _ => fault,
     }

@@ -64,6 +64,11 @@ impl Batch {
         self.elements.len()
     }
 
+    /// Of all that may lie outside of a leaf: elements, and the values of fields.
+    pub fn lens_bytes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.elements.iter().flat_map(|element| [element.first.len(), element.value.len()])
+    }
+
     /// The fields of a hash.
     pub fn fields(&self) -> Vec<Vec<u8>> {
         self.elements.iter().map(|element| self.bytes[element.first.clone()].to_vec()).collect()

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use stillframe_store::{DbId, Duplicate, Fault, Incoming, Sending, UnixMillis};
+use stillframe_store::{DbId, Duplicate, Incoming, Sending, UnixMillis};
 
 use crate::command::CommandId;
 use crate::config::{OutputLimit, Settings};
@@ -14,6 +14,7 @@ use crate::protocol::collected::Collected;
 use crate::state::clients::ClientInfo;
 use crate::state::combination::Combination;
 use crate::state::listener::Listener;
+use crate::state::patience::Patience;
 use crate::state::restoring::Restoring;
 use crate::state::subscription::Subscriptions;
 
@@ -109,6 +110,8 @@ pub struct Transaction {
     pub bytes: u64,
     /// A command could not be queued: `EXEC` must abort.
     pub is_broken: bool,
+    /// What its random choices begin with, each time that it begins anew.
+    pub seed: Option<u64>,
 }
 
 /// Raised when a watched key changes; shared by a client's watches.
@@ -199,7 +202,10 @@ impl LateReplies {
 
     /// So many bytes have come into the output at byte `at`.
     pub fn move_from(&mut self, at: usize, count: usize) {
-        self.replies.iter_mut().filter(|promised| promised.at >= at).for_each(|promised| promised.at += count);
+        self.replies
+            .iter_mut()
+            .filter(|promised| promised.at >= at)
+            .for_each(|promised| promised.at += count);
     }
 
     /// Output from byte `start` on is not wanted.
@@ -287,6 +293,8 @@ pub struct Session {
     pub ending: Ending,
     /// `EXEC` runs the command: it must not wait, nor turn the connection into something else.
     pub is_in_exec: bool,
+    /// The command is only looked at: what it finds is not counted.
+    pub is_looking: bool,
     pub late: LateReplies,
     pub woken: Option<Woken>,
     /// The command that has just run waits for a key.
@@ -311,8 +319,8 @@ pub struct Session {
     pub ahead: Option<Box<Ahead>>,
     /// A `KEYS` that waits for pages.
     pub keys_walk: Option<Box<KeysWalk>>,
-    /// Pages that the running command has waited for, all its beginnings together.
-    pub missed_page_count: u64,
+    /// What the running command has waited for, if it has begun anew.
+    pub patience: Option<Box<Patience>>,
 }
 
 impl Session {
@@ -333,16 +341,9 @@ impl Session {
         }
     }
 
-    /// The running command has met pages that are missing and begins anew when they are there. So many it has waited for since it
-    /// last got on.
-    pub fn note_missed(&mut self, fault: &Fault) -> u64 {
-        let goes_on = fault.is_pause()
-            || self.ahead.is_some()
-            || self.value_walk.is_some()
-            || self.keys_walk.is_some()
-            || self.transaction.is_some();
-        self.missed_page_count = if goes_on { 0 } else { self.missed_page_count + fault.page_count() };
-        self.missed_page_count
+    /// Whether the running command goes on where it was when it begins anew: it need not have all its pages together.
+    pub fn goes_on(&self) -> bool {
+        self.ahead.is_some() || self.value_walk.is_some() || self.keys_walk.is_some()
     }
 
     /// Commands that wait for `EXEC`.
@@ -373,6 +374,7 @@ impl Session {
             watch_flag: Arc::default(),
             ending: Ending::Open,
             is_in_exec: false,
+            is_looking: false,
             late: LateReplies::default(),
             woken: None,
             is_waiting: false,
@@ -387,7 +389,7 @@ impl Session {
             value_walk: None,
             ahead: None,
             keys_walk: None,
-            missed_page_count: 0,
+            patience: None,
         }
     }
 }

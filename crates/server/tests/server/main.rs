@@ -28,6 +28,7 @@ mod restart;
 mod scrub;
 mod settings_kept;
 mod start;
+mod steps;
 mod streamed;
 mod tiered;
 mod told;

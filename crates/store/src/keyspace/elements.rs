@@ -67,7 +67,7 @@ impl Keyspace {
         self.element(tree, element, |record| self.resolve_outside(record)).map(drop)
     }
 
-    /// The same of several elements, and of the slabs.
+    /// The same of several elements.
     pub fn resolve_elements(
         &self,
         tree: Tree,
@@ -76,13 +76,11 @@ impl Keyspace {
         if self.pages.all_resident() {
             return Ok(());
         }
-        let (mut count, mut missed) = (0, Missed::default());
+        let mut missed = Missed::default();
         for element in elements {
-            count += 1;
             missed.look(self.resolve_element(tree, &self.hashed(element.as_ref())))?;
         }
-        missed.end()?;
-        self.resolve_slabs(2 * count)
+        missed.end()
     }
 
     /// Stores an element with its value. Whether it was there before.

@@ -43,7 +43,7 @@ pub use check::CheckReport;
 pub(crate) use collections::{CollectionKey, Opened};
 pub use limits::CollectionLimits;
 pub use locks::{BehindLocks, Locks};
-pub(crate) use missed::Missed;
+pub(crate) use missed::{Draws, Missed};
 pub use skips::SkipStats;
 pub(crate) use state::{Keyspace, Local};
 pub(crate) use write::{copy_record, Put, Was};

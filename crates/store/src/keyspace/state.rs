@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
-use stillframe_pagepool::{PageId, Pool, PoolError};
+use stillframe_pagepool::{is_looking, PageId, Pool, PoolError};
 
 use super::catalog::{self, Catalog, Database, CATALOG_PAGE_COUNT};
 use super::choice::Choice;
@@ -75,6 +75,11 @@ impl Local {
 
     pub fn change_count(&self) -> u64 {
         self.deltas.changes()
+    }
+
+    /// The next random choice begins where the random numbers say.
+    pub fn forget_drawn(&mut self) {
+        self.drawn = None;
     }
 }
 
@@ -181,6 +186,10 @@ impl Keyspace {
     /// The one door through which what has changed gets out; the key is locked.
     #[inline(always)]
     pub(crate) fn announce(&self, local: &Local, effect: Effect<'_>) {
+        // Some say it first: who looks is stopped at the change.
+        if is_looking() {
+            return;
+        }
         if effect.counts() {
             local.deltas.count_change();
         }

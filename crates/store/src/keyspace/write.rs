@@ -3,7 +3,7 @@
 use stillframe_pagepool::PageId;
 
 use super::state::{Keyspace, Local};
-use crate::blobs::{Blob, Part, Place, BLOB_BYTES};
+use crate::blobs::{Blob, Part, Place, SlabNeeds, BLOB_BYTES};
 use crate::effect::Effect;
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{
@@ -121,6 +121,11 @@ impl Remains {
         Remains { key, value, roots, deadline: record.deadline }
     }
 
+    /// What lies outside of the leaf, but for trees.
+    pub fn blobs(self) -> impl Iterator<Item = Blob> {
+        [self.key, self.value].into_iter().flatten()
+    }
+
     pub fn has_expired(&self, now: UnixMillis) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
@@ -210,10 +215,26 @@ impl Keyspace {
         put: Put<'_>,
         deadline: Deadline,
     ) -> Result<Step<Was>, Stop> {
-        let leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
+        let leaf = match self.trees.chain_exclusive(tree, key.hash, key.leaf_hint) {
+            Err(Stop::Looking) => return self.look_at_put(key, put),
+            leaf => leaf?,
+        };
         match self.find_exclusive(&leaf, key)? {
             Some(at) => self.replace_step(local, tree, leaf, at, key, put, deadline),
             None => self.insert_step(local, tree, leaf, key, put, deadline),
+        }
+    }
+
+    /// Who looks has found the leaf of a key: what goes outside of it needs slabs.
+    #[cold]
+    fn look_at_put<R>(&self, key: &Key<'_>, put: Put<'_>) -> Result<R, Stop> {
+        let long_key = Some(key.bytes.len()).filter(|len_bytes| *len_bytes > KEY_INLINE_MAX_BYTES);
+        let outside = put.out_of_line().map(<[u8]>::len);
+        let mut missing = Vec::new();
+        self.blobs.slabs.resolve(&SlabNeeds::of(long_key.into_iter().chain(outside)), &mut missing)?;
+        match missing.is_empty() {
+            true => Err(Stop::Looking),
+            false => Err(Stop::Missing(missing)),
         }
     }
 

@@ -448,6 +448,8 @@ fn snapshots(ctx: &Ctx<'_>, out: &mut String) {
         "data_pages_in_memory_max": pool.memory_pages().unwrap_or(0),
         "access_tracking_bytes": ctx.server.store.tracking_bytes(),
         "data_pages_loaded": metrics.loaded_page_count.load(Relaxed),
+        "data_pages_read_in_place": metrics.in_place_page_count.load(Relaxed),
+        "data_waits_in_place": metrics.in_place_wait_count.load(Relaxed),
         "data_pages_evicted": metrics.evicted_page_count.load(Relaxed),
         "data_pages_written_back": metrics.written_back_page_count.load(Relaxed),
         "data_page_write_back_errors": metrics.write_back_error_count.load(Relaxed),

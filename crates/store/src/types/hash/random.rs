@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::field::FieldRef;
 use super::packed::{Fields, Pair};
 use super::read::is_live;
-use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::keyspace::{CollectionKey, Draws, Keyspace, Local, Opened};
 use crate::tree::hash::Grown;
 use crate::OpError;
 
@@ -68,8 +68,11 @@ impl Keyspace {
         };
         if let Some(grown) = opened.grown.filter(is_drawn) {
             let mut drawn = HashSet::with_capacity(count as usize);
-            while (drawn.len() as u64) < count {
-                let Some(field) = self.draw_field(local, grown)? else { break };
+            let mut draws = Draws::begin(self.pages.all_resident());
+            while drawn.len() as u64 + draws.missed_count < count {
+                let drawn_now = draws.next(local, |local| self.draw_whole(local, grown))?;
+                let Some(field) = drawn_now else { continue };
+                let Some(field) = field else { break };
                 if !drawn.contains(&field) {
                     if self.give_field(local, grown, &field, &mut f)?.is_break() {
                         break;
@@ -77,7 +80,7 @@ impl Keyspace {
                     drawn.insert(field);
                 }
             }
-            return Ok(());
+            return draws.end();
         }
         // Each field is taken with the probability that makes all choices of so many equally likely.
         let (mut wanted, mut left) = (count, live_count);
@@ -105,22 +108,33 @@ impl Keyspace {
     ) -> Result<(), OpError> {
         let now = local.now;
         let live: Vec<Pair<'_>> = packed.pairs().filter(|pair| !pair.has_expired(now)).collect();
+        let mut draws = Draws::begin(self.pages.all_resident());
         for _ in 0..count {
             let flow = match opened.grown {
                 None => {
                     let pair = &live[fastrand::usize(..live.len())];
                     f(FieldRef { field: pair.field, value: pair.value })
                 }
-                Some(grown) => match self.draw_field(local, grown)? {
-                    Some(field) => self.give_field(local, grown, &field, &mut f)?,
-                    None => ControlFlow::Break(()),
+                Some(grown) => match draws.next(local, |local| self.draw_whole(local, grown))? {
+                    Some(Some(field)) => self.give_field(local, grown, &field, &mut f)?,
+                    Some(None) => ControlFlow::Break(()),
+                    None => ControlFlow::Continue(()),
                 },
             };
             if flow.is_break() {
                 break;
             }
         }
-        Ok(())
+        draws.end()
+    }
+
+    /// A random field, as of [`Keyspace::draw_field`], with its value in memory.
+    fn draw_whole(&self, local: &mut Local, grown: Grown) -> Result<Option<Vec<u8>>, OpError> {
+        let drawn = self.draw_field(local, grown)?;
+        if let Some(field) = drawn.as_ref().filter(|_| !self.pages.all_resident()) {
+            let _ = self.give_field(local, grown, field, &mut |_| ControlFlow::Continue(()))?;
+        }
+        Ok(drawn)
     }
 
     /// A random field whose time is not over, if there is one.

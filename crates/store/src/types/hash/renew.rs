@@ -47,6 +47,7 @@ impl Keyspace {
     ) -> Result<Result<(), E>, OpError> {
         // Nothing that is missing is met after the first change (C1).
         self.resolve_elements(grown.first, [field])?;
+        self.resolve_stored([field.len()].into_iter())?;
         let (element, mut refused) = (self.hashed_ahead(local, field), None);
         let renewed = self.renew_element(local, grown.first, &element, |old| {
             renew(Some(old)).map_err(|error| refused = Some(error)).ok()

@@ -23,6 +23,11 @@ impl FieldWrite<'_> {
     pub const NOTHING: FieldWrite<'static> =
         FieldWrite { pairs: &[], mode: FieldMode::All, deadline: Deadline::Keep };
 
+    /// Of fields and values.
+    fn lens_bytes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.pairs.iter().flat_map(|(field, value)| [field.len(), value.len()])
+    }
+
     /// A deadline that the fields get.
     fn given(&self) -> Option<UnixMillis> {
         match self.deadline {
@@ -143,7 +148,8 @@ impl Keyspace {
         packed: &Fields<'_>,
     ) -> Result<u64, OpError> {
         let before = packed.len();
-        self.resolve_slabs(2 * (before as usize + write.pairs.len()))?;
+        let old = packed.pairs().flat_map(|pair| [pair.field.len(), pair.value.len()]);
+        self.resolve_stored(old.chain(write.lens_bytes()))?;
         let tree = self.create_elements()?;
         let mut grown = Grown { element_count: 0, first: tree, second: None };
         let (mut filled, mut expired) = (Filled::default(), Vec::new());
@@ -205,6 +211,7 @@ impl Keyspace {
     ) -> Result<u64, OpError> {
         // Nothing that is missing is met after the first change (C1).
         self.resolve_elements(grown.first, write.pairs.iter().map(|(field, _)| field))?;
+        self.resolve_stored(write.lens_bytes())?;
         let (mut filled, mut expired) = (Filled::default(), Vec::new());
         let ended = self.hash_fill(local, grown.first, write, &mut filled, &mut expired);
         grown.element_count += filled.more_count;

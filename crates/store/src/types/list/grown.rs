@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use super::packed;
-use crate::blobs::{Blob, Part};
+use crate::blobs::{Blob, Part, Reach};
 use crate::effect::{Change, Effect, End};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
 use crate::stop::{retry, Stop};
@@ -32,7 +32,8 @@ impl Keyspace {
                 return retry(|| put(&[Element::Inline(item)]));
             }
         }
-        self.resolve_slabs(items.iter().filter(|item| item.len() > ELEMENT_INLINE_MAX_BYTES).count())?;
+        let lens_bytes = items.iter().map(|item| item.len());
+        self.resolve_stored(lens_bytes.filter(|len_bytes| *len_bytes > ELEMENT_INLINE_MAX_BYTES))?;
         let mut blobs: Vec<Blob> = Vec::new();
         let stored = items.iter().map(|item| {
             if item.len() <= ELEMENT_INLINE_MAX_BYTES {
@@ -212,6 +213,17 @@ impl Keyspace {
         // What stands in the way is met again.
         let mut blocks = self.lists.blocks_ahead(tree, from, is_upwards, count).unwrap_or_default();
         blocks.retain(|block| !self.pool.is_resident(*block));
+        // And the long items of the block that it has got to.
+        let mut note = |element: Element<'_>| {
+            if let Element::Outside(blob) = element {
+                self.blobs.resolve(&blob, Reach::WHOLE, &mut blocks);
+            }
+            Ok(true)
+        };
+        let _ = match is_upwards {
+            true => self.lists.walk_up(tree, from, &mut note),
+            false => self.lists.walk_down(tree, from.saturating_add(1), &mut note),
+        };
         OpError::Fault(fault.and(Fault::of(blocks)))
     }
 

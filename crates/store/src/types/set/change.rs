@@ -2,6 +2,7 @@
 
 use super::packed;
 use super::read::set_count;
+use crate::blobs::SlabNeeds;
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
 use crate::tree::hash::Grown;
@@ -9,6 +10,9 @@ use crate::tree::Tree;
 use crate::types::packed::{elements, packed_bytes, PACKED_MAX_BYTES};
 use crate::value::Encoding;
 use crate::{Deadline, OpError};
+
+/// What storing a member, and both sets anew, may take of slabs.
+const CHANGES: usize = 4;
 
 impl Keyspace {
     pub(super) fn set_add(
@@ -90,7 +94,8 @@ impl Keyspace {
         members: &[&'m [u8]],
         run: &[u8],
     ) -> Result<Vec<&'m [u8]>, OpError> {
-        self.resolve_slabs(2 * (elements(run).count() + members.len()))?;
+        let old = elements(run).map(|member| member.bytes.len());
+        self.resolve_stored(old.chain(members.iter().map(|member| member.len())))?;
         let tree = self.create_elements()?;
         let mut grown = Grown { element_count: 0, first: tree, second: None };
         let old = elements(run).try_for_each(|member| self.put_member(local, tree, member.bytes).map(drop));
@@ -131,7 +136,10 @@ impl Keyspace {
         mut grown: Grown,
         members: &[&'m [u8]],
     ) -> (Vec<&'m [u8]>, Result<(), OpError>) {
-        if let Err(error) = self.resolve_elements(grown.first, members) {
+        let resolved = self
+            .resolve_elements(grown.first, members)
+            .and_then(|()| self.resolve_stored(members.iter().map(|member| member.len())));
+        if let Err(error) = resolved {
             return (Vec::new(), Err(error));
         }
         let (added, done) = self.put_members(local, grown.first, members);
@@ -227,7 +235,7 @@ impl Keyspace {
         for grown in [Some(&source), target.as_ref()].into_iter().flatten().filter_map(|set| set.grown) {
             self.resolve_elements(grown.first, [member])?;
         }
-        self.resolve_slabs(4)?;
+        self.resolve_slabs(&SlabNeeds::any(CHANGES))?;
         // First where it is to be, so that it is not lost for want of memory; it is told of as Redis does.
         let (added, done) = self.set_put(local, to, target.as_ref(), &[member], run);
         done?;

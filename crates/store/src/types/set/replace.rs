@@ -54,7 +54,7 @@ impl Keyspace {
     }
 
     fn set_tree_of(&self, local: &mut Local, members: &[&[u8]]) -> Result<Grown, OpError> {
-        self.resolve_slabs(2 * members.len())?;
+        self.resolve_stored(members.iter().map(|member| member.len()))?;
         let grown =
             Grown { element_count: members.len() as u64, first: self.create_elements()?, second: None };
         let filled =

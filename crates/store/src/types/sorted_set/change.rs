@@ -219,7 +219,8 @@ impl Keyspace {
         rule: &ScoreRule,
         run: &[u8],
     ) -> Result<ScoreChanges, OpError> {
-        self.resolve_slabs(2 * (packed::members(run).count() + scored.len()))?;
+        let old = packed::members(run).map(|scored| scored.member.len());
+        self.resolve_stored(old.chain(scored.iter().map(|(_, member)| member.len())))?;
         let roots = self.create_sorted_trees()?;
         let give_up = |_: &OpError| self.drop_trees(&grown(roots, 0));
         let mut packed = packed::members(run);
@@ -306,7 +307,7 @@ impl Keyspace {
                 }
             }
             missed.end()?;
-            self.resolve_slabs(2 * scored.len())?;
+            self.resolve_stored(scored.iter().map(|(_, member)| member.len()))?;
         }
         let mut progress =
             Progress::new(self.naming(Some(opened), trees.element_count).keeping(rule, scored));
@@ -470,6 +471,15 @@ impl Keyspace {
         is_downwards: bool,
         mut f: impl FnMut(&[u8], f64),
     ) -> Result<u64, OpError> {
+        if !self.pages.all_resident() {
+            // Nothing that is missing is met after the first change (C1).
+            let (sorted, mut missed) = (self.sorted(), Missed::default());
+            let walked = sorted.range(roots, ranks.clone(), false, |member, _| {
+                missed.look(sorted.find(roots, member)).map(|_| true)
+            });
+            missed.look(walked)?;
+            missed.end()?;
+        }
         let mut removed = Vec::new();
         let note = |member: &[u8], score: f64| removed.push((member.to_vec(), score));
         let count = self.sorted().remove_range(&mut local.scratch, roots, ranks, note)?;

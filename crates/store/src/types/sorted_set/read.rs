@@ -129,13 +129,16 @@ impl Keyspace {
             }
             Some(grown) => {
                 let roots = roots(grown)?;
+                let mut missed = Missed::default();
                 for rank in choose(grown.element_count) {
                     let one = rank..rank.saturating_add(1);
-                    self.sorted().give_range(roots, one, false, |member, score| {
+                    let given = self.sorted().give_range(roots, one, false, |member, score| {
                         f(member, score);
                         ControlFlow::Break(())
-                    })?;
+                    });
+                    missed.look(given)?;
                 }
+                missed.end()?;
             }
         }
         Ok(true)
