@@ -16,6 +16,7 @@ mod error;
 pub mod exmap;
 mod fence;
 mod guard;
+pub mod heap;
 pub mod metrics;
 mod objects;
 mod page;

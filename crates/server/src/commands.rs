@@ -19,6 +19,7 @@ mod lcs;
 mod list;
 mod memory;
 mod object;
+mod random;
 mod scan;
 mod set;
 mod set_combine;

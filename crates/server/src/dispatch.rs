@@ -1,5 +1,6 @@
 //! From arguments to a reply: lookup, checks, and then the call or its place in a transaction.
 
+mod broken;
 pub mod call;
 mod carry;
 pub mod ctx;
@@ -95,6 +96,7 @@ pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
     };
     if let Outcome::Done = outcome {
         ctx.client.end_walks();
+        broken::check(ctx, found.command, &mark);
         end_reply(ctx, mark);
     }
     outcome

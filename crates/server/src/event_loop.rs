@@ -12,6 +12,7 @@
 mod batch;
 mod chores;
 mod cron;
+mod drawing;
 mod farewell;
 mod flow;
 mod receive;
@@ -51,6 +52,7 @@ impl EventLoop {
             self.take_events();
             self.end_waits();
             self.serve_ready();
+            self.go_on_drawing();
             self.evict_clients();
             self.take_messages();
             self.run_cron();
@@ -76,7 +78,7 @@ impl EventLoop {
 
     /// Waits for events, not longer than to the next timer; the store may take cuts meanwhile.
     fn wait(&mut self) {
-        let EventLoop { worker, epoll, events, ready, cron, config, spin, local, .. } = self;
+        let EventLoop { worker, epoll, events, ready, drawing, cron, config, spin, local, .. } = self;
         events.clear();
         let mut poll = |timeout: Duration| {
             let timeout =
@@ -88,7 +90,7 @@ impl EventLoop {
                 Err(_) => 0,
             }
         };
-        if !ready.is_empty() || local.is_evicting {
+        if !ready.is_empty() || !drawing.is_empty() || local.is_evicting {
             worker.quiesce();
             poll(Duration::ZERO);
             return;

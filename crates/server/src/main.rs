@@ -90,6 +90,7 @@ fn serve(mut config: Config) -> ExitCode {
         // Leaves the terminal's session; fails only for a process that leads one already.
         let _ = rustix::process::setsid();
     }
+    stillframe_store::heap::map_large_blocks();
     // Before the server listens: a signal that comes early is kept for it.
     let signals = match Signals::new([SIGINT, SIGTERM, SIGHUP, SIGXFSZ]) {
         Ok(signals) => signals,

@@ -64,6 +64,7 @@ pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, SkipStats}
 pub use options::Options;
 pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
 pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
+pub use stillframe_pagepool::heap;
 pub use stillframe_pagepool::metrics::Summary;
 pub use stillframe_pagepool::{
     is_looking, sched, Carrying, Layout, Looking, PoolBackend, ScrubReport, ScrubStats, SnapshotKind, Turn,

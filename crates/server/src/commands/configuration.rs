@@ -9,7 +9,7 @@ use crate::log;
 use crate::net::descriptors;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
-use crate::text::glob;
+use crate::text::glob::Glob;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
@@ -36,13 +36,14 @@ pub const COMMANDS: &[Command] = &[
 
 pub fn get(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut found: Vec<(&str, ParamId)> = Vec::new();
+    let patterns: Vec<Glob<'_>> = args.from(2).map(|pattern| Glob::new(pattern, true)).collect();
     for (index, param) in PARAMS.iter().enumerate() {
         for name in std::iter::once(param.name).chain(param.alias) {
-            let is_asked_for = |pattern: &[u8]| match param.is_hidden {
-                true => name.as_bytes().eq_ignore_ascii_case(pattern),
-                false => glob::matches(pattern, name.as_bytes(), true),
+            let is_asked_for = match param.is_hidden {
+                true => args.from(2).any(|pattern| name.as_bytes().eq_ignore_ascii_case(pattern)),
+                false => patterns.iter().any(|pattern| pattern.matches(name.as_bytes())),
             };
-            if args.from(2).any(is_asked_for) {
+            if is_asked_for {
                 found.push((name, ParamId(index)));
             }
         }
@@ -204,7 +205,7 @@ pub fn resetstat(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     ] {
         counter.store(0, Relaxed);
     }
-    stats.used_memory_peak_bytes.store(server.store.used_memory_bytes(), Relaxed);
+    stats.used_memory_peak_bytes.store(server.used_memory_bytes(), Relaxed);
     ctx.reply.ok();
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::dispatch::ctx::{Command, Ctx, Found, Registry};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::protocol::reply::Reply;
-use crate::text::glob;
+use crate::text::glob::Glob;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
@@ -161,9 +161,9 @@ pub fn info(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 /// The conditions of `COMMAND LIST FILTERBY`.
-fn is_listed(row: &Command, filter: &[u8], value: &[u8]) -> Result<bool, CmdError> {
+fn is_listed(row: &Command, filter: &[u8], value: &[u8], pattern: &Glob<'_>) -> Result<bool, CmdError> {
     match filter.to_ascii_lowercase().as_slice() {
-        b"pattern" => Ok(glob::matches(value, row.name.as_bytes(), true)),
+        b"pattern" => Ok(pattern.matches(row.name.as_bytes())),
         b"module" => Ok(false),
         b"aclcat" => {
             let category = acl::NAMES.iter().find(|(_, name)| name.as_bytes().eq_ignore_ascii_case(value));
@@ -178,8 +178,9 @@ pub fn list(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     match args.len() {
         2 => names.extend(ctx.registry.rows().iter().map(|row| row.name)),
         5 if args.is(2, "filterby") => {
+            let pattern = Glob::new(args.at(4), true);
             for row in ctx.registry.rows() {
-                if is_listed(row, args.at(3), args.at(4))? {
+                if is_listed(row, args.at(3), args.at(4), &pattern)? {
                     names.push(row.name);
                 }
             }

@@ -9,7 +9,7 @@ use crate::protocol::args::Args;
 use crate::protocol::collected::Collected;
 use crate::protocol::errors;
 use crate::state::session::KeysWalk;
-use crate::text::glob;
+use crate::text::glob::Glob;
 use crate::text::number::parse_cursor;
 
 #[rustfmt::skip]
@@ -33,8 +33,21 @@ pub(super) const MAX_CURSOR: u64 = 1 << 52;
 /// `COUNT`, `MATCH`, and of a hash `NOVALUES`.
 pub(super) struct ScanOptions<'a> {
     pub count: usize,
-    pub pattern: &'a [u8],
+    pub pattern: Pattern<'a>,
     pub without_values: bool,
+}
+
+/// What `MATCH` says; `*` is not looked at for each text.
+pub(super) struct Pattern<'a>(Option<Glob<'a>>);
+
+impl<'a> Pattern<'a> {
+    pub fn new(pattern: &'a [u8]) -> Pattern<'a> {
+        Pattern((pattern != b"*").then(|| Glob::new(pattern, false)))
+    }
+
+    pub fn matches(&self, text: &[u8]) -> bool {
+        self.0.as_ref().is_none_or(|glob| glob.matches(text))
+    }
 }
 
 impl<'a> ScanOptions<'a> {
@@ -43,7 +56,7 @@ impl<'a> ScanOptions<'a> {
     /// # Errors
     /// As Redis gives them.
     pub fn parse(args: &Args<'a>, first: usize, is_hash: bool) -> Result<ScanOptions<'a>, CmdError> {
-        let mut options = ScanOptions { count: 10, pattern: b"*", without_values: false };
+        let mut options = ScanOptions { count: 10, pattern: Pattern::new(b"*"), without_values: false };
         let mut index = first;
         while index < args.len() {
             if is_hash && args.is(index, "NOVALUES") {
@@ -55,17 +68,13 @@ impl<'a> ScanOptions<'a> {
             if args.is(index, "COUNT") {
                 options.count = scan_count(value)?;
             } else if args.is(index, "MATCH") {
-                options.pattern = value;
+                options.pattern = Pattern::new(value);
             } else {
                 return Err(errors::SYNTAX.into());
             }
             index += 2;
         }
         Ok(options)
-    }
-
-    pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-        pattern == b"*" || glob::matches(pattern, text, false)
     }
 }
 
@@ -77,8 +86,7 @@ fn scan_count(text: &[u8]) -> Result<usize, CmdError> {
 }
 
 pub fn keys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let pattern = args.at(1);
-    let takes_all = pattern == b"*";
+    let pattern = Pattern::new(args.at(1));
     let begun = ctx.client.keys_walk.take();
     let mut walk =
         begun.unwrap_or_else(|| Box::new(KeysWalk { found: Collected::new(&ctx.reply), cursor: 0 }));
@@ -86,7 +94,7 @@ pub fn keys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         let KeysWalk { found, cursor } = &mut *walk;
         let before = found.mark();
         let next = ctx.worker.scan(ctx.client.db, *cursor, STEP_KEY_COUNT, |key, _| {
-            if takes_all || glob::matches(pattern, key, false) {
+            if pattern.matches(key) {
                 found.push(key);
             }
         });
@@ -124,14 +132,14 @@ pub fn scan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let takes_type = |entry: &EntryInfo| {
         only_type.is_none_or(|name| name.eq_ignore_ascii_case(entry.value_type.name().as_bytes()))
     };
-    let takes_all = pattern == b"*";
+    let pattern = Pattern::new(pattern);
     let mut found = Collected::new(&ctx.reply);
     // Beyond the last cursor there is nothing.
     let next = if cursor > MAX_CURSOR {
         0
     } else {
         ctx.worker.scan(ctx.client.db, cursor, count, |key, entry| {
-            if takes_type(entry) && (takes_all || glob::matches(pattern, key, false)) {
+            if takes_type(entry) && pattern.matches(key) {
                 found.push(key);
             }
         })?

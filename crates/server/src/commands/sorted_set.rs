@@ -2,6 +2,7 @@
 
 use stillframe_store::{Encoding, ScoreRule, ValueType};
 
+use super::scan::Pattern;
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
@@ -9,7 +10,6 @@ use crate::protocol::args::Args;
 use crate::protocol::collected::Collected;
 use crate::protocol::errors;
 use crate::text::double;
-use crate::text::glob;
 use crate::text::number::parse_cursor;
 
 #[rustfmt::skip]
@@ -222,12 +222,12 @@ pub fn zscan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
                 return Err(errors::SYNTAX.into());
             }
         }
-        let takes_all = pattern == b"*";
+        let pattern = Pattern::new(pattern);
         let is_small = entry.encoding == Some(Encoding::ListPack);
         next = ctx
             .worker
             .sorted_set_scan(db, &key, cursor, count as u64, |member, score| {
-                if takes_all || glob::matches(pattern, member, false) {
+                if pattern.matches(member) {
                     found.push(member);
                     found.push(scanned_score(score, is_small).as_bytes());
                 }

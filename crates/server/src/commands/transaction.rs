@@ -65,6 +65,7 @@ pub fn watch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     for watched in found {
         if !ctx.client.watched.contains(&watched) {
             ctx.server.watches.watch(ctx.client.id, &ctx.client.watch_flag, &watched);
+            ctx.client.watched_bytes += watched.byte_count();
             ctx.client.watched.insert(watched);
         }
     }

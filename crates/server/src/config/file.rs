@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::params::{ParamId, REFUSED};
 use crate::config::values::Config;
-use crate::text::glob;
+use crate::text::glob::Glob;
 use crate::text::words::{quote, words};
 
 /// How deep `include` may nest.
@@ -260,9 +260,9 @@ fn expand(pattern: &Path) -> Vec<PathBuf> {
 
 fn names_in(dir: &Path, pattern: &[u8]) -> Vec<PathBuf> {
     let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    let is_named = |name: &[u8]| {
-        glob::matches(pattern, name, false) && (name.first() != Some(&b'.') || pattern.first() == Some(&b'.'))
-    };
+    let glob = Glob::new(pattern, false);
+    let is_named =
+        |name: &[u8]| glob.matches(name) && (name.first() != Some(&b'.') || pattern.first() == Some(&b'.'));
     let entries = std::fs::read_dir(here).into_iter().flatten().flatten();
     entries.map(|e| e.file_name()).filter(|n| is_named(n.as_bytes())).map(|n| dir.join(n)).collect()
 }

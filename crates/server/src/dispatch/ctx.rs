@@ -71,6 +71,7 @@ impl Ctx<'_> {
         if self.client.is_in_exec {
             self.reply.out.send_values(false);
         }
+        self.reply.out.note_value();
         self.client.late.promise(self.reply.out.len())
     }
 

@@ -8,10 +8,12 @@
 //! ```
 //! The reply shows the data as of the picture, which is taken between the command and the reply. Further commands of the
 //! client wait until the last part has been handed over.
+//!
+//! There may be as many as there are clients, and each holds no more than a part, so who takes nothing is in nobody's way. But
+//! only so many write at a time: a thread that waits for its client lets others have its turn.
 
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,8 +36,8 @@ use crate::state::session::LateReply;
 /// From so many elements on a reply is written by a thread of its own: taking a picture and starting one take as long as
 /// some thousands of elements.
 pub const STREAMED_MIN_ELEMENTS: u64 = 20_000;
-/// So many at a time; other replies are written as ever.
-const STREAMS_MAX: usize = 16;
+/// A thread needs no more.
+const STACK_BYTES: usize = 512 << 10;
 const PART_BYTES: usize = 256 << 10;
 /// A client that takes nothing for so long is closed: what has changed since the picture is kept for it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -137,7 +139,7 @@ fn count_at(collection: &CollectionView<'_>, now: UnixMillis) -> Result<u64, Sav
     Ok(count)
 }
 
-/// A reply that is being written; it counts as one until this is dropped.
+/// A reply that is being written.
 struct Stream {
     server: Arc<Server>,
     client: Arc<ClientInfo>,
@@ -148,12 +150,6 @@ struct Stream {
     shape: Shape,
     now: UnixMillis,
     part: ReplyBuf,
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.server.stream_count.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 /// Whether two indices, which count from the end if they are below 0, enclose few elements whatever their collection has.
@@ -168,11 +164,7 @@ pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) ->
         && !ctx.client.is_in_exec
         && !ctx.client.reply_mode.is_silent()
         && !ctx.server.store.is_warming_up();
-    let streams = &ctx.server.stream_count;
-    if !is_wanted || streams.fetch_add(1, Ordering::AcqRel) >= STREAMS_MAX {
-        if is_wanted {
-            streams.fetch_sub(1, Ordering::AcqRel);
-        }
+    if !is_wanted {
         return false;
     }
     let reply = ctx.reply_later();
@@ -187,7 +179,8 @@ pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) ->
         now: ctx.worker.now(),
         part: ReplyBuf::default(),
     };
-    let started = std::thread::Builder::new().name("stream".into()).spawn(move || stream.run());
+    let thread = std::thread::Builder::new().name("stream".into()).stack_size(STACK_BYTES);
+    let started = thread.spawn(move || stream.run());
     if let Err(error) = started {
         // The promise is kept all the same.
         log::warning(format!("a large reply could not be written: {error}"));
@@ -209,9 +202,11 @@ enum Broken {
 impl Stream {
     fn run(mut self) {
         let (server, key) = (self.server.clone(), self.key.clone());
+        server.turns.take();
         let view = server.store.view();
         let written =
             view.and_then(|view| server.store.with_viewed(&view, self.db, &key, |entry| self.write(entry)));
+        server.turns.give_back();
         match written.map_err(Broken::Unreadable).and_then(|written| written) {
             Ok(()) => {
                 let rest = std::mem::take(&mut self.part).split_off(0);
@@ -257,11 +252,14 @@ impl Stream {
             }
         };
         let indices = shape.indices(&collection, now).map_err(Broken::Unreadable)?;
-        shape.begin(&mut self.reply(), indices.end.saturating_sub(indices.start));
+        let announced_count = indices.end.saturating_sub(indices.start);
+        shape.begin(&mut self.reply(), announced_count);
         let mut flow: ControlFlow<Broken> = ControlFlow::Continue(());
+        let mut written_count = 0;
         let mut give = |element: Element<'_>| {
             if is_there(&element, now) {
                 shape.write(&mut self.reply(), &element);
+                written_count += 1;
             }
             if self.part.len() >= PART_BYTES {
                 flow = self.hand_over();
@@ -278,7 +276,12 @@ impl Stream {
         };
         match flow {
             ControlFlow::Break(broken) => Err(broken),
-            ControlFlow::Continue(()) => walked.map_err(Broken::Unreadable),
+            ControlFlow::Continue(()) => walked.map_err(Broken::Unreadable).and_then(|()| {
+                let came = written_count == announced_count;
+                came.then_some(()).ok_or(Broken::Unreadable(SaveError::Io(format!(
+                    "{announced_count} elements are announced, and there are {written_count}"
+                ))))
+            }),
         }
     }
 
@@ -313,12 +316,15 @@ impl Stream {
         }
     }
 
-    /// Hands over what there is, and waits until it has been written to the socket.
+    /// Hands over what there is, and waits until it has been written to the socket. Others have its turn meanwhile.
     fn hand_over(&mut self) -> ControlFlow<Broken> {
         let bytes = self.part.split_off(0);
         let (written, is_written) = mpsc::channel();
         self.server.send(&self.client, |token| Message::Part(token, Part { bytes, written }));
-        match is_written.recv_timeout(PATIENCE) {
+        self.server.turns.give_back();
+        let taken = is_written.recv_timeout(PATIENCE);
+        self.server.turns.take();
+        match taken {
             Ok(()) => ControlFlow::Continue(()),
             Err(RecvTimeoutError::Timeout) => ControlFlow::Break(Broken::Gone),
             Err(RecvTimeoutError::Disconnected) => ControlFlow::Break(Broken::Dropped),

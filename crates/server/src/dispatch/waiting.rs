@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use stillframe_store::{Fault, OpError, ValueType};
 
 use crate::command::{CmdError, CmdResult};
+use crate::dispatch::broken;
 use crate::dispatch::ctx::{Ctx, Registry};
 use crate::dispatch::prepare::{prepare, Held, Needs};
 use crate::dispatch::slow;
@@ -87,6 +88,7 @@ fn wait(ctx: &mut Ctx<'_>, args: &Args<'_>, blocking: &Blocking) {
     };
     let waiter = ctx.server.waiters.add(ctx.peer.clone(), wait);
     ctx.client.is_waiting = true;
+    ctx.client.late.waiting_bytes = waiter.byte_count();
     if let Some(deadline) = waiter.deadline {
         ctx.local.deadlines.insert((deadline, waiter.arrival), waiter);
     }
@@ -201,7 +203,14 @@ fn run_for(ctx: &mut Ctx<'_>, waiter: &Waiter, index: usize, out: &mut ReplyBuf)
     let mark = inner.reply.out.mark();
     match (command.run)(&mut inner, &waiter.args()) {
         Ok(()) if inner.client.woken == Some(Woken::InVain) => Served::No,
-        Ok(()) => Served::Yes,
+        Ok(()) => {
+            if !inner.reply.out.is_whole_since(&mark) {
+                broken::log(command, &waiter.client);
+                inner.reply.out.back_to(mark);
+                ctx.server.send(&waiter.client, Message::Kill);
+            }
+            Served::Yes
+        }
         Err(CmdError::Store(OpError::Fault(fault))) => Served::Later(fault),
         Err(error) => {
             inner.reply.out.back_to(mark);

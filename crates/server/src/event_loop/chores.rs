@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 use stillframe_store::DbId;
 
 use crate::event_loop::cron::Rates;
+use crate::event_loop::flow::publish_input;
 use crate::event_loop::worker::EventLoop;
 use crate::eviction::Room;
 use crate::net::conn::Hold;
 use crate::net::slots::SlotId;
+use crate::state::heap::resident_bytes;
 use crate::state::pause::PauseKind;
 use crate::state::session::Session;
 use std::sync::atomic::Ordering::Relaxed;
@@ -60,8 +62,17 @@ impl EventLoop {
             self.report_damage();
             if self.cron.is_first {
                 self.server.store.settle_memory();
+                self.settle_heap();
             }
         }
+    }
+
+    /// Gives memory back that clients and commands have freed.
+    fn settle_heap(&self) {
+        let stats = self.server.store.pool().stats();
+        let page_bytes = stats.snapshot_resident_bytes + stats.free_frame_bytes;
+        let known_bytes = page_bytes + self.server.used_memory_bytes();
+        self.server.heap.settle(resident_bytes(), known_bytes);
     }
 
     /// Evicts keys for a bounded time if a command, or `CONFIG SET`, has left memory over its bound.
@@ -143,8 +154,7 @@ impl EventLoop {
         server.stats.ops_per_second.store(rate(present.commands, last.commands), Relaxed);
         server.stats.input_bytes_per_second.store(rate(present.input_bytes, last.input_bytes), Relaxed);
         server.stats.output_bytes_per_second.store(rate(present.output_bytes, last.output_bytes), Relaxed);
-        let used = server.store.used_memory_bytes();
-        server.stats.used_memory_peak_bytes.fetch_max(used, Relaxed);
+        server.stats.used_memory_peak_bytes.fetch_max(server.used_memory_bytes(), Relaxed);
     }
 
     /// Timeouts, idle buffers, soft limits: of some clients in each round, of all within a second. All at once, 10,000 take
@@ -171,6 +181,7 @@ impl EventLoop {
         if idle > IDLE_BUFFERS {
             conn.input.shrink();
             conn.output.shrink();
+            publish_input(&self.server.clients, conn);
         }
         if conn.output.pending_bytes() > 0 {
             self.flush(id);

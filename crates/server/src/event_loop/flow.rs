@@ -56,6 +56,7 @@ impl EventLoop {
             conn.append(&bytes, limit.hard_bytes);
             conn.hear(&mut self.local.heard, limit.hard_bytes);
             publish_session(&conn.session, &conn.info);
+            publish_input(&self.server.clients, conn);
             self.forget_wait(client);
             self.release(token, Hold::Blocked);
             self.flush(id);
@@ -138,9 +139,14 @@ impl EventLoop {
             // Asked anew, epoll tells at once that the socket takes more.
             conn.interest = Interest { read: false, write: false };
         }
-        if conn.hold == Hold::Full && pending < OUTPUT_FULL_BYTES / 2 {
-            conn.hold = Hold::Free;
-            self.make_ready(id, true);
+        publish_output(&self.server.clients, conn);
+        match conn.hold {
+            Hold::Full if pending < OUTPUT_FULL_BYTES / 2 => {
+                conn.hold = Hold::Free;
+                self.make_ready(id, true);
+            }
+            Hold::Drawing => self.list_drawing(id),
+            _ => {}
         }
         self.update_interest(id);
     }
@@ -158,6 +164,7 @@ impl EventLoop {
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
         conn.output.end_loading();
+        conn.session.drawing.iter_mut().for_each(|drawing| drawing.is_listed = false);
         self.flush(id);
     }
 
@@ -166,8 +173,7 @@ impl EventLoop {
     fn is_unread_for_too_long(&mut self, id: SlotId) -> bool {
         let Some(Conn { output, session, .. }) = self.slots.get(id) else { return false };
         let limit = session.output_limit(&self.config.settings);
-        let waiting_bytes = session.listener.as_ref().map_or(0, |listener| listener.waiting_bytes());
-        let counted = output.counted_bytes() + waiting_bytes as u64;
+        let counted = output.counted_bytes() + session.heard_bytes() as u64;
         if limit.hard_bytes > 0 && counted > limit.hard_bytes {
             return true;
         }
@@ -253,26 +259,32 @@ pub fn publish(clients: &Clients, conn: &Conn, now: UnixMillis) {
         to.flags.fetch_or(client_flag::BLOCKED, Relaxed);
     }
     to.last_active_unix_ms.store(now, Relaxed);
-    to.output_bytes.store(conn.output.pending_bytes(), Relaxed);
     to.argv_bytes.store(0, Relaxed);
+}
+
+/// What writing changes, and what has been appended for it.
+pub(super) fn publish_output(clients: &Clients, conn: &Conn) {
+    let to = &conn.info.published;
+    to.output_bytes.store(conn.output.pending_bytes() + conn.session.heard_bytes(), Relaxed);
+    if conn.output.held_bytes() + conn.session.heard_bytes() != to.output_capacity_bytes.load(Relaxed) {
+        publish_input(clients, conn);
+    }
 }
 
 /// The part of [`publish`] that reading changes.
 pub(super) fn publish_input(clients: &Clients, conn: &Conn) {
     let to = &conn.info.published;
-    let (capacity, output_capacity) = (conn.input.buf.capacity(), conn.output.held_bytes());
+    let capacity = conn.input.buf.capacity();
+    let output_capacity = conn.output.held_bytes() + conn.session.heard_bytes();
     to.input_bytes.store(conn.input.waiting_bytes(), Relaxed);
     to.input_free_bytes.store(capacity - conn.input.buf.len(), Relaxed);
     to.output_capacity_bytes.store(output_capacity, Relaxed);
-    let queued = conn.session.transaction.as_ref().map_or(0, |transaction| transaction.bytes as usize);
-    let subscribed = conn.session.subscriptions.byte_count;
     clients.set_memory(
         &conn.info,
         capacity
             + conn.input.received_bytes()
             + output_capacity
-            + queued
-            + subscribed
+            + conn.session.byte_count()
             + size_of::<Conn>()
             + size_of::<ClientInfo>(),
     );

@@ -415,6 +415,9 @@ fn elements(items: &mut [Item]) -> impl Iterator<Item = ((SlotId, usize), &mut E
 /// Why the next commands wait once one has been executed, if they do.
 fn hold_after(session: &mut Session, output: &mut Output) -> Hold {
     let is_full = output.pending_bytes() > OUTPUT_FULL_BYTES;
+    if session.drawing.is_some() {
+        return Hold::Drawing;
+    }
     match session.late.first_place() {
         Some(at) => {
             session.late.hold(output.buf.split_off(at));

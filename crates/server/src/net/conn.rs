@@ -387,6 +387,8 @@ fn update(payload: &mut LongPayload, parts: &[IoSlice<'_>], count: usize) {
 ///        ------------------> Blocked ----------------------------> Free
 ///        much unsent output                 written
 ///        ------------------> Full -------------------------------> Free
+///        reply of many random elements      its last part is written
+///        ------------------> Drawing ----------------------------> Free
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
@@ -395,6 +397,7 @@ pub enum Hold {
     Paused,
     Blocked,
     Full,
+    Drawing,
 }
 
 /// What epoll reports for a connection.
@@ -501,7 +504,7 @@ impl Conn {
         listener.bound(hard_limit_bytes);
         self.output.set_hard_limit(hard_limit_bytes);
         let (out, resp3) = (&mut self.output.buf, self.session.resp3);
-        let is_over = if self.session.late.is_begun() {
+        let is_over = if self.session.has_begun_reply() {
             listener.is_over()
         } else {
             listener.take(spare, |heard| out.extend(heard.bytes(resp3))) == Taken::Over
@@ -509,7 +512,7 @@ impl Conn {
         if is_over {
             out.give_up();
         }
-        if !self.session.late.is_begun() {
+        if !self.session.has_begun_reply() {
             self.session.drop_silent_listener();
         }
         self.end_if_over();

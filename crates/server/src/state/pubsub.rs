@@ -22,16 +22,30 @@ use crate::state::listener::{Heard, Listener};
 use crate::state::mailbox::{Mailbox, Message};
 use crate::state::subscription::{Kind, Published, Subscriptions};
 use crate::state::token::Token;
-use crate::text::glob;
+use crate::text::glob::Glob;
 
 /// Clients by their ids.
 type Listeners = BTreeMap<u64, Arc<Listener>>;
+
+/// A name that somebody listens to.
+struct Name {
+    listeners: Listeners,
+    /// The name as a pattern, if it is one.
+    glob: Option<Glob<'static>>,
+}
+
+impl Name {
+    fn new(kind: Kind, name: &[u8]) -> Name {
+        let glob = (kind == Kind::Pattern).then(|| Glob::new(name.to_vec(), false));
+        Name { listeners: Listeners::new(), glob }
+    }
+}
 
 /// See the module.
 pub struct PubSub {
     /// Of each worker.
     mailboxes: Vec<Arc<Mailbox>>,
-    by_kind: Mutex<[HashMap<Vec<u8>, Listeners>; 3]>,
+    by_kind: Mutex<[HashMap<Vec<u8>, Name>; 3]>,
     /// Subscriptions of all clients: who publishes passes without the lock if there are none.
     count: AtomicUsize,
 }
@@ -49,8 +63,9 @@ impl PubSub {
     pub fn subscribe(&self, listener: &Arc<Listener>, own: &mut Subscriptions, kind: Kind, name: &[u8]) {
         if own.add(kind, name) {
             let mut tables = self.by_kind.lock();
-            let listeners = tables[kind as usize].entry(name.to_vec()).or_default();
-            listeners.insert(listener.client.id, listener.clone());
+            let entry = tables[kind as usize].entry(name.to_vec());
+            let heard = entry.or_insert_with(|| Name::new(kind, name));
+            heard.listeners.insert(listener.client.id, listener.clone());
             self.count.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -62,9 +77,9 @@ impl PubSub {
         }
         let mut tables = self.by_kind.lock();
         let table = &mut tables[kind as usize];
-        if let Some(listeners) = table.get_mut(name) {
-            listeners.remove(&client_id);
-            if listeners.is_empty() {
+        if let Some(heard) = table.get_mut(name) {
+            heard.listeners.remove(&client_id);
+            if heard.listeners.is_empty() {
                 table.remove(name);
             }
         }
@@ -86,13 +101,13 @@ impl PubSub {
         let tables = self.by_kind.lock();
         let kind = if is_shard { Kind::Shard } else { Kind::Channel };
         let mut receiver_count = 0;
-        if let Some(listeners) = tables[kind as usize].get(channel) {
+        if let Some(Name { listeners, .. }) = tables[kind as usize].get(channel) {
             receiver_count += listeners.len();
             self.tell(listeners.values(), &Heard::Message(Published::new(kind, b"", channel, payload)));
         }
         if !is_shard {
-            for (pattern, listeners) in &tables[Kind::Pattern as usize] {
-                if glob::matches(pattern, channel, false) {
+            for (pattern, Name { listeners, glob }) in &tables[Kind::Pattern as usize] {
+                if glob.as_ref().is_some_and(|glob| glob.matches(channel)) {
                     let message = Published::new(Kind::Pattern, pattern, channel, payload);
                     receiver_count += listeners.len();
                     self.tell(listeners.values(), &Heard::Message(message));
@@ -110,13 +125,14 @@ impl PubSub {
     /// Those that match a pattern, if one is given.
     pub fn names(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
         let tables = self.by_kind.lock();
-        let is_wanted = |name: &&Vec<u8>| pattern.is_none_or(|pattern| glob::matches(pattern, name, false));
+        let glob = pattern.map(|pattern| Glob::new(pattern, false));
+        let is_wanted = |name: &&Vec<u8>| glob.as_ref().is_none_or(|glob| glob.matches(name));
         tables[kind as usize].keys().filter(is_wanted).cloned().collect()
     }
 
     /// How many listen to exactly this.
     pub fn listener_count(&self, kind: Kind, name: &[u8]) -> usize {
-        self.by_kind.lock()[kind as usize].get(name).map_or(0, BTreeMap::len)
+        self.by_kind.lock()[kind as usize].get(name).map_or(0, |heard| heard.listeners.len())
     }
 
     /// Tells some connections, whose workers are woken to write it.

@@ -13,10 +13,14 @@ use crate::protocol::args::{ArgRange, Args};
 use crate::protocol::collected::Collected;
 use crate::state::clients::ClientInfo;
 use crate::state::combination::Combination;
+use crate::state::drawing::Drawing;
 use crate::state::listener::Listener;
 use crate::state::patience::Patience;
 use crate::state::restoring::Restoring;
 use crate::state::subscription::Subscriptions;
+
+/// Memory of the tables around an entry, about.
+const TABLE_BYTES: usize = 64;
 
 /// `CLIENT REPLY`: whether the client is answered.
 ///
@@ -139,6 +143,13 @@ pub struct Watched {
     pub deadline: Option<UnixMillis>,
 }
 
+impl Watched {
+    /// Memory that it takes, with its entry in the table of all that are watched.
+    pub fn byte_count(&self) -> usize {
+        2 * (self.key.len() + size_of::<Watched>()) + TABLE_BYTES
+    }
+}
+
 impl PartialEq for Watched {
     fn eq(&self, other: &Watched) -> bool {
         (self.db, &self.key) == (other.db, &other.key)
@@ -169,6 +180,8 @@ pub struct LateReplies {
     held: Vec<u8>,
     /// A part of the reply is in the output, and nothing else may come between it and the rest.
     is_begun: bool,
+    /// Memory that the client takes as one that waits for a key.
+    pub waiting_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -289,6 +302,8 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     pub transaction: Option<Box<Transaction>>,
     pub watched: HashSet<Watched>,
+    /// Memory that the watched keys take, here and in the table of all.
+    pub watched_bytes: usize,
     pub watch_flag: Arc<WatchFlag>,
     pub ending: Ending,
     /// `EXEC` runs the command: it must not wait, nor turn the connection into something else.
@@ -321,9 +336,29 @@ pub struct Session {
     pub keys_walk: Option<Box<KeysWalk>>,
     /// What the running command has waited for, if it has begun anew.
     pub patience: Option<Box<Patience>>,
+    /// The rest of a reply that is written as the client takes it.
+    pub drawing: Option<Box<Drawing>>,
 }
 
 impl Session {
+    /// Whether a part of a reply is in the output, so that nothing else may come before the rest.
+    pub fn has_begun_reply(&self) -> bool {
+        self.late.is_begun() || self.drawing.is_some()
+    }
+
+    /// Bytes that have been told to it and wait for the end of a reply.
+    pub fn heard_bytes(&self) -> usize {
+        self.listener.as_ref().map_or(0, |listener| listener.waiting_bytes())
+    }
+
+    /// Memory that it holds beside the connection's buffers.
+    pub fn byte_count(&self) -> usize {
+        let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.bytes as usize);
+        let drawing = self.drawing.as_ref().map_or(0, |drawing| drawing.byte_count());
+        let walk = self.keys_walk.as_ref().map_or(0, |walk| walk.found.held_bytes());
+        queued + drawing + walk + self.subscriptions.byte_count + self.watched_bytes + self.late.waiting_bytes
+    }
+
     /// What it may leave unread.
     pub fn output_limit(&self, settings: &Settings) -> OutputLimit {
         settings.output_limits[usize::from(!self.subscriptions.is_empty())]
@@ -371,6 +406,7 @@ impl Session {
             reply_mode: ReplyMode::default(),
             transaction: None,
             watched: HashSet::new(),
+            watched_bytes: 0,
             watch_flag: Arc::default(),
             ending: Ending::Open,
             is_in_exec: false,
@@ -390,6 +426,7 @@ impl Session {
             ahead: None,
             keys_walk: None,
             patience: None,
+            drawing: None,
         }
     }
 }

@@ -67,6 +67,9 @@ pub fn take_ready() -> Option<ReadyKey> {
     READY.with_borrow_mut(VecDeque::pop_front)
 }
 
+/// Memory of a place in the queue of a key, with the queue if it is the only one, about.
+const QUEUED_BYTES: usize = 160;
+
 /// What a client waits for.
 pub struct Wait<'a> {
     pub command: CommandId,
@@ -139,6 +142,13 @@ impl Waiter {
     /// What its command took before it waited.
     pub fn first_step(&self) -> Duration {
         Duration::from_nanos(self.first_step_ns.load(Ordering::Relaxed))
+    }
+
+    /// Memory that it takes, with its places in the queues, about.
+    pub fn byte_count(&self) -> usize {
+        let key_bytes: usize = self.keys.clone().map(|index| self.args().at(index).len()).sum();
+        let ranges = self.ranges.len() * size_of::<ArgRange>();
+        self.buf.len() + ranges + key_bytes + self.hashes.len() * QUEUED_BYTES + size_of::<Waiter>()
     }
 
     /// Which of its arguments is that key.

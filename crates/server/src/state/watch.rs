@@ -54,7 +54,8 @@ impl WatchTable {
     pub fn unwatch_all(&self, client: &mut Session) {
         if !client.watched.is_empty() {
             self.unwatch(client.id, &client.watched);
-            client.watched.clear();
+            client.watched = HashSet::new();
+            client.watched_bytes = 0;
             client.watch_flag = Arc::default();
         }
     }

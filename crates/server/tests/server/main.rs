@@ -7,6 +7,7 @@ mod as_redis;
 mod atomic;
 mod blocking;
 mod blocking_load;
+mod bounded;
 mod clients;
 mod dump;
 mod dumped;

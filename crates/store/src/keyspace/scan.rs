@@ -160,7 +160,7 @@ impl Keyspace {
     /// What has been had; `None` if it is damaged and walks pass over that.
     fn unless_skipped<T>(&self, tree: Tree, hash: u64, result: Result<T, Stop>) -> Result<Option<T>, Stop> {
         match result {
-            Err(Stop::Damaged(reason)) if self.skips.is_on() => {
+            Err(Stop::Damaged(reason)) if self.passes_over(tree) => {
                 self.skips.note_passed(tree, hash, &reason);
                 Ok(None)
             }

@@ -443,20 +443,35 @@ impl Keyspace {
         joining: Joining,
         wanted: impl Fn(&Remains) -> bool,
     ) -> Result<Was, OpError> {
+        self.remove_if_then(local, db, key, joining, wanted, |_| ())
+    }
+
+    /// The same; when the entry has gone, and before what it referred to goes, `then` is called.
+    pub(super) fn remove_if_then(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        key: &Key<'_>,
+        joining: Joining,
+        wanted: impl Fn(&Remains) -> bool,
+        then: impl FnOnce(&Local),
+    ) -> Result<Was, OpError> {
         let Some(tree) = self.tree(db) else { return Ok(Was::Absent) };
         // Under the leaf's latch: who finds the key gone finds it gone from the count, too.
         let count = |local: &Local, remains: &Remains| {
             local.deltas.count_key(db, -1);
             local.deltas.count_deadline(db, -i64::from(remains.deadline.is_some()));
         };
-        let removed = self.remove_in(local, tree, key, joining, wanted, count)?;
-        let Some(remains) = removed else { return Ok(Was::Absent) };
+        let taken = self.lift_record(local, tree, key, joining, wanted, count)?;
+        let Some((remains, is_sparse)) = taken else { return Ok(Was::Absent) };
         local.tracked.forget(tree.tag, key.hash);
         let expired = remains.has_expired(local.now);
         if expired {
             local.expired_count += 1;
             self.announce(local, Effect::Expire { db, key: *key });
         }
+        then(local);
+        self.after_removal(local, tree, key.hash, &remains, is_sparse, joining);
         Ok(if expired { Was::Expired } else { Was::There })
     }
 
@@ -471,7 +486,23 @@ impl Keyspace {
         wanted: impl Fn(&Remains) -> bool,
         count: impl Fn(&Local, &Remains),
     ) -> Result<Option<Remains>, OpError> {
-        let removed = retry(|| {
+        let taken = self.lift_record(local, tree, key, joining, wanted, count)?;
+        let Some((remains, is_sparse)) = taken else { return Ok(None) };
+        self.after_removal(local, tree, key.hash, &remains, is_sparse, joining);
+        Ok(Some(remains))
+    }
+
+    /// The same without what the record refers to; and whether its leaf has become sparse.
+    fn lift_record(
+        &self,
+        local: &Local,
+        tree: Tree,
+        key: &Key<'_>,
+        joining: Joining,
+        wanted: impl Fn(&Remains) -> bool,
+        count: impl Fn(&Local, &Remains),
+    ) -> Result<Option<(Remains, bool)>, OpError> {
+        retry(|| {
             let mut leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
             let Some(at) = self.find_exclusive(&leaf, key)? else { return Ok(None) };
             let remains = Remains::of(&leaf.record(at)?);
@@ -483,10 +514,7 @@ impl Keyspace {
             let is_sparse = joining.is_due::<Hashed>(leaf.leaf(0)?);
             count(local, &remains);
             Ok(Some((remains, is_sparse)))
-        })?;
-        let Some((remains, is_sparse)) = removed else { return Ok(None) };
-        self.after_removal(local, tree, key.hash, &remains, is_sparse, joining);
-        Ok(Some(remains))
+        })
     }
 
     /// What is to be done once a record has gone from its leaf.

@@ -9,12 +9,13 @@ use stillframe_units::redis_bytes;
 use crate::clock::unix_ms;
 use crate::command::CommandId;
 use crate::commands::connection::REDIS_VERSION;
-use crate::commands::info::system::{cpu_seconds, kernel, resident_bytes, total_memory_bytes};
+use crate::commands::info::system::{cpu_seconds, kernel, total_memory_bytes};
 use crate::commands::latency::{all_times, command_times};
 use crate::dispatch::ctx::Ctx;
 use crate::persistence::{Status, Target};
 use crate::server::Server;
 use crate::state::clients::client_flag;
+use crate::state::heap::resident_bytes;
 use crate::state::stats::{CommandStats, WorkerStats};
 use crate::state::subscription::Kind;
 
@@ -90,7 +91,7 @@ pub fn clients(ctx: &Ctx<'_>, out: &mut String) {
 }
 
 pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
-    let used = ctx.server.store.used_memory_bytes();
+    let (used, of_clients) = (ctx.server.used_memory_bytes(), ctx.server.clients.memory_bytes());
     let peak = ctx.server.stats.used_memory_peak_bytes.fetch_max(used, Relaxed).max(used);
     let resident = resident_bytes();
     let total = total_memory_bytes();
@@ -124,11 +125,11 @@ pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
         "maxmemory_policy": ctx.config.settings.memory_policy.name(),
         "mem_fragmentation_ratio": format!("{ratio:.2}"),
         "mem_fragmentation_bytes": resident as i64 - used as i64,
-        "mem_not_counted_for_evict": ctx.server.store.unused_memory_bytes(),
+        "mem_not_counted_for_evict": ctx.server.store.unused_memory_bytes() + of_clients,
         "mem_replication_backlog": 0,
         "mem_total_replication_buffers": 0,
         "mem_clients_slaves": 0,
-        "mem_clients_normal": ctx.server.clients.memory_bytes(),
+        "mem_clients_normal": of_clients,
         "mem_cluster_links": 0,
         "mem_aof_buffer": 0,
         "mem_allocator": "pages",

@@ -104,7 +104,9 @@ impl SortedTrees<'_> {
             left = left.saturating_sub(batch.members.len() as u64);
             match next {
                 Next::From(bound) => position = Position::Bound(bound),
-                Next::End => return Ok(()),
+                // Before as many as the nodes count.
+                Next::End if left > 0 => return Err(disagree()),
+                Next::End => {}
             }
         }
         Ok(())
@@ -150,6 +152,7 @@ impl SortedTrees<'_> {
                     Position::behind(met.key, is_downwards)
                 }
                 (None, Next::From(bound)) => Position::Bound(bound),
+                (None, Next::End) if left > 0 && flow.is_continue() => return Err(disagree()),
                 (None, Next::End) => return Ok(()),
             };
         }

@@ -57,7 +57,7 @@ impl Keyspace {
         }
         if let Some(value) = renewed {
             let pair = [(field, value.as_ref())];
-            return self.hash_note(local, at, opened, grown, &one(&pair), &[]).map(Ok);
+            return self.hash_note_renewed(local, at, opened, grown, &one(&pair)).map(Ok);
         }
         let (now, mut made) = (local.now, None);
         self.element(grown.first, &element, |record| {

@@ -96,7 +96,7 @@ impl Keyspace {
                 let _ = elements(run).try_for_each(|member| f(member.bytes));
                 Ok(())
             }
-            Some(grown) => self.for_each_element(local, grown.first, |member, _, _| f(member)),
+            Some(grown) => self.for_each_element(local, &grown, |member, _, _| f(member)),
         }
     }
 

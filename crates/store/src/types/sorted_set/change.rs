@@ -1,12 +1,14 @@
 //! Members that get scores, and members that are removed.
 
+use std::collections::HashMap;
+
 use smallvec::SmallVec;
 
 use super::packed::{self, Scored};
 use super::place::{grown, roots};
 use super::range::{RangeLimit, ScoredRange};
 use crate::effect::{Change, Effect};
-use crate::keyspace::{CollectionKey, Keyspace, Local, Missed, Opened};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Missed, Opened, Rest};
 use crate::tree::hash::Grown;
 use crate::tree::sorted_set::Roots;
 use crate::types::packed::PACKED_MAX_BYTES;
@@ -309,6 +311,11 @@ impl Keyspace {
             missed.end()?;
             self.resolve_stored(scored.iter().map(|(_, member)| member.len()))?;
         }
+        if rule.adds && scored.len() > 1 && self.sums_are_nan(local, roots, scored, rule)? {
+            return Ok(ScoreChanges { is_nan: true, ..ScoreChanges::default() });
+        }
+        let lengths = scored.iter().map(|(_, member)| member.len());
+        let _admitted = self.admit_elements(scored.len(), lengths)?;
         let mut progress =
             Progress::new(self.naming(Some(opened), trees.element_count).keeping(rule, scored));
         let filled = self.sorted_set_fill(local, roots, scored, rule, &mut progress);
@@ -316,14 +323,39 @@ impl Keyspace {
         if changed.is_empty() {
             return filled.map(|()| changes);
         }
-        let encoding = naming.encoding;
+        let (encoding, mut noted) = (naming.encoding, Ok(()));
         if changes.added > 0 || encoding != opened.encoding {
             let len = trees.element_count + changes.added;
             let opened = Opened { encoding, grown: Some(grown(roots, len)), ..*opened };
-            self.set_grown(local, at, &opened)?;
+            noted = self.set_grown(local, at, &opened);
         }
         self.announce_scores(local, at, false, scored, &changed);
-        filled.map(|()| changes)
+        filled.and(noted).map(|()| changes)
+    }
+
+    /// Whether scores that are added, one after the other, would come to one that is no number.
+    #[cold]
+    fn sums_are_nan(
+        &self,
+        local: &Local,
+        roots: Roots,
+        scored: &[(f64, &[u8])],
+        rule: &ScoreRule,
+    ) -> Result<bool, OpError> {
+        let mut scores: HashMap<&[u8], Option<f64>> = HashMap::with_capacity(scored.len());
+        for (given, member) in scored {
+            let before = match scores.get(member) {
+                Some(score) => *score,
+                None => self.sorted().find_hashed(roots, &self.hashed_ahead(local, member))?.score(),
+            };
+            let after = match rule.decide(before, *given) {
+                Decision::Nan => return Ok(true),
+                Decision::Set(score) => Some(score),
+                Decision::Same(_) | Decision::LeftOut => before,
+            };
+            scores.insert(member, after);
+        }
+        Ok(false)
     }
 
     fn announce_scores(
@@ -359,6 +391,7 @@ impl Keyspace {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
         let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(0) };
         let mut removed: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        let mut ended = Ok(());
         match &opened.grown {
             None => removed.extend(members.iter().copied().filter(|member| packed::remove(run, member))),
             Some(trees) => {
@@ -370,23 +403,25 @@ impl Keyspace {
                     }
                     missed.end()?;
                 }
-                for member in members {
+                ended = members.iter().try_for_each(|member| {
                     let found = sorted.find_hashed(roots, &self.hashed_ahead(local, member))?;
                     if sorted.remove(&mut local.scratch, roots, &found)? {
                         removed.push(member);
                     }
-                }
+                    Ok(())
+                });
             }
         }
         if removed.is_empty() {
-            return Ok(0);
+            return ended.map(|()| 0);
         }
-        removed.iter().for_each(|member| self.announce_removed(local, at, member));
-        self.sorted_set_shrunk(local, at, &opened, removed.len() as u64, run)?;
-        Ok(removed.len() as u64)
+        self.sorted_set_shrunk(local, at, &opened, removed.len() as u64, run, |local| {
+            removed.iter().for_each(|member| self.announce_removed(local, at, member));
+        })?;
+        ended.map(|()| removed.len() as u64)
     }
 
-    /// Puts back what is left after members have been removed.
+    /// Puts back what is left after members have been removed, which `tell` announces.
     fn sorted_set_shrunk(
         &self,
         local: &mut Local,
@@ -394,18 +429,19 @@ impl Keyspace {
         opened: &Opened,
         removed_count: u64,
         run: &[u8],
+        tell: impl FnOnce(&Local),
     ) -> Result<(), OpError> {
         let left = opened
             .grown
             .map_or_else(|| packed::len(run), |trees| trees.element_count.saturating_sub(removed_count));
-        match opened.grown {
-            _ if left == 0 => self.remove_emptied(local, at),
-            None => self.put_packed(local, at, opened.encoding, None, run, Deadline::Keep).map(drop),
+        let rest = match opened.grown {
+            _ if left == 0 => Rest::Nothing,
+            None => Rest::Packed { encoding: opened.encoding, earliest: None, run },
             Some(trees) => {
-                let grown = Some(Grown { element_count: left, ..trees });
-                self.set_grown(local, at, &Opened { grown, ..*opened })
+                Rest::Grown(Opened { grown: Some(Grown { element_count: left, ..trees }), ..*opened })
             }
-        }
+        };
+        self.put_rest(local, at, rest, tell)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -422,50 +458,63 @@ impl Keyspace {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
         let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(None) };
         let Some(trees) = opened.grown else {
-            let members = packed::all(run);
-            let ranks = range.ranks_in(&members, is_downwards, limit);
-            let mut wanted: Vec<&Scored<'_>> =
-                members[ranks.start as usize..ranks.end as usize].iter().collect();
-            if is_downwards {
-                wanted.reverse();
-            }
-            for scored in wanted {
-                self.announce_removed(local, at, scored.member);
-                f(scored.member, scored.score);
-            }
-            let count = ranks.end - ranks.start;
-            if count > 0 {
-                packed::remove_ranks(run, &ranks);
-                self.sorted_set_shrunk(local, at, &opened, count, run)?;
-            }
-            return Ok(Some(count));
+            return self
+                .remove_packed_range(local, at, &opened, range, (is_downwards, limit), f, run)
+                .map(Some);
         };
         let (sorted, roots) = (self.sorted(), roots(&trees)?);
         let ranks = range.ranks_of(&sorted.ranks(roots), trees.element_count, is_downwards, limit)?;
-        let mut give = |member: &[u8], score: f64| {
-            self.announce_removed(local, at, member);
+        if ranks.end - ranks.start < trees.element_count {
+            return self.sorted_set_remove_ranks(local, at, &opened, roots, ranks, is_downwards, f).map(Some);
+        }
+        sorted.range(roots, ranks.clone(), is_downwards, |member, score| {
             f(member, score);
-        };
-        if ranks.end - ranks.start >= trees.element_count {
-            // The trees go with the key, as a whole.
-            sorted.range(roots, ranks, is_downwards, |member, score| {
-                give(member, score);
+            Ok(true)
+        })?;
+        // The trees go with the key, as a whole. Its removal ends what is told, so nothing is wrong if less of them can be read.
+        self.put_rest(local, at, Rest::Nothing, |local| {
+            let _ = sorted.range(roots, ranks, is_downwards, |member, _| {
+                self.announce_removed(local, at, member);
                 Ok(true)
-            })?;
-            self.remove_emptied(local, at)?;
-            return Ok(Some(trees.element_count));
-        }
-        let removed = self.sorted_set_remove_ranks(local, at, roots, ranks, is_downwards, f)?;
-        if removed > 0 {
-            self.sorted_set_shrunk(local, at, &opened, removed, run)?;
-        }
-        Ok(Some(removed))
+            });
+        })?;
+        Ok(Some(trees.element_count))
     }
 
+    #[allow(clippy::too_many_arguments)]
+    fn remove_packed_range(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        range: &ScoredRange<'_>,
+        (is_downwards, limit): (bool, RangeLimit),
+        mut f: impl FnMut(&[u8], f64),
+        run: &[u8],
+    ) -> Result<u64, OpError> {
+        let members = packed::all(run);
+        let ranks = range.ranks_in(&members, is_downwards, limit);
+        let mut wanted: Vec<&Scored<'_>> = members[ranks.start as usize..ranks.end as usize].iter().collect();
+        if is_downwards {
+            wanted.reverse();
+        }
+        if !wanted.is_empty() {
+            let mut left = run.to_vec();
+            packed::remove_ranks(&mut left, &ranks);
+            self.sorted_set_shrunk(local, at, opened, wanted.len() as u64, &left, |local| {
+                wanted.iter().for_each(|scored| self.announce_removed(local, at, scored.member));
+            })?;
+        }
+        wanted.iter().for_each(|scored| f(scored.member, scored.score));
+        Ok(wanted.len() as u64)
+    }
+
+    #[allow(clippy::too_many_arguments)]
     fn sorted_set_remove_ranks(
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
+        opened: &Opened,
         roots: Roots,
         ranks: std::ops::Range<u64>,
         is_downwards: bool,
@@ -482,14 +531,16 @@ impl Keyspace {
         }
         let mut removed = Vec::new();
         let note = |member: &[u8], score: f64| removed.push((member.to_vec(), score));
-        let count = self.sorted().remove_range(&mut local.scratch, roots, ranks, note)?;
+        let ended = self.sorted().remove_range(&mut local.scratch, roots, ranks, note);
         if is_downwards {
             removed.reverse();
         }
-        for (member, score) in &removed {
-            self.announce_removed(local, at, member);
-            f(member, *score);
+        if !removed.is_empty() {
+            self.sorted_set_shrunk(local, at, opened, removed.len() as u64, &[], |local| {
+                removed.iter().for_each(|(member, _)| self.announce_removed(local, at, member));
+            })?;
         }
-        Ok(count)
+        removed.iter().for_each(|(member, score)| f(member, *score));
+        ended
     }
 }

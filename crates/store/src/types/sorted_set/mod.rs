@@ -159,7 +159,8 @@ impl Worker {
         found
     }
 
-    /// Gives `f` the members that `choose` picks by their ranks, told how many there are. Whether the sorted set is there.
+    /// Gives `f` the members that `choose` picks by their ranks, told how many there are, until it breaks. Whether the sorted set
+    /// is there.
     ///
     /// # Errors
     /// [`OpError`]; what was given does not count then.
@@ -168,7 +169,7 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         choose: impl FnOnce(u64) -> Vec<u64>,
-        f: impl FnMut(&[u8], f64),
+        f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
         let (keyspace, local) = self.split();
         let mut run = std::mem::take(&mut local.run);
