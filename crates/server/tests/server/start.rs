@@ -124,6 +124,32 @@ fn redis_conf_files_are_read() {
 }
 
 #[test]
+fn limits_of_packed_collections_hold_from_the_start() {
+    let limits = ["hash-max-listpack-entries", "zset-max-ziplist-entries", "set-max-intset-entries"];
+    let values = ["hash-max-ziplist-value", "zset-max-listpack-value"];
+    let flags = limits.iter().map(|name| (name, "2")).chain(values.iter().map(|name| (name, "4")));
+    let flags: Vec<String> =
+        flags.flat_map(|(name, value)| [format!("--{name}"), value.to_owned()]).collect();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let server = TestServer::start(&flags);
+    let mut client = server.connect();
+    for (line, encoding) in [
+        ("HSET hash a 1 b 2", "listpack"),
+        ("HSET hash c 3", "hashtable"),
+        ("HSET long-hash a 12345", "hashtable"),
+        ("ZADD zset 1 a 2 b", "listpack"),
+        ("ZADD zset 3 c", "skiplist"),
+        ("ZADD long-zset 1 12345", "skiplist"),
+        ("SADD set 1 2", "intset"),
+        ("SADD set 3", "hashtable"),
+    ] {
+        client.run(line);
+        let key = line.split(' ').nth(1).expect("a key");
+        assert_eq!(client.run(&format!("OBJECT ENCODING {key}")).text(), encoding, "{line}");
+    }
+}
+
+#[test]
 fn a_check_names_what_has_no_effect() {
     let output = binary()
         .args([
