@@ -1,7 +1,9 @@
 //! Who only looks runs operations as ever, and changes nothing: each is stopped where it would.
 
+use std::ops::ControlFlow;
+
 use stillframe_store::{
-    DbId, Deadline, End, FieldMode, Key, Looking, NewValue, OpError, Options, RangeLimit, ScoreRule,
+    DbId, Deadline, Draw, End, FieldMode, Key, Looking, NewValue, OpError, Options, RangeLimit, ScoreRule,
     ScoredRange, Worker,
 };
 use stillframe_testkit::TempDir;
@@ -105,27 +107,26 @@ fn a_look_changes_nothing() {
     worker.idle(|| store.check()).unwrap();
 }
 
-/// Choices that begin with the same seed are the same.
+/// Choices that begin with the same seed are the same, as long as the data is.
 #[test]
 fn a_seed_says_what_is_drawn() {
     let dir = TempDir::new("seeds");
     let store = open(&dir, Options::default());
     let mut worker = store.worker();
     fill(&mut worker, "", 3_000);
-    let name = b"s";
-    for seed in 0..50 {
-        let key = worker.key(name);
+    let mut draw = |seed: u64| {
+        let (key, mut drawn) = (worker.key(b"s"), Vec::new());
         worker.begin_choices(seed);
-        let looking = Looking::begin();
-        let looked = worker.set_pop(DB, &key, 1, |_| (), |_| ());
-        drop(looking);
-        assert!(matches!(looked, Err(OpError::Looking)));
-        let mut popped = [Vec::new(), Vec::new()];
-        for popped in &mut popped {
-            worker.begin_choices(seed);
-            worker.set_pop(DB, &key, 1, |_| (), |member| popped.extend_from_slice(member)).unwrap();
-            worker.set_add(DB, &key, &[popped]).unwrap();
-        }
-        assert_eq!(popped[0], popped[1]);
+        let push = |member: &[u8]| {
+            drawn.push(member.to_vec());
+            ControlFlow::Continue(())
+        };
+        worker.set_random(DB, &key, Draw::Distinct(5), |_| (), push).unwrap();
+        drawn.push(worker.random_key(DB).unwrap().unwrap());
+        drawn
+    };
+    for seed in 0..50 {
+        assert_eq!(draw(seed), draw(seed));
+        assert_ne!(draw(seed), draw(seed + 1));
     }
 }
