@@ -606,7 +606,7 @@ impl View {
     }
 
     /// Calls `f` for each entry, database by database. Expired entries are included (their deadline says so).
-    /// Values over a page come in several chunks ([`StrRef::chunks`]).
+    /// Values over a page come in several chunks ([`StrRef::chunks`](crate::StrRef::chunks)).
     ///
     /// # Errors
     /// Those of `f`, or a damaged page.

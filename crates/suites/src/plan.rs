@@ -22,11 +22,12 @@ const MODELS: &str = "loom_";
 const MEASURED: [&str; 2] = ["bench/small_runs", "bench/virtual_machines"];
 
 /// Suites that hold for each way from a page to its bytes. They run with `vmcache` in the ordinary tier.
-const ON_EACH_BACKEND: [&str; 10] = [
+const ON_EACH_BACKEND: [&str; 11] = [
     "pagepool/pool_restart",
     "pagepool/scrub",
     "pagepool/snapshot_contract",
     "server/crash",
+    "server/golden",
     "server/server",
     "store/collections",
     "store/crafted",
@@ -39,7 +40,7 @@ const ON_EACH_BACKEND: [&str; 10] = [
 const ON_SIMULATED_EXMAP: [&str; 1] = ["pagepool/snapshot_contract"];
 
 /// About how many seconds suites take that take long, on two cores with another beside them.
-const LONG: [(&str, u32); 19] = [
+const LONG: [(&str, u32); 21] = [
     ("server/server", 300),
     ("bench/small_runs", 300),
     ("bench/virtual_machines", 300),
@@ -51,6 +52,7 @@ const LONG: [(&str, u32); 19] = [
     ("store/faulty_device", 40),
     ("store/trees", 35),
     ("store/units", 30),
+    ("server/golden", 30),
     ("store/store", 30),
     ("pagepool/snapshot_contract", 25),
     ("bench/program", 25),
@@ -59,6 +61,7 @@ const LONG: [(&str, u32); 19] = [
     ("pagepool/device", 15),
     ("pagepool/pool_restart", 10),
     ("pagepool/scrub", 10),
+    ("testkit/licences", 10),
 ];
 
 /// What a suite takes that is not in the list.

@@ -4,7 +4,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::error::{BenchError, Result};
-use crate::load::collections::data::{append_digits, append_length, append_word};
+use crate::load::collections::{append_digits, append_length, append_word};
 use crate::load::values::{mix, ValuePool};
 use crate::load::Requests;
 

@@ -11,7 +11,6 @@ use crate::count::figures::SEED;
 use crate::error::{BenchError, Context, Result};
 use crate::load::closed_loop::ClosedLoop;
 use crate::load::rounds::Rounds;
-use crate::load::Requests;
 use crate::peer::{Peer, PeerKind, Server, StartOptions};
 use crate::procfs;
 
@@ -59,7 +58,7 @@ impl Plan {
         server.wait_up()?;
         for mut fill in self.case.fills(SEED, self.share_of) {
             let closed = ClosedLoop { target: server.target.clone(), conn_count: 1, pipeline: FILL_PIPELINE };
-            let report = closed.run_for(&mut fill, FILL_SECONDS, fill.request_count())?;
+            let report = closed.run_for(&mut fill, FILL_SECONDS, None)?;
             if let Some(error) = report.tally.first_error {
                 return Err(BenchError::Failed(format!("{} answered with an error: {error}", server.name)));
             }

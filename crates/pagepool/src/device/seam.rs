@@ -26,7 +26,7 @@ const CALL_TRANSFERS: usize = 16;
 
 /// A byte-addressed store of changeable length.
 ///
-/// Contract of all transfers: offset, the address and the length of each buffer are multiples of [`DEVICE_ALIGN`].
+/// Contract of all transfers: offset, the address and the length of each buffer are multiples of `DEVICE_ALIGN`.
 /// A transfer is done in full or fails; after a failed write the bytes it covered are unknown. One of no bytes succeeds,
 /// wherever it is. Transfers may run concurrently from several threads; the caller keeps overlapping ones apart.
 pub trait Device: Send + Sync {

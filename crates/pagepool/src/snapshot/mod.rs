@@ -1,4 +1,4 @@
-//! Snapshots: one trait ([`Snapshotter`]), one file an algorithm, one list of them ([`SnapshotKind`]).
+//! Snapshots: one trait (`Snapshotter`), one file an algorithm, one list of them ([`SnapshotKind`]).
 //!
 //! Words (cut, capture, sweep, view, stream) are in `docs/glossary.md`.
 

@@ -38,7 +38,7 @@ impl Events {
         Events(1 << at)
     }
 
-    /// Those of a value; others than [`LETTERS`] mean nothing.
+    /// Those of a value; others than those of `LETTERS` mean nothing.
     pub fn of(text: &[u8]) -> Events {
         let bits = |letters: &[u8]| letters.iter().fold(0, |bits, letter| bits | Events::class(*letter).0);
         let known = text.iter().filter(|letter| LETTERS.as_bytes().contains(letter));

@@ -108,12 +108,12 @@ fn rewriting_keeps_the_file_and_reads_back() {
     c.set_live(id("requirepass"), b"new \"one\"\n", true).unwrap();
     c.set_live(id("maxmemory"), b"1gb", true).unwrap();
     c.set_live(id("client-output-buffer-limit"), b"normal 1mb 2kb 3", true).unwrap();
-    c.rewrite_file(super::Unnamed::Needed).unwrap();
+    c.rewrite_file(Unnamed::Needed).unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.starts_with("# head\nport 7000\nsave 1 2\nsave 3 4\n# tail\nrequirepass \"new"), "{text}");
     let again = config(&[&file]);
     assert_eq!(again.values, c.values);
-    again.rewrite_file(super::Unnamed::Needed).unwrap();
+    again.rewrite_file(Unnamed::Needed).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
 }
 

@@ -70,11 +70,3 @@ fn golden_files_are_small() {
     let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
     assert!(bytes < 1 << 20, "{bytes} B");
 }
-
-#[test]
-fn on_array() {
-    // Two suites would make the same files.
-    if !is_update() {
-        stillframe_testkit::run_suite_on_array(&["pages::"]);
-    }
-}

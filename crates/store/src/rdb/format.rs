@@ -3,7 +3,7 @@
 use crc::{Crc, Table, CRC_64_REDIS};
 use std::ops::RangeInclusive;
 
-/// Highest version of Redis's format that [`Reader`] and [`parse_payload`] take.
+/// Highest version of Redis's format that [`Reader`](super::Reader) and [`parse_payload`](super::parse_payload) take.
 pub const MAX_READ_VERSION: u32 = 12;
 
 /// Versions of Valkey's own format that are taken: of Valkey 9.0 and 9.2. What lies between Redis's and these is Redis's.
@@ -14,7 +14,7 @@ pub(super) fn is_read_version(version: u32) -> bool {
     version <= MAX_READ_VERSION || VALKEY_VERSIONS.contains(&version)
 }
 
-/// Version of the format that [`Writer`] and [`dump_payload`] produce: what Redis 7.0 loads.
+/// Version of the format that [`Writer`](super::Writer) and [`dump_payload`](super::dump_payload) produce: what Redis 7.0 loads.
 pub const WRITE_VERSION: u32 = 10;
 
 /// Which version of the format is written.

@@ -35,8 +35,8 @@
 //! 24           least:8 LE count { later string string }      hash of 7.4, deadlines by how much later than the least
 //! ```
 //!
-//! Each container is a string of the dump. What is in it is described where it is read: [`ziplist`], [`listpack`],
-//! [`intset`], [`zipmap`].
+//! Each container is a string of the dump. What is in it is described where it is read: `ziplist.rs`, `listpack.rs`,
+//! `intset.rs`, `zipmap.rs`.
 
 mod blob;
 mod elements;
