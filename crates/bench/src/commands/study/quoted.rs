@@ -3,8 +3,11 @@
 //! Of systems that cannot run here and publish figures of another load on another machine (libdbos, AnKer) nothing is quoted.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
+use flate2::read::GzDecoder;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -44,18 +47,28 @@ fn forks(results: &Value) -> BTreeMap<(String, u64), Vec<f64>> {
     forks
 }
 
+/// The raw results in a run's directory, as they were written or packed to be kept.
+fn raw_results(run: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    match File::open(run.join(RESULTS)) {
+        Ok(mut plain) => plain.read_to_string(&mut text)?,
+        Err(_) => GzDecoder::new(File::open(run.join(format!("{RESULTS}.gz")))?).read_to_string(&mut text)?,
+    };
+    Ok(text)
+}
+
 /// Of the newest run in the directory that has any.
 pub fn newest(results_dir: &Path) -> Vec<Quoted> {
     let entries = std::fs::read_dir(results_dir).into_iter().flatten().flatten();
     let mut runs: Vec<_> = entries
-        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path().join(RESULTS))))
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
         .filter(|(name, _)| name.contains("fork"))
         .collect();
     // They begin with the date. Of one day the shortest name: the others are of parts.
     let day = |name: &str| name.get(..DATE_LEN).unwrap_or(name).to_owned();
     runs.sort_by_key(|(name, _)| (day(name), std::cmp::Reverse(name.len())));
     for (run, path) in runs.into_iter().rev() {
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let text = raw_results(&path).unwrap_or_default();
         let found = forks(&serde_json::from_str(&text).unwrap_or(Value::Null));
         if !found.is_empty() {
             let quoted = |((strategy, mb), ns): ((String, u64), Vec<f64>)| Quoted {

@@ -3,6 +3,10 @@
 use crate::command::CmdResult;
 use crate::dispatch::ctx::Ctx;
 
+/// What Redis answers; no constant of mathematics.
+#[allow(clippy::approx_constant)]
+const DOUBLE: f64 = 3.141;
+
 const BIG_NUMBER: &str = "1234567999999999999999999999999999999";
 const WRONG_NAME: &str = "ERR Wrong protocol type name. Please use one of the following: \
                           string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false";
@@ -12,7 +16,7 @@ pub fn reply_of_kind(ctx: &mut Ctx<'_>, kind: &[u8]) -> CmdResult {
     match kind.to_ascii_lowercase().as_slice() {
         b"string" => reply.bulk(b"Hello World"),
         b"integer" => reply.int(12345),
-        b"double" => reply.double(3.141),
+        b"double" => reply.double(DOUBLE),
         b"bignum" => reply.big_number(BIG_NUMBER),
         b"null" => reply.null(),
         b"array" => {
