@@ -320,6 +320,8 @@ fn every_setting_is_read_back_as_it_was_written() {
                 let mut config = Config::default();
                 config.set_at_start(id, &words).ok().map(|()| config)
             })
+            // A server that runs has a directory.
+            .filter(|config: &Config| param.name != "dir" || !config.value(id).is_empty())
             .collect();
         if samples.len() < 2 {
             left.push(param.name);

@@ -87,9 +87,9 @@ fn what_memory_is_refused_to_has_changed_nothing() {
 }
 
 /// Strings for which, beside collections, there is no room in memory.
-const FILLER_COUNT: u32 = 100;
+const FILLER_COUNT: u32 = 400;
 const FILLER_BYTES: usize = 100_000;
-const FILLERS_A_TIME: u32 = 40;
+const FILLERS_A_TIME: u32 = 160;
 
 fn filler(number: u32) -> Vec<u8> {
     format!("filler:{number}").into_bytes()
