@@ -29,7 +29,7 @@ impl Keyspace {
         done.map(|()| added.len() as u64)
     }
 
-    /// Adds members; those that were not there before. If it fails for want of memory, some may have been added.
+    /// Adds members; those that were not there before, also if it ends with an error.
     fn set_put<'m>(
         &self,
         local: &mut Local,

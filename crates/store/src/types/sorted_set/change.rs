@@ -261,7 +261,7 @@ impl Keyspace {
         self.sorted().put(&mut local.scratch, roots, member, &found, score)
     }
 
-    /// Gives members their scores as the rule says. Where that ends, for want of memory, what has been set stays.
+    /// Gives members their scores as the rule says. What has been set counts, too, if it ends with an error.
     fn sorted_set_fill(
         &self,
         local: &mut Local,

@@ -24,7 +24,7 @@ impl Worker {
     /// Gives members scores, as the rule says, in a sorted set that is made if there is none.
     ///
     /// # Errors
-    /// [`OpError`]; nothing has been changed, but for want of memory in the midst of it: then what has been set stays.
+    /// [`OpError`]; nothing has been changed. Whether there is memory for several together is decided before the first.
     pub fn sorted_set_put(
         &mut self,
         db: DbId,
