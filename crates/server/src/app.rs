@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use stillframe_store::{sched, DbId, Layout, OpenError, Options, Store, Worker};
+use stillframe_store::{DbId, OpenError, Options, Store, Worker};
 
 use crate::commands::REGISTRY;
 use crate::config::{Config, Settings, SnapshotFormat};
@@ -13,7 +13,7 @@ use crate::event_loop::EventLoop;
 use crate::log;
 use crate::net::descriptors;
 use crate::net::listen::{self, ListenError, Listeners};
-use crate::persistence::{self, Load, LoadError, Loaded, Twins};
+use crate::persistence::{self, LoadError, Loaded};
 use crate::scrub;
 use crate::server::Server;
 
@@ -37,16 +37,6 @@ pub enum StartError {
     HiddenDatabases { database_count: u32, needed_count: u32, key_count: u64 },
     #[error("Can't empty the page file's data before loading the dump: {0}")]
     Flush(stillframe_store::OpError),
-}
-
-impl StartError {
-    /// The TCP port that could not be listened on, if that was it.
-    pub fn refused_port(&self) -> Option<u16> {
-        match self {
-            StartError::Listen(ListenError::Tcp { port, .. }) => Some(*port),
-            _ => None,
-        }
-    }
 }
 
 /// A server that runs in threads of this process.
@@ -77,12 +67,10 @@ impl Running {
             None => std::env::current_dir()?,
         };
         let listeners = listen::open(settings)?;
-        seed_draws(settings.counted_seed, 0);
         let store = Store::open(&dir, store_options(settings))
             .map_err(|error| explain_refusal(error, &dir.join(&settings.dbfilename)))?;
         log_io(&store);
         store.set_skips_damage(settings.skips_damage);
-        store.set_collection_limits(&settings.collection_limits);
         if let Some(note) = store.recovery_note() {
             log::warning(note);
         }
@@ -153,7 +141,6 @@ fn store_options(settings: &Settings) -> Options {
         huge_pages: settings.huge_pages,
         io: settings.io,
         worker_count: settings.workers,
-        layout: if settings.counted_seed.is_some() { Layout::COUNTED } else { Layout::FULL },
         accept_loss_after_checkpoint: settings.accept_loss_after_checkpoint,
         ..Options::default()
     }
@@ -240,15 +227,14 @@ fn load_into(server: &Server, path: &Path) -> Result<Loaded, StartError> {
     if !server.store.is_new() {
         flush_all(&mut worker, settings).map_err(StartError::Flush)?;
     }
-    let load = Load {
+    Ok(persistence::load_dump(
+        &mut worker,
+        path,
         settings,
-        progress: &server.loading,
-        eviction: &server.eviction,
-        is_stopping: &server.is_stopping,
-        twins: Twins::Refused,
-        key_delay_us: &|| server.config().settings.key_load_delay_us,
-    };
-    Ok(persistence::load_dump(&mut worker, path, &load)?)
+        &server.loading,
+        &server.eviction,
+        &server.is_stopping,
+    )?)
 }
 
 fn flush_all(worker: &mut Worker, settings: &Settings) -> Result<(), stillframe_store::OpError> {
@@ -270,36 +256,24 @@ fn start_threads(server: &Arc<Server>) -> std::io::Result<Vec<JoinHandle<()>>> {
     // It is not waited for: the end does not wait for a save that nobody asked to be the last, and a save that
     // is cut short leaves the one before it.
     let saver = server.clone();
-    std::thread::Builder::new().name("saver".into()).spawn(move || {
-        sched::enroll("saver");
-        persistence::run(&saver);
-    })?;
+    std::thread::Builder::new().name("saver".into()).spawn(move || persistence::run(&saver))?;
     // Nor is what reads only.
     let scrubber = server.clone();
-    std::thread::Builder::new().name("scrubber".into()).spawn(move || {
-        sched::enroll("scrubber");
-        scrub::run(&*scrubber, &scrubber.scrubber);
-    })?;
+    std::thread::Builder::new()
+        .name("scrubber".into())
+        .spawn(move || scrub::run(&*scrubber, &scrubber.scrubber))?;
     Ok(threads)
-}
-
-/// What this thread draws at random, the `number`th of those that do, follows from the seed if there is one.
-fn seed_draws(seed: Option<u64>, number: u64) {
-    seed.into_iter().for_each(|seed| fastrand::seed(seed.wrapping_add(number)));
 }
 
 /// Starts a worker's thread and waits until its loop is set up.
 fn start_worker(server: Arc<Server>, index: usize) -> std::io::Result<JoinHandle<()>> {
     let (tell, told) = std::sync::mpsc::channel();
-    let run = move || {
-        seed_draws(server.config().settings.counted_seed, index as u64 + 1);
-        match EventLoop::new(server, index, &REGISTRY) {
-            Ok(event_loop) => {
-                drop(tell.send(Ok(())));
-                event_loop.run();
-            }
-            Err(error) => drop(tell.send(Err(error))),
+    let run = move || match EventLoop::new(server, index, &REGISTRY) {
+        Ok(event_loop) => {
+            drop(tell.send(Ok(())));
+            event_loop.run();
         }
+        Err(error) => drop(tell.send(Err(error))),
     };
     let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(run)?;
     match told.recv() {

@@ -19,7 +19,6 @@ mod lcs;
 mod list;
 mod memory;
 mod object;
-mod random;
 mod scan;
 mod set;
 mod set_combine;
@@ -32,7 +31,6 @@ mod sorted_set_range;
 mod string;
 
 mod client;
-mod cluster;
 mod configuration;
 mod connection;
 mod info;
@@ -83,7 +81,6 @@ static GROUPS: &[&[Command]] = &[
     sort::COMMANDS,
     connection::COMMANDS,
     client::COMMANDS,
-    cluster::COMMANDS,
     transaction::COMMANDS,
     users::COMMANDS,
     pubsub::COMMANDS,

@@ -2,8 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::Mutex;
@@ -18,38 +17,7 @@ pub enum Level {
 }
 
 static LEAST: AtomicU8 = AtomicU8::new(Level::Notice as u8);
-static TARGET: Mutex<Option<LogFile>> = Mutex::new(None);
-
-/// A file that is appended to under its name: once another file has that name, or none, as after a rotation, lines go to a
-/// new one.
-struct LogFile {
-    path: PathBuf,
-    file: File,
-    /// Device and inode.
-    identity: (u64, u64),
-}
-
-impl LogFile {
-    fn open(path: &Path) -> std::io::Result<LogFile> {
-        let file = File::options().create(true).append(true).open(path)?;
-        let meta = file.metadata()?;
-        Ok(LogFile { path: path.to_owned(), file, identity: (meta.dev(), meta.ino()) })
-    }
-
-    fn is_there(&self) -> bool {
-        std::fs::metadata(&self.path).is_ok_and(|meta| (meta.dev(), meta.ino()) == self.identity)
-    }
-
-    fn append(&mut self, line: &[u8]) -> std::io::Result<()> {
-        if !self.is_there() {
-            // Without a new file the old one has the line.
-            if let Ok(anew) = LogFile::open(&self.path) {
-                *self = anew;
-            }
-        }
-        self.file.write_all(line)
-    }
-}
+static TARGET: Mutex<Option<File>> = Mutex::new(None);
 
 pub fn set_level(number: u8) {
     LEAST.store(number, Ordering::Relaxed);
@@ -60,7 +28,7 @@ pub fn set_level(number: u8) {
 /// # Errors
 /// The file cannot be opened.
 pub fn set_file(path: &Path) -> std::io::Result<()> {
-    let file = LogFile::open(&std::path::absolute(path)?)?;
+    let file = File::options().create(true).append(true).open(path)?;
     *TARGET.lock() = Some(file);
     Ok(())
 }
@@ -77,7 +45,7 @@ pub fn write(level: Level, text: &str) {
     let mark = ['.', '-', '*', '#'][level as usize];
     let line = format!("{}:M {} {mark} {text}\n", std::process::id(), Utc::now().log_time());
     match &mut *TARGET.lock() {
-        Some(file) => drop(file.append(line.as_bytes())),
+        Some(file) => drop(file.write_all(line.as_bytes())),
         None => drop(std::io::stdout().write_all(line.as_bytes())),
     }
 }

@@ -35,14 +35,8 @@ Examples:
 /// Set in the environment of the process that `daemonize yes` starts.
 const DAEMON_VARIABLE: &str = "STILLFRAME_DAEMON";
 
-/// Set to a seed by `stillframe-bench count`, never where data is served: see [`Settings::counted_seed`].
-///
-/// [`Settings::counted_seed`]: stillframe_server::config::Settings::counted_seed
-const COUNTED_VARIABLE: &str = "STILLFRAME_COUNTED";
-
 fn main() -> ExitCode {
-    let args: Vec<String> =
-        std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let args: Vec<String> = std::env::args().skip(1).collect();
     match from_args(&args) {
         Ok(Start::Serve(config)) => serve(*config),
         Ok(Start::Checked(config)) => {
@@ -80,17 +74,13 @@ fn serve(mut config: Config) -> ExitCode {
         return ExitCode::FAILURE;
     }
     config.ignored().for_each(log::warning);
-    config.settings.counted_seed = counted_seed();
     let pidfile = config.settings.pidfile.clone();
     let is_supervised = config.settings.supervised;
-    // Harnesses look for these words, and for `Server initialized` after them.
-    log::notice(format!("Stillframe {} is starting, PID: {}", env!("CARGO_PKG_VERSION"), std::process::id()));
-    log::notice("Configuration loaded");
+    log::notice(format!("Stillframe {} is starting, pid={}", env!("CARGO_PKG_VERSION"), std::process::id()));
     if std::env::var_os(DAEMON_VARIABLE).is_some() {
         // Leaves the terminal's session; fails only for a process that leads one already.
         let _ = rustix::process::setsid();
     }
-    stillframe_store::heap::map_large_blocks();
     // Before the server listens: a signal that comes early is kept for it.
     let signals = match Signals::new([SIGINT, SIGTERM, SIGHUP, SIGXFSZ]) {
         Ok(signals) => signals,
@@ -103,15 +93,10 @@ fn serve(mut config: Config) -> ExitCode {
         Ok(running) => running,
         Err(error) => {
             log::warning(error.to_string());
-            if let Some(port) = error.refused_port() {
-                log::warning(format!("Failed listening on port {port} (TCP), aborting."));
-            }
             return ExitCode::FAILURE;
         }
     };
     let server = running.server.clone();
-    log::notice(format!("Running mode=standalone, port={}.", server.config().settings.port));
-    log::notice("Server initialized");
     let handle = move || handle_signals(&server, signals);
     if let Err(error) = std::thread::Builder::new().name("signals".into()).spawn(handle) {
         log::warning(format!("Can't handle signals: {error}"));
@@ -142,16 +127,6 @@ fn serve(mut config: Config) -> ExitCode {
     }
     log::warning("Stillframe is now ready to exit, bye bye...");
     ExitCode::SUCCESS
-}
-
-/// The seed of the environment, if it has one. Its effects are said: who serves data with it has made a mistake.
-fn counted_seed() -> Option<u64> {
-    let seed = std::env::var(COUNTED_VARIABLE).ok()?.parse().ok()?;
-    log::warning(format!(
-        "{COUNTED_VARIABLE} is set: nothing is random, so that clients can choose keys whose hashes collide, and there is room \
-         for a few gigabytes only. It is for counting instructions"
-    ));
-    Some(seed)
 }
 
 /// Log and working directory; `dir` is where all relative paths start, as in Redis.

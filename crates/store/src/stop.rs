@@ -24,8 +24,6 @@ pub(crate) enum Stop {
     TooLarge,
     WrongType,
     NoRoom,
-    /// What it was going to change is in memory, and this thread only looks.
-    Looking,
 }
 
 impl From<Restart> for Stop {
@@ -35,17 +33,13 @@ impl From<Restart> for Stop {
             Restart::Fault(pid) => Stop::Fault(pid),
             Restart::NoRoom => Stop::NoRoom,
             Restart::Damaged(text) => Stop::Damaged(text.to_string()),
-            Restart::Looking => Stop::Looking,
         }
     }
 }
 
 impl From<PoolError> for Stop {
     fn from(error: PoolError) -> Stop {
-        match error {
-            PoolError::Looking => Stop::Looking,
-            error => Stop::Damaged(error.to_string()),
-        }
+        Stop::Damaged(error.to_string())
     }
 }
 
@@ -63,7 +57,6 @@ impl From<Stop> for OpError {
             Stop::TooLarge => OpError::TooLarge,
             Stop::WrongType => OpError::WrongType,
             Stop::NoRoom => OpError::NoRoom,
-            Stop::Looking => OpError::Looking,
         }
     }
 }

@@ -40,11 +40,10 @@ const ON_EACH_BACKEND: [&str; 11] = [
 const ON_SIMULATED_EXMAP: [&str; 1] = ["pagepool/snapshot_contract"];
 
 /// About how many seconds suites take that take long, on two cores with another beside them.
-const LONG: [(&str, u32); 21] = [
+const LONG: [(&str, u32); 20] = [
     ("server/server", 300),
     ("bench/small_runs", 300),
     ("bench/virtual_machines", 300),
-    ("server/soak", 200),
     ("server/crash", 180),
     ("server/cuts", 130),
     ("server/differential", 110),
@@ -217,6 +216,6 @@ mod tests {
         let rest = parts(Tier::Rest, &suites());
         let part = rest.iter().find(|part| part.name == "store/trees@array").unwrap();
         assert_eq!(part.env, [("STILLFRAME_POOL_BACKEND".to_owned(), "array".to_owned())]);
-        assert_eq!(rest.iter().filter(|part| part.name.contains('@')).count(), 11);
+        assert_eq!(rest.iter().filter(|part| part.name.contains('@')).count(), ON_EACH_BACKEND.len() + ON_SIMULATED_EXMAP.len());
     }
 }

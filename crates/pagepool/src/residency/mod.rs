@@ -13,7 +13,6 @@ mod scrub;
 mod stock;
 mod stream;
 mod supply;
-mod turns;
 
 pub use damage::DamagedPages;
 pub use evictor::Evictor;
@@ -21,6 +20,4 @@ pub use keeper::Keeper;
 pub use loader::Residency;
 pub use room::Room;
 pub use scrub::{ScrubReport, ScrubStats, Scrubbing, SCRUB_STEP_PAGES};
-pub use stock::StockOptions;
 pub use supply::Supply;
-pub use turns::{Turn, Turns};

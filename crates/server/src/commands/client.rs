@@ -13,6 +13,7 @@ use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::state::client_line::{describe, publish_session};
 use crate::state::pause::PauseKind;
+use crate::state::session::ReplyMode;
 use crate::text::number;
 
 use kill::{kill, ClientType};
@@ -191,12 +192,14 @@ pub fn no_touch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn reply(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if args.is(2, "on") {
-        ctx.client.reply_mode.on();
+        ctx.client.reply_mode = ReplyMode::On;
         ctx.reply.ok();
     } else if args.is(2, "off") {
-        ctx.client.reply_mode.off();
+        ctx.client.reply_mode = ReplyMode::Off;
     } else if args.is(2, "skip") {
-        ctx.client.reply_mode.skip();
+        if ctx.client.reply_mode == ReplyMode::On {
+            ctx.client.reply_mode = ReplyMode::SkipNext;
+        }
     } else {
         return Err(errors::SYNTAX.into());
     }

@@ -1,7 +1,5 @@
 //! The configuration in the types that the server works with.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -114,9 +112,6 @@ pub struct Settings {
     /// What cannot be read is left out of dumps and of answers about all keys, and given up when it is written.
     pub skips_damage: bool,
     pub bind: Vec<String>,
-    /// No directive, but of the environment: the address space is small enough for valgrind, and what is drawn at random follows
-    /// from this seed, the secret that keys are hashed with, too.
-    pub counted_seed: Option<u64>,
     pub busy_poll: Duration,
     pub databases: u32,
     pub dbfilename: String,
@@ -131,8 +126,6 @@ pub struct Settings {
     pub hll_sparse_max_bytes: u64,
     pub hz: u32,
     pub workers: usize,
-    /// Rest after a key that is loaded; `persistence::delay` says how.
-    pub key_load_delay_us: i32,
     pub latency_threshold: Option<Duration>,
     pub latency_tracking: bool,
     pub percentiles: Vec<f64>,
@@ -166,8 +159,6 @@ pub struct Settings {
     pub rdb_version: Option<WriteVersion>,
     pub rdb_checksum: bool,
     pub rdb_compression: bool,
-    /// Likewise, after one that is saved into a dump.
-    pub rdb_key_save_delay_us: i32,
     pub requirepass: Vec<u8>,
     pub save_points: Vec<SavePoint>,
     /// How long verifying the whole page file takes; `None`: it is not verified.
@@ -305,7 +296,7 @@ impl<'a> Text<'a> {
     }
 
     pub fn path(self) -> Option<PathBuf> {
-        (!self.bytes.is_empty()).then(|| OsStr::from_bytes(self.bytes).into())
+        (!self.text.is_empty()).then(|| self.text.into())
     }
 
     pub fn numbers(self) -> Vec<u64> {

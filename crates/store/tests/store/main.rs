@@ -10,7 +10,6 @@ mod expiry;
 mod held_up;
 mod incoming;
 mod loading;
-mod looking;
 mod model;
 mod resolve;
 mod restart;
