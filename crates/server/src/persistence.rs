@@ -2,7 +2,6 @@
 
 pub mod collections;
 mod dump;
-pub mod elements;
 mod progress;
 
 use std::collections::VecDeque;

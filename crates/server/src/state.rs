@@ -4,6 +4,7 @@ pub mod changes;
 pub mod client_line;
 pub mod clients;
 pub mod combination;
+pub mod elements;
 pub mod latency;
 pub mod loading;
 pub mod local;

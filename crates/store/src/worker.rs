@@ -1,5 +1,6 @@
 use stillframe_pagepool::Standstill;
 
+use crate::blobs::Taking;
 use crate::keyspace::{Keyspace, Local, Locks};
 use crate::*;
 
@@ -45,6 +46,19 @@ impl Worker {
         let mut run = std::mem::take(&mut local.run);
         let result = operation(keyspace, local, &mut run);
         local.run = run;
+        local.drop_large_buffers();
+        result
+    }
+
+    /// The same for who takes large elements by reference.
+    #[inline]
+    pub(crate) fn with_run_taking<R>(
+        &mut self,
+        operation: impl FnOnce(&Keyspace, &mut Local, &mut Vec<u8>) -> R,
+    ) -> R {
+        self.local.taking = Taking::Large;
+        let result = self.with_run(operation);
+        self.local.taking = Taking::Bytes;
         result
     }
 

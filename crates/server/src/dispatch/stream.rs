@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use stillframe_store::rdb::WriteError;
 use stillframe_store::{
-    CollectionView, DbId, Element, OwnedRange, RangeLimit, SaveError, UnixMillis, Value, ValueType, ViewEntry,
+    CollectionView, DbId, Element, Given, OwnedRange, RangeLimit, SaveError, UnixMillis, Value, ValueType,
+    ViewEntry,
 };
 
 use crate::dispatch::ctx::Ctx;
@@ -36,6 +37,8 @@ use crate::state::session::{LateReply, ReplyMode};
 pub const STREAMED_MIN_ELEMENTS: u64 = 20_000;
 /// So many at a time; other replies are written as ever.
 const STREAMS_MAX: usize = 16;
+/// A command that has waited for so much of memory leaves its reply to a thread, which reads past memory.
+const MISSED_PART: u64 = 4;
 const PART_BYTES: usize = 256 << 10;
 /// A client that takes nothing for so long is closed: what has changed since the picture is kept for it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -117,7 +120,7 @@ impl Shape {
             (Shape::Members, Element::Member(member)) => reply.bulk(member),
             (Shape::Items { .. }, Element::Item(item)) => reply.bulk(item),
             (Shape::Scored(part), Element::Scored { member, score }) => {
-                reply.member(member, score, part.has_scores);
+                reply.member(Given::Here(member), score, part.has_scores);
             }
             _ => {}
         }
@@ -161,13 +164,30 @@ pub fn is_short(start: i64, stop: i64) -> bool {
     (start < 0) == (stop < 0) && stop.saturating_sub(start) < STREAMED_MIN_ELEMENTS as i64 - 1
 }
 
+/// Whether the running command has waited for so many pages that it may never have all of them together.
+fn misses_much(ctx: &Ctx<'_>) -> bool {
+    let most = ctx.server.store.memory_page_count();
+    most.is_some_and(|most| ctx.client.missed_page_count > most / MISSED_PART)
+}
+
+/// From so many elements on the running command is to have its reply written by a thread.
+pub fn least_elements(ctx: &Ctx<'_>) -> u64 {
+    match misses_much(ctx) {
+        true => 1,
+        false => STREAMED_MIN_ELEMENTS,
+    }
+}
+
 /// Has the elements of a collection with so many of them written by a thread of their own, if they are many. False if the
 /// command is to write them itself.
 pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) -> bool {
-    let is_wanted = element_count >= STREAMED_MIN_ELEMENTS
-        && !ctx.client.is_in_exec
-        && ctx.client.reply_mode == ReplyMode::On
-        && !ctx.server.store.is_warming_up();
+    element_count >= least_elements(ctx) && begin_any(ctx, key, shape)
+}
+
+/// The same however many they are.
+pub fn begin_any(ctx: &mut Ctx<'_>, key: &[u8], shape: Shape) -> bool {
+    let is_wanted =
+        !ctx.client.is_in_exec && ctx.client.reply_mode == ReplyMode::On && !ctx.server.store.is_warming_up();
     let streams = &ctx.server.stream_count;
     if !is_wanted || streams.fetch_add(1, Ordering::AcqRel) >= STREAMS_MAX {
         if is_wanted {
@@ -192,7 +212,7 @@ pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) ->
         // The promise is kept all the same.
         log::warning(format!("a large reply could not be written: {error}"));
         let text = b"-ERR there is no thread left for a large reply; try again\r\n".to_vec();
-        ctx.server.send(ctx.peer, |token| Message::Reply(token, reply, text));
+        ctx.server.send(ctx.peer, |token| Message::Reply(token, reply, text.into()));
     }
     true
 }
@@ -213,7 +233,7 @@ impl Stream {
         match written.map_err(Broken::Unreadable).and_then(|written| written) {
             Ok(()) => {
                 let rest = std::mem::take(&mut self.part).split_off(0);
-                self.server.send(&self.client, |token| Message::Reply(token, self.reply, rest));
+                self.server.send(&self.client, |token| Message::Reply(token, self.reply, rest.into()));
             }
             Err(Broken::Gone) => self.server.send(&self.client, Message::Kill),
             // Its length is announced: half an answer is none.
@@ -291,7 +311,7 @@ impl Stream {
             }
         };
         self.reply().bulk_head(length_bytes);
-        let mut given = Given { stream: self, bytes: 0, is_taken: true };
+        let mut given = GivenBytes { stream: self, bytes: 0, is_taken: true };
         let written = form.write(&mut given, collection, now).map(|_| ());
         let (given_bytes, is_taken) = (given.bytes, given.is_taken);
         match written {
@@ -307,13 +327,16 @@ impl Stream {
 
     /// Hands over what there is, and waits until it has been written to the socket.
     fn hand_over(&mut self) -> ControlFlow<()> {
-        let bytes = self.part.split_off(0);
-        let (written, is_written) = mpsc::channel();
-        self.server.send(&self.client, |token| Message::Part(token, Part { bytes, written }));
-        match is_written.recv_timeout(PATIENCE) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
+        // One long element may be more than a part.
+        for bytes in self.part.split_off(0).chunks(2 * PART_BYTES) {
+            let (written, is_written) = mpsc::channel();
+            let part = Part { bytes: bytes.to_vec(), written };
+            self.server.send(&self.client, |token| Message::Part(token, part));
+            if is_written.recv_timeout(PATIENCE).is_err() {
+                return ControlFlow::Break(());
+            }
         }
+        ControlFlow::Continue(())
     }
 }
 
@@ -335,19 +358,22 @@ impl Write for Counted {
 }
 
 /// Takes bytes as parts of a stream's reply.
-struct Given<'s> {
+struct GivenBytes<'s> {
     stream: &'s mut Stream,
     bytes: u64,
     is_taken: bool,
 }
 
-impl Write for Given<'_> {
+impl Write for GivenBytes<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.part.extend(bytes);
-        self.bytes += bytes.len() as u64;
-        if self.stream.part.len() >= PART_BYTES && self.stream.hand_over().is_break() {
-            self.is_taken = false;
-            return Err(io::ErrorKind::BrokenPipe.into());
+        // One long element is more than a part.
+        for piece in bytes.chunks(PART_BYTES) {
+            self.stream.part.extend(piece);
+            self.bytes += piece.len() as u64;
+            if self.stream.part.len() >= PART_BYTES && self.stream.hand_over().is_break() {
+                self.is_taken = false;
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
         }
         Ok(bytes.len())
     }

@@ -14,7 +14,7 @@ use stillframe_store::{Fault, Incoming, OpError};
 
 use crate::net::spare::SpareBuffers;
 use crate::protocol::args::ArgRange;
-use crate::protocol::reply::{ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
+use crate::protocol::reply::{Replies, ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
 use crate::protocol::request::{Limits, Parsed, Parser};
 use crate::state::clients::ClientInfo;
 use crate::state::session::{Ending, Session};
@@ -427,6 +427,13 @@ impl Conn {
     pub fn append(&mut self, bytes: &[u8], hard_limit_bytes: u64) {
         self.output.set_hard_limit(hard_limit_bytes);
         self.output.buf.extend(bytes);
+        self.end_if_over();
+    }
+
+    /// The same of replies that may have large values.
+    pub fn append_replies(&mut self, replies: Replies, hard_limit_bytes: u64) {
+        self.output.set_hard_limit(hard_limit_bytes);
+        self.output.buf.append(replies);
         self.end_if_over();
     }
 

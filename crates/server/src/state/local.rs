@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::command::CommandId;
+use crate::protocol::reply::Replies;
 use crate::state::session::LateReply;
 use crate::state::stats::WorkerStats;
 use crate::state::token::Token;
@@ -14,7 +15,7 @@ use crate::state::waiting::Waiter;
 pub struct Delivery {
     pub token: Token,
     pub reply: LateReply,
-    pub bytes: Vec<u8>,
+    pub bytes: Replies,
 }
 
 /// Command times without a clock reading per command: quick commands share the time of their batch evenly,

@@ -5,13 +5,15 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use stillframe_store::{DbId, Duplicate, Fault, Incoming, Sending, UnixMillis};
+use stillframe_store::{DbId, Duplicate, ElementCopies, Fault, Incoming, Sending, UnixMillis};
 
 use crate::command::CommandId;
 use crate::config::{OutputLimit, Settings};
 use crate::protocol::args::{ArgRange, Args};
 use crate::protocol::collected::Collected;
+use crate::protocol::reply::Replies;
 use crate::state::combination::Combination;
+use crate::state::elements::Batch;
 use crate::state::restoring::Restoring;
 use crate::state::subscription::Subscriptions;
 
@@ -126,9 +128,9 @@ pub struct LateReply(usize);
 #[derive(Default, Debug)]
 pub struct LateReplies {
     /// Where each belongs, in bytes of output, and the reply once it is there.
-    replies: Vec<(usize, Option<Vec<u8>>)>,
+    replies: Vec<(usize, Option<Replies>)>,
     /// Output of the command from the first of these places on.
-    held: Vec<u8>,
+    held: Replies,
     /// The client does not want to be answered (`CLIENT REPLY`).
     is_unwanted: bool,
 }
@@ -155,29 +157,29 @@ impl LateReplies {
     }
 
     /// The command has ended; `held` is its output from [`LateReplies::first_place`] on.
-    pub fn hold(&mut self, held: Vec<u8>) {
+    pub fn hold(&mut self, held: Replies) {
         self.held = held;
     }
 
     /// A reply is there. Returns all output that was held if it was the last.
-    pub fn take(&mut self, which: LateReply, bytes: Vec<u8>) -> Option<Vec<u8>> {
-        self.replies.get_mut(which.0)?.1 = Some(bytes);
+    pub fn take(&mut self, which: LateReply, reply: Replies) -> Option<Replies> {
+        self.replies.get_mut(which.0)?.1 = Some(reply);
         if self.replies.iter().any(|(_, reply)| reply.is_none()) {
             return None;
         }
         let all = std::mem::take(self);
         if all.is_unwanted {
-            return Some(Vec::new());
+            return Some(Replies::default());
         }
         let first = all.first_place().unwrap_or(0);
-        let (mut out, mut done) = (Vec::new(), 0);
+        let (mut out, mut held, mut done) = (Replies::default(), all.held, 0);
         for (at, reply) in all.replies {
-            let at = (at - first).min(all.held.len());
-            out.extend_from_slice(&all.held[done..at]);
-            out.extend(reply.unwrap_or_default());
-            done = at;
+            let rest = held.split_off((at - first).saturating_sub(done));
+            done += held.bytes().len();
+            out.append(std::mem::replace(&mut held, rest));
+            out.append(reply.unwrap_or_default());
         }
-        out.extend_from_slice(&all.held[done..]);
+        out.append(held);
         Some(out)
     }
 }
@@ -194,6 +196,10 @@ pub struct KeysWalk {
 #[derive(Debug)]
 pub enum Ahead {
     Copy(Duplicate),
+    /// Long elements of a collection that is to be copied.
+    Elements(ElementCopies),
+    /// A collection that is to be restored, its long elements in pages.
+    Gathered(Batch),
     Combination(Combination),
     Restored(Restoring),
 }

@@ -18,6 +18,7 @@ mod large;
 mod large_replies;
 mod limits;
 mod loading;
+mod long_elements;
 mod parts;
 mod persistence;
 mod protocol;

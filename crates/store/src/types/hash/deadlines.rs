@@ -16,6 +16,7 @@ use super::field::at;
 use super::packed::{packed_fields, Fields};
 use super::read::is_live;
 use super::write::{earlier, FieldWrite};
+use crate::blobs::Bytes;
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Was};
 use crate::tree::hash::Grown;
@@ -53,7 +54,7 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        fields: &[&[u8]],
+        fields: &[Bytes<'_>],
         deadline: Option<UnixMillis>,
         run: &mut Vec<u8>,
     ) -> Result<u64, OpError> {
@@ -63,14 +64,17 @@ impl Keyspace {
         let ended = match opened.grown {
             None => {
                 let mut packed = opened.fields(run);
-                set.extend(fields.iter().filter(|field| packed.set_deadline(field, deadline, now)));
+                let mut set_one = |field: &&Bytes<'_>| {
+                    field.here().is_some_and(|field| packed.set_deadline(field, deadline, now))
+                };
+                set.extend(fields.iter().filter(|field| set_one(field)).copied());
                 if !set.is_empty() {
                     self.put_timed(local, at, &opened, &mut packed)?;
                 }
                 Ok(())
             }
             Some(grown) => {
-                self.resolve_elements(grown.first, fields)?;
+                self.resolve_elements(grown.first, local, fields)?;
                 let ended = self.set_deadlines(local, grown.first, fields, deadline, &mut set);
                 if !set.is_empty() {
                     self.note_field_deadline(grown.first, deadline);
@@ -80,7 +84,7 @@ impl Keyspace {
                 ended
             }
         };
-        for field in &set {
+        for field in set.iter().copied() {
             let change = Change::FieldDeadline { field, deadline };
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
         }
@@ -106,13 +110,14 @@ impl Keyspace {
         &self,
         local: &mut Local,
         tree: Tree,
-        fields: &[&'f [u8]],
+        fields: &'f [Bytes<'f>],
         deadline: Option<UnixMillis>,
-        set: &mut Vec<&'f [u8]>,
+        set: &mut Vec<Bytes<'f>>,
     ) -> Result<(), OpError> {
         for field in fields {
-            if self.set_element_deadline(local, tree, &self.hashed(field), deadline)? == Was::There {
-                set.push(field);
+            let element = self.hashed_bytes(local, field)?;
+            if self.set_element_deadline(local, tree, &element, deadline)? == Was::There {
+                set.push(*field);
             }
         }
         Ok(())
@@ -175,9 +180,9 @@ impl Keyspace {
                 false => due.push(field.to_vec()),
             }
         })?;
-        let fields: Vec<&[u8]> = due.iter().map(|field| &field[..]).collect();
-        self.resolve_elements(tree, &fields)?;
-        for field in &fields {
+        let fields: Vec<Bytes<'_>> = due.iter().map(Bytes::from).collect();
+        self.resolve_elements(tree, local, &fields)?;
+        for field in &due {
             self.remove_element(local, tree, &self.hashed(field))?;
         }
         let left = grown.element_count.saturating_sub(due.len() as u64);
@@ -208,7 +213,7 @@ impl Keyspace {
         due: &[Vec<u8>],
     ) -> Result<(), OpError> {
         for field in due {
-            let change = Change::FieldExpired { field };
+            let change = Change::FieldExpired { field: field.into() };
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
         }
         self.put_rest(local, at, opened, left, packed)

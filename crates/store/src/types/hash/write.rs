@@ -1,19 +1,20 @@
 //! Fields that are set and removed.
 
 use super::field::FieldMode;
-use super::packed::{pair_bytes, Fields, Was as WasPacked};
+use super::packed::{Fields, Was as WasPacked};
+use crate::blobs::Bytes;
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Was};
 use crate::tree::hash::Grown;
 use crate::tree::Tree;
-use crate::types::packed::PACKED_MAX_BYTES;
+use crate::types::packed::{packed_bytes_of, PACKED_MAX_BYTES};
 use crate::value::Encoding;
 use crate::{Deadline, OpError, UnixMillis};
 
 /// What a write sets.
 #[derive(Clone, Copy)]
 pub(super) struct FieldWrite<'a> {
-    pub pairs: &'a [(&'a [u8], &'a [u8])],
+    pub pairs: &'a [(Bytes<'a>, Bytes<'a>)],
     pub mode: FieldMode,
     pub deadline: Deadline,
 }
@@ -79,7 +80,9 @@ impl Keyspace {
     ) -> Result<u64, OpError> {
         let is_timed = opened.is_some_and(|opened| opened.earliest.is_some());
         let mut packed = Fields { run, is_timed };
-        let is_there = |(field, _): &(&[u8], &[u8])| packed.find_live(field, local.now).is_some();
+        let is_there = |(field, _): &(Bytes<'_>, Bytes<'_>)| {
+            field.here().is_some_and(|field| packed.find_live(field, local.now).is_some())
+        };
         if write.mode == FieldMode::Absent && write.pairs.iter().all(is_there) {
             return Ok(0);
         }
@@ -87,16 +90,20 @@ impl Keyspace {
             true => packed.timed_bytes(write.pairs.len()),
             false => packed.run.len(),
         };
-        let more_bytes: usize = write.pairs.iter().map(|(field, value)| pair_bytes(field, value)).sum();
+        let pair_bytes =
+            |(field, value): &(Bytes<'_>, Bytes<'_>)| packed_bytes_of(field) + packed_bytes_of(value);
+        let more_bytes: usize = write.pairs.iter().map(pair_bytes).sum();
         if old_bytes + more_bytes > PACKED_MAX_BYTES {
             return self.hash_grow(local, at, opened, write, &packed);
         }
         let (mut filled, overwrites) = (Filled::default(), write.mode == FieldMode::All);
         let mut expired = Vec::new();
-        for pair in write.pairs {
-            let was = packed.set(*pair, write.deadline, local.now, overwrites);
+        for (field, value) in write.pairs {
+            // None of so few bytes lie in pages.
+            let (Some(name), Some(bytes)) = (field.here(), value.here()) else { continue };
+            let was = packed.set((name, bytes), write.deadline, local.now, overwrites);
             if was == WasPacked::Expired {
-                expired.push(pair.0);
+                expired.push(*field);
             }
             filled.added_count += u64::from(was != WasPacked::There);
         }
@@ -107,7 +114,7 @@ impl Keyspace {
         self.announce_expired(local, at, &expired);
         self.announce_fields(local, at, opened.is_none(), write, |field| {
             if packed.is_timed {
-                packed.find(field)?.deadline
+                packed.find(field.here()?)?.deadline
             } else {
                 None
             }
@@ -120,9 +127,14 @@ impl Keyspace {
     }
 
     /// What a hash is called now; whether there are more fields than the limit.
-    fn hash_encoding(&self, opened: Option<&Opened>, are_many: bool, pairs: &[(&[u8], &[u8])]) -> Encoding {
+    fn hash_encoding(
+        &self,
+        opened: Option<&Opened>,
+        are_many: bool,
+        pairs: &[(Bytes<'_>, Bytes<'_>)],
+    ) -> Encoding {
         let limits = &self.limits;
-        let is_long = |bytes: &[u8]| bytes.len() > limits.hash_value_bytes();
+        let is_long = |bytes: &Bytes<'_>| bytes.len() > limits.hash_value_bytes() as u64;
         let is_large = opened.is_some_and(|opened| opened.encoding == Encoding::HashTable)
             || are_many
             || pairs.iter().any(|(field, value)| is_long(field) || is_long(value));
@@ -163,7 +175,7 @@ impl Keyspace {
     fn hash_move(&self, local: &mut Local, tree: Tree, packed: &Fields<'_>) -> Result<(), OpError> {
         for pair in packed.pairs() {
             let deadline = pair.deadline.map_or(Deadline::Clear, Deadline::At);
-            self.put_element(local, tree, &self.hashed(pair.field), pair.value, deadline)?;
+            self.put_element(local, tree, &self.hashed(pair.field), pair.value.into(), deadline)?;
         }
         Ok(())
     }
@@ -175,21 +187,18 @@ impl Keyspace {
         tree: Tree,
         write: &FieldWrite<'w>,
         filled: &mut Filled,
-        expired: &mut Vec<&'w [u8]>,
+        expired: &mut Vec<Bytes<'w>>,
     ) -> Result<(), OpError> {
         for (field, value) in write.pairs {
-            let is_kept = write.mode == FieldMode::Absent && {
-                let now = local.now;
-                self.live_deadline(tree, field, now)?.is_some()
-            };
+            let (name, now) = (self.hashed_bytes(local, field)?, local.now);
+            let is_kept = write.mode == FieldMode::Absent && self.live_deadline(tree, &name, now)?.is_some();
             if is_kept {
                 continue;
             }
-            let was =
-                self.put_timed_element(local, tree, &self.hashed_ahead(local, field), value, write.deadline)?;
+            let was = self.put_timed_element(local, tree, &name, *value, write.deadline)?;
             filled.note(was);
             if was == Was::Expired {
-                expired.push(field);
+                expired.push(*field);
             }
         }
         Ok(())
@@ -204,7 +213,7 @@ impl Keyspace {
         write: &FieldWrite<'_>,
     ) -> Result<u64, OpError> {
         // Nothing that is missing is met after the first change (C1).
-        self.resolve_elements(grown.first, write.pairs.iter().map(|(field, _)| field))?;
+        self.resolve_elements(grown.first, local, write.pairs.iter().map(|(field, _)| field))?;
         let (mut filled, mut expired) = (Filled::default(), Vec::new());
         let ended = self.hash_fill(local, grown.first, write, &mut filled, &mut expired);
         grown.element_count += filled.more_count;
@@ -223,7 +232,7 @@ impl Keyspace {
         opened: &Opened,
         grown: Grown,
         write: &FieldWrite<'_>,
-        expired: &[&[u8]],
+        expired: &[Bytes<'_>],
     ) -> Result<(), OpError> {
         let encoding = self.hash_encoding(Some(opened), self.are_many_fields(&grown), write.pairs);
         let earliest = earlier(opened.earliest, write.given());
@@ -235,8 +244,8 @@ impl Keyspace {
         self.announce_filled(local, at, false, write, (grown.first, earliest.is_some()), expired)
     }
 
-    fn announce_expired(&self, local: &Local, at: &CollectionKey<'_>, fields: &[&[u8]]) {
-        for field in fields {
+    fn announce_expired(&self, local: &Local, at: &CollectionKey<'_>, fields: &[Bytes<'_>]) {
+        for field in fields.iter().copied() {
             let change = Change::FieldExpired { field };
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
         }
@@ -249,12 +258,15 @@ impl Keyspace {
         is_new: bool,
         write: &FieldWrite<'_>,
         (tree, is_timed): (Tree, bool),
-        expired: &[&[u8]],
+        expired: &[Bytes<'_>],
     ) -> Result<(), OpError> {
         self.announce_expired(local, at, expired);
         let now = local.now;
         // They have just been written: nothing of them is missing.
-        let kept = |field: &[u8]| self.live_deadline(tree, field, now).ok().flatten().flatten();
+        let kept = |field: &Bytes<'_>| {
+            let field = self.hashed_bytes(local, field).ok()?;
+            self.live_deadline(tree, &field, now).ok().flatten().flatten()
+        };
         self.announce_fields(local, at, is_new, write, |field| if is_timed { kept(field) } else { None });
         Ok(())
     }
@@ -265,21 +277,21 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         is_new: bool,
         write: &FieldWrite<'_>,
-        kept: impl Fn(&[u8]) -> Option<UnixMillis>,
+        kept: impl Fn(&Bytes<'_>) -> Option<UnixMillis>,
     ) {
         let tell = |change, is_new| {
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
         };
-        for (index, (field, value)) in write.pairs.iter().enumerate() {
+        for (index, &(field, value)) in write.pairs.iter().enumerate() {
             let deadline = match write.deadline {
                 Deadline::At(deadline) => Some(deadline),
                 Deadline::Clear => None,
-                Deadline::Keep => kept(field),
+                Deadline::Keep => kept(&field),
             };
             tell(Change::Field { field, value, deadline }, is_new && index == 0);
         }
         if let deadline @ Some(_) = write.given() {
-            write.pairs.iter().for_each(|(field, _)| tell(Change::FieldDeadline { field, deadline }, false));
+            write.pairs.iter().for_each(|&(field, _)| tell(Change::FieldDeadline { field, deadline }, false));
         }
     }
 
@@ -287,7 +299,7 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        fields: &[&[u8]],
+        fields: &[Bytes<'_>],
         run: &mut Vec<u8>,
     ) -> Result<u64, OpError> {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
@@ -296,8 +308,8 @@ impl Keyspace {
         let mut packed = opened.fields(run);
         let (left, ended) = match opened.grown {
             None => {
-                for field in fields {
-                    match packed.remove(field, local.now) {
+                for (field, name) in fields.iter().filter_map(|field| Some((field, field.here()?))) {
+                    match packed.remove(name, local.now) {
                         WasPacked::Absent => {}
                         was => removed.push((*field, was == WasPacked::Expired)),
                     }
@@ -305,7 +317,7 @@ impl Keyspace {
                 (packed.len(), Ok(()))
             }
             Some(grown) => {
-                self.resolve_elements(grown.first, fields)?;
+                self.resolve_elements(grown.first, local, fields)?;
                 let ended = self.remove_elements(local, grown.first, fields, &mut removed);
                 (grown.element_count.saturating_sub(removed.len() as u64), ended)
             }
@@ -313,7 +325,7 @@ impl Keyspace {
         if removed.is_empty() {
             return ended.map(|()| 0);
         }
-        for (field, has_expired) in &removed {
+        for &(field, has_expired) in &removed {
             let change = match has_expired {
                 true => Change::FieldExpired { field },
                 false => Change::FieldRemoved { field },
@@ -330,13 +342,14 @@ impl Keyspace {
         &self,
         local: &mut Local,
         tree: Tree,
-        fields: &[&'f [u8]],
-        removed: &mut Vec<(&'f [u8], bool)>,
+        fields: &'f [Bytes<'f>],
+        removed: &mut Vec<(Bytes<'f>, bool)>,
     ) -> Result<(), OpError> {
         for field in fields {
-            match self.remove_timed_element(local, tree, &self.hashed_ahead(local, field))? {
+            let element = self.hashed_bytes(local, field)?;
+            match self.remove_timed_element(local, tree, &element)? {
                 Was::Absent => {}
-                was => removed.push((field, was == Was::Expired)),
+                was => removed.push((*field, was == Was::Expired)),
             }
         }
         Ok(())

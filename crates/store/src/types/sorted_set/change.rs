@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::packed::{self, Scored};
 use super::place::{grown, roots};
 use super::range::{RangeLimit, ScoredRange};
+use crate::blobs::{Bytes, Given, Sending};
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Missed, Opened};
 use crate::tree::hash::Grown;
@@ -71,6 +72,21 @@ impl ScoreRule {
     }
 }
 
+/// A member that has been given, kept.
+pub(super) enum Kept {
+    Here(Vec<u8>),
+    Large(Sending),
+}
+
+impl Kept {
+    fn of(member: Given<'_>) -> Kept {
+        match member {
+            Given::Here(member) => Kept::Here(member.to_vec()),
+            Given::Large(member) => Kept::Large(member),
+        }
+    }
+}
+
 /// Members that have changed, by their places among those given, and their scores.
 type Changed = SmallVec<[(usize, f64); 4]>;
 
@@ -79,14 +95,14 @@ pub(super) struct Naming {
     pub encoding: Encoding,
     len: u64,
     most_members: u64,
-    most_bytes: usize,
+    most_bytes: u64,
 }
 
 impl Naming {
     /// A member gets a score; as it is kept: in Redis's small encoding there is no negative zero.
-    pub fn take(&mut self, member: &[u8], score: f64, is_new: bool) -> f64 {
+    pub fn take(&mut self, member_bytes: u64, score: f64, is_new: bool) -> f64 {
         self.len += u64::from(is_new);
-        if is_new && (self.len > self.most_members || member.len() > self.most_bytes) {
+        if is_new && (self.len > self.most_members || member_bytes > self.most_bytes) {
             self.encoding = Encoding::SkipList;
         }
         match self.encoding {
@@ -109,7 +125,7 @@ impl Progress {
     }
 
     /// Counts a decision in; the score that the member is to be given, if it is.
-    fn count(&mut self, decision: Decision, member: &[u8], is_new: bool) -> Option<f64> {
+    fn count(&mut self, decision: Decision, member: &Bytes<'_>, is_new: bool) -> Option<f64> {
         self.changes.score = match decision {
             Decision::LeftOut | Decision::Nan => None,
             Decision::Same(score) | Decision::Set(score) => Some(score),
@@ -119,7 +135,7 @@ impl Progress {
             true => self.changes.added += 1,
             false => self.changes.updated += 1,
         }
-        Some(self.naming.take(member, score, is_new))
+        Some(self.naming.take(member.len(), score, is_new))
     }
 }
 
@@ -128,7 +144,7 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         rule: &ScoreRule,
         run: &mut Vec<u8>,
     ) -> Result<ScoreChanges, OpError> {
@@ -145,23 +161,25 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: Option<&Opened>,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         rule: &ScoreRule,
         run: &mut Vec<u8>,
     ) -> Result<ScoreChanges, OpError> {
-        let most_bytes: usize = scored.iter().map(|(_, member)| packed::most_bytes(member)).sum();
+        let most_bytes: usize = scored.iter().map(|(_, member)| packed::most_bytes_of(member)).sum();
         if run.len() + most_bytes > PACKED_MAX_BYTES {
             return self.sorted_set_grow(local, at, opened, scored, rule, run);
         }
         let mut progress = Progress::new(self.naming(opened, packed::len(run)));
         for (index, (given, member)) in scored.iter().enumerate() {
-            let old = packed::find(run, member).map(|found| found.score);
+            // None of so few bytes lie in pages.
+            let name = member.here().unwrap_or_default();
+            let old = packed::find(run, name).map(|found| found.score);
             let decision = rule.decide(old, *given);
             if decision == Decision::Nan {
                 return Ok(ScoreChanges { is_nan: true, ..ScoreChanges::default() });
             }
             if let Some(score) = progress.count(decision, member, old.is_none()) {
-                packed::put(run, member, score);
+                packed::put(run, name, score);
                 progress.changed.push((index, score));
             }
         }
@@ -178,7 +196,7 @@ impl Keyspace {
             encoding: opened.map_or(Encoding::ListPack, |opened| opened.encoding),
             len,
             most_members: self.limits.sorted_set_entries() as u64,
-            most_bytes: self.limits.sorted_set_value_bytes(),
+            most_bytes: self.limits.sorted_set_value_bytes() as u64,
         }
     }
 
@@ -188,7 +206,7 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: Option<&Opened>,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         rule: &ScoreRule,
         run: &[u8],
     ) -> Result<ScoreChanges, OpError> {
@@ -197,7 +215,7 @@ impl Keyspace {
         let give_up = |_: &OpError| self.drop_trees(&grown(roots, 0));
         let mut packed = packed::members(run);
         let moved = packed.try_for_each(|scored| {
-            self.sorted_set_put_one(local, roots, scored.member, scored.score).map(drop)
+            self.sorted_set_put_one(local, roots, &scored.member.into(), scored.score).map(drop)
         });
         moved.inspect_err(give_up)?;
         let before = packed::len(run);
@@ -224,11 +242,12 @@ impl Keyspace {
         &self,
         local: &mut Local,
         roots: Roots,
-        member: &[u8],
+        member: &Bytes<'_>,
         score: f64,
     ) -> Result<bool, OpError> {
-        let found = self.sorted().find(roots, member)?;
-        self.sorted().put(&mut local.scratch, roots, member, &found, score)
+        let member = self.hashed_bytes(local, member)?;
+        let found = self.sorted().find_hashed(roots, &member)?;
+        self.sorted().put(&mut local.scratch, roots, &member, &found, score)
     }
 
     /// Gives members their scores as the rule says. Where that ends, for want of memory, what has been set stays.
@@ -236,13 +255,14 @@ impl Keyspace {
         &self,
         local: &mut Local,
         roots: Roots,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         rule: &ScoreRule,
         progress: &mut Progress,
     ) -> Result<(), OpError> {
         let trees = self.sorted();
         for (index, (given, member)) in scored.iter().enumerate() {
-            let found = trees.find_hashed(roots, &self.hashed_ahead(local, member))?;
+            let name = self.hashed_bytes(local, member)?;
+            let found = trees.find_hashed(roots, &name)?;
             let decision = rule.decide(found.score(), *given);
             if decision == Decision::Nan {
                 progress.changes.is_nan = true;
@@ -251,7 +271,7 @@ impl Keyspace {
             let before = progress.changes;
             if let Some(score) = progress.count(decision, member, found.score().is_none()) {
                 trees
-                    .put(&mut local.scratch, roots, member, &found, score)
+                    .put(&mut local.scratch, roots, &name, &found, score)
                     .inspect_err(|_| progress.changes = before)?;
                 progress.changed.push((index, score));
             }
@@ -265,7 +285,7 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         opened: &Opened,
         trees: Grown,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         rule: &ScoreRule,
     ) -> Result<ScoreChanges, OpError> {
         let roots = roots(&trees)?;
@@ -273,9 +293,10 @@ impl Keyspace {
         if !self.pages.all_resident() {
             let mut missed = Missed::default();
             for (given, member) in scored {
-                let Some(found) = missed.look(self.sorted().find(roots, member))? else { continue };
+                let name = self.hashed_bytes(local, member)?;
+                let Some(found) = missed.look(self.sorted().find_hashed(roots, &name))? else { continue };
                 if let Decision::Set(score) = rule.decide(found.score(), *given) {
-                    missed.look(self.sorted().resolve(roots, &found, member, score))?;
+                    missed.look(self.sorted().resolve(roots, &name, score))?;
                 }
             }
             missed.end()?;
@@ -302,12 +323,12 @@ impl Keyspace {
         local: &Local,
         at: &CollectionKey<'_>,
         is_new: bool,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         changed: &Changed,
     ) {
         let mut is_new = is_new;
         for (index, score) in changed {
-            if let Some((_, member)) = scored.get(*index) {
+            if let Some(&(_, member)) = scored.get(*index) {
                 let change = Change::Scored { member, score: *score };
                 self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
                 is_new = false;
@@ -315,7 +336,7 @@ impl Keyspace {
         }
     }
 
-    fn announce_removed(&self, local: &Local, at: &CollectionKey<'_>, member: &[u8]) {
+    fn announce_removed(&self, local: &Local, at: &CollectionKey<'_>, member: Bytes<'_>) {
         let change = Change::ScoredRemoved { member };
         self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
     }
@@ -324,27 +345,31 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        members: &[&[u8]],
+        members: &[Bytes<'_>],
         run: &mut Vec<u8>,
     ) -> Result<u64, OpError> {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
         let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(0) };
-        let mut removed: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        let mut removed: SmallVec<[Bytes<'_>; 4]> = SmallVec::new();
         match &opened.grown {
-            None => removed.extend(members.iter().copied().filter(|member| packed::remove(run, member))),
+            None => {
+                let mut remove =
+                    |member: &Bytes<'_>| member.here().is_some_and(|name| packed::remove(run, name));
+                removed.extend(members.iter().copied().filter(|member| remove(member)));
+            }
             Some(trees) => {
                 let (sorted, roots) = (self.sorted(), roots(trees)?);
                 if !self.pages.all_resident() {
                     let mut missed = Missed::default();
                     for member in members {
-                        missed.look(sorted.find(roots, member))?;
+                        missed.look(sorted.find_hashed(roots, &self.hashed_bytes(local, member)?))?;
                     }
                     missed.end()?;
                 }
                 for member in members {
-                    let found = sorted.find_hashed(roots, &self.hashed_ahead(local, member))?;
+                    let found = sorted.find_hashed(roots, &self.hashed_bytes(local, member)?)?;
                     if sorted.remove(&mut local.scratch, roots, &found)? {
-                        removed.push(member);
+                        removed.push(*member);
                     }
                 }
             }
@@ -352,7 +377,7 @@ impl Keyspace {
         if removed.is_empty() {
             return Ok(0);
         }
-        removed.iter().for_each(|member| self.announce_removed(local, at, member));
+        removed.iter().for_each(|member| self.announce_removed(local, at, *member));
         self.sorted_set_shrunk(local, at, &opened, removed.len() as u64, run)?;
         Ok(removed.len() as u64)
     }
@@ -387,7 +412,7 @@ impl Keyspace {
         range: &ScoredRange<'_>,
         is_downwards: bool,
         limit: RangeLimit,
-        mut f: impl FnMut(&[u8], f64),
+        mut f: impl FnMut(Given<'_>, f64),
         run: &mut Vec<u8>,
     ) -> Result<Option<u64>, OpError> {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
@@ -401,8 +426,8 @@ impl Keyspace {
                 wanted.reverse();
             }
             for scored in wanted {
-                self.announce_removed(local, at, scored.member);
-                f(scored.member, scored.score);
+                self.announce_removed(local, at, scored.member.into());
+                f(Given::Here(scored.member), scored.score);
             }
             let count = ranks.end - ranks.start;
             if count > 0 {
@@ -411,16 +436,16 @@ impl Keyspace {
             }
             return Ok(Some(count));
         };
-        let (sorted, roots) = (self.sorted(), roots(&trees)?);
+        let (sorted, roots) = (self.sorted_taking(local.taking), roots(&trees)?);
         let ranks = range.ranks_of(&sorted.ranks(roots), trees.element_count, is_downwards, limit)?;
-        let mut give = |member: &[u8], score: f64| {
-            self.announce_removed(local, at, member);
+        let mut give = |member: Given<'_>, score: f64| {
+            self.announce_removed(local, at, member.as_bytes());
             f(member, score);
         };
         if ranks.end - ranks.start >= trees.element_count {
             // The trees go with the key, as a whole.
-            sorted.range(roots, ranks, is_downwards, |member, score| {
-                give(member, score);
+            sorted.range(roots, ranks, is_downwards, |met| {
+                give(met.member, met.score);
                 Ok(true)
             })?;
             self.remove_emptied(local, at)?;
@@ -440,17 +465,25 @@ impl Keyspace {
         roots: Roots,
         ranks: std::ops::Range<u64>,
         is_downwards: bool,
-        mut f: impl FnMut(&[u8], f64),
+        mut f: impl FnMut(Given<'_>, f64),
     ) -> Result<u64, OpError> {
         let mut removed = Vec::new();
-        let note = |member: &[u8], score: f64| removed.push((member.to_vec(), score));
-        let count = self.sorted().remove_range(&mut local.scratch, roots, ranks, note)?;
+        let note = |member: Given<'_>, score: f64| removed.push((Kept::of(member), score));
+        let sorted = self.sorted_taking(local.taking);
+        let count = sorted.remove_range(&mut local.scratch, roots, ranks, note)?;
         if is_downwards {
             removed.reverse();
         }
-        for (member, score) in &removed {
-            self.announce_removed(local, at, member);
-            f(member, *score);
+        for (member, score) in removed {
+            let given = match &member {
+                Kept::Here(member) => Bytes::Here(member),
+                Kept::Large(member) => Bytes::Stored(member),
+            };
+            self.announce_removed(local, at, given);
+            match member {
+                Kept::Here(member) => f(Given::Here(&member), score),
+                Kept::Large(member) => f(Given::Large(member), score),
+            }
         }
         Ok(count)
     }
