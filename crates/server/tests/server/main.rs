@@ -19,6 +19,7 @@ mod large;
 mod large_replies;
 mod limits;
 mod loading;
+mod one_core;
 mod parts;
 mod persistence;
 mod protocol;

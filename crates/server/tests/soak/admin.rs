@@ -65,8 +65,8 @@ const LINES: &[&str] = &[
 struct Watch {
     over_since: Option<Instant>,
     peak_pages: u64,
+    peak_data_pages: u64,
     peak_bytes: u64,
-    saves: u64,
 }
 
 /// Goes on until the end of the run; what it has seen.
@@ -74,6 +74,7 @@ pub fn run(run: &Soak, bank: &Bank) -> String {
     let (mut conn, mut rng) = (run.connect("admin"), run.rng(70));
     let (mut watch, mut backups) = (Watch::default(), Backups::new());
     let mut idle: Vec<Conn<'_>> = Vec::new();
+    let mut save_count = 0;
     while run.goes_on() {
         match rng.u32(..8) {
             0 => backups.take(run, &mut conn, bank),
@@ -87,18 +88,22 @@ pub fn run(run: &Soak, bank: &Bank) -> String {
             4 => scratch(&mut conn, &mut rng),
             _ => {
                 let line = rng.choice(LINES).expect("one");
-                drop(try_quoted(&mut conn, line));
+                let is_done = try_quoted(&mut conn, line).is_some();
+                save_count += u32::from(is_done && line.contains("SAVE"));
             }
         }
         watch.look(run, &mut conn);
         std::thread::sleep(PAUSE);
     }
     conn.expect(&format!("CONFIG SET maxmemory {}", run.memory_bytes), Reply::ok());
-    let Watch { peak_pages, peak_bytes, saves, .. } = watch;
+    let Watch { peak_pages, peak_data_pages, peak_bytes, .. } = watch;
+    assert!(save_count > 0 && backups.checked_count > 0, "it was too short: nothing has been saved");
     let checked = backups.checked_count;
     let mb = |bytes: u64| bytes >> 20;
     format!(
-        "{} MB of data in memory at most, {} MB resident, {saves} saves, {} backups, of which {checked} were loaded",
+        "{} MB of data, {} MB of them in memory at most, {} MB resident, {save_count} saves, {} backups, of which \
+         {checked} were loaded",
+        mb(peak_data_pages * 4096),
         mb(peak_pages * 4096),
         mb(peak_bytes),
         backups.count,
@@ -147,6 +152,7 @@ impl Watch {
         let pages = field("data_pages_in_memory").expect("pages in memory");
         let most = field("data_pages_in_memory_max").expect("a bound of pages");
         self.peak_pages = self.peak_pages.max(pages);
+        self.peak_data_pages = self.peak_data_pages.max(field("data_pages").expect("pages of data"));
         let resident = run.process.resident_bytes();
         self.peak_bytes = self.peak_bytes.max(resident);
         let most_bytes = run.memory_bytes * 3 / 2 + BESIDE_DATA_BYTES;
@@ -157,8 +163,6 @@ impl Watch {
             let text = format!("{pages} pages of {most}, {resident} bytes of {most_bytes}");
             assert!(since.elapsed() < OVER_MAX, "memory is over its bound for long: {text}");
         }
-        let saves = conn.info("persistence").get("rdb_saves").and_then(|saves| saves.parse().ok());
-        self.saves = self.saves.max(saves.unwrap_or(0));
     }
 }
 
