@@ -216,6 +216,9 @@ mod tests {
         let rest = parts(Tier::Rest, &suites());
         let part = rest.iter().find(|part| part.name == "store/trees@array").unwrap();
         assert_eq!(part.env, [("STILLFRAME_POOL_BACKEND".to_owned(), "array".to_owned())]);
-        assert_eq!(rest.iter().filter(|part| part.name.contains('@')).count(), ON_EACH_BACKEND.len() + ON_SIMULATED_EXMAP.len());
+        assert_eq!(
+            rest.iter().filter(|part| part.name.contains('@')).count(),
+            ON_EACH_BACKEND.len() + ON_SIMULATED_EXMAP.len()
+        );
     }
 }
