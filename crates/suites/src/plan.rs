@@ -1,5 +1,7 @@
 //! Which parts a tier has.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use clap::ValueEnum;
 
 use crate::built::Suite;
@@ -119,17 +121,17 @@ fn on_other_backends(suites: &[Suite]) -> Vec<Part> {
     array.chain(exmap).collect()
 }
 
-/// Random suites with more seeds than the ordinary tier has time for.
+/// Random suites with more seeds than the ordinary tier has time for, or with another one each time, which a failure shows.
 fn more_seeds(suites: &[Suite]) -> Vec<Part> {
-    let with = |name: &str, variable: &str, count: &str, length_s: u32| -> Option<Part> {
+    let another = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs()).to_string();
+    let with = |name: &str, what: &str, variable: &str, value: &str, length_s: u32| -> Option<Part> {
         let part = of_suite(suites.iter().find(|suite| suite.name == name)?);
-        let name = format!("{name}, {count} seeds");
-        Some(Part { name, length_s, ..part.with_env(variable, count) })
+        Some(Part { name: format!("{name}, {what}"), length_s, ..part.with_env(variable, value) })
     };
     [
-        with("transactional/contract", "STILLFRAME_SEEDS", "1000", 300),
-        with("server/differential", "STILLFRAME_SEQUENCES", "500", 300),
-        with("server/crash", "STILLFRAME_KILLS", "100", 300),
+        with("transactional/contract", "1000 seeds", "STILLFRAME_SEEDS", "1000", 60),
+        with("server/differential", "another seed", "STILLFRAME_SEED", &another, 110),
+        with("server/crash", "another seed", "STILLFRAME_SEED", &another, 180),
     ]
     .into_iter()
     .flatten()
