@@ -82,7 +82,8 @@ fuzz() {
 deny() {
     cargo deny --version >/dev/null 2>&1 || skip "cargo-deny is not installed: cargo install --locked cargo-deny"
     cargo deny --offline check licenses bans sources
-    cargo deny check advisories || skip "the list of advisories is out of reach"
+    cargo deny fetch db || skip "the list of advisories is out of reach"
+    cargo deny --offline check advisories
 }
 
 case "${1:-ordinary}" in

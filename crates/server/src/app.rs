@@ -71,6 +71,7 @@ impl Running {
             .map_err(|error| explain_refusal(error, &dir.join(&settings.dbfilename)))?;
         log_io(&store);
         store.set_skips_damage(settings.skips_damage);
+        store.set_collection_limits(&settings.collection_limits);
         if let Some(note) = store.recovery_note() {
             log::warning(note);
         }
