@@ -14,7 +14,7 @@ pub(super) fn is_read_version(version: u32) -> bool {
     version <= MAX_READ_VERSION || VALKEY_VERSIONS.contains(&version)
 }
 
-/// Version of the format that [`Writer`](super::Writer) and [`dump_payload`](super::dump_payload) produce: what Redis 7.0 loads.
+/// Version of the format that [`Writer`](super::Writer) and `dump_payload` produce: what Redis 7.0 loads.
 pub const WRITE_VERSION: u32 = 10;
 
 /// Which version of the format is written.
