@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing to build (`setup.sh build`), to test (`setup.sh test`, for everything `all`, too), to build the
-# benchmark with all its peers (`setup.sh race`), or to build, package and test the kernel module (`setup.sh kernel`). Debian and its kin; elsewhere it
-# says what to install.
+# benchmark with all its peers (`setup.sh race`), to count instructions (`setup.sh count`), or to build, package and test the
+# kernel module (`setup.sh kernel`). Debian and its kin; elsewhere it says what to install.
 set -eu
 
 here=$(dirname "$0")
@@ -51,6 +51,8 @@ for goal in "$@"; do
             # The binding of RocksDB is made from the library's header, which takes libclang.
             rust=yes; need cc build-essential
             need_package librocksdb-dev; need_package libwiredtiger-dev; need_package libclang-dev ;;
+        count)
+            need redis-server redis-server; need valgrind valgrind; need strace strace; need objdump binutils ;;
         kernel)
             need cc build-essential; need depmod kmod; need pahole pahole; need debootstrap debootstrap; need_headers
             if command -v python3 >/dev/null 2>&1; then

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The tests, in tiers: `test.sh quick`, `test.sh ordinary`, `test.sh all [1/N]`. See docs/testing.md.
-# Single parts of `all`, which it calls itself: `test.sh client NAME`, `fuzz`, `deny`. 77: it cannot run here.
+# Single parts of `all`, which it calls itself: `test.sh client NAME`, `fuzz`, `count`, `deny`. 77: it cannot run here.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -79,6 +79,13 @@ fuzz() {
     done
 }
 
+# What GET and SET execute, against the figures in the tree.
+count() {
+    scripts/setup.sh count
+    cargo build --release --locked --quiet -p stillframe-server -p stillframe-bench
+    "${CARGO_TARGET_DIR:-target}/release/stillframe-bench" count --commands get,set --check crates/bench/counts.json
+}
+
 deny() {
     cargo deny --version >/dev/null 2>&1 || skip "cargo-deny is not installed: cargo install --locked cargo-deny"
     cargo deny --offline check licenses bans sources
@@ -94,6 +101,7 @@ case "${1:-ordinary}" in
         rest "${2:-}" ;;
     client) client "$2" ;;
     fuzz) fuzz ;;
+    count) count ;;
     deny) deny ;;
     *) echo "test.sh: unknown tier '$1': quick, ordinary or all" >&2; exit 2 ;;
 esac

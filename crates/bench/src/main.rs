@@ -8,6 +8,7 @@ mod bar;
 mod chart;
 mod clock;
 mod commands;
+mod count;
 mod embedded;
 mod error;
 mod guest;
@@ -62,6 +63,8 @@ enum Command {
     Collections(commands::collections::Args),
     /// What commands wait for beside a huge value, a lowered bound of memory, a reply that nobody reads
     Waits(commands::waits::Args),
+    /// Instructions, locked ones, calls of allocator and system a command, by valgrind and strace; held against a file
+    Count(commands::count::Args),
     /// Wait of a cut for the workers as the data grows, in process
     Cut(commands::cut::Args),
     /// Two workers on one store against two on stores of their own, in process
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Command::Checkpoint(args) => commands::checkpoint::run(&args),
         Command::Collections(args) => commands::collections::run(&args),
         Command::Waits(args) => commands::waits::run(&args),
+        Command::Count(args) => commands::count::run(&args),
         Command::Cut(args) => commands::cut::run(&args),
         Command::Workers(args) => commands::workers::run(&args),
         Command::Fork(args) => commands::fork::run(&args),

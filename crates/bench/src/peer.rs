@@ -182,6 +182,11 @@ impl Peer {
 
     /// Starts the server and returns at once; it may still be loading.
     pub fn spawn(&self, options: &StartOptions) -> Result<Server> {
+        self.spawn_as(&self.launch(options)?, options.cpus.as_ref())
+    }
+
+    /// How it is started.
+    pub fn launch(&self, options: &StartOptions) -> Result<Launch> {
         let dir = &options.dir;
         std::fs::create_dir_all(dir).context(|| format!("create {}", dir.display()))?;
         let launch = match options.unix_socket {
@@ -191,13 +196,18 @@ impl Peer {
         let mut launch = launch.with(&["--appendonly", "no"]).with(&self.cpu_lists(options.cpus.as_ref()));
         launch.args.extend(self.args.iter().cloned());
         launch.is_mortal = true;
+        Ok(launch)
+    }
+
+    /// As `spawn`, started in another way.
+    pub fn spawn_as(&self, launch: &Launch, cpus: Option<&CpuPlan>) -> Result<Server> {
         let start = || launch.try_spawn().context(|| format!("start {}", self.name));
-        let process = match &options.cpus {
+        let process = match cpus {
             Some(plan) => pin::started_on(&plan.server, start)?,
             None => start()?,
         };
         let target = process.address().clone();
-        Ok(Server { name: self.name.clone(), process, target, cpus: options.cpus.clone() })
+        Ok(Server { name: self.name.clone(), process, target, cpus: cpus.cloned() })
     }
 
     /// Starts the server and waits until it answers.

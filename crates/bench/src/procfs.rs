@@ -71,12 +71,38 @@ fn rollup_bytes(pid: u32, fields: &[&str]) -> u64 {
     fields.iter().filter_map(kilobytes).sum::<u64>() * 1024
 }
 
+/// Fields of a `stat` file from the third, the state, on.
+fn stat_fields(path: &str) -> Vec<String> {
+    let stat = fs::read_to_string(path).unwrap_or_default();
+    // The command name may hold spaces and parentheses; fields are counted from its end.
+    let Some((_, fields)) = stat.rsplit_once(')') else { return Vec::new() };
+    fields.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Whether all threads of a process are stopped, by a signal or a tracer.
+pub fn is_stopped(pid: u32) -> bool {
+    let states =
+        threads(pid).into_iter().map(|(tid, _)| stat_fields(&format!("/proc/{pid}/task/{tid}/stat")));
+    states.into_iter().all(|fields| fields.first().is_none_or(|state| matches!(state.as_str(), "T" | "t")))
+}
+
+/// Page faults of a thread since its start, those that waited for a disk and those that did not.
+pub fn page_faults(pid: u32, tid: u32) -> u64 {
+    let fields = stat_fields(&format!("/proc/{pid}/task/{tid}/stat"));
+    [7, 9].into_iter().filter_map(|at: usize| fields.get(at)?.parse::<u64>().ok()).sum()
+}
+
+/// Whether another process traces this thread.
+pub fn is_traced(pid: u32, tid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer.is_some_and(|pid| pid.trim() != "0")
+}
+
 /// User and system time of all threads of a process, in nanoseconds (clock ticks of 10 ms as a rule).
 pub fn cpu_time_ns(pid: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The command name may hold spaces and parentheses; fields are counted from its end.
-    let Some((_, fields)) = stat.rsplit_once(')') else { return 0 };
-    let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum();
+    let fields = stat_fields(&format!("/proc/{pid}/stat"));
+    let ticks: u64 = fields.iter().skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum();
     ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second()
 }
 
@@ -92,5 +118,6 @@ mod tests {
         assert!(rss_bytes(me) > 100 * 1024 && rss > 100 * 1024 && peak >= rss);
         assert!(pss_bytes(me) > 100 * 1024 && private_bytes(me) > 10 * 1024);
         assert!(threads(me).iter().any(|(tid, _)| *tid == me));
+        assert!(page_faults(me, me) > 100 && !is_stopped(me) && !is_traced(me, me));
     }
 }

@@ -493,3 +493,76 @@ fn a_run_does_not_write_over_another() {
     assert!(!Command::new(BENCH).args(failed).output().unwrap().status.success());
     assert_eq!(count(), 2);
 }
+
+/// The server that `count` counts, if that can be done here.
+fn countable() -> bool {
+    let missing: Vec<_> =
+        ["valgrind", "vgdb", "strace", "objdump"].into_iter().filter(|name| !on_path(name)).collect();
+    if !missing.is_empty() {
+        skipped("count", &format!("{missing:?}: scripts/setup.sh count installs them"));
+    }
+    missing.is_empty() && peers().contains(&"stillframe")
+}
+
+#[test]
+fn count() {
+    if !countable() {
+        return;
+    }
+    let Some((table, mut results)) = measure("count", &["--commands", "ping,set", "--pipelines", "16"]) else {
+        return;
+    };
+    assert!(table.contains("What a SET executes") && table.contains("event_loop"), "{table}");
+    let of_redis = results.iter().filter(|r| r["peer"] == "redis");
+    of_redis.for_each(|r| assert!(r["instructions"].as_f64().unwrap() > 500.0 && r["files"] == 0.0, "{r}"));
+    results.retain(|r| r["peer"] == "stillframe");
+    // Two commands, with one worker and with two.
+    assert_eq!(results.len(), 4, "{results:?}");
+    let of = |command: &str, workers: u64, figure: &str| {
+        let is_it = |r: &&Value| r["command"] == command && r["workers"] == workers;
+        results.iter().find(is_it).unwrap()[figure].as_f64().unwrap()
+    };
+    for workers in [1, 2] {
+        let [ping, set] = ["ping", "set"].map(|command| of(command, workers, "instructions"));
+        assert!(ping > 100.0 && set > ping + 500.0, "{ping} {set}");
+        // A call each for 16 requests and for 16 replies.
+        let calls = of("ping", workers, "system_calls");
+        assert!(calls > 2.0 / 16.0 && calls < 1.0, "{calls}");
+        assert!(of("set", workers, "files") > of("ping", workers, "files") + 5.0);
+    }
+    assert!(of("set", 1, "locked") >= 1.0 && of("set", 2, "locked") > of("set", 1, "locked"));
+}
+
+/// One that is held against a file is the same again, and one that has grown is named.
+#[test]
+fn counts_are_held_against_a_file() {
+    if !countable() {
+        return;
+    }
+    let dir = TempDir::new("counts");
+    let (path, file) = (dir.to_str().unwrap(), dir.join("counts.json"));
+    let run = |way: &str| {
+        let mut command = Command::new(BENCH);
+        command.args(["count", "--commands", "ping", "--pipelines", "16", "--workers", "1"]);
+        command.args(["--peers", "stillframe", "--data", path, "--out", path, way]).arg(&file);
+        let out = command.stdin(Stdio::null()).output().unwrap();
+        let text = [out.stdout, out.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        (out.status.success(), text)
+    };
+    let (is_written, text) = run("--write");
+    assert!(is_written, "{text}");
+    let counts = std::fs::read_to_string(&file).unwrap();
+    let (is_held, text) = run("--check");
+    assert!(is_held && text.contains("No count has grown"), "{text}");
+
+    let figure = "\"ping -P 16, 1 worker: instructions\": ";
+    let (before, after) = counts.split_once(figure).unwrap();
+    std::fs::write(&file, format!("{before}{figure}10.5{}", &after[after.find(',').unwrap()..])).unwrap();
+    let (is_held, text) = run("--check");
+    assert!(!is_held && text.contains("ping -P 16, 1 worker: instructions: 10.5 -> "), "{text}");
+    assert!(text.contains("--write"), "how to renew it is not said: {text}");
+
+    std::fs::write(&file, counts.replace("\"rustc\": \"", "\"rustc\": \"1.2.3 ")).unwrap();
+    let (is_held, text) = run("--check");
+    assert!(is_held && text.contains("SKIP") && text.contains("1.2.3"), "{text}");
+}

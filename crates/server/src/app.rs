@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use stillframe_store::{DbId, OpenError, Options, Store, Worker};
+use stillframe_store::{DbId, Layout, OpenError, Options, Store, Worker};
 
 use crate::commands::REGISTRY;
 use crate::config::{Config, Settings, SnapshotFormat};
@@ -67,6 +67,7 @@ impl Running {
             None => std::env::current_dir()?,
         };
         let listeners = listen::open(settings)?;
+        seed_draws(settings.counted_seed, 0);
         let store = Store::open(&dir, store_options(settings))
             .map_err(|error| explain_refusal(error, &dir.join(&settings.dbfilename)))?;
         log_io(&store);
@@ -142,6 +143,7 @@ fn store_options(settings: &Settings) -> Options {
         huge_pages: settings.huge_pages,
         io: settings.io,
         worker_count: settings.workers,
+        layout: if settings.counted_seed.is_some() { Layout::COUNTED } else { Layout::FULL },
         accept_loss_after_checkpoint: settings.accept_loss_after_checkpoint,
         ..Options::default()
     }
@@ -266,15 +268,23 @@ fn start_threads(server: &Arc<Server>) -> std::io::Result<Vec<JoinHandle<()>>> {
     Ok(threads)
 }
 
+/// What this thread draws at random, the `number`th of those that do, follows from the seed if there is one.
+fn seed_draws(seed: Option<u64>, number: u64) {
+    seed.into_iter().for_each(|seed| fastrand::seed(seed.wrapping_add(number)));
+}
+
 /// Starts a worker's thread and waits until its loop is set up.
 fn start_worker(server: Arc<Server>, index: usize) -> std::io::Result<JoinHandle<()>> {
     let (tell, told) = std::sync::mpsc::channel();
-    let run = move || match EventLoop::new(server, index, &REGISTRY) {
-        Ok(event_loop) => {
-            drop(tell.send(Ok(())));
-            event_loop.run();
+    let run = move || {
+        seed_draws(server.config().settings.counted_seed, index as u64 + 1);
+        match EventLoop::new(server, index, &REGISTRY) {
+            Ok(event_loop) => {
+                drop(tell.send(Ok(())));
+                event_loop.run();
+            }
+            Err(error) => drop(tell.send(Err(error))),
         }
-        Err(error) => drop(tell.send(Err(error))),
     };
     let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(run)?;
     match told.recv() {

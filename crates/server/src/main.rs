@@ -35,6 +35,11 @@ Examples:
 /// Set in the environment of the process that `daemonize yes` starts.
 const DAEMON_VARIABLE: &str = "STILLFRAME_DAEMON";
 
+/// Set to a seed by `stillframe-bench count`, never where data is served: see [`Settings::counted_seed`].
+///
+/// [`Settings::counted_seed`]: stillframe_server::config::Settings::counted_seed
+const COUNTED_VARIABLE: &str = "STILLFRAME_COUNTED";
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match from_args(&args) {
@@ -74,6 +79,7 @@ fn serve(mut config: Config) -> ExitCode {
         return ExitCode::FAILURE;
     }
     config.ignored().for_each(log::warning);
+    config.settings.counted_seed = counted_seed();
     let pidfile = config.settings.pidfile.clone();
     let is_supervised = config.settings.supervised;
     log::notice(format!("Stillframe {} is starting, pid={}", env!("CARGO_PKG_VERSION"), std::process::id()));
@@ -127,6 +133,16 @@ fn serve(mut config: Config) -> ExitCode {
     }
     log::warning("Stillframe is now ready to exit, bye bye...");
     ExitCode::SUCCESS
+}
+
+/// The seed of the environment, if it has one. Its effects are said: who serves data with it has made a mistake.
+fn counted_seed() -> Option<u64> {
+    let seed = std::env::var(COUNTED_VARIABLE).ok()?.parse().ok()?;
+    log::warning(format!(
+        "{COUNTED_VARIABLE} is set: nothing is random, so that clients can choose keys whose hashes collide, and there is room \
+         for a few gigabytes only. It is for counting instructions"
+    ));
+    Some(seed)
 }
 
 /// Log and working directory; `dir` is where all relative paths start, as in Redis.

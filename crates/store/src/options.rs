@@ -1,5 +1,5 @@
 use stillframe_pagepool::device::IoOptions;
-use stillframe_pagepool::{PoolBackend, SnapshotKind};
+use stillframe_pagepool::{Layout, PoolBackend, SnapshotKind};
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -24,6 +24,9 @@ pub struct Options {
     pub worker_count: usize,
     /// Significant bits of the key hash; 64 but in tests of equal hashes.
     pub hash_bits: u32,
+    /// Numbers that pages may have, and so the address space: [`Layout::FULL`] but under tools that can map less. What was saved
+    /// with a larger one is opened with as large a one.
+    pub layout: Layout,
     /// Serve the checkpoint of this number although a later one, which was saved, cannot be: what came after it is lost.
     pub accept_loss_after_checkpoint: Option<u64>,
 }
@@ -41,6 +44,7 @@ impl Default for Options {
             io: IoOptions::default(),
             worker_count: 1,
             hash_bits: 64,
+            layout: Layout::FULL,
             accept_loss_after_checkpoint: None,
         }
     }

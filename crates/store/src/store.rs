@@ -10,7 +10,7 @@ use stillframe_pagepool::device::{Device, DirLock, IoReport, LockError, PageBuf}
 use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
-    CheckpointError, DamagedPages, Layout, PageId, Pool, PoolError, PoolOptions, ScrubReport, ScrubStats,
+    CheckpointError, DamagedPages, PageId, Pool, PoolError, PoolOptions, ScrubReport, ScrubStats,
     PAGE_SIZE,
 };
 
@@ -505,7 +505,7 @@ fn check_options(options: &Options) -> Result<(), OpenError> {
 
 fn pool_options(options: &Options) -> PoolOptions {
     PoolOptions {
-        layout: Layout::FULL,
+        layout: options.layout,
         huge_pages: options.huge_pages,
         snapshot_kind: options.snapshot_kind,
         backend: options.pool_backend,

@@ -26,6 +26,10 @@ pub struct Launch {
     pub user: Option<u32>,
     /// Limits of the shell's, as `-n 200`.
     pub limits: Option<String>,
+    /// A program with its first words that runs the server, as valgrind does.
+    pub under: Vec<String>,
+    /// Variables of its environment beside the caller's.
+    pub variables: Vec<(String, String)>,
     /// Whether it ends with the thread that starts it, however that ends (where `setpriv` is installed).
     pub is_mortal: bool,
     /// None: a socket in `run_dir`.
@@ -43,6 +47,8 @@ impl Launch {
             args: Vec::new(),
             user: None,
             limits: None,
+            under: Vec::new(),
+            variables: Vec::new(),
             is_mortal: false,
             port: None,
         }
@@ -72,15 +78,18 @@ impl Launch {
     }
 
     fn command(&self) -> Command {
+        let mut words = self.under.iter().map(Path::new).chain([&*self.program]);
+        let program = words.next().unwrap_or(&self.program);
         let mut command = match (&self.limits, self.is_mortal) {
             (Some(limits), _) => {
                 let mut command = Command::new("sh");
-                command.args(["-c", &format!("ulimit {limits}; exec \"$0\" \"$@\"")]).arg(&self.program);
+                command.args(["-c", &format!("ulimit {limits}; exec \"$0\" \"$@\"")]).arg(program);
                 command
             }
-            (None, true) => mortal(&self.program),
-            (None, false) => Command::new(&self.program),
+            (None, true) => mortal(program),
+            (None, false) => Command::new(program),
         };
+        command.args(words).envs(self.variables.iter().map(|(name, value)| (name, value)));
         match self.address() {
             Address::Tcp { host, port } => command.args(["--port", &port.to_string(), "--bind", &host]),
             Address::Unix(path) => command.args(["--port", "0", "--unixsocket"]).arg(path),

@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod checkpoint;
 pub mod collections;
+pub mod count;
 pub mod cut;
 pub mod exmap;
 pub mod fill;

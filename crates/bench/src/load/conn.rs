@@ -173,13 +173,19 @@ impl ConnSet {
     /// Adds the connections' tallies to a report.
     pub fn finish(&mut self, report: &mut LoadReport) {
         report.unanswered = self.in_flight();
-        report.tally = Tally::default();
+        report.tally = self.take_tally();
+    }
+
+    /// What the replies since the last call were, of all connections.
+    pub fn take_tally(&mut self) -> Tally {
+        let mut all = Tally::default();
         for conn in &mut self.conns {
             let tally = std::mem::take(&mut conn.scanner.tally);
-            report.tally.errors += tally.errors;
-            report.tally.nils += tally.nils;
-            report.tally.value_bytes += tally.value_bytes;
-            report.tally.first_error = report.tally.first_error.take().or(tally.first_error);
+            all.errors += tally.errors;
+            all.nils += tally.nils;
+            all.value_bytes += tally.value_bytes;
+            all.first_error = all.first_error.take().or(tally.first_error);
         }
+        all
     }
 }

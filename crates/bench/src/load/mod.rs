@@ -11,6 +11,7 @@ pub mod open_loop;
 pub mod phase;
 pub mod recording;
 pub mod requests;
+pub mod rounds;
 pub mod scan;
 pub mod timer;
 pub mod values;

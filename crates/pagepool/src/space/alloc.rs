@@ -34,6 +34,9 @@ impl Layout {
     /// 1 TB of small pages and 128 GB for each of 14 sizes up to 1 GB: 3 TB of address space.
     pub const FULL: Layout = Layout { small_end: 1 << 28, region_len: 1 << 25, max_order: 18 };
 
+    /// For servers under a tool that can map less, as valgrind: 4 GB of small pages and 1 GB for each of the 14 sizes.
+    pub const COUNTED: Layout = Layout { small_end: 1 << 20, region_len: 1 << 18, max_order: 18 };
+
     /// For tests on the heap: 64 MB of small pages, large blocks up to 1 MB.
     pub const TINY: Layout = Layout { small_end: 1 << 14, region_len: 1 << 10, max_order: 8 };
 

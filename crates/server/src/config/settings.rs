@@ -112,6 +112,9 @@ pub struct Settings {
     /// What cannot be read is left out of dumps and of answers about all keys, and given up when it is written.
     pub skips_damage: bool,
     pub bind: Vec<String>,
+    /// No directive, but of the environment: the address space is small enough for valgrind, and what is drawn at random follows
+    /// from this seed, the secret that keys are hashed with, too.
+    pub counted_seed: Option<u64>,
     pub busy_poll: Duration,
     pub databases: u32,
     pub dbfilename: String,

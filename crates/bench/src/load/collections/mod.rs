@@ -4,6 +4,6 @@ mod data;
 mod fill;
 mod operation;
 
-pub use data::{append_command, Data, Kind};
+pub use data::{append_command, append_digits, append_length, append_word, Data, Kind};
 pub use fill::Fill;
 pub use operation::{Effect, Operation, Operations, ALL, LINDEX_MIDDLE, LINSERT_MIDDLE};
