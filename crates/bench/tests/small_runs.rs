@@ -509,7 +509,8 @@ fn count() {
     if !countable() {
         return;
     }
-    let Some((table, mut results)) = measure("count", &["--commands", "ping,set", "--pipelines", "16"]) else {
+    let Some((table, mut results)) = measure("count", &["--commands", "ping,set", "--pipelines", "16"])
+    else {
         return;
     };
     assert!(table.contains("What a SET executes") && table.contains("event_loop"), "{table}");

@@ -18,6 +18,8 @@ pub enum Restart {
     NoRoom,
     /// The page is damaged or unreadable, for good; the text says where.
     Damaged(Arc<str>),
+    /// The page is there, and this thread only looks ([`crate::Looking`]).
+    Looking,
 }
 
 /// Why a snapshot algorithm cannot serve a pool.
@@ -56,6 +58,9 @@ pub enum PoolError {
     Layout { path: String, page: u32, limit: u32 },
     #[error(transparent)]
     Unserved(#[from] Unserved),
+    /// This thread only looks ([`crate::Looking`]).
+    #[error("nothing is allocated by who only looks")]
+    Looking,
     #[error("cannot start a background thread: {0}")]
     Thread(std::io::Error),
     #[error("cannot have a descriptor to wake a thread by: {0}; raise `ulimit -n`")]

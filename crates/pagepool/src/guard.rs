@@ -7,6 +7,7 @@ use crate::page::{
     acquire, prefetch, prefetch_for_write, prefetch_lines, touch_covered, unlock_and_wake, unshare_and_wake,
     Held, Place, Refused, StateWord, Wanted, SPIN_COUNT,
 };
+use crate::phase::is_looking;
 use crate::pool::Pool;
 use crate::{PageBytes, PageId, Restart, PAGE_SIZE};
 
@@ -51,6 +52,16 @@ fn wait_for_latch(pool: &Pool, page: PageId, wanted: Wanted) -> Result<(), Resta
         _ => acquire(word, wanted, || word.try_lock()),
     });
     taken.map_err(|_| pool.residency().absent(page))
+}
+
+/// Why a thread that only looks does not get a latch to change the page.
+#[cold]
+#[inline(never)]
+fn only_looks(pool: &Pool, page: PageId) -> Restart {
+    match pool.is_resident(page) {
+        true => Restart::Looking,
+        false => pool.residency().absent(page),
+    }
 }
 
 /// Indices of the pages of an object that have these bytes.
@@ -274,6 +285,9 @@ pub struct ExclusiveGuard<'p> {
 impl<'p> ExclusiveGuard<'p> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<ExclusiveGuard<'p>, Restart> {
+        if is_looking() {
+            return Err(only_looks(pool, page));
+        }
         if state(pool, page).and_then(StateWord::try_lock).is_err() {
             wait_for_latch(pool, page, Wanted::Exclusive)?;
         }
@@ -282,6 +296,9 @@ impl<'p> ExclusiveGuard<'p> {
 
     #[inline(always)]
     pub(crate) fn try_new(pool: &'p Pool, page: PageId) -> Result<ExclusiveGuard<'p>, Restart> {
+        if is_looking() {
+            return Err(only_looks(pool, page));
+        }
         match state(pool, page).and_then(StateWord::try_lock) {
             Ok(()) => Ok(ExclusiveGuard { pool, page, _held: Held::new() }),
             Err(refused) => Err(restart(pool, page, refused)),

@@ -16,12 +16,15 @@ mod error;
 pub mod exmap;
 mod fence;
 mod guard;
+pub mod heap;
 pub mod metrics;
 mod objects;
 mod page;
 pub mod pagefile;
+mod phase;
 mod pool;
 mod residency;
+pub mod sched;
 pub mod snapshot;
 mod space;
 mod view;
@@ -40,8 +43,9 @@ pub use crate::checkpoint::CheckpointStats;
 pub use crate::error::{CheckpointError, PoolError, Restart, Unserved};
 pub use crate::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
 pub use crate::page::{prefetch_value, prefetch_value_for_write, Epoch};
+pub use crate::phase::{is_carrying, is_looking, Carrying, Looking};
 pub use crate::pool::{Pool, PoolOptions, PoolStats};
-pub use crate::residency::{DamagedPages, ScrubReport, ScrubStats, SCRUB_STEP_PAGES};
+pub use crate::residency::{DamagedPages, ScrubReport, ScrubStats, Turn, SCRUB_STEP_PAGES};
 pub use crate::snapshot::{SnapshotKind, UnknownSnapshotKind};
 pub use crate::space::{
     AnonMemory, ExmapMemory, ForkedWriter, HeapMemory, Layout, MapError, Memory, PoolBackend,

@@ -112,6 +112,10 @@ pub struct PoolMetrics {
     pub fault: Histogram,
     /// Pages brought in from the page file.
     pub loaded_page_count: AtomicU64,
+    /// Of these, those that were read in the midst of a step, while others waited for its end.
+    pub in_place_page_count: AtomicU64,
+    /// How often others waited for such reads.
+    pub in_place_wait_count: AtomicU64,
     /// Pages whose memory was given back although they are in use.
     pub evicted_page_count: AtomicU64,
     /// Time in which that memory was given back, in nanoseconds.

@@ -1,6 +1,7 @@
 //! Objects: allocating, growing and freeing runs of pages.
 
 use crate::guard::ExclusiveGuard;
+use crate::phase::is_looking;
 use crate::pool::Pool;
 use crate::residency::Keeper;
 use crate::space::Extent;
@@ -27,13 +28,16 @@ impl Pool {
     /// who is no member may call this only where nothing is evicted.
     ///
     /// # Errors
-    /// [`PoolError::Exhausted`].
+    /// [`PoolError::Exhausted`]; [`PoolError::Looking`].
     pub fn allocate_object(
         &self,
         page_count: u32,
         reserve_count: u32,
     ) -> Result<ExclusiveGuard<'_>, PoolError> {
         assert!(page_count > 0, "an object has pages");
+        if is_looking() {
+            return Err(PoolError::Looking);
+        }
         let start = self.supply().take(page_count, reserve_count)?;
         let mut object = ExclusiveGuard::allocated(self, start);
         // Large objects may begin in memory that reads as zero, but for those that found no place of their own.

@@ -9,8 +9,10 @@ use crate::exmap::Exmap;
 use crate::metrics::PoolMetrics;
 use crate::page::{Epoch, PageTable};
 use crate::pagefile::{NeededPages, OpenOptions, PageFile, PageFileError, Recovered};
+use crate::phase::is_looking;
 use crate::residency::{
-    DamagedPages, Evictor, Keeper, Residency, Room, ScrubReport, ScrubStats, Scrubbing, Supply,
+    DamagedPages, Evictor, Keeper, Residency, Room, ScrubReport, ScrubStats, Scrubbing, StockOptions, Supply,
+    Turn, Turns,
 };
 use crate::snapshot::{Core, NoSpill, SnapshotKind, Snapshotter, Spill};
 use crate::space::{AnonMemory, Arena, ExmapMemory, Layout, Memory, PoolBackend};
@@ -22,6 +24,8 @@ pub struct PoolOptions {
     pub layout: Layout,
     /// Back tree nodes and slabs with huge pages, if the algorithm can do with them.
     pub huge_pages: bool,
+    /// Have a thread give memory to free pages before they are wanted. Else whoever uses one first waits for its 4 KB.
+    pub populates_ahead: bool,
     pub snapshot_kind: SnapshotKind,
     pub backend: PoolBackend,
     /// Budget of snapshots: before-images, spare frames, freed pages that a cut needs.
@@ -40,6 +44,7 @@ impl Default for PoolOptions {
         PoolOptions {
             layout: Layout::FULL,
             huge_pages: true,
+            populates_ahead: true,
             snapshot_kind: SnapshotKind::Epoch,
             backend: PoolBackend::Vmcache,
             snapshot_memory_bytes: 64 << 20,
@@ -106,6 +111,7 @@ pub struct Pool {
     supply: Arc<Supply>,
     residency: Arc<Residency>,
     room: Arc<Room>,
+    turns: Arc<Turns>,
     evictor: Option<Evictor>,
     /// Where pages lie in frames.
     keeper: Option<Keeper>,
@@ -219,7 +225,7 @@ impl Pool {
         let core = Arc::new(core);
         let is_huge = options.huge_pages && snapshotter.takes_huge_pages();
         if is_huge {
-            core.pages.prefer_huge(options.layout.small_end);
+            core.pages.prefer_huge_frames();
         }
         let can_evict = file.is_some() && snapshotter.takes_evictions();
         let limit = options.memory_pages.filter(|_| can_evict);
@@ -228,16 +234,18 @@ impl Pool {
             core.clone(),
             snapshotter.clone(),
             options.layout,
-            is_huge,
+            StockOptions { huge_pages: is_huge, is_ahead: options.populates_ahead },
             room.clone(),
             file.clone(),
         )?);
         let scrubbing: Arc<Scrubbing> = Arc::default();
+        let turns = Arc::new(Turns::new(room.clone()));
         let evictor = file.clone().map(|file| {
             let members = barrier.clone();
             let wait_for_turns = Box::new(move || members.wait_for_turns());
             let (core, supply, room) = (core.clone(), supply.clone(), room.clone());
-            Evictor::start(core, supply, room, file, scrubbing.clone(), wait_for_turns)
+            let must_stay = (scrubbing.clone(), turns.clone());
+            Evictor::start(core, supply, room, file, must_stay, wait_for_turns)
         });
         let keeper = core.pages.arena().map(|arena| {
             // What is pinned is copied by a `fork`.
@@ -245,7 +253,8 @@ impl Pool {
             lent_to.iter().for_each(|file| file.lend(arena.memory()));
             let members = barrier.clone();
             let wait_for_turns = Box::new(move || members.wait_for_turns());
-            Keeper::start(core.clone(), supply.clone(), room.clone(), wait_for_turns, lent_to)
+            let is_ahead = options.populates_ahead;
+            Keeper::start(core.clone(), supply.clone(), room.clone(), wait_for_turns, lent_to, is_ahead)
         });
         let residency = Residency::new(core.clone(), supply.clone(), room.clone(), file);
         Ok(Pool {
@@ -255,6 +264,7 @@ impl Pool {
             supply,
             residency: Arc::new(residency),
             room,
+            turns,
             evictor: evictor.transpose()?,
             keeper: keeper.transpose()?,
             scrubbing,
@@ -417,6 +427,17 @@ impl Pool {
         self.room.keep(head, page_count);
     }
 
+    /// A place in the queue of those that wait in vain for all their pages together: when its turn has come, it keeps what has
+    /// been brought in for it.
+    pub fn ask_turn(&self) -> Turn {
+        self.turns.ask()
+    }
+
+    /// Calls `done` when the turn of that number has come, at once if it has, or has been given up.
+    pub fn when_turn(&self, number: u64, done: Box<dyn FnOnce() + Send>) {
+        self.turns.when_come(number, done);
+    }
+
     /// Calls `done` from another thread when memory is not full any more, or nothing in it can go.
     pub fn when_room(&self, done: Box<dyn FnOnce() + Send>) {
         self.residency.load_in_background(Vec::new(), done);
@@ -450,7 +471,8 @@ impl Pool {
     /// others use. A hint.
     #[inline]
     pub fn let_go(&self, page: PageId) {
-        if self.room.evicts() {
+        // Who looks comes back.
+        if self.room.evicts() && !is_looking() {
             self.core.pages.try_descriptor(page).into_iter().for_each(|descriptor| {
                 descriptor.state.meet();
             });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::device::PageBuf;
 use crate::page::{wait_for_move, Epoch};
 use crate::pool::Pool;
+use crate::sched::{promptly, set_urgent};
 use crate::snapshot::{SpilledImage, Version};
 use crate::{BarrierTimes, CheckpointError, PageBytes, PageId};
 
@@ -44,7 +45,10 @@ impl View {
     /// # Errors
     /// If the page is damaged, or its before-image could not be spilled to the page file or cannot be read back.
     pub fn read_page(&self, page: PageId, into: &mut PageBytes) -> Result<(), CheckpointError> {
-        self.copy_or_find(page, into)?.map_or(Ok(()), |image| image.read(into))
+        let Some(image) = self.copy_or_find(page, into)? else { return Ok(()) };
+        let read = image.read(into);
+        promptly(|| drop(image));
+        read
     }
 
     /// Copies many pages as of the cut, each as [`View::read_page`] does. What lies in the page file is read with as few
@@ -68,6 +72,7 @@ impl View {
         for ((index, _), result) in images.iter().zip(read) {
             results[*index] = result;
         }
+        promptly(|| drop(images));
         results
     }
 
@@ -78,9 +83,19 @@ impl View {
         into: &mut PageBytes,
     ) -> Result<Option<Arc<SpilledImage>>, CheckpointError> {
         let core = self.pool.core();
-        if core.pages.try_descriptor(page).is_none() {
+        let Some(descriptor) = core.pages.try_descriptor(page) else {
             return Err(CheckpointError::Io(no_such_page(page)));
+        };
+        // Who finds no room in the budget writes pages himself.
+        set_urgent(core.frames.budget().is_short());
+        if descriptor.epochs.written() <= self.cut && core.copy_as_of(page, self.cut, into) {
+            return Ok(None);
         }
+        promptly(|| self.find(page, into))
+    }
+
+    fn find(&self, page: PageId, into: &mut PageBytes) -> Result<Option<Arc<SpilledImage>>, CheckpointError> {
+        let core = self.pool.core();
         loop {
             match self.pool.snapshotter().locate(core, self.cut, page) {
                 Version::InPlace => {

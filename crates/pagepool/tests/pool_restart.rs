@@ -29,7 +29,7 @@ fn latch<T>(pool: &Pool, page: PageId, mut open: impl FnMut() -> Result<T, Resta
             Ok(guard) => return guard,
             Err(Restart::Fault(missing)) => pool.load(&[missing]),
             Err(Restart::Contended) => std::thread::yield_now(),
-            Err(Restart::NoRoom) => panic!("there is no limit"),
+            Err(Restart::NoRoom | Restart::Looking) => panic!("there is no limit, and it does not look"),
             Err(Restart::Damaged(reason)) => panic!("{page:?}: {reason}"),
         }
     }
@@ -146,7 +146,7 @@ fn damage_is_reported_and_not_served() {
     for (number, &page) in pages.iter().enumerate() {
         match pool.shared(page) {
             Ok(guard) => assert_eq!(guard.page(), &[number as u8 + 1; PAGE_SIZE]),
-            Err(Restart::NoRoom) => panic!("there is no limit"),
+            Err(Restart::NoRoom | Restart::Looking) => panic!("there is no limit, and it does not look"),
             Err(Restart::Damaged(reason)) => {
                 assert_eq!(number, 6);
                 let offset = damaged_at.to_string();

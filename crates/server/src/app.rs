@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use stillframe_store::{DbId, Layout, OpenError, Options, Store, Worker};
+use stillframe_store::{sched, DbId, Layout, OpenError, Options, Store, Worker};
 
 use crate::commands::REGISTRY;
 use crate::config::{Config, Settings, SnapshotFormat};
@@ -13,7 +13,7 @@ use crate::event_loop::EventLoop;
 use crate::log;
 use crate::net::descriptors;
 use crate::net::listen::{self, ListenError, Listeners};
-use crate::persistence::{self, LoadError, Loaded};
+use crate::persistence::{self, Load, LoadError, Loaded, Twins};
 use crate::scrub;
 use crate::server::Server;
 
@@ -37,6 +37,16 @@ pub enum StartError {
     HiddenDatabases { database_count: u32, needed_count: u32, key_count: u64 },
     #[error("Can't empty the page file's data before loading the dump: {0}")]
     Flush(stillframe_store::OpError),
+}
+
+impl StartError {
+    /// The TCP port that could not be listened on, if that was it.
+    pub fn refused_port(&self) -> Option<u16> {
+        match self {
+            StartError::Listen(ListenError::Tcp { port, .. }) => Some(*port),
+            _ => None,
+        }
+    }
 }
 
 /// A server that runs in threads of this process.
@@ -230,14 +240,15 @@ fn load_into(server: &Server, path: &Path) -> Result<Loaded, StartError> {
     if !server.store.is_new() {
         flush_all(&mut worker, settings).map_err(StartError::Flush)?;
     }
-    Ok(persistence::load_dump(
-        &mut worker,
-        path,
+    let load = Load {
         settings,
-        &server.loading,
-        &server.eviction,
-        &server.is_stopping,
-    )?)
+        progress: &server.loading,
+        eviction: &server.eviction,
+        is_stopping: &server.is_stopping,
+        twins: Twins::Refused,
+        key_delay_us: &|| server.config().settings.key_load_delay_us,
+    };
+    Ok(persistence::load_dump(&mut worker, path, &load)?)
 }
 
 fn flush_all(worker: &mut Worker, settings: &Settings) -> Result<(), stillframe_store::OpError> {
@@ -259,12 +270,16 @@ fn start_threads(server: &Arc<Server>) -> std::io::Result<Vec<JoinHandle<()>>> {
     // It is not waited for: the end does not wait for a save that nobody asked to be the last, and a save that
     // is cut short leaves the one before it.
     let saver = server.clone();
-    std::thread::Builder::new().name("saver".into()).spawn(move || persistence::run(&saver))?;
+    std::thread::Builder::new().name("saver".into()).spawn(move || {
+        sched::enroll("saver");
+        persistence::run(&saver);
+    })?;
     // Nor is what reads only.
     let scrubber = server.clone();
-    std::thread::Builder::new()
-        .name("scrubber".into())
-        .spawn(move || scrub::run(&*scrubber, &scrubber.scrubber))?;
+    std::thread::Builder::new().name("scrubber".into()).spawn(move || {
+        sched::enroll("scrubber");
+        scrub::run(&*scrubber, &scrubber.scrubber);
+    })?;
     Ok(threads)
 }
 

@@ -19,6 +19,7 @@ mod lcs;
 mod list;
 mod memory;
 mod object;
+mod random;
 mod scan;
 mod set;
 mod set_combine;
@@ -31,6 +32,7 @@ mod sorted_set_range;
 mod string;
 
 mod client;
+mod cluster;
 mod configuration;
 mod connection;
 mod info;
@@ -81,6 +83,7 @@ static GROUPS: &[&[Command]] = &[
     sort::COMMANDS,
     connection::COMMANDS,
     client::COMMANDS,
+    cluster::COMMANDS,
     transaction::COMMANDS,
     users::COMMANDS,
     pubsub::COMMANDS,

@@ -11,10 +11,12 @@ mod values;
 pub use events::Events;
 pub use file::{from_args, ConfigError, Start};
 pub use params::{Effect, Kind, Param, ParamId, PARAMS};
+pub use rewrite::Unnamed;
 pub use settings::{
     ClientMemory, MemoryPolicy, OnSignal, OutputLimit, Protection, SavePoint, Settings, ShutdownFlags,
     SnapshotFormat,
 };
+pub use value::parse_memory;
 pub use values::{settings_help, Config};
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! From arguments to a reply: lookup, checks, and then the call or its place in a transaction.
 
+mod broken;
 pub mod call;
+mod carry;
 pub mod ctx;
 pub mod exec;
 mod lookup;
 pub mod monitor;
 pub mod prepare;
 mod redact;
+mod slow;
+mod step;
 pub mod stream;
 pub mod subscribed;
 pub mod waiting;
@@ -23,7 +27,7 @@ use crate::protocol::errors;
 use crate::protocol::reply::Mark;
 use crate::server::Server;
 use crate::state::pause::PauseKind;
-use crate::state::session::{Ending, ReplyMode};
+use crate::state::session::Ending;
 
 use call::{call, Outcome};
 use ctx::{Command, Ctx, Found};
@@ -62,7 +66,7 @@ pub fn dispatch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Outcome {
             Outcome::Done
         }
         Err(error) => {
-            let mark = begin_reply(ctx);
+            let mark = ctx.reply.out.mark();
             reject(ctx, row_of(ctx.registry, args).ok(), error);
             end_reply(ctx, mark);
             Outcome::Done
@@ -74,9 +78,11 @@ pub fn dispatch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Outcome {
 pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
     ctx.client.last_command = Some(found.id);
     if is_paused(ctx, found.command) {
+        // Nobody waits for this one's turn meanwhile.
+        ctx.client.patience.iter_mut().for_each(|patience| patience.note_progress());
         return Outcome::Paused;
     }
-    let mark = begin_reply(ctx);
+    let mark = ctx.reply.out.mark();
     let outcome = match admit(ctx, found.command) {
         Err(error) => {
             reject(ctx, Some(found), error);
@@ -88,37 +94,21 @@ pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
         }
         Ok(()) => call(ctx, found, args, true),
     };
-    match outcome {
-        Outcome::Done => {
-            ctx.client.end_walks();
-            end_reply(ctx, mark);
-        }
-        // It begins anew.
-        _ if ctx.client.reply_mode == ReplyMode::Skip => ctx.client.reply_mode = ReplyMode::SkipNext,
-        _ => {}
+    if let Outcome::Done = outcome {
+        ctx.client.end_walks();
+        broken::check(ctx, found.command, &mark);
+        end_reply(ctx, mark);
     }
     outcome
 }
 
-fn begin_reply(ctx: &mut Ctx<'_>) -> Mark {
-    if ctx.client.reply_mode == ReplyMode::SkipNext {
-        ctx.client.reply_mode = ReplyMode::Skip;
-    }
-    ctx.reply.out.mark()
-}
-
 fn end_reply(ctx: &mut Ctx<'_>, mark: Mark) {
-    let has_pushed = std::mem::take(&mut ctx.client.has_pushed);
-    if ctx.client.reply_mode == ReplyMode::On {
-        return;
+    ctx.hold_back(mark);
+    if !ctx.client.reply_mode.is_plain() {
+        ctx.client.reply_mode.end_command();
     }
-    // What is pushed is no reply.
-    if !has_pushed {
-        ctx.reply.out.back_to(mark);
-        ctx.client.late.drop_all();
-    }
-    if ctx.client.reply_mode == ReplyMode::Skip {
-        ctx.client.reply_mode = ReplyMode::On;
+    if ctx.client.listener.is_some() {
+        subscribed::end_reply(ctx, mark.len);
     }
 }
 

@@ -39,7 +39,7 @@ fn markdown(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String 
 
 /// The settings that are wanted, by name.
 fn settings(wanted: impl Fn(&Param) -> bool) -> impl Iterator<Item = &'static Param> {
-    let mut found: Vec<_> = PARAMS.iter().filter(|param| wanted(param)).collect();
+    let mut found: Vec<_> = PARAMS.iter().filter(|param| wanted(param) && !param.is_hidden).collect();
     found.sort_by_key(|param| param.name);
     found.into_iter()
 }

@@ -12,6 +12,8 @@
 mod batch;
 mod chores;
 mod cron;
+mod drawing;
+mod farewell;
 mod flow;
 mod receive;
 mod spin;
@@ -28,7 +30,7 @@ use rustix::event::{epoll, Timespec};
 use rustix::io::Errno;
 
 use crate::clock::unix_ms;
-use crate::net::conn::{Conn, Hold, Input, Interest, Output};
+use crate::net::conn::{Conn, Hold, Input, Interest, Output, Peer};
 use crate::net::listen::Door;
 use crate::net::slots::SlotId;
 use crate::state::clients::ClientInfo;
@@ -50,6 +52,7 @@ impl EventLoop {
             self.take_events();
             self.end_waits();
             self.serve_ready();
+            self.go_on_drawing();
             self.evict_clients();
             self.take_messages();
             self.run_cron();
@@ -75,7 +78,7 @@ impl EventLoop {
 
     /// Waits for events, not longer than to the next timer; the store may take cuts meanwhile.
     fn wait(&mut self) {
-        let EventLoop { worker, epoll, events, ready, cron, config, spin, local, .. } = self;
+        let EventLoop { worker, epoll, events, ready, drawing, cron, config, spin, local, .. } = self;
         events.clear();
         let mut poll = |timeout: Duration| {
             let timeout =
@@ -87,7 +90,7 @@ impl EventLoop {
                 Err(_) => 0,
             }
         };
-        if !ready.is_empty() || local.is_evicting {
+        if !ready.is_empty() || !drawing.is_empty() || local.is_evicting {
             worker.quiesce();
             poll(Duration::ZERO);
             return;
@@ -127,12 +130,13 @@ impl EventLoop {
             }
             let Some(id) = self.slots.find(Token(data)) else { continue };
             if flags.intersects(epoll::EventFlags::OUT) {
+                self.note_progress(id);
                 self.flush(id);
             }
             let closed = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
             if flags.intersects(closed) {
                 if let Some(conn) = self.slots.get(id) {
-                    conn.has_hung_up = true;
+                    conn.peer.hangs_up();
                 }
             }
             if flags.intersects(closed | epoll::EventFlags::IN) {
@@ -183,7 +187,7 @@ impl EventLoop {
             hold: Hold::Free,
             protocol_error: None,
             interest,
-            has_hung_up: false,
+            peer: Peer::Sends,
             is_ready: false,
             is_touched: false,
             part_written: None,
@@ -220,8 +224,7 @@ impl EventLoop {
             Message::Reply(token, which, bytes) => self.unblock(token, which, bytes),
             Message::KeyReady(key) => self.serve_waiting(key),
             Message::Part(token, part) => self.append_part(token, part),
-            Message::Push(token, bytes) => self.push(token, &bytes),
-            Message::Publish(tokens, message) => self.hear(&tokens, &message),
+            Message::Heard(tokens) => self.hear(&tokens),
             Message::Kill(token) => {
                 if let Some(id) = self.slots.find(token) {
                     self.close(id);

@@ -51,7 +51,8 @@ pub mod text;
 #[cfg(test)]
 mod waiting_tests;
 
-/// Locks: real ones, or those of the model checker in its tests.
+/// Locks and atomic words: real ones, or those of the model checker in its tests.
 mod sync {
     pub use parking_lot::Mutex;
+    pub use std::sync::atomic;
 }

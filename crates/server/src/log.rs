@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::Mutex;
@@ -17,7 +18,38 @@ pub enum Level {
 }
 
 static LEAST: AtomicU8 = AtomicU8::new(Level::Notice as u8);
-static TARGET: Mutex<Option<File>> = Mutex::new(None);
+static TARGET: Mutex<Option<LogFile>> = Mutex::new(None);
+
+/// A file that is appended to under its name: once another file has that name, or none, as after a rotation, lines go to a
+/// new one.
+struct LogFile {
+    path: PathBuf,
+    file: File,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl LogFile {
+    fn open(path: &Path) -> std::io::Result<LogFile> {
+        let file = File::options().create(true).append(true).open(path)?;
+        let meta = file.metadata()?;
+        Ok(LogFile { path: path.to_owned(), file, identity: (meta.dev(), meta.ino()) })
+    }
+
+    fn is_there(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|meta| (meta.dev(), meta.ino()) == self.identity)
+    }
+
+    fn append(&mut self, line: &[u8]) -> std::io::Result<()> {
+        if !self.is_there() {
+            // Without a new file the old one has the line.
+            if let Ok(anew) = LogFile::open(&self.path) {
+                *self = anew;
+            }
+        }
+        self.file.write_all(line)
+    }
+}
 
 pub fn set_level(number: u8) {
     LEAST.store(number, Ordering::Relaxed);
@@ -28,7 +60,7 @@ pub fn set_level(number: u8) {
 /// # Errors
 /// The file cannot be opened.
 pub fn set_file(path: &Path) -> std::io::Result<()> {
-    let file = File::options().create(true).append(true).open(path)?;
+    let file = LogFile::open(&std::path::absolute(path)?)?;
     *TARGET.lock() = Some(file);
     Ok(())
 }
@@ -45,7 +77,7 @@ pub fn write(level: Level, text: &str) {
     let mark = ['.', '-', '*', '#'][level as usize];
     let line = format!("{}:M {} {mark} {text}\n", std::process::id(), Utc::now().log_time());
     match &mut *TARGET.lock() {
-        Some(file) => drop(file.write_all(line.as_bytes())),
+        Some(file) => drop(file.append(line.as_bytes())),
         None => drop(std::io::stdout().write_all(line.as_bytes())),
     }
 }

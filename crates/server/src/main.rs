@@ -41,7 +41,8 @@ const DAEMON_VARIABLE: &str = "STILLFRAME_DAEMON";
 const COUNTED_VARIABLE: &str = "STILLFRAME_COUNTED";
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<String> =
+        std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     match from_args(&args) {
         Ok(Start::Serve(config)) => serve(*config),
         Ok(Start::Checked(config)) => {
@@ -82,11 +83,14 @@ fn serve(mut config: Config) -> ExitCode {
     config.settings.counted_seed = counted_seed();
     let pidfile = config.settings.pidfile.clone();
     let is_supervised = config.settings.supervised;
-    log::notice(format!("Stillframe {} is starting, pid={}", env!("CARGO_PKG_VERSION"), std::process::id()));
+    // Harnesses look for these words, and for `Server initialized` after them.
+    log::notice(format!("Stillframe {} is starting, PID: {}", env!("CARGO_PKG_VERSION"), std::process::id()));
+    log::notice("Configuration loaded");
     if std::env::var_os(DAEMON_VARIABLE).is_some() {
         // Leaves the terminal's session; fails only for a process that leads one already.
         let _ = rustix::process::setsid();
     }
+    stillframe_store::heap::map_large_blocks();
     // Before the server listens: a signal that comes early is kept for it.
     let signals = match Signals::new([SIGINT, SIGTERM, SIGHUP, SIGXFSZ]) {
         Ok(signals) => signals,
@@ -99,10 +103,15 @@ fn serve(mut config: Config) -> ExitCode {
         Ok(running) => running,
         Err(error) => {
             log::warning(error.to_string());
+            if let Some(port) = error.refused_port() {
+                log::warning(format!("Failed listening on port {port} (TCP), aborting."));
+            }
             return ExitCode::FAILURE;
         }
     };
     let server = running.server.clone();
+    log::notice(format!("Running mode=standalone, port={}.", server.config().settings.port));
+    log::notice("Server initialized");
     let handle = move || handle_signals(&server, signals);
     if let Err(error) = std::thread::Builder::new().name("signals".into()).spawn(handle) {
         log::warning(format!("Can't handle signals: {error}"));

@@ -1,6 +1,7 @@
 //! Saving: one thread that takes checkpoints and writes dumps, one after the other.
 
 pub mod collections;
+mod delay;
 mod dump;
 pub mod elements;
 mod progress;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use stillframe_store::sched::promptly;
 use stillframe_store::{CheckpointReport, Store};
 
 use crate::clock::unix_ms;
@@ -21,7 +23,9 @@ use crate::state::clients::ClientInfo;
 use crate::state::session::LateReply;
 
 use dump::write_dump_telling;
-pub use dump::{cut_of, load_dump, temporary_path, write_dump, write_salvaged, LoadError, Loaded};
+pub use dump::{
+    cut_of, load_dump, temporary_path, write_dump, write_salvaged, Load, LoadError, Loaded, Twins,
+};
 pub use progress::DumpProgress;
 
 /// After a failed automatic save the next one waits so long, as in Redis.
@@ -244,6 +248,7 @@ impl Saver {
 
     /// Saves and then ends the process; an ongoing save is waited for, those after it are not.
     pub fn save_and_stop(&self, target: Target, waiter: Option<Waiter>, even_if_failed: bool) {
+        self.dumping.is_hurried.store(true, Ordering::Relaxed);
         let mut state = self.state.lock();
         let job = Job { then: Then::Stop { even_if_failed }, ..Job::new(target, waiter) };
         if state.job.is_some() {
@@ -283,6 +288,7 @@ impl Saver {
 
     /// Ends the thread after its present job.
     pub fn end(&self) {
+        self.dumping.is_hurried.store(true, Ordering::Relaxed);
         self.state.lock().is_ended = true;
         self.wake.notify_one();
     }
@@ -306,11 +312,11 @@ pub fn default_target(settings: &Settings) -> Target {
 /// Body of the saver thread.
 pub fn run(host: &Arc<impl Host>) {
     loop {
-        let target = {
+        let (target, then) = {
             let mut state = host.saver().state.lock();
             loop {
                 if let Some(job) = &state.job {
-                    break job.target.clone();
+                    break (job.target.clone(), job.then);
                 }
                 if state.is_ended {
                     return;
@@ -320,7 +326,11 @@ pub fn run(host: &Arc<impl Host>) {
         };
         let start = Instant::now();
         let changes = Arc::new(AtomicU64::new(0));
-        let result = save(host, &target, &changes);
+        let result = match then {
+            Then::Go => save(host, &target, &changes),
+            // Nobody is to wait long for the end of the process.
+            Then::Stop { .. } => promptly(|| save(host, &target, &changes)),
+        };
         let result = result.map(|outcome| Outcome { duration: start.elapsed(), ..outcome });
         finish(host, result, changes.load(Ordering::Acquire));
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use stillframe_store::{ScrubCursor, ScrubReport, Store, SCRUB_STEP_PAGES};
+use stillframe_store::{sched, ScrubCursor, ScrubReport, Store, SCRUB_STEP_PAGES};
 
 use crate::log;
 use crate::persistence::{default_target, Host, Target};
@@ -60,6 +60,7 @@ pub fn run(host: &impl Host, scrubber: &Scrubber) {
             continue;
         }
         last = Instant::now();
+        sched::give_way();
         let report = step(host.store(), from);
         from = report.next;
         // What is healed from memory is in danger until it has been saved.

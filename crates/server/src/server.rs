@@ -17,7 +17,9 @@ use crate::persistence::{self, Host, Saver, Waiter};
 use crate::scrub::Scrubber;
 use crate::state::changes::Changes;
 use crate::state::clients::{ClientInfo, Clients};
+use crate::state::heap::Heap;
 use crate::state::latency::LatencyMonitor;
+use crate::state::listener::Listener;
 use crate::state::loading::Loading;
 use crate::state::mailbox::{Mailbox, Message};
 use crate::state::notify::Notifier;
@@ -26,6 +28,7 @@ use crate::state::pubsub::PubSub;
 use crate::state::slowlog::Slowlog;
 use crate::state::stats::{ServerStats, WorkerStats};
 use crate::state::token::Token;
+use crate::state::turns::Turns;
 use crate::state::waiting::Waiters;
 use crate::state::watch::WatchTable;
 
@@ -41,6 +44,8 @@ pub struct Server {
     pub database_count: u32,
     /// Off after `DEBUG SET-ACTIVE-EXPIRE 0`.
     pub active_expire: AtomicBool,
+    /// After `DEBUG PAUSE-CRON 1` the rounds of `hz` rest.
+    pub is_cron_paused: AtomicBool,
     pub workers: Vec<WorkerHandle>,
     pub started_at: Instant,
     pub started_unix_ms: UnixMillis,
@@ -54,12 +59,13 @@ pub struct Server {
     pub notifier: Arc<Notifier>,
     /// Clients that wait for a key to hold something.
     pub waiters: Arc<Waiters>,
-    /// Large replies that threads of their own are writing.
-    pub stream_count: AtomicUsize,
+    /// Of the threads that write large replies.
+    pub turns: Turns,
+    pub heap: Arc<Heap>,
     pub clients: Clients,
     pub pause: Pause,
     /// Clients in `MONITOR`.
-    pub monitors: Mutex<Vec<Arc<ClientInfo>>>,
+    pub monitors: Mutex<Vec<Arc<Listener>>>,
     pub monitor_count: AtomicUsize,
     pub slowlog: Mutex<Slowlog>,
     pub latency: LatencyMonitor,
@@ -129,7 +135,8 @@ impl Server {
             pubsub,
             notifier,
             waiters,
-            stream_count: AtomicUsize::new(0),
+            turns: Turns::default(),
+            heap: Arc::default(),
             clients: Clients::default(),
             pause: Pause::default(),
             monitors: Mutex::default(),
@@ -146,6 +153,7 @@ impl Server {
             loading: Loading::default(),
             loaded_changes: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
+            is_cron_paused: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             has_stopped: Mutex::new(false),
             stopped: Condvar::new(),
@@ -160,6 +168,11 @@ impl Server {
     /// Rises with every change of the configuration, so that a worker need not lock to see that there is none.
     pub fn config_version(&self) -> u64 {
         self.config_version.load(Ordering::Acquire)
+    }
+
+    /// Memory of the data, of what is known of it, and of all that clients hold.
+    pub fn used_memory_bytes(&self) -> u64 {
+        self.store.used_memory_bytes() + self.clients.memory_bytes()
     }
 
     /// Changes the configuration as a whole or not at all.

@@ -12,7 +12,7 @@ pub enum Effect<'a> {
     Write { db: DbId, key: Key<'a>, offset: u64, bytes: &'a [u8], is_new: bool },
     /// An element of a collection has changed, or come with the key, which was not there before then.
     Element { db: DbId, key: Key<'a>, change: Change<'a>, is_new: bool },
-    /// The key is about to have another collection, whose elements follow.
+    /// The key has another collection, whose elements follow.
     Replace { db: DbId, key: Key<'a> },
     /// The key has this deadline now, or none.
     Deadline { db: DbId, key: Key<'a>, deadline: Option<UnixMillis> },

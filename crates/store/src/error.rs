@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use stillframe_pagepool::{CheckpointError, PageId};
+use stillframe_pagepool::{CheckpointError, PageId, Turn};
 
 use crate::value::MAX_STRING_BYTES;
 
@@ -54,6 +54,8 @@ pub(crate) enum Missing {
     Room,
     /// Nothing: others are to be served in between.
     Nothing,
+    /// The turn of that number.
+    Turn(u64),
 }
 
 impl Fault {
@@ -86,6 +88,20 @@ impl Fault {
         Fault { missing: Missing::Nothing }
     }
 
+    /// For a command that waits in vain for all its pages together: it waits for its turn, in which it keeps them.
+    pub fn turn(turn: &Turn) -> Fault {
+        Fault { missing: Missing::Turn(turn.number()) }
+    }
+
+    /// Has what it names kept in memory, as of [`Turn::hold`].
+    #[must_use]
+    pub fn hold(&self, turn: &Turn) -> bool {
+        match &self.missing {
+            Missing::Pages(pages) => turn.hold(pages),
+            _ => true,
+        }
+    }
+
     /// Whether it is one of [`Fault::pause`].
     pub fn is_pause(&self) -> bool {
         matches!(self.missing, Missing::Nothing)
@@ -95,13 +111,39 @@ impl Fault {
     pub fn page_count(&self) -> u64 {
         match &self.missing {
             Missing::Pages(pages) => pages.len() as u64,
-            Missing::All | Missing::Room | Missing::Nothing => 0,
+            Missing::All | Missing::Room | Missing::Nothing | Missing::Turn(_) => 0,
         }
     }
 
     /// For a command that may touch any page: it waits for the end of the warm-up.
     pub fn all() -> Fault {
         Fault { missing: Missing::All }
+    }
+}
+
+/// What several operations miss, to be brought in together.
+#[derive(Default, Debug)]
+pub struct Faults {
+    pages: Vec<PageId>,
+}
+
+impl Faults {
+    /// Adds the pages that a fault names.
+    pub fn add(&mut self, fault: Fault) {
+        fault.add_to(&mut self.pages);
+    }
+
+    /// Pages so far; some may be named several times.
+    pub fn page_count(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// All of them, each once; `None`: nothing is missing.
+    pub fn take(&mut self) -> Option<Fault> {
+        let mut pages = std::mem::take(&mut self.pages);
+        pages.sort_unstable();
+        pages.dedup();
+        (!pages.is_empty()).then(|| Fault::of(pages))
     }
 }
 
@@ -127,6 +169,9 @@ pub enum OpError {
     /// A handle was used within the closure of another one of the same thread.
     #[error("another operation of this thread is under way")]
     Busy,
+    /// All that it needs is in memory, and this thread only looks ([`crate::Looking`]): it would change something now.
+    #[error("nothing is changed by who only looks")]
+    Looking,
     /// The key holds a value of another type.
     #[error("the key holds a value of another type")]
     WrongType,

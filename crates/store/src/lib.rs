@@ -54,25 +54,27 @@ mod sync {
     pub use std::sync::atomic;
 }
 
-pub use blobs::{Duplicate, Incoming, Reach, Sending, SENDING_MIN_BYTES};
+pub use blobs::{Duplicate, Incoming, Reach, Sending, SlabNeeds, SENDING_MIN_BYTES};
 pub use effect::{Before, Change, Effect, End, Listener};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
-pub use error::{Fault, OpError, OpenError, SaveError, TreeError};
+pub use error::{Fault, Faults, OpError, OpenError, SaveError, TreeError};
 pub use handle::{Hash, List, Record, Set, SortedSet, Transaction, Tree, TreeRange};
 pub use key::{DbId, Key, UnixMillis};
-pub use keyspace::{CheckReport, CollectionLimits, Locks, SkipStats};
+pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, SkipStats};
 pub use options::Options;
 pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
 pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
+pub use stillframe_pagepool::heap;
 pub use stillframe_pagepool::metrics::Summary;
 pub use stillframe_pagepool::{
-    Layout, PoolBackend, ScrubReport, ScrubStats, SnapshotKind, Unserved, SCRUB_STEP_PAGES,
+    is_looking, sched, Carrying, Layout, Looking, PoolBackend, ScrubReport, ScrubStats, SnapshotKind, Turn,
+    Unserved, SCRUB_STEP_PAGES,
 };
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
 pub use tree::sorted_set::{LexBound, ScoreBound};
 pub use types::{
-    Draw, Element, ElementAhead, FieldMode, FieldRef, Insertion, OwnedRange, RangeLimit, Rank, ScoreChanges,
-    ScoreRule, ScoredRange, Setting, TreesAhead,
+    Draw, Element, ElementAhead, FieldMode, FieldRef, Insertion, NegativeZero, OwnedRange, RangeLimit, Rank,
+    ScoreChanges, ScoreRule, ScoredRange, Setting, TreesAhead,
 };
 pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};
 pub use walk::{CollectionView, Lost, Value, ViewEntry};

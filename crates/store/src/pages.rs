@@ -1,9 +1,11 @@
 //! What is known of a store's pages as a whole: how many there may be, whether some are missing, whether some are lost.
 
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use stillframe_pagepool::{Pool, PAGE_SIZE};
+use stillframe_pagepool::{is_carrying, Pool, PAGE_SIZE};
 
 use crate::leaks::Leaks;
 use crate::options::Options;
@@ -24,6 +26,28 @@ const MEMORY_PAGES_MIN: u64 = 2048;
 pub(crate) fn memory_pages(bytes: u64, beside_bytes: u64) -> Option<u64> {
     let left = bytes.saturating_sub(beside_bytes + STAGING_BYTES.min(bytes / 8));
     (bytes != 0).then_some((left / PAGE_SIZE as u64).max(MEMORY_PAGES_MIN))
+}
+
+thread_local! {
+    /// Operations of this thread whose memory has been decided on.
+    static ADMITTED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// While it lives, pages are not refused to its thread for want of memory: that has been decided (C5).
+#[must_use]
+pub(crate) struct Admitted(PhantomData<*const ()>);
+
+impl Admitted {
+    fn begin() -> Admitted {
+        ADMITTED.set(ADMITTED.get() + 1);
+        Admitted(PhantomData)
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        ADMITTED.set(ADMITTED.get() - 1);
+    }
 }
 
 pub(crate) struct Pages {
@@ -91,10 +115,26 @@ impl Pages {
     pub fn admit(&self, page_count: u32) -> Result<(), Stop> {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let more = u64::from(page_count) * PAGE_SIZE as u64;
-        if limit_bytes != 0 && self.used_bytes() + more > limit_bytes {
+        if limit_bytes != 0 && self.used_bytes() + more > limit_bytes && ADMITTED.get() == 0 {
             return Err(Stop::OutOfMemory { limit_bytes });
         }
         Ok(())
+    }
+
+    /// Decides on an operation that stores several things of so many bytes together, before the first of them: what comes
+    /// after a change must not fail.
+    ///
+    /// # Errors
+    /// [`Stop::OutOfMemory`].
+    pub fn admit_together(&self, bytes: u64) -> Result<Admitted, Stop> {
+        let page_count = bytes / PAGE_SIZE as u64;
+        self.admit(u32::try_from(page_count).unwrap_or(u32::MAX))?;
+        Ok(Admitted::begin())
+    }
+
+    /// For what takes things away, and for what notes a change that has been made.
+    pub fn admit_all(&self) -> Admitted {
+        Admitted::begin()
     }
 
     /// Whether so much is too much to be in memory together, for one command beside others.
@@ -106,7 +146,7 @@ impl Pages {
     /// [`Stop::LargerThanMemory`]: so much is too much, likewise.
     pub fn check_together(&self, needed_bytes: u64) -> Result<(), Stop> {
         match self.pool.memory_pages().map(|most| most / 2 * PAGE_SIZE as u64) {
-            Some(most_bytes) if needed_bytes > most_bytes => {
+            Some(most_bytes) if needed_bytes > most_bytes && !is_carrying() => {
                 Err(Stop::LargerThanMemory { needed_bytes, most_bytes })
             }
             _ => Ok(()),

@@ -24,6 +24,8 @@ pub(crate) enum Stop {
     TooLarge,
     WrongType,
     NoRoom,
+    /// What it was going to change is in memory, and this thread only looks.
+    Looking,
 }
 
 impl From<Restart> for Stop {
@@ -33,13 +35,17 @@ impl From<Restart> for Stop {
             Restart::Fault(pid) => Stop::Fault(pid),
             Restart::NoRoom => Stop::NoRoom,
             Restart::Damaged(text) => Stop::Damaged(text.to_string()),
+            Restart::Looking => Stop::Looking,
         }
     }
 }
 
 impl From<PoolError> for Stop {
     fn from(error: PoolError) -> Stop {
-        Stop::Damaged(error.to_string())
+        match error {
+            PoolError::Looking => Stop::Looking,
+            error => Stop::Damaged(error.to_string()),
+        }
     }
 }
 
@@ -57,6 +63,7 @@ impl From<Stop> for OpError {
             Stop::TooLarge => OpError::TooLarge,
             Stop::WrongType => OpError::WrongType,
             Stop::NoRoom => OpError::NoRoom,
+            Stop::Looking => OpError::Looking,
         }
     }
 }

@@ -10,8 +10,8 @@ use stillframe_pagepool::device::{Device, DirLock, IoReport, LockError, PageBuf}
 use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
-    CheckpointError, DamagedPages, PageId, Pool, PoolError, PoolOptions, ScrubReport, ScrubStats,
-    PAGE_SIZE,
+    sched, CheckpointError, DamagedPages, PageId, Pool, PoolError, PoolOptions, ScrubReport, ScrubStats,
+    Turn, PAGE_SIZE,
 };
 
 use crate::effect::Listener;
@@ -376,6 +376,7 @@ impl Store {
             Missing::Pages(pages) => self.keyspace().pool.load_in_background(pages, done),
             Missing::Room => self.keyspace().pool.when_room(done),
             Missing::Nothing => done(),
+            Missing::Turn(number) => self.keyspace().pool.when_turn(number, done),
             Missing::All => self.keyspace().pool.when_warm(done),
         }
     }
@@ -483,6 +484,17 @@ impl Store {
         self.keyspace().change_count().saturating_sub(saved)
     }
 
+    /// A number that is another one when pages have been evicted, or the data has changed, since it was read.
+    pub fn residence_stamp(&self) -> (u64, u64) {
+        let evicted = self.pool().metrics().evicted_page_count.load(Ordering::Relaxed);
+        (evicted, self.keyspace().change_count())
+    }
+
+    /// A place in the queue of commands that wait in vain for all their pages together ([`Fault::turn`]).
+    pub fn ask_turn(&self) -> Turn {
+        self.pool().ask_turn()
+    }
+
     /// The pool below, for its metrics.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.keyspace().pool
@@ -507,6 +519,7 @@ fn pool_options(options: &Options) -> PoolOptions {
     PoolOptions {
         layout: options.layout,
         huge_pages: options.huge_pages,
+        populates_ahead: true,
         snapshot_kind: options.snapshot_kind,
         backend: options.pool_backend,
         snapshot_memory_bytes: options.snapshot_memory_bytes,
@@ -560,6 +573,7 @@ fn attach(pool: Arc<Pool>, options: Options, header: &UserHeader) -> Result<Keys
 fn start_collector(keyspace: &Arc<Keyspace>) -> std::io::Result<JoinHandle<()>> {
     let keyspace = keyspace.clone();
     std::thread::Builder::new().name("sf-collect".into()).spawn(move || {
+        sched::enroll("sf-collect");
         let member = keyspace.pool.join();
         keyspace.collect(&member);
     })

@@ -1,7 +1,13 @@
+use std::sync::atomic::Ordering;
+
 use stillframe_pagepool::Standstill;
 
-use crate::keyspace::{Keyspace, Local, Locks};
+use crate::blobs::SlabNeeds;
+use crate::keyspace::{BehindLocks, Keyspace, Local, Locks};
 use crate::*;
+
+/// So often a collection that is stored anew may be stored as a small one before it is a large one.
+const SMALL_FORMS: usize = 2;
 
 /// While it lives, its worker is the only thread that works on the store: what the worker does meanwhile is one step to
 /// all others and to every cut.
@@ -170,11 +176,22 @@ impl Worker {
         self.local.expired_count
     }
 
+    /// Fields of hashes that this worker found expired and removed.
+    pub fn expired_field_count(&self) -> u64 {
+        self.local.expired_field_count.get()
+    }
+
     /// Locks keys, in an order of their own, for a command or transaction that touches several; `write` is
     /// exclusive. Single-key operations lock for themselves unless the caller holds a lock set; a further lock
     /// set within one is empty.
     pub fn lock(&mut self, keys: &[(DbId, Key<'_>)], write: bool) -> Locks {
         self.keyspace().locks.lock_keys(&self.local.holder, keys, write)
+    }
+
+    /// Until the result is dropped, a read of one key that meets a change finds that its [`Listener`] has been told: the read waits
+    /// for the lock under which that happens. To be called before the read, between two operations.
+    pub fn read_behind_locks(&self) -> BehindLocks {
+        self.keyspace().locks.read_behind_locks()
     }
 
     /// To be called after a shared lock set has been released: removes what was found expired under it. Such
@@ -206,19 +223,19 @@ impl Worker {
     /// As of [`Worker::resolve`].
     pub fn resolve_changes(&mut self, keys: &[(DbId, Key<'_>)], change_count: usize) -> Result<(), OpError> {
         let keys = keys.iter().map(|(db, key)| (*db, *key, Reach::WHOLE));
-        self.keyspace().resolve(keys, change_count)
+        self.keyspace().resolve(keys, &SlabNeeds::any(change_count))
     }
 
-    /// The same for operations that reach no further into the values than told.
+    /// The same for operations that reach no further into the values than told, and store what is told.
     ///
     /// # Errors
     /// As of [`Worker::resolve`].
     pub fn resolve_reaching<'k>(
         &mut self,
         keys: impl Iterator<Item = (DbId, Key<'k>, Reach)>,
-        change_count: usize,
+        stored: &SlabNeeds,
     ) -> Result<(), OpError> {
-        self.keyspace().resolve(keys, change_count)
+        self.keyspace().resolve(keys, stored)
     }
 
     /// Waits until every other worker stands between two commands, and the background work, too. To be called between
@@ -263,12 +280,20 @@ impl Worker {
     }
 
     /// Before a collection is stored element by element in the place of whatever a key has, in one command: makes sure that
-    /// `change_count` values can be stored without a page that is missing, and removes what is there.
+    /// things of these lengths can be stored without a page that is missing, and removes what is there.
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
-    pub fn make_way(&mut self, db: DbId, key: &Key<'_>, change_count: usize) -> Result<(), OpError> {
-        self.resolve_changes(&[(db, *key)], change_count)?;
+    pub fn make_way(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        lens_bytes: impl Iterator<Item = usize>,
+    ) -> Result<(), OpError> {
+        let mut stored = SlabNeeds::of(lens_bytes);
+        // As long as it is small, the whole of it.
+        (0..SMALL_FORMS).for_each(|_| stored.add_any());
+        self.keyspace().resolve([(db, *key, Reach::WHOLE)].into_iter(), &stored)?;
         let (keyspace, local) = self.split();
         keyspace.make_way(local, db, key)
     }
@@ -297,12 +322,31 @@ impl Worker {
         keyspace.scan(local, db, cursor, count, f)
     }
 
-    /// Brings pages in, now, beyond the bound of memory if need be: for few of them, in the midst of what must not be left
-    /// before it ends. Others wait.
-    pub fn load_at_once(&mut self, fault: Fault) {
+    /// Brings pages in, now, in the midst of what must not be left before it ends. Others wait. If this worker is [`Alone`] and
+    /// nothing that was found before has to stay, others are evicted in their place; with `exceeds`, and where nothing can
+    /// go, memory is exceeded. How many were missing.
+    pub fn load_in_place(&mut self, fault: Fault, exceeds: bool) -> usize {
         let mut pages = Vec::new();
         fault.add_to(&mut pages);
-        self.keyspace().pool.load_at_once(&pages);
+        let pool = &self.keyspace().pool;
+        pages.retain(|page| pool.is_missing(*page));
+        if pages.is_empty() {
+            return 0;
+        }
+        if !exceeds {
+            self.local.holder.member.idle_for_turns(|| pool.load(&pages));
+        }
+        pool.load_at_once(&pages);
+        let metrics = pool.metrics();
+        metrics.in_place_page_count.fetch_add(pages.len() as u64, Ordering::Relaxed);
+        metrics.in_place_wait_count.fetch_add(1, Ordering::Relaxed);
+        pages.len()
+    }
+
+    /// From now on random choices are those that belong to `seed`: made anew from there they are the same, as long as the data is.
+    pub fn begin_choices(&mut self, seed: u64) {
+        fastrand::seed(seed);
+        self.local.forget_drawn();
     }
 
     /// A key chosen evenly among those that are not expired; `None` if there is none.

@@ -42,10 +42,11 @@ const ON_EACH_BACKEND: [&str; 11] = [
 const ON_SIMULATED_EXMAP: [&str; 1] = ["pagepool/snapshot_contract"];
 
 /// About how many seconds suites take that take long, on two cores with another beside them.
-const LONG: [(&str, u32); 20] = [
+const LONG: [(&str, u32); 21] = [
     ("server/server", 300),
     ("bench/small_runs", 300),
     ("bench/virtual_machines", 300),
+    ("server/soak", 200),
     ("server/crash", 180),
     ("server/cuts", 130),
     ("server/differential", 110),

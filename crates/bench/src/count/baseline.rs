@@ -209,7 +209,9 @@ mod tests {
         let dir = TempDir::new("counts");
         let path = dir.join("counts.json");
         let mut baseline = Baseline::new(built());
-        [1, 2].map(|workers| baseline.set(&plan(workers), &Counts::all(0.125)));
+        for workers in [1, 2] {
+            baseline.set(&plan(workers), &Counts::all(0.125));
+        }
         baseline.write(&path).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let line = "    \"set -P 16, 2 workers: page faults\": 0.125,";

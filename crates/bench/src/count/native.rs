@@ -47,7 +47,9 @@ impl Tracer {
     fn attach(pid: u32, threads: &[u32], summary: &Path) -> Result<Tracer> {
         let mut strace = Command::new("strace");
         strace.args(["-c", "-q", "-o"]).arg(summary);
-        threads.iter().for_each(|tid| drop(strace.args(["-p", &tid.to_string()])));
+        for tid in threads {
+            strace.args(["-p", &tid.to_string()]);
+        }
         strace.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let tracer = Tracer(strace.spawn().map_err(|_| no_tool("strace"))?);
         let is_attached = || threads.iter().all(|tid| procfs::is_traced(pid, *tid));

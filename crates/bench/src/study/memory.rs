@@ -15,7 +15,7 @@ pub type Words = VirtualArray<AtomicU64>;
 pub fn words(len: usize, huge_pages: bool) -> Result<Words> {
     let words = Words::new(len).map_err(|error| BenchError::failed("map rows", error))?;
     if huge_pages {
-        words.prefer_huge(len);
+        words.prefer_huge(0, len);
     }
     words.populate(0, len);
     Ok(words)

@@ -23,6 +23,7 @@ use super::seam::{
     DeviceOp, Done, Feed, Transfer, DEVICE_ALIGN, MOST_BUFS,
 };
 use crate::exmap::Exmap;
+use crate::sched::promptly;
 use crate::PAGE_SIZE;
 
 /// Why transfers go through the page cache although they need not.
@@ -296,10 +297,13 @@ impl Device for FileDevice {
             }
             Engine::Crew(crew) if transfers.len() > 1 => {
                 let jobs: Vec<_> = transfers.iter_mut().map(Mutex::new).collect();
-                crew.run(jobs.len(), &|index| {
-                    let mut transfer = jobs[index].lock();
-                    let result = transfer.perform(self);
-                    done(index, &mut transfer, result);
+                // Where calls and threads meet there is a lock.
+                promptly(|| {
+                    crew.run(jobs.len(), &|index| {
+                        let mut transfer = jobs[index].lock();
+                        let result = transfer.perform(self);
+                        done(index, &mut transfer, result);
+                    });
                 });
             }
             _ => perform_each(self, transfers, done),

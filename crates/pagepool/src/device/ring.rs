@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::lent::{Known, Lent};
 use super::meter::Meter;
 use super::seam::{Bufs, Transfer, MOST_BUFS};
+use crate::sched::promptly;
 
 /// Operations of one call that are under way at a time.
 const DEPTH: u32 = 64;
@@ -71,7 +72,12 @@ impl Rings {
     /// Does `transfers`, many at a time, and tells `end` of each. All have ended when this returns or unwinds. What the kernel
     /// refuses to take as a whole ends as not tried.
     pub fn transfer(&self, transfers: &mut [Transfer<'_>], meter: &Meter, end: &mut End<'_>) {
-        let tried = self.lease().map_or(0, |mut lease| fly(lease.ring(), transfers, self.lent(), meter, end));
+        let lease = promptly(|| self.lease());
+        let tried = lease.map_or(0, |mut lease| {
+            let tried = fly(lease.ring(), transfers, self.lent(), meter, end);
+            promptly(|| drop(lease));
+            tried
+        });
         for (index, transfer) in transfers.iter_mut().enumerate().skip(tried) {
             end(index, transfer, Err(Errno::INTR), Duration::ZERO);
         }

@@ -12,7 +12,10 @@ use super::latch::{Mark, Place, StateWord, FRAME_BITS};
 use super::parking::relocated_and_wake;
 use super::second::SecondWord;
 use crate::exmap::Exmap;
-use crate::space::{Arena, Extent, Layout, MapError, Memory, PoolBackend, VirtualArray, ZeroInit};
+use crate::space::{
+    populate_idly, Arena, Extent, Layout, MapError, Memory, PoolBackend, VirtualArray, ZeroInit,
+    HUGE_PAGE_SIZE,
+};
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
 /// Side data of a page, 16 bytes. All zero is evicted or unallocated, content as of the durable checkpoint.
@@ -157,27 +160,57 @@ impl PageTable {
         }
     }
 
-    /// Backs the first `page_count` pages and their descriptors, or all frames, with huge pages: fewer TLB misses on every
-    /// access.
-    pub fn prefer_huge(&self, page_count: u32) {
-        match &self.content {
-            Content::InPlace(memory) => memory.prefer_huge(0, page_count as usize * PAGE_SIZE),
-            Content::InFrames(arena) => arena.prefer_huge(),
-        }
-        self.descriptors.prefer_huge(page_count as usize);
+    /// Pages whose descriptors a huge page backs.
+    pub const DESCRIPTOR_CHUNK_PAGES: u32 = (HUGE_PAGE_SIZE / std::mem::size_of::<Descriptor>()) as u32;
+
+    /// Frames that get memory ahead of those who take them are to be backed with huge pages: fewer TLB misses on every access.
+    pub fn prefer_huge_frames(&self) {
+        self.arena().into_iter().for_each(Arena::prefer_huge);
+    }
+
+    /// Backs the descriptors of a chunk of pages with a huge page. Nobody else touches them meanwhile (M10).
+    pub fn back_descriptors(&self, first: PageId) {
+        let (start, end) = (first.0 as usize, first.0 as usize + Self::DESCRIPTOR_CHUNK_PAGES as usize);
+        self.descriptors.prefer_huge(start, end);
+        self.descriptors.populate(start, start + 1);
+    }
+
+    /// Has the system make a huge page of the descriptors of a chunk of pages when it comes to it: somebody may be using them.
+    pub fn gather_descriptors(&self, first: PageId) {
+        let (start, end) = (first.0 as usize, first.0 as usize + Self::DESCRIPTOR_CHUNK_PAGES as usize);
+        // The first touch of all is one of 4 KB then.
+        self.descriptors.populate(start, start + 1);
+        self.descriptors.prefer_huge(start, end);
     }
 
     /// Makes descriptors of pages, and what has an address of its own of their content, resident ahead of their first touch.
-    pub fn populate(&self, start: PageId, page_count: u32) {
-        self.descriptors.populate(start.0 as usize, start.0 as usize + page_count as usize);
-        self.give_memory(Extent { start, page_count });
-        self.populate_content(start, page_count);
+    pub fn populate(&self, extent: Extent) {
+        let start = extent.start.0 as usize;
+        self.descriptors.populate(start, start + extent.page_count as usize);
+        self.give_memory(extent);
+        self.populate_content(extent);
     }
 
     /// Makes the content of pages resident ahead of its first touch, where it has an address of its own.
-    pub fn populate_content(&self, start: PageId, page_count: u32) {
+    pub fn populate_content(&self, extent: Extent) {
+        let (start, count) = (extent.start.0 as usize, extent.page_count as usize);
         let memory = self.in_place().into_iter();
-        memory.for_each(|m| m.populate(start.0 as usize * PAGE_SIZE, page_count as usize * PAGE_SIZE));
+        memory.for_each(|memory| populate_idly(memory, start * PAGE_SIZE, count * PAGE_SIZE));
+    }
+
+    /// Has a huge page back a chunk of pages from its first touch on, which is the caller's: nobody else touches one of them
+    /// meanwhile (M10).
+    pub fn prefer_huge(&self, extent: Extent) {
+        let (start, count) = (extent.start.0 as usize, extent.page_count as usize);
+        let memory = self.in_place().into_iter();
+        memory.for_each(|memory| memory.prefer_huge(start * PAGE_SIZE, count * PAGE_SIZE));
+    }
+
+    /// No huge page backs a chunk of pages that has no memory, at its next touch.
+    pub fn refuse_huge(&self, extent: Extent) {
+        let (start, count) = (extent.start.0 as usize, extent.page_count as usize);
+        let memory = self.in_place().into_iter();
+        memory.for_each(|memory| memory.refuse_huge(start * PAGE_SIZE, count * PAGE_SIZE));
     }
 
     /// Whether a page is in memory; one that is still being read is not, one that is latched is.

@@ -6,6 +6,7 @@ use super::error::{PageError, PageFileError};
 use super::file::PageFile;
 use super::table::{node_limit, Content, MAP_HEIGHT};
 use crate::device::PageBuf;
+use crate::sched::idly;
 use crate::{PageBytes, PageId};
 
 /// A slot that does not hold the page that the durable checkpoint has there.
@@ -47,7 +48,7 @@ impl PageFile {
     pub fn verify_slots(&self, pids: &[PageId]) -> Vec<BadSlot> {
         let mut bufs = vec![PageBuf::ZERO; pids.len()];
         let mut pages: Vec<_> = pids.iter().zip(&mut bufs).map(|(pid, buf)| (*pid, &mut buf.0)).collect();
-        let suspects = self.read_contents(Content::Durable, &mut pages);
+        let suspects = idly(|| self.read_contents(Content::Durable, &mut pages));
         let mut again = PageBuf::boxed();
         suspects.iter().filter_map(|suspect| self.confirm(suspect.pid(), &mut again.0)).collect()
     }

@@ -6,6 +6,7 @@ use super::entry::{is_all_zero, Entry, SlotRun, PAGE_ID_LIMIT};
 use super::error::PageFileError;
 use super::file::PageFile;
 use crate::device::{write_all, Bufs, Transfer};
+use crate::sched::idly;
 use crate::{PageBytes, PageId};
 
 /// Longest write in pages (1 MB).
@@ -22,7 +23,7 @@ impl<'p> Batch<'p> {
     /// Fails if a page is beyond what the map can name.
     pub fn new(pages: &'p [(PageId, &'p PageBytes)]) -> Result<Batch<'p>, PageFileError> {
         pages.iter().try_for_each(|(pid, _)| check_pid(*pid))?;
-        let is_stored: Vec<bool> = pages.iter().map(|(_, page)| !is_all_zero(page)).collect();
+        let is_stored: Vec<bool> = idly(|| pages.iter().map(|(_, page)| !is_all_zero(page)).collect());
         let stored = pages.iter().zip(&is_stored).filter(|(_, is_stored)| **is_stored);
         let bufs = stored.map(|((_, page), _)| IoSlice::new(&page[..])).collect();
         Ok(Batch { pages, is_stored, bufs })
@@ -55,7 +56,7 @@ impl<'p> Batch<'p> {
             let slot = if *is_stored { slots.next() } else { None };
             (*pid, slot.map_or(Entry::ZEROS, |slot| Entry::new(slot, crc32c::crc32c(*page))))
         };
-        self.pages.iter().zip(&self.is_stored).map(place).collect()
+        idly(|| self.pages.iter().zip(&self.is_stored).map(place).collect())
     }
 }
 
@@ -79,6 +80,7 @@ impl PageFile {
                 parts.map(|(slot, bufs)| Transfer { offset: slot.offset(), bufs: Bufs::Write(bufs) }),
             );
         }
-        write_all(&*self.device, writes).map_err(|error| self.note_write_error(error))
+        let written = idly(|| write_all(&*self.device, writes));
+        written.map_err(|error| self.note_write_error(error))
     }
 }

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
-use crate::PoolError;
+use crate::{sched, PoolError};
 
 /// Whether a thread is to end: it looks now and then.
 #[derive(Clone, Default)]
@@ -34,7 +34,12 @@ impl Background {
         stop: StopSign,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<Background, PoolError> {
-        let thread = std::thread::Builder::new().name(name.into()).spawn(body).map_err(PoolError::Thread)?;
+        let name = name.to_owned();
+        let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
+            sched::enroll(&name);
+            body();
+        });
+        let thread = thread.map_err(PoolError::Thread)?;
         Ok(Background { stop, thread: Mutex::new(Some(thread)) })
     }
 

@@ -19,14 +19,18 @@ use super::clock::Clock;
 use super::room::Room;
 use super::scrub::Scrubbing;
 use super::supply::Supply;
+use super::turns::Turns;
 use crate::device::PageBuf;
 use crate::page::{end_eviction_and_wake, Mark};
 use crate::pagefile::{PageFile, WrittenBack};
+use crate::sched::{self, promptly};
 use crate::snapshot::Core;
 use crate::{PageBytes, PageId, PoolError};
 
 /// Pages that are evicted together (1 MB).
 const BATCH_PAGES: usize = 256;
+/// The same where others want the one processor that there is.
+const BATCH_PAGES_GIVING_WAY: usize = 64;
 /// Of these, those that are written with one call: reads that somebody waits for come in between.
 const WRITE_PAGES: usize = 64;
 /// Pages whose memory is given back at once: nobody has them meanwhile.
@@ -47,6 +51,7 @@ struct Shared {
     room: Arc<Room>,
     file: Arc<PageFile>,
     scrubbing: Arc<Scrubbing>,
+    turns: Arc<Turns>,
     wait_for_turns: WaitForTurns,
     stop: StopSign,
 }
@@ -61,7 +66,8 @@ struct Victim {
 impl Shared {
     /// Evicts up to `count` pages. Returns how many, and whether a write failed.
     fn evict(&self, clock: &mut Clock, count: usize, may_write: bool) -> (usize, bool) {
-        let must_stay = |page| self.room.is_kept(page) || self.scrubbing.is_marked(page);
+        let must_stay =
+            |page| self.room.is_kept(page) || self.scrubbing.is_marked(page) || self.turns.holds(page);
         let may_go = |page| (may_write || self.core.is_clean(page)) && !must_stay(page);
         let rounds = if may_write { 2 } else { 1 };
         let picked = clock.pick(&self.core, || self.supply.used_ranges(), count, rounds, may_go);
@@ -177,11 +183,12 @@ impl Evictor {
         supply: Arc<Supply>,
         room: Arc<Room>,
         file: Arc<PageFile>,
-        scrubbing: Arc<Scrubbing>,
+        (scrubbing, turns): (Arc<Scrubbing>, Arc<Turns>),
         wait_for_turns: WaitForTurns,
     ) -> Result<Evictor, PoolError> {
         let stop = StopSign::default();
-        let shared = Shared { core, supply, room, file, scrubbing, wait_for_turns, stop: stop.clone() };
+        let shared =
+            Shared { core, supply, room, file, scrubbing, turns, wait_for_turns, stop: stop.clone() };
         Ok(Evictor { thread: Background::start("sf-evict", stop, move || run(&shared))? })
     }
 
@@ -212,7 +219,10 @@ fn run(shared: &Shared) {
             std::thread::park_timeout(REST);
         }
         while left > 0 && !shared.stop.is_given() {
-            let (evicted, has_failed) = shared.evict(&mut clock, left.min(BATCH_PAGES), may_write);
+            let batch_pages = if sched::gives_way() { BATCH_PAGES_GIVING_WAY } else { BATCH_PAGES };
+            // Memory may be full before it ends, and then somebody waits for it.
+            let (evicted, has_failed) =
+                promptly(|| shared.evict(&mut clock, left.min(batch_pages), may_write));
             shared.room.note_round(evicted > 0);
             left = left.saturating_sub(evicted);
             if may_write {

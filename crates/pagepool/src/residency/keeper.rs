@@ -18,6 +18,7 @@ use super::room::Room;
 use super::stock::{RESERVE_PAGES, RESERVE_PART, STOCK_PAGES, TRIM_AGAIN, TRIM_DELAY, TRIM_PAUSE};
 use super::supply::Supply;
 use crate::pagefile::PageFile;
+use crate::sched::{self, give_way, idly, promptly};
 use crate::snapshot::Core;
 use crate::space::{Arena, CHUNK_FRAMES};
 use crate::{PageId, PoolError};
@@ -26,6 +27,8 @@ use crate::{PageId, PoolError};
 const DRAIN_CHUNKS: u32 = 64;
 /// Pages that are marked and moved together.
 const BATCH_PAGES: usize = 512;
+/// The same where others are to go first.
+const BATCH_PAGES_GIVING_WAY: usize = 32;
 /// Free frames above the reserve for which it is not worth moving pages (8 MB).
 const SLACK_FRAMES: u32 = 4 * CHUNK_FRAMES;
 /// When the keeper looks again whether a chunk is free, while there is more than the reserve.
@@ -40,6 +43,8 @@ struct Shared {
     wait_for_turns: WaitForTurns,
     /// What the arena is lent to.
     file: Option<Arc<PageFile>>,
+    /// Chunks get memory before somebody wants a frame.
+    is_ahead: bool,
     /// Whether everything that is free is to go, at once.
     purge: AtomicBool,
     stop: StopSign,
@@ -55,7 +60,7 @@ impl Shared {
     /// Free frames below which chunks are to get memory: none if all together may not be more.
     fn low_mark(&self, arena: &Arena) -> u32 {
         let may_grow = |limit: u64| u64::from(arena.backed_frames()) < limit;
-        u32::from(self.room.limit_pages().is_none_or(may_grow)) * (STOCK_PAGES / 2)
+        u32::from(self.is_ahead && self.room.limit_pages().is_none_or(may_grow)) * (STOCK_PAGES / 2)
     }
 
     fn is_low(&self, arena: &Arena) -> bool {
@@ -73,10 +78,12 @@ impl Shared {
         if chunks.is_empty() {
             return false;
         }
-        for batch in self.pages_in(&chunks).chunks(BATCH_PAGES) {
+        let batch_pages = if sched::gives_way() { BATCH_PAGES_GIVING_WAY } else { BATCH_PAGES };
+        for batch in idly(|| self.pages_in(&chunks)).chunks(batch_pages) {
             if self.stop.is_given() {
                 break;
             }
+            give_way();
             self.relocate(batch, &chunks);
         }
         arena.end_draining(&chunks) > 0
@@ -84,7 +91,9 @@ impl Shared {
 
     /// Pages that lie in these chunks.
     fn pages_in(&self, chunks: &[u32]) -> Vec<PageId> {
-        let ids = self.supply.used_ranges().into_iter().flat_map(|(start, end)| (start..end).map(PageId));
+        let ids = promptly(|| self.supply.used_ranges())
+            .into_iter()
+            .flat_map(|(start, end)| (start..end).map(PageId));
         ids.filter(|page| self.is_in(chunks, *page)).collect()
     }
 
@@ -115,7 +124,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Of a pool whose pages lie in frames, which have been lent to `file`.
+    /// Of a pool whose pages lie in frames, which have been lent to `file`; `is_ahead` if they are to have memory before somebody
+    /// takes them.
     ///
     /// # Errors
     /// [`PoolError::Thread`].
@@ -125,9 +135,10 @@ impl Keeper {
         room: Arc<Room>,
         wait_for_turns: WaitForTurns,
         file: Option<Arc<PageFile>>,
+        is_ahead: bool,
     ) -> Result<Keeper, PoolError> {
         let (purge, stop) = (AtomicBool::new(false), StopSign::default());
-        let shared = Shared { core, supply, room, wait_for_turns, file, purge, stop: stop.clone() };
+        let shared = Shared { core, supply, room, wait_for_turns, file, is_ahead, purge, stop: stop.clone() };
         let shared = Arc::new(shared);
         let for_thread = shared.clone();
         Ok(Keeper { shared, thread: Background::start("sf-frames", stop, move || run(&for_thread))? })
@@ -155,6 +166,7 @@ fn run(shared: &Shared) {
     arena.set_keeper(std::thread::current());
     let mut times = Times::default();
     while !shared.stop.is_given() {
+        give_way();
         if shared.purge.swap(false, Ordering::Relaxed) {
             purge(shared, arena);
         }
@@ -217,6 +229,7 @@ fn purge(shared: &Shared, arena: &Arena) {
     arena.expect(0);
     let mut attempts_left = PURGE_ATTEMPTS;
     while attempts_left > 0 && !shared.stop.is_given() {
+        give_way();
         if !shared.discard_chunk(arena) && !shared.compact(arena, 0) {
             attempts_left -= 1;
             std::thread::sleep(TRIM_PAUSE);

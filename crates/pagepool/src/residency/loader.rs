@@ -1,6 +1,7 @@
 //! Bringing pages in from the page file: on demand for commands, and all of them that there is room for in the background
 //! (warm-up).
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -15,7 +16,10 @@ use super::supply::Supply;
 use crate::device::PageBuf;
 use crate::page::{end_load_and_wake, wait_for_move, Descriptor, Epoch, Loaded};
 use crate::pagefile::{PageError, PageFile};
+use crate::phase::is_carrying;
+use crate::sched::{self, promptly};
 use crate::snapshot::{Core, Spill, SpilledImage};
+use crate::space::CHUNK_PAGES;
 use crate::{PageBytes, PageId, PoolError, Restart};
 
 /// Pages that the warm-up brings in at once (8 MB): large batches read through the gaps of a fragmented file.
@@ -71,6 +75,10 @@ impl Residency {
 
     pub fn core(&self) -> &Core {
         &self.core
+    }
+
+    fn is_warmth_awaited(&self) -> bool {
+        !self.awaiting_warmth.lock().is_empty()
     }
 
     /// Called after the end of the warm-up.
@@ -141,7 +149,8 @@ impl<'p> Taken<'p> {
         if let [(first, _), .., (last, _)] = &self.buffers[..] {
             let span = (last.0 + 1).saturating_sub(first.0);
             if span as usize <= 2 * self.buffers.len() {
-                self.residency.core.pages.populate_content(*first, span);
+                let pages: HashSet<PageId> = self.buffers.iter().map(|(page, _)| *page).collect();
+                self.residency.supply.populate_for_load(*first, span, |page| pages.contains(&page));
             }
         }
         let (residency, loaded) = (self.residency, self.loaded);
@@ -218,9 +227,7 @@ impl Residency {
     /// The same without waiting for room: memory is exceeded by so much.
     pub fn load_at_once(&self, pages: &[PageId]) {
         let Some(file) = self.file() else { return };
-        let mut taken = Taken::new(self, Loaded::Wanted);
-        pages.iter().for_each(|&page| taken.add(page));
-        taken.finish(file);
+        self.load_batch(file, pages, Loaded::Wanted);
         let states = pages.iter().filter_map(|&page| self.core.pages.try_descriptor(page));
         states.for_each(|descriptor| wait_for_move(&descriptor.state));
     }
@@ -267,10 +274,17 @@ impl Residency {
             if self.room.is_limited() && !self.room.wait_for(batch.len() as u64) {
                 return;
             }
-            let mut taken = Taken::new(self, loaded);
-            batch.iter().for_each(|&page| taken.add(page));
-            taken.finish(file);
+            self.load_batch(file, batch, loaded);
         }
+    }
+
+    /// Others wait for what is on its way.
+    fn load_batch(&self, file: &PageFile, pages: &[PageId], loaded: Loaded) {
+        promptly(|| {
+            let mut taken = Taken::new(self, loaded);
+            pages.iter().for_each(|&page| taken.add(page));
+            taken.finish(file);
+        });
     }
 
     /// Brings pages in on another thread and calls `done` from there.
@@ -306,7 +320,8 @@ impl Residency {
     pub fn absent(&self, page: PageId) -> Restart {
         match self.damage_in_place(page) {
             Some(reason) if !self.may_have_passed(page) => Restart::Damaged(reason),
-            _ if self.room.is_stuck() => Restart::NoRoom,
+            // Who has to come to the end brings it in all the same.
+            _ if self.room.is_stuck() && !is_carrying() => Restart::NoRoom,
             _ => Restart::Fault(page),
         }
     }
@@ -393,7 +408,10 @@ impl Residency {
             self.core.pages.avoid_huge();
         }
         let residency = Arc::downgrade(self);
-        self.spawn("sf-warm-up", move || warm_up(&residency))
+        self.spawn("sf-warm-up", move || {
+            sched::enroll("sf-warm-up");
+            warm_up(&residency);
+        })
     }
 
     /// A thread that ends with the pool.
@@ -401,6 +419,15 @@ impl Residency {
         let thread = std::thread::Builder::new().name(name.into()).spawn(body).map_err(PoolError::Thread)?;
         self.threads.lock().push(thread);
         Ok(())
+    }
+}
+
+/// Whether the next page begins another batch of the warm-up: batches end with a chunk of pages that a huge page may back.
+fn is_batch_full(is_short: bool) -> impl Fn(&[PageId]) -> bool {
+    let most = if is_short { CHUNK_PAGES as usize } else { WARM_UP_PAGES };
+    move |batch: &[PageId]| {
+        let ends_chunk = batch.last().is_some_and(|last| (last.0 + 1) % CHUNK_PAGES == 0);
+        batch.len() >= most || ends_chunk && batch.len() + CHUNK_PAGES as usize > most
     }
 }
 
@@ -423,11 +450,16 @@ fn warm_up(residency: &Weak<Residency>) {
         true
     };
     let has_room = |count: usize| residency.upgrade().is_some_and(|it| it.room.spare_pages() > count as u64);
+    let mut is_full = is_batch_full(false);
     for page in pages {
         batch.push(page);
-        if batch.len() < WARM_UP_PAGES {
+        if !is_full(&batch) {
             continue;
         }
+        // Some commands wait until all is there.
+        sched::set_urgent(residency.upgrade().is_some_and(|it| it.is_warmth_awaited()));
+        sched::give_way();
+        is_full = is_batch_full(sched::gives_way());
         if !has_room(batch.len()) {
             break;
         }

@@ -13,6 +13,7 @@ mod scrub;
 mod stock;
 mod stream;
 mod supply;
+mod turns;
 
 pub use damage::DamagedPages;
 pub use evictor::Evictor;
@@ -20,4 +21,6 @@ pub use keeper::Keeper;
 pub use loader::Residency;
 pub use room::Room;
 pub use scrub::{ScrubReport, ScrubStats, Scrubbing, SCRUB_STEP_PAGES};
+pub use stock::StockOptions;
 pub use supply::Supply;
+pub use turns::{Turn, Turns};

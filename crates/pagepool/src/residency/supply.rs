@@ -8,11 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::room::Room;
-use super::stock::{Stock, HUGE_EXTENT_PAGES};
+use super::stock::{Stock, StockOptions, HUGE_EXTENT_PAGES};
 use crate::page::{evict_and_wake, unlock_and_wake, Epoch};
 use crate::pagefile::PageFile;
 use crate::snapshot::{Core, Snapshotter};
-use crate::space::{Allocator, Extent, Layout};
+use crate::space::{Allocator, Extent, Layout, CHUNK_PAGES};
 use crate::{PageId, PoolError};
 
 /// Extents let go by snapshots that an allocation takes back at once, so that it does not pay for all of them.
@@ -42,7 +42,7 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// Of a pool that uses no page yet. `whole_chunks` where huge pages back the small zone.
+    /// Of a pool that uses no page yet.
     ///
     /// # Errors
     /// [`PoolError::Thread`].
@@ -50,13 +50,12 @@ impl Supply {
         core: Arc<Core>,
         snapshotter: Arc<dyn Snapshotter>,
         layout: Layout,
-        whole_chunks: bool,
+        how: StockOptions,
         room: Arc<Room>,
         file: Option<Arc<PageFile>>,
     ) -> Result<Supply, PoolError> {
         let allocator = Arc::new(Mutex::new(Allocator::new(layout)));
-        let stock =
-            Stock::start(core.clone(), snapshotter.clone(), allocator.clone(), whole_chunks, room.clone())?;
+        let stock = Stock::start(core.clone(), snapshotter.clone(), allocator.clone(), how, room.clone())?;
         Ok(Supply {
             core,
             snapshotter,
@@ -86,8 +85,31 @@ impl Supply {
             self.room.note_absent(u64::from(*page_count));
             self.room.note_allocated(*page_count);
         }
-        self.allocator.lock().adopt(runs.into_iter());
+        let mut allocator = self.allocator.lock();
+        allocator.adopt(runs.into_iter());
+        self.stock.note_adopted(&mut allocator);
         true
+    }
+
+    /// Gives memory to all pages from `first` on that an address of its own each has, `page_count` of them, which are about to be
+    /// loaded. Huge pages back those chunks of which each page is the caller's, as `is_callers` says, or free (M10).
+    pub fn populate_for_load(&self, first: PageId, page_count: u32, is_callers: impl Fn(PageId) -> bool) {
+        let extent = Extent { start: first, page_count };
+        let mut taken = Vec::new();
+        for chunk in first.0.div_ceil(CHUNK_PAGES)..(first.0 + page_count) / CHUNK_PAGES {
+            let pages = Extent { start: PageId(chunk * CHUNK_PAGES), page_count: CHUNK_PAGES };
+            if !self.core.pages.is_small(pages.start) {
+                break;
+            }
+            let Some(empty) = self.stock.take_empty_in(chunk) else { break };
+            let mut others = pages.pages().filter(|page| !is_callers(*page));
+            if others.all(|page| empty.iter().any(|pages| pages.contains(&page.0))) {
+                self.core.pages.prefer_huge(pages);
+            }
+            taken.extend(empty);
+        }
+        self.core.pages.populate_content(extent);
+        self.stock.give_ready(taken);
     }
 
     /// The id ranges that have ever been in use, `[start, end)`.

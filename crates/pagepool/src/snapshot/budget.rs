@@ -41,6 +41,11 @@ impl Budget {
         self.held_pages() > self.limit_pages
     }
 
+    /// Whether more than half of what may be held is.
+    pub fn is_short(&self) -> bool {
+        self.held_pages() > self.limit_pages / 2
+    }
+
     pub fn held_pages(&self) -> u64 {
         self.held_pages.load(Ordering::Relaxed)
     }

@@ -31,6 +31,7 @@ use super::spill::{Spill, SpilledImage};
 use super::version::Version;
 use super::views::Views;
 use crate::page::{claim, is_claimed, wait_for_move, Descriptor, Epoch};
+use crate::sched::{idly, set_urgent};
 use crate::space::{Extent, MapError, VirtualArray};
 use crate::{CheckpointError, PageBytes, PageId, PAGE_SIZE};
 
@@ -310,12 +311,13 @@ impl EpochSnapshotter {
     }
 
     /// One batch of the sweep over `[at, end)`; returns where it stopped.
-    fn sweep(&self, core: &Core, stream: &Stream, mut at: u32, end: u32, progress: &Progress) -> u32 {
+    fn sweep(&self, core: &Core, stream: &Stream, at: u32, end: u32, progress: &Progress) -> u32 {
         let mut frames: Vec<(PageId, Frame<'_>)> = Vec::with_capacity(BATCH_PAGES);
+        let mut others: Vec<PageId> = Vec::with_capacity(BATCH_PAGES);
+        let mut next = at;
+        idly(|| self.copy_batch(core, stream, &mut next, end, &mut frames, &mut others));
         let mut spare: Option<Frame<'_>> = None;
-        while at < end && frames.len() < BATCH_PAGES {
-            let page = PageId(at);
-            at += 1;
+        for page in others {
             let epochs = &core.pages.descriptor(page).epochs;
             if let Some(freed) = epochs.freed().filter(|&freed| freed <= stream.cut) {
                 if freed > stream.durable && self.claim(page) {
@@ -329,9 +331,47 @@ impl EpochSnapshotter {
                 None => {}
             }
         }
+        frames.sort_unstable_by_key(|(page, _)| *page);
         let pages: Vec<_> = frames.iter().map(|(page, frame)| (*page, frame.bytes())).collect();
         self.emit(stream, &pages, progress);
-        at
+        next
+    }
+
+    /// The part of a batch that locks nothing of which others have need (Y1): copies pages, and says which take more than that.
+    fn copy_batch<'c>(
+        &self,
+        core: &'c Core,
+        stream: &Stream,
+        next: &mut u32,
+        end: u32,
+        frames: &mut Vec<(PageId, Frame<'c>)>,
+        others: &mut Vec<PageId>,
+    ) {
+        let mut spare: Option<Frame<'c>> = None;
+        while *next < end && frames.len() + others.len() < BATCH_PAGES {
+            let page = PageId(*next);
+            *next += 1;
+            let epochs = &core.pages.descriptor(page).epochs;
+            let is_freed = epochs.freed().is_some_and(|freed| freed <= stream.cut);
+            if is_freed && epochs.freed() > Some(stream.durable) || !is_freed && core.is_clean(page) {
+                others.push(page);
+                continue;
+            }
+            if is_freed || !stream.needs(epochs.written()) || self.is_claimed(page) {
+                continue;
+            }
+            let Some(mut frame) = spare.take().or_else(|| core.staging.take()) else {
+                unreachable!("F2: the one sweep finds its {BATCH_PAGES} staging frames free")
+            };
+            if !core.copy_as_of(page, stream.cut, frame.bytes_mut()) {
+                others.push(page);
+                spare = Some(frame);
+            } else if self.claim(page) {
+                frames.push((page, frame));
+            } else {
+                spare = Some(frame);
+            }
+        }
     }
 
     /// Claims a page that the stream needs, with its content as of the cut.
@@ -438,6 +478,8 @@ impl Snapshotter for EpochSnapshotter {
         for &(start, end) in &stream.ranges {
             let mut at = start;
             while at < end && !stream.failed.load(Ordering::Acquire) {
+                // Who finds no room in the budget writes pages himself.
+                set_urgent(core.frames.budget().is_short());
                 self.write_waiting(core, &stream, progress);
                 core.frames.top_up(&wish);
                 let next = self.sweep(core, &stream, at, end, progress);
@@ -445,6 +487,7 @@ impl Snapshotter for EpochSnapshotter {
                 at = next;
             }
         }
+        set_urgent(false);
         // Every needed page is claimed now; whoever else has claimed one is about to queue or to write it.
         self.stream.close();
         self.write_waiting(core, &stream, progress);

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::budget::Budget;
-use crate::space::{AnonMemory, MapError, Memory, VirtualArray, HUGE_PAGE_SIZE};
+use crate::sched::give_way;
+use crate::space::{populate_idly, AnonMemory, MapError, Memory, VirtualArray, HUGE_PAGE_SIZE};
 use crate::{PageBytes, PAGE_SIZE};
 
 /// Frames that are populated in one step (2 MB).
@@ -54,8 +55,6 @@ pub struct FramePool {
     /// References a frame; zero is free.
     references: VirtualArray<AtomicU32>,
     free: Mutex<FreeList>,
-    /// Held while frames are populated or given back: for those who may wait.
-    populating: Mutex<()>,
     /// Frames that take memory, as of the last change of `free`.
     resident_count: AtomicU64,
 }
@@ -67,6 +66,10 @@ struct FreeList {
     fresh: u32,
     /// Frames below are populated.
     populated: u32,
+    /// Whether somebody is at the next step of them. Nobody waits for that, it may take long (Y1).
+    is_populating: bool,
+    /// So many frames are to stay, and the others to be given back, when that is over.
+    discard_due: Option<u32>,
 }
 
 impl FreeList {
@@ -105,7 +108,6 @@ impl FramePool {
             frame_count,
             references: VirtualArray::new(frame_count as usize)?,
             free: Mutex::default(),
-            populating: Mutex::default(),
             resident_count: AtomicU64::new(0),
         })
     }
@@ -174,25 +176,42 @@ impl FramePool {
         wish.kept.min(self.frame_count) / STEP_FRAMES * STEP_FRAMES
     }
 
-    /// Populates the next step of never-used frames, if there are any.
+    /// Populates the next step of never-used frames, if there are any and nobody is at it.
     fn populate_step(&self) {
-        let _one_at_a_time = self.populating.lock();
-        let start = self.free.lock().populated;
-        if start < self.frame_count {
-            self.memory.populate(start as usize * PAGE_SIZE, HUGE_PAGE_SIZE);
+        let start = {
             let mut free = self.free.lock();
-            free.populated = start + STEP_FRAMES;
-            self.note_resident(&free);
+            if free.is_populating || free.populated >= self.frame_count {
+                return;
+            }
+            free.is_populating = true;
+            free.populated
+        };
+        populate_idly(&self.memory, start as usize * PAGE_SIZE, HUGE_PAGE_SIZE);
+        let mut free = self.free.lock();
+        free.is_populating = false;
+        free.populated = start + STEP_FRAMES;
+        self.note_resident(&free);
+        let due = free.discard_due.take();
+        drop(free);
+        if let Some(kept_frames) = due {
+            self.discard_beyond(kept_frames);
         }
     }
 
-    /// Gives the memory of all frames back, but for `kept` of them in whole steps, if none is held. Returns whether it did.
+    /// Gives the memory of all frames back, but for `kept` of them in whole steps, if none is held. Returns whether it did. While
+    /// some are being populated, who does that gives them back afterwards.
     pub fn discard_if_idle(&self, wish: &FrameWish) -> bool {
-        let _nobody_populates = self.populating.lock();
-        let kept_frames = self.kept_frames(wish);
+        self.discard_beyond(self.kept_frames(wish))
+    }
+
+    fn discard_beyond(&self, kept_frames: u32) -> bool {
         let (kept, touched) = {
             let mut free = self.free.lock();
             if free.held_count() != 0 {
+                return false;
+            }
+            if free.is_populating {
+                free.discard_due = Some(kept_frames);
                 return false;
             }
             let touched = free.resident_count();
@@ -202,8 +221,10 @@ impl FramePool {
         };
         // From the end and with the lock held for one step at a time: a writer may want frames again.
         for at in (kept..touched).step_by(HUGE_PAGE_SIZE).rev() {
+            give_way();
             let free = self.free.lock();
-            if free.resident_count() as usize * PAGE_SIZE <= at {
+            let populating = u32::from(free.is_populating) * STEP_FRAMES;
+            if (free.resident_count() + populating) as usize * PAGE_SIZE <= at {
                 self.memory.discard(at, HUGE_PAGE_SIZE);
             }
         }

@@ -15,13 +15,14 @@
 
 use std::collections::BTreeSet;
 use std::ptr::NonNull;
-use std::sync::atomic::{fence, AtomicU32, Ordering};
+use std::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering};
 use std::sync::OnceLock;
 use std::thread::Thread;
 
 use parking_lot::Mutex;
 
-use super::memory::{Memory, HUGE_PAGE_SIZE};
+use super::memory::{populate_idly, Memory, HUGE_PAGE_SIZE};
+use crate::sched::may_take_long;
 use crate::PAGE_SIZE;
 
 /// Frames of a chunk.
@@ -222,6 +223,8 @@ pub struct Arena {
     free_count: AtomicU32,
     backed_count: AtomicU32,
     keeper: OnceLock<Thread>,
+    /// Whether huge pages are to back chunks.
+    is_huge: AtomicBool,
     /// Free frames that are going to be taken.
     expected: AtomicU32,
     /// Free frames below which, and above which, the keeper is woken.
@@ -240,6 +243,7 @@ impl Arena {
             free_count: AtomicU32::new(0),
             backed_count: AtomicU32::new(0),
             keeper: OnceLock::new(),
+            is_huge: AtomicBool::new(false),
             expected: AtomicU32::new(0),
             wake_below: AtomicU32::new(0),
             wake_above: AtomicU32::new(u32::MAX),
@@ -251,9 +255,9 @@ impl Arena {
         (self.memory.base(), self.memory.byte_len())
     }
 
-    /// Asks for huge pages behind all frames.
+    /// Huge pages are to back the chunks that get their memory ahead of those who take frames.
     pub fn prefer_huge(&self) {
-        self.memory.prefer_huge(0, self.memory.byte_len());
+        self.is_huge.store(true, Ordering::Relaxed);
     }
 
     /// Frames with memory that nobody holds.
@@ -340,7 +344,12 @@ impl Arena {
         let mut chunks = self.chunks.lock();
         let Some(number) = chunks.choose_empty() else { return false };
         drop(chunks);
-        self.memory.populate(number as usize * HUGE_PAGE_SIZE, HUGE_PAGE_SIZE);
+        let start = number as usize * HUGE_PAGE_SIZE;
+        // Nobody else takes a frame there before it is READY (M10).
+        if self.is_huge.load(Ordering::Relaxed) && may_take_long() {
+            self.memory.prefer_huge(start, HUGE_PAGE_SIZE);
+        }
+        populate_idly(&*self.memory, start, HUGE_PAGE_SIZE);
         let mut chunks = self.chunks.lock();
         chunks.set_ready(number);
         self.note(chunks);
@@ -356,7 +365,11 @@ impl Arena {
         chunks.free_count -= CHUNK_FRAMES;
         self.note(chunks);
         before(number);
-        self.memory.discard(number as usize * HUGE_PAGE_SIZE, HUGE_PAGE_SIZE);
+        let start = number as usize * HUGE_PAGE_SIZE;
+        self.memory.discard(start, HUGE_PAGE_SIZE);
+        if self.is_huge.load(Ordering::Relaxed) {
+            self.memory.refuse_huge(start, HUGE_PAGE_SIZE);
+        }
         let mut chunks = self.chunks.lock();
         chunks.backed_count -= 1;
         chunks.all[number as usize].state = State::Empty;

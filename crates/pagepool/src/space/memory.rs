@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::discards::Discards;
 use crate::exmap::Exmap;
+use crate::sched::{idly, may_take_long};
 use crate::PAGE_SIZE;
 
 /// Bytes of a huge page; pages are given to the kernel and taken from it in such extents.
@@ -33,8 +34,11 @@ pub trait Memory: Send + Sync {
     fn byte_len(&self) -> usize;
     /// Makes memory resident ahead of its first touch. A hint: failure is not an error.
     fn populate(&self, start: usize, byte_len: usize);
-    /// Asks for huge pages in a range that is going to be used densely. A hint.
+    /// Asks for huge pages in a range that is going to be used densely, whose first touch is the caller's: it takes as long as the
+    /// system needs to clear 2 MB (M10). A hint.
     fn prefer_huge(&self, start: usize, byte_len: usize);
+    /// Takes that back: the next touch of what has no memory gives it a page of 4 KB. A hint.
+    fn refuse_huge(&self, _start: usize, _byte_len: usize) {}
     /// Gives memory back; it reads as zero afterwards. The caller owns the range (invariant M2).
     fn discard(&self, start: usize, byte_len: usize);
     /// The same of several ranges, each `(start, byte_len)`.
@@ -54,6 +58,17 @@ pub trait Memory: Send + Sync {
     /// The map that it is, if files are to be read into it by way of that.
     fn exmap(&self) -> Option<&Arc<Exmap>> {
         None
+    }
+}
+
+/// Bytes that a thread populates at once if it cannot be idle meanwhile although it should.
+const POPULATE_STEP_BYTES: usize = 64 << 10;
+
+/// Populates a range in the background. The caller holds no lock.
+pub fn populate_idly(memory: &dyn Memory, start: usize, byte_len: usize) {
+    let step = if may_take_long() { byte_len.max(1) } else { POPULATE_STEP_BYTES };
+    for at in (start..start + byte_len).step_by(step) {
+        idly(|| memory.populate(at, step.min(start + byte_len - at)));
     }
 }
 
@@ -172,7 +187,13 @@ impl Memory for AnonMemory {
     }
 
     fn prefer_huge(&self, start: usize, byte_len: usize) {
-        self.advise(start, byte_len, libc::MADV_HUGEPAGE);
+        if self.divided.get().is_none() {
+            self.advise(start, byte_len, libc::MADV_HUGEPAGE);
+        }
+    }
+
+    fn refuse_huge(&self, start: usize, byte_len: usize) {
+        self.advise(start, byte_len, libc::MADV_NOHUGEPAGE);
     }
 
     fn discard(&self, start: usize, byte_len: usize) {
@@ -192,9 +213,9 @@ impl Memory for AnonMemory {
     }
 
     fn avoid_huge(&self) {
-        self.advise(0, self.byte_len, libc::MADV_NOHUGEPAGE);
         let word_count = self.byte_len.div_ceil(HUGE_PAGE_SIZE).div_ceil(64);
         self.divided.get_or_init(|| (0..word_count).map(|_| AtomicU64::new(0)).collect());
+        self.advise(0, self.byte_len, libc::MADV_NOHUGEPAGE);
     }
 }
 
@@ -313,17 +334,24 @@ impl<T: ZeroInit> VirtualArray<T> {
         (index < self.len).then(|| unsafe { &*self.memory.base().as_ptr().cast::<T>().add(index) })
     }
 
-    /// Asks for huge pages behind the first `end` elements.
-    pub fn prefer_huge(&self, end: usize) {
-        self.memory.prefer_huge(0, (end * std::mem::size_of::<T>()).min(self.memory.byte_len()));
+    /// The memory of elements `[start, end)`, in whole pages: where it begins, and its length in bytes.
+    fn range(&self, start: usize, end: usize) -> (usize, usize) {
+        let size = std::mem::size_of::<T>();
+        let first = start * size / PAGE_SIZE * PAGE_SIZE;
+        let last = (end.min(self.len) * size).next_multiple_of(PAGE_SIZE).min(self.memory.byte_len());
+        (first, last.saturating_sub(first))
+    }
+
+    /// Asks for huge pages behind elements `[start, end)`, as of [`Memory::prefer_huge`].
+    pub fn prefer_huge(&self, start: usize, end: usize) {
+        let (first, byte_len) = self.range(start, end);
+        self.memory.prefer_huge(first, byte_len);
     }
 
     /// Makes elements `[start, end)` resident ahead of their first touch.
     pub fn populate(&self, start: usize, end: usize) {
-        let size = std::mem::size_of::<T>();
-        let first = start * size / PAGE_SIZE * PAGE_SIZE;
-        let last = (end.min(self.len) * size).next_multiple_of(PAGE_SIZE).min(self.memory.byte_len());
-        self.memory.populate(first, last.saturating_sub(first));
+        let (first, byte_len) = self.range(start, end);
+        populate_idly(&self.memory, first, byte_len);
     }
 
     /// Address of an element, for prefetching.

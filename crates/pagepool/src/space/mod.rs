@@ -17,5 +17,8 @@ pub use backend::{PoolBackend, UnknownPoolBackend};
 pub use exmap::ExmapMemory;
 pub use extent::Extent;
 pub use forked::ForkedWriter;
-pub use memory::{AnonMemory, HeapMemory, MapError, Memory, VirtualArray, ZeroInit, HUGE_PAGE_SIZE};
+pub use memory::{
+    populate_idly, AnonMemory, HeapMemory, MapError, Memory, VirtualArray, ZeroInit, HUGE_PAGE_SIZE,
+};
 pub use protected::WriteProtection;
+pub use small_zone::CHUNK_PAGES;

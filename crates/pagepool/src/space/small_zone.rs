@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!   in use ── give ──▶ FREE, resident ── take_for_trimming ──▶ the trimmer's ── give_trimmed ──▶ FREE, empty
-//!     ▲                  │       ▲                                                                 │   │
-//!     └────── take ──────┘       └──────────────────── take_for_refill ────────────────────────────┘   │
-//!     └─────────────────── take: the first touch brings memory ────────────────────────────────────────┘
+//!     ▲                  │    ▲    ▲                                                               │ │ │
+//!     └────── take ──────┘    │    └─────────────────── take_for_refill ───────────────────────────┘ │ │
+//!     ▲                       └── give ── the stock's ◀── take_empty_chunk ──────────────────────────┘ │
+//!     │                                     ▲                                                          │
+//!     │   never used ─────── take_ahead ────┘                                                          │
+//!     └─────┴───────────── take: the first touch brings memory ────────────────────────────────────────┘
 //! ```
 //! The lowest pages are handed out first and the highest trimmed first, so that what is in use moves together.
 
@@ -17,6 +20,8 @@ const BLOCK_PAGES: u32 = 1 << BLOCK_ORDER;
 
 /// Pages that are trimmed together (2 MB): what a huge page backs.
 pub const CHUNK_PAGES: u32 = 512;
+/// Pages that have never been used and that nobody takes ahead of others: with fewer, none are left while somebody has some.
+const KEPT_FRESH_PAGES: u32 = 8 * CHUNK_PAGES;
 const CHUNK_WORDS: usize = CHUNK_PAGES as usize / 64;
 
 /// Free pages that take no memory: a bit a page, by chunk.
@@ -87,10 +92,6 @@ impl SmallZone {
     /// Free pages that take memory.
     pub fn resident_free_pages(&self) -> u32 {
         self.free_page_count - self.empty.page_count
-    }
-
-    pub fn empty_pages(&self) -> u32 {
-        self.empty.page_count
     }
 
     pub fn used_pages(&self) -> u32 {
@@ -196,6 +197,54 @@ impl SmallZone {
         self.empty.set(pages, true);
     }
 
+    /// Takes the next pages that have never been used, to the end of their chunk, or about `most`. They belong to the caller, who
+    /// gives them as free ones once they have memory.
+    pub fn take_ahead(&mut self, most: u32) -> Option<Range<u32>> {
+        let most = most.clamp(1, CHUNK_PAGES).next_multiple_of(BLOCK_PAGES);
+        let end = (self.fresh + 1).next_multiple_of(CHUNK_PAGES).min(self.fresh + most);
+        if self.end.saturating_sub(end) < KEPT_FRESH_PAGES {
+            return None;
+        }
+        Some(std::mem::replace(&mut self.fresh, end)..end)
+    }
+
+    /// Takes a chunk of nothing but free pages, none of which takes memory. They belong to the caller likewise.
+    pub fn take_empty_chunk(&mut self) -> Option<Range<u32>> {
+        let (&chunk, words) = self.empty.chunks.first_key_value()?;
+        let pages = chunk * CHUNK_PAGES..(chunk + 1) * CHUNK_PAGES;
+        if self.end - self.fresh < KEPT_FRESH_PAGES || words.iter().any(|word| *word != u64::MAX) {
+            return None;
+        }
+        for start in pages.clone().step_by(BLOCK_PAGES as usize) {
+            let is_whole = self.free[BLOCK_ORDER as usize].remove(&start);
+            assert!(is_whole, "free pages are joined to whole blocks");
+        }
+        self.free_page_count -= CHUNK_PAGES;
+        self.empty.set(pages.clone(), false);
+        Some(pages)
+    }
+
+    /// Takes the free pages of a chunk that take no memory. They belong to the caller, who gives them as free ones with memory.
+    pub fn take_empty_in(&mut self, chunk: u32) -> Vec<Range<u32>> {
+        let Some(words) = self.empty.chunks.get(&chunk).copied() else { return Vec::new() };
+        let pages = chunk * CHUNK_PAGES..(chunk + 1) * CHUNK_PAGES;
+        let is_empty = |page: &u32| words[(page % CHUNK_PAGES / 64) as usize] & (1 << (page % 64)) != 0;
+        let mut taken = Vec::new();
+        for order in 0..=BLOCK_ORDER {
+            let blocks: Vec<u32> = self.free[order as usize].range(pages.clone()).copied().collect();
+            // A block of which a part takes memory stays.
+            for start in
+                blocks.into_iter().filter(|&start| (start..start + (1 << order)).all(|p| is_empty(&p)))
+            {
+                self.free[order as usize].remove(&start);
+                self.free_page_count -= 1 << order;
+                self.empty.set(start..start + (1 << order), false);
+                taken.push(start..start + (1 << order));
+            }
+        }
+        taken
+    }
+
     /// The lowest free pages that take no memory, in one chunk: they are about to get some. They stay free.
     pub fn take_for_refill(&mut self) -> Option<Range<u32>> {
         let (&chunk, _) = self.empty.chunks.first_key_value()?;
@@ -244,6 +293,20 @@ mod tests {
                 if step % 700 == 0 {
                     let refilled = zone.take_for_refill().unwrap_or_default();
                     refilled.for_each(|page| resident[page as usize] = true);
+                }
+                if step % 300 == 0 {
+                    let chunk = rng.u32(..END / CHUNK_PAGES);
+                    let mut taken = match rng.u32(..3) {
+                        0 => zone.take_empty_in(chunk),
+                        1 => zone.take_empty_chunk().into_iter().collect(),
+                        _ => zone.take_ahead(rng.u32(..600)).into_iter().collect(),
+                    };
+                    for page in taken.iter().cloned().flatten() {
+                        let (is_used, was_resident) = (used[page as usize], resident[page as usize]);
+                        assert!(!is_used && !was_resident, "page {page} is in use, or has memory");
+                        resident[page as usize] = true;
+                    }
+                    taken.drain(..).for_each(|pages| zone.give(pages));
                 }
             }
             held.drain(..).for_each(|pages| zone.give(pages));

@@ -62,7 +62,7 @@ fn latch_by<T>(mut open: impl FnMut() -> Result<T, Restart>, load: impl Fn(&[Pag
             Ok(guard) => return Some(guard),
             Err(Restart::Fault(missing)) => load(&[missing]),
             Err(Restart::Contended) => std::thread::yield_now(),
-            Err(Restart::NoRoom) => return None,
+            Err(Restart::NoRoom | Restart::Looking) => return None,
             Err(Restart::Damaged(reason)) => panic!("{reason}"),
         }
     }

@@ -4,12 +4,13 @@ use stillframe_store::{DbId, Reach};
 
 use crate::command::flags::{acl, flag, key_flag};
 use crate::protocol::args::Args;
-use crate::text::number::parse_i64;
+use crate::text::number::{c_int, parse_i64};
 
 /// The group of a command in `COMMAND DOCS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     Bitmap,
+    Cluster,
     Connection,
     Generic,
     Geo,
@@ -26,7 +27,7 @@ pub enum Group {
 
 impl Group {
     #[cfg(test)]
-    pub const ALL: [Group; 13] = [
+    pub const ALL: [Group; 14] = [
         Group::String,
         Group::Hash,
         Group::List,
@@ -40,11 +41,13 @@ impl Group {
         Group::Pubsub,
         Group::Connection,
         Group::Server,
+        Group::Cluster,
     ];
 
     pub fn name(self) -> &'static str {
         match self {
             Group::Bitmap => "bitmap",
+            Group::Cluster => "cluster",
             Group::Connection => "connection",
             Group::Generic => "generic",
             Group::Geo => "geo",
@@ -141,6 +144,23 @@ impl KeySpec {
         }
     }
 
+    /// First, last and step of the keys of a call, as Redis tells them; `None`: the call is malformed.
+    fn told(&self, args: &Args<'_>) -> Option<(usize, usize, usize)> {
+        let Begin::Index(index) = self.begin else { return None };
+        let (first, last, step) = match self.find {
+            Find::Range { last, step, .. } if last >= 0 => (i64::from(index), i64::from(index + last), step),
+            Find::Range { last, step, .. } => (i64::from(index), args.len() as i64 + i64::from(last), step),
+            Find::Counted => {
+                let count = args.get(index as usize).and_then(parse_i64).filter(|count| *count >= 0)?;
+                // Redis keeps it in 32 bits.
+                (i64::from(index) + 1, i64::from(index) + i64::from(count as i32), 1)
+            }
+            Find::Unknown => return None,
+        };
+        let is_within = first <= last && last < args.len() as i64;
+        is_within.then_some((first as usize, last as usize, step as usize))
+    }
+
     pub const fn notes(mut self, notes: &'static str) -> KeySpec {
         self.notes = notes;
         self
@@ -205,6 +225,8 @@ pub struct Row<H> {
     /// However many keys it has, it changes them in one operation of the store, which meets what is missing before its first
     /// change: so it may begin anew.
     pub is_one_step: bool,
+    /// It comes to pages beyond those of its keys and strings, which only a look at it finds.
+    pub goes_beyond_keys: bool,
     pub tips: &'static [&'static str],
     /// What keyspace notifications call the value that it stores, if that is not `set`.
     pub event: Option<&'static str>,
@@ -220,6 +242,8 @@ pub struct Row<H> {
     pub is_ahead_of_exec: bool,
     /// It goes over large values part by part itself.
     pub walks: bool,
+    /// Whether a key of a wrong type, of which it has counted nothing, counts as found by a read; `None`: if it only reads.
+    pub is_reading: Option<bool>,
     /// Its time is measured on its own, not as a share of the batch: it may take long (O(n) and the like).
     pub may_be_slow: bool,
     pub run: H,
@@ -244,6 +268,7 @@ impl<H: Copy> Row<H> {
             scope: Scope::Keys,
             has_steps: false,
             is_one_step: false,
+            goes_beyond_keys: false,
             tips: &[],
             event: None,
             is_container: false,
@@ -252,7 +277,8 @@ impl<H: Copy> Row<H> {
             ahead: None,
             is_ahead_of_exec: false,
             walks: false,
-            may_be_slow: flags & flag::FAST == 0,
+            is_reading: None,
+            may_be_slow: flags & flag::FAST == 0 || flags & flag::BLOCKING != 0,
             run,
         }
     }
@@ -323,6 +349,12 @@ impl<H: Copy> Row<H> {
         self
     }
 
+    /// For commands whose group does not say so.
+    pub const fn beyond_keys(mut self) -> Row<H> {
+        self.goes_beyond_keys = true;
+        self
+    }
+
     pub const fn tips(mut self, tips: &'static [&'static str]) -> Row<H> {
         self.tips = tips;
         self
@@ -360,6 +392,18 @@ impl<H: Copy> Row<H> {
         self
     }
 
+    /// It writes, and looks its keys up as a read does.
+    pub const fn reading(mut self) -> Row<H> {
+        self.is_reading = Some(true);
+        self
+    }
+
+    /// It counts the keys that it looks up itself, those of a wrong type included.
+    pub const fn counting(mut self) -> Row<H> {
+        self.is_reading = Some(false);
+        self
+    }
+
     pub const fn receives(mut self, is_value: fn(usize) -> bool) -> Row<H> {
         self.receives = Some(is_value);
         self
@@ -372,6 +416,13 @@ impl<H: Copy> Row<H> {
             (None, Group::String | Group::Bitmap) => Reach::WHOLE,
             (None, _) => Reach::Nothing,
         }
+    }
+
+    /// Whether a look at it finds pages that its keys do not tell of. What goes over large values does so beside them.
+    pub fn is_looked_at(&self) -> bool {
+        let has_elements =
+            matches!(self.group, Group::Hash | Group::List | Group::Set | Group::SortedSet | Group::Geo);
+        (has_elements || self.goes_beyond_keys) && !self.walks
     }
 
     /// What this call touches beside its keys; never [`Scope::Of`].
@@ -437,6 +488,41 @@ impl<H: Copy> Row<H> {
             }
         }
         (first, last, step)
+    }
+
+    /// Whether calls may have keys.
+    pub fn has_keys(&self) -> bool {
+        self.keys_fn.is_some() || self.key_specs.iter().any(|spec| spec.flags & key_flag::NOT_KEY == 0)
+    }
+
+    /// The keys of a call with their [`key_flag`]s, as Redis tells them (`COMMAND GETKEYS`); `None`: the call is malformed.
+    pub fn told_keys(&self, args: &Args<'_>) -> Option<Vec<(usize, u32)>> {
+        let mut keys = Vec::new();
+        let are_fixed = self.key_specs.iter().all(|spec| matches!(spec.begin, Begin::Index(_)));
+        if self.keys_fn.is_some() || !are_fixed {
+            self.for_each_key(args, &mut |index, flags| keys.push((index, flags)));
+            return Some(keys);
+        }
+        for spec in self.key_specs.iter().filter(|spec| spec.flags & key_flag::NOT_KEY == 0) {
+            let Some((first, last, step)) = spec.told(args) else { return self.loosely_counted(args) };
+            keys.extend((first..=last).step_by(step).map(|index| (index, spec.flags)));
+        }
+        Some(keys)
+    }
+
+    /// The keys of a call whose number of keys is no plain number: Redis reads it as C's `atoi` does then, tells the key that is
+    /// stored to last, and of all of them no flags.
+    fn loosely_counted(&self, args: &Args<'_>) -> Option<Vec<(usize, u32)>> {
+        let counted = self.key_specs.iter().find(|spec| matches!(spec.find, Find::Counted))?;
+        let Begin::Index(index) = counted.begin else { return None };
+        let index = index as usize;
+        let count = usize::try_from(c_int(args.get(index)?)).ok().filter(|count| *count > 0)?;
+        if count >= args.len() - index {
+            return None;
+        }
+        let others = self.key_specs.iter().filter(|spec| !matches!(spec.find, Find::Counted));
+        let stored = others.filter_map(|spec| Some((spec.told(args)?.0, 0)));
+        Some((index + 1..=index + count).map(|index| (index, 0)).chain(stored).collect())
     }
 
     /// Calls `give` with the argument index and [`key_flag`]s of each key of a call. The arity fits.

@@ -1,6 +1,6 @@
 //! `BITFIELD`: integers of any width at any bit.
 
-use stillframe_store::{DbId, Key, Reach, StrRef};
+use stillframe_store::{DbId, Key, Reach, StrRef, ValueType};
 
 use super::bitmap::{bit_offset, make_room};
 use super::walk::leave_to_readers;
@@ -207,7 +207,7 @@ fn parse(ctx: &Ctx<'_>, args: &Args<'_>) -> Result<Vec<Operation>, CmdError> {
 
 pub fn bitfield(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let operations = parse(ctx, args)?;
-    run(ctx, args, &operations)
+    run(ctx, args, &operations, true)
 }
 
 pub fn bitfield_ro(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
@@ -215,12 +215,21 @@ pub fn bitfield_ro(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if operations.iter().any(|op| !matches!(op.action, Action::Get)) {
         return Err("ERR BITFIELD_RO only supports the GET subcommand".into());
     }
-    run(ctx, args, &operations)
+    run(ctx, args, &operations, false)
 }
 
-fn run(ctx: &mut Ctx<'_>, args: &Args<'_>, operations: &[Operation]) -> CmdResult {
+/// Runs the operations. A command that only reads has a key of a wrong type counted where its error is.
+fn run(ctx: &mut Ctx<'_>, args: &Args<'_>, operations: &[Operation], counts_wrong_type: bool) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let before = ctx.worker.change_count();
+    if operations.iter().all(|op| matches!(op.action, Action::Get)) {
+        let entry = ctx.worker.entry(db, &key)?;
+        let is_string = entry.is_none_or(|entry| entry.value_type == ValueType::String);
+        if is_string || counts_wrong_type {
+            ctx.looked_up(&key, entry.is_some());
+        }
+        entry.map_or(Ok(()), |entry| entry.must_be(ValueType::String))?;
+    }
     let writes = operations.iter().filter(|op| !matches!(op.action, Action::Get));
     let has_grown = match writes.map(|op| op.field.end_byte()).max() {
         Some(byte_count) => {

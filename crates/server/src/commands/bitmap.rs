@@ -236,9 +236,15 @@ pub fn bitcount(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-/// Whether there is a key, or the command has begun to look at its value already; one that is not there is counted.
+/// Whether there is a key, which has to be a string whatever the other arguments are, or the command has begun to look at
+/// its value already; one that is not there is counted.
 fn is_there_or_begun(ctx: &mut Ctx<'_>, key: &Key<'_>) -> Result<bool, CmdError> {
-    let is_there = ctx.client.value_walk.is_some() || ctx.worker.entry(ctx.client.db, key)?.is_some();
+    if ctx.client.value_walk.is_some() {
+        return Ok(true);
+    }
+    let entry = ctx.worker.entry(ctx.client.db, key)?;
+    entry.map_or(Ok(()), |entry| entry.must_be(ValueType::String))?;
+    let is_there = entry.is_some();
     if !is_there {
         ctx.looked_up(key, false);
     }

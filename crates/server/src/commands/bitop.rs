@@ -12,7 +12,7 @@ use crate::state::session::Ahead;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("bitop", -4, flag::WRITE | flag::DENYOOM, bitop).acl(acl::BITMAP).ahead_of_exec(combine_large).reaching(operands)
+    Command::new("bitop", -4, flag::WRITE | flag::DENYOOM, bitop).reading().acl(acl::BITMAP).ahead_of_exec(combine_large).reaching(operands)
         .doc(Group::Bitmap, "2.6.0", "Perform bitwise operations between strings", "O(N)")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::range(3, -1, 1, key_flag::RO | key_flag::ACCESS)]),
 ];

@@ -13,7 +13,6 @@ use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::state::client_line::{describe, publish_session};
 use crate::state::pause::PauseKind;
-use crate::state::session::ReplyMode;
 use crate::text::number;
 
 use kill::{kill, ClientType};
@@ -192,14 +191,12 @@ pub fn no_touch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn reply(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if args.is(2, "on") {
-        ctx.client.reply_mode = ReplyMode::On;
+        ctx.client.reply_mode.on();
         ctx.reply.ok();
     } else if args.is(2, "off") {
-        ctx.client.reply_mode = ReplyMode::Off;
+        ctx.client.reply_mode.off();
     } else if args.is(2, "skip") {
-        if ctx.client.reply_mode == ReplyMode::On {
-            ctx.client.reply_mode = ReplyMode::SkipNext;
-        }
+        ctx.client.reply_mode.skip();
     } else {
         return Err(errors::SYNTAX.into());
     }

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::command::{flag, CmdError, CmdResult, Group};
-use crate::config::{Config, ParamId, Settings, PARAMS};
+use crate::config::{Config, ParamId, Settings, Unnamed, PARAMS};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::log;
 use crate::net::descriptors;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
-use crate::text::glob;
+use crate::text::glob::Glob;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
@@ -36,17 +36,24 @@ pub const COMMANDS: &[Command] = &[
 
 pub fn get(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut found: Vec<(&str, ParamId)> = Vec::new();
+    let patterns: Vec<Glob<'_>> = args.from(2).map(|pattern| Glob::new(pattern, true)).collect();
     for (index, param) in PARAMS.iter().enumerate() {
         for name in std::iter::once(param.name).chain(param.alias) {
-            if args.from(2).any(|pattern| glob::matches(pattern, name.as_bytes(), true)) {
+            let is_asked_for = match param.is_hidden {
+                true => args.from(2).any(|pattern| name.as_bytes().eq_ignore_ascii_case(pattern)),
+                false => patterns.iter().any(|pattern| pattern.matches(name.as_bytes())),
+            };
+            if is_asked_for {
                 found.push((name, ParamId(index)));
             }
         }
     }
+    // An earlier command of the same transaction may have changed it.
+    let config = ctx.server.config();
     ctx.reply.map(found.len());
     for (name, id) in found {
         ctx.reply.bulk(name.as_bytes());
-        ctx.reply.bulk(ctx.config.value(id));
+        ctx.reply.bulk(config.value(id));
     }
     Ok(())
 }
@@ -171,7 +178,11 @@ fn apply(ctx: &mut Ctx<'_>) {
 }
 
 pub fn rewrite(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    ctx.config.rewrite_file().map_err(|reason| CmdError::from(format!("ERR {reason}")))?;
+    // Not what this worker had when the batch began.
+    ctx.server
+        .config()
+        .rewrite_file(Unnamed::Needed)
+        .map_err(|reason| CmdError::from(format!("ERR {reason}")))?;
     log::notice("CONFIG REWRITE executed with success.");
     ctx.reply.ok();
     Ok(())
@@ -179,6 +190,7 @@ pub fn rewrite(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
 
 pub fn resetstat(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     let server = ctx.server;
+    ctx.local.count_expired(ctx.worker);
     server.workers.iter().for_each(|worker| worker.stats.reset());
     server.errors.lock().clear();
     server.eviction.reset();
@@ -193,7 +205,7 @@ pub fn resetstat(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     ] {
         counter.store(0, Relaxed);
     }
-    stats.used_memory_peak_bytes.store(server.store.used_memory_bytes(), Relaxed);
+    stats.used_memory_peak_bytes.store(server.used_memory_bytes(), Relaxed);
     ctx.reply.ok();
     Ok(())
 }

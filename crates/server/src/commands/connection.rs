@@ -7,11 +7,10 @@ use crate::command::operand;
 use crate::command::{acl, flag, CmdError, CmdResult, Group};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::exec;
-use crate::dispatch::monitor;
 use crate::dispatch::subscribed;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
-use crate::state::session::{Ending, ReplyMode};
+use crate::state::session::Ending;
 use crate::text::number;
 
 #[rustfmt::skip]
@@ -85,12 +84,12 @@ pub fn quit(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
 
 pub fn reset(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     exec::end(ctx);
-    monitor::stop(ctx.server, ctx.client);
     subscribed::stop(ctx.server, ctx.client);
+    subscribed::hear(ctx, ctx.reply.out.len());
     let client = &mut ctx.client;
     client.db = DbId(0);
     client.resp3 = false;
-    client.reply_mode = ReplyMode::On;
+    client.reply_mode.reset();
     client.no_evict = false;
     client.no_touch = false;
     client.is_authenticated = ctx.config.settings.requirepass.is_empty();
@@ -194,6 +193,8 @@ pub fn hello(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if let Some(name) = hello.name {
         set_name(ctx, name)?;
     }
+    // In the protocol in which it was told.
+    subscribed::hear(ctx, ctx.reply.out.len());
     if let Some(resp3) = hello.resp3 {
         ctx.client.resp3 = resp3;
         ctx.reply.resp3 = resp3;
@@ -214,5 +215,6 @@ pub fn hello(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     }
     reply.bulk(b"modules");
     reply.array(0);
+    subscribed::hear_behind(ctx);
     Ok(())
 }

@@ -1,21 +1,27 @@
 //! `DEBUG`: what tests and benchmarks need.
 
+mod digest;
+mod protocol;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stillframe_store::rdb::{dump_string, StringRef};
-use stillframe_store::{DbId, Deadline, NewValue, OpError};
+use stillframe_store::{DbId, Deadline, NewValue, OpError, SaveError};
 
 use super::object::{encoding_name, ref_count};
-use crate::command::operand::positive;
+use crate::command::operand::{integer, positive};
 use crate::command::{flag, CmdError, CmdResult, Group, Scope};
+use crate::config::{parse_memory, Unnamed};
 use crate::dispatch::ctx::{Command, Ctx};
-use crate::persistence::{load_dump, write_dump};
+use crate::log;
+use crate::persistence::{load_dump, write_dump, Load, Twins};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::protocol::reply::push_decimal;
 use crate::scrub::pass;
 use crate::text::glob;
+use crate::text::number::c_int;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
@@ -30,10 +36,13 @@ const MAX_SLEEP_SECONDS: f64 = 3600.0;
 /// Longest key that `DEBUG POPULATE` makes, as in Redis.
 const MAX_POPULATED_KEY_BYTES: usize = 127;
 
+/// Elements of a list from so many bytes on may be asked to lie alone; of what is asked for it must be less.
+const MAX_PACKED_THRESHOLD_BYTES: u64 = 1 << 32;
+
 /// What a subcommand touches.
 pub fn scope(args: &Args<'_>) -> Scope {
     match args.at(1).to_ascii_lowercase().as_slice() {
-        b"populate" | b"reload" => Scope::Data,
+        b"populate" | b"reload" | b"digest" | b"digest-value" => Scope::Data,
         b"object" => Scope::Walk,
         _ => Scope::Keys,
     }
@@ -41,18 +50,15 @@ pub fn scope(args: &Args<'_>) -> Scope {
 
 pub fn debug(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let sub = args.at(1).to_ascii_lowercase();
-    if ctx.server.loading.is_on() && matches!(sub.as_slice(), b"populate" | b"reload") {
+    if ctx.server.loading.is_on() && matches!(scope(args), Scope::Data) {
         return Err(errors::LOADING.into());
     }
     match (sub.as_slice(), args.len()) {
-        (b"sleep", 3) => sleep(ctx, args.at(2)),
         (b"populate", 3..=5) => populate(ctx, args),
         (b"object", 3) => object(ctx, args),
-        (b"set-active-expire", 3) => {
-            ctx.server.active_expire.store(c_int(args.at(2)) != 0, Ordering::Relaxed);
-            ctx.reply.ok();
-            Ok(())
-        }
+        (b"digest", 2) => digest_of_all(ctx),
+        (b"digest-value", 2..) => digests_of_values(ctx, args),
+        (b"protocol", 3) => protocol::reply_of_kind(ctx, args.at(2)),
         (b"stringmatch-len", 4) => {
             let is_match = glob::matches(args.at(2), args.at(3), false);
             ctx.reply.int(i64::from(is_match));
@@ -61,16 +67,66 @@ pub fn debug(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         (b"error", 3) => Err(args.at(2).to_vec().into()),
         (b"scrub", 2) => scrub(ctx),
         (b"reload", 2..) => reload(ctx, args),
-        (b"change-repl-id", 2) => {
-            ctx.reply.ok();
-            Ok(())
-        }
         (b"help", 2) => {
             help(ctx);
             Ok(())
         }
-        _ => Err(unknown_subcommand(args.at(1))),
+        (sub, _) => {
+            act(ctx, sub, args)?;
+            ctx.reply.ok();
+            Ok(())
+        }
     }
+}
+
+/// The subcommands that answer with OK.
+fn act(ctx: &mut Ctx<'_>, sub: &[u8], args: &Args<'_>) -> CmdResult {
+    let is_on = || c_int(args.at(2)) != 0;
+    match (sub, args.len()) {
+        (b"sleep", 3) => sleep(args.at(2)),
+        (b"set-active-expire", 3) => ctx.server.active_expire.store(is_on(), Ordering::Relaxed),
+        (b"pause-cron", 3) => ctx.server.is_cron_paused.store(is_on(), Ordering::Relaxed),
+        (b"log", 3) => log::warning(format!("DEBUG LOG: {}", String::from_utf8_lossy(args.at(2)))),
+        (b"config-rewrite-force-all", 2) => {
+            let written = ctx.server.config().rewrite_file(Unnamed::All);
+            written.map_err(|reason| format!("ERR CONFIG-REWRITE-FORCE-ALL failed: {reason}"))?;
+        }
+        // There is no append-only file, no replication, no list of nodes and no reply buffer of that kind.
+        (b"change-repl-id", 2) | (b"aof-flush-sleep", 3) | (b"replicate", 3..) => {}
+        (b"quicklist-packed-threshold", 3) => {
+            if parse_memory(args.at(2)).is_none_or(|bytes| bytes >= MAX_PACKED_THRESHOLD_BYTES - 1) {
+                return Err("ERR argument must be a memory value bigger than 1 and smaller than 4gb".into());
+            }
+        }
+        (b"replybuffer", 4) if args.is(2, "resizing") => {}
+        (b"replybuffer", 4) if args.is(2, "peak-reset-time") => {
+            if !args.is(3, "never") && !args.is(3, "reset") {
+                integer(args.at(3))?;
+            }
+        }
+        _ => return Err(unknown_subcommand(args.at(1))),
+    }
+    Ok(())
+}
+
+fn digest_of_all(ctx: &mut Ctx<'_>) -> CmdResult {
+    let view = ctx.server.store.view().map_err(unreadable)?;
+    let digest = digest::of_all(&view, ctx.worker.now()).map_err(unreadable)?;
+    ctx.reply.simple(&digest);
+    Ok(())
+}
+
+fn digests_of_values(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let view = ctx.server.store.view().map_err(unreadable)?;
+    let (store, now) = (&ctx.server.store, ctx.worker.now());
+    let digests = digest::of_values(store, &view, ctx.client.db, &args.tail(2), now).map_err(unreadable)?;
+    ctx.reply.array(digests.len());
+    digests.iter().for_each(|digest| ctx.reply.simple(digest));
+    Ok(())
+}
+
+fn unreadable(error: SaveError) -> CmdError {
+    format!("ERR {error}").into()
 }
 
 fn unknown_subcommand(name: &[u8]) -> CmdError {
@@ -81,20 +137,12 @@ fn unknown_subcommand(name: &[u8]) -> CmdError {
         .into()
 }
 
-/// Leading digits as a number, as C's `atoi` reads them.
-fn c_int(text: &[u8]) -> i64 {
-    let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
-    text[..end].iter().fold(0i64, |n, d| n.saturating_mul(10).saturating_add(i64::from(d - b'0')))
-}
-
 /// Keeps this worker busy, and whoever waits for it, as a slow command would.
-fn sleep(ctx: &mut Ctx<'_>, text: &[u8]) -> CmdResult {
+fn sleep(text: &[u8]) {
     let seconds: f64 = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).unwrap_or(0.0);
     if seconds > 0.0 {
         std::thread::sleep(Duration::from_secs_f64(seconds.min(MAX_SLEEP_SECONDS)));
     }
-    ctx.reply.ok();
-    Ok(())
 }
 
 /// Creates `count` keys `prefix:n` with the values `value:n`, cut or padded with zero bytes to `size`. Keys
@@ -130,13 +178,17 @@ fn populate(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-/// Writes a dump, empties all databases and loads the dump, while all others stand still.
+/// Writes a dump, empties all databases and loads the dump, or what of this is asked for, while all others stand still.
 fn reload(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let saves = match args.len() {
-        2 => true,
-        3 if args.is(2, "NOSAVE") => false,
-        _ => return Err("ERR DEBUG RELOAD only supports the NOSAVE option.".into()),
-    };
+    let (mut saves, mut flushes, mut twins) = (true, true, Twins::Refused);
+    for index in 2..args.len() {
+        match () {
+            () if args.is(index, "MERGE") => twins = Twins::Replace,
+            () if args.is(index, "NOFLUSH") => flushes = false,
+            () if args.is(index, "NOSAVE") => saves = false,
+            () => return Err("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.".into()),
+        }
+    }
     let settings = &ctx.config.settings;
     let path = ctx.server.store.dir().join(&settings.dbfilename);
     if saves {
@@ -144,12 +196,22 @@ fn reload(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         written.map_err(|error| format!("ERR Error saving the dump: {error}"))?;
     }
     let before = ctx.server.store.change_count();
-    for db in (0..ctx.server.database_count).map(DbId) {
-        ctx.worker.flush_db(db)?;
+    if flushes {
+        for db in (0..ctx.server.database_count).map(DbId) {
+            ctx.worker.flush_db(db)?;
+        }
     }
     // Whoever wants to stop the server waits for the end of this command.
     let never = AtomicBool::new(false);
-    load_dump(ctx.worker, &path, settings, &ctx.server.loading, &ctx.server.eviction, &never)
+    let load = Load {
+        settings,
+        progress: &ctx.server.loading,
+        eviction: &ctx.server.eviction,
+        is_stopping: &never,
+        twins,
+        key_delay_us: &|| settings.key_load_delay_us,
+    };
+    load_dump(ctx.worker, &path, &load)
         .map_err(|error| format!("ERR Error trying to load the RDB dump: {error}"))?;
     // The data is as it was: none of this is a change.
     ctx.count_more(before.wrapping_sub(ctx.server.store.change_count()));
@@ -194,18 +256,45 @@ fn help(ctx: &mut Ctx<'_>) {
     ctx.reply.help(
         "DEBUG",
         &[
+            "AOF-FLUSH-SLEEP <microsec>",
+            "    Server will sleep before flushing the AOF. There is none.",
             "CHANGE-REPL-ID",
             "    Change the replication IDs of the instance. There are none.",
+            "CONFIG-REWRITE-FORCE-ALL",
+            "    Like CONFIG REWRITE but writes all configuration options, including",
+            "    keywords not listed in original configuration file or default values.",
+            "DIGEST",
+            "    Output a hex signature representing the current DB content.",
+            "DIGEST-VALUE <key> [<key> ...]",
+            "    Output a hex signature of the values of all the specified keys.",
             "ERROR <string>",
             "    Return a Redis protocol error with <string> as message. Useful for clients",
             "    unit tests to simulate Redis errors.",
+            "LOG <message>",
+            "    Write <message> to the server log.",
             "OBJECT <key>",
             "    Show low level info about `key` and associated value.",
+            "PAUSE-CRON <0|1>",
+            "    Stop periodic cron job processing.",
             "POPULATE <count> [<prefix>] [<size>]",
             "    Create <count> string keys named key:<num>. If <prefix> is specified then",
             "    it is used instead of the 'key' prefix.",
-            "RELOAD [NOSAVE]",
-            "    Save an RDB file and load it back. With NOSAVE, load the one that there is.",
+            "PROTOCOL <type>",
+            "    Reply with a test value of the specified type. <type> can be: string,",
+            "    integer, double, bignum, null, array, set, map, attrib, push, verbatim,",
+            "    true, false.",
+            "QUICKLIST-PACKED-THRESHOLD <size>",
+            "    Taken and without effect: lists are not kept as quicklists.",
+            "RELOAD [option ...]",
+            "    Save the RDB on disk and reload it back to memory. Valid <option> values:",
+            "    * MERGE: conflicting keys will be loaded from RDB.",
+            "    * NOFLUSH: the existing database will not be removed before load, but",
+            "      conflicting keys will generate an error.",
+            "    * NOSAVE: the database will be loaded from an existing RDB file.",
+            "REPLICATE <string>",
+            "    Replicates the provided string to replicas. There are none.",
+            "REPLYBUFFER (PEAK-RESET-TIME <NEVER|RESET|time>|RESIZING <0|1>)",
+            "    Taken and without effect: reply buffers are other ones.",
             "SCRUB",
             "    Verify the page file now; the next checkpoint writes anew what is damaged there and",
             "    whole in memory.",

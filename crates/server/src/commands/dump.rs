@@ -25,7 +25,7 @@ use crate::text::number::encode;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("dump", 2, flag::READONLY, dump).acl(acl::KEYSPACE).reaching(sends_whole)
+    Command::new("dump", 2, flag::READONLY, dump).beyond_keys().acl(acl::KEYSPACE).reaching(sends_whole)
         .doc(Group::Generic, "2.6.0", "Return a serialized version of the value stored at the specified key.", "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
@@ -279,8 +279,7 @@ fn restore_collection(
     deadline: Option<UnixMillis>,
 ) -> CmdResult {
     let (db, before) = (ctx.db(), ctx.worker.change_count());
-    // An element may lie outside of its leaf, and so may its value.
-    ctx.worker.make_way(db, key, 2 * elements.len())?;
+    ctx.worker.make_way(db, key, elements.lens_bytes())?;
     elements.store(ctx.worker, db, key)?;
     if let Some(deadline) = deadline {
         ctx.server.notifier.name_stored(Some(SILENT));

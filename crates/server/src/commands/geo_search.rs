@@ -34,7 +34,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("georadiusbymember_ro", -5, flag::READONLY, georadiusbymember_ro).acl(acl::GEO).in_steps()
         .doc(Group::Geo, "3.2.10", "A read-only variant for GEORADIUSBYMEMBER", O_CIRCLE)
         .keys(&[SOURCE]),
-    Command::new("geosearch", -7, flag::READONLY, geosearch).acl(acl::GEO).in_steps()
+    Command::new("geosearch", -7, flag::READONLY, geosearch).counting().acl(acl::GEO).in_steps()
         .doc(Group::Geo, "6.2.0", "Query a sorted set representing a geospatial index to fetch members inside an area of a box or a circle.", O_SHAPE)
         .keys(&[SOURCE]),
     Command::new("geosearchstore", -8, flag::WRITE | flag::DENYOOM, geosearchstore).acl(acl::GEO).in_one_step().event("geosearchstore")

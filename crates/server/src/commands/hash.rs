@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use stillframe_store::{Deadline, Draw, FieldMode, FieldRef};
 
+use super::random::reply_drawn;
 use super::scan::{ScanOptions, MAX_CURSOR};
 use crate::command::operand::{integer, integer_in};
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
@@ -14,6 +15,7 @@ use crate::protocol::args::Args;
 use crate::protocol::collected::Collected;
 use crate::protocol::errors;
 use crate::protocol::reply::Decimal;
+use crate::state::drawing::Drawn;
 use crate::text::long_double::{parse, LongDouble, Parsed};
 use crate::text::number::{parse_cursor, parse_i64};
 
@@ -212,11 +214,13 @@ pub fn hmget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn hdel(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let (db, key) = (ctx.db(), ctx.key(args, 1));
+    let (db, key, before) = (ctx.db(), ctx.key(args, 1), ctx.worker.change_count());
     let removed = match args.len() {
         3 => ctx.worker.hash_remove(db, &key, &[args.at(2)])?,
         _ => ctx.worker.hash_remove(db, &key, &args.from(2).collect::<Vec<_>>())?,
     };
+    // The key, if it goes with the last field, is no change of its own.
+    ctx.count_as(before, removed);
     ctx.reply.int(removed as i64);
     Ok(())
 }
@@ -300,11 +304,24 @@ pub fn hrandfield(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return Err("ERR value is out of range".into());
     }
-    let draw = match count {
-        0.. => Draw::Distinct(count as u64),
-        _ => Draw::Repeated(count.unsigned_abs()),
-    };
     let key = ctx.key(args, 1);
+    if count < 0 {
+        let mut has_fields = false;
+        let found = ctx.worker.hash_random(
+            ctx.client.db,
+            &key,
+            Draw::Repeated(1),
+            |_| (),
+            |_| {
+                has_fields = true;
+                ControlFlow::Break(())
+            },
+        )?;
+        ctx.looked_up(&key, found);
+        let count = if has_fields { count.unsigned_abs() } else { 0 };
+        return reply_drawn(ctx, key.bytes, Drawn::Fields { with_values }, count);
+    }
+    let draw = Draw::Distinct(count as u64);
     let Ctx { worker, reply, client, .. } = ctx;
     let reply = RefCell::new(reply);
     let begin = |count: u64| {
@@ -355,14 +372,18 @@ pub fn hscan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Some(cursor) = parse_cursor(args.at(2)) else { return Err("ERR invalid cursor".into()) };
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     // Whether the options are right is only looked at where there is a hash.
-    let options = ScanOptions::parse(args, 3);
-    let (count, pattern) = options.as_ref().map_or((1, &b""[..]), |options| (options.count, options.pattern));
+    let options = ScanOptions::parse(args, 3, true);
+    let (count, has_values) =
+        options.as_ref().map_or((1, true), |options| (options.count, !options.without_values));
+    let is_wanted = |name: &[u8]| options.as_ref().is_ok_and(|options| options.pattern.matches(name));
     let mut found = Collected::new(&ctx.reply);
     let cursor = cursor.min(MAX_CURSOR);
     let next = ctx.worker.hash_scan(db, &key, cursor, count, |given| {
-        if ScanOptions::matches(pattern, given.field) {
+        if is_wanted(given.field) {
             found.push(given.field);
-            found.push(given.value);
+            if has_values {
+                found.push(given.value);
+            }
         }
     })?;
     if next.is_some() {

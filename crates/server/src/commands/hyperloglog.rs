@@ -24,7 +24,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("pfdebug", 3, flag::WRITE | flag::DENYOOM | flag::ADMIN, pfdebug).in_steps().event(SILENT).acl(acl::HYPERLOGLOG).reaching(registers)
         .doc(Group::HyperLogLog, "2.8.9", "Internal commands for debugging HyperLogLog values", "N/A")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::RW | key_flag::ACCESS)]),
-    Command::new("pfmerge", -2, flag::WRITE | flag::DENYOOM, pfmerge).event(EVENT).acl(acl::HYPERLOGLOG).reaching(registers)
+    Command::new("pfmerge", -2, flag::WRITE | flag::DENYOOM, pfmerge).reading().event(EVENT).acl(acl::HYPERLOGLOG).reaching(registers)
         .doc(Group::HyperLogLog, "2.8.9", "Merge N different HyperLogLogs into a single one.", "O(N) to merge N HyperLogLogs, but with high constant times.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::INSERT), KeySpec::range(2, -1, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("pfselftest", 1, flag::ADMIN, pfselftest).acl(acl::HYPERLOGLOG)
@@ -133,11 +133,21 @@ pub fn pfcount(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
+/// As [`load`], counted as a read: as found, too, if it is no sketch.
+fn load_to_read(ctx: &mut Ctx<'_>, key: &Key<'_>, len_bytes: u64) -> Result<Option<Stored>, CmdError> {
+    let found = load(ctx, key, len_bytes);
+    match &found {
+        Ok(found) => ctx.looked_up(key, found.is_some()),
+        Err(CmdError::Reply(_)) => ctx.stats.looked_up(true),
+        Err(CmdError::Store(_)) => {}
+    }
+    found
+}
+
 /// The estimate of one key, which is kept beside its registers.
 fn count_one(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
-    let head = load(ctx, &key, HEADER_BYTES as u64)?;
-    ctx.looked_up(&key, head.is_some());
+    let head = load_to_read(ctx, &key, HEADER_BYTES as u64)?;
     let Some(head) = head else {
         ctx.reply.int(0);
         return Ok(());
@@ -159,8 +169,7 @@ fn merge(ctx: &mut Ctx<'_>, args: &Args<'_>, all: &mut Registers) -> Result<bool
     let mut is_any_dense = false;
     for index in 1..args.len() {
         let key = ctx.key(args, index);
-        let found = load(ctx, &key, LOOKED_AT_BYTES)?;
-        ctx.looked_up(&key, found.is_some());
+        let found = load_to_read(ctx, &key, LOOKED_AT_BYTES)?;
         if let Some(stored) = found {
             is_any_dense |= stored.sketch.encoding() == hyperloglog::Encoding::Dense;
             stored.sketch.merge_into(all)?;

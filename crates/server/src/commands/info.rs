@@ -37,6 +37,7 @@ const SECTIONS: &[(&str, &str, bool, Section)] = &[
 ];
 
 pub fn info(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    ctx.local.count_expired(ctx.worker);
     let names: Vec<Vec<u8>> = args.from(1).map(<[u8]>::to_ascii_lowercase).collect();
     let has = |wanted: &[u8]| names.iter().any(|name| name == wanted);
     let (everything, all) = (has(b"everything"), has(b"all"));

@@ -7,7 +7,7 @@ use crate::dispatch::ctx::{Command, Ctx, Found, Registry};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::protocol::reply::Reply;
-use crate::text::glob;
+use crate::text::glob::Glob;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
@@ -161,9 +161,9 @@ pub fn info(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 /// The conditions of `COMMAND LIST FILTERBY`.
-fn is_listed(row: &Command, filter: &[u8], value: &[u8]) -> Result<bool, CmdError> {
+fn is_listed(row: &Command, filter: &[u8], value: &[u8], pattern: &Glob<'_>) -> Result<bool, CmdError> {
     match filter.to_ascii_lowercase().as_slice() {
-        b"pattern" => Ok(glob::matches(value, row.name.as_bytes(), true)),
+        b"pattern" => Ok(pattern.matches(row.name.as_bytes())),
         b"module" => Ok(false),
         b"aclcat" => {
             let category = acl::NAMES.iter().find(|(_, name)| name.as_bytes().eq_ignore_ascii_case(value));
@@ -178,8 +178,9 @@ pub fn list(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     match args.len() {
         2 => names.extend(ctx.registry.rows().iter().map(|row| row.name)),
         5 if args.is(2, "filterby") => {
+            let pattern = Glob::new(args.at(4), true);
             for row in ctx.registry.rows() {
-                if is_listed(row, args.at(3), args.at(4))? {
+                if is_listed(row, args.at(3), args.at(4), &pattern)? {
                     names.push(row.name);
                 }
             }
@@ -234,20 +235,16 @@ fn keys_of<'a>(registry: &Registry, args: &Args<'a>) -> Result<Vec<(&'a [u8], u3
         found => found,
     };
     let Some(Found { command, .. }) = found else { return Err("ERR Invalid command specified".into()) };
-    if command.key_specs.is_empty() && command.keys_fn.is_none() {
+    if !command.has_keys() {
         return Err("ERR The command has no key arguments".into());
     }
     if !command.arity_fits(call.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
-    let mut keys = Vec::new();
-    command.for_each_key(&call, &mut |index, flags| {
-        keys.push((call.at(index), command.flags_fn.map_or(flags, |flags_of| flags_of(&call))));
-    });
-    if keys.is_empty() {
-        return Err("ERR The command has no key arguments".into());
-    }
-    Ok(keys)
+    let keys = command.told_keys(&call).filter(|keys| !keys.is_empty());
+    let keys = keys.ok_or("ERR Invalid arguments specified for command")?;
+    let flags_of = |flags| command.flags_fn.map_or(flags, |flags_of| flags_of(&call));
+    Ok(keys.into_iter().map(|(index, flags)| (call.at(index), flags_of(flags))).collect())
 }
 
 pub fn getkeys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {

@@ -11,7 +11,7 @@ use crate::protocol::errors;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, copy).in_one_step().acl(acl::KEYSPACE).ahead_of_exec(copy_large).reaching(copied)
+    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, copy).beyond_keys().in_one_step().acl(acl::KEYSPACE).ahead_of_exec(copy_large).reaching(copied)
         .doc(Group::Generic, "6.2.0", "Copy a key", "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE)])
         .other_keys(copy_other_keys),

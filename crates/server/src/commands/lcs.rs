@@ -1,5 +1,7 @@
 //! `LCS`: the longest common subsequence of two strings.
 
+use stillframe_store::OpError;
+
 use super::string::max_string_bytes;
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
@@ -48,12 +50,24 @@ fn parse(args: &Args<'_>) -> Result<Options, CmdError> {
 }
 
 pub fn lcs(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let options = parse(args)?;
     let mut value = |index: usize| {
         let key = ctx.key(args, index);
-        ctx.worker.get(ctx.client.db, &key, |value| value.to_vec()).map(Option::unwrap_or_default)
+        let value = ctx.worker.get(ctx.client.db, &key, |value| value.to_vec());
+        match &value {
+            Ok(value) => ctx.looked_up(&key, value.is_some()),
+            Err(OpError::WrongType) => ctx.looked_up(&key, true),
+            Err(_) => {}
+        }
+        value
     };
-    let (a, b) = (value(1)?, value(2)?);
+    let (a, b) = match (value(1), value(2)) {
+        (Ok(a), Ok(b)) => (a.unwrap_or_default(), b.unwrap_or_default()),
+        (Err(OpError::WrongType), Err(OpError::WrongType) | Ok(_)) | (Ok(_), Err(OpError::WrongType)) => {
+            return Err("ERR The specified keys must contain string values".into());
+        }
+        (Err(OpError::WrongType) | Ok(_), Err(error)) | (Err(error), _) => return Err(error.into()),
+    };
+    let options = parse(args)?;
     // The table of lengths may take as much memory as a string.
     let table_bytes = (a.len() as u64 + 1) * (b.len() as u64 + 1) * size_of::<u32>() as u64;
     if table_bytes > max_string_bytes(ctx) {

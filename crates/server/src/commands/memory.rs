@@ -55,8 +55,8 @@ pub fn stats(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
     let store = &ctx.server.store;
     let dbs = (0..ctx.server.database_count).map(|n| store.db_stats(stillframe_store::DbId(n)));
     let key_count: u64 = dbs.map(|stats| stats.key_count).sum();
-    let used = store.used_memory_bytes();
-    let per_key = used.checked_div(key_count).unwrap_or(0);
+    let used = ctx.server.used_memory_bytes();
+    let per_key = store.used_memory_bytes().checked_div(key_count).unwrap_or(0);
     let reply = &mut ctx.reply;
     let figures = [
         ("total.allocated", used),
@@ -90,9 +90,10 @@ pub fn doctor(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-/// The pool gives memory back by itself, but for a reserve and after a while.
+/// Pages and heap are given back anyway, but for a reserve and after a while.
 pub fn purge(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
     ctx.server.store.pool().purge();
+    ctx.server.heap.trim();
     ctx.reply.ok();
     Ok(())
 }

@@ -70,6 +70,10 @@ pub(super) fn ref_count(ctx: &mut Ctx<'_>, args: &Args<'_>, entry: &EntryInfo) -
     if entry.encoding != Some(Encoding::Int) {
         return Ok(1);
     }
+    // Redis shares none where each key has accesses of its own to remember.
+    if ctx.config.settings.maxmemory_bytes > 0 && ctx.config.settings.tracking().is_some() {
+        return Ok(1);
+    }
     let key = ctx.key(args, 2);
     let value = ctx.worker.get_part(ctx.client.db, &key, |_| 0..0, |value| value.as_int())?.flatten();
     Ok(if value.is_some_and(|v| SHARED_INTEGERS.contains(&v)) { SHARED_REF_COUNT } else { 1 })

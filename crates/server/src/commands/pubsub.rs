@@ -74,10 +74,13 @@ fn tell(ctx: &mut Ctx<'_>, kind: Kind, word: &[u8], name: Option<&[u8]>) {
 }
 
 fn subscribe(ctx: &mut Ctx<'_>, args: &Args<'_>, kind: Kind) -> CmdResult {
+    let listener = ctx.client.listen(ctx.peer);
+    subscribed::hear(ctx, ctx.reply.out.len());
     for name in args.from(1) {
-        ctx.server.pubsub.subscribe(ctx.peer, &mut ctx.client.subscriptions, kind, name);
+        ctx.server.pubsub.subscribe(&listener, &mut ctx.client.subscriptions, kind, name);
         tell(ctx, kind, kind.subscribed(), Some(name));
     }
+    subscribed::hear_behind(ctx);
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use crate::protocol::args::Args;
 use crate::protocol::collected::Collected;
 use crate::protocol::errors;
 use crate::state::session::KeysWalk;
-use crate::text::glob;
+use crate::text::glob::Glob;
 use crate::text::number::parse_cursor;
 
 #[rustfmt::skip]
@@ -17,10 +17,10 @@ pub const COMMANDS: &[Command] = &[
     Command::new("keys", 2, flag::READONLY, keys).scope(Scope::Data).acl(acl::KEYSPACE | acl::DANGEROUS)
         .doc(Group::Generic, "1.0.0", "Find all keys matching the given pattern", "O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.")
         .tips(&["request_policy:all_shards", "nondeterministic_output_order"]),
-    Command::new("randomkey", 1, flag::READONLY, randomkey).scope(Scope::Walk).acl(acl::KEYSPACE)
+    Command::new("randomkey", 1, flag::READONLY, randomkey).beyond_keys().scope(Scope::Walk).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.0.0", "Return a random key from the keyspace", "O(1)")
         .tips(&["request_policy:all_shards", "nondeterministic_output"]),
-    Command::new("scan", -2, flag::READONLY, scan).scope(Scope::Walk).acl(acl::KEYSPACE)
+    Command::new("scan", -2, flag::READONLY, scan).beyond_keys().scope(Scope::Walk).acl(acl::KEYSPACE)
         .doc(Group::Generic, "2.8.0", "Incrementally iterate the keys space", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.")
         .tips(&["nondeterministic_output", "request_policy:special"]),
 ];
@@ -30,10 +30,24 @@ const STEP_KEY_COUNT: usize = 1000;
 /// The store's cursors have 52 bits, plus one.
 pub(super) const MAX_CURSOR: u64 = 1 << 52;
 
-/// `COUNT` and `MATCH`.
+/// `COUNT`, `MATCH`, and of a hash `NOVALUES`.
 pub(super) struct ScanOptions<'a> {
     pub count: usize,
-    pub pattern: &'a [u8],
+    pub pattern: Pattern<'a>,
+    pub without_values: bool,
+}
+
+/// What `MATCH` says; `*` is not looked at for each text.
+pub(super) struct Pattern<'a>(Option<Glob<'a>>);
+
+impl<'a> Pattern<'a> {
+    pub fn new(pattern: &'a [u8]) -> Pattern<'a> {
+        Pattern((pattern != b"*").then(|| Glob::new(pattern, false)))
+    }
+
+    pub fn matches(&self, text: &[u8]) -> bool {
+        self.0.as_ref().is_none_or(|glob| glob.matches(text))
+    }
 }
 
 impl<'a> ScanOptions<'a> {
@@ -41,23 +55,26 @@ impl<'a> ScanOptions<'a> {
     ///
     /// # Errors
     /// As Redis gives them.
-    pub fn parse(args: &Args<'a>, first: usize) -> Result<ScanOptions<'a>, CmdError> {
-        let mut options = ScanOptions { count: 10, pattern: b"*" };
-        for index in (first..args.len()).step_by(2) {
+    pub fn parse(args: &Args<'a>, first: usize, is_hash: bool) -> Result<ScanOptions<'a>, CmdError> {
+        let mut options = ScanOptions { count: 10, pattern: Pattern::new(b"*"), without_values: false };
+        let mut index = first;
+        while index < args.len() {
+            if is_hash && args.is(index, "NOVALUES") {
+                options.without_values = true;
+                index += 1;
+                continue;
+            }
             let Some(value) = args.get(index + 1) else { return Err(errors::SYNTAX.into()) };
             if args.is(index, "COUNT") {
                 options.count = scan_count(value)?;
             } else if args.is(index, "MATCH") {
-                options.pattern = value;
+                options.pattern = Pattern::new(value);
             } else {
                 return Err(errors::SYNTAX.into());
             }
+            index += 2;
         }
         Ok(options)
-    }
-
-    pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-        pattern == b"*" || glob::matches(pattern, text, false)
     }
 }
 
@@ -69,8 +86,7 @@ fn scan_count(text: &[u8]) -> Result<usize, CmdError> {
 }
 
 pub fn keys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let pattern = args.at(1);
-    let takes_all = pattern == b"*";
+    let pattern = Pattern::new(args.at(1));
     let begun = ctx.client.keys_walk.take();
     let mut walk =
         begun.unwrap_or_else(|| Box::new(KeysWalk { found: Collected::new(&ctx.reply), cursor: 0 }));
@@ -78,7 +94,7 @@ pub fn keys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         let KeysWalk { found, cursor } = &mut *walk;
         let before = found.mark();
         let next = ctx.worker.scan(ctx.client.db, *cursor, STEP_KEY_COUNT, |key, _| {
-            if takes_all || glob::matches(pattern, key, false) {
+            if pattern.matches(key) {
                 found.push(key);
             }
         });
@@ -116,14 +132,14 @@ pub fn scan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let takes_type = |entry: &EntryInfo| {
         only_type.is_none_or(|name| name.eq_ignore_ascii_case(entry.value_type.name().as_bytes()))
     };
-    let takes_all = pattern == b"*";
+    let pattern = Pattern::new(pattern);
     let mut found = Collected::new(&ctx.reply);
     // Beyond the last cursor there is nothing.
     let next = if cursor > MAX_CURSOR {
         0
     } else {
         ctx.worker.scan(ctx.client.db, cursor, count, |key, entry| {
-            if takes_type(entry) && (takes_all || glob::matches(pattern, key, false)) {
+            if takes_type(entry) && pattern.matches(key) {
                 found.push(key);
             }
         })?

@@ -7,6 +7,7 @@ use crate::command::{acl, flag, CmdResult, Group};
 use crate::commands::connection::REDIS_VERSION;
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::monitor as monitors;
+use crate::dispatch::subscribed;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::text::number;
@@ -108,8 +109,10 @@ pub fn monitor(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     if ctx.client.is_in_exec {
         return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".into());
     }
+    subscribed::hear(ctx, ctx.reply.out.len());
     monitors::start(ctx);
     ctx.reply.ok();
+    subscribed::hear_behind(ctx);
     Ok(())
 }
 

@@ -12,14 +12,14 @@ use crate::text::number::encode;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("getdel", 2, flag::WRITE | flag::FAST, getdel).acl(acl::STRING).reaching(sends_whole)
+    Command::new("getdel", 2, flag::WRITE | flag::FAST, getdel).reading().acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "6.2.0", "Get the value of a key and delete the key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
-    Command::new("getex", -2, flag::WRITE | flag::FAST, getex).acl(acl::STRING).reaching(sends_whole)
+    Command::new("getex", -2, flag::WRITE | flag::FAST, getex).reading().acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "6.2.0", "Get the value of a key and optionally set its expiration", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE).notes("RW and UPDATE because it changes the TTL")])
         .quick(),
-    Command::new("getset", 3, flag::WRITE | flag::DENYOOM | flag::FAST, getset).acl(acl::STRING).reaching(sends_whole)
+    Command::new("getset", 3, flag::WRITE | flag::DENYOOM | flag::FAST, getset).reading().acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "1.0.0", "Set the string value of a key and return its old value", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)])
         .receives(|index| index == 2),
@@ -36,7 +36,7 @@ pub const COMMANDS: &[Command] = &[
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)])
         .quick()
         .receives(|index| index == 3),
-    Command::new("set", -3, flag::WRITE | flag::DENYOOM, set).acl(acl::STRING).reaching(sends_old)
+    Command::new("set", -3, flag::WRITE | flag::DENYOOM, set).reading().acl(acl::STRING).reaching(sends_old)
         .doc(Group::String, "1.0.0", "Set the string value of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("RW and ACCESS due to the optional `GET` argument")])
         .flags_fn(key_flags)
@@ -232,7 +232,10 @@ fn store_at(
         Some(value) => NewValue::Incoming(value),
         None => encode(args.at(value_index)),
     };
-    ctx.worker.set(db, &key, value, deadline)?;
+    match deadline {
+        Deadline::At(deadline) => ctx.worker.set_until(db, &key, value, deadline)?,
+        deadline => ctx.worker.set(db, &key, value, deadline)?,
+    };
     Ok(())
 }
 

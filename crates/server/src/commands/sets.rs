@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use stillframe_store::Draw;
 
+use super::random::reply_drawn;
 use super::scan::{ScanOptions, MAX_CURSOR};
 use crate::command::operand::{integer_in, positive};
 use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec};
@@ -13,6 +14,7 @@ use crate::dispatch::stream::{self, Shape};
 use crate::protocol::args::Args;
 use crate::protocol::collected::Collected;
 use crate::protocol::errors;
+use crate::state::drawing::Drawn;
 use crate::text::number::parse_cursor;
 
 #[rustfmt::skip]
@@ -166,12 +168,14 @@ pub fn srandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Err(errors::SYNTAX.into());
     }
     let count = args.get(2).map(|text| integer_in(text, -i64::MAX..=i64::MAX)).transpose()?;
-    let draw = match count {
-        None => Draw::Distinct(1),
-        Some(count @ 0..) => Draw::Distinct(count as u64),
-        Some(count) => Draw::Repeated(count.unsigned_abs()),
-    };
     let key = ctx.key(args, 1);
+    if let Some(count @ ..0) = count {
+        let has_members = ctx.worker.set_len(ctx.client.db, &key)? > 0;
+        ctx.looked_up(&key, has_members);
+        let count = if has_members { count.unsigned_abs() } else { 0 };
+        return reply_drawn(ctx, key.bytes, Drawn::Members, count);
+    }
+    let draw = Draw::Distinct(count.map_or(1, |count| count as u64));
     let Ctx { worker, reply, client, .. } = ctx;
     let reply = RefCell::new(reply);
     let begin = |drawn: u64| {
@@ -202,11 +206,12 @@ pub fn sscan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Some(cursor) = parse_cursor(args.at(2)) else { return Err("ERR invalid cursor".into()) };
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     // Whether the options are right is only looked at where there is a set.
-    let options = ScanOptions::parse(args, 3);
-    let (count, pattern) = options.as_ref().map_or((1, &b""[..]), |options| (options.count, options.pattern));
+    let options = ScanOptions::parse(args, 3, false);
+    let count = options.as_ref().map_or(1, |options| options.count);
+    let is_wanted = |name: &[u8]| options.as_ref().is_ok_and(|options| options.pattern.matches(name));
     let mut found = Collected::new(&ctx.reply);
     let next = ctx.worker.set_scan(db, &key, cursor.min(MAX_CURSOR), count, |member| {
-        if ScanOptions::matches(pattern, member) {
+        if is_wanted(member) {
             found.push(member);
         }
     })?;

@@ -2,6 +2,7 @@
 
 use crate::command::{flag, CmdResult, Group};
 use crate::dispatch::ctx::{Command, Ctx};
+use crate::dispatch::waiting::note_served;
 use crate::protocol::args::Args;
 use crate::text::number;
 
@@ -43,6 +44,7 @@ pub fn get(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             _ => return Err("ERR count should be greater than or equal to -1".into()),
         },
     };
+    note_served(ctx.server, ctx.local, ctx.registry);
     let slowlog = ctx.server.slowlog.lock();
     let entries: Vec<_> = slowlog.entries.iter().take(count).collect();
     let reply = &mut ctx.reply;
@@ -61,11 +63,13 @@ pub fn get(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn len(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    note_served(ctx.server, ctx.local, ctx.registry);
     ctx.reply.int(ctx.server.slowlog.lock().entries.len() as i64);
     Ok(())
 }
 
 pub fn reset(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    note_served(ctx.server, ctx.local, ctx.registry);
     ctx.server.slowlog.lock().entries.clear();
     ctx.reply.ok();
     Ok(())

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use stillframe_store::{End, RangeLimit, ScoredRange, ValueType};
+use stillframe_store::{End, Faults, OpError, RangeLimit, ScoredRange, ValueType};
 
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, Begin, CmdError, CmdResult, Find, Group, KeySpec, Scope};
@@ -14,15 +14,17 @@ use crate::text::double;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("sort", -2, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, sort).event("sortstore").in_one_step().scope(Scope::Of(scope)).acl(acl::SET | acl::SORTEDSET | acl::LIST | acl::DANGEROUS)
+    Command::new("sort", -2, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, sort).reading().beyond_keys().event("sortstore").in_one_step().scope(Scope::Of(scope)).acl(acl::SET | acl::SORTEDSET | acl::LIST | acl::DANGEROUS)
         .doc(Group::Generic, "1.0.0", "Sort the elements in a list, set or sorted set", "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec { notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort", flags: key_flag::RO | key_flag::ACCESS, begin: Begin::Unknown, find: Find::Unknown }, KeySpec { notes: "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in the argument array", flags: key_flag::OW | key_flag::UPDATE, begin: Begin::Unknown, find: Find::Unknown }])
         .keys_fn(sort_keys),
-    Command::new("sort_ro", -2, flag::READONLY | flag::MOVABLEKEYS, sort_ro).scope(Scope::Of(scope)).acl(acl::SET | acl::SORTEDSET | acl::LIST | acl::DANGEROUS)
+    Command::new("sort_ro", -2, flag::READONLY | flag::MOVABLEKEYS, sort_ro).beyond_keys().scope(Scope::Of(scope)).acl(acl::SET | acl::SORTEDSET | acl::LIST | acl::DANGEROUS)
         .doc(Group::Generic, "7.0.0", "Sort the elements in a list, set or sorted set. Read-only variant of SORT.", "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).")
-        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec { notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort", flags: key_flag::RO | key_flag::ACCESS, begin: Begin::Unknown, find: Find::Unknown }])
-        .keys_fn(sort_keys),
+        .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec { notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort", flags: key_flag::RO | key_flag::ACCESS, begin: Begin::Unknown, find: Find::Unknown }]),
 ];
+
+/// Pages of other keys that are waited for together.
+const PAGES_TOGETHER: usize = 256;
 
 /// What a `SORT` asks for.
 struct Sorting<'k> {
@@ -51,6 +53,31 @@ struct Sorted {
 }
 
 type Values = Vec<Option<Vec<u8>>>;
+
+/// What patterns lead to and is not in memory: it is waited for together.
+#[derive(Default)]
+struct Missed(Faults);
+
+impl Missed {
+    /// `None`: pages are missing, and others are looked for all the same.
+    fn look<R>(&mut self, looked: Result<R, CmdError>) -> Result<Option<R>, CmdError> {
+        match looked {
+            Ok(found) => Ok(Some(found)),
+            Err(CmdError::Store(OpError::Fault(fault))) if fault.page_count() > 0 => {
+                self.0.add(fault);
+                match self.0.page_count() < PAGES_TOGETHER {
+                    true => Ok(None),
+                    false => self.end().map(|()| None),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn end(&mut self) -> CmdResult {
+        self.0.take().map_or(Ok(()), |fault| Err(fault.into()))
+    }
+}
 
 pub fn sort(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let sorting = parse(args, true)?;
@@ -86,7 +113,7 @@ fn store_values(ctx: &mut Ctx<'_>, args: &Args<'_>, index: usize, values: Values
     } else {
         let items: Vec<&[u8]> = values.iter().map(|value| value.as_deref().unwrap_or(b"")).collect();
         let before = ctx.worker.change_count();
-        ctx.worker.make_way(db, &target, items.len())?;
+        ctx.worker.make_way(db, &target, items.iter().map(|item| item.len()))?;
         ctx.worker.list_push(db, &target, End::Right, &items, false)?;
         ctx.count_as(before, items.len() as u64);
     }
@@ -135,9 +162,11 @@ fn sorted_values(ctx: &mut Ctx<'_>, args: &Args<'_>, sorting: &Sorting<'_>) -> R
         true => elements,
         false => {
             let mut sorted = Vec::with_capacity(elements.len());
+            let mut missed = Missed::default();
             for element in elements {
-                sorted.push(rated(ctx, element, by, is_alpha)?);
+                sorted.extend(missed.look(rated(ctx, element, by, is_alpha))?);
             }
+            missed.end()?;
             sorted.sort_by(|a, b| match sorting.is_descending {
                 true => compare(b, a, is_alpha),
                 false => compare(a, b, is_alpha),
@@ -146,16 +175,17 @@ fn sorted_values(ctx: &mut Ctx<'_>, args: &Args<'_>, sorting: &Sorting<'_>) -> R
         }
     };
     let wanted = range_of(sorting.limit, elements.len());
-    let mut values = Values::new();
+    let (mut values, mut missed) = (Values::new(), Missed::default());
     for element in elements.into_iter().skip(wanted.start).take(wanted.len()) {
         if sorting.get.is_empty() {
             values.push(Some(element));
             continue;
         }
         for pattern in &sorting.get {
-            values.push(looked_up(ctx, pattern, &element)?);
+            values.extend(missed.look(looked_up(ctx, pattern, &element))?);
         }
     }
+    missed.end()?;
     Ok(values)
 }
 

@@ -2,6 +2,7 @@
 
 use stillframe_store::{Encoding, ScoreRule, ValueType};
 
+use super::scan::Pattern;
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
@@ -9,7 +10,6 @@ use crate::protocol::args::Args;
 use crate::protocol::collected::Collected;
 use crate::protocol::errors;
 use crate::text::double;
-use crate::text::glob;
 use crate::text::number::parse_cursor;
 
 #[rustfmt::skip]
@@ -35,7 +35,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("zrevrank", -3, flag::READONLY | flag::FAST, zrevrank).element(2).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "2.0.0", "Determine the index of a member in a sorted set, with scores ordered from high to low", "O(log(N))")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zscan", -3, flag::READONLY, zscan).acl(acl::SORTEDSET).in_steps()
+    Command::new("zscan", -3, flag::READONLY, zscan).counting().acl(acl::SORTEDSET).in_steps()
         .doc(Group::SortedSet, "2.8.0", "Incrementally iterate sorted sets elements and associated scores", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
@@ -222,12 +222,12 @@ pub fn zscan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
                 return Err(errors::SYNTAX.into());
             }
         }
-        let takes_all = pattern == b"*";
+        let pattern = Pattern::new(pattern);
         let is_small = entry.encoding == Some(Encoding::ListPack);
         next = ctx
             .worker
             .sorted_set_scan(db, &key, cursor, count as u64, |member, score| {
-                if takes_all || glob::matches(pattern, member, false) {
+                if pattern.matches(member) {
                     found.push(member);
                     found.push(scanned_score(score, is_small).as_bytes());
                 }

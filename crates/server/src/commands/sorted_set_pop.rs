@@ -1,14 +1,17 @@
 //! Sorted sets: members that are taken from an end, or chosen by chance.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use stillframe_store::{RangeLimit, ScoredRange, ValueType};
 
+use super::random::reply_drawn;
 use crate::command::operand::{integer_in, positive};
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
+use crate::state::drawing::Drawn;
 use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
@@ -27,9 +30,6 @@ pub const COMMANDS: &[Command] = &[
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
 ];
-
-/// Members that are chosen together, where there is no end to how many are wanted.
-const CHOSEN_TOGETHER: u64 = 1_000;
 
 pub fn zpopmin(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     pop(ctx, args, false)
@@ -154,6 +154,9 @@ pub fn zmpop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 /// So many different ranks below `len`.
 fn distinct(count: u64, len: u64) -> Vec<u64> {
+    if count == len {
+        return (0..len).collect();
+    }
     let mut chosen = BTreeSet::new();
     // Floyd's: each step adds one, and all sets are as likely.
     for last in len - count..len {
@@ -170,7 +173,10 @@ pub fn zrandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Some(count) = args.get(2) else {
         let Ctx { worker, reply, client, .. } = ctx;
         let one = |len| vec![fastrand::u64(..len)];
-        let found = worker.sorted_set_pick(client.db, &key, one, |member, _| reply.bulk(member))?;
+        let found = worker.sorted_set_pick(client.db, &key, one, |member, _| {
+            reply.bulk(member);
+            ControlFlow::Continue(())
+        })?;
         if !found {
             ctx.reply.null();
         }
@@ -193,19 +199,20 @@ pub fn zrandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     };
     entry.must_be(ValueType::SortedSet)?;
     let len = ctx.worker.sorted_set_len(ctx.client.db, &key)?;
-    let wanted = if count < 0 { count.unsigned_abs() } else { len.min(count as u64) };
-    ctx.reply.members(wanted as usize, has_scores);
-    let mut left = wanted;
-    while left > 0 && !ctx.reply.out.is_over() {
-        let together = if count < 0 { left.min(CHOSEN_TOGETHER) } else { left };
-        let Ctx { worker, reply, client, .. } = ctx;
-        let choose = |len: u64| match count < 0 {
-            true => (0..together).map(|_| fastrand::u64(..len)).collect(),
-            false => distinct(together.min(len), len),
-        };
-        let give = |member: &[u8], score| reply.member(member, score, has_scores);
-        worker.sorted_set_pick(client.db, &key, choose, give)?;
-        left -= together;
+    if count < 0 {
+        let drawn = Drawn::Scored { with_scores: has_scores };
+        return reply_drawn(ctx, key.bytes, drawn, count.unsigned_abs());
     }
+    let wanted = len.min(count as u64);
+    ctx.reply.members(wanted as usize, has_scores);
+    let Ctx { worker, reply, client, .. } = ctx;
+    let choose = |len: u64| distinct(wanted.min(len), len);
+    worker.sorted_set_pick(client.db, &key, choose, |member, score| {
+        reply.member(member, score, has_scores);
+        match reply.out.is_over() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
     Ok(())
 }

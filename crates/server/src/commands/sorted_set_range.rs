@@ -30,7 +30,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("zrangebyscore", -4, flag::READONLY, zrangebyscore).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "1.0.5", "Return a range of members in a sorted set, by score", "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zrangestore", -5, flag::WRITE | flag::DENYOOM, zrangestore).acl(acl::SORTEDSET).in_one_step().event("zrangestore")
+    Command::new("zrangestore", -5, flag::WRITE | flag::DENYOOM, zrangestore).reading().acl(acl::SORTEDSET).in_one_step().event("zrangestore")
         .doc(Group::SortedSet, "6.2.0", "Store a range of members from sorted set into another key", "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements stored into the destination key.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::range(2, 0, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("zremrangebylex", 4, flag::WRITE, zremrangebylex).acl(acl::SORTEDSET).event("zremrangebylex")

@@ -101,7 +101,10 @@ pub fn mget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     ctx.reply.array(args.len() - 1);
     for index in 1..args.len() {
         match reply_value(ctx, args, index) {
-            Err(CmdError::Store(OpError::WrongType)) => ctx.reply.null(),
+            Err(CmdError::Store(OpError::WrongType)) => {
+                ctx.stats.looked_up(true);
+                ctx.reply.null();
+            }
             result => drop(result?),
         }
         if ctx.reply.out.is_over() {

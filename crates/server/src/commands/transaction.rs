@@ -65,6 +65,7 @@ pub fn watch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     for watched in found {
         if !ctx.client.watched.contains(&watched) {
             ctx.server.watches.watch(ctx.client.id, &ctx.client.watch_flag, &watched);
+            ctx.client.watched_bytes += watched.byte_count();
             ctx.client.watched.insert(watched);
         }
     }
@@ -73,7 +74,7 @@ pub fn watch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn unwatch(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    exec::unwatch_all(ctx.server, ctx.client);
+    ctx.server.watches.unwatch_all(ctx.client);
     ctx.reply.ok();
     Ok(())
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::config::params::{ParamId, REFUSED};
 use crate::config::values::Config;
-use crate::text::glob;
-use crate::text::words::words;
+use crate::text::glob::Glob;
+use crate::text::words::{quote, words};
 
 /// How deep `include` may nest.
 const MAX_INCLUDE_DEPTH: u32 = 16;
@@ -53,6 +53,8 @@ pub fn from_args(args: &[String]) -> Result<Start, ConfigError> {
     let mut config = Config::default();
     let mut rest = args;
     let mut is_check = false;
+    // As in Redis flags are lines behind those of the file.
+    let mut flag_count = 0;
     if let Some((file, others)) = args.split_first().filter(|(first, _)| !first.starts_with('-')) {
         config.load_file(Path::new(file), 0)?;
         config.file = Some(std::path::absolute(file).unwrap_or_else(|_| PathBuf::from(file)));
@@ -74,13 +76,15 @@ pub fn from_args(args: &[String]) -> Result<Start, ConfigError> {
         let value_count = value_count(text, rest);
         let (values, others) = rest.split_at(value_count);
         rest = others;
-        config.load_flag(text, values)?;
+        config.load_flag(text, values, flag_count)?;
+        flag_count += 1;
     }
     config.settings.check_together().map_err(|(line, reason)| ConfigError {
         origin: "all settings together".into(),
         line,
         reason,
     })?;
+    config.base = std::env::current_dir().unwrap_or_default();
     let config = Box::new(config);
     Ok(if is_check { Start::Checked(config) } else { Start::Serve(config) })
 }
@@ -109,15 +113,29 @@ fn value_count(text: &str, rest: &[String]) -> usize {
     first + rest[first..].iter().take_while(|word| !is_flag(word)).count()
 }
 
+/// A flag as the line of a file that it stands for.
+fn flag_line(text: &str, values: &[String]) -> String {
+    let mut line = text.as_bytes().to_vec();
+    for value in values {
+        line.push(b' ');
+        quote(value.as_bytes(), &mut line);
+    }
+    String::from_utf8_lossy(&line).into_owned()
+}
+
 fn on_command_line(line: &str, reason: &str) -> ConfigError {
     ConfigError { origin: "the command line".into(), line: line.into(), reason: reason.into() }
 }
 
 impl Config {
-    /// Takes a flag without its dashes, which is a line of a file, with further words.
-    fn load_flag(&mut self, text: &str, values: &[String]) -> Result<(), ConfigError> {
-        let line = || format!("{text} {}", values.join(" "));
-        let refuse = |reason: &str| on_command_line(line().trim_end(), reason);
+    /// Takes a flag without its dashes, which is a line of a file, with further words; so many flags came before it.
+    fn load_flag(&mut self, text: &str, values: &[String], flag_count: usize) -> Result<(), ConfigError> {
+        let line = self.text_line_count + 2 + flag_count;
+        let refuse = |reason: &str| ConfigError {
+            origin: format!("the configuration file, at line {line}"),
+            line: flag_line(text, values),
+            reason: reason.into(),
+        };
         let first = words(text.as_bytes()).map_err(|_| refuse("Unbalanced quotes in configuration line"))?;
         let mut words: Vec<&[u8]> = first.iter().map(Vec::as_slice).collect();
         words.extend(values.iter().map(String::as_bytes));
@@ -138,6 +156,17 @@ impl Config {
         self.load_text(&text, "the standard input", 0)
     }
 
+    /// What a start with such a text has.
+    ///
+    /// # Errors
+    /// The first directive that cannot be taken.
+    pub(super) fn read_anew(&self, text: &[u8]) -> Result<Config, ConfigError> {
+        let mut config = Config::default();
+        config.base.clone_from(&self.base);
+        config.load_text(text, "the configuration file", 0)?;
+        Ok(config)
+    }
+
     fn load_file(&mut self, path: &Path, depth: u32) -> Result<(), ConfigError> {
         let shown = path.display().to_string();
         let failed = |reason: String| on_command_line(&shown, &reason);
@@ -150,6 +179,9 @@ impl Config {
     }
 
     fn load_text(&mut self, text: &[u8], origin: &str, depth: u32) -> Result<(), ConfigError> {
+        if depth == 0 {
+            self.text_line_count += text.iter().filter(|byte| **byte == b'\n').count();
+        }
         for (index, line) in text.split(|&b| b == b'\n').enumerate() {
             let line = line.trim_ascii();
             if line.is_empty() || line[0] == b'#' {
@@ -196,7 +228,7 @@ impl Config {
 
     /// Reads the file of an `include`, or those that its pattern names, in their order; there may be none.
     fn include(&mut self, path: &[u8], depth: u32) -> Result<(), ConfigError> {
-        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        let path = &self.base.join(std::ffi::OsStr::from_bytes(path));
         if !is_pattern(path.as_os_str().as_bytes()) {
             return self.load_file(path, depth);
         }
@@ -228,9 +260,9 @@ fn expand(pattern: &Path) -> Vec<PathBuf> {
 
 fn names_in(dir: &Path, pattern: &[u8]) -> Vec<PathBuf> {
     let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    let is_named = |name: &[u8]| {
-        glob::matches(pattern, name, false) && (name.first() != Some(&b'.') || pattern.first() == Some(&b'.'))
-    };
+    let glob = Glob::new(pattern, false);
+    let is_named =
+        |name: &[u8]| glob.matches(name) && (name.first() != Some(&b'.') || pattern.first() == Some(&b'.'));
     let entries = std::fs::read_dir(here).into_iter().flatten().flatten();
     entries.map(|e| e.file_name()).filter(|n| is_named(n.as_bytes())).map(|n| dir.join(n)).collect()
 }

@@ -73,12 +73,14 @@ pub struct Param {
     pub effect: Effect,
     /// Puts a value, which its kind has accepted, into the settings.
     pub set: Setter,
+    /// `CONFIG GET` shows it under its whole name only, as Redis does what its tests alone need.
+    pub is_hidden: bool,
     /// What it is for, if Redis has no such setting or means something else by it: for `--help` and the README.
     pub meaning: Option<&'static str>,
 }
 
 const fn p(name: &'static str, kind: Kind, default: &'static str, effect: Effect) -> Param {
-    Param { name, alias: None, kind, default, effect, set: |_, _| (), meaning: None }
+    Param { name, alias: None, kind, default, effect, set: |_, _| (), is_hidden: false, meaning: None }
 }
 
 const fn a(
@@ -103,6 +105,11 @@ impl Param {
         self
     }
 
+    const fn hidden(mut self) -> Param {
+        self.is_hidden = true;
+        self
+    }
+
     const fn own(mut self, meaning: &'static str) -> Param {
         self.meaning = Some(meaning);
         self
@@ -113,6 +120,7 @@ const I32: i64 = i32::MAX as i64;
 const SIZE: Kind = Kind::Memory { min: 0, max: i64::MAX as u64 };
 const LARGE: Kind = Kind::Memory { min: 0, max: u64::MAX };
 const NATURAL: Kind = Kind::Int { min: 0, max: I32 };
+const ANY_INT: Kind = Kind::Int { min: i32::MIN as i64, max: I32 };
 const LONG: Kind = Kind::Int { min: 0, max: i64::MAX };
 const PROTECTION: Kind = Choice(&["no", "yes", "local"]);
 const SHUTDOWN: Kind = Flags(&["default", "save", "nosave", "now", "force"]);
@@ -196,6 +204,9 @@ pub static PARAMS: &[Param] = &[
     a("io-threads", "workers", Int { min: 1, max: 128 }, "1", AtStart)
         .to(|s, v| s.workers = v.number())
         .own("Threads that serve, all on one store. In Redis the same setting only moves reading and writing to other threads."),
+    p("key-load-delay", ANY_INT, "0", Live)
+        .to(|s, v| s.key_load_delay_us = v.number())
+        .hidden(),
     p("latency-monitor-threshold", LONG, "0", Live)
         .to(|s, v| s.latency_threshold = Some(Duration::from_millis(v.number())).filter(|t| !t.is_zero())),
     p("latency-tracking", Bool, "yes", Live)
@@ -206,7 +217,7 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.lfu_decay_minutes = v.number()),
     p("lfu-log-factor", NATURAL, "10", Live)
         .to(|s, v| s.lfu_log_factor = v.number()),
-    a("list-max-listpack-size", "list-max-ziplist-size", Int { min: i32::MIN as i64, max: I32 }, "-2", Live)
+    a("list-max-listpack-size", "list-max-ziplist-size", ANY_INT, "-2", Live)
         .to(|s, v| s.list_max_listpack_size = v.number()),
     p("logfile", Text, "", AtStart)
         .to(|s, v| s.logfile = v.path()),
@@ -238,6 +249,9 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.protected_mode = v.yes()),
     p("proto-max-bulk-len", Memory { min: 1 << 20, max: i64::MAX as u64 }, "536870912", Live)
         .to(|s, v| s.max_bulk_bytes = v.number::<i64>().min(i64::from(u32::MAX))),
+    p("rdb-key-save-delay", ANY_INT, "0", Live)
+        .to(|s, v| s.rdb_key_save_delay_us = v.number())
+        .hidden(),
     p("rdb-skip-unsupported", Bool, "no", AtStart)
         .to(|s, v| s.rdb_skip_unsupported = v.yes())
         .own("Leave keys of types that are not stored out of a `dump.rdb`, instead of refusing it."),
@@ -361,6 +375,7 @@ pub static PARAMS: &[Param] = &[
     p("lazyfree-lazy-user-del", Bool, "no", Ignored),
     p("lazyfree-lazy-user-flush", Bool, "no", Ignored),
     p("list-compress-depth", NATURAL, "0", Ignored),
+    p("loading-process-events-interval-bytes", Memory { min: 1024, max: i32::MAX as u64 }, "2097152", Ignored).hidden(),
     p("locale-collate", Text, "", Ignored),
     p("masterauth", Text, "", Ignored),
     p("masteruser", Text, "", Ignored),
@@ -419,6 +434,8 @@ pub static PARAMS: &[Param] = &[
     p("tls-session-cache-timeout", NATURAL, "300", Ignored),
     p("tls-session-caching", Bool, "yes", Ignored),
     p("tracking-table-max-keys", LONG, "1000000", Ignored),
+    p("use-exit-on-panic", Bool, "no", Ignored).hidden(),
+    p("watchdog-period", NATURAL, "0", Ignored).hidden(),
 ];
 
 /// Directives of Redis that cannot be ignored, with the reason.

@@ -1,5 +1,7 @@
 //! The configuration in the types that the server works with.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -129,6 +131,8 @@ pub struct Settings {
     pub hll_sparse_max_bytes: u64,
     pub hz: u32,
     pub workers: usize,
+    /// Rest after a key that is loaded; `persistence::delay` says how.
+    pub key_load_delay_us: i32,
     pub latency_threshold: Option<Duration>,
     pub latency_tracking: bool,
     pub percentiles: Vec<f64>,
@@ -162,6 +166,8 @@ pub struct Settings {
     pub rdb_version: Option<WriteVersion>,
     pub rdb_checksum: bool,
     pub rdb_compression: bool,
+    /// Likewise, after one that is saved into a dump.
+    pub rdb_key_save_delay_us: i32,
     pub requirepass: Vec<u8>,
     pub save_points: Vec<SavePoint>,
     /// How long verifying the whole page file takes; `None`: it is not verified.
@@ -299,7 +305,7 @@ impl<'a> Text<'a> {
     }
 
     pub fn path(self) -> Option<PathBuf> {
-        (!self.text.is_empty()).then(|| self.text.into())
+        (!self.bytes.is_empty()).then(|| OsStr::from_bytes(self.bytes).into())
     }
 
     pub fn numbers(self) -> Vec<u64> {

@@ -78,7 +78,14 @@ fn errors_name_file_line_and_text() {
     assert!(text.contains(&format!("Reading the configuration file {file}, at line 3\n>>> 'nosuch thing'\n")));
     assert!(text.ends_with("Bad directive or wrong number of arguments"));
     assert!(error(&["--port", "70000"]).ends_with("argument must be between 0 and 65535 inclusive"));
-    assert!(error(&["--port", "1", "2"]).ends_with("1 2'\nwrong number of arguments"));
+    let text = error(&["--hz", "5", "--port", "1", "a\"b c"]);
+    assert!(text.ends_with(
+        "Reading the configuration file, at line 3\n>>> 'port \"1\" \"a\\\"b c\"'\nwrong number of arguments"
+    ));
+    assert!(error(&["--shutdown-on-sigint"]).ends_with(
+        "at line 2\n>>> 'shutdown-on-sigint'\nargument(s) must be one of the following: default, save, nosave, now, force"
+    ));
+    assert!(config(&["--bind"]).settings.bind.is_empty());
     assert!(error(&["--appendonly", "yes"]).contains("there is no append-only file"));
     assert!(error(&["--maxmemory-policy", "allkeys"]).contains("argument(s) must be one of the following: "));
     assert!(error(&["--rename-command", "FLUSHALL", "x"]).ends_with("commands cannot be renamed"));
@@ -101,12 +108,12 @@ fn rewriting_keeps_the_file_and_reads_back() {
     c.set_live(id("requirepass"), b"new \"one\"\n", true).unwrap();
     c.set_live(id("maxmemory"), b"1gb", true).unwrap();
     c.set_live(id("client-output-buffer-limit"), b"normal 1mb 2kb 3", true).unwrap();
-    c.rewrite_file().unwrap();
+    c.rewrite_file(Unnamed::Needed).unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.starts_with("# head\nport 7000\nsave 1 2\nsave 3 4\n# tail\nrequirepass \"new"), "{text}");
     let again = config(&[&file]);
     assert_eq!(again.values, c.values);
-    again.rewrite_file().unwrap();
+    again.rewrite_file(Unnamed::Needed).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
 }
 
@@ -248,4 +255,99 @@ fn memory_is_read_as_redis_reads_it() {
     for word in ["-1", "1tb", "1 kb", "x"] {
         assert_eq!(value::parse_memory(word.as_bytes()), None, "{word}");
     }
+}
+
+/// Values of a parameter, each as the words of a directive.
+fn samples(param: &Param) -> Vec<Vec<Vec<u8>>> {
+    let each = |values: &[&str]| -> Vec<Vec<Vec<u8>>> {
+        values.iter().map(|value| vec![value.as_bytes().to_vec()]).collect()
+    };
+    let lines = |values: &[&str]| -> Vec<Vec<Vec<u8>>> {
+        let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        values.iter().map(|line| words(line)).collect()
+    };
+    let texts: [&[u8]; 8] = [
+        b"",
+        b"plain",
+        b"two words",
+        b"\"double\" 'single'",
+        b"# no comment",
+        b"\\",
+        b"\t\n\r\x07\x08\0\xff \xc3\xa9",
+        b"--flag",
+    ];
+    match param.kind {
+        Kind::Bool => each(&["yes", "no"]),
+        Kind::Int { min, max } => {
+            each(&[&min.to_string(), &max.to_string(), &min.saturating_add(1).to_string()])
+        }
+        Kind::Memory { min, max } => {
+            each(&[&min.to_string(), &max.min(i64::MAX as u64).to_string(), &(min + 12_345).to_string()])
+        }
+        Kind::MemoryOrPercent => each(&["0", "12%", "3gb"]),
+        Kind::Hertz => each(&["1", "500", "33"]),
+        Kind::Octal => each(&["0", "700", "0640"]),
+        Kind::Choice(names) => each(names),
+        Kind::Flags(names) => lines(names),
+        Kind::Events => each(&["", "KEA", "nKE", "AKEnm", "g$xK"]),
+        Kind::Title => each(&["{title} \"x\" 'y' # {port}", "plain"]),
+        Kind::Text | Kind::Dir => texts.iter().map(|text| vec![text.to_vec()]).collect(),
+        Kind::FileName => texts[1..].iter().map(|text| vec![text.to_vec()]).collect(),
+        Kind::Words { min, max } => {
+            let words = |count: usize| (0..count).map(|n| format!("{n}.\"#").into_bytes()).collect();
+            let mut samples = vec![words(min.max(1)), words(max)];
+            samples.extend((min == 0).then(|| vec![Vec::new()]));
+            samples
+        }
+        Kind::SavePoints => lines(&["", "1 2", "60 1000 5 6"]),
+        Kind::OutputLimits => lines(&["normal 1mb 2 3", "replica 1 2 3 pubsub 4 5 6", "pubsub 0 0 0"]),
+        Kind::Percentiles => lines(&["", "50", "0 99.9 100"]),
+    }
+}
+
+/// Whatever a setting is, and whatever the file and the files that it includes say: the rewritten file says it, and is the same
+/// if it is rewritten again.
+#[test]
+fn every_setting_is_read_back_as_it_was_written() {
+    let inner = temp_file("kept-inner.conf", "");
+    let (mut count, mut left) = (0, Vec::new());
+    for id in (0..PARAMS.len()).map(ParamId) {
+        let param = id.param();
+        let samples: Vec<_> = samples(param)
+            .into_iter()
+            .filter_map(|words| {
+                let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                let mut config = Config::default();
+                config.set_at_start(id, &words).ok().map(|()| config)
+            })
+            // A server that runs has a directory.
+            .filter(|config: &Config| param.name != "dir" || !config.value(id).is_empty())
+            .collect();
+        if samples.len() < 2 {
+            left.push(param.name);
+        }
+        for config in &samples {
+            for other in &samples {
+                let named = other.rewritten(b"# head\n\n# tail", Unnamed::All);
+                std::fs::write(&inner, other.rewritten(b"", Unnamed::Needed)).unwrap();
+                let included = [&named[..], format!("include {inner}\n").as_bytes()].concat();
+                for old in [&b""[..], b"# head\nnosuch 'thing\n", &named, &included] {
+                    let written = config.rewritten(old, Unnamed::Needed);
+                    // What is no directive stays, and is refused by the next start.
+                    let read =
+                        written.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"nosuch"));
+                    let read = Config::default().read_anew(&read.collect::<Vec<_>>().join(&b'\n')).unwrap();
+                    let shown = String::from_utf8_lossy(&written);
+                    assert_eq!(read.value(id), config.value(id), "{}: {shown}", param.name);
+                    assert_eq!(read.values, config.values, "{}: {shown}", param.name);
+                    let again = config.rewritten(&written, Unnamed::Needed);
+                    assert_eq!(String::from_utf8_lossy(&again), shown, "{}", param.name);
+                    count += 1;
+                }
+            }
+        }
+    }
+    // Those of which only the default is taken.
+    assert!(left.len() <= 12, "{left:?}");
+    assert!(count > 2000, "{count}");
 }

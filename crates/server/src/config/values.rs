@@ -14,6 +14,10 @@ pub struct Config {
     pub settings: Settings,
     /// The file it was read from, for `CONFIG REWRITE`.
     pub file: Option<PathBuf>,
+    /// Where relative paths of included files begin when the file is read anew; empty: where the process is.
+    pub(super) base: PathBuf,
+    /// Lines of the file and the standard input.
+    pub(super) text_line_count: usize,
     /// Whether `save` has been given: the first one replaces the default, further ones add to it.
     has_save: bool,
 }
@@ -22,7 +26,7 @@ impl Default for Config {
     fn default() -> Self {
         let values: Vec<Vec<u8>> = PARAMS.iter().map(|p| p.default.as_bytes().to_vec()).collect();
         let settings = typed(&values);
-        Config { values, settings, file: None, has_save: false }
+        Config { values, settings, file: None, base: PathBuf::new(), text_line_count: 0, has_save: false }
     }
 }
 
@@ -119,13 +123,19 @@ impl Config {
         Ok(())
     }
 
-    /// Takes a directive without a value. Redis lets `save` pass, which then is the end of the default.
+    /// Takes a directive without a value. Redis lets `save` pass, which then is the end of the default, and what may have no
+    /// words at all, as `bind`.
     ///
     /// # Errors
     /// Any other needs a value.
     pub fn set_empty_at_start(&mut self, id: ParamId) -> Result<(), String> {
         if !matches!(id.param().kind, Kind::SavePoints) {
-            return Err("wrong number of arguments".into());
+            let value = match id.param().has_several_words() {
+                true => self.read(id, &[])?,
+                false => return Err("wrong number of arguments".into()),
+            };
+            self.store(id, value);
+            return Ok(());
         }
         if !self.has_save {
             self.has_save = true;
@@ -172,7 +182,7 @@ fn is_same_dir(given: &[u8], present: &[u8]) -> bool {
 pub fn settings_help() -> String {
     let mut text =
         "\nSettings and their defaults, here as --NAME VALUE, in a file as NAME VALUE:\n".to_owned();
-    for param in PARAMS.iter().filter(|param| param.has_effect()) {
+    for param in PARAMS.iter().filter(|param| param.has_effect() && !param.is_hidden) {
         for name in [Some(param.name), param.alias].into_iter().flatten() {
             text += &format!("  {name:<36} {}\n", param.shown_default());
         }

@@ -8,9 +8,11 @@ use crate::command::{flag, CmdError, CmdResult, Scope};
 use crate::dispatch::ctx::{Command, Ctx, Found};
 use crate::dispatch::monitor;
 use crate::dispatch::prepare::{prepare, Held, Needs, TOO_LATE};
-use crate::dispatch::redact;
+use crate::dispatch::slow;
+use crate::dispatch::subscribed;
 use crate::dispatch::waiting::serve_ready;
 use crate::protocol::args::Args;
+use crate::protocol::errors;
 
 /// What became of a command.
 pub enum Outcome {
@@ -24,8 +26,6 @@ pub enum Outcome {
 
 /// Arguments or a reply of so many bytes have their command measured by itself.
 const LARGE_BYTES: usize = 16 * 1024;
-/// A command that has waited for so many times as many pages as may be in memory needs more of them at a time than that.
-const MEMORIES_MISSED_MAX: u64 = 3;
 const LARGER_THAN_MEMORY: &str =
     "ERR what this command needs at a time is larger than memory: 'maxmemory' does not let so many pages be there together";
 
@@ -37,17 +37,27 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     let start = is_measured.then(Instant::now);
     let mark = ctx.reply.out.mark();
     ctx.client.is_in_exec = !is_outer;
+    if let Some(patience) = ctx.client.patience.as_deref_mut().filter(|_| is_outer) {
+        // The choices of its beginning before: what those missed is there.
+        ctx.worker.begin_choices(patience.seed());
+    }
     ctx.server.notifier.name_stored(command.event);
     let result = if is_outer { call_prepared(ctx, command, args) } else { (command.run)(ctx, args) };
     let result = match result {
-        Err(CmdError::Store(OpError::Fault(fault))) if !is_outer || may_come_to_its_end(ctx, &fault) => {
-            ctx.reply.out.back_to(mark);
-            return Outcome::Fault(fault);
+        Err(CmdError::Store(OpError::Fault(fault))) => {
+            match if is_outer { wait_for(ctx, fault) } else { Some(fault) } {
+                Some(fault) => {
+                    ctx.reply.out.back_to(mark);
+                    return Outcome::Fault(fault);
+                }
+                None => Err(larger_than_memory(ctx)),
+            }
         }
-        Err(CmdError::Store(OpError::Fault(_))) => Err(LARGER_THAN_MEMORY.into()),
         done_or_failed => done_or_failed,
     };
-    ctx.client.missed_page_count = 0;
+    if is_outer {
+        ctx.client.patience = None;
+    }
     if ctx.server.monitor_count.load(std::sync::atomic::Ordering::Relaxed) > 0 {
         monitor::feed(ctx, command, args);
     }
@@ -57,6 +67,10 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
         None => None,
     };
     match time {
+        Some(time) if command.is(flag::BLOCKING) && std::mem::take(&mut ctx.client.is_waiting) => {
+            ctx.local.began_to_wait(found.id, time);
+            ctx.server.waiters.note_first_step(ctx.client.id, time);
+        }
         Some(time) => {
             ctx.local.measured(found.id, time, is_outer);
             note_slow(ctx, command, args, time);
@@ -65,18 +79,47 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     }
     if let Err(error) = result {
         ctx.reply.out.back_to(mark);
+        if matches!(error, CmdError::Store(OpError::WrongType)) && looks_up_to_read(command) {
+            ctx.stats.looked_up(true);
+        }
         let text = error.into_text();
         ctx.stats.command(found.id).failed.add(1);
         ctx.server.count_error(&text);
         ctx.reply.error(&text);
     }
+    if !is_outer && ctx.client.listener.is_some() && !ctx.client.reply_mode.is_silent() {
+        subscribed::hear(ctx, mark.len);
+    }
     Outcome::Done
 }
 
-/// Whether a command that begins anew will ever find all its pages in memory.
-fn may_come_to_its_end(ctx: &mut Ctx<'_>, fault: &Fault) -> bool {
-    let most = ctx.server.store.memory_page_count().unwrap_or(u64::MAX);
-    ctx.client.note_missed(fault) <= most.saturating_mul(MEMORIES_MISSED_MAX)
+/// Whether it looks its key up as a read does: Redis counts the key as found before it looks at the type.
+fn looks_up_to_read(command: &Command) -> bool {
+    command.is_reading.unwrap_or(command.is(flag::READONLY))
+}
+
+/// What a command that has met `fault` waits for before it begins anew; `None` if its pages will never be there together.
+fn wait_for(ctx: &mut Ctx<'_>, fault: Fault) -> Option<Fault> {
+    let goes_on = fault.is_pause() || ctx.client.goes_on();
+    let patience = ctx.client.patience.get_or_insert_default();
+    if goes_on {
+        patience.note_progress();
+        return Some(fault);
+    }
+    patience.wait_for(&ctx.server.store, fault)
+}
+
+/// The error of a command that will never have all its pages. A transaction is given up with it.
+#[cold]
+fn larger_than_memory(ctx: &mut Ctx<'_>) -> CmdError {
+    match ctx.client.transaction.take() {
+        // Of all that is called at once between `MULTI` and `EXEC`, that alone waits for pages.
+        Some(_) => {
+            ctx.server.watches.unwatch_all(ctx.client);
+            errors::discarded(LARGER_THAN_MEMORY.as_bytes()).into()
+        }
+        None => LARGER_THAN_MEMORY.into(),
+    }
 }
 
 fn is_large(args: &Args<'_>) -> bool {
@@ -85,18 +128,19 @@ fn is_large(args: &Args<'_>) -> bool {
 
 fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) {
     let settings = &ctx.config.settings;
-    if settings.slowlog_threshold.is_some_and(|t| time >= t) && !command.is(flag::SKIP_SLOWLOG) {
-        let name = ctx.peer.names.lock().name.clone();
-        let mut slowlog = ctx.server.slowlog.lock();
-        let args = redact::shortened(command, args);
-        slowlog.push(args, time, (&ctx.peer.addr, &name), settings.slowlog_max_len);
+    let is_slow = |bound: Option<Duration>| bound.is_some_and(|bound| time >= bound);
+    // The bounds may be lower from this command on.
+    let may_be_noted = is_slow(settings.slowlog_threshold)
+        || is_slow(settings.latency_threshold)
+        || command.name == "config|set";
+    if may_be_noted {
+        slow::note(ctx.server, ctx.peer, command, args, time);
     }
-    let event = if command.is(flag::FAST) { "fast-command" } else { "command" };
-    ctx.server.latency.record(event, time, settings.latency_threshold);
 }
 
 /// Calls the command function once everything that may have to be waited for is there (C3).
 fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) -> CmdResult {
+    let _in_order = subscribed::see_in_order(ctx);
     if let Scope::Keys = command.scope {
         let needs_nothing = ctx.server.worker_count == 1 && !ctx.server.store.may_miss_pages();
         if needs_nothing || command.key_specs.is_empty() {
@@ -110,9 +154,11 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) 
     }
     let needs = Needs::of_call(ctx, command, args);
     let held = prepare(ctx, &needs)?;
+    let before = ctx.worker.change_count();
     let mut result = (command.run)(ctx, args);
     if let Err(CmdError::Store(OpError::Fault(fault))) = result {
-        result = Err(match needs.runs_once() && !fault.is_pause() {
+        let is_begun = needs.runs_once() && ctx.worker.change_count() != before;
+        result = Err(match is_begun && !fault.is_pause() {
             true => CmdError::Reply(TOO_LATE.into()),
             false => OpError::Fault(needs.complete(ctx, fault)).into(),
         });

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::persistence::{Waiter, When};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
-use crate::protocol::reply::Reply;
+use crate::protocol::reply::{Mark, Reply};
 use crate::server::Server;
 use crate::state::clients::ClientInfo;
 use crate::state::local::Local;
@@ -56,6 +56,9 @@ impl Ctx<'_> {
 
     /// A key was looked up for reading.
     pub fn looked_up(&self, key: &Key<'_>, found: bool) {
+        if self.client.is_looking {
+            return;
+        }
         self.stats.looked_up(found);
         if !found {
             self.server.notifier.note_miss(self.client.db, key.bytes);
@@ -68,12 +71,22 @@ impl Ctx<'_> {
         if self.client.is_in_exec {
             self.reply.out.send_values(false);
         }
+        self.reply.out.note_value();
         self.client.late.promise(self.reply.out.len())
     }
 
     /// The same for a reply that the saver gives.
     pub fn wait_for_save(&mut self, when: When) -> Waiter {
         Waiter { client: self.peer.clone(), reply: self.reply_later(), when }
+    }
+
+    /// Takes back what has been written since `mark` if the client is not to be answered. What is pushed is no reply.
+    pub fn hold_back(&mut self, mark: Mark) {
+        let has_pushed = std::mem::take(&mut self.client.has_pushed);
+        if self.client.reply_mode.is_silent() && !has_pushed {
+            self.client.late.drop_from(mark.len);
+            self.reply.out.back_to(mark);
+        }
     }
 
     /// The selected database.

@@ -5,20 +5,15 @@ use std::collections::{HashMap, HashSet};
 use stillframe_store::{DbId, OpError, Reach};
 
 use crate::command::{key_flag, CmdError, CmdResult};
-use crate::dispatch::call::{call, Outcome};
+use crate::dispatch::carry::carry_out;
 use crate::dispatch::ctx::{Command, Ctx, Found};
-use crate::dispatch::prepare::{prepare, Needs};
+use crate::dispatch::prepare::{prepare_step, Held, Needs};
+use crate::dispatch::step::{Part, Step};
 use crate::dispatch::waiting::serve_ready;
 use crate::protocol::args::{ArgRange, Args};
-use crate::server::Server;
-use crate::state::session::{Queued, Session, Transaction, Watched};
+use crate::protocol::errors;
+use crate::state::session::{Queued, Transaction, Watched};
 use crate::text::number::parse_i64;
-
-/// So often a command of a transaction has pages brought in, up to 64 a time.
-const LOADS_MAX: u32 = 64;
-const TOO_FAR: &[u8] =
-    b"ERR too much of what this command needs is not in memory, and a transaction cannot wait for it; send \
-    the command outside of MULTI";
 
 /// Commands that are executed at once inside of a transaction.
 pub fn runs_inside(command: &Command) -> bool {
@@ -50,25 +45,15 @@ pub fn queue(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) {
 /// Leaves the transaction and forgets the watches.
 pub fn end(ctx: &mut Ctx<'_>) {
     ctx.client.transaction = None;
-    unwatch_all(ctx.server, ctx.client);
+    ctx.server.watches.unwatch_all(ctx.client);
 }
 
 /// Answers an `EXEC` that was refused with `text`; the general code is left out.
 pub fn abort(ctx: &mut Ctx<'_>, text: &[u8]) {
     end(ctx);
-    let mut full = b"EXECABORT Transaction discarded because of: ".to_vec();
-    full.extend_from_slice(text.strip_prefix(b"ERR ").unwrap_or(text));
+    let full = errors::discarded(text);
     ctx.server.count_error(&full);
     ctx.reply.error(&full);
-}
-
-/// Forgets all watches of a client.
-pub fn unwatch_all(server: &Server, client: &mut Session) {
-    if !client.watched.is_empty() {
-        server.watches.unwatch(client.id, &client.watched);
-        client.watched.clear();
-        client.watch_flag = std::sync::Arc::default();
-    }
 }
 
 /// `EXEC`: runs what is queued, as one step.
@@ -88,16 +73,23 @@ pub fn run(ctx: &mut Ctx<'_>) -> CmdResult {
     match result {
         // To be run again as it was.
         Err(CmdError::Store(OpError::Fault(_))) => ctx.client.transaction = Some(transaction),
-        _ => unwatch_all(ctx.server, ctx.client),
+        _ => ctx.server.watches.unwatch_all(ctx.client),
     }
-    result
+    // Nothing has been done.
+    result.map_err(|error| match error {
+        CmdError::Store(OpError::Fault(fault)) => fault.into(),
+        error => errors::discarded(&error.into_text()).into(),
+    })
 }
 
 /// Runs the commands, as one step, unless a watched key has changed.
 fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
+    let seed = *transaction.seed.get_or_insert_with(|| fastrand::u64(..));
     go_ahead(ctx, transaction)?;
     let watched = std::mem::take(&mut ctx.client.watched);
-    let prepared = prepare(ctx, &needs_of(ctx, transaction, &watched));
+    let is_looked_at = ctx.server.store.may_miss_pages() && !ctx.client.watch_flag.is_raised();
+    let step = is_looked_at.then(|| step_of(ctx, transaction, seed));
+    let prepared = prepare_step(ctx, &needs_of(ctx, transaction, &watched), step.as_ref());
     let has_expired = watched.iter().any(|w| w.deadline.is_some_and(|d| d <= ctx.worker.now()));
     ctx.client.watched = watched;
     let held = prepared?;
@@ -107,30 +99,23 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
     }
     // Until the others stopped they may have changed what it was made of.
     go_ahead(ctx, transaction)?;
+    let head = ctx.reply.out.mark();
     ctx.reply.array(transaction.queued.len());
+    ctx.hold_back(head);
     // Not after the place of a reply that comes later: that moves what is written behind it.
     let sent_values = ctx.reply.out.sends_values();
-    for queued in &mut transaction.queued {
-        ctx.client.ahead = queued.ahead.take();
-        run_queued(ctx, ctx.registry.found(queued.id), &queued.args());
-        ctx.client.ahead = None;
+    let made: Vec<_> = transaction.queued.iter_mut().map(|queued| queued.ahead.take()).collect();
+    let step = step_of(ctx, transaction, seed);
+    for (index, made) in made.into_iter().enumerate() {
+        let mark = ctx.reply.out.mark();
+        carry_out(ctx, &step, index, made, matches!(held, Held::Alone { .. }));
+        // `CLIENT REPLY` holds from its place on.
+        ctx.hold_back(mark);
     }
+    ctx.client.has_pushed = true;
     ctx.reply.out.send_values(sent_values);
     serve_ready(ctx, &held);
     Ok(())
-}
-
-/// Runs a command of a transaction. What it names is in memory, but which leaves a walk or a random key comes to is not known
-/// before: those are brought in while others wait. Only so many, because memory is exceeded by them.
-fn run_queued(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) {
-    for _ in 0..LOADS_MAX {
-        match call(ctx, found, args, false) {
-            Outcome::Fault(fault) => ctx.worker.load_at_once(fault),
-            Outcome::Done | Outcome::Paused => return,
-        }
-    }
-    ctx.client.end_walks();
-    ctx.reply.error(TOO_FAR);
 }
 
 /// Lets the commands make, part by part, what they make of large values before they run. Others are served meanwhile.
@@ -149,6 +134,10 @@ fn go_ahead(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
         let result = ahead(ctx, &queued.args());
         (queued.ahead, ctx.client.db) = (ctx.client.ahead.take(), selected);
         if let Err(CmdError::Store(OpError::Fault(fault))) = result {
+            if queued.ahead.is_some() {
+                // It goes on from there.
+                ctx.client.patience.iter_mut().for_each(|patience| patience.note_progress());
+            }
             return Err(OpError::Fault(fault).into());
         }
     }
@@ -214,6 +203,17 @@ fn for_each_queued<'k>(
         }
         f(index, db, command, &args);
     }
+}
+
+/// The commands as a step, following their `SELECT`s.
+fn step_of<'k>(ctx: &Ctx<'_>, transaction: &'k Transaction, seed: u64) -> Step<'k> {
+    let mut parts = Vec::with_capacity(transaction.queued.len());
+    for_each_queued(ctx, transaction, |index, db, _, args| {
+        let queued = &transaction.queued[index];
+        let (found, is_made) = (ctx.registry.found(queued.id), queued.ahead.is_some());
+        parts.push(Part { found, args: *args, db, is_made });
+    });
+    Step { parts, seed }
 }
 
 /// What the commands need, following their `SELECT`s; watched keys are locked with theirs.

@@ -9,7 +9,7 @@ use crate::dispatch::ctx::Command;
 use crate::dispatch::ctx::Ctx;
 use crate::dispatch::redact;
 use crate::protocol::args::Args;
-use crate::state::mailbox::Message;
+use crate::state::listener::Heard;
 use crate::text::words::quote;
 
 /// Sends a command to all monitors. Administrative commands are not shown.
@@ -33,16 +33,15 @@ pub fn feed(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>) {
     }
     line.extend_from_slice(b"\r\n");
     let line: Arc<[u8]> = line.into();
-    for monitor in ctx.server.monitors.lock().iter() {
-        ctx.server.send(monitor, |token| Message::Push(token, line.clone()));
-    }
+    let monitors = ctx.server.monitors.lock();
+    ctx.server.pubsub.tell(monitors.iter(), &Heard::Line(ctx.peer.id, line));
 }
 
 /// Makes the client a monitor.
 pub fn start(ctx: &mut Ctx<'_>) {
     if !ctx.client.is_monitor {
         ctx.client.is_monitor = true;
-        ctx.server.monitors.lock().push(ctx.peer.clone());
+        ctx.server.monitors.lock().push(ctx.client.listen(ctx.peer));
         ctx.server.monitor_count.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -50,7 +49,7 @@ pub fn start(ctx: &mut Ctx<'_>) {
 /// The client is a monitor no more (`RESET`, closed).
 pub fn stop(server: &crate::server::Server, client: &mut crate::state::session::Session) {
     if std::mem::take(&mut client.is_monitor) {
-        server.monitors.lock().retain(|m| m.id != client.id);
+        server.monitors.lock().retain(|m| m.client.id != client.id);
         server.monitor_count.fetch_sub(1, Ordering::Relaxed);
     }
 }

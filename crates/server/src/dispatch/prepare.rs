@@ -10,20 +10,25 @@
 //!         │ yes
 //!   apply, without a wait ──▶ release
 //! ```
+//! What is missing is what the keys tell of, and, of the commands of a transaction, what a look at them finds (`step.rs`).
 
-use stillframe_store::{Alone, DbId, Fault, Key, Locks, OpError, Reach};
+use stillframe_store::{Alone, DbId, Fault, Faults, Key, Locks, OpError, Reach, SlabNeeds};
 
-use crate::command::{flag, Scope};
-use crate::dispatch::ctx::Command;
-use crate::dispatch::ctx::Ctx;
+use crate::command::{flag, key_flag, CmdError, Group, Scope};
+use crate::dispatch::ctx::{Command, Ctx};
+use crate::dispatch::step::Step;
 use crate::protocol::args::Args;
 use crate::state::waiting::{ReadyKey, Waiter};
 
 /// While pages are missing, a call of more words than this that changes several things waits for all of them: which it
 /// needs in the worst case would be too many.
 const RESOLVED_WORDS_MAX: usize = 64;
-/// Each word of a call stores or discards two things at most: a value and a key that lies outside its leaf.
-const CHANGES_PER_WORD: usize = 2;
+/// A string that grows, or is made of others, is of any length. So many of them are provided for.
+const ANY_STORED_MAX: usize = 4;
+/// Of the keys that are watched so many are looked for before databases are emptied or exchanged. The others are taken to be there.
+const WATCHED_KEYS_MAX: usize = 1024;
+/// What was there has gone again before a transaction could begin: after a few times it asks for its turn.
+const LOST_ROUNDS: u32 = 25;
 
 /// What a command or a transaction needs.
 #[derive(Default)]
@@ -32,6 +37,9 @@ pub struct Needs<'k> {
     /// How far into the value of each.
     reaches: Vec<Reach>,
     word_count: usize,
+    /// What may be stored outside of leaves. Of the elements of collections the operations make sure themselves.
+    stored: SlabNeeds,
+    any_stored_count: usize,
     writes: bool,
     /// It may take more memory.
     stores: bool,
@@ -43,6 +51,8 @@ pub struct Needs<'k> {
     needs_all_data: bool,
     /// Databases are exchanged in between: a key may be looked for in any.
     swaps: bool,
+    /// Databases are emptied, or exchanged: whether watched keys are there says which transactions that concerns.
+    watched: Vec<(DbId, Vec<u8>)>,
 }
 
 /// A page that could not be read was to be tried again just now: others, or a cut, would see what was done before it.
@@ -117,9 +127,11 @@ impl<'k> Needs<'k> {
     }
 
     fn add(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>) {
+        self.add_watched(ctx, command.scope_of(args));
         self.writes |= command.is(flag::CHANGES);
         self.stores |= command.is(flag::DENYOOM);
         self.word_count += args.len();
+        self.add_stored(command, args);
         self.stops_others |= match command.scope_of(args) {
             Scope::Keys | Scope::Of(_) => false,
             // With one worker nobody changes anything meanwhile.
@@ -133,6 +145,40 @@ impl<'k> Needs<'k> {
         if let Some(other_keys) = command.other_keys {
             other_keys(db, args, &mut |other, index| self.add_key(ctx, other, ctx.key(args, index)));
         }
+    }
+
+    /// Words may come to lie outside of their leaves, as keys or values. What only goes takes no room.
+    fn add_stored(&mut self, command: &Command, args: &Args<'_>) {
+        let (mut is_kept, mut is_grown) = (false, false);
+        command.for_each_key(args, &mut |index, flags| {
+            is_kept |= flags & (key_flag::RO | key_flag::RM) == 0;
+            is_grown |= matches!(command.reach_of(args, index), Reach::Write { .. } | Reach::Append { .. });
+        });
+        if !is_kept {
+            return;
+        }
+        args.from(0).for_each(|word| self.stored.add(word.len()));
+        if is_grown || matches!(command.group, Group::Bitmap | Group::HyperLogLog) {
+            self.any_stored_count += 1;
+            if self.any_stored_count <= ANY_STORED_MAX {
+                self.stored.add_any();
+            }
+        }
+    }
+
+    fn add_watched(&mut self, ctx: &Ctx<'_>, scope: Scope) {
+        let concerns_watched = matches!(scope, Scope::Flush | Scope::Swap);
+        if !concerns_watched || !self.watched.is_empty() || !ctx.server.store.may_miss_pages() {
+            return;
+        }
+        let watched = ctx.server.watches.some(WATCHED_KEYS_MAX);
+        self.watched = match scope {
+            Scope::Swap => {
+                let dbs = (0..ctx.server.database_count).map(DbId);
+                dbs.flat_map(|db| watched.iter().map(move |(_, key)| (db, key.clone()))).collect()
+            }
+            _ => watched,
+        };
     }
 
     /// A key to be locked and resolved with the others; its value is not looked at.
@@ -167,9 +213,20 @@ impl<'k> Needs<'k> {
 
     /// All that is missing of what it needs, if its command has met some of that.
     pub fn complete(&self, ctx: &mut Ctx<'_>, fault: Fault) -> Fault {
-        match self.resolve_keys(ctx, 0) {
+        match self.resolve_keys(ctx, &SlabNeeds::default()) {
             Err(OpError::Fault(all)) if self.finds_out_itself() => fault.and(all),
             _ => fault,
+        }
+    }
+
+    /// Of a command that changes things in several operations: whether what its keys need is there.
+    ///
+    /// # Errors
+    /// As of [`prepare`].
+    pub fn resolve_steps(&self, ctx: &mut Ctx<'_>) -> Result<(), CmdError> {
+        match self.changes_in_steps {
+            true => Ok(self.resolve_keys(ctx, &self.stored)?),
+            false => Ok(()),
         }
     }
 
@@ -183,17 +240,19 @@ impl<'k> Needs<'k> {
             return Ok(());
         }
         if !self.changes_in_steps {
-            return self.resolve_keys(ctx, 0);
+            return self.resolve_keys(ctx, &SlabNeeds::default());
         }
         if self.word_count > RESOLVED_WORDS_MAX && ctx.server.store.is_warming_up() {
             return Err(Fault::all().into());
         }
-        self.resolve_keys(ctx, CHANGES_PER_WORD * self.word_count)
+        self.resolve_keys(ctx, &self.stored)
     }
 
-    fn resolve_keys(&self, ctx: &mut Ctx<'_>, change_count: usize) -> Result<(), OpError> {
+    fn resolve_keys(&self, ctx: &mut Ctx<'_>, stored: &SlabNeeds) -> Result<(), OpError> {
         let keys = self.keys.iter().zip(&self.reaches).map(|((db, key), reach)| (*db, *key, *reach));
-        ctx.worker.resolve_reaching(keys, change_count)
+        let watched: Vec<_> =
+            self.watched.iter().map(|(db, key)| (*db, ctx.worker.key(key), Reach::Nothing)).collect();
+        ctx.worker.resolve_reaching(keys.chain(watched), stored)
     }
 }
 
@@ -203,6 +262,14 @@ impl<'k> Needs<'k> {
 /// # Errors
 /// Pages that are missing, or they are too many: nothing has been done.
 pub fn prepare(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Result<Held, OpError> {
+    prepare_step(ctx, needs, None)
+}
+
+/// The same for commands that are looked at, too.
+///
+/// # Errors
+/// As of [`prepare`].
+pub fn prepare_step(ctx: &mut Ctx<'_>, needs: &Needs<'_>, step: Option<&Step<'_>>) -> Result<Held, OpError> {
     if needs.needs_all_data && ctx.server.store.is_warming_up() {
         return Err(Fault::all().into());
     }
@@ -211,19 +278,48 @@ pub fn prepare(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Result<Held, OpError> {
         return Err(Fault::room().into());
     }
     let may_miss_pages = ctx.server.store.may_miss_pages();
-    needs.resolve(ctx)?;
+    look(ctx, needs, step)?;
+    let stamp = ctx.server.store.residence_stamp();
     if needs.stops_others || (may_miss_pages && needs.changes_in_steps) {
         let alone = ctx.worker.stop_others();
-        // Until they stopped, others may have changed what is needed.
-        needs.resolve(ctx)?;
+        look_again(ctx, needs, step, stamp)?;
         return Ok(Held::Alone { _alone: alone });
     }
     if ctx.server.worker_count > 1 && needs.locks {
         let held = lock(ctx, needs);
-        needs.resolve(ctx)?;
+        look_again(ctx, needs, step, stamp)?;
         return Ok(held);
     }
     Ok(Held::Nothing)
+}
+
+/// # Errors
+/// Of what the keys tell of, and of what a look at the commands finds, all pages that are missing.
+fn look(ctx: &mut Ctx<'_>, needs: &Needs<'_>, step: Option<&Step<'_>>) -> Result<(), OpError> {
+    let Some(step) = step.filter(|_| ctx.server.store.may_miss_pages()) else { return needs.resolve(ctx) };
+    let mut faults = Faults::default();
+    match needs.resolve(ctx) {
+        Err(OpError::Fault(fault)) if fault.page_count() > 0 => faults.add(fault),
+        resolved => resolved?,
+    }
+    step.look(ctx, 0..step.parts.len(), &mut faults);
+    faults.take().map_or(Ok(()), |fault| Err(fault.into()))
+}
+
+/// Until others stopped, or had been locked out, they may have changed what is needed, and pages may have gone. If neither
+/// has happened what was looked at is there still.
+fn look_again(
+    ctx: &mut Ctx<'_>,
+    needs: &Needs<'_>,
+    step: Option<&Step<'_>>,
+    stamp: (u64, u64),
+) -> Result<(), OpError> {
+    let step = step.filter(|_| ctx.server.store.residence_stamp() != stamp);
+    let looked = look(ctx, needs, step);
+    if step.is_some() && matches!(looked, Err(OpError::Fault(_))) {
+        ctx.client.patience.get_or_insert_default().note_lost(LOST_ROUNDS);
+    }
+    looked
 }
 
 /// Locks the keys, and those that change when the first clients are served that wait for these: they are served under the

@@ -8,11 +8,13 @@
 //! ```
 //! The reply shows the data as of the picture, which is taken between the command and the reply. Further commands of the
 //! client wait until the last part has been handed over.
+//!
+//! There may be as many as there are clients, and each holds no more than a part, so who takes nothing is in nobody's way. But
+//! only so many write at a time: a thread that waits for its client lets others have its turn.
 
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
-use std::sync::atomic::Ordering;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,13 +31,13 @@ use crate::protocol::reply::{Reply, ReplyBuf};
 use crate::server::Server;
 use crate::state::clients::ClientInfo;
 use crate::state::mailbox::{Message, Part};
-use crate::state::session::{LateReply, ReplyMode};
+use crate::state::session::LateReply;
 
 /// From so many elements on a reply is written by a thread of its own: taking a picture and starting one take as long as
 /// some thousands of elements.
 pub const STREAMED_MIN_ELEMENTS: u64 = 20_000;
-/// So many at a time; other replies are written as ever.
-const STREAMS_MAX: usize = 16;
+/// A thread needs no more.
+const STACK_BYTES: usize = 512 << 10;
 const PART_BYTES: usize = 256 << 10;
 /// A client that takes nothing for so long is closed: what has changed since the picture is kept for it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -137,7 +139,7 @@ fn count_at(collection: &CollectionView<'_>, now: UnixMillis) -> Result<u64, Sav
     Ok(count)
 }
 
-/// A reply that is being written; it counts as one until this is dropped.
+/// A reply that is being written.
 struct Stream {
     server: Arc<Server>,
     client: Arc<ClientInfo>,
@@ -150,12 +152,6 @@ struct Stream {
     part: ReplyBuf,
 }
 
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.server.stream_count.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 /// Whether two indices, which count from the end if they are below 0, enclose few elements whatever their collection has.
 pub fn is_short(start: i64, stop: i64) -> bool {
     (start < 0) == (stop < 0) && stop.saturating_sub(start) < STREAMED_MIN_ELEMENTS as i64 - 1
@@ -166,13 +162,9 @@ pub fn is_short(start: i64, stop: i64) -> bool {
 pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) -> bool {
     let is_wanted = element_count >= STREAMED_MIN_ELEMENTS
         && !ctx.client.is_in_exec
-        && ctx.client.reply_mode == ReplyMode::On
+        && !ctx.client.reply_mode.is_silent()
         && !ctx.server.store.is_warming_up();
-    let streams = &ctx.server.stream_count;
-    if !is_wanted || streams.fetch_add(1, Ordering::AcqRel) >= STREAMS_MAX {
-        if is_wanted {
-            streams.fetch_sub(1, Ordering::AcqRel);
-        }
+    if !is_wanted {
         return false;
     }
     let reply = ctx.reply_later();
@@ -187,7 +179,8 @@ pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) ->
         now: ctx.worker.now(),
         part: ReplyBuf::default(),
     };
-    let started = std::thread::Builder::new().name("stream".into()).spawn(move || stream.run());
+    let thread = std::thread::Builder::new().name("stream".into()).stack_size(STACK_BYTES);
+    let started = thread.spawn(move || stream.run());
     if let Err(error) = started {
         // The promise is kept all the same.
         log::warning(format!("a large reply could not be written: {error}"));
@@ -199,23 +192,31 @@ pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) ->
 
 /// Why a stream ends before its last element.
 enum Broken {
-    /// Nobody takes what it writes.
+    /// The client takes nothing, for a long time.
     Gone,
+    /// Its connection has gone, or drops what is written to it.
+    Dropped,
     Unreadable(SaveError),
 }
 
 impl Stream {
     fn run(mut self) {
         let (server, key) = (self.server.clone(), self.key.clone());
+        server.turns.take();
         let view = server.store.view();
         let written =
             view.and_then(|view| server.store.with_viewed(&view, self.db, &key, |entry| self.write(entry)));
+        server.turns.give_back();
         match written.map_err(Broken::Unreadable).and_then(|written| written) {
             Ok(()) => {
                 let rest = std::mem::take(&mut self.part).split_off(0);
                 self.server.send(&self.client, |token| Message::Reply(token, self.reply, rest));
             }
             Err(Broken::Gone) => self.server.send(&self.client, Message::Kill),
+            // If the connection is there it has further commands to execute.
+            Err(Broken::Dropped) => {
+                self.server.send(&self.client, |token| Message::Reply(token, self.reply, Vec::new()));
+            }
             // Its length is announced: half an answer is none.
             Err(Broken::Unreadable(error)) => {
                 log::warning(format!("a large reply could not be written to its end: {error}"));
@@ -251,18 +252,21 @@ impl Stream {
             }
         };
         let indices = shape.indices(&collection, now).map_err(Broken::Unreadable)?;
-        shape.begin(&mut self.reply(), indices.end.saturating_sub(indices.start));
-        let mut flow = ControlFlow::Continue(());
+        let announced_count = indices.end.saturating_sub(indices.start);
+        shape.begin(&mut self.reply(), announced_count);
+        let mut flow: ControlFlow<Broken> = ControlFlow::Continue(());
+        let mut written_count = 0;
         let mut give = |element: Element<'_>| {
             if is_there(&element, now) {
                 shape.write(&mut self.reply(), &element);
+                written_count += 1;
             }
             if self.part.len() >= PART_BYTES {
                 flow = self.hand_over();
             }
-            match flow {
+            match &flow {
                 ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(()) => Err(SaveError::Io("nobody takes it".into())),
+                ControlFlow::Break(_) => Err(SaveError::Io("nobody takes it".into())),
             }
         };
         let walked = match &shape {
@@ -271,8 +275,13 @@ impl Stream {
             _ => collection.for_each(&mut give),
         };
         match flow {
-            ControlFlow::Break(()) => Err(Broken::Gone),
-            ControlFlow::Continue(()) => walked.map_err(Broken::Unreadable),
+            ControlFlow::Break(broken) => Err(broken),
+            ControlFlow::Continue(()) => walked.map_err(Broken::Unreadable).and_then(|()| {
+                let came = written_count == announced_count;
+                came.then_some(()).ok_or(Broken::Unreadable(SaveError::Io(format!(
+                    "{announced_count} elements are announced, and there are {written_count}"
+                ))))
+            }),
         }
     }
 
@@ -291,28 +300,34 @@ impl Stream {
             }
         };
         self.reply().bulk_head(length_bytes);
-        let mut given = Given { stream: self, bytes: 0, is_taken: true };
+        let mut given = Given { stream: self, bytes: 0, flow: ControlFlow::Continue(()) };
         let written = form.write(&mut given, collection, now).map(|_| ());
-        let (given_bytes, is_taken) = (given.bytes, given.is_taken);
+        let (given_bytes, flow) = (given.bytes, given.flow);
+        if let ControlFlow::Break(broken) = flow {
+            return Err(broken);
+        }
         match written {
             Ok(()) if given_bytes == length_bytes => {
                 self.part.extend(b"\r\n");
                 Ok(())
             }
-            _ if !is_taken => Err(Broken::Gone),
             Ok(()) => Err(Broken::Unreadable(SaveError::Io("a payload has another length now".into()))),
             Err(error) => Err(Broken::Unreadable(SaveError::Io(error.to_string()))),
         }
     }
 
-    /// Hands over what there is, and waits until it has been written to the socket.
-    fn hand_over(&mut self) -> ControlFlow<()> {
+    /// Hands over what there is, and waits until it has been written to the socket. Others have its turn meanwhile.
+    fn hand_over(&mut self) -> ControlFlow<Broken> {
         let bytes = self.part.split_off(0);
         let (written, is_written) = mpsc::channel();
         self.server.send(&self.client, |token| Message::Part(token, Part { bytes, written }));
-        match is_written.recv_timeout(PATIENCE) {
+        self.server.turns.give_back();
+        let taken = is_written.recv_timeout(PATIENCE);
+        self.server.turns.take();
+        match taken {
             Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
+            Err(RecvTimeoutError::Timeout) => ControlFlow::Break(Broken::Gone),
+            Err(RecvTimeoutError::Disconnected) => ControlFlow::Break(Broken::Dropped),
         }
     }
 }
@@ -338,16 +353,18 @@ impl Write for Counted {
 struct Given<'s> {
     stream: &'s mut Stream,
     bytes: u64,
-    is_taken: bool,
+    flow: ControlFlow<Broken>,
 }
 
 impl Write for Given<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.part.extend(bytes);
         self.bytes += bytes.len() as u64;
-        if self.stream.part.len() >= PART_BYTES && self.stream.hand_over().is_break() {
-            self.is_taken = false;
-            return Err(io::ErrorKind::BrokenPipe.into());
+        if self.stream.part.len() >= PART_BYTES {
+            self.flow = self.stream.hand_over();
+            if self.flow.is_break() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
         }
         Ok(bytes.len())
     }

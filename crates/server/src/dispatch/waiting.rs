@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 use stillframe_store::{Fault, OpError, ValueType};
 
 use crate::command::{CmdError, CmdResult};
-use crate::dispatch::ctx::Ctx;
+use crate::dispatch::broken;
+use crate::dispatch::ctx::{Ctx, Registry};
 use crate::dispatch::prepare::{prepare, Held, Needs};
+use crate::dispatch::slow;
 use crate::protocol::args::Args;
 use crate::protocol::reply::{Reply, ReplyBuf};
-use crate::state::local::Delivery;
+use crate::server::Server;
+use crate::state::local::{Delivery, Local};
 use crate::state::mailbox::Message;
 use crate::state::session::{Session, Woken};
 use crate::state::waiting::{make_ready, take_ready, ReadyKey, Wait, Waiter};
@@ -84,6 +87,8 @@ fn wait(ctx: &mut Ctx<'_>, args: &Args<'_>, blocking: &Blocking) {
         reply: ctx.reply_later(),
     };
     let waiter = ctx.server.waiters.add(ctx.peer.clone(), wait);
+    ctx.client.is_waiting = true;
+    ctx.client.late.waiting_bytes = waiter.byte_count();
     if let Some(deadline) = waiter.deadline {
         ctx.local.deadlines.insert((deadline, waiter.arrival), waiter);
     }
@@ -97,8 +102,9 @@ pub fn time_is_over(waiter: &Waiter) -> Vec<u8> {
 }
 
 /// Tells a client that another one has ended its wait. Its command has failed, as in Redis, whatever the reply.
-pub fn end_wait(ctx: &mut Ctx<'_>, waiter: &Waiter, is_error: bool) {
+pub fn end_wait(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, is_error: bool) {
     ctx.stats.command(waiter.command).failed.add(1);
+    ctx.local.served.push((waiter.clone(), Duration::ZERO));
     let bytes = if is_error {
         ctx.server.count_error(UNBLOCKED);
         [b"-", UNBLOCKED, b"\r\n"].concat()
@@ -114,6 +120,18 @@ pub fn end_wait(ctx: &mut Ctx<'_>, waiter: &Waiter, is_error: bool) {
 pub fn serve_ready(ctx: &mut Ctx<'_>, held: &Held) {
     while let Some(key) = take_ready() {
         serve_key(ctx, held, &key);
+    }
+}
+
+/// Notes the calls of clients that have waited and been answered, with the times of both of their steps.
+pub fn note_served(server: &Arc<Server>, local: &mut Local, registry: &'static Registry) {
+    for (waiter, second_step) in std::mem::take(&mut local.served) {
+        let time = waiter.first_step() + second_step;
+        local.ended_to_wait(waiter.command, second_step, time);
+        let command = registry.found(waiter.command).command;
+        slow::note(server, &waiter.client, command, &waiter.args(), time);
+        let threshold = server.config().settings.latency_threshold;
+        server.latency.record("command-unblocking", second_step, threshold);
     }
 }
 
@@ -154,12 +172,13 @@ fn serve_key(ctx: &mut Ctx<'_>, held: &Held, ready: &ReadyKey) {
 fn serve(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, key: &[u8]) -> Served {
     let Some(index) = waiter.index_of(key) else { return Served::No };
     let waiters = &ctx.server.waiters;
-    let (mut out, mut outcome) = (ReplyBuf::default(), Served::No);
+    let (mut out, mut outcome, start) = (ReplyBuf::default(), Served::No, Instant::now());
     let is_served = waiters.serve(waiter, || {
         outcome = run_for(ctx, waiter, index, &mut out);
         matches!(outcome, Served::Yes)
     });
     if is_served {
+        ctx.local.served.push((waiter.clone(), start.elapsed()));
         deliver(ctx, waiter, out.split_off(0));
     }
     outcome
@@ -184,7 +203,14 @@ fn run_for(ctx: &mut Ctx<'_>, waiter: &Waiter, index: usize, out: &mut ReplyBuf)
     let mark = inner.reply.out.mark();
     match (command.run)(&mut inner, &waiter.args()) {
         Ok(()) if inner.client.woken == Some(Woken::InVain) => Served::No,
-        Ok(()) => Served::Yes,
+        Ok(()) => {
+            if !inner.reply.out.is_whole_since(&mark) {
+                broken::log(command, &waiter.client);
+                inner.reply.out.back_to(mark);
+                ctx.server.send(&waiter.client, Message::Kill);
+            }
+            Served::Yes
+        }
         Err(CmdError::Store(OpError::Fault(fault))) => Served::Later(fault),
         Err(error) => {
             inner.reply.out.back_to(mark);

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 use stillframe_store::DbId;
 
 use crate::event_loop::cron::Rates;
+use crate::event_loop::flow::publish_input;
 use crate::event_loop::worker::EventLoop;
 use crate::eviction::Room;
 use crate::net::conn::Hold;
 use crate::net::slots::SlotId;
+use crate::state::heap::resident_bytes;
 use crate::state::pause::PauseKind;
 use crate::state::session::Session;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,6 +34,9 @@ impl EventLoop {
         }
         let period = Duration::from_secs(1) / self.config.settings.hz;
         self.cron.next = now + period;
+        if self.server.is_cron_paused.load(Relaxed) {
+            return;
+        }
         self.cron.rounds += 1;
         if self.cron.is_first {
             self.measure_rates(now);
@@ -40,7 +45,7 @@ impl EventLoop {
             self.expire(period);
             self.server.saver.check_save_points(self.server.change_count(), &self.config.settings);
         }
-        self.stats.expired.set(self.worker.expired_count());
+        self.local.count_expired(&self.worker);
         if self.cron.is_first {
             self.server.store.settle_tracking();
             // What was loaded, or comes back into memory after a restart, may be too much.
@@ -57,8 +62,17 @@ impl EventLoop {
             self.report_damage();
             if self.cron.is_first {
                 self.server.store.settle_memory();
+                self.settle_heap();
             }
         }
+    }
+
+    /// Gives memory back that clients and commands have freed.
+    fn settle_heap(&self) {
+        let stats = self.server.store.pool().stats();
+        let page_bytes = stats.snapshot_resident_bytes + stats.free_frame_bytes;
+        let known_bytes = page_bytes + self.server.used_memory_bytes();
+        self.server.heap.settle(resident_bytes(), known_bytes);
     }
 
     /// Evicts keys for a bounded time if a command, or `CONFIG SET`, has left memory over its bound.
@@ -140,8 +154,7 @@ impl EventLoop {
         server.stats.ops_per_second.store(rate(present.commands, last.commands), Relaxed);
         server.stats.input_bytes_per_second.store(rate(present.input_bytes, last.input_bytes), Relaxed);
         server.stats.output_bytes_per_second.store(rate(present.output_bytes, last.output_bytes), Relaxed);
-        let used = server.store.used_memory_bytes();
-        server.stats.used_memory_peak_bytes.fetch_max(used, Relaxed);
+        server.stats.used_memory_peak_bytes.fetch_max(server.used_memory_bytes(), Relaxed);
     }
 
     /// Timeouts, idle buffers, soft limits: of some clients in each round, of all within a second. All at once, 10,000 take
@@ -160,13 +173,15 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         let active = conn.info.published.last_active_unix_ms.load(Relaxed);
         let idle = Duration::from_millis((self.worker.now() - active).max(0) as u64);
-        if !timeout.is_zero() && idle > timeout && conn.hold == Hold::Free && !waits_for_more(&conn.session) {
+        let is_idle = matches!(conn.hold, Hold::Free | Hold::Full);
+        if !timeout.is_zero() && idle > timeout && is_idle && !waits_for_more(&conn.session) {
             crate::log::verbose(format!("Closing idle client id={} addr={}", conn.info.id, conn.info.addr));
             return self.close(id);
         }
         if idle > IDLE_BUFFERS {
             conn.input.shrink();
             conn.output.shrink();
+            publish_input(&self.server.clients, conn);
         }
         if conn.output.pending_bytes() > 0 {
             self.flush(id);

@@ -3,8 +3,6 @@
 use rustix::event::epoll;
 use stillframe_store::{Fault, UnixMillis};
 
-use crate::dispatch::exec;
-use crate::dispatch::monitor;
 use crate::dispatch::subscribed;
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::{Conn, Hold, Interest, WriteEvent};
@@ -14,7 +12,6 @@ use crate::state::client_line::{describe, publish_session};
 use crate::state::clients::{client_flag, ClientInfo, Clients};
 use crate::state::mailbox::{Message, Part};
 use crate::state::session::{Ending, LateReply};
-use crate::state::subscription::Published;
 use crate::state::token::Token;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -52,11 +49,14 @@ impl EventLoop {
     pub(super) fn unblock(&mut self, token: Token, which: LateReply, reply: Vec<u8>) {
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
+        conn.hear(&mut self.local.heard, conn.session.output_limit(&self.config.settings).hard_bytes);
         if let Some(bytes) = conn.session.late.take(which, reply) {
             let client = conn.info.id;
             let limit = conn.session.output_limit(&self.config.settings);
             conn.append(&bytes, limit.hard_bytes);
+            conn.hear(&mut self.local.heard, limit.hard_bytes);
             publish_session(&conn.session, &conn.info);
+            publish_input(&self.server.clients, conn);
             self.forget_wait(client);
             self.release(token, Hold::Blocked);
             self.flush(id);
@@ -68,30 +68,21 @@ impl EventLoop {
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
         let limit = conn.session.output_limit(&self.config.settings);
+        conn.hear(&mut self.local.heard, limit.hard_bytes);
         conn.append(&part.bytes, limit.hard_bytes);
+        conn.session.late.begin();
         conn.part_written = Some(part.written);
         self.flush(id);
     }
 
-    /// Sends bytes that the client has not asked for just now.
-    pub(super) fn push(&mut self, token: Token, bytes: &[u8]) {
-        let Some(id) = self.slots.find(token) else { return };
-        let Some(conn) = self.slots.get(id) else { return };
-        let limit = conn.session.output_limit(&self.config.settings);
-        conn.append(bytes, limit.hard_bytes);
-        self.flush(id);
-    }
-
-    /// Hands a message to those who listen to its channel still. It is written with what else has come for them.
-    pub(super) fn hear(&mut self, tokens: &[Token], message: &Published) {
+    /// Something has come for these connections. It is written with what else comes in this round.
+    pub(super) fn hear(&mut self, tokens: &[Token]) {
         for &token in tokens {
             let Some(id) = self.slots.find(token) else { continue };
             let Some(conn) = self.slots.get(id) else { continue };
-            if message.is_for(&conn.session.subscriptions) {
-                let limit = conn.session.output_limit(&self.config.settings);
-                conn.append(message.bytes(conn.session.resp3), limit.hard_bytes);
-                self.listening.push(id);
-            }
+            let limit = conn.session.output_limit(&self.config.settings);
+            conn.hear(&mut self.local.heard, limit.hard_bytes);
+            self.listening.push(id);
         }
     }
 
@@ -116,10 +107,15 @@ impl EventLoop {
             }
             return self.close(id);
         }
-        let event = conn.output.write(&conn.fd, |count| {
+        let mut event = conn.output.write(&conn.fd, |count| {
             stats.writes.add(1);
             stats.output_bytes.add(count as u64);
         });
+        if event == WriteEvent::Closed || conn.peer.is_deaf() {
+            self.drop_output(id);
+            event = WriteEvent::Drained;
+        }
+        let Some(conn) = self.slots.get(id) else { return };
         if let Some(fault) = conn.output.take_wanted() {
             let loaded = Message::ValueLoaded(token);
             load(&self.server, self.index, fault, loaded);
@@ -127,7 +123,7 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         let pending = conn.output.pending_bytes();
         let is_sent = event == WriteEvent::Drained && conn.session.ending == Ending::AfterReply;
-        if event == WriteEvent::Closed || is_sent {
+        if event == WriteEvent::Unreadable || is_sent {
             return self.close(id);
         }
         if self.is_unread_for_too_long(id) {
@@ -143,9 +139,14 @@ impl EventLoop {
             // Asked anew, epoll tells at once that the socket takes more.
             conn.interest = Interest { read: false, write: false };
         }
-        if conn.hold == Hold::Full && pending < OUTPUT_FULL_BYTES / 2 {
-            conn.hold = Hold::Free;
-            self.make_ready(id, true);
+        publish_output(&self.server.clients, conn);
+        match conn.hold {
+            Hold::Full if pending < OUTPUT_FULL_BYTES / 2 => {
+                conn.hold = Hold::Free;
+                self.make_ready(id, true);
+            }
+            Hold::Drawing => self.list_drawing(id),
+            _ => {}
         }
         self.update_interest(id);
     }
@@ -163,6 +164,7 @@ impl EventLoop {
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
         conn.output.end_loading();
+        conn.session.drawing.iter_mut().for_each(|drawing| drawing.is_listed = false);
         self.flush(id);
     }
 
@@ -171,7 +173,7 @@ impl EventLoop {
     fn is_unread_for_too_long(&mut self, id: SlotId) -> bool {
         let Some(Conn { output, session, .. }) = self.slots.get(id) else { return false };
         let limit = session.output_limit(&self.config.settings);
-        let counted = output.counted_bytes();
+        let counted = output.counted_bytes() + session.heard_bytes() as u64;
         if limit.hard_bytes > 0 && counted > limit.hard_bytes {
             return true;
         }
@@ -227,8 +229,7 @@ impl EventLoop {
         if conn.session.late.is_awaited() {
             self.forget_wait(conn.info.id);
         }
-        exec::unwatch_all(&self.server, &mut conn.session);
-        monitor::stop(&self.server, &mut conn.session);
+        self.server.watches.unwatch_all(&mut conn.session);
         subscribed::stop(&self.server, &mut conn.session);
         // Dropping the descriptor takes it out of epoll.
     }
@@ -258,26 +259,32 @@ pub fn publish(clients: &Clients, conn: &Conn, now: UnixMillis) {
         to.flags.fetch_or(client_flag::BLOCKED, Relaxed);
     }
     to.last_active_unix_ms.store(now, Relaxed);
-    to.output_bytes.store(conn.output.pending_bytes(), Relaxed);
     to.argv_bytes.store(0, Relaxed);
+}
+
+/// What writing changes, and what has been appended for it.
+pub(super) fn publish_output(clients: &Clients, conn: &Conn) {
+    let to = &conn.info.published;
+    to.output_bytes.store(conn.output.pending_bytes() + conn.session.heard_bytes(), Relaxed);
+    if conn.output.held_bytes() + conn.session.heard_bytes() != to.output_capacity_bytes.load(Relaxed) {
+        publish_input(clients, conn);
+    }
 }
 
 /// The part of [`publish`] that reading changes.
 pub(super) fn publish_input(clients: &Clients, conn: &Conn) {
     let to = &conn.info.published;
-    let (capacity, output_capacity) = (conn.input.buf.capacity(), conn.output.held_bytes());
+    let capacity = conn.input.buf.capacity();
+    let output_capacity = conn.output.held_bytes() + conn.session.heard_bytes();
     to.input_bytes.store(conn.input.waiting_bytes(), Relaxed);
     to.input_free_bytes.store(capacity - conn.input.buf.len(), Relaxed);
     to.output_capacity_bytes.store(output_capacity, Relaxed);
-    let queued = conn.session.transaction.as_ref().map_or(0, |transaction| transaction.bytes as usize);
-    let subscribed = conn.session.subscriptions.byte_count;
     clients.set_memory(
         &conn.info,
         capacity
             + conn.input.received_bytes()
             + output_capacity
-            + queued
-            + subscribed
+            + conn.session.byte_count()
             + size_of::<Conn>()
             + size_of::<ClientInfo>(),
     );

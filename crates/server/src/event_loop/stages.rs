@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use stillframe_store::{ElementAhead, Fault, OpError, Worker};
+use stillframe_store::{ElementAhead, Fault, OpError, SlabNeeds, Worker};
 
 use crate::command::flag;
 use crate::dispatch;
@@ -12,7 +12,7 @@ use crate::event_loop::batch::{Batch, BatchElement, BatchKey, Item};
 use crate::event_loop::flow::{load, publish, publish_input, OUTPUT_FULL_BYTES};
 use crate::event_loop::receive;
 use crate::event_loop::worker::EventLoop;
-use crate::net::conn::{Conn, Hold, Output, ReadEvent};
+use crate::net::conn::{Conn, Hold, Output, Peer, ReadEvent};
 use crate::net::slots::SlotId;
 use crate::protocol::args::Args;
 use crate::protocol::reply::Reply;
@@ -65,9 +65,13 @@ impl EventLoop {
                     ReadEvent::Bytes { count, is_all } => {
                         self.stats.reads.add(1);
                         self.stats.input_bytes.add(count as u64);
-                        if !is_all || conn.has_hung_up {
+                        if !is_all || conn.peer.is_read_on() {
                             self.batch.again.push((id, true));
                         }
+                    }
+                    // Of one that takes no replies only what has arrived by then.
+                    ReadEvent::NothingYet if conn.peer == Peer::Deaf && !conn.input.is_awaiting_pages => {
+                        self.end_input(id);
                     }
                     ReadEvent::NothingYet => {}
                     ReadEvent::Missing(fault) => {
@@ -75,10 +79,7 @@ impl EventLoop {
                         let token = self.slots.token(id);
                         load(&self.server, self.index, fault, Message::InputLoaded(token));
                     }
-                    ReadEvent::Closed => {
-                        self.close(id);
-                        continue;
-                    }
+                    ReadEvent::Closed => self.end_input(id),
                 }
             }
             self.parse(id);
@@ -94,13 +95,19 @@ impl EventLoop {
             return self.close_for_query_limit(id);
         }
         publish_input(&self.server.clients, conn);
-        if conn.hold != Hold::Free || conn.session.ending != Ending::Open || conn.input.is_receiving() {
+        if conn.hold != Hold::Free || conn.session.ending != Ending::Open {
+            self.end_wait_of_silent(id);
             return self.update_interest(id);
+        }
+        if conn.input.is_receiving() {
+            // A value that will not come as a whole is none.
+            return if conn.peer.has_sent() { self.part(id) } else { self.update_interest(id) };
         }
         let limits = Limits {
             max_bulk_bytes: settings.max_bulk_bytes,
             is_authenticated: conn.session.is_authenticated || settings.requirepass.is_empty(),
         };
+        let has_sent = conn.peer.has_sent();
         let batch = &mut self.batch;
         let (mut count, args_before) = (0, batch.ranges.len());
         loop {
@@ -117,7 +124,20 @@ impl EventLoop {
                         key: None,
                     });
                 }
-                Parsed::Nothing { .. } => {}
+                // It ends what `CLIENT REPLY SKIP` holds back, in its place among the commands.
+                Parsed::Nothing { end } => batch.items.push(Item {
+                    slot: id,
+                    first_range: first as u32,
+                    range_count: 0,
+                    end,
+                    found: None,
+                    key: None,
+                }),
+                Parsed::Incomplete { .. } if has_sent && count == 0 => return self.part(id),
+                Parsed::Incomplete { .. } if has_sent => {
+                    batch.again.push((id, false));
+                    break;
+                }
                 Parsed::Incomplete { .. } => {
                     receive::begin_if_large(&self.server, self.registry, &mut self.worker, conn);
                     break;
@@ -238,6 +258,7 @@ impl EventLoop {
             self.execute_item(index);
         }
         self.local.end_batch();
+        self.local.count_expired(&self.worker);
         self.batch.items.clear();
         self.batch.ranges.clear();
     }
@@ -261,6 +282,10 @@ impl EventLoop {
         let Some(conn) = slots.get(item.slot) else { return };
         if conn.hold != Hold::Free || conn.session.ending != Ending::Open {
             return;
+        }
+        if item.range_count == 0 {
+            conn.session.reply_mode.end_command();
+            return conn.input.executed(item.end);
         }
         worker.quiesce();
         conn.output.set_hard_limit(conn.session.output_limit(&config.settings).hard_bytes);
@@ -323,13 +348,15 @@ impl EventLoop {
                 conn.protocol_error = None;
             }
             if let Some(text) = conn.protocol_error.take() {
-                answer_protocol_error(conn, &text);
-                self.server.stats.protocol_errors.fetch_add(1, Relaxed);
-                self.server.count_error(b"ERR");
+                self.answer_protocol_error(id, &text);
             }
             let Some(conn) = self.slots.get(id) else { continue };
             conn.input.recycle(conn.hold == Hold::Free, &mut self.spare);
             publish(&self.server.clients, conn, self.worker.now());
+            if conn.hold == Hold::Blocked {
+                self.end_wait_of_silent(id);
+            }
+            let Some(conn) = self.slots.get(id) else { continue };
             let is_plain = conn.output.pending_bytes() == 0 && conn.session.ending == Ending::Open;
             if is_plain && conn.hold == Hold::Free {
                 continue;
@@ -337,6 +364,18 @@ impl EventLoop {
             self.flush(id);
         }
         self.batch.touched.clear();
+    }
+
+    fn answer_protocol_error(&mut self, id: SlotId, text: &str) {
+        self.end_hearing(id);
+        let Some(conn) = self.slots.get(id) else { return };
+        let mut reply = Reply { resp3: conn.session.resp3, out: &mut conn.output.buf };
+        reply.error(format!("ERR {text}").as_bytes());
+        conn.session.ending = Ending::AfterReply;
+        conn.input.discard();
+        crate::log::verbose(format!("{text} from client id={} addr={}", conn.info.id, conn.info.addr));
+        self.server.stats.protocol_errors.fetch_add(1, Relaxed);
+        self.server.count_error(b"ERR");
     }
 }
 
@@ -354,7 +393,7 @@ fn with_later(worker: &mut Worker, batch: &Batch, index: usize, buf: &[u8], faul
         Some((found.db, worker.key(bytes), reach))
     };
     let keys: Vec<_> = of_same.filter_map(key).collect();
-    match worker.resolve_reaching(keys.into_iter(), 0) {
+    match worker.resolve_reaching(keys.into_iter(), &SlabNeeds::default()) {
         Err(OpError::Fault(later)) => fault.and(later),
         _ => fault,
     }
@@ -376,6 +415,9 @@ fn elements(items: &mut [Item]) -> impl Iterator<Item = ((SlotId, usize), &mut E
 /// Why the next commands wait once one has been executed, if they do.
 fn hold_after(session: &mut Session, output: &mut Output) -> Hold {
     let is_full = output.pending_bytes() > OUTPUT_FULL_BYTES;
+    if session.drawing.is_some() {
+        return Hold::Drawing;
+    }
     match session.late.first_place() {
         Some(at) => {
             session.late.hold(output.buf.split_off(at));
@@ -384,12 +426,4 @@ fn hold_after(session: &mut Session, output: &mut Output) -> Hold {
         None if is_full => Hold::Full,
         None => Hold::Free,
     }
-}
-
-fn answer_protocol_error(conn: &mut Conn, text: &str) {
-    let mut reply = Reply { resp3: conn.session.resp3, out: &mut conn.output.buf };
-    reply.error(format!("ERR {text}").as_bytes());
-    conn.session.ending = Ending::AfterReply;
-    conn.input.discard();
-    crate::log::verbose(format!("{text} from client id={} addr={}", conn.info.id, conn.info.addr));
 }

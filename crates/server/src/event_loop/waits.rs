@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::dispatch::ctx::Ctx;
-use crate::dispatch::waiting::{serve_alone, time_is_over};
+use crate::dispatch::waiting::{note_served, serve_alone, time_is_over};
 use crate::event_loop::worker::EventLoop;
 use crate::protocol::reply::{Reply, ReplyBuf};
 use crate::state::local::Delivery;
@@ -13,6 +13,9 @@ use crate::state::waiting::ReadyKey;
 impl EventLoop {
     /// Hands out the replies of clients of this worker that have been served.
     pub(super) fn deliver(&mut self) {
+        if !self.local.served.is_empty() {
+            note_served(&self.server, &mut self.local, self.registry);
+        }
         if self.local.deliveries.is_empty() {
             return;
         }

@@ -46,6 +46,8 @@ pub struct EventLoop {
     pub(super) has_paused: bool,
     /// Connections for which messages of channels have come.
     pub(super) listening: Vec<SlotId>,
+    /// Connections that have room for the next part of random elements.
+    pub(super) drawing: Vec<SlotId>,
     pub(super) cron: Cron,
     pub(super) spin: Spin,
     pub(super) is_stopping: bool,
@@ -83,6 +85,7 @@ impl EventLoop {
             has_messages: false,
             has_paused: false,
             listening: Vec::new(),
+            drawing: Vec::new(),
             cron: Cron::new(index),
             spin: Spin::default(),
             is_stopping: false,

@@ -17,6 +17,8 @@ use crate::protocol::args::ArgRange;
 use crate::protocol::reply::{ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
 use crate::protocol::request::{Limits, Parsed, Parser};
 use crate::state::clients::ClientInfo;
+use crate::state::inbox::Taken;
+use crate::state::listener::Heard;
 use crate::state::session::{Ending, Session};
 
 /// Bytes that a first read has room for. Doubles up to [`READ_MAX_BYTES`] while reads fill it.
@@ -231,6 +233,9 @@ pub enum WriteEvent {
     Missing,
     /// It takes more, but others want to be served.
     Unfinished,
+    /// What is to be written cannot be read: the connection ends.
+    Unreadable,
+    /// Nobody takes it.
     Closed,
 }
 
@@ -281,8 +286,9 @@ impl Output {
                 }
                 // Nothing can make room for it at present: it is tried again.
                 Err(OpError::NoRoom) => return WriteEvent::Missing,
-                // A page that cannot be read any more: the length is announced, so the connection ends.
-                Ok(Err(_)) | Err(_) => return WriteEvent::Closed,
+                // A page that cannot be read any more: the length is announced.
+                Err(_) => return WriteEvent::Unreadable,
+                Ok(Err(_)) => return WriteEvent::Closed,
             }
         }
         self.buf.clear(KEEP_BYTES);
@@ -345,6 +351,13 @@ impl Output {
         }
     }
 
+    /// Drops everything: nobody takes it.
+    pub fn discard(&mut self) {
+        self.buf.discard();
+        (self.sent, self.sent_of_value) = (0, 0);
+        (self.wanted, self.over_soft_limit_since) = (None, None);
+    }
+
     /// Gives the memory of an idle connection back.
     pub fn shrink(&mut self) {
         if self.buf.is_empty() {
@@ -374,6 +387,8 @@ fn update(payload: &mut LongPayload, parts: &[IoSlice<'_>], count: usize) {
 ///        ------------------> Blocked ----------------------------> Free
 ///        much unsent output                 written
 ///        ------------------> Full -------------------------------> Free
+///        reply of many random elements      its last part is written
+///        ------------------> Drawing ----------------------------> Free
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
@@ -382,6 +397,7 @@ pub enum Hold {
     Paused,
     Blocked,
     Full,
+    Drawing,
 }
 
 /// What epoll reports for a connection.
@@ -389,6 +405,59 @@ pub enum Hold {
 pub struct Interest {
     pub read: bool,
     pub write: bool,
+}
+
+/// What the other end of a connection does still. Whatever has arrived before its end is executed.
+///
+/// ```text
+///            FIN, reset            read to the end                    all of that executed
+///   Sends ---------------> HungUp ----------------> HasSent ---------------------------------> closed, once the
+///                                                      ^  whatever waits for a key waits no longer     replies are taken
+///            a write fails         read as far as it has arrived
+///   Sends, HungUp --------> Deaf ----------------------+  nothing is written any more
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Peer {
+    Sends,
+    /// It has ended its side: the socket is read to the end without a further event.
+    HungUp,
+    /// Nobody takes replies: they are dropped from now on.
+    Deaf,
+    /// Nothing more will come.
+    HasSent {
+        is_deaf: bool,
+    },
+}
+
+impl Peer {
+    pub fn is_deaf(self) -> bool {
+        matches!(self, Peer::Deaf | Peer::HasSent { is_deaf: true })
+    }
+
+    pub fn has_sent(self) -> bool {
+        matches!(self, Peer::HasSent { .. })
+    }
+
+    /// Whether the socket is to be read again, though there may be no further event.
+    pub fn is_read_on(self) -> bool {
+        matches!(self, Peer::HungUp | Peer::Deaf)
+    }
+
+    pub fn hangs_up(&mut self) {
+        if *self == Peer::Sends {
+            *self = Peer::HungUp;
+        }
+    }
+
+    /// The end of the input has been read.
+    pub fn ends(&mut self) {
+        *self = Peer::HasSent { is_deaf: self.is_deaf() };
+    }
+
+    /// A write has failed.
+    pub fn turns_deaf(&mut self) {
+        *self = if self.has_sent() { Peer::HasSent { is_deaf: true } } else { Peer::Deaf };
+    }
 }
 
 /// A client that waits and has so much unexecuted input is not read any more.
@@ -405,8 +474,7 @@ pub struct Conn {
     pub protocol_error: Option<String>,
     /// As registered with epoll.
     pub interest: Interest,
-    /// The peer will send no more: read on to the end, there is no further event.
-    pub has_hung_up: bool,
+    pub peer: Peer,
     /// In the list of connections to be served without waiting for epoll.
     pub is_ready: bool,
     /// In the list of connections that the present batch has written for.
@@ -430,9 +498,29 @@ impl Conn {
         self.end_if_over();
     }
 
+    /// Writes what the client has been told. While a reply is half written that waits for the end of it (U3).
+    pub fn hear(&mut self, spare: &mut Vec<Heard>, hard_limit_bytes: u64) {
+        let Some(listener) = &self.session.listener else { return };
+        listener.bound(hard_limit_bytes);
+        self.output.set_hard_limit(hard_limit_bytes);
+        let (out, resp3) = (&mut self.output.buf, self.session.resp3);
+        let is_over = if self.session.has_begun_reply() {
+            listener.is_over()
+        } else {
+            listener.take(spare, |heard| out.extend(heard.bytes(resp3))) == Taken::Over
+        };
+        if is_over {
+            out.give_up();
+        }
+        if !self.session.has_begun_reply() {
+            self.session.drop_silent_listener();
+        }
+        self.end_if_over();
+    }
+
     /// Whether more is to be read now.
     pub fn wants_input(&self) -> bool {
         let is_full = self.hold != Hold::Free && self.input.waiting_bytes() >= INPUT_FULL_BYTES;
-        !is_full && self.session.ending == Ending::Open
+        !is_full && self.session.ending == Ending::Open && !self.peer.has_sent()
     }
 }

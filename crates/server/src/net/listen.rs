@@ -34,8 +34,8 @@ pub const PROTECTED_MODE: &str = "-DENIED Redis is running in protected mode bec
 /// Why the server cannot listen where it should.
 #[derive(thiserror::Error, Debug)]
 pub enum ListenError {
-    #[error("Could not create server TCP listening socket {addr}: {reason}. Is another server running there? Stop it, or choose another 'port' or 'bind'")]
-    Tcp { addr: String, reason: std::io::Error },
+    #[error("Could not create server TCP listening socket {addr}:{port}: {reason}. Is another server running there? Stop it, or choose another 'port' or 'bind'")]
+    Tcp { addr: String, port: u16, reason: std::io::Error },
     #[error("'bind {0}' is not an IP address")]
     NotAnAddress(String),
     #[error("Failed opening Unix socket {path}: {reason}. Check that its directory exists and may be written, or choose another 'unixsocket'")]
@@ -97,7 +97,7 @@ fn open_all_tcp(settings: &Settings) -> Result<Vec<Listener>, ListenError> {
             }
             Err(_) if is_optional => {}
             Err(reason) => {
-                return Err(ListenError::Tcp { addr: format!("{text}:{port}"), reason: reason.into() })
+                return Err(ListenError::Tcp { addr: text.to_owned(), port, reason: reason.into() })
             }
         }
     }

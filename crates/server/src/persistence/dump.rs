@@ -12,6 +12,7 @@ use stillframe_store::rdb::{
     ReadError, Reader, ReaderOptions, SmallLimits, StringRef, WriteError, WriteVersion, Writer,
     WriterOptions,
 };
+use stillframe_store::sched::{give_way, idly, promptly, set_urgent};
 use stillframe_store::{
     Access, DbId, DbStats, Deadline, Fault, Incoming, Lost, NewValue, OpError, SaveError, Store, StrRef,
     UnixMillis, Value, ViewEntry, Worker,
@@ -22,6 +23,7 @@ use crate::config::Settings;
 use crate::eviction::Eviction;
 use crate::log;
 use crate::persistence::collections::{small_limits, write_collection, CollectionError};
+use crate::persistence::delay;
 use crate::persistence::elements::Batch;
 use crate::persistence::progress::DumpProgress;
 use crate::state::loading::Loading;
@@ -34,6 +36,9 @@ const GATHERED_BYTES: u64 = 1 << 20;
 const HELD_BYTES: u64 = 256 << 10;
 /// Bytes of such a value that are put in their place between two looks at the barrier.
 const STEP_BYTES: usize = 256 << 10;
+
+/// Keys that are written between two looks at who else wants the processor.
+const KEYS_PER_LOOK: u64 = 32;
 
 /// Losses that the log names one by one.
 const LOGGED_LOSSES: u64 = 20;
@@ -97,22 +102,24 @@ pub(super) fn write_dump_telling(
         };
         let stats: Vec<_> = (0..settings.databases).map(|db| view.db_stats(DbId(db))).collect();
         let (now, tracking) = (unix_ms(), settings.tracking());
-        let access = |db, key: &[u8]| tracking.and_then(|_| store.access(db, key, now));
+        // Leaves of the store are latched for that.
+        let access = |db, key: &[u8]| tracking.and_then(|_| promptly(|| store.access(db, key, now)));
         let mut losses = Losses::default();
         let written = in_a_version(file, path, settings, |file, version| {
             let mut dump = Dump::new(file, version, header, settings, stats.clone(), &access, progress)?;
             if !settings.skips_damage {
-                view.for_each(|entry| dump.entry(&entry))?;
+                idly(|| view.for_each(|entry| dump.entry(&entry)))?;
                 return dump.finish();
             }
             let mut told = losses.again(|count, lost| {
                 if count <= LOGGED_LOSSES {
-                    log::warning(format!("Left out of {}: {lost}", path.display()));
+                    promptly(|| log::warning(format!("Left out of {}: {lost}", path.display())));
                 }
             });
-            view.for_each_readable(|entry| dump.entry(&entry), &mut told)?;
+            idly(|| view.for_each_readable(|entry| dump.entry(&entry), &mut told))?;
             dump.finish()
         })?;
+        set_urgent(false);
         if losses.count > 0 {
             log::warning(format!(
                 "{}: {} times something was left out ('damage-policy skip')",
@@ -237,6 +244,8 @@ struct Dump<'p> {
     /// What is written beside a key of its accesses.
     access: Accesses<'p>,
     progress: &'p DumpProgress,
+    /// See [`delay::rest`].
+    key_delay_us: i32,
 }
 
 /// What is known of the accesses to a key.
@@ -266,6 +275,7 @@ impl Dump<'_> {
             gathered: Vec::new(),
             access,
             progress,
+            key_delay_us: settings.rdb_key_save_delay_us,
         })
     }
 
@@ -291,7 +301,11 @@ impl Dump<'_> {
             }
         }
         self.key_count += 1;
+        if self.key_count % KEYS_PER_LOOK == 0 {
+            give_way();
+        }
         self.progress.done_keys.store(self.key_count, Ordering::Relaxed);
+        delay::rest(self.key_delay_us, || self.progress.is_hurried.load(Ordering::Relaxed));
         Ok(())
     }
 
@@ -336,6 +350,8 @@ pub enum LoadError {
     Io { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Read(#[from] ReadError),
+    #[error("RDB has duplicated key '{key}' in DB {db}: {path}")]
+    Twin { path: PathBuf, db: u32, key: String },
     #[error("{path}: storing key {key:?} of database {db}: {source}")]
     Store { path: PathBuf, db: u32, key: String, source: OpError },
 }
@@ -356,19 +372,33 @@ pub enum Loaded {
     Stopped,
 }
 
-/// Loads a dump into an empty store, if the file exists, as long as nobody wants to stop. Keys that have expired are
-/// left out, and so are fields of hashes.
+/// What becomes of a key of a dump that is there already: it comes twice, or the store was not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Twins {
+    /// The dump is refused, as in Redis: which of the two was meant nobody knows.
+    Refused,
+    /// The one in the dump takes the place of the other.
+    Replace,
+}
+
+/// What a load works with.
+pub struct Load<'a> {
+    pub settings: &'a Settings,
+    pub progress: &'a Loading,
+    pub eviction: &'a Eviction,
+    pub is_stopping: &'a AtomicBool,
+    pub twins: Twins,
+    /// How long it rests after a key, as of now; see [`delay::rest`].
+    pub key_delay_us: &'a dyn Fn() -> i32,
+}
+
+/// Loads a dump into a store, if the file exists, as long as nobody wants to stop. Keys that have expired are left out, and so
+/// are fields of hashes.
 ///
 /// # Errors
 /// The first thing that cannot be read or stored, with its place.
-pub fn load_dump(
-    worker: &mut Worker,
-    path: &Path,
-    settings: &Settings,
-    progress: &Loading,
-    eviction: &Eviction,
-    is_stopping: &AtomicBool,
-) -> Result<Loaded, LoadError> {
+pub fn load_dump(worker: &mut Worker, path: &Path, load: &Load<'_>) -> Result<Loaded, LoadError> {
+    let Load { settings, progress, eviction, is_stopping, .. } = *load;
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Loaded::Missing),
@@ -390,6 +420,11 @@ pub fn load_dump(
             expired_count += 1;
         } else {
             make_room(worker, settings, eviction, key_count);
+            let name = || String::from_utf8_lossy(&key).into_owned();
+            let at_key = |source| LoadError::Store { path: path.into(), db, key: name(), source };
+            if !make_way(worker, (DbId(db), &key), load.twins).map_err(at_key)? {
+                return Err(LoadError::Twin { path: path.into(), db, key: name() });
+            }
             let stored = match content {
                 Content::Held(value) => {
                     store_held(worker, DbId(db), &key, &value, deadline).map(|()| Kept::Whole)
@@ -404,11 +439,7 @@ pub fn load_dump(
                     store_elements(worker, &mut reader, (DbId(db), &key), kind, deadline, is_stopping)?
                 }
             };
-            let kept = stored.map_err(|source| {
-                let key = String::from_utf8_lossy(&key).into_owned();
-                LoadError::Store { path: path.into(), db, key, source }
-            })?;
-            match kept {
+            match stored.map_err(at_key)? {
                 Kept::Stopped => return Ok(Loaded::Stopped),
                 Kept::Nothing => expired_count += 1,
                 Kept::Whole => key_count += 1,
@@ -420,7 +451,9 @@ pub fn load_dump(
         }
         progress.advance(reader.offset_bytes(), key_count, expired_count);
         // Under DEBUG RELOAD, which is alone, this lets nobody in.
-        worker.idle_for_turns(|| ());
+        worker.idle_for_turns(|| {
+            delay::rest((load.key_delay_us)(), || is_stopping.load(Ordering::Acquire));
+        });
         if logged_at.elapsed() > PROGRESS_INTERVAL {
             logged_at = Instant::now();
             let percent = progress.status().percent();
@@ -429,6 +462,19 @@ pub fn load_dump(
     }
     log_end(&reader, path, (key_count, expired_count), start);
     Ok(Loaded::Whole)
+}
+
+/// Whether the next key of the dump may be stored: it is not there, or goes.
+///
+/// # Errors
+/// Its page cannot be read.
+fn make_way(worker: &mut Worker, (db, name): (DbId, &[u8]), twins: Twins) -> Result<bool, OpError> {
+    let key = worker.key(name);
+    let is_there = when_there(worker, |worker| Ok(worker.entry(db, &key)?.is_some()))?;
+    if is_there && twins == Twins::Replace {
+        when_there(worker, |worker| worker.remove(db, &key))?;
+    }
+    Ok(!is_there || twins == Twins::Replace)
 }
 
 fn reader_options(path: &Path, settings: &Settings) -> ReaderOptions {
@@ -544,6 +590,7 @@ fn store_elements(
 ) -> Result<Result<Kept, OpError>, ReadError> {
     let (key, mut batch, mut has_more) = (worker.key(name), Batch::new(kind), true);
     let mut is_there = false;
+    batch.come_from(reader.is_packed());
     while has_more {
         while !batch.is_full() && has_more {
             match reader.element()? {

@@ -8,7 +8,7 @@ use stillframe_store::rdb::{
     WriteError, WriteVersion,
 };
 use stillframe_store::{
-    DbId, Deadline, Encoding, End, FieldMode, Key, OpError, ScoreRule, UnixMillis, Worker,
+    DbId, Deadline, Encoding, End, FieldMode, Key, NegativeZero, OpError, ScoreRule, UnixMillis, Worker,
 };
 
 /// So many elements, or bytes of them, are stored together.
@@ -20,6 +20,7 @@ pub struct Batch {
     kind: CollectionKind,
     bytes: Vec<u8>,
     elements: Vec<Gathered>,
+    negative_zero: NegativeZero,
 }
 
 /// An element by its places in the bytes.
@@ -33,7 +34,12 @@ struct Gathered {
 
 impl Batch {
     pub fn new(kind: CollectionKind) -> Batch {
-        Batch { kind, bytes: Vec::new(), elements: Vec::new() }
+        Batch { kind, bytes: Vec::new(), elements: Vec::new(), negative_zero: NegativeZero::AsLoaded }
+    }
+
+    /// Whether they lie in a listpack or the like, in which a score may be the negative zero.
+    pub fn come_from(&mut self, is_packed: bool) {
+        self.negative_zero = if is_packed { NegativeZero::Kept } else { NegativeZero::AsLoaded };
     }
 
     /// All elements of a payload.
@@ -42,6 +48,7 @@ impl Batch {
     /// It is damaged, or an element comes twice.
     pub fn of_payload(mut payload: PayloadElements<'_>) -> Result<Batch, PayloadError> {
         let mut batch = Batch::new(payload.kind());
+        batch.come_from(payload.is_packed());
         while let Some(element) = payload.element()? {
             batch.push(element);
         }
@@ -55,6 +62,11 @@ impl Batch {
 
     pub fn len(&self) -> usize {
         self.elements.len()
+    }
+
+    /// Of all that may lie outside of a leaf: elements, and the values of fields.
+    pub fn lens_bytes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.elements.iter().flat_map(|element| [element.first.len(), element.value.len()])
     }
 
     /// The fields of a hash.
@@ -159,7 +171,8 @@ impl Batch {
             CollectionKind::SortedSet => {
                 let scored: Vec<(f64, &[u8])> =
                     self.elements.iter().map(|element| (element.score, first(element))).collect();
-                worker.sorted_set_put(db, key, &scored, &ScoreRule::default())?.added
+                let rule = ScoreRule { negative_zero: self.negative_zero, ..ScoreRule::default() };
+                worker.sorted_set_put(db, key, &scored, &rule)?.added
             }
         };
         let are_new = added == self.elements.len() as u64;

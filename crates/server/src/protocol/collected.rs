@@ -33,6 +33,11 @@ impl Collected {
         self.count = count;
     }
 
+    /// Memory that it takes.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Whether it has become too large for a reply.
     pub fn is_over(&self) -> bool {
         self.bytes.is_over()
@@ -52,6 +57,7 @@ impl Collected {
             return reply.out.give_up();
         }
         header(reply, self.count);
+        reply.out.note_values(self.count as u64);
         reply.out.extend(self.bytes.bytes());
     }
 }

@@ -22,6 +22,13 @@ pub fn printed(text: &[u8]) -> &[u8] {
     }
     text
 }
+/// The error of an `EXEC` that was refused with `text`, whose general code is left out.
+pub fn discarded(text: &[u8]) -> Vec<u8> {
+    let mut full = b"EXECABORT Transaction discarded because of: ".to_vec();
+    full.extend_from_slice(text.strip_prefix(b"ERR ").unwrap_or(text));
+    full
+}
+
 pub const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 pub const NO_AUTH: &str = "NOAUTH Authentication required.";
 pub const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to \

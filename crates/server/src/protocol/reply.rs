@@ -30,6 +30,8 @@ pub struct ReplyBuf {
     /// Most bytes that there may be; 0 once it is over.
     max_bytes: usize,
     is_over: bool,
+    /// Values that have been written, less those that headers have announced: a whole reply adds one.
+    balance: i64,
 }
 
 impl Default for ReplyBuf {
@@ -42,7 +44,7 @@ impl ReplyBuf {
     /// An empty buffer that takes at most so much.
     pub fn within(max_bytes: usize) -> ReplyBuf {
         let values = VecDeque::new();
-        ReplyBuf { bytes: Vec::new(), values, sends_values: false, max_bytes, is_over: false }
+        ReplyBuf { bytes: Vec::new(), values, sends_values: false, max_bytes, is_over: false, balance: 0 }
     }
 
     /// Sets the bound for what is appended from now on.
@@ -69,6 +71,29 @@ impl ReplyBuf {
             self.give_up();
         }
         has_room
+    }
+
+    /// A value has been written, or is going to be in this place.
+    #[inline(always)]
+    pub fn note_value(&mut self) {
+        self.balance = self.balance.wrapping_add(1);
+    }
+
+    /// So many values come later in this place.
+    pub fn note_values(&mut self, value_count: u64) {
+        self.balance = self.balance.wrapping_add(value_count as i64);
+    }
+
+    /// So many values are to follow.
+    #[inline]
+    fn announce(&mut self, value_count: usize) {
+        self.balance = self.balance.wrapping_sub(value_count as i64);
+    }
+
+    /// Whether what has been appended since is one whole reply: as many elements as its headers announce.
+    #[inline]
+    pub fn is_whole_since(&self, mark: &Mark) -> bool {
+        self.balance == mark.balance.wrapping_add(1)
     }
 
     /// Takes nothing more: a part of the reply is too large.
@@ -141,6 +166,7 @@ impl ReplyBuf {
             value_count: self.values.len(),
             max_bytes: self.max_bytes,
             is_over: self.is_over,
+            balance: self.balance,
         }
     }
 
@@ -149,6 +175,7 @@ impl ReplyBuf {
         self.bytes.truncate(mark.len);
         self.values.truncate(mark.value_count);
         (self.max_bytes, self.is_over) = (mark.max_bytes, mark.is_over);
+        self.balance = mark.balance;
     }
 
     /// Takes everything from byte `at` on out; there are no large values.
@@ -156,10 +183,25 @@ impl ReplyBuf {
         self.bytes.split_off(at.min(self.bytes.len()))
     }
 
+    /// Puts bytes before what is there from byte `at` on.
+    pub fn insert(&mut self, at: usize, bytes: &[u8]) {
+        if self.has_room(bytes.len()) {
+            self.bytes.splice(at..at, bytes.iter().copied());
+            let moved = self.values.iter_mut().filter(|(place, _)| *place >= at);
+            moved.for_each(|(place, _)| *place += bytes.len());
+        }
+    }
+
     /// Takes the first `count` bytes out.
     pub fn drop_front(&mut self, count: usize) {
         self.bytes.drain(..count);
         self.values.iter_mut().for_each(|(at, _)| *at -= count);
+    }
+
+    /// Empties the buffer, large values and all.
+    pub fn discard(&mut self) {
+        self.values.clear();
+        self.clear(0);
     }
 
     /// Empties the buffer and gives its memory back if it has grown beyond `keep_bytes`.
@@ -178,6 +220,7 @@ pub struct Mark {
     value_count: usize,
     max_bytes: usize,
     is_over: bool,
+    balance: i64,
 }
 
 /// Appends replies to a buffer that lives as long as its connection.
@@ -197,6 +240,7 @@ const BULK_EXTRA_BYTES: usize = HEADER_BYTES + 2;
 
 impl Reply<'_> {
     fn line(&mut self, kind: u8, text: &[u8]) {
+        self.out.note_value();
         if self.out.has_room(text.len() + 3) {
             let bytes = &mut self.out.bytes;
             bytes.push(kind);
@@ -206,6 +250,7 @@ impl Reply<'_> {
     }
 
     fn header(&mut self, kind: u8, number: i64) {
+        self.out.note_value();
         if self.out.has_room(HEADER_BYTES) {
             self.header_within(kind, number);
         }
@@ -221,7 +266,14 @@ impl Reply<'_> {
     }
 
     pub fn ok(&mut self) {
-        self.out.extend(b"+OK\r\n");
+        self.short(b"+OK\r\n");
+    }
+
+    /// A whole value.
+    #[inline]
+    fn short(&mut self, value: &[u8]) {
+        self.out.note_value();
+        self.out.extend(value);
     }
 
     /// A simple string; `text` has no line break.
@@ -231,6 +283,7 @@ impl Reply<'_> {
 
     /// An error, code first. Line breaks become spaces.
     pub fn error(&mut self, text: &[u8]) {
+        self.out.note_value();
         if self.out.has_room(text.len() + 3) {
             let bytes = &mut self.out.bytes;
             bytes.push(b'-');
@@ -241,14 +294,15 @@ impl Reply<'_> {
 
     pub fn int(&mut self, number: i64) {
         match number {
-            0 => self.out.extend(b":0\r\n"),
-            1 => self.out.extend(b":1\r\n"),
+            0 => self.short(b":0\r\n"),
+            1 => self.short(b":1\r\n"),
             _ => self.header(b':', number),
         }
     }
 
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
+        self.out.note_value();
         if self.out.has_room(bytes.len() + BULK_EXTRA_BYTES) {
             self.out.bytes.reserve(bytes.len() + BULK_EXTRA_BYTES);
             self.header_within(b'$', bytes.len() as i64);
@@ -269,6 +323,7 @@ impl Reply<'_> {
 
     /// A large value as a bulk string, sent from where it lies.
     pub fn bulk_sending(&mut self, value: Sending) {
+        self.out.note_value();
         let len = value.len_bytes();
         if self.out.has_room(len as usize + BULK_EXTRA_BYTES) {
             self.header_within(b'$', len as i64);
@@ -279,6 +334,7 @@ impl Reply<'_> {
 
     /// The payload of a large value as a bulk string, not compressed, the value sent from where it lies.
     pub fn bulk_payload(&mut self, value: Sending) {
+        self.out.note_value();
         let (payload, head) = LongPayload::begin(value.len_bytes());
         let len = head.len() + value.len_bytes() as usize + LongPayload::FOOTER_BYTES;
         if self.out.has_room(len + BULK_EXTRA_BYTES) {
@@ -298,6 +354,7 @@ impl Reply<'_> {
 
     /// Bytes `start..end` of a stored string as a bulk string; the caller has clamped them.
     pub fn bulk_range(&mut self, value: &StrRef<'_>, start: u64, end: u64) {
+        self.out.note_value();
         // All of it or nothing: a length that is announced is followed by as many bytes.
         if self.out.has_room((end - start) as usize + BULK_EXTRA_BYTES) {
             self.header_within(b'$', (end - start) as i64);
@@ -309,26 +366,29 @@ impl Reply<'_> {
 
     /// No such value: `_` in RESP3, a bulk string of length -1 in RESP2.
     pub fn null(&mut self) {
-        self.out.extend(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+        self.short(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
     /// As [`Reply::null`], an array of length -1 in RESP2.
     pub fn null_array(&mut self) {
-        self.out.extend(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+        self.short(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
     /// Header of an array; its elements follow.
     pub fn array(&mut self, element_count: usize) {
+        self.out.announce(element_count);
         self.header(b'*', element_count as i64);
     }
 
     /// Header of what the client has not asked for just now; an array in RESP2.
     pub fn push(&mut self, element_count: usize) {
+        self.out.announce(element_count);
         self.header(if self.resp3 { b'>' } else { b'*' }, element_count as i64);
     }
 
     /// Header of a map of so many pairs; a flat array in RESP2.
     pub fn map(&mut self, pair_count: usize) {
+        self.out.announce(2 * pair_count);
         if self.resp3 {
             self.header(b'%', pair_count as i64);
         } else {
@@ -338,6 +398,7 @@ impl Reply<'_> {
 
     /// Header of a set; an array in RESP2.
     pub fn set(&mut self, element_count: usize) {
+        self.out.announce(element_count);
         self.header(if self.resp3 { b'~' } else { b'*' }, element_count as i64);
     }
 
@@ -381,15 +442,29 @@ impl Reply<'_> {
     /// A truth value; 1 or 0 in RESP2.
     pub fn boolean(&mut self, value: bool) {
         if self.resp3 {
-            self.out.extend(if value { b"#t\r\n" } else { b"#f\r\n" });
+            self.short(if value { b"#t\r\n" } else { b"#f\r\n" });
         } else {
             self.int(i64::from(value));
         }
     }
 
+    /// A whole number of any size by its digits; a bulk string in RESP2.
+    pub fn big_number(&mut self, digits: &str) {
+        match self.resp3 {
+            true => self.line(b'(', digits.as_bytes()),
+            false => self.bulk(digits.as_bytes()),
+        }
+    }
+
+    /// Header of so many pairs that say something of the reply behind them; of RESP3 alone.
+    pub fn attribute(&mut self, pair_count: usize) {
+        self.header(b'|', pair_count as i64);
+    }
+
     /// Text for people (`txt`); a bulk string in RESP2.
     pub fn verbatim(&mut self, text: &[u8]) {
         if self.resp3 {
+            self.out.note_value();
             if self.out.has_room(text.len() + 4 + BULK_EXTRA_BYTES) {
                 self.header_within(b'=', text.len() as i64 + 4);
                 let bytes = &mut self.out.bytes;

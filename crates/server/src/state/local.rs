@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use stillframe_store::Worker;
+
 use crate::command::CommandId;
+use crate::state::listener::Heard;
 use crate::state::session::LateReply;
 use crate::state::stats::WorkerStats;
 use crate::state::token::Token;
@@ -30,8 +33,14 @@ pub struct Local {
     pub is_evicting: bool,
     /// Replies of clients that have waited, to be handed out after the batch.
     pub deliveries: Vec<Delivery>,
+    /// Room for what a connection has been told, on its way to the output.
+    pub heard: Vec<Heard>,
+    /// Calls of clients that have waited and been answered, with the time that the answer took, to be noted.
+    pub served: Vec<(Arc<Waiter>, Duration)>,
     /// Clients of this worker that do not wait for ever, by when their time is over and the order in which they came.
     pub deadlines: BTreeMap<(Instant, u64), Arc<Waiter>>,
+    /// What the store had removed, keys and fields of hashes, when it was counted last.
+    expired: (u64, u64),
     batch_start: Instant,
     /// The last time the clock was read.
     last_reading: Instant,
@@ -53,7 +62,10 @@ impl Local {
             latency_tracking: true,
             is_evicting: false,
             deliveries: Vec::new(),
+            heard: Vec::new(),
+            served: Vec::new(),
             deadlines: BTreeMap::new(),
+            expired: (0, 0),
             batch_start: Instant::now(),
             last_reading: Instant::now(),
             measured: Duration::ZERO,
@@ -73,6 +85,31 @@ impl Local {
         self.batch_start = Instant::now();
         self.last_reading = self.batch_start;
         self.measured = Duration::ZERO;
+    }
+
+    /// A command has run that now waits for a key: how long it takes is known when it is answered.
+    pub fn began_to_wait(&mut self, id: CommandId, time: Duration) {
+        self.stats.commands.add(1);
+        self.stats.command(id).record(1, nanos(time), false);
+        self.measured += time;
+        self.last_reading += time;
+    }
+
+    /// A command that has waited has been answered: in `answer`, and in `whole` with what it took before it waited.
+    pub fn ended_to_wait(&mut self, id: CommandId, answer: Duration, whole: Duration) {
+        let stats = self.stats.command(id);
+        stats.nanos.add(nanos(answer));
+        if self.latency_tracking {
+            stats.record_time(1, nanos(whole));
+        }
+    }
+
+    /// Counts what the worker has found expired and removed since the last time.
+    pub fn count_expired(&mut self, worker: &Worker) {
+        let before =
+            std::mem::replace(&mut self.expired, (worker.expired_count(), worker.expired_field_count()));
+        self.stats.expired.add(self.expired.0 - before.0);
+        self.stats.expired_fields.add(self.expired.1 - before.1);
     }
 
     /// A command has run that shares the batch's time.

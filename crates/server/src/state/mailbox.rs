@@ -9,7 +9,6 @@ use rustix::event::{eventfd, EventfdFlags};
 
 use crate::state::clients::ClientInfo;
 use crate::state::session::LateReply;
-use crate::state::subscription::Published;
 use crate::state::token::Token;
 use crate::state::waiting::ReadyKey;
 
@@ -35,10 +34,8 @@ pub enum Message {
     Part(Token, Part),
     /// The pages are in memory that it takes to serve those who wait for a key.
     KeyReady(ReadyKey),
-    /// Bytes that the client has not asked for just now (`MONITOR`).
-    Push(Token, Arc<[u8]>),
-    /// A message for those who listen to its channel.
-    Publish(Vec<Token>, Arc<Published>),
+    /// Something has come into the inboxes of these connections.
+    Heard(Vec<Token>),
     /// Close the connection.
     Kill(Token),
     /// `CLIENT PAUSE` has ended or changed.

@@ -67,6 +67,11 @@ impl Notifier {
         Events(self.events.load(Ordering::Relaxed))
     }
 
+    /// Whether anybody may be told of a change.
+    pub fn is_on(&self) -> bool {
+        self.events().0 != 0
+    }
+
     /// The commands of this thread store values under that name from now on; `None`: under the usual one.
     #[inline]
     pub fn name_stored(&self, event: Option<&'static str>) {

@@ -1,7 +1,16 @@
 //! Publish and subscribe: who listens to what, across workers.
 //!
-//! A message goes to the workers of those who listen, under the lock of the table: so all of them hear all messages in one
-//! order. The worker hands it to each client that listens still, in the protocol that the client speaks by then.
+//! A message goes into the inboxes of those who listen, under the lock of the table: so all of them hear all messages in one
+//! order, and whoever unsubscribes hears what was published before and nothing after.
+//!
+//! ```text
+//!   worker 1                                   worker 2
+//!   PUBLISH: table locked, into the inbox ──▶ (wakes worker 2)
+//!   the reply of the PUBLISH
+//!                                              a command of the subscriber has run: takes the inbox
+//!                                              ──▶ output: the message, then the reply of that command
+//! ```
+//! What changes keys tells of it in the same way, before it lets go of the key's lock. Invariants U1 to U4.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,20 +18,34 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::state::clients::ClientInfo;
+use crate::state::listener::{Heard, Listener};
 use crate::state::mailbox::{Mailbox, Message};
 use crate::state::subscription::{Kind, Published, Subscriptions};
 use crate::state::token::Token;
-use crate::text::glob;
+use crate::text::glob::Glob;
 
 /// Clients by their ids.
-type Listeners = BTreeMap<u64, Arc<ClientInfo>>;
+type Listeners = BTreeMap<u64, Arc<Listener>>;
+
+/// A name that somebody listens to.
+struct Name {
+    listeners: Listeners,
+    /// The name as a pattern, if it is one.
+    glob: Option<Glob<'static>>,
+}
+
+impl Name {
+    fn new(kind: Kind, name: &[u8]) -> Name {
+        let glob = (kind == Kind::Pattern).then(|| Glob::new(name.to_vec(), false));
+        Name { listeners: Listeners::new(), glob }
+    }
+}
 
 /// See the module.
 pub struct PubSub {
     /// Of each worker.
     mailboxes: Vec<Arc<Mailbox>>,
-    by_kind: Mutex<[HashMap<Vec<u8>, Listeners>; 3]>,
+    by_kind: Mutex<[HashMap<Vec<u8>, Name>; 3]>,
     /// Subscriptions of all clients: who publishes passes without the lock if there are none.
     count: AtomicUsize,
 }
@@ -37,24 +60,26 @@ impl PubSub {
     }
 
     /// From now on the client listens.
-    pub fn subscribe(&self, client: &Arc<ClientInfo>, own: &mut Subscriptions, kind: Kind, name: &[u8]) {
+    pub fn subscribe(&self, listener: &Arc<Listener>, own: &mut Subscriptions, kind: Kind, name: &[u8]) {
         if own.add(kind, name) {
             let mut tables = self.by_kind.lock();
-            tables[kind as usize].entry(name.to_vec()).or_default().insert(client.id, client.clone());
+            let entry = tables[kind as usize].entry(name.to_vec());
+            let heard = entry.or_insert_with(|| Name::new(kind, name));
+            heard.listeners.insert(listener.client.id, listener.clone());
             self.count.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// The client does not listen any more. What is on its way to it does not come to it.
+    /// The client does not listen any more. What it has been told by now is in its inbox.
     pub fn unsubscribe(&self, client_id: u64, own: &mut Subscriptions, kind: Kind, name: &[u8]) {
         if !own.remove(kind, name) {
             return;
         }
         let mut tables = self.by_kind.lock();
         let table = &mut tables[kind as usize];
-        if let Some(listeners) = table.get_mut(name) {
-            listeners.remove(&client_id);
-            if listeners.is_empty() {
+        if let Some(heard) = table.get_mut(name) {
+            heard.listeners.remove(&client_id);
+            if heard.listeners.is_empty() {
                 table.remove(name);
             }
         }
@@ -76,14 +101,16 @@ impl PubSub {
         let tables = self.by_kind.lock();
         let kind = if is_shard { Kind::Shard } else { Kind::Channel };
         let mut receiver_count = 0;
-        if let Some(listeners) = tables[kind as usize].get(channel) {
-            receiver_count += self.send(listeners, Published::new(kind, b"", channel, payload));
+        if let Some(Name { listeners, .. }) = tables[kind as usize].get(channel) {
+            receiver_count += listeners.len();
+            self.tell(listeners.values(), &Heard::Message(Published::new(kind, b"", channel, payload)));
         }
         if !is_shard {
-            for (pattern, listeners) in &tables[Kind::Pattern as usize] {
-                if glob::matches(pattern, channel, false) {
+            for (pattern, Name { listeners, glob }) in &tables[Kind::Pattern as usize] {
+                if glob.as_ref().is_some_and(|glob| glob.matches(channel)) {
                     let message = Published::new(Kind::Pattern, pattern, channel, payload);
-                    receiver_count += self.send(listeners, message);
+                    receiver_count += listeners.len();
+                    self.tell(listeners.values(), &Heard::Message(message));
                 }
             }
         }
@@ -98,22 +125,28 @@ impl PubSub {
     /// Those that match a pattern, if one is given.
     pub fn names(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
         let tables = self.by_kind.lock();
-        let is_wanted = |name: &&Vec<u8>| pattern.is_none_or(|pattern| glob::matches(pattern, name, false));
+        let glob = pattern.map(|pattern| Glob::new(pattern, false));
+        let is_wanted = |name: &&Vec<u8>| glob.as_ref().is_none_or(|glob| glob.matches(name));
         tables[kind as usize].keys().filter(is_wanted).cloned().collect()
     }
 
     /// How many listen to exactly this.
     pub fn listener_count(&self, kind: Kind, name: &[u8]) -> usize {
-        self.by_kind.lock()[kind as usize].get(name).map_or(0, BTreeMap::len)
+        self.by_kind.lock()[kind as usize].get(name).map_or(0, |heard| heard.listeners.len())
     }
 
-    /// One message a worker. Returns how many clients it is for.
-    fn send(&self, listeners: &Listeners, message: Arc<Published>) -> usize {
-        let mut tokens: BTreeMap<usize, Vec<Token>> = BTreeMap::new();
-        listeners.values().for_each(|client| tokens.entry(client.worker).or_default().push(client.token()));
-        for (worker, tokens) in tokens {
-            self.mailboxes[worker].send(Message::Publish(tokens, message.clone()));
+    /// Tells some connections, whose workers are woken to write it.
+    pub fn tell<'l>(&self, listeners: impl Iterator<Item = &'l Arc<Listener>>, what: &Heard) {
+        let mut woken: Vec<Vec<Token>> = vec![Vec::new(); self.mailboxes.len()];
+        for listener in listeners {
+            if listener.tell(what.clone()) {
+                woken[listener.client.worker].push(listener.client.token());
+            }
         }
-        listeners.len()
+        for (mailbox, tokens) in self.mailboxes.iter().zip(woken) {
+            if !tokens.is_empty() {
+                mailbox.send(Message::Heard(tokens));
+            }
+        }
     }
 }

@@ -5,36 +5,77 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use stillframe_store::{DbId, Duplicate, Fault, Incoming, Sending, UnixMillis};
+use stillframe_store::{DbId, Duplicate, Incoming, Sending, UnixMillis};
 
 use crate::command::CommandId;
 use crate::config::{OutputLimit, Settings};
 use crate::protocol::args::{ArgRange, Args};
 use crate::protocol::collected::Collected;
+use crate::state::clients::ClientInfo;
 use crate::state::combination::Combination;
+use crate::state::drawing::Drawing;
+use crate::state::listener::Listener;
+use crate::state::patience::Patience;
 use crate::state::restoring::Restoring;
 use crate::state::subscription::Subscriptions;
 
-/// `CLIENT REPLY`.
+/// Memory of the tables around an entry, about.
+const TABLE_BYTES: usize = 64;
+
+/// `CLIENT REPLY`: whether the client is answered.
 ///
 /// ```text
-///   On <--- ON --- Off <--- OFF --- any
-///   On --- SKIP ---> SkipNext --- next command begins ---> Skip --- it ends ---> On
+///   any --- OFF ---> silent until ON
+///   answered --- SKIP ---> skips the next --- that command ends ---> skips this --- the next command ends ---> answered
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReplyMode {
-    On,
-    Off,
-    /// The reply of the next command is dropped.
-    SkipNext,
-    /// The command that runs is the one that is not answered.
-    Skip,
+/// A `SKIP` that is skipped itself skips the next one, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReplyMode(u8);
+
+impl ReplyMode {
+    const OFF: u8 = 1;
+    const SKIPS_THIS: u8 = 2;
+    const SKIPS_NEXT: u8 = 4;
+
+    /// Nothing is held back, now or later.
+    pub fn is_plain(self) -> bool {
+        self.0 == 0
+    }
+
+    /// What is written now does not go to the client.
+    pub fn is_silent(self) -> bool {
+        self.0 & (ReplyMode::OFF | ReplyMode::SKIPS_THIS) != 0
+    }
+
+    pub fn on(&mut self) {
+        self.0 &= !(ReplyMode::OFF | ReplyMode::SKIPS_THIS);
+    }
+
+    pub fn off(&mut self) {
+        self.0 |= ReplyMode::OFF;
+    }
+
+    pub fn skip(&mut self) {
+        if self.0 & ReplyMode::OFF == 0 {
+            self.0 |= ReplyMode::SKIPS_NEXT;
+        }
+    }
+
+    /// `RESET`, which may be skipped itself.
+    pub fn reset(&mut self) {
+        self.0 &= ReplyMode::SKIPS_THIS;
+    }
+
+    pub fn end_command(&mut self) {
+        let is_next = self.0 & ReplyMode::SKIPS_NEXT != 0;
+        self.0 = self.0 & ReplyMode::OFF | if is_next { ReplyMode::SKIPS_THIS } else { 0 };
+    }
 }
 
 /// Whether a connection goes on. Commands that follow in the input are not executed once it ends.
 ///
 /// ```text
-///   Open --- QUIT, CLIENT KILL of itself, protocol error ---> AfterReply
+///   Open --- QUIT, CLIENT KILL of itself, protocol error; the peer sends no more and all is executed ---> AfterReply
 ///   Open, AfterReply --- HTTP, output beyond the hard limit ---> AtOnce
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +114,8 @@ pub struct Transaction {
     pub bytes: u64,
     /// A command could not be queued: `EXEC` must abort.
     pub is_broken: bool,
+    /// What its random choices begin with, each time that it begins anew.
+    pub seed: Option<u64>,
 }
 
 /// Raised when a watched key changes; shared by a client's watches.
@@ -100,6 +143,13 @@ pub struct Watched {
     pub deadline: Option<UnixMillis>,
 }
 
+impl Watched {
+    /// Memory that it takes, with its entry in the table of all that are watched.
+    pub fn byte_count(&self) -> usize {
+        2 * (self.key.len() + size_of::<Watched>()) + TABLE_BYTES
+    }
+}
+
 impl PartialEq for Watched {
     fn eq(&self, other: &Watched) -> bool {
         (self.db, &self.key) == (other.db, &other.key)
@@ -125,12 +175,23 @@ pub struct LateReply(usize);
 /// ```
 #[derive(Default, Debug)]
 pub struct LateReplies {
-    /// Where each belongs, in bytes of output, and the reply once it is there.
-    replies: Vec<(usize, Option<Vec<u8>>)>,
+    replies: Vec<Promised>,
     /// Output of the command from the first of these places on.
     held: Vec<u8>,
-    /// The client does not want to be answered (`CLIENT REPLY`).
-    is_unwanted: bool,
+    /// A part of the reply is in the output, and nothing else may come between it and the rest.
+    is_begun: bool,
+    /// Memory that the client takes as one that waits for a key.
+    pub waiting_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Promised {
+    /// Where it belongs, in bytes of output.
+    at: usize,
+    /// Once it is there.
+    reply: Option<Vec<u8>>,
+    /// Not if the client does not want to be answered (`CLIENT REPLY`).
+    is_wanted: bool,
 }
 
 impl LateReplies {
@@ -140,18 +201,36 @@ impl LateReplies {
 
     /// A reply that belongs at byte `at` of the output comes later.
     pub fn promise(&mut self, at: usize) -> LateReply {
-        self.replies.push((at, None));
+        self.replies.push(Promised { at, reply: None, is_wanted: true });
         LateReply(self.replies.len() - 1)
     }
 
-    /// The command's output is not wanted.
-    pub fn drop_all(&mut self) {
-        self.is_unwanted = self.is_awaited();
+    pub fn begin(&mut self) {
+        self.is_begun = true;
+    }
+
+    pub fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    /// So many bytes have come into the output at byte `at`.
+    pub fn move_from(&mut self, at: usize, count: usize) {
+        self.replies
+            .iter_mut()
+            .filter(|promised| promised.at >= at)
+            .for_each(|promised| promised.at += count);
+    }
+
+    /// Output from byte `start` on is not wanted.
+    pub fn drop_from(&mut self, start: usize) {
+        for promised in self.replies.iter_mut().filter(|promised| promised.at >= start) {
+            (promised.at, promised.is_wanted) = (start, false);
+        }
     }
 
     /// Where the output has to be cut off until the first reply is there.
     pub fn first_place(&self) -> Option<usize> {
-        self.replies.first().map(|(at, _)| *at)
+        self.replies.first().map(|promised| promised.at)
     }
 
     /// The command has ended; `held` is its output from [`LateReplies::first_place`] on.
@@ -161,20 +240,17 @@ impl LateReplies {
 
     /// A reply is there. Returns all output that was held if it was the last.
     pub fn take(&mut self, which: LateReply, bytes: Vec<u8>) -> Option<Vec<u8>> {
-        self.replies.get_mut(which.0)?.1 = Some(bytes);
-        if self.replies.iter().any(|(_, reply)| reply.is_none()) {
+        self.replies.get_mut(which.0)?.reply = Some(bytes);
+        if self.replies.iter().any(|promised| promised.reply.is_none()) {
             return None;
         }
         let all = std::mem::take(self);
-        if all.is_unwanted {
-            return Some(Vec::new());
-        }
         let first = all.first_place().unwrap_or(0);
         let (mut out, mut done) = (Vec::new(), 0);
-        for (at, reply) in all.replies {
+        for Promised { at, reply, is_wanted } in all.replies {
             let at = (at - first).min(all.held.len());
             out.extend_from_slice(&all.held[done..at]);
-            out.extend(reply.unwrap_or_default());
+            out.extend(reply.filter(|_| is_wanted).unwrap_or_default());
             done = at;
         }
         out.extend_from_slice(&all.held[done..]);
@@ -226,14 +302,24 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     pub transaction: Option<Box<Transaction>>,
     pub watched: HashSet<Watched>,
+    /// Memory that the watched keys take, here and in the table of all.
+    pub watched_bytes: usize,
     pub watch_flag: Arc<WatchFlag>,
     pub ending: Ending,
     /// `EXEC` runs the command: it must not wait, nor turn the connection into something else.
     pub is_in_exec: bool,
+    /// The command is only looked at: what it finds is not counted.
+    pub is_looking: bool,
     pub late: LateReplies,
     pub woken: Option<Woken>,
+    /// The command that has just run waits for a key.
+    pub is_waiting: bool,
     pub is_monitor: bool,
     pub subscriptions: Subscriptions,
+    /// What it is told by others, as long as it listens to something or monitors.
+    pub listener: Option<Arc<Listener>>,
+    /// The byte of output before which nothing of that goes, while a command runs.
+    pub hears_from: usize,
     /// The command that runs has written what `CLIENT REPLY` does not hold back.
     pub has_pushed: bool,
     pub no_evict: bool,
@@ -248,26 +334,51 @@ pub struct Session {
     pub ahead: Option<Box<Ahead>>,
     /// A `KEYS` that waits for pages.
     pub keys_walk: Option<Box<KeysWalk>>,
-    /// Pages that the running command has waited for, all its beginnings together.
-    pub missed_page_count: u64,
+    /// What the running command has waited for, if it has begun anew.
+    pub patience: Option<Box<Patience>>,
+    /// The rest of a reply that is written as the client takes it.
+    pub drawing: Option<Box<Drawing>>,
 }
 
 impl Session {
+    /// Whether a part of a reply is in the output, so that nothing else may come before the rest.
+    pub fn has_begun_reply(&self) -> bool {
+        self.late.is_begun() || self.drawing.is_some()
+    }
+
+    /// Bytes that have been told to it and wait for the end of a reply.
+    pub fn heard_bytes(&self) -> usize {
+        self.listener.as_ref().map_or(0, |listener| listener.waiting_bytes())
+    }
+
+    /// Memory that it holds beside the connection's buffers.
+    pub fn byte_count(&self) -> usize {
+        let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.bytes as usize);
+        let drawing = self.drawing.as_ref().map_or(0, |drawing| drawing.byte_count());
+        let walk = self.keys_walk.as_ref().map_or(0, |walk| walk.found.held_bytes());
+        queued + drawing + walk + self.subscriptions.byte_count + self.watched_bytes + self.late.waiting_bytes
+    }
+
     /// What it may leave unread.
     pub fn output_limit(&self, settings: &Settings) -> OutputLimit {
         settings.output_limits[usize::from(!self.subscriptions.is_empty())]
     }
 
-    /// The running command has met pages that are missing and begins anew when they are there. So many it has waited for since it
-    /// last got on.
-    pub fn note_missed(&mut self, fault: &Fault) -> u64 {
-        let goes_on = fault.is_pause()
-            || self.ahead.is_some()
-            || self.value_walk.is_some()
-            || self.keys_walk.is_some()
-            || self.transaction.is_some();
-        self.missed_page_count = if goes_on { 0 } else { self.missed_page_count + fault.page_count() };
-        self.missed_page_count
+    /// Its inbox; a new one if it has listened to nothing so far.
+    pub fn listen(&mut self, client: &Arc<ClientInfo>) -> Arc<Listener> {
+        self.listener.get_or_insert_with(|| Arc::new(Listener::new(client.clone()))).clone()
+    }
+
+    /// Nobody tells it anything any more, and it has taken what it was told.
+    pub fn drop_silent_listener(&mut self) {
+        if self.subscriptions.is_empty() && !self.is_monitor {
+            self.listener = None;
+        }
+    }
+
+    /// Whether the running command goes on where it was when it begins anew: it need not have all its pages together.
+    pub fn goes_on(&self) -> bool {
+        self.ahead.is_some() || self.value_walk.is_some() || self.keys_walk.is_some()
     }
 
     /// Commands that wait for `EXEC`.
@@ -292,16 +403,21 @@ impl Session {
             db: DbId(0),
             resp3: false,
             is_authenticated,
-            reply_mode: ReplyMode::On,
+            reply_mode: ReplyMode::default(),
             transaction: None,
             watched: HashSet::new(),
+            watched_bytes: 0,
             watch_flag: Arc::default(),
             ending: Ending::Open,
             is_in_exec: false,
+            is_looking: false,
             late: LateReplies::default(),
             woken: None,
+            is_waiting: false,
             is_monitor: false,
             subscriptions: Subscriptions::default(),
+            listener: None,
+            hears_from: 0,
             has_pushed: false,
             no_evict: false,
             no_touch: false,
@@ -309,7 +425,8 @@ impl Session {
             value_walk: None,
             ahead: None,
             keys_walk: None,
-            missed_page_count: 0,
+            patience: None,
+            drawing: None,
         }
     }
 }

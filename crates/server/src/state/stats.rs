@@ -57,13 +57,18 @@ impl CommandStats {
         self.calls.add(count);
         self.nanos.add(count * nanos);
         if with_histogram {
-            let mut times = self.times_ns.lock();
-            if times.is_none() {
-                *times = new_histogram();
-            }
-            if let Some(times) = &mut *times {
-                times.saturating_record_n(nanos.max(1), count);
-            }
+            self.record_time(count, nanos);
+        }
+    }
+
+    /// Enters `count` times of `nanos` into the histogram.
+    pub fn record_time(&self, count: u64, nanos: u64) {
+        let mut times = self.times_ns.lock();
+        if times.is_none() {
+            *times = new_histogram();
+        }
+        if let Some(times) = &mut *times {
+            times.saturating_record_n(nanos.max(1), count);
         }
     }
 }
@@ -99,6 +104,8 @@ pub struct WorkerStats {
     /// Sleeps that `busy-poll` has saved.
     pub busy_poll_hits: Counter,
     pub expired: Counter,
+    /// Fields of hashes.
+    pub expired_fields: Counter,
     /// Spent on looking for what has expired.
     pub expire_nanos: Counter,
     by_command: Box<[CommandStats]>,
@@ -118,6 +125,7 @@ impl WorkerStats {
             batches: Counter::default(),
             busy_poll_hits: Counter::default(),
             expired: Counter::default(),
+            expired_fields: Counter::default(),
             expire_nanos: Counter::default(),
             by_command: (0..command_count).map(|_| CommandStats::default()).collect(),
         }
@@ -159,6 +167,7 @@ impl WorkerStats {
             &self.batches,
             &self.busy_poll_hits,
             &self.expired,
+            &self.expired_fields,
             &self.expire_nanos,
         ] {
             counter.reset();

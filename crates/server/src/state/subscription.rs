@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use crate::protocol::reply::{Reply, ReplyBuf};
+use crate::text::glob::Glob;
 
 /// What a subscription names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +41,7 @@ impl Kind {
 #[derive(Default, Debug)]
 pub struct Subscriptions {
     names: [BTreeSet<Vec<u8>>; 3],
-    /// Bytes of all names.
+    /// Bytes of all names, and of patterns as they are matched.
     pub byte_count: usize,
 }
 
@@ -69,15 +70,22 @@ impl Subscriptions {
     /// Whether it is a new one.
     pub fn add(&mut self, kind: Kind, name: &[u8]) -> bool {
         let is_new = self.names[kind as usize].insert(name.to_vec());
-        self.byte_count += if is_new { name.len() } else { 0 };
+        self.byte_count += if is_new { bytes_of(kind, name) } else { 0 };
         is_new
     }
 
     /// Whether it was there.
     pub fn remove(&mut self, kind: Kind, name: &[u8]) -> bool {
         let was_there = self.names[kind as usize].remove(name);
-        self.byte_count -= if was_there { name.len() } else { 0 };
+        self.byte_count -= if was_there { bytes_of(kind, name) } else { 0 };
         was_there
+    }
+}
+
+fn bytes_of(kind: Kind, name: &[u8]) -> usize {
+    match kind {
+        Kind::Pattern => name.len() + Glob::new(name, false).byte_count(),
+        Kind::Channel | Kind::Shard => name.len(),
     }
 }
 
@@ -99,10 +107,10 @@ impl Published {
         Arc::new(Published { kind, pattern, channel, payload, encoded: Default::default() })
     }
 
-    /// Whether who listens to this is meant.
-    pub fn is_for(&self, subscriptions: &Subscriptions) -> bool {
-        let name = if self.kind == Kind::Pattern { &self.pattern } else { &self.channel };
-        subscriptions.of(self.kind).contains(name)
+    /// About as many as it has on the wire.
+    pub fn byte_count(&self) -> usize {
+        const HEADERS_BYTES: usize = 40;
+        self.pattern.len() + self.channel.len() + self.payload.len() + HEADERS_BYTES
     }
 
     pub fn bytes(&self, resp3: bool) -> &[u8] {

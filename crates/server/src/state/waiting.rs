@@ -16,9 +16,9 @@ mod queues;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use stillframe_store::{DbId, Effect, ValueType};
@@ -67,6 +67,9 @@ pub fn take_ready() -> Option<ReadyKey> {
     READY.with_borrow_mut(VecDeque::pop_front)
 }
 
+/// Memory of a place in the queue of a key, with the queue if it is the only one, about.
+const QUEUED_BYTES: usize = 160;
+
 /// What a client waits for.
 pub struct Wait<'a> {
     pub command: CommandId,
@@ -101,6 +104,8 @@ pub struct Waiter {
     targets: Box<[(usize, u64)]>,
     buf: Box<[u8]>,
     ranges: Box<[ArgRange]>,
+    /// What its command took before it waited.
+    first_step_ns: AtomicU64,
     claim: Claim,
 }
 
@@ -125,12 +130,25 @@ impl Waiter {
             targets: wait.targets.into(),
             buf: buf.into(),
             ranges: ranges.into(),
+            first_step_ns: AtomicU64::new(0),
             claim: Claim::default(),
         }
     }
 
     pub fn args(&self) -> Args<'_> {
         Args::new(&self.buf, &self.ranges)
+    }
+
+    /// What its command took before it waited.
+    pub fn first_step(&self) -> Duration {
+        Duration::from_nanos(self.first_step_ns.load(Ordering::Relaxed))
+    }
+
+    /// Memory that it takes, with its places in the queues, about.
+    pub fn byte_count(&self) -> usize {
+        let key_bytes: usize = self.keys.clone().map(|index| self.args().at(index).len()).sum();
+        let ranges = self.ranges.len() * size_of::<ArgRange>();
+        self.buf.len() + ranges + key_bytes + self.hashes.len() * QUEUED_BYTES + size_of::<Waiter>()
     }
 
     /// Which of its arguments is that key.
@@ -192,6 +210,13 @@ impl Waiters {
         let waiter = self.queues.add(places.into_iter(), |arrival| Waiter::new(client, arrival, wait));
         self.by_client.lock().insert(id, waiter.clone());
         waiter
+    }
+
+    /// The command of a client has begun to wait, which took that long.
+    pub fn note_first_step(&self, client: u64, time: Duration) {
+        if let Some(waiter) = self.by_client.lock().get(&client) {
+            waiter.first_step_ns.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
     }
 
     /// The first of those who wait for a key and came after another.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use stillframe_store::{DbId, Effect, Key, Listener};
 
-use crate::state::session::{WatchFlag, Watched};
+use crate::state::session::{Session, WatchFlag, Watched};
 
 struct Entry {
     key: Vec<u8>,
@@ -37,7 +37,7 @@ impl WatchTable {
         self.watch_count.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub fn unwatch(&self, client: u64, watched: &HashSet<Watched>) {
+    fn unwatch(&self, client: u64, watched: &HashSet<Watched>) {
         let mut entries = self.entries.lock();
         for key in watched {
             let Some(list) = entries.get_mut(&(key.db, key.hash)) else { continue };
@@ -48,6 +48,27 @@ impl WatchTable {
                 entries.remove(&(key.db, key.hash));
             }
         }
+    }
+
+    /// Forgets all watches of a client.
+    pub fn unwatch_all(&self, client: &mut Session) {
+        if !client.watched.is_empty() {
+            self.unwatch(client.id, &client.watched);
+            client.watched = HashSet::new();
+            client.watched_bytes = 0;
+            client.watch_flag = Arc::default();
+        }
+    }
+
+    /// Some of the keys that are watched, and their databases, at most `most`.
+    pub fn some(&self, most: usize) -> Vec<(DbId, Vec<u8>)> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let entries = self.entries.lock();
+        let keys =
+            entries.iter().flat_map(|((db, _), list)| list.iter().map(|entry| (*db, entry.key.clone())));
+        keys.take(most).collect()
     }
 
     /// A key has changed: the transactions that watch it will not run.

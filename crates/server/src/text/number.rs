@@ -5,6 +5,22 @@ use stillframe_store::{NewValue, StrRef};
 /// Characters of the longest 64-bit integer.
 const MAX_DIGITS: usize = 20;
 
+/// The number at the start of a text, as C's `atoi` reads it on this machine: 0 if there is none, and of one that is too large
+/// for a `long` the lowest bits of the largest.
+pub fn c_int(text: &[u8]) -> i32 {
+    let start = text.iter().position(|byte| !matches!(byte, b' ' | b'\t'..=b'\r')).unwrap_or(text.len());
+    let (is_negative, digits) = match &text[start..] {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
+    let number = digits
+        .fold(0_i128, |number, digit| number.saturating_mul(10).saturating_add(i128::from(digit - b'0')));
+    let number = if is_negative { -number } else { number };
+    number.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i32
+}
+
 /// An integer in its canonical form only: no `+`, no leading zeros, no spaces, no `-0` (`string2ll`).
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     if text.is_empty() || text.len() > MAX_DIGITS {

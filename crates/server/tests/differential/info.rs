@@ -35,6 +35,7 @@ const ADDED: &[&str] = &[
     "client_query_buffer_limit_disconnections",
     "damage_places_given_up",
     "damage_places_skipped",
+    "expired_subkeys",
     "scrub_pages",
     "scrub_bad_pages",
     "scrub_healed_pages",

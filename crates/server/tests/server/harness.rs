@@ -111,7 +111,7 @@ impl DerefMut for TestServer {
 /// Runs `script` with connections to a server of ours, and of Redis, and holds what it returns against each other.
 pub fn beside_redis(args: &[&str], script: &dyn Fn(&mut dyn FnMut() -> Client) -> Vec<Reply>) {
     let dir = temp_dir();
-    let (redis, _) = Launch::at_socket("redis-server", &dir).start();
+    let (redis, _) = Launch::at_socket("redis-server", &dir).with(&["--enable-debug-command", "yes"]).start();
     let theirs = script(&mut || Client::new(redis.address().connect().unwrap()));
     for workers in ["1", "2"] {
         let server = TestServer::start(&[args, &["--workers", workers]].concat());

@@ -249,10 +249,7 @@ fn walks_over_more_keys_than_memory_end() {
         assert_eq!(set, &Reply::ok());
         assert!(random.bytes().is_some() && other.bytes().is_some(), "{random:?} {other:?}");
         assert!(!scan.items()[1].items().is_empty());
-        match keys {
-            Reply::Error(_) => assert!(keys.text().contains("outside of MULTI"), "{keys:?}"),
-            keys => assert_eq!(keys.items().len(), numbers.len() + 1),
-        }
+        assert_eq!(keys.items().len(), numbers.len() + 1);
         assert_eq!(size, &Reply::Int(numbers.len() as i64 + 1));
     }
 }

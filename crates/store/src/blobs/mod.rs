@@ -25,4 +25,5 @@ pub use reach::Reach;
 pub(crate) use reach::UNSEEN_MIN_BYTES;
 pub use sending::{Sending, SENDING_MIN_BYTES};
 pub(crate) use slab::{Class, Slab, CLASS_COUNT, SLAB_PAGE_COUNT};
+pub use slabs::SlabNeeds;
 pub(crate) use space::{Blobs, OBJECT_PAGES_MAX};

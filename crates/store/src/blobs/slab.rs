@@ -121,6 +121,11 @@ impl<'a> Slab<'a> {
         let slot = 64 * word + bit;
         (slot < self.class().slot_count()).then_some(slot as u16)
     }
+
+    /// All free slots, in the order in which they are taken.
+    pub fn free_slots(self) -> impl Iterator<Item = u16> + 'a {
+        (0..self.class().slot_count() as u16).filter(move |slot| !self.is_used(*slot))
+    }
 }
 
 /// Makes an empty slab's head of the page.

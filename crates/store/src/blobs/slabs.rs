@@ -8,9 +8,54 @@ use parking_lot::Mutex;
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, Restart, PAGE_SIZE};
 
 use super::bytes::{check_resident, damaged_slab};
-use super::slab::{self, Class, Slab, SLAB_PAGE_COUNT};
+use super::slab::{self, Class, Slab, CLASS_COUNT, SLAB_PAGE_COUNT};
 use crate::pages::Pages;
 use crate::stop::{stop_at, Follow, Stop};
+
+/// Shorter words, elements and values are never stored outside of their leaves.
+const OUTSIDE_MIN_BYTES: usize = 100;
+
+/// What an operation may store in slabs: so many things of any length, and others whose length is known.
+#[derive(Clone, Default, Debug)]
+pub struct SlabNeeds {
+    any_count: usize,
+    /// Empty as long as there is none.
+    by_class: Vec<usize>,
+}
+
+impl SlabNeeds {
+    /// So many things of any length.
+    pub fn any(count: usize) -> SlabNeeds {
+        SlabNeeds { any_count: count, by_class: Vec::new() }
+    }
+
+    /// Things of these lengths in bytes.
+    pub(crate) fn of(lens_bytes: impl Iterator<Item = usize>) -> SlabNeeds {
+        let mut needs = SlabNeeds::any(0);
+        lens_bytes.for_each(|len_bytes| needs.add(len_bytes));
+        needs
+    }
+
+    /// One thing more, of so many bytes.
+    pub fn add(&mut self, len_bytes: usize) {
+        if len_bytes < OUTSIDE_MIN_BYTES {
+            return;
+        }
+        self.by_class.resize(CLASS_COUNT, 0);
+        let class = Class::for_bytes(len_bytes);
+        let count = class.and_then(|class| self.by_class.get_mut(usize::from(class.0)));
+        count.into_iter().for_each(|count| *count += 1);
+    }
+
+    /// One thing more, of any length.
+    pub fn add_any(&mut self) {
+        self.any_count += 1;
+    }
+
+    fn slots_of(&self, class: Class) -> usize {
+        self.any_count + self.by_class.get(usize::from(class.0)).map_or(0, |count| *count)
+    }
+}
 
 pub(crate) struct Slabs {
     pages: Arc<Pages>,
@@ -169,19 +214,20 @@ impl Slabs {
         false
     }
 
-    /// The slabs at the front of each class's list: each change fills one at most, or empties one.
+    /// The slabs at the front of the lists of those classes, as many as it takes for what is needed, with the pages of the
+    /// slots that are going to be taken; and the one behind them, to which the list's front may move. What is freed meanwhile
+    /// comes before them, and is there.
     ///
     /// # Errors
     /// [`Stop::Damaged`]: one of them cannot be read, and may yet be had. Who takes a slot of it is told the same.
-    pub fn resolve(&self, change_count: usize, missing: &mut Vec<PageId>) -> Result<(), Stop> {
-        for head in &self.heads {
-            let mut next = *head.lock();
-            for _ in 0..=change_count {
-                if next == 0 {
-                    break;
-                }
-                match self.resolve_slab(PageId(next), missing) {
-                    Ok(following) => next = following,
+    pub fn resolve(&self, needs: &SlabNeeds, missing: &mut Vec<PageId>) -> Result<(), Stop> {
+        for (class, head) in (0..).map(Class).zip(&self.heads) {
+            let mut left = needs.slots_of(class);
+            let mut next = if left == 0 { 0 } else { *head.lock() };
+            while next != 0 {
+                match self.resolve_slab(PageId(next), left, missing) {
+                    Ok((following, taken)) if left > 0 => (next, left) = (following, left - taken),
+                    Ok(_) => break,
                     Err(Stop::Fault(pid)) => {
                         missing.push(pid);
                         break;
@@ -195,19 +241,23 @@ impl Slabs {
         Ok(())
     }
 
-    /// Returns the slab behind it; 0 is none.
-    fn resolve_slab(&self, pid: PageId, missing: &mut Vec<PageId>) -> Result<u32, Stop> {
-        let guard = match self.pool.follow_shared(pid) {
-            Err(Stop::Fault(pid)) => {
-                // With its pages, so as not to come back for them.
-                missing.extend((0..SLAB_PAGE_COUNT).map(|index| PageId(pid.0.saturating_add(index))));
-                return Err(Stop::Fault(pid));
-            }
-            guard => guard?,
-        };
-        let next = Slab::new(guard.page()).ok_or_else(|| damaged_slab(pid))?.next();
-        let pages = (1..SLAB_PAGE_COUNT).map(|index| PageId(pid.0.saturating_add(index)));
-        missing.extend(pages.filter(|pid| self.pool.is_missing(*pid)));
-        Ok(next)
+    /// Looks at the first free slots of a slab, at most so many. Returns the slab behind it, 0 for none, and how many there are.
+    fn resolve_slab(
+        &self,
+        pid: PageId,
+        most_slots: usize,
+        missing: &mut Vec<PageId>,
+    ) -> Result<(u32, usize), Stop> {
+        let guard = self.pool.follow_shared(pid)?;
+        let slab = Slab::new(guard.page()).ok_or_else(|| damaged_slab(pid))?;
+        let (class, next, mut taken) = (slab.class(), slab.next(), 0);
+        for slot in slab.free_slots().take(most_slots) {
+            let start = class.slot_offset(slot);
+            let indices = start / PAGE_SIZE..(start + class.slot_bytes()).div_ceil(PAGE_SIZE);
+            let pages = indices.map(|index| PageId(pid.0.saturating_add(index as u32)));
+            missing.extend(pages.filter(|pid| self.pool.is_missing(*pid)));
+            taken += 1;
+        }
+        Ok((next, taken))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stillframe_pagepool::{ExclusiveGuard, Member, PageId};
+use stillframe_pagepool::{sched, ExclusiveGuard, Member, PageId};
 
 use super::state::Keyspace;
 use crate::blobs::{Collected, Discarded, OtherWork, PAUSE_MAX, PAUSE_MIN};
@@ -34,6 +34,8 @@ impl Keyspace {
                 }
                 match missing {
                     Some(page) => member.idle(|| self.pool.load(&[page])),
+                    // A cut does not wait for a thread that lets others go first.
+                    None if sched::gives_way() => member.idle(|| self.give_way()),
                     None => member.quiesce(),
                 }
             }
@@ -41,6 +43,11 @@ impl Keyspace {
             pause = if has_freed { PAUSE_MIN } else { (2 * pause).min(PAUSE_MAX) };
             member.idle(|| self.garbage.pause(pause));
         }
+    }
+
+    fn give_way(&self) {
+        sched::set_urgent(self.pool.is_full());
+        sched::give_way();
     }
 
     /// What there is to do but garbage.

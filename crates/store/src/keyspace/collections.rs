@@ -9,18 +9,21 @@
 //! Packed elements are copied out of their page and back, at most 4 KB. Trees belong to their key alone: who removes or
 //! replaces the record drops them, in constant time. A collection without elements is no collection: the key goes.
 
+use stillframe_pagepool::is_looking;
+
 use super::locks::KeyLock;
 use super::read::Looked;
 use super::state::{Keyspace, Local};
 use super::write::{copy_record, Put, Step, Was};
-use crate::blobs::{Blob, Place};
+use crate::blobs::{Blob, Part, Place, SlabNeeds, BLOB_BYTES};
 use crate::effect::Effect;
+use crate::pages::Admitted;
 use crate::stop::{retry, Stop};
 use crate::tree::hash::{
     Collection, Content, Grown, Record, RecordValue, PACKED_INLINE_MAX_BYTES, RECORD_MAX_BYTES,
 };
 use crate::tree::{bad_record, Joining};
-use crate::value::{Encoding, ValueType};
+use crate::value::{Encoding, ValueType, MAX_STRING_BYTES};
 use crate::{DbId, Deadline, Fault, Key, OpError, UnixMillis};
 
 /// Stands for a blob that is still to be made.
@@ -35,6 +38,19 @@ pub(crate) struct Opened {
     pub earliest: Option<UnixMillis>,
     /// `None`: the elements are packed.
     pub grown: Option<Grown>,
+}
+
+/// What is left of a collection that has lost elements.
+pub(crate) enum Rest<'r> {
+    /// The key goes.
+    Nothing,
+    Packed {
+        encoding: Encoding,
+        earliest: Option<UnixMillis>,
+        run: &'r [u8],
+    },
+    /// Its trees have lost them already.
+    Grown(Opened),
 }
 
 /// A collection under its key, as the operations on it take it.
@@ -60,6 +76,7 @@ impl Keyspace {
         match self.open(local, at, run)? {
             Looked::Found(opened) => Ok(Some(opened)),
             Looked::Absent => Ok(None),
+            Looked::Expired if is_looking() => Ok(None),
             Looked::Expired => {
                 self.remove_expired(local, at.db, &at.key)?;
                 Ok(None)
@@ -169,11 +186,114 @@ impl Keyspace {
         was
     }
 
-    /// Removes the key of a collection that has lost its last element; the key is locked.
-    pub fn remove_emptied(&self, local: &mut Local, at: &CollectionKey<'_>) -> Result<(), OpError> {
-        self.remove_if(local, at.db, &at.key, Joining::Sparse, |_| true)?;
-        self.announce(local, Effect::Delete { db: at.db, key: at.key });
-        Ok(())
+    /// Stores what is left of packed elements; the key is locked and the collection was found under it. No memory is needed for
+    /// that: where there is none, they stay in the place outside of the leaf that they had.
+    pub fn put_shrunk(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        encoding: Encoding,
+        earliest: Option<UnixMillis>,
+        run: &[u8],
+    ) -> Result<(), OpError> {
+        match self.put_packed(local, at, encoding, earliest, run, Deadline::Keep) {
+            Ok(_) => Ok(()),
+            // For another place there are no pages, or they cannot be had.
+            Err(error @ (OpError::OutOfMemory { .. } | OpError::NoRoom | OpError::Damaged(_))) => {
+                let stayed = retry(|| self.put_in_place(local, at, encoding, earliest, run))?;
+                stayed.then_some(()).ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts packed elements where those lie that are there. False if these are not outside of their leaf, or are fewer.
+    #[cold]
+    fn put_in_place(
+        &self,
+        local: &Local,
+        at: &CollectionKey<'_>,
+        encoding: Encoding,
+        earliest: Option<UnixMillis>,
+        run: &[u8],
+    ) -> Result<bool, Stop> {
+        let Some(tree) = self.tree(at.db) else { return Ok(false) };
+        let mut leaf = self.trees.chain_exclusive(tree, at.key.hash, at.key.leaf_hint)?;
+        let Some(found) = self.find_exclusive(&leaf, &at.key)? else { return Ok(false) };
+        let old = leaf.record(found)?;
+        let Some(Collection { content: Content::Outside(blob), earliest: before, .. }) = old.collection()
+        else {
+            return Ok(false);
+        };
+        // A deadline more would make the record longer.
+        if run.len() > blob.len_bytes as usize || earliest.is_some() && before.is_none() {
+            return Ok(false);
+        }
+        let mut body = Vec::with_capacity(1 + 8 + BLOB_BYTES);
+        let content = Content::Outside(Blob { len_bytes: run.len() as u32, ..blob });
+        Collection { encoding, earliest, content }.encode(&mut body);
+        let mut copy = [0; RECORD_MAX_BYTES];
+        let value = RecordValue::Other { value_type: at.value_type, body: &body };
+        let record = Record { value, ..copy_record(old, &mut copy)? };
+        self.blobs.overwrite(&blob, 0, &[Part::Bytes(run)])?;
+        leaf.replace(found, &record)?;
+        self.note_written(local, tree, &leaf, record.deadline, &record);
+        local.tracked.touch(tree.tag, at.key.hash);
+        Ok(true)
+    }
+
+    /// Puts back a collection that has lost elements, and then has `tell` announce which: of a key that goes, before its trees
+    /// do. The key is locked.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed or told, but that the elements of trees have gone, which is told.
+    pub fn put_rest(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        rest: Rest<'_>,
+        tell: impl FnOnce(&Local),
+    ) -> Result<(), OpError> {
+        match rest {
+            Rest::Nothing => {
+                self.remove_if_then(local, at.db, &at.key, Joining::Sparse, |_| true, tell)?;
+                self.announce(local, Effect::Delete { db: at.db, key: at.key });
+                Ok(())
+            }
+            Rest::Packed { encoding, earliest, run } => {
+                self.put_shrunk(local, at, encoding, earliest, run)?;
+                tell(local);
+                Ok(())
+            }
+            Rest::Grown(opened) => {
+                let noted = self.set_grown(local, at, &opened);
+                tell(local);
+                noted
+            }
+        }
+    }
+
+    /// Decides on an operation that stores `count` elements, of pieces of these lengths, before the first of them. One alone is
+    /// decided on where it needs a page.
+    ///
+    /// # Errors
+    /// [`OpError::OutOfMemory`]; [`OpError::TooLarge`]: one of them is longer than any may be.
+    pub fn admit_elements(
+        &self,
+        count: usize,
+        lengths: impl Iterator<Item = usize>,
+    ) -> Result<Option<Admitted>, OpError> {
+        if count < 2 {
+            return Ok(None);
+        }
+        let mut bytes = 0;
+        for len in lengths.map(|len| len as u64) {
+            if len > MAX_STRING_BYTES {
+                return Err(OpError::TooLarge);
+            }
+            bytes += len;
+        }
+        Ok(Some(self.pages.admit_together(bytes)?))
     }
 
     /// Removes whatever a key has, without a word of it: a collection takes its place, whose elements follow.
@@ -189,7 +309,8 @@ impl Keyspace {
         grown.trees().for_each(|tree| self.garbage.push_tree(&self.pool, tree.root));
     }
 
-    /// Notes what has become of a collection whose trees stay; the key is locked and the collection was found under it.
+    /// Notes what has become of a collection whose trees stay; the key is locked and the collection was found under it. Its
+    /// elements have been changed by then, so memory is not refused.
     pub fn set_grown(
         &self,
         local: &mut Local,
@@ -242,25 +363,34 @@ impl Keyspace {
             match step {
                 Step::Done(()) => return Ok(()),
                 Step::NoRoom(bytes) => {
+                    let _admitted = self.pages.admit_all();
                     retry(|| self.trees.make_room(&mut local.scratch, tree, at.key.hash, bytes))?
                 }
             }
         }
     }
 
-    /// Makes sure that so many values can be stored outside of their leaves, and as many dropped, without a page that is missing.
+    /// Makes sure that these things can be stored outside of their leaves without a page that is missing.
     ///
     /// # Errors
     /// [`OpError::Fault`]; [`OpError::Damaged`] if it would be met after the first change.
-    pub fn resolve_slabs(&self, change_count: usize) -> Result<(), OpError> {
-        if change_count == 0 || self.pages.all_resident() {
+    pub fn resolve_slabs(&self, stored: &SlabNeeds) -> Result<(), OpError> {
+        if self.pages.all_resident() {
             return Ok(());
         }
         let mut missing = Vec::new();
-        retry(|| self.blobs.slabs.resolve(change_count, &mut missing))?;
+        retry(|| self.blobs.slabs.resolve(stored, &mut missing))?;
         match missing.is_empty() {
             true => Ok(()),
             false => Err(Fault::of(missing).into()),
+        }
+    }
+
+    /// The same of things whose lengths in bytes are known.
+    pub fn resolve_stored(&self, lens_bytes: impl Iterator<Item = usize>) -> Result<(), OpError> {
+        match self.pages.all_resident() {
+            true => Ok(()),
+            false => self.resolve_slabs(&SlabNeeds::of(lens_bytes)),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Going on beside pages that cannot be read.
 //!
-//! With `skips_damage` a walk over keys passes a leaf that is lost, and a write to one of its keys puts an empty leaf in
+//! With `skips_damage` a walk over keys, not one through a collection, passes a leaf that is lost, and a write to one of its keys puts an empty leaf in
 //! its place: what was in it is given up then, and the store says so. Without, both are errors.
 
-use stillframe_pagepool::{ExclusiveGuard, PageId, Restart};
+use stillframe_pagepool::{is_looking, ExclusiveGuard, PageId, Restart};
 
 use super::state::Keyspace;
 use crate::stop::{retry, Stop};
@@ -55,9 +55,14 @@ impl Keyspace {
         }
     }
 
+    /// Whether walks through a tree pass over what is lost. Walks over keys do; what is told of a collection is all of it.
+    pub(super) fn passes_over(&self, tree: Tree) -> bool {
+        tree.has_keys() && self.skips.is_on()
+    }
+
     /// A walk has met `reason` at `hash`: where it goes on behind that, if it may.
     pub(super) fn pass_over(&self, tree: Tree, hash: u64, reason: &str) -> Result<Option<u64>, OpError> {
-        if !self.skips.is_on() {
+        if !self.passes_over(tree) {
             return Ok(None);
         }
         let lost = retry(|| self.lost_part(tree, hash))?;
@@ -70,7 +75,7 @@ impl Keyspace {
     /// Puts an empty leaf in the place of the part of a tree on the way to `hash` that is lost, if that is allowed and it
     /// is. What it referred to is found later (`sweep.rs`). Whether the operation is worth another try.
     pub(super) fn give_up_lost(&self, tree: Tree, hash: u64) -> Result<bool, OpError> {
-        if !self.skips.is_on() {
+        if !self.skips.is_on() || is_looking() {
             return Ok(false);
         }
         let replaced = retry(|| self.replace_lost(tree, hash))?;

@@ -11,7 +11,7 @@ use super::missed::Missed;
 use super::state::{Keyspace, Local};
 use super::write::{Put, Step, Was};
 use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, Record, RecordValue};
+use crate::tree::hash::{as_leaf, Grown, Record, RecordValue};
 use crate::tree::{bad_record, Joining, Tree, NO_DATABASE};
 use crate::{Deadline, Key, OpError, UnixMillis};
 
@@ -67,7 +67,7 @@ impl Keyspace {
         self.element(tree, element, |record| self.resolve_outside(record)).map(drop)
     }
 
-    /// The same of several elements, and of the slabs.
+    /// The same of several elements.
     pub fn resolve_elements(
         &self,
         tree: Tree,
@@ -76,13 +76,11 @@ impl Keyspace {
         if self.pages.all_resident() {
             return Ok(());
         }
-        let (mut count, mut missed) = (0, Missed::default());
+        let mut missed = Missed::default();
         for element in elements {
-            count += 1;
             missed.look(self.resolve_element(tree, &self.hashed(element.as_ref())))?;
         }
-        missed.end()?;
-        self.resolve_slabs(2 * count)
+        missed.end()
     }
 
     /// Stores an element with its value. Whether it was there before.
@@ -252,19 +250,31 @@ impl Keyspace {
     }
 
     /// Gives all elements and their values to `f`, in the order of their hashes, until it breaks.
+    ///
+    /// # Errors
+    /// [`OpError::Damaged`] also if there are not as many as the key says: what was given is not the collection.
     pub fn for_each_element(
         &self,
         local: &mut Local,
-        tree: Tree,
+        grown: &Grown,
         mut f: impl FnMut(&[u8], &[u8], &Record<'_>) -> ControlFlow<()>,
     ) -> Result<(), OpError> {
-        let mut cursor = 0;
+        let (mut cursor, mut given_count, mut flow) = (0, 0, ControlFlow::Continue(()));
         loop {
             // A walk ends early before a page that is missing: it is met again by the next.
-            cursor = self.scan_element_values(local, tree, cursor, ALL, &mut f)?;
-            if cursor == 0 {
-                return Ok(());
+            cursor =
+                self.scan_element_values(local, grown.first, cursor, ALL, |element, value, record| {
+                    given_count += 1;
+                    flow = f(element, value, record);
+                    flow
+                })?;
+            if cursor == 0 || flow.is_break() {
+                break;
             }
+        }
+        match flow.is_break() || given_count == grown.element_count {
+            true => Ok(()),
+            false => Err(other_count()),
         }
     }
 
@@ -295,24 +305,25 @@ impl Keyspace {
         })
     }
 
-    /// A copy of a tree's elements in a tree of its own.
-    pub fn copy_elements(&self, local: &mut Local, from: Tree) -> Result<Tree, OpError> {
+    /// A copy of the elements of a hash or set in a tree of its own.
+    pub fn copy_elements(&self, local: &mut Local, from: &Grown) -> Result<Tree, OpError> {
         if !self.pages.all_resident() {
             // Everything is there before anything is made.
             self.for_each_element(local, from, |_, _, _| ControlFlow::Continue(()))?;
         }
         let to = self.create_elements()?;
-        match self.copy_all_elements(local, from, to) {
-            Ok(()) => Ok(to),
-            Err(error) => {
+        match self.copy_all_elements(local, from.first, to) {
+            Ok(copied_count) if copied_count == from.element_count => Ok(to),
+            copied => {
                 self.garbage.push_tree(&self.pool, to.root);
-                Err(error)
+                Err(copied.err().unwrap_or_else(other_count))
             }
         }
     }
 
-    fn copy_all_elements(&self, local: &mut Local, from: Tree, to: Tree) -> Result<(), OpError> {
-        let (mut cursor, mut copies) = (0, Vec::new());
+    /// How many there were.
+    fn copy_all_elements(&self, local: &mut Local, from: Tree, to: Tree) -> Result<u64, OpError> {
+        let (mut cursor, mut copies, mut copied_count) = (0, Vec::new(), 0);
         loop {
             let mut value = Vec::new();
             copies.clear();
@@ -330,11 +341,17 @@ impl Keyspace {
                 let deadline = deadline.map_or(Deadline::Clear, Deadline::At);
                 self.put_element(local, to, &self.hashed(element), value, deadline)?;
             }
+            copied_count += copies.len() as u64;
             if cursor == 0 {
-                return Ok(());
+                return Ok(copied_count);
             }
         }
     }
+}
+
+#[cold]
+fn other_count() -> OpError {
+    OpError::Damaged("a hash or set has another number of elements than its key says".into())
 }
 
 /// Elements that are copied out of their leaves before they are stored anew.

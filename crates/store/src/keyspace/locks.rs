@@ -65,6 +65,20 @@ pub struct Locks {
     gate: Option<Arc<Gate>>,
 }
 
+/// See [`crate::Worker::read_behind_locks`].
+#[must_use]
+pub struct BehindLocks {
+    gate: Option<Arc<Gate>>,
+}
+
+impl Drop for BehindLocks {
+    fn drop(&mut self) {
+        if let Some(gate) = &self.gate {
+            gate.leave();
+        }
+    }
+}
+
 impl Drop for Locks {
     fn drop(&mut self) {
         if let Some(gate) = &self.gate {
@@ -186,6 +200,14 @@ impl StripeLocks {
         let gate = write.then(|| self.gate.clone());
         gate.iter().for_each(|gate| gate.enter());
         Locks { _stripes: stripes, held: Some((holder.held.clone(), write)), gate }
+    }
+
+    /// Until the result is dropped, reads of one key wait for whoever has locked it, as if a command on several keys were under
+    /// way.
+    pub fn read_behind_locks(&self) -> BehindLocks {
+        let gate = (!self.stripes.is_empty()).then(|| self.gate.clone());
+        gate.iter().for_each(|gate| gate.enter());
+        BehindLocks { gate }
     }
 
     /// A lock set without locks, for a worker that has stopped the others.

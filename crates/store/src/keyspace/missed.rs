@@ -2,10 +2,53 @@
 
 use stillframe_pagepool::PageId;
 
+use super::state::Local;
 use crate::{Fault, OpError};
 
 /// Pages that are waited for together. All of them fit into the least memory that there can be.
 const TOGETHER: usize = 256;
+
+/// Between the random numbers of two draws: no multiple of the generator's own step.
+const DRAW_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Random draws of which each is what it is whatever those before it have missed, so that what they miss comes together.
+pub(crate) struct Draws {
+    /// `None`: nothing can be missed.
+    seed: Option<u64>,
+    missed: Missed,
+    /// Draws that have missed pages.
+    pub missed_count: u64,
+}
+
+impl Draws {
+    pub fn begin(all_resident: bool) -> Draws {
+        let seed = (!all_resident).then(|| fastrand::u64(..));
+        Draws { seed, missed: Missed::default(), missed_count: 0 }
+    }
+
+    /// # Errors
+    /// As of [`Missed::look`].
+    pub fn next<R>(
+        &mut self,
+        local: &mut Local,
+        draw: impl FnOnce(&mut Local) -> Result<R, OpError>,
+    ) -> Result<Option<R>, OpError> {
+        if let Some(seed) = &mut self.seed {
+            *seed = seed.wrapping_add(DRAW_STEP);
+            fastrand::seed(*seed);
+            local.forget_drawn();
+        }
+        let drawn = self.missed.look(draw(local))?;
+        self.missed_count += u64::from(drawn.is_none());
+        Ok(drawn)
+    }
+
+    /// # Errors
+    /// As of [`Missed::end`].
+    pub fn end(mut self) -> Result<(), OpError> {
+        self.missed.end()
+    }
+}
 
 /// Pages that looks at some elements have missed.
 #[derive(Default)]

@@ -40,10 +40,10 @@ mod write;
 
 pub(crate) use catalog::{Catalog, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 pub use check::CheckReport;
-pub(crate) use collections::{CollectionKey, Opened};
+pub(crate) use collections::{CollectionKey, Opened, Rest};
 pub use limits::CollectionLimits;
-pub use locks::Locks;
-pub(crate) use missed::Missed;
+pub use locks::{BehindLocks, Locks};
+pub(crate) use missed::{Draws, Missed};
 pub use skips::SkipStats;
 pub(crate) use state::{Keyspace, Local};
 pub(crate) use write::{copy_record, Put, Was};

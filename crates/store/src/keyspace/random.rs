@@ -4,7 +4,7 @@
 //! and then one of its records is taken: so its width does not matter. How many are turned down depends on how much denser
 //! than the average one may be. The numbers of hashes in ranges of equal width scatter, the less the more there are.
 
-use stillframe_pagepool::PageId;
+use stillframe_pagepool::{is_looking, PageId};
 
 use super::scan::CURSOR_SHIFT;
 use super::state::{Drawn, Keyspace, Local};
@@ -76,6 +76,13 @@ impl Keyspace {
         element_count: u64,
         mut f: impl FnMut(&[u8]),
     ) -> Result<bool, OpError> {
+        if is_looking() {
+            // The same numbers lead to the same leaf.
+            return match self.random_element(local, tree, element_count)? {
+                Some(_) => Err(OpError::Looking),
+                None => self.element_from_anywhere(local, tree).and(Err(OpError::Looking)),
+            };
+        }
         let taken = self.choose(local, tree, element_count, |local, drawn, odds| {
             self.draw_out(local, tree, drawn, odds, &mut f)
         })?;

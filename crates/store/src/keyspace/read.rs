@@ -1,6 +1,6 @@
 //! Operations that change nothing.
 
-use stillframe_pagepool::{PageId, PAGE_SIZE};
+use stillframe_pagepool::{is_looking, PageId, PAGE_SIZE};
 
 use super::state::{Keyspace, Local};
 use crate::stop::{retry, Stop};
@@ -73,7 +73,7 @@ impl Keyspace {
         match looked {
             Looked::Found(result) => Ok(Some(result)),
             Looked::Absent => Ok(None),
-            Looked::Expired if local.keeps_expired => Ok(None),
+            Looked::Expired if local.keeps_expired || is_looking() => Ok(None),
             Looked::Expired => {
                 if self.locks.may_remove(&local.holder) {
                     let _lock = self.locks.lock_key(&local.holder, db, key.hash);

@@ -4,7 +4,7 @@
 //! and as much of the value as it reaches for. What it stores anew goes to leaves that have room, to new pages, and to slabs with free slots:
 //! of the list of its class it takes the first, and looks at the one behind it when the first becomes full. Neighbours
 //! that are not in memory take no part when leaves are divided or joined, and what cannot be freed at once is left to the
-//! background. So this is all.
+//! background: what only goes needs no slab. So this is all.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use super::state::Keyspace;
 use super::write::Remains;
-use crate::blobs::{Blob, Reach};
+use crate::blobs::{Blob, Reach, SlabNeeds};
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::bad_record;
 use crate::tree::hash::{as_leaf, Leaf, Links, Record, RecordKey, Reference};
@@ -45,9 +45,9 @@ impl Runs {
 }
 
 impl Keyspace {
-    /// Whether every page that operations on these keys, which reach so far into their values, may touch is in memory. With `change_count` values or keys that
-    /// are stored or discarded, the slabs that these may take are looked at, too: as long as nobody else runs, no
-    /// operation of a command then meets a page that is missing.
+    /// Whether every page that operations on these keys, which reach so far into their values, may touch is in memory. The slabs that take what
+    /// may be stored outside of leaves are looked at, too: as long as nobody else runs, no operation of a command then meets a
+    /// page that is missing.
     ///
     /// # Errors
     /// [`Fault`] with the pages that are missing, as far as they are known. A damaged page is left to the operation.
@@ -55,7 +55,7 @@ impl Keyspace {
     pub fn resolve<'k>(
         &self,
         keys: impl Iterator<Item = (DbId, Key<'k>, Reach)>,
-        change_count: usize,
+        stored: &SlabNeeds,
     ) -> Result<(), OpError> {
         if self.pages.all_resident() {
             return Ok(());
@@ -70,10 +70,8 @@ impl Keyspace {
         if self.pages.is_too_large(runs.page_count * PAGE_SIZE as u64) {
             self.pages.check_together(runs.distinct_page_count() * PAGE_SIZE as u64)?;
         }
-        if change_count > 0 {
-            // What is damaged is left to the operation.
-            let _ = self.blobs.slabs.resolve(change_count, &mut pages);
-        }
+        // What is damaged is left to the operation.
+        let _ = self.blobs.slabs.resolve(stored, &mut pages);
         pages.sort_unstable();
         pages.dedup();
         if pages.is_empty() {

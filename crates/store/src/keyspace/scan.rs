@@ -3,6 +3,8 @@
 use stillframe_pagepool::{PageId, SharedGuard};
 
 use super::state::{Keyspace, Local};
+use super::write::Remains;
+use crate::blobs::Reach;
 use crate::error::Fault;
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{as_leaf, Leaf, Links, Record, RecordKey, RecordValue};
@@ -158,7 +160,7 @@ impl Keyspace {
     /// What has been had; `None` if it is damaged and walks pass over that.
     fn unless_skipped<T>(&self, tree: Tree, hash: u64, result: Result<T, Stop>) -> Result<Option<T>, Stop> {
         match result {
-            Err(Stop::Damaged(reason)) if self.skips.is_on() => {
+            Err(Stop::Damaged(reason)) if self.passes_over(tree) => {
                 self.skips.note_passed(tree, hash, &reason);
                 Ok(None)
             }
@@ -183,7 +185,19 @@ impl Keyspace {
     }
 
     fn check_long_keys_of(&self, tree: Tree, leaf: Leaf<'_>) -> Result<(), Stop> {
-        for slot in 0..if leaf.outside_count() > 0 { leaf.count() } else { 0 } {
+        let slots = 0..if leaf.outside_count() > 0 { leaf.count() } else { 0 };
+        if !tree.has_keys() && !self.pages.all_resident() {
+            // All at once: each would be waited for alone.
+            let mut missing = Vec::new();
+            let records = slots.clone().filter_map(|slot| leaf.record(slot));
+            for blob in records.flat_map(|record| Remains::of(&record).blobs()) {
+                self.blobs.resolve(&blob, Reach::WHOLE, &mut missing);
+            }
+            if !missing.is_empty() {
+                return Err(Stop::Missing(missing));
+            }
+        }
+        for slot in slots {
             let Some(record) = leaf.record(slot) else { continue };
             if let RecordKey::Out { hash, blob } = record.key {
                 self.unless_skipped(tree, hash, self.blobs.check_resident(&blob))?;

@@ -1,8 +1,9 @@
 //! The state of a key space and of a worker in it.
 
+use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
-use stillframe_pagepool::{PageId, Pool, PoolError};
+use stillframe_pagepool::{is_looking, PageId, Pool, PoolError};
 
 use super::catalog::{self, Catalog, Database, CATALOG_PAGE_COUNT};
 use super::choice::Choice;
@@ -43,6 +44,8 @@ pub(crate) struct Local {
     pub(super) deltas: Arc<Deltas>,
     pub now: UnixMillis,
     pub expired_count: u64,
+    /// Fields of hashes that were found expired and removed.
+    pub expired_field_count: Cell<u64>,
     /// Expired entries count as absent and stay.
     pub keeps_expired: bool,
     /// Expired entries that were met under a shared lock set, to be removed after it.
@@ -72,6 +75,11 @@ impl Local {
 
     pub fn change_count(&self) -> u64 {
         self.deltas.changes()
+    }
+
+    /// The next random choice begins where the random numbers say.
+    pub fn forget_drawn(&mut self) {
+        self.drawn = None;
     }
 }
 
@@ -156,6 +164,7 @@ impl Keyspace {
             deltas: self.counters.join(),
             now: 0,
             expired_count: 0,
+            expired_field_count: Cell::new(0),
             keeps_expired: false,
             left_expired: Vec::new(),
             scratch: Scratch::new(),
@@ -177,6 +186,10 @@ impl Keyspace {
     /// The one door through which what has changed gets out; the key is locked.
     #[inline(always)]
     pub(crate) fn announce(&self, local: &Local, effect: Effect<'_>) {
+        // Some say it first: who looks is stopped at the change.
+        if is_looking() {
+            return;
+        }
         if effect.counts() {
             local.deltas.count_change();
         }

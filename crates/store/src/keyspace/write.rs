@@ -3,7 +3,7 @@
 use stillframe_pagepool::PageId;
 
 use super::state::{Keyspace, Local};
-use crate::blobs::{Blob, Part, Place, BLOB_BYTES};
+use crate::blobs::{Blob, Part, Place, SlabNeeds, BLOB_BYTES};
 use crate::effect::Effect;
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{
@@ -121,6 +121,11 @@ impl Remains {
         Remains { key, value, roots, deadline: record.deadline }
     }
 
+    /// What lies outside of the leaf, but for trees.
+    pub fn blobs(self) -> impl Iterator<Item = Blob> {
+        [self.key, self.value].into_iter().flatten()
+    }
+
     pub fn has_expired(&self, now: UnixMillis) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
@@ -210,10 +215,26 @@ impl Keyspace {
         put: Put<'_>,
         deadline: Deadline,
     ) -> Result<Step<Was>, Stop> {
-        let leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
+        let leaf = match self.trees.chain_exclusive(tree, key.hash, key.leaf_hint) {
+            Err(Stop::Looking) => return self.look_at_put(key, put),
+            leaf => leaf?,
+        };
         match self.find_exclusive(&leaf, key)? {
             Some(at) => self.replace_step(local, tree, leaf, at, key, put, deadline),
             None => self.insert_step(local, tree, leaf, key, put, deadline),
+        }
+    }
+
+    /// Who looks has found the leaf of a key: what goes outside of it needs slabs.
+    #[cold]
+    fn look_at_put<R>(&self, key: &Key<'_>, put: Put<'_>) -> Result<R, Stop> {
+        let long_key = Some(key.bytes.len()).filter(|len_bytes| *len_bytes > KEY_INLINE_MAX_BYTES);
+        let outside = put.out_of_line().map(<[u8]>::len);
+        let mut missing = Vec::new();
+        self.blobs.slabs.resolve(&SlabNeeds::of(long_key.into_iter().chain(outside)), &mut missing)?;
+        match missing.is_empty() {
+            true => Err(Stop::Looking),
+            false => Err(Stop::Missing(missing)),
         }
     }
 
@@ -422,20 +443,35 @@ impl Keyspace {
         joining: Joining,
         wanted: impl Fn(&Remains) -> bool,
     ) -> Result<Was, OpError> {
+        self.remove_if_then(local, db, key, joining, wanted, |_| ())
+    }
+
+    /// The same; when the entry has gone, and before what it referred to goes, `then` is called.
+    pub(super) fn remove_if_then(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        key: &Key<'_>,
+        joining: Joining,
+        wanted: impl Fn(&Remains) -> bool,
+        then: impl FnOnce(&Local),
+    ) -> Result<Was, OpError> {
         let Some(tree) = self.tree(db) else { return Ok(Was::Absent) };
         // Under the leaf's latch: who finds the key gone finds it gone from the count, too.
         let count = |local: &Local, remains: &Remains| {
             local.deltas.count_key(db, -1);
             local.deltas.count_deadline(db, -i64::from(remains.deadline.is_some()));
         };
-        let removed = self.remove_in(local, tree, key, joining, wanted, count)?;
-        let Some(remains) = removed else { return Ok(Was::Absent) };
+        let taken = self.lift_record(local, tree, key, joining, wanted, count)?;
+        let Some((remains, is_sparse)) = taken else { return Ok(Was::Absent) };
         local.tracked.forget(tree.tag, key.hash);
         let expired = remains.has_expired(local.now);
         if expired {
             local.expired_count += 1;
             self.announce(local, Effect::Expire { db, key: *key });
         }
+        then(local);
+        self.after_removal(local, tree, key.hash, &remains, is_sparse, joining);
         Ok(if expired { Was::Expired } else { Was::There })
     }
 
@@ -450,7 +486,23 @@ impl Keyspace {
         wanted: impl Fn(&Remains) -> bool,
         count: impl Fn(&Local, &Remains),
     ) -> Result<Option<Remains>, OpError> {
-        let removed = retry(|| {
+        let taken = self.lift_record(local, tree, key, joining, wanted, count)?;
+        let Some((remains, is_sparse)) = taken else { return Ok(None) };
+        self.after_removal(local, tree, key.hash, &remains, is_sparse, joining);
+        Ok(Some(remains))
+    }
+
+    /// The same without what the record refers to; and whether its leaf has become sparse.
+    fn lift_record(
+        &self,
+        local: &Local,
+        tree: Tree,
+        key: &Key<'_>,
+        joining: Joining,
+        wanted: impl Fn(&Remains) -> bool,
+        count: impl Fn(&Local, &Remains),
+    ) -> Result<Option<(Remains, bool)>, OpError> {
+        retry(|| {
             let mut leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
             let Some(at) = self.find_exclusive(&leaf, key)? else { return Ok(None) };
             let remains = Remains::of(&leaf.record(at)?);
@@ -462,10 +514,7 @@ impl Keyspace {
             let is_sparse = joining.is_due::<Hashed>(leaf.leaf(0)?);
             count(local, &remains);
             Ok(Some((remains, is_sparse)))
-        })?;
-        let Some((remains, is_sparse)) = removed else { return Ok(None) };
-        self.after_removal(local, tree, key.hash, &remains, is_sparse, joining);
-        Ok(Some(remains))
+        })
     }
 
     /// What is to be done once a record has gone from its leaf.

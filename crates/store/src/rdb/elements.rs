@@ -152,6 +152,11 @@ impl Elements {
         self.kind
     }
 
+    /// Whether they lie in a listpack or the like, which Redis takes over as it is.
+    pub fn is_packed(&self) -> bool {
+        matches!(self.form, Form::Packed { .. })
+    }
+
     /// How many elements there are, if the dump says so at the beginning; damage may make it wrong.
     pub fn count_hint(&self) -> Option<u64> {
         self.count_hint

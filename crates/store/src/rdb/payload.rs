@@ -108,6 +108,11 @@ impl PayloadElements<'_> {
         self.elements.kind()
     }
 
+    /// Whether they lie in a listpack or the like, which Redis takes over as it is: then a score may be the negative zero.
+    pub fn is_packed(&self) -> bool {
+        self.elements.is_packed()
+    }
+
     /// How many elements there are, if the payload says so at the beginning; damage may make it wrong.
     pub fn count_hint(&self) -> Option<u64> {
         self.elements.count_hint()

@@ -199,6 +199,12 @@ impl<R: Read> Reader<R> {
         Ok(self.elements.as_ref().filter(|_| has_one).map(|elements| elements.current()))
     }
 
+    /// Whether the elements of the collection that has been begun lie in a listpack or the like, which Redis takes over as it
+    /// is: then a score may be the negative zero.
+    pub fn is_packed(&self) -> bool {
+        self.elements.as_ref().is_some_and(|elements| elements.is_packed())
+    }
+
     /// Ends the reading, because the last element is one that had come before.
     pub fn refuse_duplicate(&mut self) -> ReadError {
         self.state = State::Failed;

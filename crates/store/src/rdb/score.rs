@@ -6,15 +6,18 @@ const DIGITS: usize = 17;
 /// Whole numbers up to here are integers.
 const MAX_WHOLE: f64 = (1_u64 << 62) as f64;
 
-/// The integer that a score is written as, if it is one; minus zero becomes zero.
+/// The integer that a score is written as, if it is one. The negative zero is none.
 pub(super) fn whole(score: f64) -> Option<i64> {
-    (score.abs() <= MAX_WHOLE && score.fract() == 0.0).then_some(score as i64)
+    let is_negative_zero = score == 0.0 && score.is_sign_negative();
+    (score.abs() <= MAX_WHOLE && score.fract() == 0.0 && !is_negative_zero).then_some(score as i64)
 }
 
 /// Appends the text of a score that is not [`whole`], and not NaN.
 pub(super) fn append_score(out: &mut String, score: f64) {
     if score.is_infinite() {
         out.push_str(if score > 0.0 { "inf" } else { "-inf" });
+    } else if score == 0.0 {
+        out.push_str("-0");
     } else {
         append_significant(out, score);
     }
@@ -58,7 +61,7 @@ mod tests {
     fn whole_numbers_are_integers_within_bounds() {
         for (score, expected) in [
             (0.0, Some(0)),
-            (-0.0, Some(0)),
+            (-0.0, None),
             (-17.0, Some(-17)),
             (123_450_000_000_000_000.0, Some(123_450_000_000_000_000)),
             (4_611_686_018_427_387_904.0, Some(1 << 62)),
@@ -76,6 +79,7 @@ mod tests {
         for (score, expected) in [
             (f64::INFINITY, "inf"),
             (f64::NEG_INFINITY, "-inf"),
+            (-0.0, "-0"),
             (0.1, "0.10000000000000001"),
             (-2.5, "-2.5"),
             (0.0001, "0.0001"),

@@ -54,7 +54,7 @@ impl Keyspace {
     fn copy_trees(&self, local: &mut Local, value_type: ValueType, grown: &Grown) -> Result<Grown, OpError> {
         match value_type {
             ValueType::Hash | ValueType::Set => {
-                Ok(Grown { first: self.copy_elements(local, grown.first)?, ..*grown })
+                Ok(Grown { first: self.copy_elements(local, grown)?, ..*grown })
             }
             ValueType::SortedSet => self.copy_sorted_set(local, grown),
             ValueType::List => self.copy_list(local, grown),

@@ -17,5 +17,5 @@ mod view;
 pub use ahead::{ElementAhead, TreesAhead};
 pub use hash::{Draw, FieldMode, FieldRef};
 pub use list::{Insertion, Setting};
-pub use sorted_set::{OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};
+pub use sorted_set::{NegativeZero, OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};
 pub use view::Element;

@@ -10,7 +10,7 @@ use crate::tree::hash::{At, LeafGuard, Record, RecordValue, RECORD_MAX_BYTES, VA
 use crate::tree::Tree;
 use crate::value::{NoPages, Repr};
 use crate::worker::Worker;
-use crate::{DbId, Deadline, Key, NewValue, OpError, StrRef, MAX_STRING_BYTES};
+use crate::{DbId, Deadline, Key, NewValue, OpError, StrRef, UnixMillis, MAX_STRING_BYTES};
 
 impl<'a> From<NewValue<'a>> for Put<'a> {
     fn from(value: NewValue<'a>) -> Put<'a> {
@@ -168,6 +168,19 @@ impl Worker {
         keyspace.set_string(local, db, key, value, deadline)
     }
 
+    /// The same with a deadline that may lie in the past: as in Redis the key is there then until something looks at it, or the
+    /// active expiry comes to it.
+    pub fn set_until(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        value: NewValue<'_>,
+        deadline: UnixMillis,
+    ) -> Result<bool, OpError> {
+        let (keyspace, local) = self.split();
+        keyspace.store_string(local, db, key, value, Deadline::At(deadline))
+    }
+
     /// Writes `bytes` at `offset` of the string, in place where it can; a missing key or a gap is filled with
     /// zero bytes; the deadline stays; the encoding becomes raw, which is all that no bytes at the start of a string do.
     /// Returns the new length in bytes.
@@ -320,13 +333,26 @@ impl Keyspace {
         value: NewValue<'_>,
         deadline: Deadline,
     ) -> Result<bool, OpError> {
+        if matches!(deadline, Deadline::At(at) if at <= local.now) {
+            return self.remove(local, db, key);
+        }
+        self.store_string(local, db, key, value, deadline)
+    }
+
+    /// The same, whatever the deadline.
+    #[inline]
+    fn store_string(
+        &self,
+        local: &mut Local,
+        db: DbId,
+        key: &Key<'_>,
+        value: NewValue<'_>,
+        deadline: Deadline,
+    ) -> Result<bool, OpError> {
         if let NewValue::Bytes { bytes, .. } = value {
             if bytes.len() as u64 > crate::MAX_STRING_BYTES {
                 return Err(OpError::TooLarge);
             }
-        }
-        if matches!(deadline, Deadline::At(at) if at <= local.now) {
-            return self.remove(local, db, key);
         }
         let _lock = self.locks.lock_key(&local.holder, db, key.hash);
         let was = self.beside_damage(db, key, || self.put(local, db, key, value.into(), deadline))?;

@@ -1,7 +1,8 @@
 //! Effects, applied to maps in their order, make what the store has.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -13,10 +14,12 @@ use stillframe_testkit::{seed, TempDir};
 
 use crate::{check, open, retried};
 
-const DATABASES: u32 = 2;
+pub const DATABASES: u32 = 2;
+/// The database behind them is for what nobody looks at.
+pub const FILLER_DB: u32 = DATABASES;
 
 #[derive(Clone, PartialEq, Debug)]
-enum Collection {
+pub enum Collection {
     Hash(BTreeMap<Vec<u8>, (Vec<u8>, Option<UnixMillis>)>),
     List(VecDeque<Vec<u8>>),
     Set(BTreeMap<Vec<u8>, ()>),
@@ -87,10 +90,21 @@ fn apply_to_list(items: &mut VecDeque<Vec<u8>>, change: Change<'_>) {
     }
 }
 
-type Content = BTreeMap<(u32, Vec<u8>), (Collection, Option<UnixMillis>)>;
+pub type Content = BTreeMap<(u32, Vec<u8>), (Collection, Option<UnixMillis>)>;
 
+/// What effects make of nothing, how many have been heard, and keys that have lost what they had to what follows.
 #[derive(Default)]
-struct Replayed(Mutex<Content>);
+pub struct Replayed(Mutex<Content>, AtomicU64, Mutex<BTreeSet<(u32, Vec<u8>)>>);
+
+impl Replayed {
+    pub fn content(&self) -> Content {
+        self.0.lock().clone()
+    }
+
+    pub fn heard_count(&self) -> u64 {
+        self.1.load(Ordering::Relaxed)
+    }
+}
 
 fn place((db, key): (DbId, Key<'_>)) -> (u32, Vec<u8>) {
     (db.0, key.bytes.to_vec())
@@ -99,18 +113,24 @@ fn place((db, key): (DbId, Key<'_>)) -> (u32, Vec<u8>) {
 impl Listener for Replayed {
     fn announce(&self, effect: &Effect<'_>) {
         let mut content = self.0.lock();
+        self.1.fetch_add(1, Ordering::Relaxed);
         match *effect {
             Effect::Element { db, key, change, is_new } => {
                 let place = place((db, key));
-                assert_eq!(is_new, !content.contains_key(&place), "{change:?}");
+                let was_there = content.contains_key(&place) || self.2.lock().remove(&place);
+                assert_eq!(is_new, !was_there, "{change:?}");
                 let new = || (Collection::empty_for(&change), None);
                 let (collection, _) = content.entry(place.clone()).or_insert_with(new);
                 collection.apply(&change);
             }
-            Effect::Replace { db, key }
-            | Effect::Delete { db, key }
-            | Effect::Expire { db, key }
-            | Effect::Evict { db, key } => drop(content.remove(&place((db, key)))),
+            Effect::Replace { db, key } => {
+                if content.remove(&place((db, key))).is_some() {
+                    self.2.lock().insert(place((db, key)));
+                }
+            }
+            Effect::Delete { db, key } | Effect::Expire { db, key } | Effect::Evict { db, key } => {
+                drop(content.remove(&place((db, key))))
+            }
             Effect::Deadline { db, key, deadline } => {
                 content.get_mut(&place((db, key))).expect("a deadline of no key").1 = deadline;
             }
@@ -138,16 +158,20 @@ impl Listener for Replayed {
                     .map(|((db, key), value)| ((other(db), key), value))
                     .collect();
             }
+            Effect::Set { db: DbId(FILLER_DB), .. } => {}
             Effect::Set { .. } | Effect::Write { .. } => panic!("nobody makes strings here"),
         }
     }
 }
 
 /// What a view has; what has been emptied is a key that a removal is about to take.
-fn content_of(store: &Store, worker: &mut Worker) -> Content {
+pub fn content_of(store: &Store, worker: &mut Worker) -> Content {
     let mut content = Content::new();
     let view = worker.idle(|| store.view()).unwrap();
     view.for_each(|entry| {
+        if entry.db == DbId(FILLER_DB) {
+            return Ok(());
+        }
         let Value::Collection(view) = entry.value else { panic!("a string") };
         let mut made: Option<Collection> = None;
         view.for_each(&mut |element| {
@@ -188,13 +212,35 @@ fn words(random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
 }
 
 /// One operation; those on keys of another type change nothing.
-fn operation(worker: &mut Worker, random: &mut fastrand::Rng) -> Result<(), OpError> {
+pub fn operation(worker: &mut Worker, random: &mut fastrand::Rng) -> Result<(), OpError> {
     let db = DbId(random.u32(..DATABASES));
     let name = format!("key:{}", random.u32(..12)).into_bytes();
     let key = worker.key(&name);
     let (words, one) = (words(random), word(random));
     let given: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
-    match random.u32(..100) {
+    match random.u32(..120) {
+        100..108 => drop(worker.set_add(db, &key, &given)?),
+        108..110 => drop(worker.set_remove(db, &key, &given)?),
+        110..112 => drop(worker.set_pop(db, &key, random.u64(1..40), |_| (), |_| ())?),
+        112..114 => {
+            let to_name = format!("key:{}", random.u32(..12)).into_bytes();
+            worker.set_move(db, &key, &worker.key(&to_name), &one)?;
+        }
+        114..116 => {
+            let distinct: BTreeSet<&[u8]> = given.iter().copied().collect();
+            worker.set_replace(db, &key, &distinct.into_iter().collect::<Vec<_>>(), None)?;
+        }
+        116..118 => {
+            let mut members: Vec<_> = given.iter().map(|word| (word.to_vec(), 1.5)).collect();
+            members.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+            members.dedup();
+            worker.sorted_set_replace(db, &key, &mut members)?;
+        }
+        118..120 => {
+            let to_name = format!("key:{}", random.u32(..12)).into_bytes();
+            let ends = if random.bool() { (End::Left, End::Right) } else { (End::Right, End::Left) };
+            worker.list_move(db, (&key, ends.0), (&worker.key(&to_name), ends.1), |_| ())?;
+        }
         0..15 => {
             let pairs: Vec<_> = given.iter().map(|word| (*word, &one[..])).collect();
             worker.hash_set(db, &key, &pairs, FieldMode::All, Deadline::Clear)?;

@@ -8,6 +8,7 @@ mod list;
 #[allow(dead_code)]
 mod model;
 mod set;
+mod shortage;
 mod sorted_set;
 
 use stillframe_store::{OpError, Options, Store, Worker};

@@ -10,6 +10,7 @@ mod expiry;
 mod held_up;
 mod incoming;
 mod loading;
+mod looking;
 mod model;
 mod resolve;
 mod restart;

@@ -1,9 +1,10 @@
 //! Several workers on overlapping keys.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
-use stillframe_store::{DbId, Deadline, NewValue, Options, SaveError, Store, Worker};
+use stillframe_store::{DbId, Deadline, Effect, Listener, NewValue, Options, SaveError, Store, Worker};
 
 use crate::contract::wait_for_garbage;
 use stillframe_testkit::{seed, TempDir};
@@ -360,4 +361,46 @@ fn databases_are_exchanged_between_commands() {
     });
     wait_for_garbage(&store, &mut store.worker());
     store.check().unwrap();
+}
+
+/// One who says that a change is about to be told, and takes his time.
+struct Slow {
+    begun: Mutex<mpsc::Sender<()>>,
+    has_told: AtomicBool,
+}
+
+impl Listener for Slow {
+    fn announce(&self, _: &Effect<'_>) {
+        self.begun.lock().unwrap().send(()).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        self.has_told.store(true, Ordering::Release);
+    }
+}
+
+/// A reader that asks for it finds no change that has not been told.
+#[test]
+fn reads_wait_for_what_is_being_told() {
+    let dir = TempDir::new("told");
+    let store = open(&dir, Options { worker_count: 2, ..Options::default() });
+    let (begun, begins) = mpsc::channel();
+    let slow = Arc::new(Slow { begun: Mutex::new(begun), has_told: AtomicBool::new(false) });
+    store.listen(slow.clone());
+    let (mut writer, mut reader) = (store.worker(), store.worker());
+    for number in 0..5 {
+        slow.has_told.store(false, Ordering::Release);
+        std::thread::scope(|scope| {
+            let writer = &mut writer;
+            scope.spawn(move || {
+                let key = writer.key(b"k");
+                writer.set(DB, &key, NewValue::Int(number), Deadline::Clear).unwrap();
+            });
+            begins.recv().unwrap();
+            let key = reader.key(b"k");
+            let in_order = reader.read_behind_locks();
+            let found = reader.get(DB, &key, |value| value.to_vec()).unwrap();
+            drop(in_order);
+            assert_eq!(found, Some(number.to_string().into_bytes()));
+            assert!(slow.has_told.load(Ordering::Acquire), "it is seen before it is told");
+        });
+    }
 }

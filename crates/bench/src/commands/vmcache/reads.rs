@@ -149,7 +149,8 @@ impl PagedPool {
 fn open(dir: &Path, backend: PoolBackend, memory_pages: Option<u64>) -> Result<Arc<Pool>> {
     let device =
         PageFile::open_or_create_at(&dir.join(backend.name()), IoOptions::default()).map_err(failed)?;
-    let options = PoolOptions { backend, memory_pages, ..PoolOptions::default() };
+    // Pages are to be handed out in a row: none is given memory, and put aside for that, by another thread.
+    let options = PoolOptions { backend, memory_pages, populates_ahead: false, ..PoolOptions::default() };
     let (pool, _) = Pool::open(Arc::new(device), &options).map_err(failed)?;
     Ok(pool)
 }

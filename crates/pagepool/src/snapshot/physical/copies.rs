@@ -15,7 +15,7 @@ use super::ahead;
 use super::rows::PageRows;
 use super::wants::{Places, Wants};
 use crate::page::{touch_covered, Epoch, Side};
-use crate::space::{AnonMemory, MapError, Memory};
+use crate::space::{populate_idly, AnonMemory, MapError, Memory};
 use crate::{PageBytes, PageId, PAGE_SIZE};
 
 /// Rows without need between two that have some for which both are populated together.
@@ -92,7 +92,7 @@ impl PageCopies {
         let [shadow] = &self.regions[..] else { return };
         let populate = |rows: Range<u32>| {
             let (start, count) = (rows.start as usize, rows.len());
-            shadow.memory.populate(start * PAGE_SIZE, count * PAGE_SIZE);
+            populate_idly(&shadow.memory, start * PAGE_SIZE, count * PAGE_SIZE);
         };
         let mut run: Range<u32> = 0..0;
         for page in ranges.iter().flat_map(|&(start, end)| (start..end).map(PageId)) {

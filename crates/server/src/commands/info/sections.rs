@@ -3,18 +3,19 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use stillframe_store::{DbId, SnapshotKind, Summary};
+use stillframe_store::{sched, DbId, SnapshotKind, Summary};
 use stillframe_units::redis_bytes;
 
 use crate::clock::unix_ms;
 use crate::command::CommandId;
 use crate::commands::connection::REDIS_VERSION;
-use crate::commands::info::system::{cpu_seconds, kernel, resident_bytes, total_memory_bytes};
+use crate::commands::info::system::{cpu_seconds, kernel, total_memory_bytes};
 use crate::commands::latency::{all_times, command_times};
 use crate::dispatch::ctx::Ctx;
 use crate::persistence::{Status, Target};
 use crate::server::Server;
 use crate::state::clients::client_flag;
+use crate::state::heap::resident_bytes;
 use crate::state::stats::{CommandStats, WorkerStats};
 use crate::state::subscription::Kind;
 
@@ -90,7 +91,7 @@ pub fn clients(ctx: &Ctx<'_>, out: &mut String) {
 }
 
 pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
-    let used = ctx.server.store.used_memory_bytes();
+    let (used, of_clients) = (ctx.server.used_memory_bytes(), ctx.server.clients.memory_bytes());
     let peak = ctx.server.stats.used_memory_peak_bytes.fetch_max(used, Relaxed).max(used);
     let resident = resident_bytes();
     let total = total_memory_bytes();
@@ -124,11 +125,11 @@ pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
         "maxmemory_policy": ctx.config.settings.memory_policy.name(),
         "mem_fragmentation_ratio": format!("{ratio:.2}"),
         "mem_fragmentation_bytes": resident as i64 - used as i64,
-        "mem_not_counted_for_evict": ctx.server.store.unused_memory_bytes(),
+        "mem_not_counted_for_evict": ctx.server.store.unused_memory_bytes() + of_clients,
         "mem_replication_backlog": 0,
         "mem_total_replication_buffers": 0,
         "mem_clients_slaves": 0,
-        "mem_clients_normal": ctx.server.clients.memory_bytes(),
+        "mem_clients_normal": of_clients,
         "mem_cluster_links": 0,
         "mem_aof_buffer": 0,
         "mem_allocator": "pages",
@@ -259,6 +260,7 @@ pub fn stats(ctx: &Ctx<'_>, out: &mut String) {
         "sync_full": 0,
         "sync_partial_ok": 0,
         "sync_partial_err": 0,
+        "expired_subkeys": sum(|s| s.expired_fields.get()),
         "expired_keys": sum(|s| s.expired.get()),
         "expire_cycle_cpu_milliseconds": sum(|s| s.expire_nanos.get()) / 1_000_000,
         "evicted_keys": server.eviction.key_count(),
@@ -416,6 +418,7 @@ pub fn stillframe(ctx: &Ctx<'_>, out: &mut String) {
     );
     snapshots(ctx, out);
     io(ctx, out);
+    background(out);
     if let Some(times) = all_times(server).filter(|times| !times.is_empty()) {
         let at = |p: f64| times.value_at_percentile(p) as f64 / 1000.0;
         let _ = write!(
@@ -446,6 +449,8 @@ fn snapshots(ctx: &Ctx<'_>, out: &mut String) {
         "data_pages_in_memory_max": pool.memory_pages().unwrap_or(0),
         "access_tracking_bytes": ctx.server.store.tracking_bytes(),
         "data_pages_loaded": metrics.loaded_page_count.load(Relaxed),
+        "data_pages_read_in_place": metrics.in_place_page_count.load(Relaxed),
+        "data_waits_in_place": metrics.in_place_wait_count.load(Relaxed),
         "data_pages_evicted": metrics.evicted_page_count.load(Relaxed),
         "data_pages_written_back": metrics.written_back_page_count.load(Relaxed),
         "data_page_write_back_errors": metrics.write_back_error_count.load(Relaxed),
@@ -497,6 +502,18 @@ fn io(ctx: &Ctx<'_>, out: &mut String) {
         );
         histogram(out, &format!("io_{name}"), &ops.latency);
     }
+}
+
+/// How threads that work in the background are scheduled.
+fn background(out: &mut String) {
+    let report = sched::report();
+    let threads = report.threads.iter().map(|(name, class)| format!("{name}={}", class.name()));
+    fields!(out,
+        "background_on_one_processor": yes(report.is_single),
+        "background_idle_class": report.support.name(),
+        "background_idle_steps": report.idle_step_count,
+        "background_threads": threads.collect::<Vec<_>>().join(","),
+    );
 }
 
 fn histogram(out: &mut String, name: &str, summary: &Summary) {

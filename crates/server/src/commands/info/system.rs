@@ -1,12 +1,5 @@
 //! What the kernel knows of this process.
 
-/// Memory in use by the process, in bytes.
-pub fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = statm.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-    pages * rustix::param::page_size() as u64
-}
-
 /// Memory of the machine, in bytes.
 pub fn total_memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, SharedGuard};
+use stillframe_pagepool::{is_looking, ExclusiveGuard, PageId, Pool, SharedGuard};
 
 use super::block::{Block, BlockMut};
 use super::node::{set_elements, write_node, Child, Node};
@@ -156,6 +156,9 @@ impl Lists {
 
     /// Latches the way to a spot for a change. For a thread that holds no latch.
     pub(super) fn path(&self, tree: Tree, spot: Spot) -> Result<Path<'_>, Stop> {
+        if is_looking() {
+            return self.find(tree, spot).and(Err(Stop::Looking));
+        }
         let mut steps: Vec<Step<'_>> = Vec::with_capacity(4);
         let (mut pid, mut level_above) = (tree.root, None);
         let mut left = if let Spot::At(index) = spot { index } else { 0 };

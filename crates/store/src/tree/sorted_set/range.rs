@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use super::bounds::{Ranking, ScoreStart};
 use super::key::{parse, Member, SCORE_BYTES};
 use super::trees::{disagree, malformed, Roots, SortedTrees};
-use crate::blobs::Blob;
+use crate::blobs::{Blob, Reach};
 use crate::error::{Fault, OpError};
 use crate::stop::{retry, Stop};
 use crate::tree::ordered::{Next, Seek, Stored};
@@ -104,7 +104,9 @@ impl SortedTrees<'_> {
             left = left.saturating_sub(batch.members.len() as u64);
             match next {
                 Next::From(bound) => position = Position::Bound(bound),
-                Next::End => return Ok(()),
+                // Before as many as the nodes count.
+                Next::End if left > 0 => return Err(disagree()),
+                Next::End => {}
             }
         }
         Ok(())
@@ -144,11 +146,13 @@ impl SortedTrees<'_> {
             position = match (long, next) {
                 (Some(met), _) => {
                     bytes.clear();
-                    retry(|| self.blobs.read(&met.blob, &mut bytes))?;
+                    let read = retry(|| self.blobs.read(&met.blob, &mut bytes));
+                    read.map_err(|error| self.with_long_ahead(error, roots, &met.key, is_downwards))?;
                     flow = f(&bytes, met.score);
                     Position::behind(met.key, is_downwards)
                 }
                 (None, Next::From(bound)) => Position::Bound(bound),
+                (None, Next::End) if left > 0 && flow.is_continue() => return Err(disagree()),
                 (None, Next::End) => return Ok(()),
             };
         }
@@ -171,6 +175,21 @@ impl SortedTrees<'_> {
             }
             other => other,
         }
+    }
+
+    /// An error of a walk at a long member, with what those that follow it in its leaf lack.
+    #[cold]
+    fn with_long_ahead(&self, error: OpError, roots: Roots, key: &[u8], is_downwards: bool) -> OpError {
+        let OpError::Fault(fault) = error else { return error };
+        let (position, mut missing) = (Position::behind(key.to_vec(), is_downwards), Vec::new());
+        // What stands in the way is met again.
+        let _ = self.walk(roots, &position, is_downwards, |key, value| {
+            if let Some(Member::Long(blob)) = parse(key, value).map(|scored| scored.member) {
+                self.blobs.resolve(&blob, Reach::WHOLE, &mut missing);
+            }
+            Ok(true)
+        });
+        OpError::Fault(fault.and(Fault::of(missing)))
     }
 
     /// Gives `take` the records of the leaf that a walk has got to, until it says no; where it goes on.
@@ -244,8 +263,8 @@ impl SortedTrees<'_> {
         Ok(true)
     }
 
-    /// Removes the members of these ranks and gives them to `f`; how many were removed. All pages are made sure of before
-    /// the first is removed.
+    /// Removes the members of these ranks and gives them to `f`; how many were removed. The caller has looked each of them up, so
+    /// that no page is missing.
     pub fn remove_range(
         &self,
         scratch: &mut Scratch,
@@ -253,9 +272,6 @@ impl SortedTrees<'_> {
         ranks: Range<u64>,
         mut f: impl FnMut(&[u8], f64),
     ) -> Result<u64, OpError> {
-        if !self.index.pages.all_resident() {
-            self.range(roots, ranks.clone(), false, |member, _| self.find(roots, member).map(|_| true))?;
-        }
         let (mut batch, mut removed_count) = (Batch::default(), 0);
         let count = ranks.end.saturating_sub(ranks.start);
         while removed_count < count {

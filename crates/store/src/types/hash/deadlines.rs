@@ -23,6 +23,8 @@ use crate::tree::Tree;
 use crate::types::packed::PACKED_MAX_BYTES;
 use crate::{DbId, Deadline, Key, OpError, UnixMillis};
 
+/// Bytes that a deadline adds to the record of a field.
+const DEADLINE_BYTES: usize = 8;
 /// Fields of a large hash that a step of the active expiry looks at: some 50 microseconds.
 const STEP_FIELDS: usize = 1024;
 
@@ -65,19 +67,22 @@ impl Keyspace {
                 let mut packed = opened.fields(run);
                 set.extend(fields.iter().filter(|field| packed.set_deadline(field, deadline, now)));
                 if !set.is_empty() {
-                    self.put_timed(local, at, &opened, &mut packed)?;
+                    self.put_timed(local, at, &opened, &mut packed, deadline)?;
                 }
                 Ok(())
             }
             Some(grown) => {
                 self.resolve_elements(grown.first, fields)?;
+                let more_bytes = if deadline.is_some() { DEADLINE_BYTES } else { 0 };
+                let _admitted = self.admit_elements(fields.len(), fields.iter().map(|_| more_bytes))?;
                 let ended = self.set_deadlines(local, grown.first, fields, deadline, &mut set);
+                let mut noted = Ok(());
                 if !set.is_empty() {
                     self.note_field_deadline(grown.first, deadline);
                     let earliest = earlier(opened.earliest, deadline);
-                    self.set_grown(local, at, &Opened { earliest, ..opened })?;
+                    noted = self.set_grown(local, at, &Opened { earliest, ..opened });
                 }
-                ended
+                ended.and(noted)
             }
         };
         for field in &set {
@@ -94,8 +99,12 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         opened: &Opened,
         packed: &mut Fields<'_>,
+        deadline: Option<UnixMillis>,
     ) -> Result<(), OpError> {
         let earliest = packed.settle();
+        if deadline.is_none() {
+            return self.put_shrunk(local, at, opened.encoding, earliest, packed.run);
+        }
         if packed.run.len() > PACKED_MAX_BYTES {
             return self.hash_grow(local, at, Some(opened), &FieldWrite::NOTHING, packed).map(drop);
         }
@@ -154,8 +163,8 @@ impl Keyspace {
         for field in &due {
             packed.remove(field, now);
         }
-        let left = packed.len();
-        self.put_expired(local, at, opened, left, &mut packed, &due)
+        let (left, due): (u64, Vec<_>) = (packed.len(), due.iter().map(|field| (field, true)).collect());
+        self.hash_put_rest(local, at, opened, left, &mut packed, &due)
     }
 
     /// A step of the walk through a large hash. Whether it is to go on.
@@ -175,42 +184,27 @@ impl Keyspace {
                 false => due.push(field.to_vec()),
             }
         })?;
-        let fields: Vec<&[u8]> = due.iter().map(|field| &field[..]).collect();
-        self.resolve_elements(tree, &fields)?;
-        for field in &fields {
-            self.remove_element(local, tree, &self.hashed(field))?;
-        }
-        let left = grown.element_count.saturating_sub(due.len() as u64);
+        self.resolve_elements(tree, &due)?;
+        let mut removed = Vec::with_capacity(due.len());
+        let ended = due.iter().try_for_each(|field| {
+            if self.remove_element(local, tree, &self.hashed(field))? {
+                removed.push((field, true));
+            }
+            Ok(())
+        });
+        let left = grown.element_count.saturating_sub(removed.len() as u64);
         let mut opened = *opened;
-        match self.expiry.walks.end_step(tree.tag, next, earliest, started.elapsed()) {
+        // A step that did not end is made again.
+        let walked =
+            ended.is_ok().then(|| self.expiry.walks.end_step(tree.tag, next, earliest, started.elapsed()));
+        match walked.flatten() {
             Some(found) => opened.earliest = found,
-            None if due.is_empty() => return Ok(true),
+            None if removed.is_empty() => return ended.map(|()| true),
             None => {}
         }
-        self.put_expired(
-            local,
-            at,
-            &opened,
-            left,
-            &mut Fields { run: &mut Vec::new(), is_timed: false },
-            &due,
-        )?;
-        Ok(next != 0 && left > 0)
-    }
-
-    fn put_expired(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        left: u64,
-        packed: &mut Fields<'_>,
-        due: &[Vec<u8>],
-    ) -> Result<(), OpError> {
-        for field in due {
-            let change = Change::FieldExpired { field };
-            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-        }
-        self.put_rest(local, at, opened, left, packed)
+        let mut nothing = Vec::new();
+        let mut packed = Fields { run: &mut nothing, is_timed: false };
+        self.hash_put_rest(local, at, &opened, left, &mut packed, &removed)?;
+        ended.map(|()| next != 0 && left > 0)
     }
 }

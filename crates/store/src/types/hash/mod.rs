@@ -27,7 +27,7 @@ impl Worker {
     /// many of them were not there before.
     ///
     /// # Errors
-    /// [`OpError`]; nothing has been changed, but for want of memory in the midst of it: then what has been set stays.
+    /// [`OpError`]; nothing has been changed. Whether there is memory for several together is decided before the first.
     pub fn hash_set(
         &mut self,
         db: DbId,

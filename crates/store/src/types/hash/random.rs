@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::field::FieldRef;
 use super::packed::{Fields, Pair};
 use super::read::is_live;
-use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::keyspace::{CollectionKey, Draws, Keyspace, Local, Opened};
 use crate::tree::hash::Grown;
 use crate::OpError;
 
@@ -26,6 +26,8 @@ const EXPIRED_SHARE: u64 = 8;
 /// Fields that are looked at together for one whose time is not over, if draws have met none.
 const LOOKED_AT: usize = 64;
 
+const FEWER_FIELDS: &str = "a hash has fewer fields than its key says";
+
 impl Keyspace {
     pub(super) fn hash_random(
         &self,
@@ -38,20 +40,36 @@ impl Keyspace {
     ) -> Result<bool, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
         let packed = opened.fields(run);
-        let live_count = self.live_count(local, &opened, &packed)?;
         match draw {
             Draw::Distinct(count) => {
+                let live_count = self.live_count(local, &opened, &packed)?;
                 let count = count.min(live_count);
                 begin(count);
                 self.draw_distinct(local, &opened, &packed, (count, live_count), f)?;
             }
             Draw::Repeated(count) => {
-                let count = if live_count == 0 { 0 } else { count };
+                let count = if self.has_live(local, &opened, &packed)? { count } else { 0 };
                 begin(count);
                 self.draw_repeated(local, &opened, &packed, count, f)?;
             }
         }
         Ok(true)
+    }
+
+    /// Whether the time of some field is not over. Those of a large hash are not counted for that.
+    fn has_live(&self, local: &mut Local, opened: &Opened, packed: &Fields<'_>) -> Result<bool, OpError> {
+        let Some(grown) = opened.grown.filter(|_| opened.may_have_expired(local.now)) else {
+            return Ok(self.live_count(local, opened, packed)? > 0);
+        };
+        let (now, mut cursor, mut has_live) = (local.now, 0, false);
+        loop {
+            cursor = self.scan_elements(local, grown.first, cursor, LOOKED_AT, |_, record| {
+                has_live |= is_live(record, now);
+            })?;
+            if has_live || cursor == 0 {
+                return Ok(has_live);
+            }
+        }
     }
 
     fn draw_distinct(
@@ -68,8 +86,10 @@ impl Keyspace {
         };
         if let Some(grown) = opened.grown.filter(is_drawn) {
             let mut drawn = HashSet::with_capacity(count as usize);
-            while (drawn.len() as u64) < count {
-                let Some(field) = self.draw_field(local, grown)? else { break };
+            let mut draws = Draws::begin(self.pages.all_resident());
+            while drawn.len() as u64 + draws.missed_count < count {
+                let drawn_now = draws.next(local, |local| self.draw_whole(local, grown))?;
+                let Some(field) = drawn_now else { continue };
                 if !drawn.contains(&field) {
                     if self.give_field(local, grown, &field, &mut f)?.is_break() {
                         break;
@@ -77,7 +97,7 @@ impl Keyspace {
                     drawn.insert(field);
                 }
             }
-            return Ok(());
+            return draws.end();
         }
         // Each field is taken with the probability that makes all choices of so many equally likely.
         let (mut wanted, mut left) = (count, live_count);
@@ -105,28 +125,38 @@ impl Keyspace {
     ) -> Result<(), OpError> {
         let now = local.now;
         let live: Vec<Pair<'_>> = packed.pairs().filter(|pair| !pair.has_expired(now)).collect();
+        let mut draws = Draws::begin(self.pages.all_resident());
         for _ in 0..count {
             let flow = match opened.grown {
                 None => {
                     let pair = &live[fastrand::usize(..live.len())];
                     f(FieldRef { field: pair.field, value: pair.value })
                 }
-                Some(grown) => match self.draw_field(local, grown)? {
+                Some(grown) => match draws.next(local, |local| self.draw_whole(local, grown))? {
                     Some(field) => self.give_field(local, grown, &field, &mut f)?,
-                    None => ControlFlow::Break(()),
+                    None => ControlFlow::Continue(()),
                 },
             };
             if flow.is_break() {
                 break;
             }
         }
-        Ok(())
+        draws.end()
     }
 
-    /// A random field whose time is not over, if there is one.
-    fn draw_field(&self, local: &mut Local, grown: Grown) -> Result<Option<Vec<u8>>, OpError> {
+    /// A random field, as of [`Keyspace::draw_field`], with its value in memory.
+    fn draw_whole(&self, local: &mut Local, grown: Grown) -> Result<Vec<u8>, OpError> {
+        let field = self.draw_field(local, grown)?;
+        if !self.pages.all_resident() {
+            let _ = self.give_field(local, grown, &field, &mut |_| ControlFlow::Continue(()))?;
+        }
+        Ok(field)
+    }
+
+    /// A random field whose time is not over, of a hash that has some.
+    fn draw_field(&self, local: &mut Local, grown: Grown) -> Result<Vec<u8>, OpError> {
         if let Some(field) = self.random_element(local, grown.first, grown.element_count)? {
-            return Ok(Some(field));
+            return Ok(field);
         }
         // The time of most of them is over: one of the next from anywhere, round the end.
         let (now, mut live, mut is_round) = (local.now, Vec::new(), false);
@@ -137,8 +167,11 @@ impl Keyspace {
                     live.push(field.to_vec());
                 }
             })?;
-            if !live.is_empty() || (cursor == 0 && std::mem::replace(&mut is_round, true)) {
-                return Ok(fastrand::choice(live));
+            let is_over = cursor == 0 && std::mem::replace(&mut is_round, true);
+            match fastrand::choice(std::mem::take(&mut live)) {
+                Some(field) => return Ok(field),
+                None if is_over => return Err(OpError::Damaged(FEWER_FIELDS.into())),
+                None => {}
             }
         }
     }
@@ -153,6 +186,6 @@ impl Keyspace {
         let given = self.element(grown.first, &self.hashed(field), |record| {
             self.with_element_value(record, &mut local.bytes, |value| f(FieldRef { field, value }))
         })?;
-        Ok(given.unwrap_or(ControlFlow::Continue(())))
+        given.ok_or_else(|| OpError::Damaged(FEWER_FIELDS.into()))
     }
 }

@@ -155,7 +155,7 @@ impl Keyspace {
             let _ = live.try_for_each(|pair| f(FieldRef { field: pair.field, value: pair.value }));
             return Ok(());
         };
-        self.for_each_element(local, grown.first, |field, value, record| match is_live(record, now) {
+        self.for_each_element(local, &grown, |field, value, record| match is_live(record, now) {
             true => f(FieldRef { field, value }),
             false => ControlFlow::Continue(()),
         })

@@ -47,6 +47,7 @@ impl Keyspace {
     ) -> Result<Result<(), E>, OpError> {
         // Nothing that is missing is met after the first change (C1).
         self.resolve_elements(grown.first, [field])?;
+        self.resolve_stored([field.len()].into_iter())?;
         let (element, mut refused) = (self.hashed_ahead(local, field), None);
         let renewed = self.renew_element(local, grown.first, &element, |old| {
             renew(Some(old)).map_err(|error| refused = Some(error)).ok()
@@ -56,7 +57,7 @@ impl Keyspace {
         }
         if let Some(value) = renewed {
             let pair = [(field, value.as_ref())];
-            return self.hash_note(local, at, opened, grown, &one(&pair), &[]).map(Ok);
+            return self.hash_note_renewed(local, at, opened, grown, &one(&pair)).map(Ok);
         }
         let (now, mut made) = (local.now, None);
         self.element(grown.first, &element, |record| {

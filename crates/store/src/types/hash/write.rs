@@ -1,9 +1,11 @@
 //! Fields that are set and removed.
 
+use smallvec::SmallVec;
+
 use super::field::FieldMode;
 use super::packed::{pair_bytes, Fields, Was as WasPacked};
 use crate::effect::{Change, Effect};
-use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Was};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Rest, Was};
 use crate::tree::hash::Grown;
 use crate::tree::Tree;
 use crate::types::packed::PACKED_MAX_BYTES;
@@ -23,6 +25,11 @@ impl FieldWrite<'_> {
     pub const NOTHING: FieldWrite<'static> =
         FieldWrite { pairs: &[], mode: FieldMode::All, deadline: Deadline::Keep };
 
+    /// Of fields and values.
+    fn lens_bytes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.pairs.iter().flat_map(|(field, value)| [field.len(), value.len()])
+    }
+
     /// A deadline that the fields get.
     fn given(&self) -> Option<UnixMillis> {
         match self.deadline {
@@ -33,18 +40,47 @@ impl FieldWrite<'_> {
 }
 
 /// What a write has done.
-#[derive(Clone, Copy, Default)]
-struct Filled {
+#[derive(Default)]
+pub(super) struct Filled<'w> {
     /// Fields that were not there, or whose time was over.
     added_count: u64,
     /// Fields that the hash has more than before.
     more_count: u64,
+    /// So many of the pairs have been gone through.
+    done_count: usize,
+    /// Those of them that have been left alone, by their places.
+    kept: SmallVec<[usize; 2]>,
+    /// Fields whose time was over.
+    expired: Vec<&'w [u8]>,
 }
 
-impl Filled {
-    fn note(&mut self, was: Was) {
+impl<'w> Filled<'w> {
+    /// A pair has been set.
+    fn note(&mut self, field: &'w [u8], was: Was) {
+        self.done_count += 1;
         self.added_count += u64::from(was != Was::There);
         self.more_count += u64::from(was == Was::Absent);
+        if was == Was::Expired {
+            self.expired.push(field);
+        }
+    }
+
+    fn keep(&mut self) {
+        self.kept.push(self.done_count);
+        self.done_count += 1;
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.done_count == self.kept.len()
+    }
+
+    /// The pairs that have been set.
+    fn set<'p>(
+        &'p self,
+        pairs: &'p [(&'w [u8], &'w [u8])],
+    ) -> impl Iterator<Item = (&'w [u8], &'w [u8])> + 'p {
+        let done = pairs.iter().take(self.done_count).enumerate();
+        done.filter(|(place, _)| !self.kept.contains(place)).map(|(_, pair)| *pair)
     }
 }
 
@@ -92,20 +128,19 @@ impl Keyspace {
             return self.hash_grow(local, at, opened, write, &packed);
         }
         let (mut filled, overwrites) = (Filled::default(), write.mode == FieldMode::All);
-        let mut expired = Vec::new();
         for pair in write.pairs {
-            let was = packed.set(*pair, write.deadline, local.now, overwrites);
-            if was == WasPacked::Expired {
-                expired.push(pair.0);
+            match packed.set(*pair, write.deadline, local.now, overwrites) {
+                WasPacked::There if !overwrites => filled.keep(),
+                WasPacked::There => filled.note(pair.0, Was::There),
+                WasPacked::Expired => filled.note(pair.0, Was::Expired),
+                WasPacked::Absent => filled.note(pair.0, Was::Absent),
             }
-            filled.added_count += u64::from(was != WasPacked::There);
         }
         let earliest = if packed.is_timed { packed.settle() } else { None };
         let encoding =
             self.hash_encoding(opened, packed.are_more_than(self.limits.hash_entries()), write.pairs);
         self.put_packed(local, at, encoding, earliest, packed.run, Deadline::Keep)?;
-        self.announce_expired(local, at, &expired);
-        self.announce_fields(local, at, opened.is_none(), write, |field| {
+        self.announce_fields(local, at, opened.is_none(), write, &filled, |field| {
             if packed.is_timed {
                 packed.find(field)?.deadline
             } else {
@@ -143,19 +178,20 @@ impl Keyspace {
         packed: &Fields<'_>,
     ) -> Result<u64, OpError> {
         let before = packed.len();
-        self.resolve_slabs(2 * (before as usize + write.pairs.len()))?;
+        let old = packed.pairs().flat_map(|pair| [pair.field.len(), pair.value.len()]);
+        self.resolve_stored(old.chain(write.lens_bytes()))?;
         let tree = self.create_elements()?;
         let mut grown = Grown { element_count: 0, first: tree, second: None };
-        let (mut filled, mut expired) = (Filled::default(), Vec::new());
+        let mut filled = Filled::default();
         self.hash_move(local, tree, packed)
-            .and_then(|()| self.hash_fill(local, tree, write, &mut filled, &mut expired))
+            .and_then(|()| self.hash_fill(local, tree, write, &mut filled))
             .inspect_err(|_| self.drop_trees(&grown))?;
         grown.element_count = before + filled.more_count;
         let kept = packed.pairs().filter_map(|pair| pair.deadline).min();
         let earliest = earlier(kept, write.given());
         let encoding = self.hash_encoding(opened, self.are_many_fields(&grown), write.pairs);
         self.put_grown(local, at, encoding, earliest, grown, Deadline::Keep)?;
-        self.announce_filled(local, at, opened.is_none(), write, (tree, earliest.is_some()), &expired)?;
+        self.announce_filled(local, at, opened.is_none(), write, (tree, earliest.is_some()), &filled);
         Ok(filled.added_count)
     }
 
@@ -174,8 +210,7 @@ impl Keyspace {
         local: &mut Local,
         tree: Tree,
         write: &FieldWrite<'w>,
-        filled: &mut Filled,
-        expired: &mut Vec<&'w [u8]>,
+        filled: &mut Filled<'w>,
     ) -> Result<(), OpError> {
         for (field, value) in write.pairs {
             let is_kept = write.mode == FieldMode::Absent && {
@@ -183,14 +218,12 @@ impl Keyspace {
                 self.live_deadline(tree, field, now)?.is_some()
             };
             if is_kept {
+                filled.keep();
                 continue;
             }
             let was =
                 self.put_timed_element(local, tree, &self.hashed_ahead(local, field), value, write.deadline)?;
-            filled.note(was);
-            if was == Was::Expired {
-                expired.push(field);
-            }
+            filled.note(field, was);
         }
         Ok(())
     }
@@ -205,41 +238,55 @@ impl Keyspace {
     ) -> Result<u64, OpError> {
         // Nothing that is missing is met after the first change (C1).
         self.resolve_elements(grown.first, write.pairs.iter().map(|(field, _)| field))?;
-        let (mut filled, mut expired) = (Filled::default(), Vec::new());
-        let ended = self.hash_fill(local, grown.first, write, &mut filled, &mut expired);
+        self.resolve_stored(write.lens_bytes())?;
+        let _admitted = self.admit_elements(write.pairs.len(), write.lens_bytes())?;
+        let mut filled = Filled::default();
+        let ended = self.hash_fill(local, grown.first, write, &mut filled);
         grown.element_count += filled.more_count;
-        if filled.added_count == 0 && write.mode == FieldMode::Absent {
+        if filled.is_nothing() {
             return ended.map(|()| 0);
         }
-        self.hash_note(local, at, opened, grown, write, &expired)?;
+        self.hash_note(local, at, opened, grown, write, &filled)?;
         ended.map(|()| filled.added_count)
     }
 
     /// Notes and announces what has been set in a tree.
-    pub(super) fn hash_note(
+    fn hash_note(
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: &Opened,
         grown: Grown,
         write: &FieldWrite<'_>,
-        expired: &[&[u8]],
+        filled: &Filled<'_>,
     ) -> Result<(), OpError> {
         let encoding = self.hash_encoding(Some(opened), self.are_many_fields(&grown), write.pairs);
         let earliest = earlier(opened.earliest, write.given());
         self.note_field_deadline(grown.first, write.given());
         let now = Opened { encoding, earliest, grown: Some(grown) };
-        if now != *opened {
-            self.set_grown(local, at, &now)?;
-        }
-        self.announce_filled(local, at, false, write, (grown.first, earliest.is_some()), expired)
+        let noted = if now == *opened { Ok(()) } else { self.set_grown(local, at, &now) };
+        self.announce_filled(local, at, false, write, (grown.first, earliest.is_some()), filled);
+        noted
     }
 
-    fn announce_expired(&self, local: &Local, at: &CollectionKey<'_>, fields: &[&[u8]]) {
-        for field in fields {
-            let change = Change::FieldExpired { field };
-            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-        }
+    /// Counts a field whose time was over and announces that it is gone.
+    fn announce_expired_field(&self, local: &Local, at: &CollectionKey<'_>, field: &[u8]) {
+        local.expired_field_count.set(local.expired_field_count.get() + 1);
+        let change = Change::FieldExpired { field };
+        self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+    }
+
+    /// The same of the one field of a write, whose value has been renewed.
+    pub(super) fn hash_note_renewed(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        grown: Grown,
+        write: &FieldWrite<'_>,
+    ) -> Result<(), OpError> {
+        let filled = Filled { done_count: write.pairs.len(), ..Filled::default() };
+        self.hash_note(local, at, opened, grown, write, &filled)
     }
 
     fn announce_filled(
@@ -249,14 +296,13 @@ impl Keyspace {
         is_new: bool,
         write: &FieldWrite<'_>,
         (tree, is_timed): (Tree, bool),
-        expired: &[&[u8]],
-    ) -> Result<(), OpError> {
-        self.announce_expired(local, at, expired);
+        filled: &Filled<'_>,
+    ) {
         let now = local.now;
         // They have just been written: nothing of them is missing.
         let kept = |field: &[u8]| self.live_deadline(tree, field, now).ok().flatten().flatten();
-        self.announce_fields(local, at, is_new, write, |field| if is_timed { kept(field) } else { None });
-        Ok(())
+        let kept = |field: &[u8]| if is_timed { kept(field) } else { None };
+        self.announce_fields(local, at, is_new, write, filled, kept);
     }
 
     fn announce_fields(
@@ -265,12 +311,14 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         is_new: bool,
         write: &FieldWrite<'_>,
+        filled: &Filled<'_>,
         kept: impl Fn(&[u8]) -> Option<UnixMillis>,
     ) {
         let tell = |change, is_new| {
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
         };
-        for (index, (field, value)) in write.pairs.iter().enumerate() {
+        filled.expired.iter().for_each(|field| self.announce_expired_field(local, at, field));
+        for (index, (field, value)) in filled.set(write.pairs).enumerate() {
             let deadline = match write.deadline {
                 Deadline::At(deadline) => Some(deadline),
                 Deadline::Clear => None,
@@ -279,7 +327,9 @@ impl Keyspace {
             tell(Change::Field { field, value, deadline }, is_new && index == 0);
         }
         if let deadline @ Some(_) = write.given() {
-            write.pairs.iter().for_each(|(field, _)| tell(Change::FieldDeadline { field, deadline }, false));
+            filled
+                .set(write.pairs)
+                .for_each(|(field, _)| tell(Change::FieldDeadline { field, deadline }, false));
         }
     }
 
@@ -292,7 +342,7 @@ impl Keyspace {
     ) -> Result<u64, OpError> {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
         let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(0) };
-        let (mut removed, mut removed_count) = (Vec::with_capacity(fields.len()), 0);
+        let mut removed = Vec::with_capacity(fields.len());
         let mut packed = opened.fields(run);
         let (left, ended) = match opened.grown {
             None => {
@@ -313,16 +363,8 @@ impl Keyspace {
         if removed.is_empty() {
             return ended.map(|()| 0);
         }
-        for (field, has_expired) in &removed {
-            let change = match has_expired {
-                true => Change::FieldExpired { field },
-                false => Change::FieldRemoved { field },
-            };
-            removed_count += u64::from(!has_expired);
-            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-        }
-        self.put_rest(local, at, &opened, left, &mut packed)?;
-        ended.map(|()| removed_count)
+        self.hash_put_rest(local, at, &opened, left, &mut packed, &removed)?;
+        ended.map(|()| removed.iter().filter(|(_, has_expired)| !has_expired).count() as u64)
     }
 
     /// Removes fields of a tree and notes which were there, and whether their time was over.
@@ -342,28 +384,34 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Stores what fields have been removed from: without a field the key goes.
-    pub(super) fn put_rest(
+    /// Stores what fields have been removed from, and announces these, each with whether its time was over: without a field the
+    /// key goes.
+    pub(super) fn hash_put_rest(
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: &Opened,
         left: u64,
         packed: &mut Fields<'_>,
+        removed: &[(impl AsRef<[u8]>, bool)],
     ) -> Result<(), OpError> {
-        if left == 0 {
-            return self.remove_emptied(local, at);
-        }
-        match opened.grown {
-            None => {
-                let earliest = packed.settle();
-                self.put_packed(local, at, opened.encoding, earliest, packed.run, Deadline::Keep)?;
-                Ok(())
-            }
+        let rest = match opened.grown {
+            _ if left == 0 => Rest::Nothing,
+            None => Rest::Packed { encoding: opened.encoding, earliest: packed.settle(), run: &*packed.run },
             Some(grown) => {
-                let grown = Some(Grown { element_count: left, ..grown });
-                self.set_grown(local, at, &Opened { grown, ..*opened })
+                Rest::Grown(Opened { grown: Some(Grown { element_count: left, ..grown }), ..*opened })
             }
-        }
+        };
+        self.put_rest(local, at, rest, |local| {
+            for (field, has_expired) in removed {
+                let field = field.as_ref();
+                if *has_expired {
+                    self.announce_expired_field(local, at, field);
+                    continue;
+                }
+                let change = Change::FieldRemoved { field };
+                self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+            }
+        })
     }
 }

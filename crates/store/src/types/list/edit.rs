@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::packed;
 use super::place::{at, index_in, list_len};
 use crate::effect::{Change, Effect, End};
-use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Rest};
 use crate::stop::retry;
 use crate::tree::hash::Grown;
 use crate::tree::list::{Element, Wanted};
@@ -214,22 +214,40 @@ impl Keyspace {
         if places.is_empty() {
             return Ok(());
         }
-        let left = list_len(opened, run) - places.len() as u64;
+        let len = list_len(opened, run);
+        let is_emptied = places.len() as u64 == len;
+        let (mut removed_count, mut ended) = (0, Ok(()));
         for index in places {
             match opened.grown {
                 None => drop(run.drain(packed::bytes_of(run, &(*index..*index + 1)))),
-                Some(grown) if left > 0 => self.list_remove_grown(grown.first, *index)?,
+                Some(grown) if !is_emptied => ended = self.list_remove_grown(grown.first, *index),
                 // The tree goes with its key.
                 Some(_) => {}
             }
-            let change = Change::ItemsRemoved { index: *index, item_count: 1 };
-            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+            if ended.is_err() {
+                break;
+            }
+            removed_count += 1;
         }
-        match opened.grown {
-            _ if left == 0 => self.remove_emptied(local, at),
-            None => self.put_packed(local, at, Encoding::QuickList, None, run, Deadline::Keep).map(|_| ()),
-            Some(grown) => self.set_list(local, at, Grown { element_count: left, ..grown }),
+        let removed = &places[..removed_count];
+        if removed.is_empty() {
+            return ended;
         }
+        let rest = match opened.grown {
+            _ if is_emptied => Rest::Nothing,
+            None => Rest::Packed { encoding: Encoding::QuickList, earliest: None, run },
+            Some(grown) => {
+                let element_count = len - removed_count as u64;
+                Rest::Grown(Opened { grown: Some(Grown { element_count, ..grown }), ..*opened })
+            }
+        };
+        self.put_rest(local, at, rest, |local| {
+            for index in removed {
+                let change = Change::ItemsRemoved { index: *index, item_count: 1 };
+                self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+            }
+        })?;
+        ended
     }
 
     fn list_remove_grown(&self, tree: Tree, index: u64) -> Result<(), OpError> {

@@ -3,9 +3,9 @@
 use std::ops::{ControlFlow, Range};
 
 use super::packed;
-use crate::blobs::{Blob, Part};
+use crate::blobs::{Blob, Part, Reach};
 use crate::effect::{Change, Effect, End};
-use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Rest};
 use crate::stop::{retry, Stop};
 use crate::tree::hash::Grown;
 use crate::tree::list::{Block, Bulk, Element, ELEMENT_INLINE_MAX_BYTES};
@@ -32,7 +32,8 @@ impl Keyspace {
                 return retry(|| put(&[Element::Inline(item)]));
             }
         }
-        self.resolve_slabs(items.iter().filter(|item| item.len() > ELEMENT_INLINE_MAX_BYTES).count())?;
+        let lens_bytes = items.iter().map(|item| item.len());
+        self.resolve_stored(lens_bytes.filter(|len_bytes| *len_bytes > ELEMENT_INLINE_MAX_BYTES))?;
         let mut blobs: Vec<Blob> = Vec::new();
         let stored = items.iter().map(|item| {
             if item.len() <= ELEMENT_INLINE_MAX_BYTES {
@@ -61,7 +62,7 @@ impl Keyspace {
         Ok(grown.element_count)
     }
 
-    /// Takes one item, which is not the last, in one descent and without a page for it.
+    /// Takes one item, which is not the last, in one descent and without a page for it; `tell` announces it.
     pub(super) fn grown_pop(
         &self,
         local: &mut Local,
@@ -69,6 +70,7 @@ impl Keyspace {
         mut grown: Grown,
         end: End,
         mut f: impl FnMut(&[u8]),
+        tell: impl FnOnce(&Local),
     ) -> Result<(), OpError> {
         let mut outside = None;
         let is_popped = retry(|| {
@@ -84,7 +86,7 @@ impl Keyspace {
         }
         outside.iter().for_each(|blob| self.blobs.discard(blob));
         grown.element_count -= 1;
-        self.set_list(local, at, grown)
+        self.put_rest(local, at, Rest::Grown(list_of(grown)), tell)
     }
 
     pub(super) fn set_list(
@@ -93,8 +95,7 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         grown: Grown,
     ) -> Result<(), OpError> {
-        let opened = Opened { encoding: Encoding::QuickList, earliest: None, grown: Some(grown) };
-        self.set_grown(local, at, &opened)
+        self.set_grown(local, at, &list_of(grown))
     }
 
     /// Makes a tree of a packed list, or of none, and puts items to its end.
@@ -106,7 +107,7 @@ impl Keyspace {
 
     /// A copy of a list in a tree of its own.
     pub(in crate::types) fn copy_list(&self, local: &mut Local, from: &Grown) -> Result<Grown, OpError> {
-        let opened = Opened { encoding: Encoding::QuickList, earliest: None, grown: Some(*from) };
+        let opened = list_of(*from);
         if !self.pages.all_resident() {
             // Everything is there before anything is made.
             self.list_give(local, &opened, 0..from.element_count, &[], |_| ControlFlow::Continue(()))?;
@@ -212,6 +213,17 @@ impl Keyspace {
         // What stands in the way is met again.
         let mut blocks = self.lists.blocks_ahead(tree, from, is_upwards, count).unwrap_or_default();
         blocks.retain(|block| !self.pool.is_resident(*block));
+        // And the long items of the block that it has got to.
+        let mut note = |element: Element<'_>| {
+            if let Element::Outside(blob) = element {
+                self.blobs.resolve(&blob, Reach::WHOLE, &mut blocks);
+            }
+            Ok(true)
+        };
+        let _ = match is_upwards {
+            true => self.lists.walk_up(tree, from, &mut note),
+            false => self.lists.walk_down(tree, from.saturating_add(1), &mut note),
+        };
         OpError::Fault(fault.and(Fault::of(blocks)))
     }
 
@@ -283,8 +295,7 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Takes the items of a range out of a list, which has others or goes then: without them, if it has no others, the
-    /// caller removes the key. What is left of it.
+    /// Takes the items of a range out of a list, and the key if it has no others; `tell` announces them. What is left of it.
     pub(super) fn list_take(
         &self,
         local: &mut Local,
@@ -292,23 +303,26 @@ impl Keyspace {
         opened: &Opened,
         range: Range<u64>,
         run: &mut Vec<u8>,
+        tell: impl FnOnce(&Local),
     ) -> Result<Opened, OpError> {
         let item_count = range.end - range.start;
         let Some(mut grown) = opened.grown else {
             run.drain(packed::bytes_of(run, &range));
-            if !run.is_empty() {
-                self.put_packed(local, at, Encoding::QuickList, None, run, Deadline::Keep)?;
-            }
-            return Ok(*opened);
+            let rest = match run.is_empty() {
+                true => Rest::Nothing,
+                false => Rest::Packed { encoding: Encoding::QuickList, earliest: None, run },
+            };
+            return self.put_rest(local, at, rest, tell).map(|()| *opened);
         };
         // The trees of one that goes are dropped with its key.
-        if item_count < grown.element_count {
-            let cut_off = retry(|| self.lists.remove_range(grown.first, range.clone()))?;
-            cut_off.trees.iter().for_each(|root| self.garbage.push_tree(&self.pool, *root));
-            cut_off.blobs.iter().for_each(|blob| self.blobs.discard(blob));
-            grown.element_count -= item_count;
-            self.set_list(local, at, grown)?;
+        if item_count >= grown.element_count {
+            return self.put_rest(local, at, Rest::Nothing, tell).map(|()| *opened);
         }
+        let cut_off = retry(|| self.lists.remove_range(grown.first, range.clone()))?;
+        cut_off.trees.iter().for_each(|root| self.garbage.push_tree(&self.pool, *root));
+        cut_off.blobs.iter().for_each(|blob| self.blobs.discard(blob));
+        grown.element_count -= item_count;
+        self.put_rest(local, at, Rest::Grown(list_of(grown)), tell)?;
         Ok(Opened { grown: Some(grown), ..*opened })
     }
 
@@ -322,34 +336,45 @@ impl Keyspace {
         len: u64,
         run: &mut Vec<u8>,
     ) -> Result<(), OpError> {
+        let tell = |local: &Local, cut: &Range<u64>| {
+            let change = Change::ItemsRemoved { index: cut.start, item_count: cut.end - cut.start };
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+        };
         // From the right first, so that indices stay what they are.
         let cuts = match kept.is_empty() {
             true => [len..len, 0..len],
             false => [kept.end..len, 0..kept.start],
         };
         let cuts: Vec<Range<u64>> = cuts.into_iter().filter(|cut| !cut.is_empty()).collect();
-        if let Some(grown) = opened.grown.filter(|_| cuts.len() > 1) {
-            // Nothing that is missing is met after the first change (C1).
-            for index in [kept.start - 1, kept.start, kept.end - 1, kept.end] {
-                retry(|| self.lists.get(grown.first, index, |_| Ok(())))?;
+        match (opened.grown, &cuts[..]) {
+            // One that takes nothing is told as well, as in Redis.
+            (_, []) => tell(local, &(0..0)),
+            (_, [cut]) => {
+                self.list_take(local, at, opened, cut.clone(), run, |local| tell(local, cut))?;
+            }
+            (None, cuts) => {
+                cuts.iter().for_each(|cut| drop(run.drain(packed::bytes_of(run, cut))));
+                let rest = Rest::Packed { encoding: Encoding::QuickList, earliest: None, run };
+                self.put_rest(local, at, rest, |local| cuts.iter().for_each(|cut| tell(local, cut)))?;
+            }
+            (Some(grown), cuts) => {
+                // Nothing that is missing is met after the first change (C1).
+                for index in [kept.start - 1, kept.start, kept.end - 1, kept.end] {
+                    retry(|| self.lists.get(grown.first, index, |_| Ok(())))?;
+                }
+                let mut left = *opened;
+                for cut in cuts {
+                    left = self.list_take(local, at, &left, cut.clone(), run, |local| tell(local, cut))?;
+                }
             }
         }
-        if cuts.is_empty() {
-            // One that takes nothing is told as well, as in Redis.
-            let change = Change::ItemsRemoved { index: 0, item_count: 0 };
-            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-        }
-        let mut left = *opened;
-        for cut in cuts {
-            left = self.list_take(local, at, &left, cut.clone(), run)?;
-            let change = Change::ItemsRemoved { index: cut.start, item_count: cut.end - cut.start };
-            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-        }
-        match kept.is_empty() {
-            true => self.remove_emptied(local, at),
-            false => Ok(()),
-        }
+        Ok(())
     }
+}
+
+/// A list of a tree, as its key has it.
+fn list_of(grown: Grown) -> Opened {
+    Opened { encoding: Encoding::QuickList, earliest: None, grown: Some(grown) }
 }
 
 #[cold]

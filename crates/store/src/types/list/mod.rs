@@ -191,25 +191,20 @@ impl Keyspace {
         }
         let len = list_len(opened, run);
         let range = if end == End::Left { 0..count } else { len - count..len };
+        let tell = |local: &Local| {
+            let change = Change::Popped { end, item_count: count };
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+        };
         match (opened.grown, end) {
-            (Some(grown), _) if count == 1 && len > 1 => self.grown_pop(local, at, grown, end, f)?,
-            (_, End::Left) => {
-                self.list_give(local, opened, range.clone(), run, |item| {
-                    f(item);
-                    ControlFlow::Continue(())
-                })?;
-                self.list_take(local, at, opened, range, run)?;
+            (Some(grown), _) if count == 1 && len > 1 => {
+                return self.grown_pop(local, at, grown, end, f, tell);
             }
-            (_, End::Right) => {
-                self.list_give_down(local, opened, range.clone(), run, f)?;
-                self.list_take(local, at, opened, range, run)?;
-            }
+            (_, End::Left) => self.list_give(local, opened, range.clone(), run, |item| {
+                f(item);
+                ControlFlow::Continue(())
+            })?,
+            (_, End::Right) => self.list_give_down(local, opened, range.clone(), run, f)?,
         }
-        let change = Change::Popped { end, item_count: count };
-        self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-        if count == len {
-            self.remove_emptied(local, at)?;
-        }
-        Ok(())
+        self.list_take(local, at, opened, range, run, tell).map(drop)
     }
 }

@@ -1,6 +1,7 @@
 //! An item that goes from one list to another, or to the other end of its own.
 
 use super::place::{at, list_len};
+use crate::blobs::SlabNeeds;
 use crate::effect::End;
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
 use crate::worker::Worker;
@@ -28,7 +29,7 @@ impl Worker {
             // The pages at both ends are in memory, and the other key has a list or nothing: from here on nothing fails but
             // for want of memory, which the first step would meet.
             keyspace.list_end(local, &target, to.1, run)?;
-            keyspace.resolve_slabs(CHANGES)?;
+            keyspace.resolve_slabs(&SlabNeeds::any(CHANGES))?;
             let opened = keyspace.open_to_change(local, &target, run)?;
             keyspace.list_push(local, &target, opened.as_ref(), to.1, &[&item], run)?;
             if let Some(opened) = keyspace.open_to_change(local, &source, run)? {

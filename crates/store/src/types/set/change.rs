@@ -2,13 +2,17 @@
 
 use super::packed;
 use super::read::set_count;
+use crate::blobs::SlabNeeds;
 use crate::effect::{Change, Effect};
-use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Rest};
 use crate::tree::hash::Grown;
 use crate::tree::Tree;
 use crate::types::packed::{elements, packed_bytes, PACKED_MAX_BYTES};
 use crate::value::Encoding;
 use crate::{Deadline, OpError};
+
+/// What storing a member, and both sets anew, may take of slabs.
+const CHANGES: usize = 4;
 
 impl Keyspace {
     pub(super) fn set_add(
@@ -25,7 +29,7 @@ impl Keyspace {
         done.map(|()| added.len() as u64)
     }
 
-    /// Adds members; those that were not there before. If it fails for want of memory, some may have been added.
+    /// Adds members; those that were not there before, also if it ends with an error.
     fn set_put<'m>(
         &self,
         local: &mut Local,
@@ -90,7 +94,8 @@ impl Keyspace {
         members: &[&'m [u8]],
         run: &[u8],
     ) -> Result<Vec<&'m [u8]>, OpError> {
-        self.resolve_slabs(2 * (elements(run).count() + members.len()))?;
+        let old = elements(run).map(|member| member.bytes.len());
+        self.resolve_stored(old.chain(members.iter().map(|member| member.len())))?;
         let tree = self.create_elements()?;
         let mut grown = Grown { element_count: 0, first: tree, second: None };
         let old = elements(run).try_for_each(|member| self.put_member(local, tree, member.bytes).map(drop));
@@ -131,9 +136,15 @@ impl Keyspace {
         mut grown: Grown,
         members: &[&'m [u8]],
     ) -> (Vec<&'m [u8]>, Result<(), OpError>) {
-        if let Err(error) = self.resolve_elements(grown.first, members) {
-            return (Vec::new(), Err(error));
-        }
+        let lengths = || members.iter().map(|member| member.len());
+        let admitted = self
+            .resolve_elements(grown.first, members)
+            .and_then(|()| self.resolve_stored(lengths()))
+            .and_then(|()| self.admit_elements(members.len(), lengths()));
+        let _admitted = match admitted {
+            Ok(admitted) => admitted,
+            Err(error) => return (Vec::new(), Err(error)),
+        };
         let (added, done) = self.put_members(local, grown.first, members);
         if added.is_empty() {
             return (added, done);
@@ -172,36 +183,48 @@ impl Keyspace {
         members: &[&[u8]],
         run: &mut Vec<u8>,
     ) -> Result<u64, OpError> {
-        let len = set_count(opened, run);
+        let (len, mut ended) = (set_count(opened, run), Ok(()));
         let mut removed = Vec::with_capacity(members.len());
         match opened.grown {
             None => removed.extend(members.iter().filter(|member| packed::remove(run, member))),
             Some(grown) => {
                 self.resolve_elements(grown.first, members)?;
-                for member in members {
+                ended = members.iter().try_for_each(|member| {
                     if self.remove_element(local, grown.first, &self.hashed_ahead(local, member))? {
                         removed.push(*member);
                     }
-                }
+                    Ok(())
+                });
             }
         }
         if removed.is_empty() {
-            return Ok(0);
+            return ended.map(|()| 0);
         }
         let left = len.saturating_sub(removed.len() as u64);
-        match opened.grown {
-            _ if left == 0 => {}
-            None => drop(self.put_packed(local, at, opened.encoding, None, run, Deadline::Keep)?),
+        self.set_put_rest(local, at, opened, left, run, removed.iter().copied())?;
+        ended.map(|()| removed.len() as u64)
+    }
+
+    /// Stores what is left of a set, of which a packed one's members are in the run, and announces what has been removed.
+    pub(super) fn set_put_rest<'m>(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        left: u64,
+        run: &[u8],
+        removed: impl Iterator<Item = &'m [u8]>,
+    ) -> Result<(), OpError> {
+        let rest = match opened.grown {
+            _ if left == 0 => Rest::Nothing,
+            None => Rest::Packed { encoding: opened.encoding, earliest: None, run },
             Some(grown) => {
-                let grown = Some(Grown { element_count: left, ..grown });
-                self.set_grown(local, at, &Opened { grown, ..*opened })?;
+                Rest::Grown(Opened { grown: Some(Grown { element_count: left, ..grown }), ..*opened })
             }
-        }
-        removed.iter().for_each(|member| self.announce_member_removed(local, at, member));
-        if left == 0 {
-            self.remove_emptied(local, at)?;
-        }
-        Ok(removed.len() as u64)
+        };
+        self.put_rest(local, at, rest, |local| {
+            removed.for_each(|member| self.announce_member_removed(local, at, member));
+        })
     }
 
     pub(super) fn announce_member_removed(&self, local: &Local, at: &CollectionKey<'_>, member: &[u8]) {
@@ -227,14 +250,14 @@ impl Keyspace {
         for grown in [Some(&source), target.as_ref()].into_iter().flatten().filter_map(|set| set.grown) {
             self.resolve_elements(grown.first, [member])?;
         }
-        self.resolve_slabs(4)?;
+        self.resolve_slabs(&SlabNeeds::any(CHANGES))?;
         // First where it is to be, so that it is not lost for want of memory; it is told of as Redis does.
         let (added, done) = self.set_put(local, to, target.as_ref(), &[member], run);
-        done?;
-        if let Some(source) = self.open_to_change(local, from, run)? {
-            self.set_take(local, from, &source, &[member], run)?;
-        }
+        let moved = done.and_then(|()| match self.open_to_change(local, from, run)? {
+            Some(source) => self.set_take(local, from, &source, &[member], run).map(drop),
+            None => Ok(()),
+        });
         self.announce_members(local, to, target.is_none(), &added);
-        Ok(true)
+        moved.map(|()| true)
     }
 }

@@ -23,7 +23,7 @@ impl Worker {
     /// Adds members to a set, which is made if there is none. Returns how many were not there before.
     ///
     /// # Errors
-    /// [`OpError`]; nothing has been changed, but for want of memory in the midst of it: then what has been added stays.
+    /// [`OpError`]; nothing has been changed. Whether there is memory for several together is decided before the first.
     pub fn set_add(&mut self, db: DbId, key: &Key<'_>, members: &[&[u8]]) -> Result<u64, OpError> {
         self.with_run(|keyspace, local, run| keyspace.set_add(local, &at(db, key), members, run))
     }

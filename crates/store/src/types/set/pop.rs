@@ -71,13 +71,10 @@ impl Keyspace {
         let len = packed::len(run);
         let kept_bytes = packed::part(run, count, len);
         let (kept, popped) = run.split_at(kept_bytes);
-        match len - count {
-            0 => self.set_pop_all(local, at, popped)?,
-            left if is_little(left, count) => self.set_keep(local, at, kept, popped)?,
-            _ => {
-                self.put_packed(local, at, opened.encoding, None, kept, Deadline::Keep)?;
-                self.announce_popped(local, at, popped);
-            }
+        let left = len - count;
+        let is_anew = left > 0 && is_little(left, count) && self.set_keep(local, at, kept, popped)?;
+        if !is_anew {
+            self.set_put_rest(local, at, opened, left, kept, members_of(popped))?;
         }
         run.drain(..kept_bytes);
         Ok(())
@@ -109,12 +106,8 @@ impl Keyspace {
         if popped.is_empty() {
             return done.and(Err(OpError::Damaged(FEWER_MEMBERS.into())));
         }
-        if grown.element_count == 0 {
-            self.set_pop_all(local, at, popped)?;
-        } else {
-            self.set_grown(local, at, &Opened { grown: Some(grown), ..*opened })?;
-            self.announce_popped(local, at, popped);
-        }
+        let left = grown.element_count;
+        self.set_put_rest(local, at, opened, left, &[], members_of(popped))?;
         match done? {
             true => Ok(()),
             false => Err(OpError::Damaged(FEWER_MEMBERS.into())),
@@ -140,38 +133,35 @@ impl Keyspace {
             }
             ControlFlow::Continue(())
         })?;
-        match left {
-            0 => self.set_pop_all(local, at, popped),
-            _ if is_little(left, count) => self.set_keep(local, at, &kept, popped),
-            _ => {
-                let members: Vec<&[u8]> = elements(popped).map(|member| member.bytes).collect();
-                self.set_take(local, at, opened, &members, &mut Vec::new()).map(drop)
-            }
+        if left == 0 {
+            return self.set_put_rest(local, at, opened, 0, &[], members_of(popped));
         }
+        if is_little(left, count) && self.set_keep(local, at, &kept, popped)? {
+            return Ok(());
+        }
+        let members: Vec<&[u8]> = members_of(popped).collect();
+        self.set_take(local, at, opened, &members, &mut Vec::new()).map(drop)
     }
 
-    /// Makes a new set of the little that is left.
+    /// Makes a new set of the little that is left; false if there is no memory for that.
     fn set_keep(
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
         kept: &[u8],
         popped: &[u8],
-    ) -> Result<(), OpError> {
-        let members: Vec<&[u8]> = elements(kept).map(|member| member.bytes).collect();
+    ) -> Result<bool, OpError> {
+        let members: Vec<&[u8]> = members_of(kept).collect();
         let encoding = self.set_encoding(None, members.len() as u64, &members);
-        self.set_put_whole(local, at, encoding, &members, Deadline::Keep, |_| {})?;
-        self.announce_popped(local, at, popped);
-        Ok(())
+        match self.set_put_whole(local, at, encoding, &members, Deadline::Keep) {
+            Err(OpError::OutOfMemory { .. } | OpError::NoRoom) => return Ok(false),
+            stored => stored?,
+        };
+        members_of(popped).for_each(|member| self.announce_member_removed(local, at, member));
+        Ok(true)
     }
+}
 
-    /// The last members have gone: so does the key.
-    fn set_pop_all(&self, local: &mut Local, at: &CollectionKey<'_>, popped: &[u8]) -> Result<(), OpError> {
-        self.announce_popped(local, at, popped);
-        self.remove_emptied(local, at)
-    }
-
-    fn announce_popped(&self, local: &Local, at: &CollectionKey<'_>, popped: &[u8]) {
-        elements(popped).for_each(|member| self.announce_member_removed(local, at, member.bytes));
-    }
+fn members_of(run: &[u8]) -> impl Iterator<Item = &[u8]> {
+    elements(run).map(|member| member.bytes)
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::packed;
-use crate::keyspace::{CollectionKey, Keyspace, Local, Missed, Opened};
+use crate::keyspace::{CollectionKey, Draws, Keyspace, Local, Missed, Opened};
 use crate::tree::hash::Grown;
 use crate::types::hash::Draw;
 use crate::types::packed::elements;
@@ -96,7 +96,7 @@ impl Keyspace {
                 let _ = elements(run).try_for_each(|member| f(member.bytes));
                 Ok(())
             }
-            Some(grown) => self.for_each_element(local, grown.first, |member, _, _| f(member)),
+            Some(grown) => self.for_each_element(local, &grown, |member, _, _| f(member)),
         }
     }
 
@@ -143,11 +143,14 @@ impl Keyspace {
             }
             (Draw::Repeated(count), Some(grown)) => {
                 begin(count);
+                let mut draws = Draws::begin(self.pages.all_resident());
                 for _ in 0..count {
-                    if f(&self.draw_member(local, &grown)?).is_break() {
+                    let member = draws.next(local, |local| self.draw_member(local, &grown))?;
+                    if member.is_some_and(|member| f(&member).is_break()) {
                         break;
                     }
                 }
+                draws.end()?;
             }
         }
         Ok(true)
@@ -173,8 +176,10 @@ impl Keyspace {
     ) -> Result<(), OpError> {
         if let Some(grown) = opened.grown.filter(|grown| is_drawn(count, grown)) {
             let mut drawn = HashSet::with_capacity(count as usize);
-            while (drawn.len() as u64) < count {
-                let member = self.draw_member(local, &grown)?;
+            let mut draws = Draws::begin(self.pages.all_resident());
+            while drawn.len() as u64 + draws.missed_count < count {
+                let drawn_now = draws.next(local, |local| self.draw_member(local, &grown))?;
+                let Some(member) = drawn_now else { continue };
                 if !drawn.contains(&member) {
                     if f(&member).is_break() {
                         break;
@@ -182,7 +187,7 @@ impl Keyspace {
                     drawn.insert(member);
                 }
             }
-            return Ok(());
+            return draws.end();
         }
         let mut choice = packed::Choice::new(count, set_count(opened, run));
         self.each_member(local, opened, run, |member| {

@@ -19,8 +19,8 @@ impl Keyspace {
     ) -> Result<(), OpError> {
         let encoding = self.set_encoding(begun_as, members.len() as u64, members);
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
-        let before = |local: &Local| self.announce(local, Effect::Replace { db: at.db, key: at.key });
-        let was = self.set_put_whole(local, at, encoding, members, Deadline::Clear, before)?;
+        let was = self.set_put_whole(local, at, encoding, members, Deadline::Clear)?;
+        self.announce(local, Effect::Replace { db: at.db, key: at.key });
         for (index, member) in members.iter().enumerate() {
             let (change, is_new) = (Change::Member { member }, was != Was::There && index == 0);
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
@@ -28,7 +28,7 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Puts a set of these members over whatever is there. `before`: now nothing is in the way.
+    /// Puts a set of these members over whatever is there.
     pub(super) fn set_put_whole(
         &self,
         local: &mut Local,
@@ -36,12 +36,10 @@ impl Keyspace {
         encoding: Encoding,
         members: &[&[u8]],
         deadline: Deadline,
-        before: impl FnOnce(&Local),
     ) -> Result<Was, OpError> {
         let bytes: usize = members.iter().map(|member| packed_bytes(member)).sum();
         if bytes > PACKED_MAX_BYTES {
             let grown = self.set_tree_of(local, members)?;
-            before(local);
             return self.put_grown(local, at, encoding, None, grown, deadline);
         }
         let mut run = Vec::with_capacity(bytes);
@@ -49,12 +47,11 @@ impl Keyspace {
             Encoding::IntSet => packed::add_integers(&mut run, members),
             _ => members.iter().for_each(|member| push_element(&mut run, member)),
         }
-        before(local);
         self.put_packed(local, at, encoding, None, &run, deadline)
     }
 
     fn set_tree_of(&self, local: &mut Local, members: &[&[u8]]) -> Result<Grown, OpError> {
-        self.resolve_slabs(2 * members.len())?;
+        self.resolve_stored(members.iter().map(|member| member.len()))?;
         let grown =
             Grown { element_count: members.len() as u64, first: self.create_elements()?, second: None };
         let filled =

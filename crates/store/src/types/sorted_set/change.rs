@@ -1,17 +1,31 @@
 //! Members that get scores, and members that are removed.
 
+use std::collections::HashMap;
+
 use smallvec::SmallVec;
 
 use super::packed::{self, Scored};
 use super::place::{grown, roots};
 use super::range::{RangeLimit, ScoredRange};
 use crate::effect::{Change, Effect};
-use crate::keyspace::{CollectionKey, Keyspace, Local, Missed, Opened};
+use crate::keyspace::{CollectionKey, Keyspace, Local, Missed, Opened, Rest};
 use crate::tree::hash::Grown;
 use crate::tree::sorted_set::Roots;
 use crate::types::packed::PACKED_MAX_BYTES;
 use crate::value::Encoding;
 use crate::{Deadline, OpError};
+
+/// What becomes of a score that is the negative zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum NegativeZero {
+    /// Zero, as long as the sorted set has Redis's small encoding: that has none.
+    #[default]
+    AsAdded,
+    /// Zero if the sorted set has that encoding with all of the members.
+    AsLoaded,
+    /// It stays: another server has it in its small encoding.
+    Kept,
+}
 
 /// Which members get their scores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,6 +40,7 @@ pub struct ScoreRule {
     pub only_less: bool,
     /// The scores are added to those that are there.
     pub adds: bool,
+    pub negative_zero: NegativeZero,
 }
 
 /// What has become of members that were given scores.
@@ -80,17 +95,30 @@ pub(super) struct Naming {
     len: u64,
     most_members: u64,
     most_bytes: usize,
+    keeps_negative_zero: bool,
 }
 
 impl Naming {
-    /// A member gets a score; as it is kept: in Redis's small encoding there is no negative zero.
+    fn keeping(mut self, rule: &ScoreRule, scored: &[(f64, &[u8])]) -> Naming {
+        self.keeps_negative_zero = match rule.negative_zero {
+            NegativeZero::AsAdded => false,
+            NegativeZero::AsLoaded => {
+                self.len + scored.len() as u64 > self.most_members
+                    || scored.iter().any(|(_, member)| member.len() > self.most_bytes)
+            }
+            NegativeZero::Kept => true,
+        };
+        self
+    }
+
+    /// A member gets a score; as it is kept: in Redis's small encoding there comes to be no negative zero.
     pub fn take(&mut self, member: &[u8], score: f64, is_new: bool) -> f64 {
         self.len += u64::from(is_new);
         if is_new && (self.len > self.most_members || member.len() > self.most_bytes) {
             self.encoding = Encoding::SkipList;
         }
         match self.encoding {
-            Encoding::ListPack => score + 0.0,
+            Encoding::ListPack if !self.keeps_negative_zero => score + 0.0,
             _ => score,
         }
     }
@@ -153,7 +181,7 @@ impl Keyspace {
         if run.len() + most_bytes > PACKED_MAX_BYTES {
             return self.sorted_set_grow(local, at, opened, scored, rule, run);
         }
-        let mut progress = Progress::new(self.naming(opened, packed::len(run)));
+        let mut progress = Progress::new(self.naming(opened, packed::len(run)).keeping(rule, scored));
         for (index, (given, member)) in scored.iter().enumerate() {
             let old = packed::find(run, member).map(|found| found.score);
             let decision = rule.decide(old, *given);
@@ -179,6 +207,7 @@ impl Keyspace {
             len,
             most_members: self.limits.sorted_set_entries() as u64,
             most_bytes: self.limits.sorted_set_value_bytes(),
+            keeps_negative_zero: false,
         }
     }
 
@@ -192,7 +221,8 @@ impl Keyspace {
         rule: &ScoreRule,
         run: &[u8],
     ) -> Result<ScoreChanges, OpError> {
-        self.resolve_slabs(2 * (packed::members(run).count() + scored.len()))?;
+        let old = packed::members(run).map(|scored| scored.member.len());
+        self.resolve_stored(old.chain(scored.iter().map(|(_, member)| member.len())))?;
         let roots = self.create_sorted_trees()?;
         let give_up = |_: &OpError| self.drop_trees(&grown(roots, 0));
         let mut packed = packed::members(run);
@@ -201,7 +231,7 @@ impl Keyspace {
         });
         moved.inspect_err(give_up)?;
         let before = packed::len(run);
-        let mut progress = Progress::new(self.naming(opened, before));
+        let mut progress = Progress::new(self.naming(opened, before).keeping(rule, scored));
         self.sorted_set_fill(local, roots, scored, rule, &mut progress).inspect_err(give_up)?;
         let Progress { changes, changed, naming } = progress;
         if changed.is_empty() || changes.is_nan {
@@ -231,7 +261,7 @@ impl Keyspace {
         self.sorted().put(&mut local.scratch, roots, member, &found, score)
     }
 
-    /// Gives members their scores as the rule says. Where that ends, for want of memory, what has been set stays.
+    /// Gives members their scores as the rule says. What has been set counts, too, if it ends with an error.
     fn sorted_set_fill(
         &self,
         local: &mut Local,
@@ -279,22 +309,53 @@ impl Keyspace {
                 }
             }
             missed.end()?;
-            self.resolve_slabs(2 * scored.len())?;
+            self.resolve_stored(scored.iter().map(|(_, member)| member.len()))?;
         }
-        let mut progress = Progress::new(self.naming(Some(opened), trees.element_count));
+        if rule.adds && scored.len() > 1 && self.sums_are_nan(local, roots, scored, rule)? {
+            return Ok(ScoreChanges { is_nan: true, ..ScoreChanges::default() });
+        }
+        let lengths = scored.iter().map(|(_, member)| member.len());
+        let _admitted = self.admit_elements(scored.len(), lengths)?;
+        let mut progress =
+            Progress::new(self.naming(Some(opened), trees.element_count).keeping(rule, scored));
         let filled = self.sorted_set_fill(local, roots, scored, rule, &mut progress);
         let Progress { changes, changed, naming } = progress;
         if changed.is_empty() {
             return filled.map(|()| changes);
         }
-        let encoding = naming.encoding;
+        let (encoding, mut noted) = (naming.encoding, Ok(()));
         if changes.added > 0 || encoding != opened.encoding {
             let len = trees.element_count + changes.added;
             let opened = Opened { encoding, grown: Some(grown(roots, len)), ..*opened };
-            self.set_grown(local, at, &opened)?;
+            noted = self.set_grown(local, at, &opened);
         }
         self.announce_scores(local, at, false, scored, &changed);
-        filled.map(|()| changes)
+        filled.and(noted).map(|()| changes)
+    }
+
+    /// Whether scores that are added, one after the other, would come to one that is no number.
+    #[cold]
+    fn sums_are_nan(
+        &self,
+        local: &Local,
+        roots: Roots,
+        scored: &[(f64, &[u8])],
+        rule: &ScoreRule,
+    ) -> Result<bool, OpError> {
+        let mut scores: HashMap<&[u8], Option<f64>> = HashMap::with_capacity(scored.len());
+        for (given, member) in scored {
+            let before = match scores.get(member) {
+                Some(score) => *score,
+                None => self.sorted().find_hashed(roots, &self.hashed_ahead(local, member))?.score(),
+            };
+            let after = match rule.decide(before, *given) {
+                Decision::Nan => return Ok(true),
+                Decision::Set(score) => Some(score),
+                Decision::Same(_) | Decision::LeftOut => before,
+            };
+            scores.insert(member, after);
+        }
+        Ok(false)
     }
 
     fn announce_scores(
@@ -330,6 +391,7 @@ impl Keyspace {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
         let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(0) };
         let mut removed: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        let mut ended = Ok(());
         match &opened.grown {
             None => removed.extend(members.iter().copied().filter(|member| packed::remove(run, member))),
             Some(trees) => {
@@ -341,23 +403,25 @@ impl Keyspace {
                     }
                     missed.end()?;
                 }
-                for member in members {
+                ended = members.iter().try_for_each(|member| {
                     let found = sorted.find_hashed(roots, &self.hashed_ahead(local, member))?;
                     if sorted.remove(&mut local.scratch, roots, &found)? {
                         removed.push(member);
                     }
-                }
+                    Ok(())
+                });
             }
         }
         if removed.is_empty() {
-            return Ok(0);
+            return ended.map(|()| 0);
         }
-        removed.iter().for_each(|member| self.announce_removed(local, at, member));
-        self.sorted_set_shrunk(local, at, &opened, removed.len() as u64, run)?;
-        Ok(removed.len() as u64)
+        self.sorted_set_shrunk(local, at, &opened, removed.len() as u64, run, |local| {
+            removed.iter().for_each(|member| self.announce_removed(local, at, member));
+        })?;
+        ended.map(|()| removed.len() as u64)
     }
 
-    /// Puts back what is left after members have been removed.
+    /// Puts back what is left after members have been removed, which `tell` announces.
     fn sorted_set_shrunk(
         &self,
         local: &mut Local,
@@ -365,18 +429,19 @@ impl Keyspace {
         opened: &Opened,
         removed_count: u64,
         run: &[u8],
+        tell: impl FnOnce(&Local),
     ) -> Result<(), OpError> {
         let left = opened
             .grown
             .map_or_else(|| packed::len(run), |trees| trees.element_count.saturating_sub(removed_count));
-        match opened.grown {
-            _ if left == 0 => self.remove_emptied(local, at),
-            None => self.put_packed(local, at, opened.encoding, None, run, Deadline::Keep).map(drop),
+        let rest = match opened.grown {
+            _ if left == 0 => Rest::Nothing,
+            None => Rest::Packed { encoding: opened.encoding, earliest: None, run },
             Some(trees) => {
-                let grown = Some(Grown { element_count: left, ..trees });
-                self.set_grown(local, at, &Opened { grown, ..*opened })
+                Rest::Grown(Opened { grown: Some(Grown { element_count: left, ..trees }), ..*opened })
             }
-        }
+        };
+        self.put_rest(local, at, rest, tell)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -393,65 +458,89 @@ impl Keyspace {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
         let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(None) };
         let Some(trees) = opened.grown else {
-            let members = packed::all(run);
-            let ranks = range.ranks_in(&members, is_downwards, limit);
-            let mut wanted: Vec<&Scored<'_>> =
-                members[ranks.start as usize..ranks.end as usize].iter().collect();
-            if is_downwards {
-                wanted.reverse();
-            }
-            for scored in wanted {
-                self.announce_removed(local, at, scored.member);
-                f(scored.member, scored.score);
-            }
-            let count = ranks.end - ranks.start;
-            if count > 0 {
-                packed::remove_ranks(run, &ranks);
-                self.sorted_set_shrunk(local, at, &opened, count, run)?;
-            }
-            return Ok(Some(count));
+            return self
+                .remove_packed_range(local, at, &opened, range, (is_downwards, limit), f, run)
+                .map(Some);
         };
         let (sorted, roots) = (self.sorted(), roots(&trees)?);
         let ranks = range.ranks_of(&sorted.ranks(roots), trees.element_count, is_downwards, limit)?;
-        let mut give = |member: &[u8], score: f64| {
-            self.announce_removed(local, at, member);
+        if ranks.end - ranks.start < trees.element_count {
+            return self.sorted_set_remove_ranks(local, at, &opened, roots, ranks, is_downwards, f).map(Some);
+        }
+        sorted.range(roots, ranks.clone(), is_downwards, |member, score| {
             f(member, score);
-        };
-        if ranks.end - ranks.start >= trees.element_count {
-            // The trees go with the key, as a whole.
-            sorted.range(roots, ranks, is_downwards, |member, score| {
-                give(member, score);
+            Ok(true)
+        })?;
+        // The trees go with the key, as a whole. Its removal ends what is told, so nothing is wrong if less of them can be read.
+        self.put_rest(local, at, Rest::Nothing, |local| {
+            let _ = sorted.range(roots, ranks, is_downwards, |member, _| {
+                self.announce_removed(local, at, member);
                 Ok(true)
-            })?;
-            self.remove_emptied(local, at)?;
-            return Ok(Some(trees.element_count));
-        }
-        let removed = self.sorted_set_remove_ranks(local, at, roots, ranks, is_downwards, f)?;
-        if removed > 0 {
-            self.sorted_set_shrunk(local, at, &opened, removed, run)?;
-        }
-        Ok(Some(removed))
+            });
+        })?;
+        Ok(Some(trees.element_count))
     }
 
+    #[allow(clippy::too_many_arguments)]
+    fn remove_packed_range(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        opened: &Opened,
+        range: &ScoredRange<'_>,
+        (is_downwards, limit): (bool, RangeLimit),
+        mut f: impl FnMut(&[u8], f64),
+        run: &[u8],
+    ) -> Result<u64, OpError> {
+        let members = packed::all(run);
+        let ranks = range.ranks_in(&members, is_downwards, limit);
+        let mut wanted: Vec<&Scored<'_>> = members[ranks.start as usize..ranks.end as usize].iter().collect();
+        if is_downwards {
+            wanted.reverse();
+        }
+        if !wanted.is_empty() {
+            let mut left = run.to_vec();
+            packed::remove_ranks(&mut left, &ranks);
+            self.sorted_set_shrunk(local, at, opened, wanted.len() as u64, &left, |local| {
+                wanted.iter().for_each(|scored| self.announce_removed(local, at, scored.member));
+            })?;
+        }
+        wanted.iter().for_each(|scored| f(scored.member, scored.score));
+        Ok(wanted.len() as u64)
+    }
+
+    #[allow(clippy::too_many_arguments)]
     fn sorted_set_remove_ranks(
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
+        opened: &Opened,
         roots: Roots,
         ranks: std::ops::Range<u64>,
         is_downwards: bool,
         mut f: impl FnMut(&[u8], f64),
     ) -> Result<u64, OpError> {
+        if !self.pages.all_resident() {
+            // Nothing that is missing is met after the first change (C1).
+            let (sorted, mut missed) = (self.sorted(), Missed::default());
+            let walked = sorted.range(roots, ranks.clone(), false, |member, _| {
+                missed.look(sorted.find(roots, member)).map(|_| true)
+            });
+            missed.look(walked)?;
+            missed.end()?;
+        }
         let mut removed = Vec::new();
         let note = |member: &[u8], score: f64| removed.push((member.to_vec(), score));
-        let count = self.sorted().remove_range(&mut local.scratch, roots, ranks, note)?;
+        let ended = self.sorted().remove_range(&mut local.scratch, roots, ranks, note);
         if is_downwards {
             removed.reverse();
         }
-        for (member, score) in &removed {
-            self.announce_removed(local, at, member);
-            f(member, *score);
+        if !removed.is_empty() {
+            self.sorted_set_shrunk(local, at, opened, removed.len() as u64, &[], |local| {
+                removed.iter().for_each(|(member, _)| self.announce_removed(local, at, member));
+            })?;
         }
-        Ok(count)
+        removed.iter().for_each(|(member, score)| f(member, *score));
+        ended
     }
 }

@@ -10,7 +10,7 @@ mod replace;
 
 use std::ops::ControlFlow;
 
-pub use change::{ScoreChanges, ScoreRule};
+pub use change::{NegativeZero, ScoreChanges, ScoreRule};
 pub use place::Rank;
 pub use range::{OwnedRange, RangeLimit, ScoredRange};
 
@@ -24,7 +24,7 @@ impl Worker {
     /// Gives members scores, as the rule says, in a sorted set that is made if there is none.
     ///
     /// # Errors
-    /// [`OpError`]; nothing has been changed, but for want of memory in the midst of it: then what has been set stays.
+    /// [`OpError`]; nothing has been changed. Whether there is memory for several together is decided before the first.
     pub fn sorted_set_put(
         &mut self,
         db: DbId,
@@ -159,7 +159,8 @@ impl Worker {
         found
     }
 
-    /// Gives `f` the members that `choose` picks by their ranks, told how many there are. Whether the sorted set is there.
+    /// Gives `f` the members that `choose` picks by their ranks, told how many there are, until it breaks. Whether the sorted set
+    /// is there.
     ///
     /// # Errors
     /// [`OpError`]; what was given does not count then.
@@ -168,7 +169,7 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         choose: impl FnOnce(u64) -> Vec<u64>,
-        f: impl FnMut(&[u8], f64),
+        f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
         let (keyspace, local) = self.split();
         let mut run = std::mem::take(&mut local.run);

@@ -116,26 +116,32 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         choose: impl FnOnce(u64) -> Vec<u64>,
-        mut f: impl FnMut(&[u8], f64),
+        mut f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
         match &opened.grown {
             None => {
                 let members = packed::all(run);
-                for rank in choose(members.len() as u64) {
-                    members.get(rank as usize).iter().for_each(|scored| f(scored.member, scored.score));
-                }
+                let ranks = choose(members.len() as u64);
+                let mut picked = ranks.into_iter().filter_map(|rank| members.get(rank as usize));
+                let _ = picked.try_for_each(|scored| f(scored.member, scored.score));
             }
             Some(grown) => {
                 let roots = roots(grown)?;
+                let (mut missed, mut flow) = (Missed::default(), ControlFlow::Continue(()));
                 for rank in choose(grown.element_count) {
                     let one = rank..rank.saturating_add(1);
-                    self.sorted().give_range(roots, one, false, |member, score| {
-                        f(member, score);
+                    let given = self.sorted().give_range(roots, one, false, |member, score| {
+                        flow = f(member, score);
                         ControlFlow::Break(())
-                    })?;
+                    });
+                    missed.look(given)?;
+                    if flow.is_break() {
+                        break;
+                    }
                 }
+                missed.end()?;
             }
         }
         Ok(true)

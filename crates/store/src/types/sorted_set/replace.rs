@@ -36,13 +36,12 @@ impl Keyspace {
         let was = if most_bytes <= PACKED_MAX_BYTES {
             run.clear();
             members.iter().for_each(|(member, score)| packed::push(run, member, *score));
-            self.announce(local, Effect::Replace { db: at.db, key: at.key });
             self.put_packed(local, at, encoding, None, run, Deadline::Clear)?
         } else {
             let trees = self.sorted_trees_of(local, members)?;
-            self.announce(local, Effect::Replace { db: at.db, key: at.key });
             self.put_grown(local, at, encoding, None, trees, Deadline::Clear)?
         };
+        self.announce(local, Effect::Replace { db: at.db, key: at.key });
         let mut is_new = was != Was::There;
         for (member, score) in members.iter() {
             let change = Change::Scored { member, score: *score };

@@ -1,0 +1,157 @@
+//! `DEBUG DIGEST` and `DIGEST-VALUE`: those of Redis 7.0, byte for byte, so that data can be held against that of other servers.
+//!
+//! ```text
+//!   value    what has an order is mixed in: D = sha1(D ^ sha1(bytes));   what has none is added: D = D ^ sha1(bytes)
+//!   data     for each database: mix its number;   for each key: add the digest of its name and value
+//! ```
+
+use sha1::{Digest as _, Sha1};
+use stillframe_store::{
+    CollectionView, DbId, Element, SaveError, StrRef, UnixMillis, Value, ValueType, View, ViewEntry,
+};
+
+use crate::persistence::collections::is_there;
+use crate::protocol::args::Args;
+use crate::text::double;
+
+const DIGEST_BYTES: usize = 20;
+/// Added for a key that has a deadline, whichever.
+const HAS_DEADLINE: &[u8] = b"!!expire!!";
+
+/// A digest on its way.
+#[derive(Default)]
+struct Digest([u8; DIGEST_BYTES]);
+
+impl Digest {
+    fn add_hash(&mut self, hash: [u8; DIGEST_BYTES]) {
+        self.0.iter_mut().zip(hash).for_each(|(byte, other)| *byte ^= other);
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.add_hash(Sha1::digest(bytes).into());
+    }
+
+    fn mix_hash(&mut self, hash: [u8; DIGEST_BYTES]) {
+        self.add_hash(hash);
+        self.0 = Sha1::digest(self.0).into();
+    }
+
+    fn mix(&mut self, bytes: &[u8]) {
+        self.mix_hash(Sha1::digest(bytes).into());
+    }
+
+    fn text(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// The number that Redis has for a type.
+fn type_number(value_type: ValueType) -> u32 {
+    match value_type {
+        ValueType::String => 0,
+        ValueType::List => 1,
+        ValueType::Set => 2,
+        ValueType::SortedSet => 3,
+        ValueType::Hash => 4,
+        ValueType::Stream => 6,
+    }
+}
+
+fn mix_string(digest: &mut Digest, value: &StrRef<'_>) {
+    if let Some(number) = value.as_int() {
+        return digest.mix(number.to_string().as_bytes());
+    }
+    let mut hash = Sha1::new();
+    value.chunks(0, value.len(), |chunk| hash.update(chunk));
+    digest.mix_hash(hash.finalize().into());
+}
+
+fn take_element(digest: &mut Digest, element: &Element<'_>) {
+    let mut of_pair = |first: &[u8], second: &[u8]| {
+        let mut pair = Digest::default();
+        pair.mix(first);
+        pair.mix(second);
+        digest.add(&pair.0);
+    };
+    match *element {
+        Element::Field { field, value, .. } => of_pair(field, value),
+        Element::Scored { member, score } => of_pair(member, double::to_text(score).as_bytes()),
+        Element::Member(member) => digest.add(member),
+        Element::Item(item) => digest.mix(item),
+    }
+}
+
+fn take_collection(
+    digest: &mut Digest,
+    collection: &CollectionView<'_>,
+    now: UnixMillis,
+) -> Result<(), SaveError> {
+    collection.for_each(&mut |element| {
+        if is_there(&element, now) {
+            take_element(digest, &element);
+        }
+        Ok(())
+    })
+}
+
+/// Takes a value in, with whether its key has a deadline.
+fn take_value(digest: &mut Digest, entry: &ViewEntry<'_>, now: UnixMillis) -> Result<(), SaveError> {
+    digest.mix(&type_number(entry.value.value_type()).to_be_bytes());
+    match &entry.value {
+        Value::String(value) => mix_string(digest, value),
+        Value::Collection(collection) => take_collection(digest, collection, now)?,
+    }
+    if entry.deadline.is_some() {
+        digest.add(HAS_DEADLINE);
+    }
+    Ok(())
+}
+
+fn is_live(entry: &ViewEntry<'_>, now: UnixMillis) -> bool {
+    entry.deadline.is_none_or(|deadline| deadline > now)
+}
+
+/// The digest of all data, as hexadecimal digits.
+///
+/// # Errors
+/// A page cannot be read.
+pub fn of_all(view: &View, now: UnixMillis) -> Result<String, SaveError> {
+    let (mut all, mut of_db) = (Digest::default(), None);
+    view.for_each(|entry| {
+        if !is_live(&entry, now) {
+            return Ok(());
+        }
+        if of_db.replace(entry.db) != Some(entry.db) {
+            all.mix(&entry.db.0.to_be_bytes());
+        }
+        let mut digest = Digest::default();
+        digest.mix(entry.key);
+        take_value(&mut digest, &entry, now)?;
+        all.add(&digest.0);
+        Ok::<(), SaveError>(())
+    })?;
+    Ok(all.text())
+}
+
+/// The digests of the values of the keys from an argument on; zeros where there is no key.
+///
+/// # Errors
+/// A page cannot be read.
+pub fn of_values(
+    store: &stillframe_store::Store,
+    view: &View,
+    db: DbId,
+    keys: &Args<'_>,
+    now: UnixMillis,
+) -> Result<Vec<String>, SaveError> {
+    let digest_of = |key: &[u8]| {
+        store.with_viewed(view, db, key, |entry| {
+            let mut digest = Digest::default();
+            if let Some(entry) = entry.filter(|entry| is_live(entry, now)) {
+                take_value(&mut digest, &entry, now)?;
+            }
+            Ok(digest.text())
+        })?
+    };
+    keys.from(0).map(digest_of).collect()
+}
