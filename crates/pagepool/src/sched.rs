@@ -15,15 +15,19 @@
 //! come back (seccomp; from the idle class back to the normal one leads only `CAP_SYS_NICE`, or `RLIMIT_NICE` of 20). It rests
 //! after its steps then, and so does one that is RAISED because it got no share: 1 ms in 20.
 //!
+//! Whether a thread gets a share is looked at from outside, by a thread that sleeps (`sf-watch`): one that stands still in the midst
+//! of a step cannot.
+//!
 //! Threads that have not enrolled, those who serve among them, do everything at once.
 
 use std::cell::{Cell, OnceCell};
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::thread::{sched_getaffinity, Pid};
+use rustix::thread::{gettid, sched_getaffinity, Pid};
 use rustix::time::{clock_gettime, ClockId};
 
 use crate::page::Held;
@@ -100,14 +104,38 @@ pub struct Report {
     pub idle_step_count: u64,
 }
 
-/// What others see of a thread.
+/// What others see of a thread, and may do to it.
 struct Enrolled {
     name: String,
+    id: Pid,
     /// A [`Class`].
     class: AtomicU8,
+    /// Whether the kernel has the thread in the idle class: changed with it. The thread may be idle while it has this locked, so
+    /// others only try (Y1).
+    is_idle: Mutex<bool>,
+    /// It got no share: it is raised until then, in milliseconds since [`beginning`].
+    starved_until_ms: AtomicU64,
+}
+
+impl Enrolled {
+    fn is_starved(&self) -> bool {
+        now_ms() < self.starved_until_ms.load(Ordering::Relaxed)
+    }
+
+    /// IDLE → RAISED, by another thread.
+    fn raise(&self) {
+        self.starved_until_ms.store(now_ms() + RAISED_FOR.as_millis() as u64, Ordering::Relaxed);
+        // Who has it locked is about to see that.
+        let Some(mut is_idle) = self.is_idle.try_lock() else { return };
+        if *is_idle && set_kernel_class(Some(self.id), false) {
+            *is_idle = false;
+            self.class.store(Class::Raised as u8, Ordering::Relaxed);
+        }
+    }
 }
 
 static ENROLLED: Mutex<Vec<Weak<Enrolled>>> = Mutex::new(Vec::new());
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 static IDLE_STEP_COUNT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -123,9 +151,10 @@ struct Share {
 }
 
 impl Share {
-    /// Of the calling thread, if the kernel says.
-    fn now() -> Option<Share> {
-        let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    /// Of a thread of this process, if the kernel says.
+    fn of(thread: Pid) -> Option<Share> {
+        let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero());
+        let text = std::fs::read_to_string(path).ok()?;
         let mut fields = text.split_ascii_whitespace().map(|field| field.parse().ok());
         let (ran, waited) = (fields.next()??, fields.next()??);
         let from = Duration::from_nanos;
@@ -149,18 +178,19 @@ struct OwnClass {
     is_in_step: Cell<bool>,
     prompt_depth: Cell<u32>,
     is_urgent: Cell<bool>,
-    starved_until: Cell<Option<Instant>>,
-    /// As of the beginning of the time that is looked at for starvation.
-    share: Cell<Option<Share>>,
-    /// Whether the kernel has the thread in the idle class.
-    is_idle: Cell<bool>,
     /// Time of the processor that the thread had used when it last rested.
     rested_at: Cell<Duration>,
 }
 
 impl OwnClass {
     fn new(name: &str) -> OwnClass {
-        let shown = Arc::new(Enrolled { name: name.to_owned(), class: AtomicU8::new(Class::Normal as u8) });
+        let shown = Arc::new(Enrolled {
+            name: name.to_owned(),
+            id: gettid(),
+            class: AtomicU8::new(Class::Normal as u8),
+            is_idle: Mutex::new(false),
+            starved_until_ms: AtomicU64::new(0),
+        });
         let mut enrolled = ENROLLED.lock();
         enrolled.retain(|thread| thread.strong_count() > 0);
         enrolled.push(Arc::downgrade(&shown));
@@ -171,9 +201,6 @@ impl OwnClass {
             is_in_step: Cell::new(false),
             prompt_depth: Cell::new(0),
             is_urgent: Cell::new(false),
-            starved_until: Cell::new(None),
-            share: Cell::new(None),
-            is_idle: Cell::new(false),
             rested_at: Cell::new(Duration::ZERO),
         }
     }
@@ -193,13 +220,17 @@ impl OwnClass {
         let wants_idle = is_in_step
             && self.prompt_depth.get() == 0
             && !self.is_urgent.get()
-            && self.starved_until.get().is_none()
+            && !self.shown.is_starved()
             && support() == Support::Full;
-        if wants_idle != self.is_idle.get() && set_kernel_class(wants_idle) {
-            self.is_idle.set(wants_idle);
+        if wants_idle && !IS_WATCHED.swap(true, Ordering::Relaxed) {
+            start_watch();
+        }
+        let mut is_idle = self.shown.is_idle.lock();
+        if wants_idle != *is_idle && set_kernel_class(None, wants_idle) {
+            *is_idle = wants_idle;
             IDLE_STEP_COUNT.fetch_add(u64::from(wants_idle), Ordering::Relaxed);
         }
-        let class = match (is_in_step, self.is_idle.get()) {
+        let class = match (is_in_step, *is_idle) {
             (_, true) => Class::Idle,
             (true, false) => Class::Raised,
             (false, false) => Class::Normal,
@@ -212,7 +243,6 @@ impl OwnClass {
             return work();
         }
         Held::assert_none();
-        self.look_at_share();
         let step = Undo(self, |own| own.is_in_step.set(false));
         self.is_in_step.set(true);
         self.apply();
@@ -236,8 +266,9 @@ impl OwnClass {
             return;
         }
         if self.is_in_step.get() {
-            self.look_at_share();
-            self.apply();
+            if self.shown.is_starved() {
+                self.apply();
+            }
             return self.rest();
         }
         self.idly(std::thread::yield_now);
@@ -249,31 +280,11 @@ impl OwnClass {
         }
     }
 
-    /// Finds out whether the idle class gives the thread too little.
-    fn look_at_share(&self) {
-        let now = Instant::now();
-        if self.starved_until.get().is_some_and(|until| now < until) {
-            return;
-        }
-        if self.starved_until.take().is_some() {
-            self.share.set(Share::now());
-        }
-        match self.share.get() {
-            Some(before) if now - before.at < STARVES_AFTER => {}
-            before => {
-                let share = Share::now();
-                self.share.set(share);
-                let is_starved = before.zip(share).is_some_and(|(before, now)| now.is_starved_since(&before));
-                self.starved_until.set(is_starved.then(|| now + RAISED_FOR));
-            }
-        }
-    }
-
     /// Rests after what the thread has run in the normal class although others were to go first.
     fn rest(&self) {
-        let (run, rest) = match (support(), self.starved_until.get()) {
-            (Support::Full, None) => return,
-            (Support::Full, Some(_)) => (RAISED_RUN, RAISED_REST),
+        let (run, rest) = match (support(), self.shown.is_starved()) {
+            (Support::Full, false) => return,
+            (Support::Full, true) => (RAISED_RUN, RAISED_REST),
             _ => (REFUSED_RUN, REFUSED_REST),
         };
         let used = used_processor_time();
@@ -390,7 +401,7 @@ fn has_one_processor_for_all() -> bool {
 /// Finds out with a thread that may be lost.
 fn support() -> Support {
     static SUPPORT: OnceLock<Support> = OnceLock::new();
-    let probe = || match (set_kernel_class(true), set_kernel_class(false)) {
+    let probe = || match (set_kernel_class(None, true), set_kernel_class(None, false)) {
         (true, true) => Support::Full,
         (true, false) => Support::OneWay,
         (false, _) => Support::Refused,
@@ -401,12 +412,50 @@ fn support() -> Support {
     })
 }
 
-/// Puts the calling thread into the idle class, or the normal one. False if the system refuses.
-fn set_kernel_class(is_idle: bool) -> bool {
+/// Puts a thread, or the calling one, into the idle class, or the normal one. False if the system refuses.
+fn set_kernel_class(thread: Option<Pid>, is_idle: bool) -> bool {
+    let thread = thread.map_or(0, Pid::as_raw_pid);
     let policy = if is_idle { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
     let priority: libc::c_int = 0;
     // SAFETY: A3: the kernel reads one number, `struct sched_param`, during the call, and memory stays as it is.
-    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) == 0 }
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, policy, &raw const priority) == 0 }
+}
+
+/// When this process first asked.
+fn beginning() -> Instant {
+    static BEGINNING: OnceLock<Instant> = OnceLock::new();
+    *BEGINNING.get_or_init(Instant::now)
+}
+
+fn now_ms() -> u64 {
+    beginning().elapsed().as_millis() as u64
+}
+
+/// Starts the thread that raises those which get no share.
+fn start_watch() {
+    // Without it the idle class still gives a three hundredth of what others take.
+    let started = std::thread::Builder::new().name("sf-watch".into()).spawn(watch);
+    IS_WATCHED.store(started.is_ok(), Ordering::Relaxed);
+}
+
+/// Looks after all threads until none is left.
+fn watch() {
+    let mut before: HashMap<Pid, Share> = HashMap::new();
+    loop {
+        std::thread::sleep(STARVES_AFTER / 4);
+        let threads: Vec<_> = ENROLLED.lock().iter().filter_map(Weak::upgrade).collect();
+        if threads.is_empty() {
+            return IS_WATCHED.store(false, Ordering::Relaxed);
+        }
+        before.retain(|id, _| threads.iter().any(|thread| thread.id == *id));
+        let is_due = |before: &Share| before.at.elapsed() >= STARVES_AFTER;
+        for thread in threads.iter().filter(|thread| before.get(&thread.id).is_none_or(is_due)) {
+            let Some(share) = Share::of(thread.id) else { continue };
+            if before.insert(thread.id, share).is_some_and(|before| share.is_starved_since(&before)) {
+                thread.raise();
+            }
+        }
+    }
 }
 
 fn used_processor_time() -> Duration {
@@ -430,7 +479,7 @@ mod tests {
         assert!(!share(2_000, 8_000).is_starved_since(&before), "it has a share");
         let asleep = Share { at: before.at + STARVES_AFTER, ..share(5, 400) };
         assert!(!asleep.is_starved_since(&before), "it had nothing to do");
-        assert!(Share::now().is_some(), "the kernel says");
+        assert!(Share::of(gettid()).is_some(), "the kernel says");
     }
 
     #[test]
@@ -483,8 +532,20 @@ mod tests {
             assert_eq!((kernel_policy(), own_class()), (0, Some(Class::Normal)));
             let unwound = std::panic::catch_unwind(|| idly(|| panic!("on purpose")));
             assert_eq!((unwound.is_err(), kernel_policy()), (true, 0));
-            OWN.with(|own| own.get().unwrap().starved_until.set(Some(Instant::now() + RAISED_FOR)));
-            idly(|| assert_eq!((kernel_policy(), own_class()), (0, Some(Class::Raised))));
+            let shown = OWN.with(|own| own.get().unwrap().shown.clone());
+            idly(|| {
+                assert_eq!(kernel_policy(), 5);
+                promptly(|| std::thread::scope(|scope| drop(scope.spawn(|| shown.raise()).join())));
+                assert_eq!((kernel_policy(), own_class()), (0, Some(Class::Raised)), "it got no share");
+            });
+            shown.starved_until_ms.store(0, Ordering::Relaxed);
+            let raise_from_outside = |idle: &Enrolled| {
+                *idle.is_idle.lock() = true;
+                idle.raise();
+                assert!(!*idle.is_idle.lock());
+            };
+            raise_from_outside(&shown);
+            assert_eq!(kernel_policy(), 0);
         };
         std::thread::spawn(body).join().unwrap();
     }

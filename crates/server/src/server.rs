@@ -46,6 +46,8 @@ pub struct Server {
     pub active_expire: AtomicBool,
     /// After `DEBUG PAUSE-CRON 1` the rounds of `hz` rest.
     pub is_cron_paused: AtomicBool,
+    /// After `DEBUG SET-SKIP-CHECKSUM-VALIDATION 1` those of payloads and dumps are not looked at.
+    pub skips_checksums: AtomicBool,
     pub workers: Vec<WorkerHandle>,
     pub started_at: Instant,
     pub started_unix_ms: UnixMillis,
@@ -154,6 +156,7 @@ impl Server {
             loaded_changes: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
             is_cron_paused: AtomicBool::new(false),
+            skips_checksums: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             has_stopped: Mutex::new(false),
             stopped: Condvar::new(),

@@ -86,6 +86,7 @@ fn act(ctx: &mut Ctx<'_>, sub: &[u8], args: &Args<'_>) -> CmdResult {
         (b"sleep", 3) => sleep(args.at(2)),
         (b"set-active-expire", 3) => ctx.server.active_expire.store(is_on(), Ordering::Relaxed),
         (b"pause-cron", 3) => ctx.server.is_cron_paused.store(is_on(), Ordering::Relaxed),
+        (b"set-skip-checksum-validation", 3) => ctx.server.skips_checksums.store(is_on(), Ordering::Relaxed),
         (b"log", 3) => log::warning(format!("DEBUG LOG: {}", String::from_utf8_lossy(args.at(2)))),
         (b"config-rewrite-force-all", 2) => {
             let written = ctx.server.config().rewrite_file(Unnamed::All);
@@ -93,6 +94,8 @@ fn act(ctx: &mut Ctx<'_>, sub: &[u8], args: &Args<'_>) -> CmdResult {
         }
         // There is no append-only file, no replication, no list of nodes and no reply buffer of that kind.
         (b"change-repl-id", 2) | (b"aof-flush-sleep", 3) | (b"replicate", 3..) => {}
+        // Nor are there scripts.
+        (b"set-disable-deny-scripts", 3) => {}
         (b"quicklist-packed-threshold", 3) => {
             if parse_memory(args.at(2)).is_none_or(|bytes| bytes >= MAX_PACKED_THRESHOLD_BYTES - 1) {
                 return Err("ERR argument must be a memory value bigger than 1 and smaller than 4gb".into());
@@ -189,7 +192,9 @@ fn reload(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             () => return Err("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.".into()),
         }
     }
-    let settings = &ctx.config.settings;
+    let mut settings = ctx.config.settings.clone();
+    settings.rdb_checksum &= !ctx.server.skips_checksums.load(Ordering::Relaxed);
+    let settings = &settings;
     let path = ctx.server.store.dir().join(&settings.dbfilename);
     if saves {
         let written = write_dump(&ctx.server.store, &path, settings);
@@ -302,6 +307,8 @@ fn help(ctx: &mut Ctx<'_>) {
             "    Setting it to 0 disables expiring keys in background when they are not",
             "    accessed (otherwise the Redis behavior). Setting it to 1 reenables back the",
             "    default.",
+            "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
+            "    Enables or disables checksum checks for RDB files and RESTORE's payload.",
             "SLEEP <seconds>",
             "    Stop the server for <seconds>. Decimals allowed.",
             "STRINGMATCH-LEN <pattern> <string>",

@@ -1,6 +1,7 @@
 //! `DUMP` and `RESTORE`: a value as the payload that Redis servers exchange.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 use stillframe_store::rdb::{self, CollectionKind, Element, PayloadError, RdbString};
 use stillframe_store::{
@@ -300,7 +301,11 @@ enum Payload {
 impl Payload {
     fn of(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Result<Payload, CmdError> {
         let Some(incoming) = args.incoming(PAYLOAD) else {
-            return match rdb::open_payload(args.at(PAYLOAD)).map_err(payload_error)? {
+            let open = match ctx.server.skips_checksums.load(Ordering::Relaxed) {
+                true => rdb::open_unchecked_payload,
+                false => rdb::open_payload,
+            };
+            return match open(args.at(PAYLOAD)).map_err(payload_error)? {
                 rdb::Payload::String(value) => Ok(Payload::Held(value)),
                 rdb::Payload::Collection(elements) => {
                     Ok(Payload::Collection(Batch::of_payload(*elements).map_err(payload_error)?))

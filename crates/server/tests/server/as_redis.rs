@@ -271,6 +271,9 @@ fn debug_answers_as_in_redis() {
         "LOG a",
         "LOG a b",
         "AOF-FLUSH-SLEEP 0",
+        "SET-SKIP-CHECKSUM-VALIDATION 0",
+        "SET-SKIP-CHECKSUM-VALIDATION",
+        "SET-DISABLE-DENY-SCRIPTS 0",
         "REPLICATE a b",
         "CHANGE-REPL-ID",
         "RELOAD BAD",
@@ -678,6 +681,26 @@ fn a_negative_zero_stays_as_it_was_written() {
             "ZRANGE u 0 -1 WITHSCORES",
         ];
         found.extend(replies(&mut c, &lines));
+        found
+    });
+}
+
+#[test]
+fn checksums_are_looked_at_unless_that_is_switched_off() {
+    // The string `x` and a list of it; the checksums are wrong. The version of the last one is none.
+    let payloads: [&[u8]; 4] = [
+        b"\0\x01x\t\0\0\0\0\0\0\0\0\0",
+        b"\x01\x01\x01x\t\0\0\0\0\0\0\0\0\0",
+        b"\x01\x05\x01x\t\0\0\0\0\0\0\0\0\0",
+        b"\0\x01x\xff\xff\0\0\0\0\0\0\0\0",
+    ];
+    beside_redis(&[], &|connect| {
+        let (mut c, mut found) = (connect(), Vec::new());
+        for is_off in ["0", "1", "0"] {
+            c.ok(&format!("DEBUG SET-SKIP-CHECKSUM-VALIDATION {is_off}"));
+            found.extend(payloads.map(|payload| c.run_bytes(&[b"RESTORE", b"k", b"0", payload, b"REPLACE"])));
+            found.push(c.run("TYPE k"));
+        }
         found
     });
 }

@@ -66,8 +66,8 @@ pub use format::{
 pub use gather::{Announced, ListNodes, SmallLimits};
 pub use lzf::Compressor;
 pub use payload::{
-    dump_string, open_gathered, open_payload, parse_payload, LongPayload, Payload, PayloadContent,
-    PayloadElements, PayloadReader, PayloadWriter, PAYLOAD_HEAD_BYTES,
+    dump_string, open_gathered, open_payload, open_unchecked_payload, parse_payload, LongPayload, Payload,
+    PayloadContent, PayloadElements, PayloadReader, PayloadWriter, PAYLOAD_HEAD_BYTES,
 };
 pub use reader::{Next, OnUnsupported, Reader, ReaderOptions, SkippedKeys};
 pub use writer::{Header, Writer, WriterOptions};

@@ -145,6 +145,15 @@ pub fn open_payload(payload: &[u8]) -> Result<Payload<'_>, PayloadError> {
     open_body(body, version)
 }
 
+/// The same without a look at the checksum, for payloads that tests have damaged.
+///
+/// # Errors
+/// As of [`open_payload`].
+pub fn open_unchecked_payload(payload: &[u8]) -> Result<Payload<'_>, PayloadError> {
+    let (body, version, _) = parts(payload).ok_or(PayloadError::VersionOrChecksum)?;
+    open_body(body, version)
+}
+
 fn open_body(body: &[u8], version: u32) -> Result<Payload<'_>, PayloadError> {
     let mut source = Source::new(body, body.len().clamp(1, BUFFER_BYTES), false);
     let code = source.byte().map_err(bad_data)?;
@@ -174,11 +183,17 @@ pub fn parse_payload(payload: &[u8]) -> Result<RdbValue, PayloadError> {
 
 /// The payload without its footer, if that is right, and the version it names.
 fn checked_body(payload: &[u8]) -> Option<(&[u8], u32)> {
+    let (body, version, checksum) = parts(payload)?;
+    let checked = &payload[..payload.len() - CHECKSUM_BYTES];
+    (checksum == CRC64.checksum(checked)).then_some((body, version))
+}
+
+/// The payload without its footer, the version it names, if that can be read, and its checksum.
+fn parts(payload: &[u8]) -> Option<(&[u8], u32, u64)> {
     let (checked, checksum) = payload.split_last_chunk::<CHECKSUM_BYTES>()?;
     let (body, version) = checked.split_last_chunk::<2>()?;
     let version = u32::from(u16::from_le_bytes(*version));
-    let right = is_read_version(version) && u64::from_le_bytes(*checksum) == CRC64.checksum(checked);
-    right.then_some((body, version))
+    is_read_version(version).then_some((body, version, u64::from_le_bytes(*checksum)))
 }
 
 /// What precedes the bytes of a string in a payload takes so many at most: a type, and an LZF stream's two lengths.
