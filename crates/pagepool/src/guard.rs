@@ -3,9 +3,10 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::held::Held;
 use crate::page::{
     acquire, prefetch, prefetch_for_write, prefetch_lines, touch_covered, unlock_and_wake, unshare_and_wake,
-    Held, Place, Refused, StateWord, Wanted, SPIN_COUNT,
+    Place, Refused, StateWord, Wanted, SPIN_COUNT,
 };
 use crate::phase::is_looking;
 use crate::pool::Pool;

@@ -17,6 +17,7 @@ pub mod exmap;
 mod fence;
 mod guard;
 pub mod heap;
+mod held;
 pub mod metrics;
 mod objects;
 mod page;

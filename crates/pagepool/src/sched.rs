@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use rustix::thread::{gettid, sched_getaffinity, Pid};
 use rustix::time::{clock_gettime, ClockId};
 
-use crate::page::Held;
+use crate::held::Held;
 
 /// How often a thread looks which processors the process may use.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

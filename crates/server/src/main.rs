@@ -3,6 +3,7 @@
 // No client, file or configuration may bring the process down.
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -83,9 +84,7 @@ fn serve(mut config: Config) -> ExitCode {
     config.settings.counted_seed = counted_seed();
     let pidfile = config.settings.pidfile.clone();
     let is_supervised = config.settings.supervised;
-    // Harnesses look for these words, and for `Server initialized` after them.
-    log::notice(format!("Stillframe {} is starting, PID: {}", env!("CARGO_PKG_VERSION"), std::process::id()));
-    log::notice("Configuration loaded");
+    log_start();
     if std::env::var_os(DAEMON_VARIABLE).is_some() {
         // Leaves the terminal's session; fails only for a process that leads one already.
         let _ = rustix::process::setsid();
@@ -117,11 +116,7 @@ fn serve(mut config: Config) -> ExitCode {
         log::warning(format!("Can't handle signals: {error}"));
         return ExitCode::FAILURE;
     }
-    if let Some(path) = &pidfile {
-        if let Err(error) = std::fs::write(path, format!("{}\n", std::process::id())) {
-            log::warning(format!("Can't write the pid file {}: {error}", path.display()));
-        }
-    }
+    pidfile.as_deref().map_or((), write_pidfile);
     let on_ready = move || {
         if is_supervised {
             notify_supervisor();
@@ -142,6 +137,18 @@ fn serve(mut config: Config) -> ExitCode {
     }
     log::warning("Stillframe is now ready to exit, bye bye...");
     ExitCode::SUCCESS
+}
+
+/// Harnesses look for these words, and for `Server initialized` after them.
+fn log_start() {
+    log::notice(format!("Stillframe {} is starting, PID: {}", env!("CARGO_PKG_VERSION"), std::process::id()));
+    log::notice("Configuration loaded");
+}
+
+fn write_pidfile(path: &Path) {
+    if let Err(error) = std::fs::write(path, format!("{}\n", std::process::id())) {
+        log::warning(format!("Can't write the pid file {}: {error}", path.display()));
+    }
 }
 
 /// The seed of the environment, if it has one. Its effects are said: who serves data with it has made a mistake.

@@ -1,7 +1,6 @@
 //! A page: where its bytes and its descriptor are, its latch, its epochs.
 
 mod epochs;
-mod held;
 mod latch;
 mod parking;
 mod places;
@@ -10,7 +9,6 @@ mod second;
 mod table;
 
 pub use epochs::{claim, is_claimed, Epoch};
-pub use held::Held;
 pub use latch::{Mark, Met, Place, Refused, StateWord, Wanted};
 pub use parking::{
     acquire, end_eviction_and_wake, end_load_and_wake, evict_and_wake, touch_covered, unlock_and_wake,

@@ -291,10 +291,8 @@ impl EventLoop {
         conn.output.set_hard_limit(conn.session.output_limit(&config.settings).hard_bytes);
         let Conn { session, info, input, output, .. } = conn;
         let ranges = &batch.ranges[item.first_range as usize..(item.first_range + item.range_count) as usize];
-        let mut args = input.args(ranges);
-        if let Some(found) = &item.key {
-            args = args.with_hashed(found.arg as usize, found.key);
-        }
+        let args = input.args(ranges);
+        let args = item.key.as_ref().map_or(args, |found| args.with_hashed(found.arg as usize, found.key));
         let element = item.key.as_ref().and_then(|found| found.element.as_ref());
         worker.know_element(element.map(|element| (args.at(element.arg as usize), element.ahead)));
         let mut ctx = Ctx {

@@ -458,6 +458,8 @@ impl Reply<'_> {
 
     /// Header of so many pairs that say something of the reply behind them; of RESP3 alone.
     pub fn attribute(&mut self, pair_count: usize) {
+        // It is no value itself, and neither are its pairs.
+        self.out.announce(2 * pair_count + 1);
         self.header(b'|', pair_count as i64);
     }
 

@@ -54,7 +54,7 @@ fn configuration_errors_are_placed() {
     std::fs::write(&file, "appendonly yes\n").unwrap();
     assert!(failed_start(&[file.to_str().unwrap()]).contains("there is no append-only file"));
     assert!(failed_start(&["--nosuch", "1"])
-        .contains(">>> 'nosuch 1'\nBad directive or wrong number of arguments"));
+        .contains(">>> 'nosuch \"1\"'\nBad directive or wrong number of arguments"));
 }
 
 #[test]

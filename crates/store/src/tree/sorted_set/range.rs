@@ -80,10 +80,11 @@ struct MetLong {
 }
 
 impl SortedTrees<'_> {
-    /// Gives `f` the members of these ranks, with their scores, the greatest first if `is_downwards`, until it says no.
+    /// Gives `f` the members of these ranks, which the set has, with their scores, the greatest first if `is_downwards`, until it
+    /// says no.
     ///
     /// # Errors
-    /// Those of `f`; a page is missing or damaged.
+    /// Those of `f`; a page is missing or damaged; there are fewer members than ranks.
     pub fn range(
         &self,
         roots: Roots,
@@ -115,7 +116,7 @@ impl SortedTrees<'_> {
     /// As of [`SortedTrees::range`], without copies: `f` is called under a leaf's latch, and must not use the store.
     ///
     /// # Errors
-    /// A page is missing or damaged.
+    /// A page is missing or damaged; there are fewer members than ranks.
     pub fn give_range(
         &self,
         roots: Roots,
