@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use stillframe_testkit::{Address, PATIENCE};
+use stillframe_testkit::{eventually, Address, PATIENCE};
 
 use crate::harness::*;
 
@@ -254,6 +254,7 @@ fn a_log_goes_on_in_a_new_file_after_its_rotation() {
 #[test]
 fn the_log_has_the_lines_that_harnesses_wait_for() {
     let server = TestServer::start(&[]);
+    eventually("the server is ready", || server.log().contains("Ready to accept connections"));
     let log = server.log();
     let at = |word: &str| log.find(word).unwrap_or_else(|| panic!("{word}: {log}"));
     let started = at(&format!(" PID: {}\n", server.pid()));
