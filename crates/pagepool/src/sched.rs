@@ -448,8 +448,10 @@ fn watch() {
             return IS_WATCHED.store(false, Ordering::Relaxed);
         }
         before.retain(|id, _| threads.iter().any(|thread| thread.id == *id));
-        let is_due = |before: &Share| before.at.elapsed() >= STARVES_AFTER;
-        for thread in threads.iter().filter(|thread| before.get(&thread.id).is_none_or(is_due)) {
+        for thread in threads {
+            if before.get(&thread.id).is_some_and(|before| before.at.elapsed() < STARVES_AFTER) {
+                continue;
+            }
             let Some(share) = Share::of(thread.id) else { continue };
             if before.insert(thread.id, share).is_some_and(|before| share.is_starved_since(&before)) {
                 thread.raise();
