@@ -116,7 +116,7 @@ fn serve(mut config: Config) -> ExitCode {
         log::warning(format!("Can't handle signals: {error}"));
         return ExitCode::FAILURE;
     }
-    pidfile.as_deref().map_or((), write_pidfile);
+    pidfile.as_deref().into_iter().for_each(write_pidfile);
     let on_ready = move || {
         if is_supervised {
             notify_supervisor();
