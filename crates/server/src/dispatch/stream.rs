@@ -39,6 +39,8 @@ pub const STREAMED_MIN_ELEMENTS: u64 = 20_000;
 /// A thread needs no more.
 const STACK_BYTES: usize = 512 << 10;
 const PART_BYTES: usize = 256 << 10;
+/// With a usual element above that.
+const PART_CAPACITY_BYTES: usize = PART_BYTES + (16 << 10);
 /// A client that takes nothing for so long is closed: what has changed since the picture is kept for it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -209,7 +211,7 @@ impl Stream {
         server.turns.give_back();
         match written.map_err(Broken::Unreadable).and_then(|written| written) {
             Ok(()) => {
-                let rest = std::mem::take(&mut self.part).split_off(0);
+                let rest = self.part.take();
                 self.server.send(&self.client, |token| Message::Reply(token, self.reply, rest));
             }
             Err(Broken::Gone) => self.server.send(&self.client, Message::Kill),
@@ -318,14 +320,17 @@ impl Stream {
 
     /// Hands over what there is, and waits until it has been written to the socket. Others have its turn meanwhile.
     fn hand_over(&mut self) -> ControlFlow<Broken> {
-        let bytes = self.part.split_off(0);
+        let bytes = self.part.take();
         let (written, is_written) = mpsc::channel();
         self.server.send(&self.client, |token| Message::Part(token, Part { bytes, written }));
         self.server.turns.give_back();
         let taken = is_written.recv_timeout(PATIENCE);
         self.server.turns.take();
         match taken {
-            Ok(()) => ControlFlow::Continue(()),
+            Ok(()) => {
+                self.part.reserve(PART_CAPACITY_BYTES);
+                ControlFlow::Continue(())
+            }
             Err(RecvTimeoutError::Timeout) => ControlFlow::Break(Broken::Gone),
             Err(RecvTimeoutError::Disconnected) => ControlFlow::Break(Broken::Dropped),
         }

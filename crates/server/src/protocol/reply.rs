@@ -183,6 +183,16 @@ impl ReplyBuf {
         self.bytes.split_off(at.min(self.bytes.len()))
     }
 
+    /// Takes all bytes out, and keeps no memory.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Makes room for so many bytes at once.
+    pub fn reserve(&mut self, byte_count: usize) {
+        self.bytes.reserve_exact(byte_count);
+    }
+
     /// Puts bytes before what is there from byte `at` on.
     pub fn insert(&mut self, at: usize, bytes: &[u8]) {
         if self.has_room(bytes.len()) {
@@ -384,6 +394,12 @@ impl Reply<'_> {
     pub fn push(&mut self, element_count: usize) {
         self.out.announce(element_count);
         self.header(if self.resp3 { b'>' } else { b'*' }, element_count as i64);
+    }
+
+    /// As [`Reply::push`], of a command that has a reply beside it.
+    pub fn push_beside(&mut self, element_count: usize) {
+        self.out.announce(1);
+        self.push(element_count);
     }
 
     /// Header of a map of so many pairs; a flat array in RESP2.

@@ -300,12 +300,12 @@ fn memory_that_clients_took_goes_back() {
     let mut c = server.connect();
     let before = server.resident_bytes();
     let keys: String = (0..5_000).map(|number| format!("b{number} ")).collect();
-    let mut waiters: Vec<Client> = (0..30).map(|_| server.connect()).collect();
+    let mut waiters: Vec<Client> = (0..80).map(|_| server.connect()).collect();
     waiters.iter_mut().enumerate().for_each(|(number, waiter)| {
         waiter.send(&format!("BLPOP {number}:{keys} 0"));
     });
     // Small blocks that stay are between those that go.
-    eventually("they wait", || c.info("blocked_clients") == "30");
+    eventually("they wait", || c.info("blocked_clients") == "80");
     c.run(&format!("SUBSCRIBE {}", (0..2_000).map(|number| format!("c{number} ")).collect::<String>()));
     let held = server.resident_bytes();
     assert!(held > before + 20 * MEGABYTE, "{before} {held}");

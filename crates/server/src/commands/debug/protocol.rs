@@ -49,7 +49,7 @@ pub fn reply_of_kind(ctx: &mut Ctx<'_>, kind: &[u8]) -> CmdResult {
             if !reply.resp3 {
                 return Err("ERR RESP2 is not supported by this command".into());
             }
-            reply.push(2);
+            reply.push_beside(2);
             reply.bulk(b"server-cpu-usage");
             reply.int(42);
             reply.bulk(b"Some real reply following the push reply");
