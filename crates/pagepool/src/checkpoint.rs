@@ -61,6 +61,12 @@ impl Spill for PageFile {
     }
 }
 
+/// A stream that is to run, and the pages that there were at its cut.
+struct Begun {
+    cut: Epoch,
+    page_count: u64,
+}
+
 impl Pool {
     /// Takes a checkpoint into the pool's page file and waits until it is durable. `at_cut` runs in the barrier
     /// just before the cut; what it writes belongs to the checkpoint, and what it returns goes into the superblock; if it
@@ -95,14 +101,13 @@ impl Pool {
         let (sink, from) = (writer.clone(), *durable);
         let (begun, barrier) = self.at_barrier(move |pool| {
             let header = at_cut()?;
-            let ranges = pool.supply().used_ranges();
-            let plan = StreamPlan { ranges, durable: from, sink };
-            pool.snapshotter().begin_stream(pool.core(), plan).map(|cut| (cut, header))
+            pool.begin_stream(from, sink).map(|begun| (begun, header))
         });
-        let (cut, header) = begun?;
+        let (begun, header) = begun?;
+        let cut = begun.cut;
         let cut_at = Instant::now();
         after_cut();
-        let streamed = self.run_stream(progress);
+        let streamed = self.run_stream(&begun, progress);
         let sweep = cut_at.elapsed();
         self.supply().settle_frees(cut);
         let healed = streamed.and_then(|()| self.scrubbing().heal(self.residency(), &writer, cut));
@@ -134,22 +139,28 @@ impl Pool {
         progress: &Progress,
     ) -> Result<Epoch, CheckpointError> {
         self.snapshotter().prepare_stream(self.core(), &self.supply().used_ranges(), durable);
-        let (cut, _) = self.at_barrier(move |pool| {
+        let (begun, _) = self.at_barrier(move |pool| {
             at_cut();
-            let plan = StreamPlan { ranges: pool.supply().used_ranges(), durable, sink };
-            pool.snapshotter().begin_stream(pool.core(), plan)
+            pool.begin_stream(durable, sink)
         });
-        let cut = cut?;
-        self.run_stream(progress).map(|()| cut)
+        let begun = begun?;
+        self.run_stream(&begun, progress).map(|()| begun.cut)
     }
 
     fn frame_wish(&self) -> FrameWish {
         self.snapshotter().frame_wish(self.allocated_pages())
     }
 
-    fn run_stream(&self, progress: &Progress) -> Result<(), CheckpointError> {
-        let total = self.supply().used_ranges().iter().map(|(start, end)| u64::from(end - start)).sum();
-        progress.pages_total.store(total, Ordering::Relaxed);
+    /// In the barrier.
+    fn begin_stream(&self, durable: Epoch, sink: Arc<dyn Sink>) -> Result<Begun, CheckpointError> {
+        let ranges = self.supply().used_ranges();
+        let page_count = ranges.iter().map(|(start, end)| u64::from(end - start)).sum();
+        let cut = self.snapshotter().begin_stream(self.core(), StreamPlan { ranges, durable, sink })?;
+        Ok(Begun { cut, page_count })
+    }
+
+    fn run_stream(&self, begun: &Begun, progress: &Progress) -> Result<(), CheckpointError> {
+        progress.pages_total.store(begun.page_count, Ordering::Relaxed);
         let result = self.snapshotter().run_stream(self.core(), progress);
         self.snapshotter().end_stream(self.core());
         self.supply().take_back_released();

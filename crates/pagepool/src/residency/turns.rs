@@ -174,7 +174,7 @@ mod tests {
         let told = Arc::new(AtomicU32::new(0));
         let tell = |number| {
             let told = told.clone();
-            turns.when_come(number, Box::new(move || drop(told.fetch_add(1, Ordering::Relaxed))));
+            turns.when_come(number, Box::new(move || _ = told.fetch_add(1, Ordering::Relaxed)));
         };
         tell(second.number());
         tell(third.number());
