@@ -205,6 +205,7 @@ impl Stream {
     fn run(mut self) {
         let (server, key) = (self.server.clone(), self.key.clone());
         server.turns.take();
+        self.part.reserve(PART_CAPACITY_BYTES);
         let view = server.store.view();
         let written =
             view.and_then(|view| server.store.with_viewed(&view, self.db, &key, |entry| self.write(entry)));
