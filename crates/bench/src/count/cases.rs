@@ -8,6 +8,9 @@ use crate::load::collections::{append_digits, append_length, append_word};
 use crate::load::values::{mix, ValuePool};
 use crate::load::Requests;
 
+/// Of what is sent, and of what the server draws at random.
+pub const SEED: u64 = 20_261_125;
+
 /// A command with what it finds. In the lines, what stands in `<>` is made anew each time ([`Word`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Case {

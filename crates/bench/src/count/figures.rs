@@ -10,9 +10,6 @@ use crate::count::server::Plan;
 use crate::count::{native, valgrind};
 use crate::error::Result;
 
-/// Of what is sent, and of what the server draws at random.
-pub const SEED: u64 = 20_261_125;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// In user mode, of the threads that execute commands.

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use stillframe_testkit::within;
 
-use crate::count::cases::Case;
-use crate::count::figures::SEED;
+use crate::count::cases::{Case, SEED};
 use crate::error::{BenchError, Context, Result};
 use crate::load::closed_loop::ClosedLoop;
 use crate::load::rounds::Rounds;

@@ -323,13 +323,8 @@ impl EventLoop {
             Outcome::Fault(fault) => (Hold::Fault, Some(with_later(worker, batch, index, &input.buf, fault))),
             Outcome::Paused => (Hold::Paused, None),
         };
-        conn.hold = hold;
         *has_paused |= hold == Hold::Paused;
-        conn.end_if_over();
-        if hold != Hold::Free {
-            conn.input.rewind();
-            conn.protocol_error = None;
-        }
+        conn.go_on_as(hold);
         if let Some(fault) = fault {
             load(server, *worker_index, fault, Message::PagesLoaded(token));
         }

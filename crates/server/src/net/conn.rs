@@ -491,6 +491,16 @@ impl Conn {
         }
     }
 
+    /// What holds after a command: with it the next ones are executed, or wait.
+    pub fn go_on_as(&mut self, hold: Hold) {
+        self.hold = hold;
+        self.end_if_over();
+        if hold != Hold::Free {
+            self.input.rewind();
+            self.protocol_error = None;
+        }
+    }
+
     /// Appends bytes that no command of this connection has written just now.
     pub fn append(&mut self, bytes: &[u8], hard_limit_bytes: u64) {
         self.output.set_hard_limit(hard_limit_bytes);

@@ -65,6 +65,9 @@ impl Soak {
     }
 }
 
+/// What a thread of a run does.
+type Load<'r> = Box<dyn FnOnce() + Send + 'r>;
+
 /// Ends the run if its load unwinds.
 struct EndsRun<'s>(&'s AtomicBool);
 
@@ -123,7 +126,7 @@ fn soak(args: &Args, workers: u32) {
     let queue = queue::Queue::default();
     let report = std::thread::scope(|scope| {
         let run = &run;
-        let mut loads: Vec<(&str, Box<dyn FnOnce() + Send + '_>)> = vec![
+        let mut loads: Vec<(&str, Load<'_>)> = vec![
             ("strings", Box::new(|| strings.run(run))),
             ("collections", Box::new(|| collections.run(run))),
             ("audit", Box::new(|| bank.audit(run))),

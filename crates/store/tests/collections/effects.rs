@@ -211,6 +211,41 @@ fn words(random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
     (0..random.usize(1..30)).map(|_| word(random)).collect()
 }
 
+/// An operation of sets, or of whole collections.
+fn of_sets(
+    worker: &mut Worker,
+    random: &mut fastrand::Rng,
+    number: u32,
+    (db, key): (DbId, &Key<'_>),
+    given: &[&[u8]],
+) -> Result<(), OpError> {
+    match number {
+        100..108 => drop(worker.set_add(db, key, given)?),
+        108..110 => drop(worker.set_remove(db, key, given)?),
+        110..112 => drop(worker.set_pop(db, key, random.u64(1..40), |_| (), |_| ())?),
+        112..114 => {
+            let to_name = format!("key:{}", random.u32(..12)).into_bytes();
+            worker.set_move(db, key, &worker.key(&to_name), given[0])?;
+        }
+        114..116 => {
+            let distinct: BTreeSet<&[u8]> = given.iter().copied().collect();
+            worker.set_replace(db, key, &distinct.into_iter().collect::<Vec<_>>(), None)?;
+        }
+        116..118 => {
+            let mut members: Vec<_> = given.iter().map(|word| (word.to_vec(), 1.5)).collect();
+            members.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+            members.dedup();
+            worker.sorted_set_replace(db, key, &mut members)?;
+        }
+        _ => {
+            let to_name = format!("key:{}", random.u32(..12)).into_bytes();
+            let ends = if random.bool() { (End::Left, End::Right) } else { (End::Right, End::Left) };
+            worker.list_move(db, (key, ends.0), (&worker.key(&to_name), ends.1), |_| ())?;
+        }
+    }
+    Ok(())
+}
+
 /// One operation; those on keys of another type change nothing.
 pub fn operation(worker: &mut Worker, random: &mut fastrand::Rng) -> Result<(), OpError> {
     let db = DbId(random.u32(..DATABASES));
@@ -219,28 +254,7 @@ pub fn operation(worker: &mut Worker, random: &mut fastrand::Rng) -> Result<(), 
     let (words, one) = (words(random), word(random));
     let given: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
     match random.u32(..120) {
-        100..108 => drop(worker.set_add(db, &key, &given)?),
-        108..110 => drop(worker.set_remove(db, &key, &given)?),
-        110..112 => drop(worker.set_pop(db, &key, random.u64(1..40), |_| (), |_| ())?),
-        112..114 => {
-            let to_name = format!("key:{}", random.u32(..12)).into_bytes();
-            worker.set_move(db, &key, &worker.key(&to_name), &one)?;
-        }
-        114..116 => {
-            let distinct: BTreeSet<&[u8]> = given.iter().copied().collect();
-            worker.set_replace(db, &key, &distinct.into_iter().collect::<Vec<_>>(), None)?;
-        }
-        116..118 => {
-            let mut members: Vec<_> = given.iter().map(|word| (word.to_vec(), 1.5)).collect();
-            members.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-            members.dedup();
-            worker.sorted_set_replace(db, &key, &mut members)?;
-        }
-        118..120 => {
-            let to_name = format!("key:{}", random.u32(..12)).into_bytes();
-            let ends = if random.bool() { (End::Left, End::Right) } else { (End::Right, End::Left) };
-            worker.list_move(db, (&key, ends.0), (&worker.key(&to_name), ends.1), |_| ())?;
-        }
+        number @ 100..120 => of_sets(worker, random, number, (db, &key), &given)?,
         0..15 => {
             let pairs: Vec<_> = given.iter().map(|word| (*word, &one[..])).collect();
             worker.hash_set(db, &key, &pairs, FieldMode::All, Deadline::Clear)?;
