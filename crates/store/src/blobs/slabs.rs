@@ -203,9 +203,7 @@ impl Slabs {
     /// Whether a slot to which nothing leads can be used again, as far as it is known. One whose pages are lost goes with
     /// its slab; one whose pages may yet be had stays in use until it is looked for again.
     pub fn may_be_reused(&self, pid: PageId, class: Class, slot: u16) -> bool {
-        let start = class.slot_offset(slot);
-        let pages = start / PAGE_SIZE..(start + class.slot_bytes()).div_ceil(PAGE_SIZE);
-        let pages = pages.map(|index| PageId(pid.0.saturating_add(index as u32)));
+        let pages = pages_of_slot(pid, class, slot);
         let is_there = |page: &PageId| self.pool.is_resident(*page) || self.pool.is_missing(*page);
         let Some(absent) = pages.into_iter().find(|page| !is_there(page)) else { return true };
         if self.pool.may_yet_be_had(absent) {
@@ -251,13 +249,30 @@ impl Slabs {
         let guard = self.pool.follow_shared(pid)?;
         let slab = Slab::new(guard.page()).ok_or_else(|| damaged_slab(pid))?;
         let (class, next, mut taken) = (slab.class(), slab.next(), 0);
-        for slot in slab.free_slots().take(most_slots) {
-            let start = class.slot_offset(slot);
-            let indices = start / PAGE_SIZE..(start + class.slot_bytes()).div_ceil(PAGE_SIZE);
-            let pages = indices.map(|index| PageId(pid.0.saturating_add(index as u32)));
-            missing.extend(pages.filter(|pid| self.pool.is_missing(*pid)));
-            taken += 1;
+        for slot in slab.free_slots() {
+            if taken == most_slots {
+                break;
+            }
+            let (mut absent, mut is_lost) = (Vec::new(), false);
+            for page in pages_of_slot(pid, class, slot) {
+                match self.pool.is_missing(page) {
+                    true => absent.push(page),
+                    false => is_lost |= !self.pool.is_resident(page),
+                }
+            }
+            // Who comes to one that is lost passes it, and takes the next.
+            if !is_lost {
+                missing.extend(absent);
+                taken += 1;
+            }
         }
         Ok((next, taken))
     }
+}
+
+/// The pages that have bytes of a slot.
+fn pages_of_slot(slab: PageId, class: Class, slot: u16) -> impl Iterator<Item = PageId> {
+    let start = class.slot_offset(slot);
+    let pages = start / PAGE_SIZE..(start + class.slot_bytes()).div_ceil(PAGE_SIZE);
+    pages.map(move |index| PageId(slab.0.saturating_add(index as u32)))
 }
