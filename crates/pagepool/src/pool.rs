@@ -374,6 +374,12 @@ impl Pool {
         self.keeper.as_ref()
     }
 
+    /// Changes the bound of what snapshots hold in memory; it rises no further than
+    /// [`PoolOptions::snapshot_memory_bytes`] was at the start.
+    pub fn set_snapshot_memory(&self, bytes: u64) {
+        self.core.frames.set_budget(bytes);
+    }
+
     /// The highest bound of pages in memory, if there is one: with pool backend `exmap`, that of the start.
     pub fn most_memory_pages(&self) -> Option<u64> {
         (self.most_memory_pages < u64::MAX).then_some(self.most_memory_pages)

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use stillframe_store::{sched, DbId, Layout, OpenError, Options, Store, Worker};
+use stillframe_units::redis_bytes;
 
 use crate::commands::REGISTRY;
 use crate::config::{Config, Settings, SnapshotFormat};
@@ -81,6 +82,7 @@ impl Running {
         let store = Store::open(&dir, store_options(settings))
             .map_err(|error| explain_refusal(error, &dir.join(&settings.dbfilename)))?;
         log_io(&store);
+        log_memory(&store, settings);
         store.set_skips_damage(settings.skips_damage);
         store.set_collection_limits(&settings.collection_limits);
         if let Some(note) = store.recovery_note() {
@@ -174,6 +176,26 @@ fn log_io(store: &Store) {
     log::notice(format!(
         "The page file is read and written by {}{engine_note}, {cache} the page cache{direct_note}{buffers}",
         io.engine
+    ));
+}
+
+/// Says how `maxmemory` is divided, if data may be larger than that.
+fn log_memory(store: &Store, settings: &Settings) {
+    let Some(shares) = store.memory_shares() else { return };
+    let of_wanted = match settings.snapshot_memory_bytes {
+        wanted if wanted > shares.snapshot_bytes => {
+            format!(" (an eighth; 'snapshot-memory' is {})", redis_bytes(wanted))
+        }
+        _ => String::new(),
+    };
+    log::notice(format!(
+        "Of maxmemory, {}, pages of data get {}, snapshots {}{of_wanted}, what is on its way to and from the page file {}, what \
+         is known of all pages {}, which grows with the data; what the process takes without data is not part of it",
+        redis_bytes(shares.all_bytes),
+        redis_bytes(shares.page_bytes),
+        redis_bytes(shares.snapshot_bytes),
+        redis_bytes(shares.staging_bytes),
+        redis_bytes(shares.side_bytes),
     ));
 }
 

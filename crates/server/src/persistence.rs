@@ -3,7 +3,6 @@
 pub mod collections;
 mod delay;
 mod dump;
-pub mod elements;
 mod progress;
 
 use std::collections::VecDeque;

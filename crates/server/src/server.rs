@@ -310,7 +310,7 @@ impl Host for Server {
     }
 
     fn answer(&self, waiter: &Waiter, reply: Vec<u8>) {
-        self.send(&waiter.client, |token| Message::Reply(token, waiter.reply, reply));
+        self.send(&waiter.client, |token| Message::Reply(token, waiter.reply, reply.into()));
     }
 
     fn count_error(&self, text: &[u8]) {

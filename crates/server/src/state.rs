@@ -5,6 +5,7 @@ pub mod client_line;
 pub mod clients;
 pub mod combination;
 pub mod drawing;
+pub mod elements;
 pub mod heap;
 pub mod inbox;
 pub mod latency;

@@ -14,6 +14,7 @@ use crate::dispatch::ctx::{Command, Ctx, Registry};
 use crate::dispatch::waiting::{take_or_wait, Blocking};
 use crate::harness::Harness;
 use crate::protocol::args::Args;
+use crate::protocol::reply::Replies;
 use crate::state::clients::ClientInfo;
 use crate::state::session::Session;
 use crate::state::token::Token;
@@ -105,8 +106,9 @@ impl Clients {
     /// What has been served since: client and reply.
     fn served(&mut self) -> Vec<(u64, String)> {
         let deliveries = std::mem::take(&mut self.harness.local.deliveries);
-        let text =
-            |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace("\r\n", " ").trim_end().to_owned();
+        let text = |replies: Replies| {
+            String::from_utf8(replies.bytes().to_vec()).unwrap().replace("\r\n", " ").trim_end().to_owned()
+        };
         let served: Vec<_> = deliveries
             .into_iter()
             .map(|delivery| {

@@ -1,5 +1,6 @@
 //! What changes in a store, told once, to whoever listens.
 
+use crate::blobs::Bytes;
 use crate::{DbId, Deadline, Key, NewValue, UnixMillis};
 
 /// A change. All times are absolute: applied in this order to an empty store whose clock stands still, effects make the
@@ -37,40 +38,40 @@ pub enum Effect<'a> {
 pub enum Change<'a> {
     /// A field of a hash has this value now, and this deadline or none.
     Field {
-        field: &'a [u8],
-        value: &'a [u8],
+        field: Bytes<'a>,
+        value: Bytes<'a>,
         deadline: Option<UnixMillis>,
     },
     FieldDeadline {
-        field: &'a [u8],
+        field: Bytes<'a>,
         deadline: Option<UnixMillis>,
     },
     FieldRemoved {
-        field: &'a [u8],
+        field: Bytes<'a>,
     },
     /// The field's time was over.
     FieldExpired {
-        field: &'a [u8],
+        field: Bytes<'a>,
     },
     /// A set has this member now.
     Member {
-        member: &'a [u8],
+        member: Bytes<'a>,
     },
     MemberRemoved {
-        member: &'a [u8],
+        member: Bytes<'a>,
     },
     /// A sorted set has this member now, with this score.
     Scored {
-        member: &'a [u8],
+        member: Bytes<'a>,
         score: f64,
     },
     ScoredRemoved {
-        member: &'a [u8],
+        member: Bytes<'a>,
     },
     /// A list has this item at an end now.
     Pushed {
         end: End,
-        item: &'a [u8],
+        item: Bytes<'a>,
     },
     Popped {
         end: End,
@@ -79,12 +80,12 @@ pub enum Change<'a> {
     /// The item at an index is another one now; indices count from the left, from 0.
     Item {
         index: u64,
-        item: &'a [u8],
+        item: Bytes<'a>,
     },
     /// An item has come before the one that had this index.
     ItemInserted {
         index: u64,
-        item: &'a [u8],
+        item: Bytes<'a>,
     },
     ItemsRemoved {
         index: u64,

@@ -2,6 +2,9 @@
 
 use stillframe_pagepool::PageId;
 
+use crate::blobs::{Blob, Blobs, Bytes, Part};
+use crate::stop::Stop;
+
 /// Milliseconds since the Unix epoch, as Redis counts deadlines.
 pub type UnixMillis = i64;
 
@@ -22,6 +25,8 @@ pub struct Key<'a> {
     pub(crate) outside_hint: bool,
     /// What the key is looked up for, so that its memory is asked for in the right way.
     pub(crate) will_write: bool,
+    /// The name of an element that lies in pages; `bytes` are its first ones, more than a leaf takes.
+    pub(crate) large: Option<&'a Bytes<'a>>,
 }
 
 /// A slot hint that no slot has.
@@ -29,7 +34,15 @@ pub(crate) const NO_SLOT: u16 = u16::MAX;
 
 impl<'a> Key<'a> {
     pub(crate) fn new(bytes: &'a [u8], hash: u64) -> Key<'a> {
-        Key { bytes, hash, leaf_hint: None, slot_hint: NO_SLOT, outside_hint: false, will_write: false }
+        Key {
+            bytes,
+            hash,
+            leaf_hint: None,
+            slot_hint: NO_SLOT,
+            outside_hint: false,
+            will_write: false,
+            large: None,
+        }
     }
 
     /// Says that the stages of a batch prepare a write.
@@ -42,13 +55,30 @@ impl<'a> Key<'a> {
         self.will_write
     }
 
+    /// Where a key lies that is too long for a leaf: in pages that it has come into, or in a copy that is made of it.
+    ///
+    /// # Errors
+    /// There is no room for that.
+    pub(crate) fn outside(&self, blobs: &Blobs) -> Result<Blob, Stop> {
+        match self.large {
+            None => blobs.make(&[Part::Bytes(self.bytes)], false),
+            Some(Bytes::Incoming(name)) => {
+                name.unused_blob().map_err(|error| Stop::Damaged(error.to_string()))
+            }
+            Some(bytes) => {
+                let bytes = bytes.to_vec().map_err(|error| Stop::Damaged(error.to_string()))?;
+                blobs.make(&[Part::Bytes(&bytes)], false)
+            }
+        }
+    }
+
     /// The hash and hint without the bytes, to be kept between the stages of a batch.
     pub fn detach(self) -> Key<'static> {
-        Key { bytes: &[], ..self }
+        Key { bytes: &[], large: None, ..self }
     }
 
     /// Gives a detached key its bytes back.
     pub fn attach(self, bytes: &'a [u8]) -> Key<'a> {
-        Key { bytes, ..self }
+        Key { bytes, large: None, ..self }
     }
 }

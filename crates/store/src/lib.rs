@@ -54,7 +54,7 @@ mod sync {
     pub use std::sync::atomic;
 }
 
-pub use blobs::{Duplicate, Incoming, Reach, Sending, SlabNeeds, SENDING_MIN_BYTES};
+pub use blobs::{Bytes, Duplicate, Given, Incoming, Reach, Sending, SlabNeeds, SENDING_MIN_BYTES};
 pub use effect::{Before, Change, Effect, End, Listener};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
 pub use error::{Fault, Faults, OpError, OpenError, SaveError, TreeError};
@@ -62,6 +62,7 @@ pub use handle::{Hash, List, Record, Set, SortedSet, Transaction, Tree, TreeRang
 pub use key::{DbId, Key, UnixMillis};
 pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, SkipStats};
 pub use options::Options;
+pub use pages::MemoryShares;
 pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
 pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
 pub use stillframe_pagepool::heap;
@@ -73,8 +74,8 @@ pub use stillframe_pagepool::{
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
 pub use tree::sorted_set::{LexBound, ScoreBound};
 pub use types::{
-    Draw, Element, ElementAhead, FieldMode, FieldRef, Insertion, NegativeZero, OwnedRange, RangeLimit, Rank,
-    ScoreChanges, ScoreRule, ScoredRange, Setting, TreesAhead,
+    Draw, Element, ElementAhead, ElementCopies, FieldMode, FieldRef, GivenField, Insertion, NegativeZero,
+    OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange, Setting, TreesAhead,
 };
 pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};
 pub use walk::{CollectionView, Lost, Value, ViewEntry};

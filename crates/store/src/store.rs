@@ -20,7 +20,7 @@ use crate::error::{OpenError, SaveError};
 use crate::keyspace::{Keyspace, SkipStats, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 use crate::named::idle_here;
 use crate::page::Page;
-use crate::pages::memory_pages;
+use crate::pages::MemoryShares;
 use crate::rdb::Cut;
 use crate::source::PageSource;
 use crate::stop::Stop;
@@ -137,6 +137,7 @@ impl Store {
         };
         let recovery_note = recovered.damage.map(|damage| note_of(&damage, recovered.fell_back));
         let keyspace = Arc::new(keyspace);
+        keyspace.pages.settle_bound();
         let collector =
             start_collector(&keyspace).map_err(|source| OpenError::Io { path: dir.clone(), source })?;
         let shared = Shared {
@@ -364,6 +365,11 @@ impl Store {
         self.keyspace().pool.memory_pages()
     }
 
+    /// How the bound of memory is divided, if there is one ([`Options::tiered_bytes`]).
+    pub fn memory_shares(&self) -> Option<MemoryShares> {
+        self.keyspace().pages.shares()
+    }
+
     /// Whether an operation may meet a page that is not in memory: while the store warms up, and as long as a page could
     /// not be read. One load.
     pub fn may_miss_pages(&self) -> bool {
@@ -524,7 +530,8 @@ fn pool_options(options: &Options) -> PoolOptions {
         backend: options.pool_backend,
         snapshot_memory_bytes: options.snapshot_memory_bytes,
         needed_pages,
-        memory_pages: memory_pages(options.tiered_bytes, options.snapshot_memory_bytes),
+        memory_pages: MemoryShares::of(options.tiered_bytes, options.snapshot_memory_bytes, 0)
+            .map(|shares| shares.page_count()),
         accept_loss_after: options.accept_loss_after_checkpoint,
     }
 }

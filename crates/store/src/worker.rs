@@ -2,7 +2,7 @@ use std::sync::atomic::Ordering;
 
 use stillframe_pagepool::Standstill;
 
-use crate::blobs::SlabNeeds;
+use crate::blobs::{SlabNeeds, Taking};
 use crate::keyspace::{BehindLocks, Keyspace, Local, Locks};
 use crate::*;
 
@@ -51,6 +51,19 @@ impl Worker {
         let mut run = std::mem::take(&mut local.run);
         let result = operation(keyspace, local, &mut run);
         local.run = run;
+        local.drop_large_buffers();
+        result
+    }
+
+    /// The same for who takes large elements by reference.
+    #[inline]
+    pub(crate) fn with_run_taking<R>(
+        &mut self,
+        operation: impl FnOnce(&Keyspace, &mut Local, &mut Vec<u8>) -> R,
+    ) -> R {
+        self.local.taking = Taking::Large;
+        let result = self.with_run(operation);
+        self.local.taking = Taking::Bytes;
         result
     }
 

@@ -18,6 +18,8 @@ use crate::{PageBytes, PAGE_SIZE};
 const STEP_FRAMES: u32 = (HUGE_PAGE_SIZE / PAGE_SIZE) as u32;
 /// Frames beyond the budget, for what a cut itself writes.
 const RESERVE_FRAMES: u32 = 64;
+/// The least that a stock's budget is.
+const BUDGET_FRAMES_MIN: u64 = 64;
 
 /// How many frames are to be populated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +101,8 @@ impl FramePool {
     /// # Errors
     /// [`MapError`].
     pub fn new(byte_len: u64) -> Result<FramePool, MapError> {
-        let budget_frames = (byte_len / PAGE_SIZE as u64).clamp(64, u64::from(u32::MAX / 2)) as u32;
+        let budget_frames =
+            (byte_len / PAGE_SIZE as u64).clamp(BUDGET_FRAMES_MIN, u64::from(u32::MAX / 2)) as u32;
         let frame_count = budget_frames + RESERVE_FRAMES;
         let byte_len = (frame_count as usize * PAGE_SIZE).next_multiple_of(HUGE_PAGE_SIZE);
         Ok(FramePool {
@@ -110,6 +113,17 @@ impl FramePool {
             free: Mutex::default(),
             resident_count: AtomicU64::new(0),
         })
+    }
+
+    /// Bounds what is held by `byte_len`, and by what the stock was made for.
+    pub fn set_budget(&self, byte_len: u64) {
+        let most = u64::from(self.frame_count - RESERVE_FRAMES);
+        self.budget.set_limit_pages((byte_len / PAGE_SIZE as u64).clamp(BUDGET_FRAMES_MIN, most));
+    }
+
+    /// Frames that may ever be wanted at once: no more are populated.
+    fn wanted_frames(&self) -> u32 {
+        (self.budget.limit_pages() as u32 + RESERVE_FRAMES).min(self.frame_count)
     }
 
     /// Takes a free frame; `None` when the budget is used up.
@@ -173,14 +187,14 @@ impl FramePool {
 
     /// Whole steps of what is to be kept.
     fn kept_frames(&self, wish: &FrameWish) -> u32 {
-        wish.kept.min(self.frame_count) / STEP_FRAMES * STEP_FRAMES
+        wish.kept.min(self.wanted_frames()) / STEP_FRAMES * STEP_FRAMES
     }
 
     /// Populates the next step of never-used frames, if there are any and nobody is at it.
     fn populate_step(&self) {
         let start = {
             let mut free = self.free.lock();
-            if free.is_populating || free.populated >= self.frame_count {
+            if free.is_populating || free.populated >= self.wanted_frames() {
                 return;
             }
             free.is_populating = true;

@@ -236,6 +236,8 @@ pub struct Row<H> {
     pub element: Option<usize>,
     /// Which arguments, by their indices, are values that can go to their place as their bytes come, before the command runs.
     pub receives: Option<fn(usize) -> bool>,
+    /// Those of them that are names, which are looked for by their hash.
+    pub receives_names: Option<fn(usize) -> bool>,
     /// What it does before, part by part, with large values of which pages may be missing: others are served meanwhile.
     pub ahead: Option<H>,
     /// Before `EXEC`, too: it leaves the values as they are, and the command takes what has been made of them.
@@ -274,6 +276,7 @@ impl<H: Copy> Row<H> {
             is_container: false,
             element: None,
             receives: None,
+            receives_names: None,
             ahead: None,
             is_ahead_of_exec: false,
             walks: false,
@@ -406,6 +409,11 @@ impl<H: Copy> Row<H> {
 
     pub const fn receives(mut self, is_value: fn(usize) -> bool) -> Row<H> {
         self.receives = Some(is_value);
+        self
+    }
+
+    pub const fn receives_names(mut self, is_name: fn(usize) -> bool) -> Row<H> {
+        self.receives_names = Some(is_name);
         self
     }
 

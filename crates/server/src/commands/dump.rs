@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use stillframe_store::rdb::{self, CollectionKind, Element, PayloadError, RdbString};
 use stillframe_store::{
-    Access, DbId, Deadline, Encoding, Key, NewValue, OpError, RangeLimit, ScoredRange, Sending, UnixMillis,
-    ValueType, Worker,
+    Access, DbId, Deadline, Encoding, Fault, Key, NewValue, OpError, RangeLimit, ScoredRange, Sending,
+    UnixMillis, ValueType, Worker,
 };
 
 use super::string::sends_whole;
@@ -16,9 +16,9 @@ use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::stream::{self, Shape};
 use crate::persistence::collections::{held, PayloadForm};
-use crate::persistence::elements::Batch;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
+use crate::state::elements::Batch;
 use crate::state::notify::SILENT;
 use crate::state::restoring::{Restored, Restoring};
 use crate::state::session::Ahead;
@@ -40,6 +40,8 @@ pub const COMMANDS: &[Command] = &[
 const PAYLOAD: usize = 3;
 /// From here on a value is sent from where it lies, not compressed, where its pages may be missing.
 const LARGE_BYTES: u64 = 1 << 20;
+/// The payload of a collection that has more is written beside other commands, if memory is bounded.
+const GATHERED_BYTES_MAX: u64 = 4 << 20;
 
 pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
@@ -69,7 +71,7 @@ fn dump_collection(ctx: &mut Ctx<'_>, key: &Key<'_>) -> CmdResult {
     };
     let element_count = element_count(ctx, key, entry.value_type)?;
     let form = PayloadForm::of(&ctx.config.settings);
-    if stream::begin(ctx, key.bytes, element_count, Shape::Payload(form.clone())) {
+    if has_it_written(ctx, key, element_count, &form)? {
         ctx.looked_up(key, true);
         return Ok(());
     }
@@ -80,6 +82,23 @@ fn dump_collection(ctx: &mut Ctx<'_>, key: &Key<'_>) -> CmdResult {
         batch.payload(encoding, &form.limits, form.compresses).map_err(|error| format!("ERR {error}"))?;
     ctx.reply.bulk(&payload);
     Ok(())
+}
+
+/// Has the payload of a large collection written beside other commands, if that may be.
+fn has_it_written(
+    ctx: &mut Ctx<'_>,
+    key: &Key<'_>,
+    element_count: u64,
+    form: &PayloadForm,
+) -> Result<bool, CmdError> {
+    let shape = || Shape::Payload(form.clone());
+    if stream::begin(ctx, key.bytes, element_count, shape()) {
+        return Ok(true);
+    }
+    let is_bounded = ctx.server.store.memory_page_count().is_some();
+    Ok(is_bounded
+        && ctx.worker.elements_exceed(ctx.client.db, key, GATHERED_BYTES_MAX)?
+        && stream::begin_any(ctx, key.bytes, shape()))
 }
 
 fn element_count(ctx: &mut Ctx<'_>, key: &Key<'_>, value_type: ValueType) -> Result<u64, OpError> {
@@ -255,6 +274,9 @@ pub fn restore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 /// Before a `RESTORE` whose payload has come into pages: takes it apart, part by part.
 pub fn take_apart(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Some(payload) = args.incoming(PAYLOAD) else { return Ok(()) };
+    if let Some(Ahead::Gathered(batch)) = ctx.client.ahead.as_deref_mut() {
+        return go_on(batch.place(ctx.worker));
+    }
     let (options, db, key) = (parse(args)?, ctx.db(), ctx.key(args, 1));
     if !options.replaces && ctx.worker.entry(db, &key)?.is_some() {
         // The command says so.
@@ -269,7 +291,24 @@ pub fn take_apart(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if let Some(ahead) = restoring.ahead() {
         ctx.server.store.load(ahead, Box::new(|| ()));
     }
+    if matches!(is_done, Ok(true)) {
+        if let Ok(Restored::Collection { bytes, version }) = restoring.restored() {
+            // What is wrong with it the command says.
+            if let Ok(batch) = gathered(bytes, version) {
+                ctx.client.ahead = Some(Box::new(Ahead::Gathered(batch)));
+                return Err(Fault::pause().into());
+            }
+        }
+    }
     go_on(is_done)
+}
+
+/// The elements of a collection that has been taken apart.
+fn gathered(bytes: &[u8], version: u32) -> Result<Batch, PayloadError> {
+    match rdb::open_gathered(bytes, version)? {
+        rdb::Payload::Collection(elements) => Batch::of_payload(*elements),
+        rdb::Payload::String(_) => Err(PayloadError::BadData),
+    }
 }
 
 /// Puts a collection in the place of whatever the key has, as one change.
@@ -314,6 +353,7 @@ impl Payload {
         };
         let begun = match ctx.client.ahead.take().map(|ahead| *ahead) {
             Some(Ahead::Restored(restoring)) => Some(restoring),
+            Some(Ahead::Gathered(batch)) => return Ok(Payload::Collection(batch)),
             _ => Restoring::begin(ctx.worker, incoming)?,
         };
         let mut restoring = begun.ok_or("ERR too many large values are on their way at a time, try again")?;

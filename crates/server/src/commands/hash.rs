@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use stillframe_store::{Deadline, Draw, FieldMode, FieldRef};
+use stillframe_store::{Bytes, Deadline, Draw, FieldMode, GivenField};
 
 use super::random::reply_drawn;
 use super::scan::{ScanOptions, MAX_CURSOR};
@@ -21,13 +21,13 @@ use crate::text::number::{parse_cursor, parse_i64};
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("hdel", -3, flag::WRITE | flag::FAST, hdel).element(2).acl(acl::HASH)
+    Command::new("hdel", -3, flag::WRITE | flag::FAST, hdel).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
         .doc(Group::Hash, "2.0.0", "Delete one or more hash fields", "O(N) where N is the number of fields to be removed.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
-    Command::new("hexists", 3, flag::READONLY | flag::FAST, hexists).element(2).acl(acl::HASH)
+    Command::new("hexists", 3, flag::READONLY | flag::FAST, hexists).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
         .doc(Group::Hash, "2.0.0", "Determine if a hash field exists", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("hget", 3, flag::READONLY | flag::FAST, hget).element(2).acl(acl::HASH)
+    Command::new("hget", 3, flag::READONLY | flag::FAST, hget).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
         .doc(Group::Hash, "2.0.0", "Get the value of a hash field", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("hgetall", 2, flag::READONLY, hgetall).acl(acl::HASH)
@@ -47,10 +47,10 @@ pub const COMMANDS: &[Command] = &[
     Command::new("hlen", 2, flag::READONLY | flag::FAST, hlen).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Get the number of fields in a hash", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("hmget", -3, flag::READONLY | flag::FAST, hmget).element(2).acl(acl::HASH)
+    Command::new("hmget", -3, flag::READONLY | flag::FAST, hmget).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
         .doc(Group::Hash, "2.0.0", "Get the values of all the given hash fields", "O(N) where N is the number of fields being requested.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("hmset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, hmset).element(2).acl(acl::HASH)
+    Command::new("hmset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, hmset).element(2).acl(acl::HASH).receives(is_value).receives_names(is_field)
         .doc(Group::Hash, "2.0.0", "Set multiple hash fields to multiple values", "O(N) where N is the number of fields being set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
     Command::new("hrandfield", -2, flag::READONLY, hrandfield).acl(acl::HASH)
@@ -61,13 +61,13 @@ pub const COMMANDS: &[Command] = &[
         .doc(Group::Hash, "2.8.0", "Incrementally iterate hash fields and associated values", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("hset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, hset).element(2).acl(acl::HASH)
+    Command::new("hset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, hset).element(2).acl(acl::HASH).receives(is_value).receives_names(is_field)
         .doc(Group::Hash, "2.0.0", "Set the string value of a hash field", "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called with multiple field/value pairs.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("hsetnx", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hsetnx).element(2).acl(acl::HASH)
+    Command::new("hsetnx", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hsetnx).element(2).acl(acl::HASH).receives(is_value).receives_names(is_field)
         .doc(Group::Hash, "2.0.0", "Set the value of a hash field, only if the field does not exist", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("hstrlen", 3, flag::READONLY | flag::FAST, hstrlen).element(2).acl(acl::HASH)
+    Command::new("hstrlen", 3, flag::READONLY | flag::FAST, hstrlen).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
         .doc(Group::Hash, "3.2.0", "Get the length of the value of a hash field", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
     Command::new("hvals", 2, flag::READONLY, hvals).acl(acl::HASH)
@@ -75,6 +75,15 @@ pub const COMMANDS: &[Command] = &[
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
 ];
+
+/// Whether an argument of `HSET` is a value.
+fn is_value(index: usize) -> bool {
+    index >= 3 && index % 2 == 1
+}
+
+fn is_field(index: usize) -> bool {
+    index >= 2 && index % 2 == 0
+}
 
 /// No number is longer.
 const NUMBER_MAX_BYTES: usize = 8192;
@@ -86,11 +95,11 @@ fn set_pairs(ctx: &mut Ctx<'_>, args: &Args<'_>, command: &str) -> Result<u64, C
     }
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     if args.len() == 4 {
-        let pair = [(args.at(2), args.at(3))];
+        let pair = [(args.bytes(2), args.bytes(3))];
         return Ok(ctx.worker.hash_set(db, &key, &pair, FieldMode::All, Deadline::Clear)?);
     }
-    let pairs: Vec<(&[u8], &[u8])> =
-        (2..args.len()).step_by(2).map(|index| (args.at(index), args.at(index + 1))).collect();
+    let pairs: Vec<(Bytes<'_>, Bytes<'_>)> =
+        (2..args.len()).step_by(2).map(|index| (args.bytes(index), args.bytes(index + 1))).collect();
     Ok(ctx.worker.hash_set(db, &key, &pairs, FieldMode::All, Deadline::Clear)?)
 }
 
@@ -108,24 +117,18 @@ pub fn hmset(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn hsetnx(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let pair = [(args.at(2), args.at(3))];
+    let pair = [(args.bytes(2), args.bytes(3))];
     let added = ctx.worker.hash_set(db, &key, &pair, FieldMode::Absent, Deadline::Clear)?;
     ctx.reply.int(added as i64);
     Ok(())
 }
 
-/// What `f` makes of the value of the field at argument 2, if it is there. Whether the hash is there is the second.
-fn with_value<R>(
-    ctx: &mut Ctx<'_>,
-    args: &Args<'_>,
-    f: impl FnOnce(&[u8]) -> R,
-) -> Result<(Option<R>, bool), CmdError> {
+/// Bytes of the value of the field at argument 2, if it is there.
+fn value_len(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Result<Option<u64>, CmdError> {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let (mut f, mut made) = (Some(f), None);
-    let found = ctx.worker.hash_get(db, &key, [args.at(2)].into_iter(), |_, value| {
-        made = value.and_then(|value| Some(f.take()?(value)));
-    })?;
-    Ok((made, found))
+    let (len, found) = ctx.worker.hash_value_len(db, &key, args.bytes(2))?;
+    ctx.looked_up(&key, found);
+    Ok(len)
 }
 
 /// Sets the field at argument 2, which keeps its deadline, to what `renew` makes of its value.
@@ -174,10 +177,10 @@ pub fn hget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let Ctx { worker, reply, client, .. } = ctx;
     let mut is_missing = true;
-    let found = worker.hash_get(client.db, &key, [args.at(2)].into_iter(), |_, value| {
+    let found = worker.hash_send(client.db, &key, [args.bytes(2)].into_iter(), |_, value| {
         if let Some(value) = value {
             is_missing = false;
-            reply.bulk(value);
+            reply.bulk_given(value);
         }
     })?;
     if is_missing {
@@ -188,15 +191,13 @@ pub fn hget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn hexists(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let (is_there, found) = with_value(ctx, args, |_| ())?;
-    ctx.looked_up(&ctx.key(args, 1), found);
-    ctx.reply.int(i64::from(is_there.is_some()));
+    let len = value_len(ctx, args)?;
+    ctx.reply.int(i64::from(len.is_some()));
     Ok(())
 }
 
 pub fn hstrlen(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let (len, found) = with_value(ctx, args, <[u8]>::len)?;
-    ctx.looked_up(&ctx.key(args, 1), found);
+    let len = value_len(ctx, args)?;
     ctx.reply.int(len.unwrap_or(0) as i64);
     Ok(())
 }
@@ -205,8 +206,8 @@ pub fn hmget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let Ctx { worker, reply, client, .. } = ctx;
     reply.array(args.len() - 2);
-    let found = worker.hash_get(client.db, &key, args.from(2), |_, value| match value {
-        Some(value) => reply.bulk(value),
+    let found = worker.hash_send(client.db, &key, args.bytes_from(2), |_, value| match value {
+        Some(value) => reply.bulk_given(value),
         None => reply.null(),
     })?;
     ctx.looked_up(&key, found);
@@ -216,8 +217,8 @@ pub fn hmget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 pub fn hdel(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key, before) = (ctx.db(), ctx.key(args, 1), ctx.worker.change_count());
     let removed = match args.len() {
-        3 => ctx.worker.hash_remove(db, &key, &[args.at(2)])?,
-        _ => ctx.worker.hash_remove(db, &key, &args.from(2).collect::<Vec<_>>())?,
+        3 => ctx.worker.hash_remove(db, &key, &[args.bytes(2)])?,
+        _ => ctx.worker.hash_remove(db, &key, &args.bytes_from(2).collect::<Vec<_>>())?,
     };
     // The key, if it goes with the last field, is no change of its own.
     ctx.count_as(before, removed);
@@ -270,13 +271,13 @@ fn reply_all(ctx: &mut Ctx<'_>, args: &Args<'_>, parts: Parts) -> CmdResult {
         Parts::Pairs => reply.borrow_mut().map(count as usize),
         Parts::Fields | Parts::Values => reply.borrow_mut().array(count as usize),
     };
-    let found = worker.hash_for_each(client.db, &key, begin, |found| {
+    let found = worker.hash_send_all(client.db, &key, begin, |found| {
         let mut reply = reply.borrow_mut();
         if parts != Parts::Values {
-            reply.bulk(found.field);
+            reply.bulk_given(found.field);
         }
         if parts != Parts::Fields {
-            reply.bulk(found.value);
+            reply.bulk_given(found.value);
         }
         if reply.out.is_over() {
             ControlFlow::Break(())
@@ -329,14 +330,14 @@ pub fn hrandfield(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         let is_flat = with_values && !reply.resp3;
         reply.array(if is_flat { 2 * count as usize } else { count as usize });
     };
-    let found = worker.hash_random(client.db, &key, draw, begin, |found| {
+    let found = worker.hash_send_random(client.db, &key, draw, begin, |found| {
         let mut reply = reply.borrow_mut();
         if with_values && reply.resp3 {
             reply.array(2);
         }
-        reply.bulk(found.field);
+        reply.bulk_given(found.field);
         if with_values {
-            reply.bulk(found.value);
+            reply.bulk_given(found.value);
         }
         if reply.out.is_over() {
             ControlFlow::Break(())
@@ -355,12 +356,12 @@ fn one_random(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let Ctx { worker, reply, client, .. } = ctx;
     let mut is_missing = true;
-    let give = |found: FieldRef<'_>| {
+    let give = |found: GivenField<'_>| {
         is_missing = false;
-        reply.bulk(found.field);
+        reply.bulk_given(found.field);
         ControlFlow::Break(())
     };
-    let found = worker.hash_random(client.db, &key, Draw::Distinct(1), |_| (), give)?;
+    let found = worker.hash_send_random(client.db, &key, Draw::Distinct(1), |_| (), give)?;
     if is_missing {
         ctx.reply.null();
     }

@@ -251,10 +251,10 @@ fn reply_values<'a>(
     let (mut seen, mut there) = (BTreeSet::new(), Vec::new());
     let Ctx { worker, reply, .. } = ctx;
     reply.array(fields.len());
-    worker.hash_get(db, &key, fields.iter().copied(), |index, value| match value {
+    worker.hash_send(db, &key, fields.iter().copied(), |index, value| match value {
         Some(value) if !takes || seen.insert(fields[index]) => {
             there.push(fields[index]);
-            reply.bulk(value);
+            reply.bulk_given(value);
         }
         _ => reply.null(),
     })?;

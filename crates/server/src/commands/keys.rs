@@ -1,13 +1,14 @@
 //! Keys as such: presence, removal, copies, moves.
 
-use stillframe_store::{DbId, Fault, Reach};
+use stillframe_store::{DbId, Fault, Key, OpError, Reach, ValueType};
 
 use super::database::db_argument;
-use super::walk::{duplicate, take_copy};
+use super::walk::{duplicate, go_on};
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
+use crate::state::session::Ahead;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
@@ -182,7 +183,22 @@ pub fn copy_large(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Ok(());
     }
     let from = ctx.key(args, 1);
-    duplicate(ctx, &from, false)
+    match ctx.worker.entry(ctx.client.db, &from)? {
+        Some(entry) if entry.value_type != ValueType::String => copy_long_elements(ctx, &from),
+        _ => duplicate(ctx, &from, false),
+    }
+}
+
+/// Copies the long elements of a collection into the session.
+fn copy_long_elements(ctx: &mut Ctx<'_>, from: &Key<'_>) -> CmdResult {
+    if !matches!(ctx.client.ahead.as_deref(), Some(Ahead::Elements(_))) {
+        let begun = ctx.worker.begin_element_copies(ctx.client.db, from)?;
+        ctx.client.ahead = begun.map(|copies| Box::new(Ahead::Elements(copies)));
+    }
+    match ctx.client.ahead.as_deref_mut() {
+        Some(Ahead::Elements(copies)) => go_on(copies.step(ctx.worker)),
+        _ => Ok(()),
+    }
 }
 
 pub fn copy(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
@@ -196,13 +212,22 @@ pub fn copy(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     ctx.looked_up(&from, found);
     let can_copy = found && (replaces || ctx.worker.entry(to_db, &to)?.is_none());
     if can_copy {
-        match take_copy(ctx) {
-            Some(copy) if ctx.worker.is_source(from_db, &from, &copy)? => {
+        match ctx.client.ahead.take().map(|ahead| *ahead) {
+            Some(Ahead::Copy(copy)) if ctx.worker.is_source(from_db, &from, &copy)? => {
                 ctx.worker.copy_duplicate((from_db, &from), (to_db, &to), &copy)?;
             }
             // Somebody has changed it just now.
-            Some(_) if !ctx.client.is_in_exec => return Err(Fault::pause().into()),
-            Some(_) | None => drop(ctx.worker.copy((from_db, &from), (to_db, &to))?),
+            Some(Ahead::Copy(_)) if !ctx.client.is_in_exec => return Err(Fault::pause().into()),
+            Some(Ahead::Elements(copies)) => {
+                let copied = ctx.worker.copy_collection((from_db, &from), (to_db, &to), &copies);
+                if let Err(OpError::Fault(fault)) = copied {
+                    // It begins anew, with what has been made.
+                    ctx.client.ahead = Some(Box::new(Ahead::Elements(copies)));
+                    return Err(fault.into());
+                }
+                copied?;
+            }
+            _ => drop(ctx.worker.copy((from_db, &from), (to_db, &to))?),
         }
     }
     ctx.reply.int(i64::from(can_copy));

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use stillframe_store::{End, Insertion, Setting};
+use stillframe_store::{Bytes, End, Insertion, Setting};
 
 use crate::command::operand::{integer, positive};
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
@@ -19,7 +19,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("lindex", 3, flag::READONLY, lindex).acl(acl::LIST)
         .doc(Group::List, "1.0.0", "Get an element from a list by its index", "O(N) where N is the number of elements to traverse to get to the element at index. This makes asking for the first or the last element of the list O(1).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("linsert", 5, flag::WRITE | flag::DENYOOM, linsert).acl(acl::LIST)
+    Command::new("linsert", 5, flag::WRITE | flag::DENYOOM, linsert).acl(acl::LIST).receives(|index| index >= 3)
         .doc(Group::List, "2.2.0", "Insert an element before or after another element in a list", "O(N) where N is the number of elements to traverse before seeing the value pivot. This means that inserting somewhere on the left end on the list (head) can be considered O(1) and inserting somewhere on the right end (tail) is O(N).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
     Command::new("llen", 2, flag::READONLY | flag::FAST, llen).acl(acl::LIST)
@@ -34,22 +34,22 @@ pub const COMMANDS: &[Command] = &[
     Command::new("lpop", -2, flag::WRITE | flag::FAST, lpop).acl(acl::LIST)
         .doc(Group::List, "1.0.0", "Remove and get the first elements in a list", "O(N) where N is the number of elements returned")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
-    Command::new("lpos", -3, flag::READONLY, lpos).acl(acl::LIST)
+    Command::new("lpos", -3, flag::READONLY, lpos).acl(acl::LIST).receives(|index| index == 2)
         .doc(Group::List, "6.0.6", "Return the index of matching elements on a list", "O(N) where N is the number of elements in the list, for the average case. When searching for elements near the head or the tail of the list, or when the MAXLEN option is provided, the command may run in constant time.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("lpush", -3, flag::WRITE | flag::DENYOOM | flag::FAST, lpush).acl(acl::LIST)
+    Command::new("lpush", -3, flag::WRITE | flag::DENYOOM | flag::FAST, lpush).acl(acl::LIST).receives(|index| index >= 2)
         .doc(Group::List, "1.0.0", "Prepend one or multiple elements to a list", "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("lpushx", -3, flag::WRITE | flag::DENYOOM | flag::FAST, lpushx).acl(acl::LIST)
+    Command::new("lpushx", -3, flag::WRITE | flag::DENYOOM | flag::FAST, lpushx).acl(acl::LIST).receives(|index| index >= 2)
         .doc(Group::List, "2.2.0", "Prepend an element to a list, only if the list exists", "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
     Command::new("lrange", 4, flag::READONLY, lrange).acl(acl::LIST)
         .doc(Group::List, "1.0.0", "Get a range of elements from a list", "O(S+N) where S is the distance of start offset from HEAD for small lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of elements in the specified range.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("lrem", 4, flag::WRITE, lrem).acl(acl::LIST)
+    Command::new("lrem", 4, flag::WRITE, lrem).acl(acl::LIST).receives(|index| index == 3)
         .doc(Group::List, "1.0.0", "Remove elements from a list", "O(N+M) where N is the length of the list and M is the number of elements removed.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
-    Command::new("lset", 4, flag::WRITE | flag::DENYOOM, lset).acl(acl::LIST)
+    Command::new("lset", 4, flag::WRITE | flag::DENYOOM, lset).acl(acl::LIST).receives(|index| index == 3)
         .doc(Group::List, "1.0.0", "Set the value of an element in a list by its index", "O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
     Command::new("ltrim", 4, flag::WRITE, ltrim).event("ltrim").acl(acl::LIST)
@@ -61,10 +61,10 @@ pub const COMMANDS: &[Command] = &[
     Command::new("rpoplpush", 3, flag::WRITE | flag::DENYOOM, rpoplpush).in_one_step().acl(acl::LIST)
         .doc(Group::List, "1.2.0", "Remove the last element in a list, prepend it to another list and return it", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE), KeySpec::range(2, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("rpush", -3, flag::WRITE | flag::DENYOOM | flag::FAST, rpush).acl(acl::LIST)
+    Command::new("rpush", -3, flag::WRITE | flag::DENYOOM | flag::FAST, rpush).acl(acl::LIST).receives(|index| index >= 2)
         .doc(Group::List, "1.0.0", "Append one or multiple elements to a list", "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("rpushx", -3, flag::WRITE | flag::DENYOOM | flag::FAST, rpushx).acl(acl::LIST)
+    Command::new("rpushx", -3, flag::WRITE | flag::DENYOOM | flag::FAST, rpushx).acl(acl::LIST).receives(|index| index >= 2)
         .doc(Group::List, "2.2.0", "Append an element to a list, only if the list exists", "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
 ];
@@ -72,9 +72,9 @@ pub const COMMANDS: &[Command] = &[
 fn push(ctx: &mut Ctx<'_>, args: &Args<'_>, end: End, only_if_exists: bool) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let len = if args.len() == 3 {
-        ctx.worker.list_push(db, &key, end, &[args.at(2)], only_if_exists)?
+        ctx.worker.list_push(db, &key, end, &[args.bytes(2)], only_if_exists)?
     } else {
-        let items: Vec<&[u8]> = args.from(2).collect();
+        let items: Vec<Bytes<'_>> = args.bytes_from(2).collect();
         ctx.worker.list_push(db, &key, end, &items, only_if_exists)?
     };
     ctx.reply.int(len as i64);
@@ -142,9 +142,9 @@ pub fn lindex(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let index = integer(args.at(2))?;
     let Ctx { worker, reply, client, .. } = ctx;
     let mut is_found = false;
-    worker.list_index(client.db, &key, index, |item| {
+    worker.list_send_index(client.db, &key, index, |item| {
         is_found = true;
-        reply.bulk(item);
+        reply.bulk_given(item);
     })?;
     if !is_found {
         ctx.reply.null();
@@ -157,7 +157,7 @@ pub fn lset(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if ctx.worker.list_len(db, &key)? == 0 {
         return Err(errors::NO_SUCH_KEY.into());
     }
-    match ctx.worker.list_set(db, &key, integer(args.at(2))?, args.at(3))? {
+    match ctx.worker.list_set(db, &key, integer(args.at(2))?, args.bytes(3))? {
         Setting::Done => ctx.reply.ok(),
         Setting::OutOfRange => return Err(errors::OUT_OF_RANGE.into()),
         Setting::NoList => return Err(errors::NO_SUCH_KEY.into()),
@@ -171,7 +171,7 @@ pub fn linsert(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Err(errors::SYNTAX.into());
     }
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let len = match ctx.worker.list_insert(db, &key, is_before, args.at(3), args.at(4))? {
+    let len = match ctx.worker.list_insert(db, &key, is_before, args.bytes(3), args.bytes(4))? {
         Insertion::NoList => 0,
         Insertion::NoPivot => -1,
         Insertion::Done(len) => len as i64,
@@ -184,7 +184,7 @@ pub fn lrem(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let count = integer(args.at(2))?;
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let before = ctx.worker.change_count();
-    let removed = ctx.worker.list_remove(db, &key, count, args.at(3))?;
+    let removed = ctx.worker.list_remove(db, &key, count, args.bytes(3))?;
     ctx.count_as(before, removed);
     ctx.reply.int(removed as i64);
     Ok(())
@@ -216,9 +216,9 @@ pub fn lrange(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Ctx { worker, reply, client, .. } = ctx;
     let reply = RefCell::new(reply);
     let begin = |count: u64| reply.borrow_mut().array(count as usize);
-    let found = worker.list_range(client.db, &key, start, stop, begin, |item| {
+    let found = worker.list_send_range(client.db, &key, start, stop, begin, |item| {
         let mut reply = reply.borrow_mut();
-        reply.bulk(item);
+        reply.bulk_given(item);
         if reply.out.is_over() {
             ControlFlow::Break(())
         } else {
@@ -280,7 +280,7 @@ pub fn lpos(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let wanted = count.map_or(1, |count| if count == 0 || !counts { u64::MAX } else { count });
     let (mut skipped, mut found) = (first - 1, Vec::new());
     let is_there =
-        ctx.worker.list_pos(ctx.client.db, &key, args.at(2), rank > 0, most_compared, |index| {
+        ctx.worker.list_pos(ctx.client.db, &key, args.bytes(2), rank > 0, most_compared, |index| {
             match skipped {
                 0 => found.push(index),
                 _ => skipped -= 1,
@@ -313,7 +313,8 @@ pub(super) fn move_item(ctx: &mut Ctx<'_>, args: &Args<'_>, from: End, to: End) 
     let (db, source, target) = (ctx.db(), ctx.key(args, 1), ctx.key(args, 2));
     let before = ctx.worker.change_count();
     let Ctx { worker, reply, .. } = ctx;
-    let is_moved = worker.list_move(db, (&source, from), (&target, to), |item| reply.bulk(item))?;
+    let is_moved =
+        worker.list_send_moved(db, (&source, from), (&target, to), |item| reply.bulk_given(item))?;
     ctx.count_as(before, u64::from(is_moved));
     Ok(is_moved)
 }
@@ -407,8 +408,8 @@ fn pop_into(
     let reply = RefCell::new(reply);
     let mut popped = 0;
     let begin = |count: u64| begin(&mut reply.borrow_mut(), count as usize);
-    let found = worker.list_pop(db, &key, end, count, begin, |item| {
-        reply.borrow_mut().bulk(item);
+    let found = worker.list_send_popped(db, &key, end, count, begin, |item| {
+        reply.borrow_mut().bulk_given(item);
         popped += 1;
     })?;
     ctx.count_as(before, popped);

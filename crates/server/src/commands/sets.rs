@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use stillframe_store::Draw;
+use stillframe_store::{Bytes, Draw};
 
 use super::random::reply_drawn;
 use super::scan::{ScanOptions, MAX_CURSOR};
@@ -19,23 +19,23 @@ use crate::text::number::parse_cursor;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("sadd", -3, flag::WRITE | flag::DENYOOM | flag::FAST, sadd).element(2).acl(acl::SET)
+    Command::new("sadd", -3, flag::WRITE | flag::DENYOOM | flag::FAST, sadd).element(2).acl(acl::SET).receives_names(|index| index >= 2)
         .doc(Group::Set, "1.0.0", "Add one or more members to a set", "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
     Command::new("scard", 2, flag::READONLY | flag::FAST, scard).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Get the number of members in a set", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("sismember", 3, flag::READONLY | flag::FAST, sismember).element(2).acl(acl::SET)
+    Command::new("sismember", 3, flag::READONLY | flag::FAST, sismember).element(2).acl(acl::SET).receives_names(|index| index >= 2)
         .doc(Group::Set, "1.0.0", "Determine if a given value is a member of a set", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
     Command::new("smembers", 2, flag::READONLY, smembers).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Get all the members in a set", "O(N) where N is the set cardinality.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
-    Command::new("smismember", -3, flag::READONLY | flag::FAST, smismember).element(2).acl(acl::SET)
+    Command::new("smismember", -3, flag::READONLY | flag::FAST, smismember).element(2).acl(acl::SET).receives_names(|index| index >= 2)
         .doc(Group::Set, "6.2.0", "Returns the membership associated with the given elements for a set", "O(N) where N is the number of elements being checked for membership")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("smove", 4, flag::WRITE | flag::FAST, smove).in_one_step().acl(acl::SET)
+    Command::new("smove", 4, flag::WRITE | flag::FAST, smove).in_one_step().acl(acl::SET).receives_names(|index| index == 3)
         .doc(Group::Set, "1.0.0", "Move a member from one set to another", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE), KeySpec::range(2, 0, 1, key_flag::RW | key_flag::INSERT)]),
     Command::new("spop", -2, flag::WRITE | flag::FAST, spop).event("spop").acl(acl::SET)
@@ -46,7 +46,7 @@ pub const COMMANDS: &[Command] = &[
         .doc(Group::Set, "1.0.0", "Get one or multiple random members from a set", "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("srem", -3, flag::WRITE | flag::FAST, srem).element(2).acl(acl::SET)
+    Command::new("srem", -3, flag::WRITE | flag::FAST, srem).element(2).acl(acl::SET).receives_names(|index| index >= 2)
         .doc(Group::Set, "1.0.0", "Remove one or more members from a set", "O(N) where N is the number of members to be removed.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
     Command::new("sscan", -3, flag::READONLY, sscan).acl(acl::SET)
@@ -58,9 +58,9 @@ pub const COMMANDS: &[Command] = &[
 pub fn sadd(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let added = if args.len() == 3 {
-        ctx.worker.set_add(db, &key, &[args.at(2)])?
+        ctx.worker.set_add(db, &key, &[args.bytes(2)])?
     } else {
-        let members: Vec<&[u8]> = args.from(2).collect();
+        let members: Vec<Bytes<'_>> = args.bytes_from(2).collect();
         ctx.worker.set_add(db, &key, &members)?
     };
     ctx.reply.int(added as i64);
@@ -69,7 +69,7 @@ pub fn sadd(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn srem(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let (members, before): (Vec<&[u8]>, u64) = (args.from(2).collect(), ctx.worker.change_count());
+    let (members, before): (Vec<Bytes<'_>>, u64) = (args.bytes_from(2).collect(), ctx.worker.change_count());
     let removed = ctx.worker.set_remove(db, &key, &members)?;
     ctx.count_as(before, removed);
     ctx.reply.int(removed as i64);
@@ -78,7 +78,7 @@ pub fn srem(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn smove(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, from, to) = (ctx.db(), ctx.key(args, 1), ctx.key(args, 2));
-    let is_moved = ctx.worker.set_move(db, &from, &to, args.at(3))?;
+    let is_moved = ctx.worker.set_move(db, &from, &to, args.bytes(3))?;
     ctx.reply.int(i64::from(is_moved));
     Ok(())
 }
@@ -94,7 +94,7 @@ pub fn scard(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 pub fn sismember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let Ctx { worker, reply, client, .. } = ctx;
-    let members = [args.at(2)].into_iter();
+    let members = [args.bytes(2)].into_iter();
     let found =
         worker.set_contains(client.db, &key, members, |_, is_there| reply.int(i64::from(is_there)))?;
     ctx.looked_up(&key, found);
@@ -105,8 +105,8 @@ pub fn smismember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let Ctx { worker, reply, client, .. } = ctx;
     reply.array(args.len() - 2);
-    let found =
-        worker.set_contains(client.db, &key, args.from(2), |_, is_there| reply.int(i64::from(is_there)))?;
+    let found = worker
+        .set_contains(client.db, &key, args.bytes_from(2), |_, is_there| reply.int(i64::from(is_there)))?;
     ctx.looked_up(&key, found);
     Ok(())
 }
@@ -120,9 +120,9 @@ pub fn smembers(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Ctx { worker, reply, client, .. } = ctx;
     let reply = RefCell::new(reply);
     let begin = |count: u64| reply.borrow_mut().set(count as usize);
-    let found = worker.set_for_each(client.db, &key, begin, |member| {
+    let found = worker.set_send_all(client.db, &key, begin, |member| {
         let mut reply = reply.borrow_mut();
-        reply.bulk(member);
+        reply.bulk_given(member);
         if reply.out.is_over() {
             ControlFlow::Break(())
         } else {
@@ -151,8 +151,8 @@ pub fn spop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         }
     };
     let mut popped = 0;
-    let found = worker.set_pop(db, &key, count.unwrap_or(1) as u64, begin, |member| {
-        reply.borrow_mut().bulk(member);
+    let found = worker.set_send_popped(db, &key, count.unwrap_or(1) as u64, begin, |member| {
+        reply.borrow_mut().bulk_given(member);
         popped += 1;
     })?;
     match (found, count) {
@@ -183,9 +183,9 @@ pub fn srandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             reply.borrow_mut().array(drawn as usize);
         }
     };
-    let found = worker.set_random(client.db, &key, draw, begin, |member| {
+    let found = worker.set_send_random(client.db, &key, draw, begin, |member| {
         let mut reply = reply.borrow_mut();
-        reply.bulk(member);
+        reply.bulk_given(member);
         if reply.out.is_over() {
             ControlFlow::Break(())
         } else {

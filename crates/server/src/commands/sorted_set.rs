@@ -1,6 +1,6 @@
 //! Sorted sets: members that are given scores, looked up and removed.
 
-use stillframe_store::{Encoding, ScoreRule, ValueType};
+use stillframe_store::{Bytes, Encoding, ScoreRule, ValueType};
 
 use super::scan::Pattern;
 use crate::command::operand::integer;
@@ -14,32 +14,32 @@ use crate::text::number::parse_cursor;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("zadd", -4, flag::WRITE | flag::DENYOOM | flag::FAST, zadd).element(3).acl(acl::SORTEDSET)
+    Command::new("zadd", -4, flag::WRITE | flag::DENYOOM | flag::FAST, zadd).element(3).acl(acl::SORTEDSET).receives_names(|index| index >= 3)
         .doc(Group::SortedSet, "1.2.0", "Add one or more members to a sorted set, or update its score if it already exists", "O(log(N)) for each item added, where N is the number of elements in the sorted set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
     Command::new("zcard", 2, flag::READONLY | flag::FAST, zcard).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "1.2.0", "Get the number of members in a sorted set", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("zincrby", 4, flag::WRITE | flag::DENYOOM | flag::FAST, zincrby).element(3).acl(acl::SORTEDSET).event("zincr")
+    Command::new("zincrby", 4, flag::WRITE | flag::DENYOOM | flag::FAST, zincrby).element(3).acl(acl::SORTEDSET).receives_names(|index| index >= 3).event("zincr")
         .doc(Group::SortedSet, "1.2.0", "Increment the score of a member in a sorted set", "O(log(N)) where N is the number of elements in the sorted set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("zmscore", -3, flag::READONLY | flag::FAST, zmscore).element(2).acl(acl::SORTEDSET)
+    Command::new("zmscore", -3, flag::READONLY | flag::FAST, zmscore).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
         .doc(Group::SortedSet, "6.2.0", "Get the score associated with the given members in a sorted set", "O(N) where N is the number of members being requested.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zrank", -3, flag::READONLY | flag::FAST, zrank).element(2).acl(acl::SORTEDSET)
+    Command::new("zrank", -3, flag::READONLY | flag::FAST, zrank).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
         .doc(Group::SortedSet, "2.0.0", "Determine the index of a member in a sorted set", "O(log(N))")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zrem", -3, flag::WRITE | flag::FAST, zrem).element(2).acl(acl::SORTEDSET)
+    Command::new("zrem", -3, flag::WRITE | flag::FAST, zrem).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
         .doc(Group::SortedSet, "1.2.0", "Remove one or more members from a sorted set", "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to be removed.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
-    Command::new("zrevrank", -3, flag::READONLY | flag::FAST, zrevrank).element(2).acl(acl::SORTEDSET)
+    Command::new("zrevrank", -3, flag::READONLY | flag::FAST, zrevrank).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
         .doc(Group::SortedSet, "2.0.0", "Determine the index of a member in a sorted set, with scores ordered from high to low", "O(log(N))")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("zscan", -3, flag::READONLY, zscan).counting().acl(acl::SORTEDSET).in_steps()
         .doc(Group::SortedSet, "2.8.0", "Incrementally iterate sorted sets elements and associated scores", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("zscore", 3, flag::READONLY | flag::FAST, zscore).element(2).acl(acl::SORTEDSET)
+    Command::new("zscore", 3, flag::READONLY | flag::FAST, zscore).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
         .doc(Group::SortedSet, "1.2.0", "Get the score associated with the given member in a sorted set", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
 ];
@@ -100,8 +100,10 @@ impl AddOptions {
 fn add(ctx: &mut Ctx<'_>, args: &Args<'_>, adds: bool) -> CmdResult {
     let options = AddOptions::parse(args, adds)?;
     let scored = (options.first..args.len()).step_by(2).map(|index| {
-        let score = double::parse(args.at(index)).ok_or(NOT_A_FLOAT)?;
-        Ok((score, args.at(index + 1)))
+        // A number that goes to pages as it comes is none.
+        let text = args.bytes(index).here();
+        let score = text.and_then(double::parse).ok_or(NOT_A_FLOAT)?;
+        Ok((score, args.bytes(index + 1)))
     });
     let scored = scored.collect::<Result<Vec<_>, &str>>()?;
     if options.rule.adds {
@@ -131,7 +133,7 @@ pub fn zincrby(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn zrem(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let members: Vec<&[u8]> = args.from(2).collect();
+    let members: Vec<Bytes<'_>> = args.bytes_from(2).collect();
     let before = ctx.worker.change_count();
     let removed = ctx.worker.sorted_set_remove(db, &key, &members)?;
     ctx.count_as(before, removed);
@@ -159,7 +161,7 @@ pub fn zmscore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn scores(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let Ctx { worker, reply, client, .. } = ctx;
-    let found = worker.sorted_set_scores(client.db, &key, args.from(2), |_, score| match score {
+    let found = worker.sorted_set_scores(client.db, &key, args.bytes_from(2), |_, score| match score {
         Some(score) => reply.double(score),
         None => reply.null(),
     })?;
@@ -184,7 +186,7 @@ fn rank(ctx: &mut Ctx<'_>, args: &Args<'_>, is_downwards: bool, command: &str) -
         return Err(errors::SYNTAX.into());
     }
     let key = ctx.key(args, 1);
-    let (found, rank) = ctx.worker.sorted_set_rank(ctx.client.db, &key, args.at(2), is_downwards)?;
+    let (found, rank) = ctx.worker.sorted_set_rank(ctx.client.db, &key, args.bytes(2), is_downwards)?;
     ctx.looked_up(&key, found);
     match rank {
         Some(rank) if has_score => {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use stillframe_store::{RangeLimit, ScoredRange, ValueType};
+use stillframe_store::{Given, RangeLimit, ScoredRange, ValueType};
 
 use super::sorted_set_range::store_members;
 use crate::command::operand::integer;
@@ -309,7 +309,7 @@ fn combine(ctx: &mut Ctx<'_>, args: &Args<'_>, form: Form) -> CmdResult {
     });
     ctx.reply.members(members.len(), options.has_scores);
     for (member, score) in &members {
-        ctx.reply.member(member, *score, options.has_scores);
+        ctx.reply.member(Given::Here(member), *score, options.has_scores);
     }
     Ok(())
 }

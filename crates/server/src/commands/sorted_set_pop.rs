@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use stillframe_store::{RangeLimit, ScoredRange, ValueType};
+use stillframe_store::{Given, RangeLimit, ScoredRange, Sending, ValueType};
 
 use super::random::reply_drawn;
 use crate::command::operand::{integer_in, positive};
@@ -47,10 +47,32 @@ fn pop(ctx: &mut Ctx<'_>, args: &Args<'_>, is_downwards: bool) -> CmdResult {
     let is_nested = ctx.reply.resp3 && count.is_some();
     let popped = pop_from(ctx, args, 1, is_downwards, count.unwrap_or(1) as u64)?.unwrap_or_default();
     ctx.reply.array(if is_nested { popped.len() } else { 2 * popped.len() });
-    for (member, score) in &popped {
-        ctx.reply.scored_pair(is_nested, member, *score);
+    for (member, score) in popped {
+        member.give(|member| ctx.reply.scored_pair(is_nested, member, score));
     }
     Ok(())
+}
+
+/// A member that has been removed.
+enum Popped {
+    Here(Vec<u8>),
+    Large(Sending),
+}
+
+impl Popped {
+    fn of(member: Given<'_>) -> Popped {
+        match member {
+            Given::Here(member) => Popped::Here(member.to_vec()),
+            Given::Large(member) => Popped::Large(member),
+        }
+    }
+
+    fn give(self, f: impl FnOnce(Given<'_>)) {
+        match self {
+            Popped::Here(member) => f(Given::Here(&member)),
+            Popped::Large(member) => f(Given::Large(member)),
+        }
+    }
 }
 
 /// Removes members from an end of the sorted set at an argument; `None` if there is none.
@@ -61,13 +83,13 @@ fn pop_from(
     key_index: usize,
     is_downwards: bool,
     count: u64,
-) -> Result<Option<Vec<(Vec<u8>, f64)>>, CmdError> {
+) -> Result<Option<Vec<(Popped, f64)>>, CmdError> {
     let (db, key) = (ctx.db(), ctx.key(args, key_index));
     let limit = RangeLimit { skipped: 0, most: count };
     let (mut popped, before) = (Vec::new(), ctx.worker.change_count());
-    let take = |member: &[u8], score: f64| popped.push((member.to_vec(), score));
+    let take = |member: Given<'_>, score: f64| popped.push((Popped::of(member), score));
     let removed =
-        ctx.worker.sorted_set_remove_range(db, &key, &ScoredRange::ALL, is_downwards, limit, take)?;
+        ctx.worker.sorted_set_send_removed(db, &key, &ScoredRange::ALL, is_downwards, limit, take)?;
     ctx.count_as(before, removed.unwrap_or(0));
     Ok(removed.map(|_| popped))
 }
@@ -119,8 +141,8 @@ pub(super) fn pop_named(
     ctx.reply.array(2);
     ctx.reply.bulk(args.at(index));
     ctx.reply.array(popped.len());
-    for (member, score) in &popped {
-        ctx.reply.scored_pair(true, member, *score);
+    for (member, score) in popped {
+        member.give(|member| ctx.reply.scored_pair(true, member, score));
     }
     Ok(true)
 }
@@ -135,8 +157,8 @@ pub(super) fn pop_one_named(
     let Some(popped) = pop_from(ctx, args, index, is_downwards, 1)? else { return Ok(false) };
     ctx.reply.array(3);
     ctx.reply.bulk(args.at(index));
-    for (member, score) in &popped {
-        ctx.reply.scored_pair(false, member, *score);
+    for (member, score) in popped {
+        member.give(|member| ctx.reply.scored_pair(false, member, score));
     }
     Ok(true)
 }
@@ -173,8 +195,8 @@ pub fn zrandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Some(count) = args.get(2) else {
         let Ctx { worker, reply, client, .. } = ctx;
         let one = |len| vec![fastrand::u64(..len)];
-        let found = worker.sorted_set_pick(client.db, &key, one, |member, _| {
-            reply.bulk(member);
+        let found = worker.sorted_set_send_picked(client.db, &key, one, |member, _| {
+            reply.bulk_given(member);
             ControlFlow::Continue(())
         })?;
         if !found {
@@ -208,7 +230,7 @@ pub fn zrandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Ctx { worker, reply, client, .. } = ctx;
     let choose = |len: u64| distinct(wanted.min(len), len);
     worker.sorted_set_pick(client.db, &key, choose, |member, score| {
-        reply.member(member, score, has_scores);
+        reply.member(Given::Here(member), score, has_scores);
         match reply.out.is_over() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),

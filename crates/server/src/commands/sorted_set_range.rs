@@ -182,8 +182,14 @@ fn write_fewer(
             reply.borrow_mut().members(found as usize, *has_scores);
         }
     };
-    let found =
-        worker.sorted_set_range(client.db, key, range, *is_downwards, *limit, begin, |member, score| {
+    let found = worker.sorted_set_send_range(
+        client.db,
+        key,
+        range,
+        *is_downwards,
+        *limit,
+        begin,
+        |member, score| {
             if count.get() >= too_many {
                 return ControlFlow::Break(());
             }
@@ -193,7 +199,8 @@ fn write_fewer(
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
-        })?;
+        },
+    )?;
     Ok(found.then(|| count.get()))
 }
 
@@ -201,10 +208,11 @@ fn give(ctx: &mut Ctx<'_>, args: &Args<'_>, by: Option<By>, is_downwards: Option
     let options = RangeOptions::parse(args, Named { by, is_downwards, key_index: 1, stores: false })?;
     let key = ctx.key(args, 1);
     // How many there are is known on the way to the first: a range of few is looked for once.
-    let count = write_fewer(ctx, &key, &options, stream::STREAMED_MIN_ELEMENTS)?;
+    let too_many = stream::least_elements(ctx);
+    let count = write_fewer(ctx, &key, &options, too_many)?;
     match count {
         None => ctx.reply.array(0),
-        Some(count) if count >= stream::STREAMED_MIN_ELEMENTS => {
+        Some(count) if count >= too_many => {
             if !stream::begin(ctx, key.bytes, count, options.shape()) {
                 write_fewer(ctx, &key, &options, u64::MAX)?;
             }

@@ -125,7 +125,7 @@ pub fn go_on(is_done: Result<bool, OpError>) -> CmdResult {
 }
 
 /// The copy that the command has made before.
-pub fn take_copy(ctx: &mut Ctx<'_>) -> Option<Duplicate> {
+fn take_copy(ctx: &mut Ctx<'_>) -> Option<Duplicate> {
     match ctx.client.ahead.take().map(|ahead| *ahead) {
         Some(Ahead::Copy(copy)) => Some(copy),
         _ => None,

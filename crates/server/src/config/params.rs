@@ -290,7 +290,7 @@ pub static PARAMS: &[Param] = &[
         .own("What `SAVE`, `BGSAVE` and save points write. `BGSAVE RDB` and `BGSAVE PAGES` choose once."),
     p("snapshot-memory", Memory { min: 1 << 20, max: u64::MAX }, "67108864", AtStart)
         .to(|s, v| s.snapshot_memory_bytes = v.number())
-        .own("Bound of what snapshots hold in memory: before-images, spare frames, and freed pages that a cut still needs."),
+        .own("Bound of what snapshots hold in memory: before-images, spare frames, and freed pages that a cut still needs. Where data may be larger than `maxmemory`, not more than an eighth of that."),
     p("stop-writes-on-bgsave-error", Bool, "yes", Live)
         .to(|s, v| s.stop_writes_on_save_error = v.yes()),
     p("supervised", Choice(&["upstart", "systemd", "auto", "no"]), "no", AtStart)

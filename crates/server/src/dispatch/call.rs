@@ -149,7 +149,9 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) 
             return result;
         }
     }
-    if let Some(ahead) = command.ahead.filter(|_| ctx.server.store.may_miss_pages()) {
+    let may_miss_pages =
+        || ctx.server.store.may_miss_pages() || ctx.server.store.memory_page_count().is_some();
+    if let Some(ahead) = command.ahead.filter(|_| may_miss_pages()) {
         ahead(ctx, args)?;
     }
     let needs = Needs::of_call(ctx, command, args);

@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use stillframe_store::rdb::WriteError;
 use stillframe_store::{
-    CollectionView, DbId, Element, OwnedRange, RangeLimit, SaveError, UnixMillis, Value, ValueType, ViewEntry,
+    CollectionView, DbId, Element, Given, OwnedRange, RangeLimit, SaveError, UnixMillis, Value, ValueType,
+    ViewEntry,
 };
 
 use crate::dispatch::ctx::Ctx;
@@ -121,7 +122,7 @@ impl Shape {
             (Shape::Members, Element::Member(member)) => reply.bulk(member),
             (Shape::Items { .. }, Element::Item(item)) => reply.bulk(item),
             (Shape::Scored(part), Element::Scored { member, score }) => {
-                reply.member(member, score, part.has_scores);
+                reply.member(Given::Here(member), score, part.has_scores);
             }
             _ => {}
         }
@@ -159,13 +160,30 @@ pub fn is_short(start: i64, stop: i64) -> bool {
     (start < 0) == (stop < 0) && stop.saturating_sub(start) < STREAMED_MIN_ELEMENTS as i64 - 1
 }
 
+/// Whether the running command has waited for so many pages that it may never have all of them together.
+fn misses_much(ctx: &Ctx<'_>) -> bool {
+    let most = ctx.server.store.memory_page_count();
+    most.zip(ctx.client.patience.as_deref()).is_some_and(|(most, patience)| patience.misses_much(most))
+}
+
+/// From so many elements on the running command is to have its reply written by a thread.
+pub fn least_elements(ctx: &Ctx<'_>) -> u64 {
+    match misses_much(ctx) {
+        true => 1,
+        false => STREAMED_MIN_ELEMENTS,
+    }
+}
+
 /// Has the elements of a collection with so many of them written by a thread of their own, if they are many. False if the
 /// command is to write them itself.
 pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) -> bool {
-    let is_wanted = element_count >= STREAMED_MIN_ELEMENTS
-        && !ctx.client.is_in_exec
-        && !ctx.client.reply_mode.is_silent()
-        && !ctx.server.store.is_warming_up();
+    element_count >= least_elements(ctx) && begin_any(ctx, key, shape)
+}
+
+/// The same however many they are.
+pub fn begin_any(ctx: &mut Ctx<'_>, key: &[u8], shape: Shape) -> bool {
+    let is_wanted =
+        !ctx.client.is_in_exec && !ctx.client.reply_mode.is_silent() && !ctx.server.store.is_warming_up();
     if !is_wanted {
         return false;
     }
@@ -187,7 +205,7 @@ pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) ->
         // The promise is kept all the same.
         log::warning(format!("a large reply could not be written: {error}"));
         let text = b"-ERR there is no thread left for a large reply; try again\r\n".to_vec();
-        ctx.server.send(ctx.peer, |token| Message::Reply(token, reply, text));
+        ctx.server.send(ctx.peer, |token| Message::Reply(token, reply, text.into()));
     }
     true
 }
@@ -213,12 +231,12 @@ impl Stream {
         match written.map_err(Broken::Unreadable).and_then(|written| written) {
             Ok(()) => {
                 let rest = self.part.take();
-                self.server.send(&self.client, |token| Message::Reply(token, self.reply, rest));
+                self.server.send(&self.client, |token| Message::Reply(token, self.reply, rest.into()));
             }
             Err(Broken::Gone) => self.server.send(&self.client, Message::Kill),
             // If the connection is there it has further commands to execute.
             Err(Broken::Dropped) => {
-                self.server.send(&self.client, |token| Message::Reply(token, self.reply, Vec::new()));
+                self.server.send(&self.client, |token| Message::Reply(token, self.reply, Vec::new().into()));
             }
             // Its length is announced: half an answer is none.
             Err(Broken::Unreadable(error)) => {
@@ -303,7 +321,7 @@ impl Stream {
             }
         };
         self.reply().bulk_head(length_bytes);
-        let mut given = Given { stream: self, bytes: 0, flow: ControlFlow::Continue(()) };
+        let mut given = GivenBytes { stream: self, bytes: 0, flow: ControlFlow::Continue(()) };
         let written = form.write(&mut given, collection, now).map(|_| ());
         let (given_bytes, flow) = (given.bytes, given.flow);
         if let ControlFlow::Break(broken) = flow {
@@ -322,16 +340,25 @@ impl Stream {
     /// Hands over what there is, and waits until it has been written to the socket. Others have its turn meanwhile.
     fn hand_over(&mut self) -> ControlFlow<Broken> {
         let bytes = self.part.take();
+        match bytes.len() <= 2 * PART_BYTES {
+            true => self.hand_over_some(bytes)?,
+            // One long element is more than a part.
+            false => {
+                bytes.chunks(2 * PART_BYTES).try_for_each(|piece| self.hand_over_some(piece.to_vec()))?
+            }
+        }
+        self.part.reserve(PART_CAPACITY_BYTES);
+        ControlFlow::Continue(())
+    }
+
+    fn hand_over_some(&self, bytes: Vec<u8>) -> ControlFlow<Broken> {
         let (written, is_written) = mpsc::channel();
         self.server.send(&self.client, |token| Message::Part(token, Part { bytes, written }));
         self.server.turns.give_back();
         let taken = is_written.recv_timeout(PATIENCE);
         self.server.turns.take();
         match taken {
-            Ok(()) => {
-                self.part.reserve(PART_CAPACITY_BYTES);
-                ControlFlow::Continue(())
-            }
+            Ok(()) => ControlFlow::Continue(()),
             Err(RecvTimeoutError::Timeout) => ControlFlow::Break(Broken::Gone),
             Err(RecvTimeoutError::Disconnected) => ControlFlow::Break(Broken::Dropped),
         }
@@ -356,20 +383,23 @@ impl Write for Counted {
 }
 
 /// Takes bytes as parts of a stream's reply.
-struct Given<'s> {
+struct GivenBytes<'s> {
     stream: &'s mut Stream,
     bytes: u64,
     flow: ControlFlow<Broken>,
 }
 
-impl Write for Given<'_> {
+impl Write for GivenBytes<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.part.extend(bytes);
-        self.bytes += bytes.len() as u64;
-        if self.stream.part.len() >= PART_BYTES {
-            self.flow = self.stream.hand_over();
-            if self.flow.is_break() {
-                return Err(io::ErrorKind::BrokenPipe.into());
+        // One long element is more than a part.
+        for piece in bytes.chunks(PART_BYTES) {
+            self.stream.part.extend(piece);
+            self.bytes += piece.len() as u64;
+            if self.stream.part.len() >= PART_BYTES {
+                self.flow = self.stream.hand_over();
+                if self.flow.is_break() {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
             }
         }
         Ok(bytes.len())

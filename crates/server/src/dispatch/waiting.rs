@@ -12,7 +12,7 @@ use crate::dispatch::ctx::{Ctx, Registry};
 use crate::dispatch::prepare::{prepare, Held, Needs};
 use crate::dispatch::slow;
 use crate::protocol::args::Args;
-use crate::protocol::reply::{Reply, ReplyBuf};
+use crate::protocol::reply::{Replies, Reply, ReplyBuf};
 use crate::server::Server;
 use crate::state::local::{Delivery, Local};
 use crate::state::mailbox::Message;
@@ -111,7 +111,7 @@ pub fn end_wait(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, is_error: bool) {
     } else {
         time_is_over(waiter)
     };
-    deliver(ctx, waiter, bytes);
+    deliver(ctx, waiter, bytes.into());
 }
 
 /// Serves those who wait for the keys that the running command has made ready, as a part of it: the locks that it holds are for
@@ -173,13 +173,14 @@ fn serve(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, key: &[u8]) -> Served {
     let Some(index) = waiter.index_of(key) else { return Served::No };
     let waiters = &ctx.server.waiters;
     let (mut out, mut outcome, start) = (ReplyBuf::default(), Served::No, Instant::now());
+    out.send_values(true);
     let is_served = waiters.serve(waiter, || {
         outcome = run_for(ctx, waiter, index, &mut out);
         matches!(outcome, Served::Yes)
     });
     if is_served {
         ctx.local.served.push((waiter.clone(), start.elapsed()));
-        deliver(ctx, waiter, out.split_off(0));
+        deliver(ctx, waiter, out.split_off_all(0));
     }
     outcome
 }
@@ -224,7 +225,7 @@ fn run_for(ctx: &mut Ctx<'_>, waiter: &Waiter, index: usize, out: &mut ReplyBuf)
 }
 
 /// Hands a client's reply to its worker.
-fn deliver(ctx: &mut Ctx<'_>, waiter: &Waiter, bytes: Vec<u8>) {
+fn deliver(ctx: &mut Ctx<'_>, waiter: &Waiter, bytes: Replies) {
     if waiter.client.worker == ctx.local.worker {
         ctx.local.deliveries.push(Delivery { token: waiter.client.token(), reply: waiter.reply, bytes });
     } else {

@@ -34,7 +34,7 @@ impl EventLoop {
         }
         let Some(waiter) = self.server.waiters.of_client(conn.info.id) else { return };
         if self.server.waiters.end(&waiter) {
-            self.unblock(token, waiter.reply, time_is_over(&waiter));
+            self.unblock(token, waiter.reply, time_is_over(&waiter).into());
         }
     }
 

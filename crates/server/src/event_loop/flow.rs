@@ -7,6 +7,7 @@ use crate::dispatch::subscribed;
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::{Conn, Hold, Interest, WriteEvent};
 use crate::net::slots::SlotId;
+use crate::protocol::reply::Replies;
 use crate::server::Server;
 use crate::state::client_line::{describe, publish_session};
 use crate::state::clients::{client_flag, ClientInfo, Clients};
@@ -46,14 +47,14 @@ impl EventLoop {
     }
 
     /// Delivers a reply of a blocked command, and lets the client go on if it was the last.
-    pub(super) fn unblock(&mut self, token: Token, which: LateReply, reply: Vec<u8>) {
+    pub(super) fn unblock(&mut self, token: Token, which: LateReply, reply: Replies) {
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
         conn.hear(&mut self.local.heard, conn.session.output_limit(&self.config.settings).hard_bytes);
-        if let Some(bytes) = conn.session.late.take(which, reply) {
+        if let Some(replies) = conn.session.late.take(which, reply) {
             let client = conn.info.id;
             let limit = conn.session.output_limit(&self.config.settings);
-            conn.append(&bytes, limit.hard_bytes);
+            conn.append_replies(replies, limit.hard_bytes);
             conn.hear(&mut self.local.heard, limit.hard_bytes);
             publish_session(&conn.session, &conn.info);
             publish_input(&self.server.clients, conn);

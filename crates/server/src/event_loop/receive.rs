@@ -17,14 +17,15 @@ pub fn begin_if_large(server: &Server, registry: &Registry, worker: &mut Worker,
     if before.is_empty() || server.monitor_count.load(Relaxed) > 0 {
         return;
     }
-    let takes_it = |command: &crate::dispatch::ctx::Command| {
-        command.receives.is_some_and(|is_value| is_value(before.len()))
+    let Some(found) = registry.lookup(args.at(0)) else { return };
+    let is_one = |which: Option<fn(usize) -> bool>| which.is_some_and(|is_one| is_one(before.len()));
+    let begun = match (is_one(found.command.receives), is_one(found.command.receives_names)) {
+        (true, _) => worker.begin_incoming(len_bytes),
+        (_, true) => worker.begin_incoming_name(len_bytes),
+        (false, false) => return,
     };
-    if !registry.lookup(args.at(0)).is_some_and(|found| takes_it(found.command)) {
-        return;
-    }
     // Without room it comes the other way, and the command says why there is none.
-    if let Ok(incoming) = worker.begin_incoming(len_bytes) {
+    if let Ok(incoming) = begun {
         conn.input.begin_receiving(incoming);
     }
 }

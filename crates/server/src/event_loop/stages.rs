@@ -413,7 +413,7 @@ fn hold_after(session: &mut Session, output: &mut Output) -> Hold {
     }
     match session.late.first_place() {
         Some(at) => {
-            session.late.hold(output.buf.split_off(at));
+            session.late.hold(output.buf.split_off_all(at));
             Hold::Blocked
         }
         None if is_full => Hold::Full,

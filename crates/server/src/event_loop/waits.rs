@@ -33,7 +33,7 @@ impl EventLoop {
             let waiter = first.remove();
             // If somebody else has answered it, that reply is on its way.
             if self.server.waiters.end(&waiter) {
-                self.unblock(waiter.client.token(), waiter.reply, time_is_over(&waiter));
+                self.unblock(waiter.client.token(), waiter.reply, time_is_over(&waiter).into());
             }
         }
     }

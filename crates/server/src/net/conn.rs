@@ -14,7 +14,7 @@ use stillframe_store::{Fault, Incoming, OpError};
 
 use crate::net::spare::SpareBuffers;
 use crate::protocol::args::ArgRange;
-use crate::protocol::reply::{ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
+use crate::protocol::reply::{Replies, ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
 use crate::protocol::request::{Limits, Parsed, Parser};
 use crate::state::clients::ClientInfo;
 use crate::state::inbox::Taken;
@@ -525,6 +525,13 @@ impl Conn {
         if !self.session.has_begun_reply() {
             self.session.drop_silent_listener();
         }
+        self.end_if_over();
+    }
+
+    /// The same of replies that may have large values.
+    pub fn append_replies(&mut self, replies: Replies, hard_limit_bytes: u64) {
+        self.output.set_hard_limit(hard_limit_bytes);
+        self.output.buf.append(replies);
         self.end_if_over();
     }
 

@@ -24,8 +24,8 @@ use crate::eviction::Eviction;
 use crate::log;
 use crate::persistence::collections::{small_limits, write_collection, CollectionError};
 use crate::persistence::delay;
-use crate::persistence::elements::Batch;
 use crate::persistence::progress::DumpProgress;
+use crate::state::elements::Batch;
 use crate::state::loading::Loading;
 use crate::text::number;
 
@@ -605,6 +605,9 @@ fn store_elements(
         if batch.is_empty() {
             break;
         }
+        if let Err(error) = place_long(worker, &mut batch) {
+            return Ok(Err(error));
+        }
         match when_there(worker, |worker| batch.store(worker, db, &key)) {
             Ok(true) => is_there = true,
             Ok(false) => return Err(reader.refuse_duplicate()),
@@ -618,6 +621,17 @@ fn store_elements(
     let dated =
         deadline.map_or(Ok(true), |at| when_there(worker, |worker| worker.set_deadline(db, &key, Some(at))));
     Ok(dated.map(|_| Kept::Whole))
+}
+
+/// Puts the long elements of a batch into their pages, part by part.
+///
+/// # Errors
+/// There is no place for them.
+fn place_long(worker: &mut Worker, batch: &mut Batch) -> Result<(), OpError> {
+    while !when_there(worker, |worker| batch.place(worker))? {
+        worker.idle_for_turns(|| ());
+    }
+    Ok(())
 }
 
 /// Takes a long value to its place piece by piece, however much memory there is. `None` if the server is to stop.

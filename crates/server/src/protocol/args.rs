@@ -2,7 +2,7 @@
 
 use std::ops::Index;
 
-use stillframe_store::{Incoming, Key};
+use stillframe_store::{Bytes, Incoming, Key};
 
 /// Place of an argument in its buffer, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +55,20 @@ impl<'a> Args<'a> {
         self.incoming(index).map_or(self.ranges[index].len as usize, |value| value.len_bytes() as usize)
     }
 
+    /// An argument, wherever it lies.
+    #[inline]
+    pub fn bytes(&self, index: usize) -> Bytes<'a> {
+        if self.incoming.is_empty() {
+            return Bytes::Here(self.at(index));
+        }
+        self.incoming(index).map_or(Bytes::Here(self.at(index)), Bytes::Incoming)
+    }
+
+    /// The arguments from `start` on, wherever they lie.
+    pub fn bytes_from(&self, start: usize) -> impl Iterator<Item = Bytes<'a>> + '_ {
+        (start..self.len()).map(|index| self.bytes(index))
+    }
+
     pub(crate) fn hashed_key(&self, index: usize) -> Option<Key<'a>> {
         match self.hashed {
             Some((at, key)) if at as usize == index => Some(key.attach(self.at(index))),
@@ -73,7 +87,8 @@ impl<'a> Args<'a> {
         self.ranges.last().map_or(0, |r| (r.start - first) as usize + r.len as usize)
     }
 
-    /// An argument with the lifetime of the buffer, which outlives `Args` itself.
+    /// An argument with the lifetime of the buffer, which outlives `Args` itself. Of one that is in its place already, the first
+    /// bytes.
     pub fn at(&self, index: usize) -> &'a [u8] {
         let ArgRange { start, len } = self.ranges[index];
         &self.buf[start as usize..start as usize + len as usize]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use stillframe_store::rdb::LongPayload;
-use stillframe_store::{Sending, StrRef};
+use stillframe_store::{Given, Sending, StrRef};
 
 use crate::text::double;
 
@@ -202,6 +202,24 @@ impl ReplyBuf {
         }
     }
 
+    /// The same with the large values.
+    pub fn split_off_all(&mut self, at: usize) -> Replies {
+        let at = at.min(self.bytes.len());
+        let first = self.values.partition_point(|(place, _)| *place < at);
+        let values = self.values.split_off(first).into_iter().map(|(place, sent)| (place - at, sent));
+        Replies { values: values.collect(), bytes: self.bytes.split_off(at) }
+    }
+
+    /// Appends replies that were written elsewhere, all of them or none.
+    pub fn append(&mut self, replies: Replies) {
+        if !self.has_room(replies.total_bytes()) {
+            return;
+        }
+        let start = self.bytes.len();
+        self.values.extend(replies.values.into_iter().map(|(place, sent)| (start + place, sent)));
+        self.bytes.extend_from_slice(&replies.bytes);
+    }
+
     /// Takes the first `count` bytes out.
     pub fn drop_front(&mut self, count: usize) {
         self.bytes.drain(..count);
@@ -220,6 +238,46 @@ impl ReplyBuf {
         if self.bytes.capacity() > keep_bytes {
             self.bytes = Vec::new();
         }
+    }
+}
+
+/// Replies on their way from one buffer to another, perhaps of another worker.
+#[derive(Debug, Default)]
+pub struct Replies {
+    bytes: Vec<u8>,
+    values: Vec<(usize, Sent)>,
+}
+
+impl Replies {
+    fn total_bytes(&self) -> usize {
+        let values = self.values.iter().map(|(_, sent)| sent.value.len_bytes() as usize);
+        self.bytes.len() + values.sum::<usize>()
+    }
+
+    /// All but the large values.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Appends others.
+    pub fn append(&mut self, others: Replies) {
+        let start = self.bytes.len();
+        self.values.extend(others.values.into_iter().map(|(place, sent)| (start + place, sent)));
+        self.bytes.extend_from_slice(&others.bytes);
+    }
+
+    /// Takes everything from byte `at` on out.
+    pub fn split_off(&mut self, at: usize) -> Replies {
+        let at = at.min(self.bytes.len());
+        let first = self.values.partition_point(|(place, _)| *place < at);
+        let values = self.values.drain(first..).map(|(place, sent)| (place - at, sent)).collect();
+        Replies { values, bytes: self.bytes.split_off(at) }
+    }
+}
+
+impl From<Vec<u8>> for Replies {
+    fn from(bytes: Vec<u8>) -> Replies {
+        Replies { bytes, values: Vec::new() }
     }
 }
 
@@ -342,6 +400,33 @@ impl Reply<'_> {
         }
     }
 
+    /// An element as a bulk string; a large one is sent from where it lies, if that may be.
+    #[inline]
+    pub fn bulk_given(&mut self, given: Given<'_>) {
+        match given {
+            Given::Here(bytes) => self.bulk(bytes),
+            Given::Large(value) if self.out.sends_values => self.bulk_sending(value),
+            Given::Large(value) => self.bulk_copied(&value),
+        }
+    }
+
+    /// A large value as a bulk string, copied past memory.
+    #[cold]
+    fn bulk_copied(&mut self, value: &Sending) {
+        self.out.note_value();
+        let len = value.len_bytes();
+        if self.out.has_room(len as usize + BULK_EXTRA_BYTES) {
+            self.header_within(b'$', len as i64);
+            let bytes = &mut self.out.bytes;
+            let copied = value.for_each(|part| bytes.extend_from_slice(part));
+            bytes.extend_from_slice(b"\r\n");
+            if copied.is_err() {
+                // Its length is announced: half an answer is none.
+                self.out.give_up();
+            }
+        }
+    }
+
     /// The payload of a large value as a bulk string, not compressed, the value sent from where it lies.
     pub fn bulk_payload(&mut self, value: Sending) {
         self.out.note_value();
@@ -439,19 +524,19 @@ impl Reply<'_> {
     }
 
     /// One of them, with its score if they have scores.
-    pub fn member(&mut self, member: &[u8], score: f64, has_scores: bool) {
+    pub fn member(&mut self, member: Given<'_>, score: f64, has_scores: bool) {
         match has_scores {
             true => self.scored_pair(self.resp3, member, score),
-            false => self.bulk(member),
+            false => self.bulk_given(member),
         }
     }
 
     /// A member and its score, as an array if it `is_nested`.
-    pub fn scored_pair(&mut self, is_nested: bool, member: &[u8], score: f64) {
+    pub fn scored_pair(&mut self, is_nested: bool, member: Given<'_>, score: f64) {
         if is_nested {
             self.array(2);
         }
-        self.bulk(member);
+        self.bulk_given(member);
         self.double(score);
     }
 

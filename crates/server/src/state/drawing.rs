@@ -11,7 +11,7 @@
 
 use std::ops::ControlFlow;
 
-use stillframe_store::{DbId, Draw, OpError, Worker};
+use stillframe_store::{DbId, Draw, Given, OpError, Worker};
 
 use crate::protocol::reply::Reply;
 
@@ -137,7 +137,7 @@ impl Drawing {
                 let choose = |len: u64| (0..count).map(|_| fastrand::u64(..len)).collect();
                 worker.sorted_set_pick(db, &key, choose, |member, score| {
                     let at = reply.out.len();
-                    reply.member(member, score, with_scores);
+                    reply.member(Given::Here(member), score, with_scores);
                     note(reply, at)
                 })
             }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use stillframe_store::Worker;
 
 use crate::command::CommandId;
+use crate::protocol::reply::Replies;
 use crate::state::listener::Heard;
 use crate::state::session::LateReply;
 use crate::state::stats::WorkerStats;
@@ -17,7 +18,7 @@ use crate::state::waiting::Waiter;
 pub struct Delivery {
     pub token: Token,
     pub reply: LateReply,
-    pub bytes: Vec<u8>,
+    pub bytes: Replies,
 }
 
 /// Command times without a clock reading per command: quick commands share the time of their batch evenly,

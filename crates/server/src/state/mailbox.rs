@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::event::{eventfd, EventfdFlags};
 
+use crate::protocol::reply::Replies;
 use crate::state::clients::ClientInfo;
 use crate::state::session::LateReply;
 use crate::state::token::Token;
@@ -29,7 +30,7 @@ pub enum Message {
     /// Pages of a value that is being sent are in memory.
     ValueLoaded(Token),
     /// A reply that came later than its command.
-    Reply(Token, LateReply, Vec<u8>),
+    Reply(Token, LateReply, Replies),
     /// A part of such a reply, the last of which comes as that.
     Part(Token, Part),
     /// The pages are in memory that it takes to serve those who wait for a key.

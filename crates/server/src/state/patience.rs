@@ -15,6 +15,8 @@ use stillframe_store::{Fault, Store, Turn};
 const MEMORIES_MISSED_MAX: u64 = 3;
 /// So often a command begins anew before it asks for its turn, unless it has missed half as many pages as memory holds before.
 const ROUNDS_MAX: u32 = 100;
+/// A command that has waited for such a part of memory leaves its reply to a thread, which reads past memory.
+const MISSED_PART: u64 = 4;
 
 #[derive(Default)]
 pub struct Patience {
@@ -63,6 +65,11 @@ impl Patience {
             }
         }
         (self.missed_page_count <= most.saturating_mul(MEMORIES_MISSED_MAX)).then_some(fault)
+    }
+
+    /// Whether the command has waited for so many pages that it may never have all of them together.
+    pub fn misses_much(&self, most: u64) -> bool {
+        self.turn.is_some() || self.has_had_turn || self.missed_page_count > most / MISSED_PART
     }
 
     fn is_in_vain(&self, most: u64) -> bool {

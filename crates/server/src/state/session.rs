@@ -5,15 +5,17 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use stillframe_store::{DbId, Duplicate, Incoming, Sending, UnixMillis};
+use stillframe_store::{DbId, Duplicate, ElementCopies, Incoming, Sending, UnixMillis};
 
 use crate::command::CommandId;
 use crate::config::{OutputLimit, Settings};
 use crate::protocol::args::{ArgRange, Args};
 use crate::protocol::collected::Collected;
+use crate::protocol::reply::Replies;
 use crate::state::clients::ClientInfo;
 use crate::state::combination::Combination;
 use crate::state::drawing::Drawing;
+use crate::state::elements::Batch;
 use crate::state::listener::Listener;
 use crate::state::patience::Patience;
 use crate::state::restoring::Restoring;
@@ -177,7 +179,7 @@ pub struct LateReply(usize);
 pub struct LateReplies {
     replies: Vec<Promised>,
     /// Output of the command from the first of these places on.
-    held: Vec<u8>,
+    held: Replies,
     /// A part of the reply is in the output, and nothing else may come between it and the rest.
     is_begun: bool,
     /// Memory that the client takes as one that waits for a key.
@@ -189,7 +191,7 @@ struct Promised {
     /// Where it belongs, in bytes of output.
     at: usize,
     /// Once it is there.
-    reply: Option<Vec<u8>>,
+    reply: Option<Replies>,
     /// Not if the client does not want to be answered (`CLIENT REPLY`).
     is_wanted: bool,
 }
@@ -234,26 +236,26 @@ impl LateReplies {
     }
 
     /// The command has ended; `held` is its output from [`LateReplies::first_place`] on.
-    pub fn hold(&mut self, held: Vec<u8>) {
+    pub fn hold(&mut self, held: Replies) {
         self.held = held;
     }
 
     /// A reply is there. Returns all output that was held if it was the last.
-    pub fn take(&mut self, which: LateReply, bytes: Vec<u8>) -> Option<Vec<u8>> {
-        self.replies.get_mut(which.0)?.reply = Some(bytes);
+    pub fn take(&mut self, which: LateReply, reply: Replies) -> Option<Replies> {
+        self.replies.get_mut(which.0)?.reply = Some(reply);
         if self.replies.iter().any(|promised| promised.reply.is_none()) {
             return None;
         }
         let all = std::mem::take(self);
         let first = all.first_place().unwrap_or(0);
-        let (mut out, mut done) = (Vec::new(), 0);
+        let (mut out, mut held, mut done) = (Replies::default(), all.held, 0);
         for Promised { at, reply, is_wanted } in all.replies {
-            let at = (at - first).min(all.held.len());
-            out.extend_from_slice(&all.held[done..at]);
-            out.extend(reply.filter(|_| is_wanted).unwrap_or_default());
-            done = at;
+            let rest = held.split_off((at - first).saturating_sub(done));
+            done += held.bytes().len();
+            out.append(std::mem::replace(&mut held, rest));
+            out.append(reply.filter(|_| is_wanted).unwrap_or_default());
         }
-        out.extend_from_slice(&all.held[done..]);
+        out.append(held);
         Some(out)
     }
 }
@@ -270,6 +272,10 @@ pub struct KeysWalk {
 #[derive(Debug)]
 pub enum Ahead {
     Copy(Duplicate),
+    /// Long elements of a collection that is to be copied.
+    Elements(ElementCopies),
+    /// A collection that is to be restored, its long elements in pages.
+    Gathered(Batch),
     Combination(Combination),
     Restored(Restoring),
 }

@@ -21,6 +21,7 @@ mod large;
 mod large_replies;
 mod limits;
 mod loading;
+mod long_elements;
 mod one_core;
 mod parts;
 mod persistence;

@@ -1,13 +1,15 @@
 //! Reading and writing the bytes of a latched slab or object.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
+use stillframe_pagepool::device::PageBuf;
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, Restart, SharedGuard, PAGE_SIZE};
 
-use super::blob::Blob;
-use super::reach::{add_missing, pages_of};
+use super::blob::{Blob, Place};
+use super::reach::{add_missing, page_at, pages_of, SENDING_MIN_BYTES};
 use crate::page::Page;
-use crate::stop::{Follow, Stop};
+use crate::stop::{stop_at, Follow, Stop};
 use crate::value::PageRun;
 
 /// So many pages of a blob are brought in together: it may be larger than memory.
@@ -118,11 +120,64 @@ pub(super) fn damaged_slab(pid: PageId) -> Stop {
     Stop::Damaged(format!("page {}: a slab was expected", pid.0))
 }
 
-/// Gives a blob's bytes page by page until `f` has seen enough.
+/// Whether an element is so long that its pages are not brought in for who looks at it: where they are missing they are read
+/// past memory.
+pub(super) fn is_far(blob: &Blob) -> bool {
+    matches!(blob.place, Place::Object { .. }) && u64::from(blob.len_bytes) >= SENDING_MIN_BYTES
+}
+
+/// Gives a blob's bytes part by part until `f` has seen enough. What is missing of a long one is read past memory, which waits
+/// for the device.
 ///
 /// # Errors
 /// [`Stop::Missing`] with the page that is, and some of those after it.
 pub(super) fn with_bytes(pool: &Pool, blob: &Blob, mut f: impl FnMut(&[u8]) -> bool) -> Result<(), Stop> {
+    let mut given = 0;
+    match with_resident(pool, blob, &mut given, &mut f) {
+        Err(Stop::Missing(_)) if is_far(blob) => past_memory(pool, blob, given..blob.len_bytes.into(), f),
+        result => result,
+    }
+}
+
+/// Gives some of a blob's bytes part by part until `f` has seen enough, whether they are in memory or not: nothing is brought
+/// in, and this waits for the device.
+///
+/// # Errors
+/// Pages that cannot be read.
+pub(super) fn past_memory(
+    pool: &Pool,
+    blob: &Blob,
+    bytes: Range<u64>,
+    mut f: impl FnMut(&[u8]) -> bool,
+) -> Result<(), Stop> {
+    let (mut at, end) = (blob.start() + bytes.start, blob.start() + bytes.end);
+    let mut copies: Vec<PageBuf> = Vec::new();
+    while at < end {
+        let first = (at / PAGE_SIZE as u64) as u32;
+        let behind = (end.div_ceil(PAGE_SIZE as u64) as u32).min(first + TOGETHER_PAGES_MAX);
+        copies.resize((behind - first) as usize, PageBuf::ZERO);
+        let pages = (first..behind).map(|index| page_at(blob, index));
+        let mut wanted: Vec<_> = pages.zip(&mut copies).collect();
+        pool.copy_unchanging(&mut wanted).map_err(|restart| stop_at(pool, restart))?;
+        for copy in &copies {
+            let in_page = (at % PAGE_SIZE as u64) as usize;
+            let len = (PAGE_SIZE - in_page).min((end - at) as usize);
+            at += len as u64;
+            if !f(&copy.0[in_page..in_page + len]) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives a blob's bytes page by page until `f` has seen enough; how many it has seen.
+fn with_resident(
+    pool: &Pool,
+    blob: &Blob,
+    given: &mut u64,
+    f: &mut impl FnMut(&[u8]) -> bool,
+) -> Result<(), Stop> {
     let guard = match pool.follow_shared(blob.pid) {
         Err(Stop::Fault(page)) => return Err(missing_from(pool, blob, 0, page)),
         guard => guard?,
@@ -137,10 +192,11 @@ pub(super) fn with_bytes(pool: &Pool, blob: &Blob, mut f: impl FnMut(&[u8]) -> b
             Err(Restart::Fault(page)) => return Err(missing_from(pool, blob, index, page)),
             page => page?,
         };
+        offset += len as u64;
+        *given += len as u64;
         if !f(&page[in_page..in_page + len]) {
             break;
         }
-        offset += len as u64;
     }
     Ok(())
 }

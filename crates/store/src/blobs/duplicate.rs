@@ -24,6 +24,19 @@ pub struct Duplicate {
     to: Incoming,
 }
 
+/// Copies that have been made of the long elements of a collection, before it is copied.
+#[derive(Clone, Copy)]
+pub(crate) struct Made<'c>(pub &'c [Duplicate]);
+
+impl<'c> Made<'c> {
+    pub const NONE: Made<'static> = Made(&[]);
+
+    /// The copy of these bytes, if there is one that nothing refers to yet.
+    pub fn copy_of(self, blob: &Blob) -> Option<&'c Incoming> {
+        self.0.iter().find(|copy| copy.is_of(blob)).map(Duplicate::copy)
+    }
+}
+
 impl Duplicate {
     pub(crate) fn new(from: Sending, to: Incoming) -> Duplicate {
         Duplicate { from, to }
@@ -54,5 +67,10 @@ impl Duplicate {
 
     pub(crate) fn copy(&self) -> &Incoming {
         &self.to
+    }
+
+    /// Whether it is a whole copy of these bytes that nothing refers to yet.
+    pub(crate) fn is_of(&self, blob: &Blob) -> bool {
+        self.source() == *blob && self.to.is_complete() && !self.to.is_used()
     }
 }

@@ -11,10 +11,12 @@
 //! To a cut it is garbage in every state but the last: what restarts from that cut frees it. So a value of any size becomes
 //! part of the data in one step that copies none of it, and a value that replaces another writes no page a cut may need.
 
+use std::hash::Hasher;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+use siphasher::sip::SipHasher13;
 use stillframe_pagepool::PageId;
 
 use super::blob::{Blob, Place};
@@ -30,6 +32,8 @@ use crate::value::MAX_STRING_BYTES;
 const FIRST_PAGES: u32 = 16;
 /// Objects that may be on their way in at a time: they fit a page of a catalog, with those that are being sent.
 const ARRIVING_MAX: usize = PAGE_ENTRIES / 2;
+/// Of a name a leaf has so many bytes at most; they are kept at hand.
+pub(crate) const HEAD_BYTES: usize = 1024;
 /// Shorter values have no object.
 pub(crate) const INCOMING_MIN_BYTES: u64 = 64 * 1024;
 
@@ -41,6 +45,10 @@ pub struct Incoming {
     page_count: u32,
     len_bytes: u64,
     filled_bytes: u64,
+    /// The first bytes that have come, up to [`HEAD_BYTES`].
+    head: Vec<u8>,
+    /// Of the bytes that have come, if they are a name.
+    hasher: Option<SipHasher13>,
     /// A key refers to it.
     is_used: AtomicBool,
 }
@@ -73,8 +81,33 @@ impl Incoming {
             Err(Stop::OutOfMemory { limit_bytes: 0 })
         })?;
         let (pages, garbage) = (pages.clone(), garbage.clone());
-        let is_used = AtomicBool::new(false);
-        Ok(Incoming { pages, garbage, pid, page_count, len_bytes, filled_bytes: 0, is_used })
+        Ok(Incoming {
+            pages,
+            garbage,
+            pid,
+            page_count,
+            len_bytes,
+            filled_bytes: 0,
+            head: Vec::new(),
+            hasher: None,
+            is_used: AtomicBool::new(false),
+        })
+    }
+
+    /// Before the first byte: it is a name, which is looked for by its hash.
+    pub(crate) fn hash_with(&mut self, hasher: SipHasher13) {
+        debug_assert_eq!(self.filled_bytes, 0);
+        self.hasher = Some(hasher);
+    }
+
+    /// What the bytes that have come are hashed to, if they are.
+    pub(crate) fn hash(&self) -> Option<u64> {
+        self.hasher.as_ref().map(Hasher::finish)
+    }
+
+    /// The first bytes that have come, up to [`HEAD_BYTES`].
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.head
     }
 
     fn grow(&mut self, page_count: u32) -> Result<(), Stop> {
@@ -129,7 +162,9 @@ impl Incoming {
         let written = retry(|| {
             let mut guard = self.pages.pool.exclusive(self.pid)?;
             let mut room = guard.object_parts_mut(self.filled_bytes, len as usize)?;
-            Ok(f.take().map_or(0, |f| f(&mut room)))
+            let written = f.take().map_or(0, |f| f(&mut room));
+            note_arrived(&room, written, &mut self.head, &mut self.hasher);
+            Ok(written)
         })?;
         self.filled_bytes += written.min(len as usize) as u64;
         Ok(())
@@ -179,9 +214,39 @@ impl Incoming {
         self.garbage.release(self.pid, None);
     }
 
+    /// Where it lies, for what is about to refer to it.
+    ///
+    /// # Errors
+    /// [`OpError::Damaged`]: something refers to it already, which would be two.
+    pub(crate) fn unused_blob(&self) -> Result<Blob, OpError> {
+        match self.is_complete() && !self.is_used() {
+            true => Ok(self.blob()),
+            false => Err(OpError::Damaged("a value that has come was stored already".into())),
+        }
+    }
+
     /// Whether a key refers to it.
     pub fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Relaxed)
+    }
+}
+
+/// Keeps what is to be known of bytes that have just been written.
+fn note_arrived(
+    room: &[IoSliceMut<'_>],
+    written_bytes: usize,
+    head: &mut Vec<u8>,
+    hasher: &mut Option<SipHasher13>,
+) {
+    if hasher.is_none() && head.len() >= HEAD_BYTES {
+        return;
+    }
+    let mut left = written_bytes;
+    for part in room {
+        let bytes = &part[..part.len().min(left)];
+        left -= bytes.len();
+        head.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES - head.len())]);
+        hasher.iter_mut().for_each(|hasher| hasher.write(bytes));
     }
 }
 

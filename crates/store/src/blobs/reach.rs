@@ -8,6 +8,8 @@ use super::blob::{Blob, Place};
 use crate::pages::Pages;
 use crate::stop::{Follow, Stop};
 
+/// Shorter values are copied sooner than read in parts.
+pub const SENDING_MIN_BYTES: u64 = 256 * 1024;
 /// From so many bytes on they need not be in memory when their reader begins.
 pub(crate) const UNSEEN_MIN_BYTES: u64 = 1 << 20;
 

@@ -13,24 +13,23 @@ use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use stillframe_pagepool::device::PageBuf;
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
 use super::blob::{Blob, Place};
+use super::bytes::{is_far, past_memory};
 use super::discards::PAGE_ENTRIES;
 use super::garbage::Garbage;
-use super::reach::{add_missing, latch_with, page_at, pages_of, UNSEEN_MIN_BYTES};
+use super::incoming::HEAD_BYTES;
+use super::reach::{add_missing, latch_with, page_at, pages_of, SENDING_MIN_BYTES, UNSEEN_MIN_BYTES};
 use crate::error::{Fault, OpError};
 use crate::pages::Pages;
 use crate::stop::{retry, Follow, Stop};
 
 /// Objects that may be pinned at a time: with those on their way in they fit a page of a catalog.
 const PINNED_MAX: usize = PAGE_ENTRIES / 2;
-/// Shorter values are copied sooner than read in parts.
-pub const SENDING_MIN_BYTES: u64 = 256 * 1024;
 /// Pages that a reader brings in at once (1 MB), and the part of memory that those of all readers take.
 const WINDOW_PAGES_MAX: u64 = 256;
 const WINDOWS_PART: u64 = 8;
@@ -125,6 +124,8 @@ pub struct Sending {
     blob: Blob,
     /// The bytes of the value that are read.
     bytes: Range<u64>,
+    /// The first of them, once somebody has asked.
+    head: OnceLock<Vec<u8>>,
 }
 
 impl Sending {
@@ -151,9 +152,19 @@ impl Sending {
                 guard => drop(guard?),
             }
         }
-        let sending =
-            || Sending { pages: pages.clone(), pins: pins.clone(), blob: *blob, bytes: bytes.clone() };
+        let sending = || Sending::of(pages, pins, blob, bytes.clone());
         Ok(pins.pin(blob.pid).then(sending))
+    }
+
+    /// The object is pinned.
+    fn of(pages: &Arc<Pages>, pins: &Arc<Pins>, blob: &Blob, bytes: Range<u64>) -> Sending {
+        Sending { pages: pages.clone(), pins: pins.clone(), blob: *blob, bytes, head: OnceLock::new() }
+    }
+
+    /// The same of a whole element, whatever is missing of it; `None` also if it is short.
+    pub(super) fn begin_unseen(pages: &Arc<Pages>, pins: &Arc<Pins>, blob: &Blob) -> Option<Sending> {
+        let sending = || Sending::of(pages, pins, blob, 0..u64::from(blob.len_bytes));
+        (is_far(blob) && pins.pin(blob.pid)).then(sending)
     }
 
     pub(crate) fn blob(&self) -> Blob {
@@ -211,18 +222,38 @@ impl Sending {
     ) -> Result<u64, OpError> {
         let len = self.len_bytes().saturating_sub(start).min(most_bytes as u64);
         let start = self.bytes.start + start;
-        let indices = pages_of(&self.blob, start..start + len);
-        let mut copies = vec![PageBuf::ZERO; indices.len()];
-        let pages = indices.clone().map(|index| page_at(&self.blob, index));
-        let mut wanted: Vec<_> = pages.zip(&mut copies).collect();
-        retry(|| Ok(self.pages.pool.copy_unchanging(&mut wanted)?))?;
-        for (index, copy) in indices.zip(&copies) {
-            let page_start = u64::from(index) * PAGE_SIZE as u64;
-            let from = start.saturating_sub(page_start) as usize;
-            let end = (start + len - page_start).min(PAGE_SIZE as u64) as usize;
-            f(&copy.0[from..end]);
-        }
+        let mut given = 0;
+        retry(|| {
+            // What has been given is not given again.
+            past_memory(&self.pages.pool, &self.blob, start + given..start + len, |bytes| {
+                given += bytes.len() as u64;
+                f(bytes);
+                true
+            })
+        })?;
         Ok(len)
+    }
+
+    /// The first bytes that are read, up to [`HEAD_BYTES`].
+    ///
+    /// # Errors
+    /// [`OpError::Damaged`].
+    pub(crate) fn head(&self) -> Result<&[u8], OpError> {
+        if self.head.get().is_none() {
+            let mut head = Vec::new();
+            self.with_copies(0, HEAD_BYTES, |bytes| head.extend_from_slice(bytes))?;
+            self.head.get_or_init(|| head);
+        }
+        Ok(self.head.get().map_or(&[], |head| &head[..]))
+    }
+
+    /// Gives all that is read to `f`, part by part, past memory.
+    ///
+    /// # Errors
+    /// [`OpError::Damaged`].
+    pub fn for_each(&self, f: impl FnMut(&[u8])) -> Result<(), OpError> {
+        let most = usize::try_from(self.len_bytes()).unwrap_or(usize::MAX);
+        self.with_copies(0, most, f).map(drop)
     }
 
     /// Up to where the bytes from `start` on are in memory.

@@ -8,8 +8,11 @@ use std::sync::Arc;
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, Restart, SharedGuard, PAGE_SIZE};
 
 use super::blob::{Blob, Place};
-use super::bytes::{check_resident, damaged_slab, page_count_of, with_bytes, write_parts, Part};
+use super::bytes::{
+    check_resident, damaged_slab, is_far, page_count_of, past_memory, with_bytes, write_parts, Part,
+};
 use super::garbage::Garbage;
+use super::given::{Bytes, Given, Taking};
 use super::incoming::Incoming;
 use super::reach::{self, add_missing, Reach};
 use super::sending::{Pins, Sending};
@@ -28,6 +31,8 @@ const FREE_NOW_PAGES: u32 = 256;
 const ZEROED_PAGES: u32 = 17;
 /// So often a slab that others have latched is tried again. It may be the caller's own leaf, if what names it is damaged.
 const FREE_TRIES: u32 = 1000;
+/// Bytes of long names that are compared at once.
+const COMPARED_BYTES: u64 = 256 * 1024;
 
 /// All that lies outside leaves.
 pub(crate) struct Blobs {
@@ -202,10 +207,60 @@ impl Blobs {
 
     /// Appends a blob's bytes to `out`; the caller holds the leaf that refers to it.
     pub fn read(&self, blob: &Blob, out: &mut Vec<u8>) -> Result<(), Stop> {
+        if is_far(blob) {
+            out.reserve_exact(u64::from(blob.len_bytes).min(MAX_STRING_BYTES) as usize);
+        }
         with_bytes(&self.pool, blob, |bytes| {
             out.extend_from_slice(bytes);
             true
         })
+    }
+
+    /// Gives an element to `f`; `buffer` is for one that is not given where it lies. The caller holds the leaf that refers to it.
+    pub fn give<R>(
+        &self,
+        blob: &Blob,
+        taking: Taking,
+        buffer: &mut Vec<u8>,
+        f: impl FnOnce(Given<'_>) -> R,
+    ) -> Result<R, Stop> {
+        if taking == Taking::Large {
+            if let Some(sending) = Sending::begin_unseen(&self.pages, &self.pins, blob) {
+                return Ok(f(Given::Large(sending)));
+            }
+        }
+        buffer.clear();
+        self.read(blob, buffer)?;
+        Ok(f(Given::Here(buffer)))
+    }
+
+    /// Whether a blob has exactly these bytes. Those that lie in pages are compared part by part, past memory.
+    pub fn is_same(&self, blob: &Blob, bytes: &Bytes<'_>) -> Result<bool, Stop> {
+        let other = match (bytes.here(), bytes.blob()) {
+            (Some(bytes), _) => return self.equals(blob, bytes),
+            (None, other) => other,
+        };
+        let Some(other) = other.filter(|other| other.len_bytes == blob.len_bytes) else { return Ok(false) };
+        if other == *blob {
+            return Ok(true);
+        }
+        let (mut at, len_bytes, mut is_same) = (0, u64::from(blob.len_bytes), true);
+        while at < len_bytes && is_same {
+            let end = len_bytes.min(at + COMPARED_BYTES);
+            let mut part = Vec::with_capacity((end - at) as usize);
+            past_memory(&self.pool, &other, at..end, |bytes| {
+                part.extend_from_slice(bytes);
+                true
+            })?;
+            let mut rest = &part[..];
+            past_memory(&self.pool, blob, at..end, |bytes| {
+                is_same = rest.get(..bytes.len()) == Some(bytes);
+                rest = rest.get(bytes.len()..).unwrap_or_default();
+                is_same
+            })?;
+            at = end;
+        }
+        Ok(is_same)
     }
 
     /// Whether a blob has exactly these bytes.
@@ -272,12 +327,19 @@ impl Blobs {
         reach::latch_with(&self.pages, blob, bytes)
     }
 
-    /// Makes sure that a blob's pages are in memory.
+    /// Makes sure that an element's pages are in memory, unless it is so long that they need not be.
     pub fn check_resident(&self, blob: &Blob) -> Result<(), Stop> {
-        if self.pages.all_resident() {
+        if self.pages.all_resident() || is_far(blob) {
             return Ok(());
         }
         self.latch_with(blob, 0..u64::from(blob.len_bytes)).map(drop)
+    }
+
+    /// Adds what is missing of a key or an element to `missing`, unless it is so long that its pages need not be in memory.
+    pub fn resolve_element(&self, blob: &Blob, missing: &mut Vec<PageId>) {
+        if !is_far(blob) {
+            self.resolve(blob, Reach::WHOLE, missing);
+        }
     }
 
     /// What is missing of a blob to an operation that reaches so far, with the head whose latch covers that. Of what memory

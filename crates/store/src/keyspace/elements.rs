@@ -3,6 +3,7 @@
 //! What holds for keys holds for them: values outside of their leaves, deadlines, walks with a cursor that give each
 //! element once. But nobody counts them, and nobody remembers when they were used. The key is locked.
 
+use std::hash::Hasher;
 use std::ops::ControlFlow;
 
 use stillframe_pagepool::PageId;
@@ -10,8 +11,9 @@ use stillframe_pagepool::PageId;
 use super::missed::Missed;
 use super::state::{Keyspace, Local};
 use super::write::{Put, Step, Was};
+use crate::blobs::{Bytes, Given, Incoming, Made, Taking};
 use crate::stop::{retry, Stop};
-use crate::tree::hash::{as_leaf, Grown, Record, RecordValue};
+use crate::tree::hash::{as_leaf, Grown, Record, RecordKey, RecordValue};
 use crate::tree::{bad_record, Joining, Tree, NO_DATABASE};
 use crate::{Deadline, Key, OpError, UnixMillis};
 
@@ -32,6 +34,37 @@ impl Keyspace {
             Some((at, len, key)) if at == bytes.as_ptr() as usize && len == bytes.len() => key.attach(bytes),
             _ => self.hashed(bytes),
         }
+    }
+
+    /// The same of one that may lie in pages.
+    ///
+    /// # Errors
+    /// [`OpError::Damaged`]: it does, and cannot be read.
+    #[inline]
+    pub fn hashed_bytes<'b>(&self, local: &Local, bytes: &'b Bytes<'b>) -> Result<Key<'b>, OpError> {
+        match bytes {
+            Bytes::Here(bytes) => Ok(self.hashed_ahead(local, bytes)),
+            _ => self.hashed_large(bytes),
+        }
+    }
+
+    #[cold]
+    fn hashed_large<'b>(&self, bytes: &'b Bytes<'b>) -> Result<Key<'b>, OpError> {
+        let order = &self.trees.order;
+        let (start, hash) = match bytes {
+            Bytes::Incoming(incoming) => (incoming.head(), incoming.hash()),
+            Bytes::Here(bytes) => (*bytes, None),
+            Bytes::Stored(sending) => (sending.head()?, None),
+        };
+        let hash = match hash {
+            Some(hash) => order.masked(hash),
+            None => {
+                let mut hasher = order.hasher();
+                bytes.for_each(|part| hasher.write(part))?;
+                order.masked(hasher.finish())
+            }
+        };
+        Ok(Key { large: Some(bytes), ..Key::new(start, hash) })
     }
 
     /// A tree without elements.
@@ -68,17 +101,18 @@ impl Keyspace {
     }
 
     /// The same of several elements.
-    pub fn resolve_elements(
+    pub fn resolve_elements<'e>(
         &self,
+        local: &Local,
         tree: Tree,
-        elements: impl IntoIterator<Item = impl AsRef<[u8]>>,
+        elements: impl IntoIterator<Item = &'e Bytes<'e>>,
     ) -> Result<(), OpError> {
         if self.pages.all_resident() {
             return Ok(());
         }
         let mut missed = Missed::default();
         for element in elements {
-            missed.look(self.resolve_element(tree, &self.hashed(element.as_ref())))?;
+            missed.look(self.resolve_element(tree, &self.hashed_bytes(local, element)?))?;
         }
         missed.end()
     }
@@ -89,7 +123,7 @@ impl Keyspace {
         local: &mut Local,
         tree: Tree,
         element: &Key<'_>,
-        value: &[u8],
+        value: Bytes<'_>,
         deadline: Deadline,
     ) -> Result<bool, OpError> {
         Ok(self.put_timed_element(local, tree, element, value, deadline)? != Was::Absent)
@@ -101,10 +135,17 @@ impl Keyspace {
         local: &mut Local,
         tree: Tree,
         element: &Key<'_>,
-        value: &[u8],
+        value: Bytes<'_>,
         deadline: Deadline,
     ) -> Result<Was, OpError> {
-        self.put_in(local, tree, element, Put::Bytes { bytes: value, raw: false }, deadline)
+        if let Bytes::Incoming(incoming) = value {
+            incoming.unused_blob()?;
+        }
+        let was = self.put_in(local, tree, element, value.into(), deadline)?;
+        if let Bytes::Incoming(incoming) = value {
+            incoming.note_used();
+        }
+        Ok(was)
     }
 
     /// Puts what `renew` makes of an element's value in its place, in one descent; the deadline stays. `None` if it has not: the
@@ -189,20 +230,30 @@ impl Keyspace {
         })
     }
 
-    /// Gives the value of an element's record to `f`; `buffer` is for one that lies outside of its leaf.
-    pub fn with_element_value<R>(
+    /// Gives the value of an element's record to `f`, a large one by reference if that is wanted; `buffer` is for one that lies
+    /// outside of its leaf.
+    #[inline]
+    pub fn give_element_value<R>(
         &self,
         record: &Record<'_>,
+        taking: Taking,
         buffer: &mut Vec<u8>,
-        f: impl FnOnce(&[u8]) -> R,
+        f: impl FnOnce(Given<'_>) -> R,
     ) -> Result<R, Stop> {
         match record.value {
-            RecordValue::Bytes(bytes) => Ok(f(bytes)),
-            RecordValue::Blob(blob) => {
-                buffer.clear();
-                self.blobs.read(&blob, buffer)?;
-                Ok(f(buffer))
+            RecordValue::Bytes(bytes) => Ok(f(Given::Here(bytes))),
+            RecordValue::Blob(blob) => self.blobs.give(&blob, taking, buffer, f),
+            RecordValue::Int(_) | RecordValue::Other { .. } => {
+                Err(Stop::Damaged("an element has a value that no element has".into()))
             }
+        }
+    }
+
+    /// Bytes of the value of an element's record.
+    pub fn element_value_bytes(&self, record: &Record<'_>) -> Result<u64, Stop> {
+        match record.value {
+            RecordValue::Bytes(bytes) => Ok(bytes.len() as u64),
+            RecordValue::Blob(blob) => Ok(u64::from(blob.len_bytes)),
             RecordValue::Int(_) | RecordValue::Other { .. } => {
                 Err(Stop::Damaged("an element has a value that no element has".into()))
             }
@@ -233,16 +284,16 @@ impl Keyspace {
         tree: Tree,
         cursor: u64,
         count: usize,
-        mut f: impl FnMut(&[u8], &[u8], &Record<'_>) -> ControlFlow<()>,
+        mut f: impl FnMut(Given<'_>, Given<'_>, &Record<'_>) -> ControlFlow<()>,
     ) -> Result<u64, OpError> {
-        let (mut value, mut flow) = (Vec::new(), ControlFlow::Continue(()));
+        let (mut value, mut flow, taking) = (Vec::new(), ControlFlow::Continue(()), local.taking);
         self.scan_tree(local, tree, cursor, count, |local, record, _| {
             if flow.is_break() {
                 return Ok(());
             }
             let mut buffer = std::mem::take(&mut local.bytes);
-            let given = self.with_key(record, &mut buffer, |element| {
-                self.with_element_value(record, &mut value, |value| flow = f(element, value, record))
+            let given = self.give_key(record, taking, &mut buffer, |element| {
+                self.give_element_value(record, taking, &mut value, |value| flow = f(element, value, record))
             });
             local.bytes = buffer;
             given?
@@ -257,7 +308,7 @@ impl Keyspace {
         &self,
         local: &mut Local,
         grown: &Grown,
-        mut f: impl FnMut(&[u8], &[u8], &Record<'_>) -> ControlFlow<()>,
+        mut f: impl FnMut(Given<'_>, Given<'_>, &Record<'_>) -> ControlFlow<()>,
     ) -> Result<(), OpError> {
         let (mut cursor, mut given_count, mut flow) = (0, 0, ControlFlow::Continue(()));
         loop {
@@ -306,13 +357,16 @@ impl Keyspace {
     }
 
     /// A copy of the elements of a hash or set in a tree of its own.
-    pub fn copy_elements(&self, local: &mut Local, from: &Grown) -> Result<Tree, OpError> {
+    pub fn copy_elements(&self, local: &mut Local, from: &Grown, made: Made<'_>) -> Result<Tree, OpError> {
         if !self.pages.all_resident() {
-            // Everything is there before anything is made.
-            self.for_each_element(local, from, |_, _, _| ControlFlow::Continue(()))?;
+            // Everything is there before anything is made, but for what is long.
+            local.taking = Taking::Large;
+            let walked = self.for_each_element(local, from, |_, _, _| ControlFlow::Continue(()));
+            local.taking = Taking::Bytes;
+            walked?;
         }
         let to = self.create_elements()?;
-        match self.copy_all_elements(local, from.first, to) {
+        match self.copy_all_elements(local, from.first, to, made) {
             Ok(copied_count) if copied_count == from.element_count => Ok(to),
             copied => {
                 self.garbage.push_tree(&self.pool, to.root);
@@ -322,24 +376,44 @@ impl Keyspace {
     }
 
     /// How many there were.
-    fn copy_all_elements(&self, local: &mut Local, from: Tree, to: Tree) -> Result<u64, OpError> {
+    fn copy_all_elements(
+        &self,
+        local: &mut Local,
+        from: Tree,
+        to: Tree,
+        made: Made<'_>,
+    ) -> Result<u64, OpError> {
         let (mut cursor, mut copies, mut copied_count) = (0, Vec::new(), 0);
         loop {
-            let mut value = Vec::new();
+            let mut buffer = Vec::new();
             copies.clear();
-            cursor = self.scan_tree(local, from, cursor, COPIED_TOGETHER, |local, record, _: PageId| {
-                let mut buffer = std::mem::take(&mut local.bytes);
-                let copied = self.with_key(record, &mut buffer, |element| {
-                    self.with_element_value(record, &mut value, |value| {
-                        copies.push((element.to_vec(), value.to_vec(), record.deadline));
-                    })
-                });
-                local.bytes = buffer;
-                copied?
+            cursor = self.scan_tree(local, from, cursor, COPIED_TOGETHER, |_, record, _: PageId| {
+                let copy = |bytes: Given<'_>| bytes.held().to_vec();
+                let made_name = match record.key {
+                    RecordKey::Out { blob, .. } => made.copy_of(&blob),
+                    _ => None,
+                };
+                let name = match made_name {
+                    Some(name) => Copied::Made(name),
+                    None => Copied::Here(self.give_key(record, Taking::Bytes, &mut buffer, copy)?),
+                };
+                let made_value = match record.value {
+                    RecordValue::Blob(blob) => made.copy_of(&blob),
+                    _ => None,
+                };
+                let value = match made_value {
+                    Some(value) => Copied::Made(value),
+                    None => {
+                        Copied::Here(self.give_element_value(record, Taking::Bytes, &mut buffer, copy)?)
+                    }
+                };
+                copies.push((name, value, record.deadline));
+                Ok(())
             })?;
-            for (element, value, deadline) in &copies {
+            for (name, value, deadline) in &copies {
                 let deadline = deadline.map_or(Deadline::Clear, Deadline::At);
-                self.put_element(local, to, &self.hashed(element), value, deadline)?;
+                let (name, value) = (name.bytes(), value.bytes());
+                self.put_element(local, to, &self.hashed_bytes(local, &name)?, value, deadline)?;
             }
             copied_count += copies.len() as u64;
             if cursor == 0 {
@@ -352,6 +426,22 @@ impl Keyspace {
 #[cold]
 fn other_count() -> OpError {
     OpError::Damaged("a hash or set has another number of elements than its key says".into())
+}
+
+/// What is to be copied of an element.
+enum Copied<'c> {
+    Here(Vec<u8>),
+    /// A copy has been made.
+    Made(&'c Incoming),
+}
+
+impl Copied<'_> {
+    fn bytes(&self) -> Bytes<'_> {
+        match self {
+            Copied::Here(bytes) => Bytes::Here(bytes),
+            Copied::Made(copy) => Bytes::Incoming(copy),
+        }
+    }
 }
 
 /// Elements that are copied out of their leaves before they are stored anew.

@@ -28,7 +28,11 @@ impl Keyspace {
         let mut stopped = None;
         let found = leaf.find_candidate(key.hash, |slot| match leaf.record(slot).map(|r| r.key) {
             Some(RecordKey::Out { hash, blob }) if hash == key.hash => {
-                match self.blobs.equals(&blob, key.bytes) {
+                let equals = match key.large {
+                    Some(bytes) => self.blobs.is_same(&blob, bytes),
+                    None => self.blobs.equals(&blob, key.bytes),
+                };
+                match equals {
                     Ok(equal) => equal,
                     // All 64 bits of a secret hash and the length agree: it can be removed or overwritten.
                     Err(Stop::Damaged(_)) if self.skips.is_on() => true,

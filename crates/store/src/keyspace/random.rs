@@ -9,6 +9,7 @@ use stillframe_pagepool::{is_looking, PageId};
 use super::scan::CURSOR_SHIFT;
 use super::state::{Drawn, Keyspace, Local};
 use super::write::Remains;
+use crate::blobs::{Given, Taking};
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{as_leaf, At, Hashed, Inner, Leaf, LeafGuard, Links, FANOUT};
 use crate::tree::{bad_record, Joining, Tree, Words};
@@ -64,7 +65,23 @@ impl Keyspace {
         tree: Tree,
         record_count: u64,
     ) -> Result<Option<Vec<u8>>, OpError> {
-        self.choose(local, tree, record_count, |local, drawn, odds| self.draw(local, tree, drawn, odds))
+        self.choose(local, tree, record_count, |local, drawn, odds| {
+            self.draw(local, tree, drawn, odds, Taking::Bytes, &mut |key: Given<'_>| key.held().to_vec())
+        })
+    }
+
+    /// Gives an element that is chosen evenly among `element_count` to `f`, if one is met that has not expired.
+    pub fn give_random_element<R>(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        element_count: u64,
+        mut f: impl FnMut(Given<'_>) -> R,
+    ) -> Result<Option<R>, OpError> {
+        let taking = local.taking;
+        self.choose(local, tree, element_count, |local, drawn, odds| {
+            self.draw(local, tree, drawn, odds, taking, &mut f)
+        })
     }
 
     /// Removes an element that is chosen evenly among `element_count`, none of which has a deadline, and gives it to `f`, perhaps
@@ -74,7 +91,7 @@ impl Keyspace {
         local: &mut Local,
         tree: Tree,
         element_count: u64,
-        mut f: impl FnMut(&[u8]),
+        mut f: impl FnMut(Given<'_>),
     ) -> Result<bool, OpError> {
         if is_looking() {
             // The same numbers lead to the same leaf.
@@ -91,7 +108,7 @@ impl Keyspace {
             return Ok(true);
         }
         let Some(element) = self.element_from_anywhere(local, tree)? else { return Ok(false) };
-        f(&element);
+        f(Given::Here(&element));
         self.remove_element(local, tree, &self.hashed(&element))
     }
 
@@ -139,7 +156,16 @@ impl Keyspace {
         Ok(DENSITY_MAX.min(1.0 + DEVIATIONS_MAX / in_leaf.sqrt()))
     }
 
-    fn draw(&self, local: &mut Local, tree: Tree, drawn: Drawn, odds: Odds) -> Result<Option<Vec<u8>>, Stop> {
+    /// Gives a record of the leaf of a hash to `f`, if that is accepted.
+    fn draw<R>(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        drawn: Drawn,
+        odds: Odds,
+        taking: Taking,
+        f: &mut impl FnMut(Given<'_>) -> R,
+    ) -> Result<Option<R>, Stop> {
         let mut guard = self.trees.leaf_shared(tree, drawn.hash, drawn.leaf_hint)?;
         let head = as_leaf(guard.id(), guard.page())?;
         let (mut count, mut links) = (head.count(), Links::default());
@@ -161,7 +187,7 @@ impl Keyspace {
                 if record.deadline.is_some_and(|deadline| deadline <= local.now) {
                     return Ok(None);
                 }
-                return self.with_key(&record, &mut local.bytes, |key| Some(key.to_vec()));
+                return self.give_key(&record, taking, &mut local.bytes, f).map(Some);
             }
             nth -= leaf.count();
             match leaf.chain() {
@@ -179,7 +205,7 @@ impl Keyspace {
         tree: Tree,
         drawn: Drawn,
         odds: Odds,
-        f: &mut impl FnMut(&[u8]),
+        f: &mut impl FnMut(Given<'_>),
     ) -> Result<Option<(u64, Remains, bool)>, Stop> {
         let mut leaf = self.trees.chain_exclusive(tree, drawn.hash, drawn.leaf_hint)?;
         let mut count = 0;
@@ -193,7 +219,7 @@ impl Keyspace {
         let record = leaf.record(at)?;
         let (hash, remains) = (self.trees.order.hash_of(&record), Remains::of(&record));
         self.check_discardable(&remains)?;
-        self.with_key(&record, &mut local.bytes, f)?;
+        self.give_key(&record, local.taking, &mut local.bytes, f)?;
         self.remove_from_chain(&mut leaf, at)?;
         Ok(Some((hash, remains, Joining::Sparse.is_due::<Hashed>(leaf.leaf(0)?))))
     }

@@ -116,7 +116,7 @@ impl Keyspace {
         let Some(slot) = self.find_slot(leaf, key)? else { return Ok(None) };
         let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
         if let RecordKey::Out { blob, .. } = record.key {
-            self.resolve_blob(&blob, missing);
+            self.blobs.resolve_element(&blob, missing);
         }
         Ok(record.value_references().find_map(|reference| match reference {
             Reference::Blob(blob) => Some(blob),

@@ -4,7 +4,7 @@ use stillframe_pagepool::{PageId, SharedGuard};
 
 use super::state::{Keyspace, Local};
 use super::write::Remains;
-use crate::blobs::Reach;
+use crate::blobs::{Given, Taking};
 use crate::error::Fault;
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{as_leaf, Leaf, Links, Record, RecordKey, RecordValue};
@@ -191,7 +191,7 @@ impl Keyspace {
             let mut missing = Vec::new();
             let records = slots.clone().filter_map(|slot| leaf.record(slot));
             for blob in records.flat_map(|record| Remains::of(&record).blobs()) {
-                self.blobs.resolve(&blob, Reach::WHOLE, &mut missing);
+                self.blobs.resolve_element(&blob, &mut missing);
             }
             if !missing.is_empty() {
                 return Err(Stop::Missing(missing));
@@ -202,12 +202,27 @@ impl Keyspace {
             if let RecordKey::Out { hash, blob } = record.key {
                 self.unless_skipped(tree, hash, self.blobs.check_resident(&blob))?;
             }
-            // Of an element the value is looked at, too.
+            // Of an element the value is looked at, too. What is long is read past memory, or not at all.
             if let (false, RecordValue::Blob(blob)) = (tree.has_keys(), record.value) {
                 self.blobs.check_resident(&blob)?;
             }
         }
         Ok(())
+    }
+
+    /// Gives an element's name to `f`, a large one by reference if that is wanted; `buffer` is for one that lies out of line.
+    pub(super) fn give_key<R>(
+        &self,
+        record: &Record<'_>,
+        taking: Taking,
+        buffer: &mut Vec<u8>,
+        f: impl FnOnce(Given<'_>) -> R,
+    ) -> Result<R, Stop> {
+        match record.key {
+            RecordKey::Inline(key) => Ok(f(Given::Here(key))),
+            RecordKey::Out { blob, .. } => self.blobs.give(&blob, taking, buffer, f),
+            RecordKey::Hash(_) => Err(no_key()),
+        }
     }
 
     /// Gives a record's key to `f`; `buffer` is for one that lies out of line.

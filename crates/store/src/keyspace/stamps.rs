@@ -23,11 +23,14 @@ use crate::UnixMillis;
 
 /// Stamps of a group.
 const GROUP_STAMPS: usize = 4;
-/// Groups of a chunk: 256 KB of them.
-const CHUNK_GROUPS: usize = 1 << 14;
+/// Groups of a chunk: 4 KB of them, so that few keys take little.
+const CHUNK_GROUPS: usize = 1 << 8;
 const CHUNK_BYTES: u64 = (CHUNK_GROUPS * size_of::<Group>()) as u64;
-/// Chunks at most: stamps for 500M keys. With more keys groups are fuller.
-const CHUNK_COUNT: usize = 1 << 13;
+/// Chunks of a row of them, and rows at most: stamps for 500M keys. With more keys groups are fuller.
+const ROW_CHUNKS: usize = 1 << 9;
+const ROW_BYTES: u64 = (ROW_CHUNKS * size_of::<OnceLock<Chunk>>()) as u64;
+const ROW_COUNT: usize = 1 << 10;
+const CHUNK_COUNT: usize = ROW_CHUNKS * ROW_COUNT;
 /// Groups that are added at once (1 MB): nobody waits for more.
 const ADDED_MAX: u32 = 1 << 16;
 const STAMP_BITS: u32 = 24;
@@ -41,8 +44,10 @@ const SECONDS_PER_MINUTE: i64 = 60;
 const MILLIS_PER_SECOND: i64 = 1000;
 
 #[repr(align(16))]
-#[derive(Default)]
 struct Group([AtomicU32; GROUP_STAMPS]);
+
+type Chunk = Box<[Group; CHUNK_GROUPS]>;
+type Row = Box<[OnceLock<Chunk>]>;
 
 /// The stamps of one way of tracking.
 pub(crate) struct Stamps {
@@ -50,7 +55,8 @@ pub(crate) struct Stamps {
     /// Of [`Tracking::Frequency`].
     log_factor: AtomicU32,
     decay_minutes: AtomicU32,
-    chunks: Box<[OnceLock<Box<[Group]>>]>,
+    /// Chunks in rows; both are made as they are wanted.
+    rows: Box<[OnceLock<Row>]>,
     group_count: AtomicU32,
     /// Held by who adds groups.
     growth: Mutex<()>,
@@ -171,14 +177,14 @@ pub(super) fn coldness(access: Access) -> u64 {
 
 impl Stamps {
     pub fn new(tracking: Tracking, now: UnixMillis, memory_bytes: Arc<AtomicU64>) -> Stamps {
-        let chunks: Box<[_]> = (0..CHUNK_COUNT).map(|_| OnceLock::new()).collect();
-        memory_bytes.fetch_add(size_of_val(&*chunks) as u64, Ordering::Relaxed);
+        let rows: Box<[_]> = (0..ROW_COUNT).map(|_| OnceLock::new()).collect();
+        memory_bytes.fetch_add(size_of_val(&*rows) as u64, Ordering::Relaxed);
         let (log_factor, decay_minutes) = tracking.rates();
         let stamps = Stamps {
             counts: matches!(tracking, Tracking::Frequency { .. }),
             log_factor: AtomicU32::new(log_factor),
             decay_minutes: AtomicU32::new(decay_minutes),
-            chunks,
+            rows,
             group_count: AtomicU32::new(1),
             growth: Mutex::default(),
             memory_bytes,
@@ -208,20 +214,28 @@ impl Stamps {
 
     /// Memory that all of it takes.
     pub fn bytes(&self) -> u64 {
-        let chunk_count = self.group_count.load(Ordering::Relaxed).div_ceil(CHUNK_GROUPS as u32);
-        size_of_val(&*self.chunks) as u64 + u64::from(chunk_count) * CHUNK_BYTES
+        let rows = self.rows.iter().filter_map(OnceLock::get);
+        let bytes = |row: &Row| {
+            ROW_BYTES + row.iter().filter(|chunk| chunk.get().is_some()).count() as u64 * CHUNK_BYTES
+        };
+        size_of_val(&*self.rows) as u64 + rows.map(bytes).sum::<u64>()
     }
 
     fn make_chunk(&self, chunk: usize) {
-        self.chunks[chunk].get_or_init(|| {
+        let row = self.rows[chunk / ROW_CHUNKS].get_or_init(|| {
+            self.memory_bytes.fetch_add(ROW_BYTES, Ordering::Relaxed);
+            (0..ROW_CHUNKS).map(|_| OnceLock::new()).collect()
+        });
+        row[chunk % ROW_CHUNKS].get_or_init(|| {
             self.memory_bytes.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
-            (0..CHUNK_GROUPS).map(|_| Group::default()).collect()
+            Box::new([const { Group([const { AtomicU32::new(0) }; GROUP_STAMPS]) }; CHUNK_GROUPS])
         });
     }
 
+    #[inline]
     fn at(&self, group: u32) -> Option<&Group> {
-        let group = group as usize;
-        Some(&self.chunks.get(group / CHUNK_GROUPS)?.get()?[group % CHUNK_GROUPS])
+        let (chunk, group) = (group as usize / CHUNK_GROUPS, group as usize % CHUNK_GROUPS);
+        Some(&self.rows.get(chunk / ROW_CHUNKS)?.get()?[chunk % ROW_CHUNKS].get()?[group])
     }
 
     fn group(&self, key: StampKey) -> Option<&Group> {
@@ -331,9 +345,7 @@ impl Stamps {
 
 impl Drop for Stamps {
     fn drop(&mut self) {
-        let made = self.chunks.iter().filter(|chunk| chunk.get().is_some()).count() as u64;
-        let bytes = size_of_val(&*self.chunks) as u64 + made * CHUNK_BYTES;
-        self.memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.memory_bytes.fetch_sub(self.bytes(), Ordering::Relaxed);
     }
 }
 
@@ -521,6 +533,15 @@ mod tests {
         let exact = exact.count();
         assert!(exact > 9_000, "{exact} stamps are exact");
         assert_eq!(stamps.bytes(), stamps.memory_bytes.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn few_keys_take_little() {
+        let stamps = stamps(Tracking::Recency, 2048, 0);
+        assert!(stamps.bytes() < 64 << 10, "{} bytes", stamps.bytes());
+        let before = stamps.bytes();
+        stamps.grow_for(3000);
+        assert!(stamps.bytes() <= before + (8 << 10), "it grows in small steps");
     }
 
     #[test]

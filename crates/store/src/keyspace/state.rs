@@ -14,7 +14,7 @@ use super::limits::Limits;
 use super::locks::{Holder, StripeLocks};
 use super::skips::Skips;
 use super::stamps::{StampClock, StampKey, Tracked, Tracker};
-use crate::blobs::{Blobs, Garbage};
+use crate::blobs::{Blobs, Garbage, Taking};
 use crate::effect::{Before, Effect, Listener};
 use crate::error::TreeError;
 use crate::named::Named;
@@ -27,6 +27,8 @@ use crate::tree::sorted_set::SortedTrees;
 use crate::tree::{Scratch, Tree, Trees};
 use crate::{Access, DbId, DbStats, Key, Options, Tracking, UnixMillis};
 
+/// A buffer that has grown beyond this is given back.
+const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// For so many keys there is room for what is tracked from the start.
 const TRACKED_KEYS_MIN: u64 = 2048;
 
@@ -57,6 +59,8 @@ pub(crate) struct Local {
     pub(super) choice: Choice,
     /// Where the next random choice begins: where the last one met a page that was missing, or what was drawn ahead.
     pub(super) drawn: Option<Drawn>,
+    /// Whether the running operation gives large elements by reference.
+    pub taking: Taking,
     /// A value that is on its way from one place to another.
     pub bytes: Vec<u8>,
     /// The body of a record that is being written.
@@ -80,6 +84,14 @@ impl Local {
     /// The next random choice begins where the random numbers say.
     pub fn forget_drawn(&mut self) {
         self.drawn = None;
+    }
+
+    /// Gives the memory of buffers back that have held a large element.
+    #[inline]
+    pub fn drop_large_buffers(&mut self) {
+        if self.run.capacity().max(self.bytes.capacity()) > BUFFER_BYTES_MAX {
+            (self.run, self.bytes) = (Vec::new(), Vec::new());
+        }
     }
 }
 
@@ -154,7 +166,12 @@ impl Keyspace {
 
     /// What is done with the trees of sorted sets.
     pub fn sorted(&self) -> SortedTrees<'_> {
-        SortedTrees { index: &self.trees, order: &self.orders, blobs: &self.blobs }
+        SortedTrees { index: &self.trees, order: &self.orders, blobs: &self.blobs, taking: Taking::Bytes }
+    }
+
+    /// The same for who takes large members by reference, or does not.
+    pub fn sorted_taking(&self, taking: Taking) -> SortedTrees<'_> {
+        SortedTrees { taking, ..self.sorted() }
     }
 
     /// A new worker's state; its thread is a running member of the barrier from now on.
@@ -171,6 +188,7 @@ impl Keyspace {
             tracked: Tracked::default(),
             choice: Choice::default(),
             drawn: None,
+            taking: Taking::default(),
             bytes: Vec::new(),
             body: Vec::new(),
             run: Vec::new(),

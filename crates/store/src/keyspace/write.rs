@@ -3,7 +3,7 @@
 use stillframe_pagepool::PageId;
 
 use super::state::{Keyspace, Local};
-use crate::blobs::{Blob, Part, Place, SlabNeeds, BLOB_BYTES};
+use crate::blobs::{Blob, Bytes, Part, Place, SlabNeeds, BLOB_BYTES};
 use crate::effect::Effect;
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{
@@ -48,6 +48,17 @@ pub(crate) enum Put<'a> {
         blob: Blob,
         raw: bool,
     },
+}
+
+impl<'a> From<Bytes<'a>> for Put<'a> {
+    #[inline(always)]
+    fn from(bytes: Bytes<'a>) -> Put<'a> {
+        match (bytes, bytes.blob()) {
+            (Bytes::Here(bytes), _) => Put::Bytes { bytes, raw: false },
+            (_, Some(blob)) => Put::Ready { blob, raw: false },
+            (_, None) => Put::Bytes { bytes: &[], raw: false },
+        }
+    }
 }
 
 impl<'a> Put<'a> {
@@ -273,7 +284,7 @@ impl Keyspace {
             record.value = put.refer_to(blob, &mut body);
         }
         if long_key {
-            match self.blobs.make(&[Part::Bytes(key.bytes)], false) {
+            match key.outside(&self.blobs) {
                 Ok(blob) => record.key = RecordKey::Out { hash: key.hash, blob },
                 Err(stop) => {
                     made.iter().for_each(|blob| self.blobs.discard(blob));
@@ -282,6 +293,9 @@ impl Keyspace {
             }
         }
         leaf.insert(page, key.hash, &record)?;
+        if let Some(Bytes::Incoming(name)) = key.large {
+            name.note_used();
+        }
         if tree.has_keys() {
             local.deltas.count_key(tree.db, 1);
             local.tracked.begin(tree.tag, key.hash);

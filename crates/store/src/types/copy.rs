@@ -1,11 +1,18 @@
 //! Copies of values, whatever their type.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use crate::blobs::{Duplicate, Given, Made, Sending};
 use crate::effect::Effect;
 use crate::keyspace::{CollectionKey, Keyspace, Local};
 use crate::tree::hash::Grown;
+use crate::types::hash::GivenField;
+use crate::types::sorted_set::{RangeLimit, ScoredRange};
 use crate::value::ValueType;
 use crate::worker::Worker;
-use crate::{DbId, Deadline, Key, OpError};
+use crate::{DbId, Deadline, EntryInfo, Key, OpError};
 
 impl Worker {
     /// Copies an entry, deadline included, over whatever is at `to`. Returns false if `from` is absent. The caller
@@ -19,11 +26,129 @@ impl Worker {
         if entry.value_type == ValueType::String {
             return keyspace.copy(local, from, to, None);
         }
-        let mut run = std::mem::take(&mut local.run);
-        let deadline = entry.deadline.map_or(Deadline::Clear, Deadline::At);
-        let copied = keyspace.copy_collection(local, entry.value_type, from, to, deadline, &mut run);
-        local.run = run;
-        copied
+        self.copy_with(from, to, Made::NONE)
+    }
+
+    /// The same for a collection of which long elements have been copied already.
+    ///
+    /// # Errors
+    /// As of [`Worker::copy`].
+    pub fn copy_collection(
+        &mut self,
+        from: (DbId, &Key<'_>),
+        to: (DbId, &Key<'_>),
+        copies: &ElementCopies,
+    ) -> Result<bool, OpError> {
+        self.copy_with(from, to, Made(&copies.made))
+    }
+
+    fn copy_with(
+        &mut self,
+        from: (DbId, &Key<'_>),
+        to: (DbId, &Key<'_>),
+        made: Made<'_>,
+    ) -> Result<bool, OpError> {
+        self.with_run(|keyspace, local, run| {
+            let Some(entry) = keyspace.entry(local, from.0, from.1)? else { return Ok(false) };
+            keyspace.copy_collection(local, &entry, from, to, made, run)
+        })
+    }
+
+    /// Begins to copy the long elements of a collection part by part; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`OpError`]; pages of the collection that are missing.
+    pub fn begin_element_copies(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+    ) -> Result<Option<ElementCopies>, OpError> {
+        let mut left = VecDeque::new();
+        self.send_elements(db, key, |given| {
+            if let Given::Large(sending) = given {
+                left.push_back(sending);
+            }
+            match left.len() < COPIES_MAX {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        Ok((!left.is_empty()).then(|| ElementCopies { left, made: Vec::new() }))
+    }
+
+    /// Whether the elements of a collection have more bytes than so many. They are not looked at.
+    ///
+    /// # Errors
+    /// As of [`Worker::begin_element_copies`].
+    pub fn elements_exceed(&mut self, db: DbId, key: &Key<'_>, most_bytes: u64) -> Result<bool, OpError> {
+        let mut bytes = 0;
+        self.send_elements(db, key, |given| {
+            bytes += given.len();
+            match bytes <= most_bytes {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        Ok(bytes > most_bytes)
+    }
+
+    /// Gives the names, values, items or members of a collection of any type to `f` until it breaks.
+    fn send_elements(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        f: impl FnMut(Given<'_>) -> ControlFlow<()>,
+    ) -> Result<(), OpError> {
+        let f = RefCell::new(f);
+        let give = |given: Given<'_>| (f.borrow_mut())(given);
+        match self.entry(db, key)?.map(|entry| entry.value_type) {
+            Some(ValueType::Hash) => {
+                let both = |found: GivenField<'_>| match give(found.field) {
+                    ControlFlow::Continue(()) => give(found.value),
+                    flow => flow,
+                };
+                self.hash_send_all(db, key, |_| (), both)?;
+            }
+            Some(ValueType::Set) => drop(self.set_send_all(db, key, |_| (), give)?),
+            Some(ValueType::List) => drop(self.list_send_range(db, key, 0, -1, |_| (), give)?),
+            Some(ValueType::SortedSet) => {
+                let (all, limit) = (ScoredRange::ALL, RangeLimit::NONE);
+                self.sorted_set_send_range(db, key, &all, false, limit, |_| (), |member, _| give(member))?;
+            }
+            Some(ValueType::String | ValueType::Stream) | None => {}
+        }
+        Ok(())
+    }
+}
+
+/// Long elements of a collection that are copied before it is: no more are on their way at a time.
+const COPIES_MAX: usize = 64;
+
+/// Copies of long elements of a collection that are being made. What no collection has come to refer to is freed when this is
+/// dropped.
+#[derive(Debug)]
+pub struct ElementCopies {
+    left: VecDeque<Sending>,
+    made: Vec<Duplicate>,
+}
+
+impl ElementCopies {
+    /// Copies the next part. Returns whether that was the last.
+    ///
+    /// # Errors
+    /// As of [`Duplicate::step`].
+    pub fn step(&mut self, worker: &mut Worker) -> Result<bool, OpError> {
+        if let Some(copy) = self.made.last_mut() {
+            if !copy.step()? {
+                return Ok(false);
+            }
+        }
+        let Some(next) = self.left.front() else { return Ok(true) };
+        let to = worker.begin_incoming_name(next.len_bytes())?;
+        if let Some(from) = self.left.pop_front() {
+            self.made.push(Duplicate::new(from, to));
+        }
+        Ok(false)
     }
 }
 
@@ -31,19 +156,20 @@ impl Keyspace {
     fn copy_collection(
         &self,
         local: &mut Local,
-        value_type: ValueType,
+        entry: &EntryInfo,
         from: (DbId, &Key<'_>),
         to: (DbId, &Key<'_>),
-        deadline: Deadline,
+        made: Made<'_>,
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
+        let (value_type, deadline) = (entry.value_type, entry.deadline.map_or(Deadline::Clear, Deadline::At));
         let source = CollectionKey { db: from.0, key: *from.1, value_type };
         let target = CollectionKey { db: to.0, key: *to.1, value_type };
         let Some(opened) = self.open_to_change(local, &source, run)? else { return Ok(false) };
         match opened.grown {
             None => self.put_packed(local, &target, opened.encoding, opened.earliest, run, deadline)?,
             Some(grown) => {
-                let copy = self.copy_trees(local, value_type, &grown)?;
+                let copy = self.copy_trees(local, value_type, &grown, made)?;
                 self.put_grown(local, &target, opened.encoding, opened.earliest, copy, deadline)?
             }
         };
@@ -51,13 +177,19 @@ impl Keyspace {
         Ok(true)
     }
 
-    fn copy_trees(&self, local: &mut Local, value_type: ValueType, grown: &Grown) -> Result<Grown, OpError> {
+    fn copy_trees(
+        &self,
+        local: &mut Local,
+        value_type: ValueType,
+        grown: &Grown,
+        made: Made<'_>,
+    ) -> Result<Grown, OpError> {
         match value_type {
             ValueType::Hash | ValueType::Set => {
-                Ok(Grown { first: self.copy_elements(local, grown)?, ..*grown })
+                Ok(Grown { first: self.copy_elements(local, grown, made)?, ..*grown })
             }
-            ValueType::SortedSet => self.copy_sorted_set(local, grown),
-            ValueType::List => self.copy_list(local, grown),
+            ValueType::SortedSet => self.copy_sorted_set(local, grown, made),
+            ValueType::List => self.copy_list(local, grown, made),
             ValueType::String | ValueType::Stream => Err(OpError::WrongType),
         }
     }

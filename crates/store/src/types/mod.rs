@@ -15,7 +15,8 @@ mod upkeep;
 mod view;
 
 pub use ahead::{ElementAhead, TreesAhead};
-pub use hash::{Draw, FieldMode, FieldRef};
+pub use copy::ElementCopies;
+pub use hash::{Draw, FieldMode, FieldRef, GivenField};
 pub use list::{Insertion, Setting};
 pub use sorted_set::{NegativeZero, OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};
 pub use view::Element;

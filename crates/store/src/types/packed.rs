@@ -6,13 +6,24 @@
 
 use std::ops::Range;
 
+use crate::blobs::Bytes;
+
 /// Longest run, in bytes: it is copied at each change, and a walk through it takes a fraction of a microsecond.
 pub(crate) const PACKED_MAX_BYTES: usize = 4096;
 
 /// Bytes of an element and its length.
 pub(crate) fn packed_bytes(element: &[u8]) -> usize {
-    let bits = usize::BITS - element.len().leading_zeros();
-    (bits.div_ceil(7).max(1)) as usize + element.len()
+    packed_len(element.len())
+}
+
+fn packed_len(len: usize) -> usize {
+    let bits = usize::BITS - len.leading_zeros();
+    (bits.div_ceil(7).max(1)) as usize + len
+}
+
+/// Bytes that an element would take, wherever it lies.
+pub(crate) fn packed_bytes_of(element: &Bytes<'_>) -> usize {
+    packed_len(usize::try_from(element.len()).unwrap_or(usize::MAX / 2))
 }
 
 /// Appends an element.

@@ -154,6 +154,17 @@ impl Worker {
         self.keyspace().blobs.begin_incoming(len_bytes)
     }
 
+    /// The same of the name of an element, which is looked for by its hash.
+    ///
+    /// # Errors
+    /// As of [`Worker::begin_incoming`].
+    pub fn begin_incoming_name(&mut self, len_bytes: u64) -> Result<Incoming, OpError> {
+        let keyspace = self.keyspace();
+        let mut incoming = keyspace.blobs.begin_incoming(len_bytes)?;
+        incoming.hash_with(keyspace.trees.order.hasher());
+        Ok(incoming)
+    }
+
     /// Stores a value; returns whether the key was there before. A deadline in the past stores nothing and
     /// removes the key.
     #[inline]

@@ -15,7 +15,7 @@ use crate::tree::sorted_set::{parse, Member, Scored, ViewedOrder};
 use crate::tree::{blank, LeafView, LeafWalk, Pages, Tree};
 use crate::types::sorted_set::{RangeLimit, ScoredRange};
 use crate::types::{hash, packed, sorted_set};
-use crate::value::ValueType;
+use crate::value::{ValueType, MAX_STRING_BYTES};
 use crate::walk::CollectionView;
 use crate::{Encoding, UnixMillis};
 
@@ -319,6 +319,7 @@ fn slots_from(first: Option<u64>, count: usize, is_downwards: bool) -> Option<Ra
 /// Appends the bytes of a blob.
 fn read_blob(pages: &dyn Pages, blob: &Blob, out: &mut Vec<u8>) -> Result<(), SaveError> {
     let (mut at, end) = (blob.start(), blob.start() + u64::from(blob.len_bytes));
+    out.reserve_exact(u64::from(blob.len_bytes).min(MAX_STRING_BYTES) as usize);
     let mut page = blank();
     while at < end {
         let in_page = (at % PAGE_SIZE as u64) as usize;

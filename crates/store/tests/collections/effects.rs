@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use stillframe_store::{
-    Change, DbId, Deadline, Effect, Element, End, FieldMode, Key, Listener, OpError, Options, RangeLimit,
-    SaveError, ScoreRule, ScoredRange, Store, UnixMillis, Value, Worker,
+    Bytes, Change, DbId, Deadline, Effect, Element, End, FieldMode, Key, Listener, OpError, Options,
+    RangeLimit, SaveError, ScoreRule, ScoredRange, Store, UnixMillis, Value, Worker,
 };
 use stillframe_testkit::{seed, TempDir};
 
@@ -49,25 +49,25 @@ impl Collection {
     fn apply(&mut self, change: &Change<'_>) {
         match (self, *change) {
             (Collection::Hash(fields), Change::Field { field, value, deadline }) => {
-                fields.insert(field.to_vec(), (value.to_vec(), deadline));
+                fields.insert(vec(field), (vec(value), deadline));
             }
             (Collection::Hash(fields), Change::FieldDeadline { field, deadline }) => {
-                fields.get_mut(field).expect("a deadline of no field").1 = deadline;
+                fields.get_mut(&vec(field)).expect("a deadline of no field").1 = deadline;
             }
             (Collection::Hash(fields), Change::FieldRemoved { field } | Change::FieldExpired { field }) => {
-                assert!(fields.remove(field).is_some(), "what was removed is not there");
+                assert!(fields.remove(&vec(field)).is_some(), "what was removed is not there");
             }
             (Collection::Set(members), Change::Member { member }) => {
-                assert!(members.insert(member.to_vec(), ()).is_none(), "it is there already");
+                assert!(members.insert(vec(member), ()).is_none(), "it is there already");
             }
             (Collection::Set(members), Change::MemberRemoved { member }) => {
-                assert!(members.remove(member).is_some(), "what was removed is not there");
+                assert!(members.remove(&vec(member)).is_some(), "what was removed is not there");
             }
             (Collection::SortedSet(members), Change::Scored { member, score }) => {
-                members.insert(member.to_vec(), score);
+                members.insert(vec(member), score);
             }
             (Collection::SortedSet(members), Change::ScoredRemoved { member }) => {
-                assert!(members.remove(member).is_some(), "what was removed is not there");
+                assert!(members.remove(&vec(member)).is_some(), "what was removed is not there");
             }
             (Collection::List(items), change) => apply_to_list(items, change),
             (collection, change) => panic!("{change:?} of {collection:?}"),
@@ -75,14 +75,19 @@ impl Collection {
     }
 }
 
+/// An element as it has been announced.
+fn vec(bytes: Bytes<'_>) -> Vec<u8> {
+    bytes.to_vec().expect("bytes without damage")
+}
+
 fn apply_to_list(items: &mut VecDeque<Vec<u8>>, change: Change<'_>) {
     match change {
-        Change::Pushed { end: End::Left, item } => items.push_front(item.to_vec()),
-        Change::Pushed { end: End::Right, item } => items.push_back(item.to_vec()),
+        Change::Pushed { end: End::Left, item } => items.push_front(vec(item)),
+        Change::Pushed { end: End::Right, item } => items.push_back(vec(item)),
         Change::Popped { end: End::Left, item_count } => drop(items.drain(..item_count as usize)),
         Change::Popped { end: End::Right, item_count } => items.truncate(items.len() - item_count as usize),
-        Change::Item { index, item } => items[index as usize] = item.to_vec(),
-        Change::ItemInserted { index, item } => items.insert(index as usize, item.to_vec()),
+        Change::Item { index, item } => items[index as usize] = vec(item),
+        Change::ItemInserted { index, item } => items.insert(index as usize, vec(item)),
         Change::ItemsRemoved { index, item_count } => {
             drop(items.drain(index as usize..(index + item_count) as usize));
         }
@@ -178,17 +183,17 @@ pub fn content_of(store: &Store, worker: &mut Worker) -> Content {
             match element {
                 Element::Field { field, value, deadline } => {
                     let hash = made.get_or_insert(Collection::Hash(BTreeMap::new()));
-                    hash.apply(&Change::Field { field, value, deadline });
+                    hash.apply(&Change::Field { field: field.into(), value: value.into(), deadline });
                 }
-                Element::Member(member) => {
-                    made.get_or_insert(Collection::Set(BTreeMap::new())).apply(&Change::Member { member })
-                }
+                Element::Member(member) => made
+                    .get_or_insert(Collection::Set(BTreeMap::new()))
+                    .apply(&Change::Member { member: member.into() }),
                 Element::Scored { member, score } => made
                     .get_or_insert(Collection::SortedSet(BTreeMap::new()))
-                    .apply(&Change::Scored { member, score }),
+                    .apply(&Change::Scored { member: member.into(), score }),
                 Element::Item(item) => made
                     .get_or_insert(Collection::List(VecDeque::new()))
-                    .apply(&Change::Pushed { end: End::Right, item }),
+                    .apply(&Change::Pushed { end: End::Right, item: item.into() }),
             }
             Ok(())
         })?;

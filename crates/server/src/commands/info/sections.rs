@@ -97,6 +97,14 @@ pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
     let total = total_memory_bytes();
     let max = ctx.config.settings.maxmemory_bytes;
     let ratio = resident as f64 / used.max(1) as f64;
+    if let Some(shares) = ctx.server.store.memory_shares() {
+        fields!(out,
+            "maxmemory_for_data_pages": shares.page_bytes,
+            "maxmemory_for_snapshots": shares.snapshot_bytes,
+            "maxmemory_for_staging": shares.staging_bytes,
+            "maxmemory_for_page_tables": shares.side_bytes,
+        );
+    }
     fields!(out,
         "used_memory": used,
         "used_memory_human": redis_bytes(used),
@@ -439,6 +447,9 @@ fn snapshots(ctx: &Ctx<'_>, out: &mut String) {
     let (sizes, metrics, barrier) = (pool.stats(), pool.metrics(), pool.barrier());
     let file = pool.file().map(|file| file.stats()).unwrap_or_default();
     let (warm_pages, all_pages) = pool.warm_up_progress();
+    let allowed_bytes = ctx.config.settings.snapshot_memory_bytes;
+    let snapshot_bytes =
+        ctx.server.store.memory_shares().map_or(allowed_bytes, |shares| shares.snapshot_bytes);
     fields!(out,
         "pool_backend": pool.backend(),
         "pool_frame_bytes": sizes.frame_bytes,
@@ -455,7 +466,7 @@ fn snapshots(ctx: &Ctx<'_>, out: &mut String) {
         "data_pages_written_back": metrics.written_back_page_count.load(Relaxed),
         "data_page_write_back_errors": metrics.write_back_error_count.load(Relaxed),
         "snapshot_algorithm": ctx.config.settings.snapshot_kind,
-        "snapshot_memory_bytes": ctx.config.settings.snapshot_memory_bytes,
+        "snapshot_memory_bytes": snapshot_bytes,
         "snapshot_held_bytes": sizes.snapshot_held_bytes,
         "snapshot_resident_bytes": sizes.snapshot_resident_bytes,
         "pagefile_bytes": file.file_bytes,

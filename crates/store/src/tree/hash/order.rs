@@ -45,6 +45,15 @@ impl Hashed {
         hasher.finish() & self.mask
     }
 
+    /// The same, for a key that comes in parts: what it gives is to be [`Hashed::masked`].
+    pub fn hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_keys(self.seed.0, self.seed.1)
+    }
+
+    pub fn masked(&self, hash: u64) -> u64 {
+        hash & self.mask
+    }
+
     pub fn hash_of(&self, record: &Record<'_>) -> u64 {
         match record.key {
             RecordKey::Inline(key) => self.hash(key),

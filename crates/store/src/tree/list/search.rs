@@ -11,7 +11,7 @@ use super::block::{skip, Block, Element, ELEMENT_INLINE_MAX_BYTES};
 use super::node::Child;
 use super::path::Lists;
 use super::read::Siblings;
-use crate::blobs::Blob;
+use crate::blobs::{Blob, Bytes};
 use crate::stop::{Follow, Stop};
 use crate::tree::order::{bad_record, not_a_leaf};
 use crate::tree::trees::Tree;
@@ -26,7 +26,7 @@ pub(crate) enum Wanted {
     /// Of the form that an element in a block has.
     Inline(Box<Finder<'static>>),
     /// Too long to lie in a block.
-    Outside { len_bytes: usize },
+    Outside { len_bytes: u64 },
 }
 
 /// An element that is wanted, or has the length of what is and lies outside.
@@ -37,10 +37,10 @@ struct Match {
 }
 
 impl Wanted {
-    pub fn new(bytes: &[u8]) -> Wanted {
-        if bytes.len() > ELEMENT_INLINE_MAX_BYTES {
+    pub fn new(bytes: &Bytes<'_>) -> Wanted {
+        let Some(bytes) = bytes.here().filter(|bytes| bytes.len() <= ELEMENT_INLINE_MAX_BYTES) else {
             return Wanted::Outside { len_bytes: bytes.len() };
-        }
+        };
         let element = Element::Inline(bytes);
         let mut form = vec![0; element.encoded_bytes()];
         element.encode(&mut form);
@@ -54,7 +54,7 @@ impl Wanted {
             Wanted::Outside { len_bytes } => {
                 for (index, element) in range.clone().zip(block.elements(range.start)) {
                     match element? {
-                        Element::Outside(blob) if blob.len_bytes as usize == *len_bytes => {
+                        Element::Outside(blob) if u64::from(blob.len_bytes) == *len_bytes => {
                             matches.push(Match { index, outside: Some(blob) });
                         }
                         _ => {}

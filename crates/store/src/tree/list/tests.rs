@@ -271,8 +271,8 @@ impl Run {
     /// Indices of elements of a range that are `item`, in the order of the search, up to `most` of them.
     fn search(&self, item: &Item, mut range: Range<u64>, is_upwards: bool, most: usize) -> Vec<u64> {
         let wanted = match item {
-            Item::Inline(bytes) => Wanted::new(bytes),
-            Item::Outside(blob) => Wanted::new(&vec![0; blob.len_bytes as usize]),
+            Item::Inline(bytes) => Wanted::new(&bytes.into()),
+            Item::Outside(blob) => Wanted::new(&(&vec![0; blob.len_bytes as usize]).into()),
         };
         let mut found = Vec::new();
         done(|| {
@@ -646,10 +646,14 @@ fn use_damaged(run: &Run, random: &mut fastrand::Rng) -> usize {
             lists.walk_down(tree, index, |_| Ok(true)).err(),
             lists.blocks_ahead(tree, index, random.bool(), 20).err(),
             lists
-                .search(tree, &Wanted::new(&bytes), &mut (index..5_000), random.bool(), |_, _| Ok(true))
+                .search(tree, &Wanted::new(&(&bytes).into()), &mut (index..5_000), random.bool(), |_, _| {
+                    Ok(true)
+                })
                 .err(),
             lists
-                .search(tree, &Wanted::new(&[0; 513]), &mut (0..index), random.bool(), |_, _| Ok(true))
+                .search(tree, &Wanted::new(&(&[0; 513]).into()), &mut (0..index), random.bool(), |_, _| {
+                    Ok(true)
+                })
                 .err(),
             lists.push(tree, end, &[element]).err(),
             lists.insert(tree, index, element).err(),

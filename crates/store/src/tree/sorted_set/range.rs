@@ -3,9 +3,9 @@
 use std::ops::{ControlFlow, Range};
 
 use super::bounds::{Ranking, ScoreStart};
-use super::key::{parse, Member, SCORE_BYTES};
-use super::trees::{disagree, malformed, Roots, SortedTrees};
-use crate::blobs::{Blob, Reach};
+use super::key::{hash_in, parse, Member, SCORE_BYTES};
+use super::trees::{disagree, malformed, MetMember, Roots, SortedTrees};
+use crate::blobs::{Blob, Given};
 use crate::error::{Fault, OpError};
 use crate::stop::{retry, Stop};
 use crate::tree::ordered::{Next, Seek, Stored};
@@ -27,8 +27,8 @@ struct Copied {
     score: f64,
     /// Where its bytes end in the batch; they begin where those before it end.
     end: usize,
-    /// Where they lie, if they are not in the batch.
-    blob: Option<Blob>,
+    /// Where they lie, if they are not in the batch, and the member's hash.
+    long: Option<(Blob, Option<u64>)>,
 }
 
 impl Batch {
@@ -39,14 +39,14 @@ impl Batch {
 
     fn push(&mut self, key: &[u8], value: Stored<'_>) -> Result<(), Stop> {
         let scored = parse(key, value).ok_or_else(malformed)?;
-        let blob = match scored.member {
+        let long = match scored.member {
             Member::Whole(bytes) => {
                 self.bytes.extend_from_slice(bytes);
                 None
             }
-            Member::Long(blob) => Some(blob),
+            Member::Long(blob) => Some((blob, hash_in(key))),
         };
-        self.members.push(Copied { score: scored.score, end: self.bytes.len(), blob });
+        self.members.push(Copied { score: scored.score, end: self.bytes.len(), long });
         Ok(())
     }
 }
@@ -90,7 +90,7 @@ impl SortedTrees<'_> {
         roots: Roots,
         ranks: Range<u64>,
         is_downwards: bool,
-        mut f: impl FnMut(&[u8], f64) -> Result<bool, OpError>,
+        mut f: impl FnMut(MetMember<'_>) -> Result<bool, OpError>,
     ) -> Result<(), OpError> {
         let mut batch = Batch::default();
         let mut left = ranks.end.saturating_sub(ranks.start);
@@ -122,7 +122,7 @@ impl SortedTrees<'_> {
         roots: Roots,
         ranks: Range<u64>,
         is_downwards: bool,
-        mut f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
+        mut f: impl FnMut(Given<'_>, f64) -> ControlFlow<()>,
     ) -> Result<(), OpError> {
         let mut left = ranks.end.saturating_sub(ranks.start);
         let mut position = Position::first_of(&ranks, is_downwards);
@@ -134,7 +134,7 @@ impl SortedTrees<'_> {
                 let scored = parse(key, value).ok_or_else(malformed)?;
                 left -= 1;
                 match scored.member {
-                    Member::Whole(member) => flow = f(member, scored.score),
+                    Member::Whole(member) => flow = f(Given::Here(member), scored.score),
                     // Its bytes are other pages, which are not looked at under the latch.
                     Member::Long(blob) => {
                         long = Some(MetLong { key: key.to_vec(), blob, score: scored.score });
@@ -146,10 +146,10 @@ impl SortedTrees<'_> {
                 .map_err(|error| self.with_leaves_ahead(error, roots, &position, is_downwards, left))?;
             position = match (long, next) {
                 (Some(met), _) => {
-                    bytes.clear();
-                    let read = retry(|| self.blobs.read(&met.blob, &mut bytes));
-                    read.map_err(|error| self.with_long_ahead(error, roots, &met.key, is_downwards))?;
-                    flow = f(&bytes, met.score);
+                    let mut give = |member: Given<'_>| f(member, met.score);
+                    let given = retry(|| self.blobs.give(&met.blob, self.taking, &mut bytes, &mut give));
+                    flow =
+                        given.map_err(|error| self.with_long_ahead(error, roots, &met.key, is_downwards))?;
                     Position::behind(met.key, is_downwards)
                 }
                 (None, Next::From(bound)) => Position::Bound(bound),
@@ -186,7 +186,7 @@ impl SortedTrees<'_> {
         // What stands in the way is met again.
         let _ = self.walk(roots, &position, is_downwards, |key, value| {
             if let Some(Member::Long(blob)) = parse(key, value).map(|scored| scored.member) {
-                self.blobs.resolve(&blob, Reach::WHOLE, &mut missing);
+                self.blobs.resolve_element(&blob, &mut missing);
             }
             Ok(true)
         });
@@ -242,22 +242,19 @@ impl SortedTrees<'_> {
     fn give(
         &self,
         batch: &Batch,
-        f: &mut impl FnMut(&[u8], f64) -> Result<bool, OpError>,
+        f: &mut impl FnMut(MetMember<'_>) -> Result<bool, OpError>,
     ) -> Result<bool, OpError> {
         let (mut start, mut long) = (0, Vec::new());
         for member in &batch.members {
-            let bytes = match &member.blob {
-                None => &batch.bytes[start..member.end],
-                Some(blob) => {
-                    retry(|| {
-                        long.clear();
-                        self.blobs.read(blob, &mut long)
-                    })?;
-                    &long
+            let mut met = |given: Given<'_>, hash| f(MetMember { member: given, score: member.score, hash });
+            let goes_on = match &member.long {
+                None => met(Given::Here(&batch.bytes[start..member.end]), None),
+                Some((blob, hash)) => {
+                    retry(|| self.blobs.give(blob, self.taking, &mut long, |given| met(given, *hash)))?
                 }
             };
             start = member.end;
-            if !f(bytes, member.score)? {
+            if !goes_on? {
                 return Ok(false);
             }
         }
@@ -271,7 +268,7 @@ impl SortedTrees<'_> {
         scratch: &mut Scratch,
         roots: Roots,
         ranks: Range<u64>,
-        mut f: impl FnMut(&[u8], f64),
+        mut f: impl FnMut(Given<'_>, f64),
     ) -> Result<u64, OpError> {
         let (mut batch, mut removed_count) = (Batch::default(), 0);
         let count = ranks.end.saturating_sub(ranks.start);
@@ -279,10 +276,10 @@ impl SortedTrees<'_> {
             let position = Position::Rank(ranks.start);
             self.next_batch(roots, &position, false, count - removed_count, &mut batch)?;
             let before = removed_count;
-            self.give(&batch, &mut |member, score| {
-                let found = self.find(roots, member)?;
+            self.give(&batch, &mut |met| {
+                let found = self.find_met(roots, &met)?;
                 removed_count += u64::from(self.remove(scratch, roots, &found)?);
-                f(member, score);
+                f(met.member, met.score);
                 Ok(true)
             })?;
             if removed_count == before {

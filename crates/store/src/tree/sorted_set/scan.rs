@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 
 use super::bounds::{Ranking, ScoreBound};
 use super::trees::{Roots, SortedTrees};
+use crate::blobs::Given;
 use crate::error::OpError;
 use crate::stop::retry;
 use crate::tree::hash::{index_hash, INDEX_HASH_SHIFT};
@@ -31,7 +32,7 @@ impl SortedTrees<'_> {
         roots: Roots,
         cursor: u64,
         count: u64,
-        mut f: impl FnMut(&[u8], f64),
+        mut f: impl FnMut(Given<'_>, f64),
     ) -> Result<u64, OpError> {
         if cursor > CURSOR_MAX {
             return Ok(0);
@@ -45,9 +46,10 @@ impl SortedTrees<'_> {
         let wanted: BTreeSet<Pair> = pairs.iter().copied().collect();
         for group in self.groups(roots, &pairs)? {
             self.give_range(roots, group, false, |member, score| {
+                let member = member.held();
                 let hash = index_hash(self.index.order.hash(member));
                 if wanted.contains(&(hash, score.to_bits())) {
-                    f(member, score);
+                    f(Given::Here(member), score);
                 }
                 ControlFlow::Continue(())
             })?;

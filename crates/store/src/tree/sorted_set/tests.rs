@@ -9,8 +9,9 @@ use stillframe_pagepool::{Member, PageId, Pool, PoolOptions};
 use super::bounds::{LexBound, Ranking, ScoreBound};
 use super::check::check_sorted_set;
 use super::key::{sortable, START_BYTES};
-use super::trees::{Roots, SortedTrees};
-use crate::blobs::{Blob, Blobs, Garbage, GarbageLists, CLASS_COUNT};
+use super::trees::{MetMember, Roots, SortedTrees};
+use crate::blobs::{Blob, Blobs, Garbage, GarbageLists, Given, Taking, CLASS_COUNT};
+use crate::key::Key;
 use crate::page::{Page, PAGE_SIZE};
 use crate::pages::Pages;
 use crate::stop::Stop;
@@ -43,23 +44,26 @@ impl Run {
         let garbage = Arc::new(Garbage::new(GarbageLists::default()));
         let blobs = Blobs::new(&pages, &garbage, &[0; CLASS_COUNT]);
         let member = pool.join();
-        let trees = SortedTrees { index: &index, order: &order, blobs: &blobs };
+        let trees = SortedTrees { index: &index, order: &order, blobs: &blobs, taking: Taking::Bytes };
         let roots = trees.create((7, 8), |_| panic!("there is room")).unwrap();
         Run { pool, index, order, blobs, member, scratch: Scratch::new(), roots }
     }
 
     fn trees(&self) -> SortedTrees<'_> {
-        SortedTrees { index: &self.index, order: &self.order, blobs: &self.blobs }
+        SortedTrees { index: &self.index, order: &self.order, blobs: &self.blobs, taking: Taking::Bytes }
     }
 
     fn put(&mut self, member: &[u8], score: f64) -> bool {
-        let trees = SortedTrees { index: &self.index, order: &self.order, blobs: &self.blobs };
+        let trees =
+            SortedTrees { index: &self.index, order: &self.order, blobs: &self.blobs, taking: Taking::Bytes };
         let found = trees.find(self.roots, member).unwrap();
-        trees.put(&mut self.scratch, self.roots, member, &found, score).unwrap()
+        let key = Key::new(member, self.index.order.hash(member));
+        trees.put(&mut self.scratch, self.roots, &key, &found, score).unwrap()
     }
 
     fn remove(&mut self, member: &[u8]) -> bool {
-        let trees = SortedTrees { index: &self.index, order: &self.order, blobs: &self.blobs };
+        let trees =
+            SortedTrees { index: &self.index, order: &self.order, blobs: &self.blobs, taking: Taking::Bytes };
         let found = trees.find(self.roots, member).unwrap();
         trees.remove(&mut self.scratch, self.roots, &found).unwrap()
     }
@@ -166,8 +170,8 @@ fn in_order(model: &Model) -> Vec<(Vec<u8>, u64)> {
 
 fn range(run: &Run, ranks: std::ops::Range<u64>, is_downwards: bool) -> Vec<(Vec<u8>, u64)> {
     let mut out = Vec::new();
-    let take = |member: &[u8], score: f64| {
-        out.push((member.to_vec(), score.to_bits()));
+    let take = |met: MetMember<'_>| {
+        out.push((met.member.held().to_vec(), met.score.to_bits()));
         Ok(true)
     };
     run.trees().range(run.roots, ranks, is_downwards, take).unwrap();
@@ -245,8 +249,9 @@ fn sequence(hash_bits: u32, step_count: usize) {
         compare(&run, &model, &mut random);
         let (all, ranks) = (in_order(&model), random_ranks(&mut random, model.len()));
         let mut removed = Vec::new();
-        let trees = SortedTrees { index: &run.index, order: &run.order, blobs: &run.blobs };
-        let note = |member: &[u8], score: f64| removed.push((member.to_vec(), score.to_bits()));
+        let trees =
+            SortedTrees { index: &run.index, order: &run.order, blobs: &run.blobs, taking: Taking::Bytes };
+        let note = |member: Given<'_>, score: f64| removed.push((member.held().to_vec(), score.to_bits()));
         trees.remove_range(&mut run.scratch, run.roots, ranks.clone(), note).unwrap();
         assert_eq!(removed, all[ranks.start as usize..ranks.end as usize]);
         for (member, _) in &removed {
@@ -406,27 +411,30 @@ fn use_damaged(
     let (mut refused_count, mut found_count) = (0, 0);
     let new = members_to_damage(is_deep, random);
     for (member, score) in members.iter().chain(&new) {
-        let trees = SortedTrees { index: &run.index, order: &run.order, blobs: &run.blobs };
+        let trees =
+            SortedTrees { index: &run.index, order: &run.order, blobs: &run.blobs, taking: Taking::Bytes };
+        let key = Key::new(member, run.index.order.hash(member));
         let done = trees.find(run.roots, member).and_then(|found| {
             found_count += u32::from(found.score().is_some());
             trees.rank(run.roots, &found)?;
             match random.u32(..4) {
                 0 | 1 => trees.remove(&mut run.scratch, run.roots, &found),
-                2 => trees.put(&mut run.scratch, run.roots, member, &found, *score),
-                _ => trees.put(&mut run.scratch, run.roots, member, &found, random_score(random)),
+                2 => trees.put(&mut run.scratch, run.roots, &key, &found, *score),
+                _ => trees.put(&mut run.scratch, run.roots, &key, &found, random_score(random)),
             }
         });
         refused_count += u32::from(matches!(done, Err(OpError::Damaged(_))));
         run.member.quiesce();
     }
     for is_downwards in [false, true] {
-        let _ = run.trees().range(run.roots, 0..1_000, is_downwards, |_, _| Ok(true));
-        let _ = run.trees().range(run.roots, 300..900, is_downwards, |_, _| Ok(true));
+        let _ = run.trees().range(run.roots, 0..1_000, is_downwards, |_| Ok(true));
+        let _ = run.trees().range(run.roots, 300..900, is_downwards, |_| Ok(true));
     }
     let _ =
         run.trees().ranks(run.roots).ranks_by_score(ScoreBound::Included(-1.0), ScoreBound::Excluded(1.0));
     let _ = run.trees().ranks(run.roots).ranks_by_lex(LexBound::Included(b"b"), LexBound::Excluded(b"q"));
-    let trees = SortedTrees { index: &run.index, order: &run.order, blobs: &run.blobs };
+    let trees =
+        SortedTrees { index: &run.index, order: &run.order, blobs: &run.blobs, taking: Taking::Bytes };
     let _ = trees.remove_range(&mut run.scratch, run.roots, 3..250, |_, _| ());
     for root in [run.roots.order.root, run.roots.index.root] {
         let free = |guard| {

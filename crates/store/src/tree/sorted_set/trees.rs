@@ -3,12 +3,14 @@
 //! A change begins with [`SortedTrees::find`], which makes sure of all pages that are there to be changed. [`SortedTrees::put`]
 //! makes room in both trees before it changes either (invariant C1); what it then does meets no page that may be missing.
 
+use std::hash::Hasher;
+
 use stillframe_pagepool::PageId;
 
 use super::key::{
     is_long, long_key, number_among, parse, sortable, whole_key, whole_value, OrderKey, NUMBER_MAX,
 };
-use crate::blobs::{Blob, Blobs, Part, BLOB_BYTES};
+use crate::blobs::{Blob, Blobs, Bytes, Given, Taking, BLOB_BYTES};
 use crate::error::OpError;
 use crate::key::Key;
 use crate::stop::{retry, Stop};
@@ -30,6 +32,16 @@ pub(crate) struct SortedTrees<'a> {
     pub index: &'a Trees<Hashed>,
     pub order: &'a Trees<Ordered>,
     pub blobs: &'a Blobs,
+    /// Whether who is given members takes large ones by reference.
+    pub taking: Taking,
+}
+
+/// A member that a walk has met.
+pub(crate) struct MetMember<'a> {
+    pub member: Given<'a>,
+    pub score: f64,
+    /// If the order has it.
+    pub hash: Option<u64>,
 }
 
 /// Where a member is in the order.
@@ -88,18 +100,39 @@ impl SortedTrees<'_> {
         }
     }
 
+    /// Looks a member up that a walk has met.
+    pub fn find_met(&self, roots: Roots, met: &MetMember<'_>) -> Result<Found, OpError> {
+        let (bytes, order) = (met.member.as_bytes(), &self.index.order);
+        let hash = match (met.hash, bytes) {
+            (Some(hash), _) => hash,
+            (None, Bytes::Here(member)) => order.hash(member),
+            (None, bytes) => {
+                let mut hasher = order.hasher();
+                bytes.for_each(|part| hasher.write(part))?;
+                order.masked(hasher.finish())
+            }
+        };
+        match &met.member {
+            Given::Here(member) => self.find_hashed(roots, &Key::new(member, hash)),
+            Given::Large(sending) => {
+                self.find_hashed(roots, &Key { large: Some(&bytes), ..Key::new(sending.head()?, hash) })
+            }
+        }
+    }
+
     /// Looks a member up.
+    #[cfg(test)]
     pub fn find(&self, roots: Roots, member: &[u8]) -> Result<Found, OpError> {
         self.find_hashed(roots, &Key::new(member, self.index.order.hash(member)))
     }
 
     /// The same for one with its hash, of which a batch may know the index's leaf.
     pub fn find_hashed(&self, roots: Roots, member: &Key<'_>) -> Result<Found, OpError> {
-        let Key { bytes: member, hash, leaf_hint, .. } = *member;
-        let indexed = retry(|| self.index.indexed(roots.index, hash, leaf_hint))?;
+        let hash = member.hash;
+        let indexed = retry(|| self.index.indexed(roots.index, hash, member.leaf_hint))?;
         let mut place = None;
         for value in &indexed.values {
-            place = self.place(roots, member, hash, f64::from_bits(*value))?;
+            place = self.place(roots, member, f64::from_bits(*value))?;
             if place.is_some() {
                 break;
             }
@@ -122,11 +155,11 @@ impl SortedTrees<'_> {
     }
 
     /// Where a member is, if it has this score.
-    fn place(&self, roots: Roots, member: &[u8], hash: u64, score: f64) -> Result<Option<Place>, OpError> {
-        if is_long(member) {
-            return Ok(self.alike(roots, member, hash, score)?.place);
+    fn place(&self, roots: Roots, member: &Key<'_>, score: f64) -> Result<Option<Place>, OpError> {
+        if is_long(member.bytes) {
+            return Ok(self.alike(roots, member, score)?.place);
         }
-        let key = whole_key(score, member);
+        let key = whole_key(score, member.bytes);
         // Of another member the index may have zero, where this one has the negative zero.
         let of_zero = |value: Stored<'_>| if value.bytes.is_empty() { 0.0 } else { -0.0 };
         let found = retry(|| self.order.look(roots.order, &key, |value| Ok(value.map(of_zero))))?;
@@ -135,8 +168,9 @@ impl SortedTrees<'_> {
 
     /// Looks for a long member among those that share score, start and hash.
     #[cold]
-    fn alike(&self, roots: Roots, member: &[u8], hash: u64, score: f64) -> Result<Alike, OpError> {
-        let first = long_key(score, member, hash, 0);
+    fn alike(&self, roots: Roots, member: &Key<'_>, score: f64) -> Result<Alike, OpError> {
+        let (first, bytes) = (long_key(score, member.bytes, member.hash, 0), Bytes::Here(member.bytes));
+        let bytes = member.large.unwrap_or(&bytes);
         let mut from = Next::From(first.to_vec());
         let mut alike = Alike { place: None, free_number: 0 };
         while let Next::From(bound) = from {
@@ -147,7 +181,7 @@ impl SortedTrees<'_> {
                     if alike.free_number == number {
                         alike.free_number = (number + 1).min(NUMBER_MAX);
                     }
-                    if self.blobs.equals(&blob, member)? {
+                    if self.blobs.is_same(&blob, bytes)? {
                         let score = parse(key, value).ok_or_else(malformed)?.score;
                         alike.place = Some(Place { score, key: key.into(), blob: Some(blob) });
                     }
@@ -165,8 +199,8 @@ impl SortedTrees<'_> {
     }
 
     /// Makes sure of the pages that [`SortedTrees::put`] will change for this score.
-    pub fn resolve(&self, roots: Roots, found: &Found, member: &[u8], score: f64) -> Result<(), OpError> {
-        self.place(roots, member, found.hash, score).map(drop)
+    pub fn resolve(&self, roots: Roots, member: &Key<'_>, score: f64) -> Result<(), OpError> {
+        self.place(roots, member, score).map(drop)
     }
 
     /// Gives a member, which has just been looked up, a score that is no NaN: adds it, or moves it. Whether it is new.
@@ -174,7 +208,7 @@ impl SortedTrees<'_> {
         &self,
         scratch: &mut Scratch,
         roots: Roots,
-        member: &[u8],
+        member: &Key<'_>,
         found: &Found,
         score: f64,
     ) -> Result<bool, OpError> {
@@ -186,8 +220,8 @@ impl SortedTrees<'_> {
             return Ok(false);
         }
         match old.blob {
-            None => self.put_in_order(scratch, roots, &whole_key(score, member), whole_value(score))?,
-            Some(blob) => self.put_long(scratch, roots, (member, found.hash), score, blob)?,
+            None => self.put_in_order(scratch, roots, &whole_key(score, member.bytes), whole_value(score))?,
+            Some(blob) => self.put_long(scratch, roots, member, score, blob)?,
         }
         let values = (old.score.to_bits(), score.to_bits());
         if !retry(|| self.index.replace_indexed(roots.index, found.hash, values, Some(found.leaf)))? {
@@ -201,7 +235,7 @@ impl SortedTrees<'_> {
         &self,
         scratch: &mut Scratch,
         roots: Roots,
-        member: &[u8],
+        member: &Key<'_>,
         found: &Found,
         score: f64,
     ) -> Result<(), OpError> {
@@ -210,18 +244,34 @@ impl SortedTrees<'_> {
             self.make_index_room(scratch, roots, found.hash)?;
             hint = None;
         }
-        match is_long(member) {
-            false => self.put_in_order(scratch, roots, &whole_key(score, member), whole_value(score))?,
-            true => {
-                let blob = retry(|| self.blobs.make(&[Part::Bytes(member)], false))?;
-                self.put_long(scratch, roots, (member, found.hash), score, blob)
-                    .inspect_err(|_| self.blobs.discard(&blob))?;
+        match is_long(member.bytes) {
+            false => {
+                self.put_in_order(scratch, roots, &whole_key(score, member.bytes), whole_value(score))?
             }
+            true => self.add_long(scratch, roots, member, score)?,
         }
         match retry(|| self.index.insert_indexed(roots.index, found.hash, score.to_bits(), hint))? {
             true => Ok(()),
             false => Err(disagree()),
         }
+    }
+
+    #[cold]
+    fn add_long(
+        &self,
+        scratch: &mut Scratch,
+        roots: Roots,
+        member: &Key<'_>,
+        score: f64,
+    ) -> Result<(), OpError> {
+        let blob = retry(|| member.outside(self.blobs))?;
+        let put = self.put_long(scratch, roots, member, score, blob);
+        match (&put, member.large) {
+            (Ok(()), Some(Bytes::Incoming(incoming))) => incoming.note_used(),
+            (Err(_), Some(Bytes::Incoming(_))) | (Ok(()), _) => {}
+            (Err(_), _) => self.blobs.discard(&blob),
+        }
+        put
     }
 
     fn make_index_room(&self, scratch: &mut Scratch, roots: Roots, hash: u64) -> Result<(), OpError> {
@@ -238,15 +288,15 @@ impl SortedTrees<'_> {
         &self,
         scratch: &mut Scratch,
         roots: Roots,
-        (member, hash): (&[u8], u64),
+        member: &Key<'_>,
         score: f64,
         blob: Blob,
     ) -> Result<(), OpError> {
-        let number = self.alike(roots, member, hash, score)?.free_number;
+        let number = self.alike(roots, member, score)?.free_number;
         let mut reference = [0; BLOB_BYTES];
         blob.encode(&mut reference);
         let value = Stored { bytes: &reference, is_outside: true };
-        self.put_in_order(scratch, roots, &long_key(score, member, hash, number), value)
+        self.put_in_order(scratch, roots, &long_key(score, member.bytes, member.hash, number), value)
     }
 
     fn put_in_order(

@@ -16,6 +16,7 @@ use super::field::at;
 use super::packed::{packed_fields, Fields};
 use super::read::is_live;
 use super::write::{earlier, FieldWrite};
+use crate::blobs::Bytes;
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Was};
 use crate::tree::hash::Grown;
@@ -55,7 +56,7 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        fields: &[&[u8]],
+        fields: &[Bytes<'_>],
         deadline: Option<UnixMillis>,
         run: &mut Vec<u8>,
     ) -> Result<u64, OpError> {
@@ -65,14 +66,17 @@ impl Keyspace {
         let ended = match opened.grown {
             None => {
                 let mut packed = opened.fields(run);
-                set.extend(fields.iter().filter(|field| packed.set_deadline(field, deadline, now)));
+                let mut set_one = |field: &&Bytes<'_>| {
+                    field.here().is_some_and(|field| packed.set_deadline(field, deadline, now))
+                };
+                set.extend(fields.iter().filter(|field| set_one(field)).copied());
                 if !set.is_empty() {
                     self.put_timed(local, at, &opened, &mut packed, deadline)?;
                 }
                 Ok(())
             }
             Some(grown) => {
-                self.resolve_elements(grown.first, fields)?;
+                self.resolve_elements(local, grown.first, fields)?;
                 let more_bytes = if deadline.is_some() { DEADLINE_BYTES } else { 0 };
                 let _admitted = self.admit_elements(fields.len(), fields.iter().map(|_| more_bytes))?;
                 let ended = self.set_deadlines(local, grown.first, fields, deadline, &mut set);
@@ -85,7 +89,7 @@ impl Keyspace {
                 ended.and(noted)
             }
         };
-        for field in &set {
+        for field in set.iter().copied() {
             let change = Change::FieldDeadline { field, deadline };
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
         }
@@ -115,13 +119,14 @@ impl Keyspace {
         &self,
         local: &mut Local,
         tree: Tree,
-        fields: &[&'f [u8]],
+        fields: &'f [Bytes<'f>],
         deadline: Option<UnixMillis>,
-        set: &mut Vec<&'f [u8]>,
+        set: &mut Vec<Bytes<'f>>,
     ) -> Result<(), OpError> {
         for field in fields {
-            if self.set_element_deadline(local, tree, &self.hashed(field), deadline)? == Was::There {
-                set.push(field);
+            let element = self.hashed_bytes(local, field)?;
+            if self.set_element_deadline(local, tree, &element, deadline)? == Was::There {
+                set.push(*field);
             }
         }
         Ok(())
@@ -163,7 +168,8 @@ impl Keyspace {
         for field in &due {
             packed.remove(field, now);
         }
-        let (left, due): (u64, Vec<_>) = (packed.len(), due.iter().map(|field| (field, true)).collect());
+        let (left, due): (u64, Vec<_>) =
+            (packed.len(), due.iter().map(|field| (field.into(), true)).collect());
         self.hash_put_rest(local, at, opened, left, &mut packed, &due)
     }
 
@@ -184,11 +190,13 @@ impl Keyspace {
                 false => due.push(field.to_vec()),
             }
         })?;
-        self.resolve_elements(tree, &due)?;
+        let fields: Vec<Bytes<'_>> = due.iter().map(Bytes::from).collect();
+        self.resolve_elements(local, tree, &fields)?;
         let mut removed = Vec::with_capacity(due.len());
-        let ended = due.iter().try_for_each(|field| {
-            if self.remove_element(local, tree, &self.hashed(field))? {
-                removed.push((field, true));
+        let ended = fields.iter().try_for_each(|field| {
+            let element = self.hashed_bytes(local, field)?;
+            if self.remove_element(local, tree, &element)? {
+                removed.push((*field, true));
             }
             Ok(())
         });

@@ -11,14 +11,16 @@ mod renew;
 mod write;
 
 pub(crate) use deadlines::{expire_fields, is_lower_bound};
-pub use field::{FieldMode, FieldRef};
+pub use field::{FieldMode, FieldRef, GivenField};
 pub(super) use packed::packed_fields;
 pub use random::Draw;
 
 use std::ops::ControlFlow;
 
 use field::at;
+use smallvec::SmallVec;
 
+use crate::blobs::{Bytes, Given};
 use crate::worker::Worker;
 use crate::{DbId, Deadline, Key, OpError, UnixMillis};
 
@@ -28,16 +30,17 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed. Whether there is memory for several together is decided before the first.
-    pub fn hash_set(
+    pub fn hash_set<'b>(
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        pairs: &[(&[u8], &[u8])],
+        pairs: &[(impl Into<Bytes<'b>> + Copy, impl Into<Bytes<'b>> + Copy)],
         mode: FieldMode,
         deadline: Deadline,
     ) -> Result<u64, OpError> {
+        let pairs: SmallVec<[_; 1]> = pairs.iter().map(|pair| (pair.0.into(), pair.1.into())).collect();
         self.with_run(|keyspace, local, run| {
-            keyspace.hash_set(local, &at(db, key), &write::FieldWrite { pairs, mode, deadline }, run)
+            keyspace.hash_set(local, &at(db, key), &write::FieldWrite { pairs: &pairs, mode, deadline }, run)
         })
     }
 
@@ -60,8 +63,14 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
-    pub fn hash_remove(&mut self, db: DbId, key: &Key<'_>, fields: &[&[u8]]) -> Result<u64, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.hash_remove(local, &at(db, key), fields, run))
+    pub fn hash_remove<'b>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        fields: &[impl Into<Bytes<'b>> + Copy],
+    ) -> Result<u64, OpError> {
+        let fields: SmallVec<[_; 2]> = fields.iter().map(|field| (*field).into()).collect();
+        self.with_run(|keyspace, local, run| keyspace.hash_remove(local, &at(db, key), &fields, run))
     }
 
     /// Gives fields a deadline, or takes it away. Returns how many were there.
@@ -75,8 +84,9 @@ impl Worker {
         fields: &[&[u8]],
         deadline: Option<UnixMillis>,
     ) -> Result<u64, OpError> {
+        let fields: SmallVec<[_; 2]> = fields.iter().map(|field| Bytes::from(*field)).collect();
         self.with_run(|keyspace, local, run| {
-            keyspace.hash_set_deadline(local, &at(db, key), fields, deadline, run)
+            keyspace.hash_set_deadline(local, &at(db, key), &fields, deadline, run)
         })
     }
 
@@ -88,10 +98,39 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        fields: impl Iterator<Item = &'f [u8]>,
-        f: impl FnMut(usize, Option<&[u8]>),
+        fields: impl Iterator<Item = impl Into<Bytes<'f>>>,
+        mut f: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<bool, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.hash_get(local, &at(db, key), fields, f, run))
+        let give = |index, value: Option<Given<'_>>| f(index, value.map(Given::held));
+        self.with_run(|keyspace, local, run| keyspace.hash_get(local, &at(db, key), fields, give, run))
+    }
+
+    /// The same for who takes large values where they lie.
+    ///
+    /// # Errors
+    /// As of [`Worker::hash_get`].
+    pub fn hash_send<'f>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        fields: impl Iterator<Item = impl Into<Bytes<'f>>>,
+        f: impl FnMut(usize, Option<Given<'_>>),
+    ) -> Result<bool, OpError> {
+        self.with_run_taking(|keyspace, local, run| keyspace.hash_get(local, &at(db, key), fields, f, run))
+    }
+
+    /// How many bytes the value of a field has, if it is there; and whether the hash is. No value is looked at.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub fn hash_value_len<'f>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        field: impl Into<Bytes<'f>>,
+    ) -> Result<(Option<u64>, bool), OpError> {
+        let field = field.into();
+        self.with_run(|keyspace, local, run| keyspace.hash_value_len(local, &at(db, key), &field, run))
     }
 
     /// Gives `f` the deadline of each field that is there, by the field's index, or `None`.
@@ -125,9 +164,26 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         begin: impl FnOnce(u64),
-        f: impl FnMut(FieldRef<'_>) -> ControlFlow<()>,
+        mut f: impl FnMut(FieldRef<'_>) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.hash_for_each(local, &at(db, key), begin, f, run))
+        let give = |found: GivenField<'_>| f(found.held());
+        self.with_run(|keyspace, local, run| keyspace.hash_for_each(local, &at(db, key), begin, give, run))
+    }
+
+    /// The same for who takes large ones where they lie.
+    ///
+    /// # Errors
+    /// As of [`Worker::hash_for_each`].
+    pub fn hash_send_all(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, OpError> {
+        self.with_run_taking(|keyspace, local, run| {
+            keyspace.hash_for_each(local, &at(db, key), begin, f, run)
+        })
     }
 
     /// One step of an iteration, as [`Worker::scan`]: gives about `count` fields from `cursor` on, and returns the next cursor, 0
@@ -141,9 +197,12 @@ impl Worker {
         key: &Key<'_>,
         cursor: u64,
         count: usize,
-        f: impl FnMut(FieldRef<'_>),
+        mut f: impl FnMut(FieldRef<'_>),
     ) -> Result<Option<u64>, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.hash_scan(local, &at(db, key), (cursor, count), f, run))
+        let give = |found: GivenField<'_>| f(found.held());
+        self.with_run(|keyspace, local, run| {
+            keyspace.hash_scan(local, &at(db, key), (cursor, count), give, run)
+        })
     }
 
     /// Gives random fields to `f`, after how many it will be to `begin`, until `f` breaks. Whether the hash is there.
@@ -156,8 +215,28 @@ impl Worker {
         key: &Key<'_>,
         draw: Draw,
         begin: impl FnOnce(u64),
-        f: impl FnMut(FieldRef<'_>) -> ControlFlow<()>,
+        mut f: impl FnMut(FieldRef<'_>) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.hash_random(local, &at(db, key), draw, begin, f, run))
+        let give = |found: GivenField<'_>| f(found.held());
+        self.with_run(|keyspace, local, run| {
+            keyspace.hash_random(local, &at(db, key), draw, begin, give, run)
+        })
+    }
+
+    /// The same for who takes large ones where they lie.
+    ///
+    /// # Errors
+    /// As of [`Worker::hash_random`].
+    pub fn hash_send_random(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        draw: Draw,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, OpError> {
+        self.with_run_taking(|keyspace, local, run| {
+            keyspace.hash_random(local, &at(db, key), draw, begin, f, run)
+        })
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::types::packed::{elements, is_same, packed_bytes, push as push_element, splice};
+use crate::types::packed::{elements, is_same, push as push_element, splice};
 use crate::{Deadline, UnixMillis};
 
 const DEADLINE_BYTES: usize = 8;
@@ -47,11 +47,6 @@ fn pairs(run: &[u8], is_timed: bool) -> impl Iterator<Item = Pair<'_>> {
         let range = field.range.start..end;
         Some(Pair { field: field.bytes, value: value.bytes, deadline, range, value_range: value.range })
     })
-}
-
-/// Bytes of a field with its value.
-pub(super) fn pair_bytes(field: &[u8], value: &[u8]) -> usize {
-    packed_bytes(field) + packed_bytes(value)
 }
 
 /// The pairs of a run, whose bytes an operation has copied out of their page.

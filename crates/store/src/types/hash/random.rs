@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use super::field::FieldRef;
+use super::field::GivenField;
 use super::packed::{Fields, Pair};
 use super::read::is_live;
+use crate::blobs::Given;
 use crate::keyspace::{CollectionKey, Draws, Keyspace, Local, Opened};
 use crate::tree::hash::Grown;
 use crate::OpError;
@@ -35,7 +36,7 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         draw: Draw,
         begin: impl FnOnce(u64),
-        f: impl FnMut(FieldRef<'_>) -> ControlFlow<()>,
+        f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
@@ -78,7 +79,7 @@ impl Keyspace {
         opened: &Opened,
         packed: &Fields<'_>,
         (count, live_count): (u64, u64),
-        mut f: impl FnMut(FieldRef<'_>) -> ControlFlow<()>,
+        mut f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
     ) -> Result<(), OpError> {
         let is_drawn = |grown: &Grown| {
             count.saturating_mul(WALKED_SHARE) <= live_count
@@ -121,7 +122,7 @@ impl Keyspace {
         opened: &Opened,
         packed: &Fields<'_>,
         count: u64,
-        mut f: impl FnMut(FieldRef<'_>) -> ControlFlow<()>,
+        mut f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
     ) -> Result<(), OpError> {
         let now = local.now;
         let live: Vec<Pair<'_>> = packed.pairs().filter(|pair| !pair.has_expired(now)).collect();
@@ -130,7 +131,7 @@ impl Keyspace {
             let flow = match opened.grown {
                 None => {
                     let pair = &live[fastrand::usize(..live.len())];
-                    f(FieldRef { field: pair.field, value: pair.value })
+                    f(GivenField::of(pair))
                 }
                 Some(grown) => match draws.next(local, |local| self.draw_whole(local, grown))? {
                     Some(field) => self.give_field(local, grown, &field, &mut f)?,
@@ -181,10 +182,12 @@ impl Keyspace {
         local: &mut Local,
         grown: Grown,
         field: &[u8],
-        f: &mut impl FnMut(FieldRef<'_>) -> ControlFlow<()>,
+        f: &mut impl FnMut(GivenField<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, OpError> {
+        let taking = local.taking;
         let given = self.element(grown.first, &self.hashed(field), |record| {
-            self.with_element_value(record, &mut local.bytes, |value| f(FieldRef { field, value }))
+            let give = |value: Given<'_>| f(GivenField { field: Given::Here(field), value });
+            self.give_element_value(record, taking, &mut local.bytes, give)
         })?;
         given.ok_or_else(|| OpError::Damaged(FEWER_FIELDS.into()))
     }

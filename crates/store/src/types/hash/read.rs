@@ -2,13 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use super::field::FieldRef;
+use super::field::GivenField;
 use super::packed::Fields;
+use crate::blobs::{Bytes, Given};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Missed, Opened};
 use crate::tree::hash::Record;
 use crate::tree::Tree;
 use crate::value::Encoding;
-use crate::{OpError, UnixMillis};
+use crate::{Key, OpError, UnixMillis};
 
 impl Opened {
     /// The run of a packed hash as fields.
@@ -33,8 +34,8 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        fields: impl Iterator<Item = &'f [u8]>,
-        mut f: impl FnMut(usize, Option<&[u8]>),
+        fields: impl Iterator<Item = impl Into<Bytes<'f>>>,
+        mut f: impl FnMut(usize, Option<Given<'_>>),
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else {
@@ -43,18 +44,20 @@ impl Keyspace {
         };
         let (packed, now, mut missed) = (opened.fields(run), local.now, Missed::default());
         for (index, field) in fields.enumerate() {
+            let field: Bytes<'f> = field.into();
             let Some(grown) = opened.grown else {
-                f(index, packed.find_live(field, now).map(|pair| pair.value));
+                let pair = field.here().and_then(|field| packed.find_live(field, now));
+                f(index, pair.map(|pair| Given::Here(pair.value)));
                 continue;
             };
-            let found = self.element(grown.first, &self.hashed_ahead(local, field), |record| {
-                match is_live(record, now) {
-                    true => {
-                        self.with_element_value(record, &mut local.bytes, |value| f(index, Some(value)))?;
-                        Ok(true)
-                    }
-                    false => Ok(false),
+            let (key, taking) = (self.hashed_bytes(local, &field)?, local.taking);
+            let found = self.element(grown.first, &key, |record| match is_live(record, now) {
+                true => {
+                    let give = |value: Given<'_>| f(index, Some(value));
+                    self.give_element_value(record, taking, &mut local.bytes, give)?;
+                    Ok(true)
                 }
+                false => Ok(false),
             });
             if missed.look(found)?.is_some_and(|found| found != Some(true)) {
                 f(index, None);
@@ -62,6 +65,27 @@ impl Keyspace {
         }
         missed.end()?;
         Ok(true)
+    }
+
+    pub(super) fn hash_value_len(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        field: &Bytes<'_>,
+        run: &mut Vec<u8>,
+    ) -> Result<(Option<u64>, bool), OpError> {
+        let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok((None, false)) };
+        let Some(grown) = opened.grown else {
+            let packed = opened.fields(run);
+            let pair = field.here().and_then(|field| packed.find_live(field, local.now));
+            return Ok((pair.map(|pair| pair.value.len() as u64), true));
+        };
+        let (key, now) = (self.hashed_bytes(local, field)?, local.now);
+        let len = self.element(grown.first, &key, |record| match is_live(record, now) {
+            true => self.element_value_bytes(record).map(Some),
+            false => Ok(None),
+        })?;
+        Ok((len.flatten(), true))
     }
 
     pub(super) fn hash_deadlines<'f>(
@@ -80,7 +104,7 @@ impl Keyspace {
         for (index, field) in fields.enumerate() {
             let deadline = match opened.grown {
                 None => Some(packed.find_live(field, now).map(|pair| pair.deadline)),
-                Some(grown) => missed.look(self.live_deadline(grown.first, field, now))?,
+                Some(grown) => missed.look(self.live_deadline(grown.first, &self.hashed(field), now))?,
             };
             deadline.into_iter().for_each(|deadline| f(index, deadline));
         }
@@ -93,10 +117,10 @@ impl Keyspace {
     pub(super) fn live_deadline(
         &self,
         tree: Tree,
-        field: &[u8],
+        field: &Key<'_>,
         now: UnixMillis,
     ) -> Result<Option<Option<UnixMillis>>, OpError> {
-        let found = self.element(tree, &self.hashed(field), |record| {
+        let found = self.element(tree, field, |record| {
             Ok(if is_live(record, now) { Some(record.deadline) } else { None })
         })?;
         Ok(found.flatten())
@@ -132,7 +156,7 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         begin: impl FnOnce(u64),
-        f: impl FnMut(FieldRef<'_>) -> ControlFlow<()>,
+        f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
@@ -147,16 +171,16 @@ impl Keyspace {
         local: &mut Local,
         opened: &Opened,
         packed: &Fields<'_>,
-        mut f: impl FnMut(FieldRef<'_>) -> ControlFlow<()>,
+        mut f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
     ) -> Result<(), OpError> {
         let now = local.now;
         let Some(grown) = opened.grown else {
             let mut live = packed.pairs().filter(|pair| !pair.has_expired(now));
-            let _ = live.try_for_each(|pair| f(FieldRef { field: pair.field, value: pair.value }));
+            let _ = live.try_for_each(|pair| f(GivenField::of(&pair)));
             return Ok(());
         };
         self.for_each_element(local, &grown, |field, value, record| match is_live(record, now) {
-            true => f(FieldRef { field, value }),
+            true => f(GivenField { field, value }),
             false => ControlFlow::Continue(()),
         })
     }
@@ -166,11 +190,11 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         (cursor, count): (u64, usize),
-        mut f: impl FnMut(FieldRef<'_>),
+        mut f: impl FnMut(GivenField<'_>),
         run: &mut Vec<u8>,
     ) -> Result<Option<u64>, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(None) };
-        let mut give = |found: FieldRef<'_>| {
+        let mut give = |found: GivenField<'_>| {
             f(found);
             ControlFlow::Continue(())
         };
@@ -186,7 +210,7 @@ impl Keyspace {
                 cursor,
                 count,
                 |field, value, record| match is_live(record, now) {
-                    true => give(FieldRef { field, value }),
+                    true => give(GivenField { field, value }),
                     false => ControlFlow::Continue(()),
                 },
             )?;

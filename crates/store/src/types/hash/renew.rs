@@ -4,11 +4,12 @@ use super::field::FieldMode;
 use super::packed::Fields;
 use super::read::is_live;
 use super::write::FieldWrite;
+use crate::blobs::{Bytes, Given, Taking};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
 use crate::tree::hash::Grown;
 use crate::{Deadline, OpError};
 
-fn one<'a>(pair: &'a [(&'a [u8], &'a [u8])]) -> FieldWrite<'a> {
+fn one<'a>(pair: &'a [(Bytes<'a>, Bytes<'a>)]) -> FieldWrite<'a> {
     FieldWrite { pairs: pair, mode: FieldMode::All, deadline: Deadline::Keep }
 }
 
@@ -32,7 +33,13 @@ impl Keyspace {
             Ok(value) => value,
             Err(refused) => return Ok(Err(refused)),
         };
-        self.hash_set_packed(local, at, opened.as_ref(), &one(&[(field, value.as_ref())]), run)?;
+        self.hash_set_packed(
+            local,
+            at,
+            opened.as_ref(),
+            &one(&[(field.into(), value.as_ref().into())]),
+            run,
+        )?;
         Ok(Ok(()))
     }
 
@@ -46,7 +53,7 @@ impl Keyspace {
         mut renew: impl FnMut(Option<&[u8]>) -> Result<T, E>,
     ) -> Result<Result<(), E>, OpError> {
         // Nothing that is missing is met after the first change (C1).
-        self.resolve_elements(grown.first, [field])?;
+        self.resolve_elements(local, grown.first, &[field.into()])?;
         self.resolve_stored([field.len()].into_iter())?;
         let (element, mut refused) = (self.hashed_ahead(local, field), None);
         let renewed = self.renew_element(local, grown.first, &element, |old| {
@@ -56,13 +63,14 @@ impl Keyspace {
             return Ok(Err(refused));
         }
         if let Some(value) = renewed {
-            let pair = [(field, value.as_ref())];
+            let pair = [(field.into(), value.as_ref().into())];
             return self.hash_note_renewed(local, at, opened, grown, &one(&pair)).map(Ok);
         }
         let (now, mut made) = (local.now, None);
         self.element(grown.first, &element, |record| {
             if is_live(record, now) {
-                self.with_element_value(record, &mut local.bytes, |value| made = Some(renew(Some(value))))?;
+                let give = |value: Given<'_>| made = Some(renew(Some(value.held())));
+                self.give_element_value(record, Taking::Bytes, &mut local.bytes, give)?;
             }
             Ok(())
         })?;
@@ -70,7 +78,7 @@ impl Keyspace {
             Ok(value) => value,
             Err(refused) => return Ok(Err(refused)),
         };
-        self.hash_set_grown(local, at, opened, grown, &one(&[(field, value.as_ref())]))?;
+        self.hash_set_grown(local, at, opened, grown, &one(&[(field.into(), value.as_ref().into())]))?;
         Ok(Ok(()))
     }
 }

@@ -3,19 +3,20 @@
 use smallvec::SmallVec;
 
 use super::field::FieldMode;
-use super::packed::{pair_bytes, Fields, Was as WasPacked};
+use super::packed::{Fields, Was as WasPacked};
+use crate::blobs::Bytes;
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Rest, Was};
 use crate::tree::hash::Grown;
 use crate::tree::Tree;
-use crate::types::packed::PACKED_MAX_BYTES;
+use crate::types::packed::{packed_bytes_of, PACKED_MAX_BYTES};
 use crate::value::Encoding;
 use crate::{Deadline, OpError, UnixMillis};
 
 /// What a write sets.
 #[derive(Clone, Copy)]
 pub(super) struct FieldWrite<'a> {
-    pub pairs: &'a [(&'a [u8], &'a [u8])],
+    pub pairs: &'a [(Bytes<'a>, Bytes<'a>)],
     pub mode: FieldMode,
     pub deadline: Deadline,
 }
@@ -25,9 +26,9 @@ impl FieldWrite<'_> {
     pub const NOTHING: FieldWrite<'static> =
         FieldWrite { pairs: &[], mode: FieldMode::All, deadline: Deadline::Keep };
 
-    /// Of fields and values.
+    /// Of fields and values that are still to be stored.
     fn lens_bytes(&self) -> impl Iterator<Item = usize> + '_ {
-        self.pairs.iter().flat_map(|(field, value)| [field.len(), value.len()])
+        self.pairs.iter().flat_map(|(field, value)| [field.unstored_bytes(), value.unstored_bytes()])
     }
 
     /// A deadline that the fields get.
@@ -51,12 +52,12 @@ pub(super) struct Filled<'w> {
     /// Those of them that have been left alone, by their places.
     kept: SmallVec<[usize; 2]>,
     /// Fields whose time was over.
-    expired: Vec<&'w [u8]>,
+    expired: Vec<Bytes<'w>>,
 }
 
 impl<'w> Filled<'w> {
     /// A pair has been set.
-    fn note(&mut self, field: &'w [u8], was: Was) {
+    fn note(&mut self, field: Bytes<'w>, was: Was) {
         self.done_count += 1;
         self.added_count += u64::from(was != Was::There);
         self.more_count += u64::from(was == Was::Absent);
@@ -77,8 +78,8 @@ impl<'w> Filled<'w> {
     /// The pairs that have been set.
     fn set<'p>(
         &'p self,
-        pairs: &'p [(&'w [u8], &'w [u8])],
-    ) -> impl Iterator<Item = (&'w [u8], &'w [u8])> + 'p {
+        pairs: &'p [(Bytes<'w>, Bytes<'w>)],
+    ) -> impl Iterator<Item = (Bytes<'w>, Bytes<'w>)> + 'p {
         let done = pairs.iter().take(self.done_count).enumerate();
         done.filter(|(place, _)| !self.kept.contains(place)).map(|(_, pair)| *pair)
     }
@@ -115,7 +116,9 @@ impl Keyspace {
     ) -> Result<u64, OpError> {
         let is_timed = opened.is_some_and(|opened| opened.earliest.is_some());
         let mut packed = Fields { run, is_timed };
-        let is_there = |(field, _): &(&[u8], &[u8])| packed.find_live(field, local.now).is_some();
+        let is_there = |(field, _): &(Bytes<'_>, Bytes<'_>)| {
+            field.here().is_some_and(|field| packed.find_live(field, local.now).is_some())
+        };
         if write.mode == FieldMode::Absent && write.pairs.iter().all(is_there) {
             return Ok(0);
         }
@@ -123,17 +126,21 @@ impl Keyspace {
             true => packed.timed_bytes(write.pairs.len()),
             false => packed.run.len(),
         };
-        let more_bytes: usize = write.pairs.iter().map(|(field, value)| pair_bytes(field, value)).sum();
+        let pair_bytes =
+            |(field, value): &(Bytes<'_>, Bytes<'_>)| packed_bytes_of(field) + packed_bytes_of(value);
+        let more_bytes: usize = write.pairs.iter().map(pair_bytes).sum();
         if old_bytes + more_bytes > PACKED_MAX_BYTES {
             return self.hash_grow(local, at, opened, write, &packed);
         }
         let (mut filled, overwrites) = (Filled::default(), write.mode == FieldMode::All);
-        for pair in write.pairs {
-            match packed.set(*pair, write.deadline, local.now, overwrites) {
+        for &(field, value) in write.pairs {
+            // None of so few bytes lie in pages.
+            let pair = (field.here().unwrap_or_default(), value.here().unwrap_or_default());
+            match packed.set(pair, write.deadline, local.now, overwrites) {
                 WasPacked::There if !overwrites => filled.keep(),
-                WasPacked::There => filled.note(pair.0, Was::There),
-                WasPacked::Expired => filled.note(pair.0, Was::Expired),
-                WasPacked::Absent => filled.note(pair.0, Was::Absent),
+                WasPacked::There => filled.note(field, Was::There),
+                WasPacked::Expired => filled.note(field, Was::Expired),
+                WasPacked::Absent => filled.note(field, Was::Absent),
             }
         }
         let earliest = if packed.is_timed { packed.settle() } else { None };
@@ -142,7 +149,7 @@ impl Keyspace {
         self.put_packed(local, at, encoding, earliest, packed.run, Deadline::Keep)?;
         self.announce_fields(local, at, opened.is_none(), write, &filled, |field| {
             if packed.is_timed {
-                packed.find(field)?.deadline
+                packed.find(field.here()?)?.deadline
             } else {
                 None
             }
@@ -155,9 +162,14 @@ impl Keyspace {
     }
 
     /// What a hash is called now; whether there are more fields than the limit.
-    fn hash_encoding(&self, opened: Option<&Opened>, are_many: bool, pairs: &[(&[u8], &[u8])]) -> Encoding {
+    fn hash_encoding(
+        &self,
+        opened: Option<&Opened>,
+        are_many: bool,
+        pairs: &[(Bytes<'_>, Bytes<'_>)],
+    ) -> Encoding {
         let limits = &self.limits;
-        let is_long = |bytes: &[u8]| bytes.len() > limits.hash_value_bytes();
+        let is_long = |bytes: &Bytes<'_>| bytes.len() > limits.hash_value_bytes() as u64;
         let is_large = opened.is_some_and(|opened| opened.encoding == Encoding::HashTable)
             || are_many
             || pairs.iter().any(|(field, value)| is_long(field) || is_long(value));
@@ -199,7 +211,7 @@ impl Keyspace {
     fn hash_move(&self, local: &mut Local, tree: Tree, packed: &Fields<'_>) -> Result<(), OpError> {
         for pair in packed.pairs() {
             let deadline = pair.deadline.map_or(Deadline::Clear, Deadline::At);
-            self.put_element(local, tree, &self.hashed(pair.field), pair.value, deadline)?;
+            self.put_element(local, tree, &self.hashed(pair.field), pair.value.into(), deadline)?;
         }
         Ok(())
     }
@@ -213,17 +225,13 @@ impl Keyspace {
         filled: &mut Filled<'w>,
     ) -> Result<(), OpError> {
         for (field, value) in write.pairs {
-            let is_kept = write.mode == FieldMode::Absent && {
-                let now = local.now;
-                self.live_deadline(tree, field, now)?.is_some()
-            };
-            if is_kept {
+            let (name, now) = (self.hashed_bytes(local, field)?, local.now);
+            if write.mode == FieldMode::Absent && self.live_deadline(tree, &name, now)?.is_some() {
                 filled.keep();
                 continue;
             }
-            let was =
-                self.put_timed_element(local, tree, &self.hashed_ahead(local, field), value, write.deadline)?;
-            filled.note(field, was);
+            let was = self.put_timed_element(local, tree, &name, *value, write.deadline)?;
+            filled.note(*field, was);
         }
         Ok(())
     }
@@ -237,7 +245,7 @@ impl Keyspace {
         write: &FieldWrite<'_>,
     ) -> Result<u64, OpError> {
         // Nothing that is missing is met after the first change (C1).
-        self.resolve_elements(grown.first, write.pairs.iter().map(|(field, _)| field))?;
+        self.resolve_elements(local, grown.first, write.pairs.iter().map(|(field, _)| field))?;
         self.resolve_stored(write.lens_bytes())?;
         let _admitted = self.admit_elements(write.pairs.len(), write.lens_bytes())?;
         let mut filled = Filled::default();
@@ -270,7 +278,7 @@ impl Keyspace {
     }
 
     /// Counts a field whose time was over and announces that it is gone.
-    fn announce_expired_field(&self, local: &Local, at: &CollectionKey<'_>, field: &[u8]) {
+    fn announce_expired_field(&self, local: &Local, at: &CollectionKey<'_>, field: Bytes<'_>) {
         local.expired_field_count.set(local.expired_field_count.get() + 1);
         let change = Change::FieldExpired { field };
         self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
@@ -300,8 +308,11 @@ impl Keyspace {
     ) {
         let now = local.now;
         // They have just been written: nothing of them is missing.
-        let kept = |field: &[u8]| self.live_deadline(tree, field, now).ok().flatten().flatten();
-        let kept = |field: &[u8]| if is_timed { kept(field) } else { None };
+        let kept = |field: Bytes<'_>| {
+            let field = self.hashed_bytes(local, &field).ok()?;
+            self.live_deadline(tree, &field, now).ok().flatten().flatten()
+        };
+        let kept = |field: Bytes<'_>| if is_timed { kept(field) } else { None };
         self.announce_fields(local, at, is_new, write, filled, kept);
     }
 
@@ -312,12 +323,12 @@ impl Keyspace {
         is_new: bool,
         write: &FieldWrite<'_>,
         filled: &Filled<'_>,
-        kept: impl Fn(&[u8]) -> Option<UnixMillis>,
+        kept: impl Fn(Bytes<'_>) -> Option<UnixMillis>,
     ) {
         let tell = |change, is_new| {
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
         };
-        filled.expired.iter().for_each(|field| self.announce_expired_field(local, at, field));
+        filled.expired.iter().for_each(|field| self.announce_expired_field(local, at, *field));
         for (index, (field, value)) in filled.set(write.pairs).enumerate() {
             let deadline = match write.deadline {
                 Deadline::At(deadline) => Some(deadline),
@@ -337,7 +348,7 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        fields: &[&[u8]],
+        fields: &[Bytes<'_>],
         run: &mut Vec<u8>,
     ) -> Result<u64, OpError> {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
@@ -346,8 +357,8 @@ impl Keyspace {
         let mut packed = opened.fields(run);
         let (left, ended) = match opened.grown {
             None => {
-                for field in fields {
-                    match packed.remove(field, local.now) {
+                for (field, name) in fields.iter().filter_map(|field| Some((field, field.here()?))) {
+                    match packed.remove(name, local.now) {
                         WasPacked::Absent => {}
                         was => removed.push((*field, was == WasPacked::Expired)),
                     }
@@ -355,7 +366,7 @@ impl Keyspace {
                 (packed.len(), Ok(()))
             }
             Some(grown) => {
-                self.resolve_elements(grown.first, fields)?;
+                self.resolve_elements(local, grown.first, fields)?;
                 let ended = self.remove_elements(local, grown.first, fields, &mut removed);
                 (grown.element_count.saturating_sub(removed.len() as u64), ended)
             }
@@ -372,13 +383,14 @@ impl Keyspace {
         &self,
         local: &mut Local,
         tree: Tree,
-        fields: &[&'f [u8]],
-        removed: &mut Vec<(&'f [u8], bool)>,
+        fields: &'f [Bytes<'f>],
+        removed: &mut Vec<(Bytes<'f>, bool)>,
     ) -> Result<(), OpError> {
         for field in fields {
-            match self.remove_timed_element(local, tree, &self.hashed_ahead(local, field))? {
+            let element = self.hashed_bytes(local, field)?;
+            match self.remove_timed_element(local, tree, &element)? {
                 Was::Absent => {}
-                was => removed.push((field, was == Was::Expired)),
+                was => removed.push((*field, was == Was::Expired)),
             }
         }
         Ok(())
@@ -393,7 +405,7 @@ impl Keyspace {
         opened: &Opened,
         left: u64,
         packed: &mut Fields<'_>,
-        removed: &[(impl AsRef<[u8]>, bool)],
+        removed: &[(Bytes<'_>, bool)],
     ) -> Result<(), OpError> {
         let rest = match opened.grown {
             _ if left == 0 => Rest::Nothing,
@@ -403,9 +415,8 @@ impl Keyspace {
             }
         };
         self.put_rest(local, at, rest, |local| {
-            for (field, has_expired) in removed {
-                let field = field.as_ref();
-                if *has_expired {
+            for &(field, has_expired) in removed {
+                if has_expired {
                     self.announce_expired_field(local, at, field);
                     continue;
                 }

@@ -2,15 +2,17 @@
 
 use std::ops::Range;
 
+use super::grown::Linking;
 use super::packed;
 use super::place::{at, index_in, list_len};
+use crate::blobs::Bytes;
 use crate::effect::{Change, Effect, End};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Rest};
 use crate::stop::retry;
 use crate::tree::hash::Grown;
 use crate::tree::list::{Element, Wanted};
 use crate::tree::Tree;
-use crate::types::packed::{elements, packed_bytes, splice, PACKED_MAX_BYTES};
+use crate::types::packed::{elements, packed_bytes_of, splice, PACKED_MAX_BYTES};
 use crate::value::Encoding;
 use crate::worker::Worker;
 use crate::{DbId, Deadline, Key, OpError};
@@ -37,7 +39,14 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
-    pub fn list_set(&mut self, db: DbId, key: &Key<'_>, index: i64, item: &[u8]) -> Result<Setting, OpError> {
+    pub fn list_set<'b>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        index: i64,
+        item: impl Into<Bytes<'b>>,
+    ) -> Result<Setting, OpError> {
+        let item = item.into();
         self.with_run(|keyspace, local, run| {
             let at = at(db, key);
             let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
@@ -54,14 +63,15 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
-    pub fn list_insert(
+    pub fn list_insert<'b>(
         &mut self,
         db: DbId,
         key: &Key<'_>,
         is_before: bool,
-        pivot: &[u8],
-        item: &[u8],
+        pivot: impl Into<Bytes<'b>>,
+        item: impl Into<Bytes<'b>>,
     ) -> Result<Insertion, OpError> {
+        let (pivot, item) = (pivot.into(), item.into());
         self.with_run(|keyspace, local, run| {
             let at = at(db, key);
             let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
@@ -70,7 +80,7 @@ impl Worker {
             };
             let mut found = None;
             let all = 0..list_len(&opened, run);
-            keyspace.list_find(&opened, run, pivot, all, true, |index| {
+            keyspace.list_find(&opened, run, &pivot, all, true, |index| {
                 found = Some(index);
                 false
             })?;
@@ -88,7 +98,14 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
-    pub fn list_remove(&mut self, db: DbId, key: &Key<'_>, count: i64, item: &[u8]) -> Result<u64, OpError> {
+    pub fn list_remove<'b>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        count: i64,
+        item: impl Into<Bytes<'b>>,
+    ) -> Result<u64, OpError> {
+        let item = item.into();
         self.with_run(|keyspace, local, run| {
             let at = at(db, key);
             let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
@@ -96,7 +113,7 @@ impl Worker {
             let most = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
             let mut places = Vec::new();
             let all = 0..list_len(&opened, run);
-            keyspace.list_find(&opened, run, item, all, count >= 0, |index| {
+            keyspace.list_find(&opened, run, &item, all, count >= 0, |index| {
                 places.push(index);
                 places.len() < most
             })?;
@@ -112,15 +129,16 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; what was given does not count then.
-    pub fn list_pos(
+    pub fn list_pos<'b>(
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        item: &[u8],
+        item: impl Into<Bytes<'b>>,
         is_upwards: bool,
         most_compared: u64,
         f: impl FnMut(u64) -> bool,
     ) -> Result<bool, OpError> {
+        let item = item.into();
         self.with_run(|keyspace, local, run| {
             let Some((opened, _lock)) = keyspace.open_to_read(local, &at(db, key), run)? else {
                 return Ok(false);
@@ -130,7 +148,7 @@ impl Worker {
                 true => 0..len.min(most_compared),
                 false => len.saturating_sub(most_compared)..len,
             };
-            keyspace.list_find(&opened, run, item, compared, is_upwards, f)?;
+            keyspace.list_find(&opened, run, &item, compared, is_upwards, f)?;
             Ok(true)
         })
     }
@@ -143,24 +161,25 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         opened: &Opened,
         index: u64,
-        item: &[u8],
+        item: Bytes<'_>,
         run: &mut Vec<u8>,
     ) -> Result<(), OpError> {
         let place = packed::bytes_of(run, &(index..index + 1));
         let grown = match opened.grown {
             Some(grown) => grown,
-            None if run.len() - place.len() + packed_bytes(item) > PACKED_MAX_BYTES => {
-                self.list_grow(local, at, End::Right, &[], run)?
+            None if run.len() - place.len() + packed_bytes_of(&item) > PACKED_MAX_BYTES => {
+                self.list_grow(local, at, End::Right, &[], Linking::Copied, run)?
             }
             None => {
-                splice(run, place, &[item]);
+                // None of so few bytes lie in pages.
+                splice(run, place, &[item.here().unwrap_or_default()]);
                 return self
                     .put_packed(local, at, Encoding::QuickList, None, run, Deadline::Keep)
                     .map(|_| ());
             }
         };
         let mut old = None;
-        self.with_list_elements(&[item], |elements| {
+        self.with_list_elements(&[item], Linking::Copied, |elements| {
             let Some(element) = elements.first() else { return Ok(false) };
             self.lists.set(grown.first, index, *element, |before| {
                 if let Element::Outside(blob) = before {
@@ -178,22 +197,22 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         opened: &Opened,
         index: u64,
-        item: &[u8],
+        item: Bytes<'_>,
         run: &mut Vec<u8>,
     ) -> Result<u64, OpError> {
         let mut grown = match opened.grown {
             Some(grown) => grown,
-            None if run.len() + packed_bytes(item) > PACKED_MAX_BYTES => {
-                self.list_grow(local, at, End::Right, &[], run)?
+            None if run.len() + packed_bytes_of(&item) > PACKED_MAX_BYTES => {
+                self.list_grow(local, at, End::Right, &[], Linking::Copied, run)?
             }
             None => {
                 let place = packed::bytes_of(run, &(index..index));
-                splice(run, place.start..place.start, &[item]);
+                splice(run, place.start..place.start, &[item.here().unwrap_or_default()]);
                 self.put_packed(local, at, Encoding::QuickList, None, run, Deadline::Keep)?;
                 return Ok(elements(run).count() as u64);
             }
         };
-        self.with_list_elements(&[item], |elements| match elements.first() {
+        self.with_list_elements(&[item], Linking::Copied, |elements| match elements.first() {
             Some(element) => self.lists.insert(grown.first, index, *element),
             None => Ok(false),
         })?;
@@ -269,7 +288,7 @@ impl Keyspace {
         &self,
         opened: &Opened,
         run: &[u8],
-        item: &[u8],
+        item: &Bytes<'_>,
         range: Range<u64>,
         is_upwards: bool,
         mut f: impl FnMut(u64) -> bool,
@@ -277,7 +296,7 @@ impl Keyspace {
         let Some(grown) = opened.grown else {
             let items = (0..).zip(elements(run)).filter(|(index, _)| range.contains(index));
             let mut same: Vec<u64> =
-                items.filter(|(_, found)| found.bytes == item).map(|(index, _)| index).collect();
+                items.filter(|(_, found)| item.here() == Some(found.bytes)).map(|(index, _)| index).collect();
             if !is_upwards {
                 same.reverse();
             }
@@ -287,7 +306,7 @@ impl Keyspace {
         let (wanted, mut left) = (Wanted::new(item), range);
         let searched = retry(|| {
             self.lists.search(grown.first, &wanted, &mut left, is_upwards, |index, outside| {
-                let is_same = outside.map_or(Ok(true), |blob| self.blobs.equals(&blob, item))?;
+                let is_same = outside.map_or(Ok(true), |blob| self.blobs.is_same(&blob, item))?;
                 Ok(!is_same || f(index))
             })
         });

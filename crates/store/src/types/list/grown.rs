@@ -1,9 +1,10 @@
 //! A list that is a tree by position, and what is done with either form alike.
 
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
 use super::packed;
-use crate::blobs::{Blob, Part, Reach};
+use crate::blobs::{Blob, Bytes, Given, Made, Part, Taking};
 use crate::effect::{Change, Effect, End};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Rest};
 use crate::stop::{retry, Stop};
@@ -14,38 +15,59 @@ use crate::types::packed::elements;
 use crate::value::Encoding;
 use crate::{Deadline, Fault, OpError};
 
+/// What becomes of items that are read where they lie ([`Bytes::Stored`]).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Linking {
+    Copied,
+    /// Their pages go over to the list: the caller has taken them out of the list that they were in.
+    Moved,
+}
+
 /// Items of a block, at least, as a rule.
 const ITEMS_A_BLOCK: u64 = 32;
 /// Blocks that are brought in together ahead of a walk.
 const AHEAD_BLOCKS_MAX: usize = 512;
 
 impl Keyspace {
-    /// Puts items into a list as `put` does with what the list has for them: those that are long are stored outside first, and
-    /// dropped if it fails.
+    /// Puts items into a list as `put` does with what the list has for them: those that are long are stored outside first, unless
+    /// they lie in pages, and dropped if it fails.
     pub(super) fn with_list_elements<R>(
         &self,
-        items: &[&[u8]],
+        items: &[Bytes<'_>],
+        linking: Linking,
         mut put: impl FnMut(&[Element<'_>]) -> Result<R, Stop>,
     ) -> Result<R, OpError> {
-        if let [item] = items {
+        let is_long = |item: &Bytes<'_>| item.here().is_none_or(|item| item.len() > ELEMENT_INLINE_MAX_BYTES);
+        if let [Bytes::Here(item)] = items {
             if item.len() <= ELEMENT_INLINE_MAX_BYTES {
                 return retry(|| put(&[Element::Inline(item)]));
             }
         }
-        let lens_bytes = items.iter().map(|item| item.len());
-        self.resolve_stored(lens_bytes.filter(|len_bytes| *len_bytes > ELEMENT_INLINE_MAX_BYTES))?;
-        let mut blobs: Vec<Blob> = Vec::new();
+        self.resolve_stored(items.iter().filter(|item| is_long(item)).map(Bytes::unstored_bytes))?;
+        let mut made: Vec<Blob> = Vec::new();
         let stored = items.iter().map(|item| {
-            if item.len() <= ELEMENT_INLINE_MAX_BYTES {
-                return Ok(Element::Inline(item));
-            }
-            let blob = retry(|| self.blobs.make(&[Part::Bytes(item)], false))?;
-            blobs.push(blob);
+            let bytes = match item {
+                Bytes::Here(item) if item.len() <= ELEMENT_INLINE_MAX_BYTES => {
+                    return Ok(Element::Inline(item))
+                }
+                Bytes::Here(item) => Cow::Borrowed(*item),
+                Bytes::Incoming(incoming) => return Ok(Element::Outside(incoming.unused_blob()?)),
+                Bytes::Stored(item) if linking == Linking::Moved => return Ok(Element::Outside(item.blob())),
+                Bytes::Stored(_) => Cow::Owned(item.to_vec()?),
+            };
+            let blob = retry(|| self.blobs.make(&[Part::Bytes(&bytes)], false))?;
+            made.push(blob);
             Ok(Element::Outside(blob))
         });
         let stored: Result<Vec<Element<'_>>, OpError> = stored.collect();
         let done = stored.and_then(|elements| retry(|| put(&elements)));
-        done.inspect_err(|_| blobs.iter().for_each(|blob| self.blobs.discard(blob)))
+        let done = done.inspect_err(|_| made.iter().for_each(|blob| self.blobs.discard(blob)))?;
+        for item in items {
+            if let Bytes::Incoming(incoming) = item {
+                incoming.note_used();
+            }
+        }
+        Ok(done)
     }
 
     pub(super) fn grown_push(
@@ -54,9 +76,10 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         mut grown: Grown,
         end: End,
-        items: &[&[u8]],
+        items: &[Bytes<'_>],
+        linking: Linking,
     ) -> Result<u64, OpError> {
-        self.with_list_elements(items, |elements| self.lists.push(grown.first, end, elements))?;
+        self.with_list_elements(items, linking, |elements| self.lists.push(grown.first, end, elements))?;
         grown.element_count += items.len() as u64;
         self.set_list(local, at, grown)?;
         Ok(grown.element_count)
@@ -69,16 +92,16 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         mut grown: Grown,
         end: End,
-        mut f: impl FnMut(&[u8]),
+        mut f: impl FnMut(Given<'_>),
         tell: impl FnOnce(&Local),
     ) -> Result<(), OpError> {
-        let mut outside = None;
+        let (mut outside, taking) = (None, local.taking);
         let is_popped = retry(|| {
             self.lists.pop(grown.first, end, |item| {
                 if let Element::Outside(blob) = item {
                     outside = Some(blob);
                 }
-                self.give_item(item, &mut local.bytes, &mut f)
+                self.give_item(item, taking, &mut local.bytes, &mut f)
             })
         })?;
         if !is_popped {
@@ -106,20 +129,29 @@ impl Keyspace {
     }
 
     /// A copy of a list in a tree of its own.
-    pub(in crate::types) fn copy_list(&self, local: &mut Local, from: &Grown) -> Result<Grown, OpError> {
+    pub(in crate::types) fn copy_list(
+        &self,
+        local: &mut Local,
+        from: &Grown,
+        made: Made<'_>,
+    ) -> Result<Grown, OpError> {
         let opened = list_of(*from);
         if !self.pages.all_resident() {
-            // Everything is there before anything is made.
-            self.list_give(local, &opened, 0..from.element_count, &[], |_| ControlFlow::Continue(()))?;
+            // Everything is there before anything is made, but for what is long.
+            local.taking = Taking::Large;
+            let all = 0..from.element_count;
+            let walked = self.list_give(local, &opened, all, &[], |_| ControlFlow::Continue(()));
+            local.taking = Taking::Bytes;
+            walked?;
         }
         let copy = Grown { first: self.create_list()?, ..*from };
-        self.copy_items(from, &copy).inspect_err(|_| self.drop_trees(&copy))?;
+        self.copy_items(from, &copy, made).inspect_err(|_| self.drop_trees(&copy))?;
         Ok(copy)
     }
 
-    fn copy_items(&self, from: &Grown, to: &Grown) -> Result<(), OpError> {
+    fn copy_items(&self, from: &Grown, to: &Grown, made: Made<'_>) -> Result<(), OpError> {
         let mut bulk = retry(|| Bulk::begin(&self.lists, to.first))?;
-        let added = self.add_copies(from, &mut bulk);
+        let added = self.add_copies(from, &mut bulk, made);
         // Whatever has been added: the pages are a whole list, which can be dropped.
         let count = bulk.seal()?;
         added?;
@@ -129,7 +161,7 @@ impl Keyspace {
         }
     }
 
-    fn add_copies(&self, from: &Grown, bulk: &mut Bulk<'_>) -> Result<(), OpError> {
+    fn add_copies(&self, from: &Grown, bulk: &mut Bulk<'_>, made: Made<'_>) -> Result<(), OpError> {
         let (mut page, mut bytes, mut next) = (blank(), Vec::new(), 0);
         while next < from.element_count {
             // Nothing is added under the latch of a block.
@@ -137,19 +169,27 @@ impl Keyspace {
             let items = Block::new(&page).into_iter().flat_map(|block| block.elements(at));
             let before = next;
             for item in items {
-                let copy = match item.ok_or_else(shorter)? {
-                    Element::Inline(item) => Element::Inline(item),
-                    Element::Outside(blob) => {
+                let item = item.ok_or_else(shorter)?;
+                let ready = match item {
+                    Element::Outside(blob) => made.copy_of(&blob),
+                    Element::Inline(_) => None,
+                };
+                let copy = match (item, ready) {
+                    (Element::Inline(item), _) => Element::Inline(item),
+                    (Element::Outside(_), Some(ready)) => Element::Outside(ready.blob()),
+                    (Element::Outside(blob), None) => {
                         bytes.clear();
                         retry(|| self.blobs.read(&blob, &mut bytes))?;
                         Element::Outside(retry(|| self.blobs.make(&[Part::Bytes(&bytes)], false))?)
                     }
                 };
-                retry(|| bulk.add(copy)).inspect_err(|_| {
-                    if let Element::Outside(blob) = copy {
-                        self.blobs.discard(&blob);
-                    }
-                })?;
+                let added = retry(|| bulk.add(copy));
+                match (&added, copy, ready) {
+                    (Ok(()), _, Some(ready)) => ready.note_used(),
+                    (Err(_), Element::Outside(blob), None) => self.blobs.discard(&blob),
+                    _ => {}
+                }
+                added?;
                 next += 1;
             }
             if next == before {
@@ -164,35 +204,37 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         end: End,
-        items: &[&[u8]],
+        items: &[Bytes<'_>],
+        linking: Linking,
         run: &[u8],
     ) -> Result<Grown, OpError> {
         let tree = self.create_list()?;
-        let before: Vec<&[u8]> = elements(run).map(|item| item.bytes).collect();
+        let before: Vec<Bytes<'_>> = elements(run).map(|item| item.bytes.into()).collect();
         let element_count = (before.len() + items.len()) as u64;
         let grown = Grown { element_count, first: tree, second: None };
         let filled = self
-            .with_list_elements(&before, |elements| self.lists.push(tree, End::Right, elements))
-            .and_then(|()| self.with_list_elements(items, |elements| self.lists.push(tree, end, elements)));
+            .with_list_elements(&before, Linking::Copied, |elements| {
+                self.lists.push(tree, End::Right, elements)
+            })
+            .and_then(|()| {
+                self.with_list_elements(items, linking, |elements| self.lists.push(tree, end, elements))
+            });
         filled.inspect_err(|_| self.drop_trees(&grown))?;
         self.put_grown(local, at, Encoding::QuickList, None, grown, Deadline::Keep)?;
         Ok(grown)
     }
 
-    /// Gives an item to `f`.
+    /// Gives an item to `f`, a large one by reference if that is wanted.
     fn give_item<R>(
         &self,
         element: Element<'_>,
+        taking: Taking,
         buffer: &mut Vec<u8>,
-        f: impl FnOnce(&[u8]) -> R,
+        f: impl FnOnce(Given<'_>) -> R,
     ) -> Result<R, Stop> {
         match element {
-            Element::Inline(bytes) => Ok(f(bytes)),
-            Element::Outside(blob) => {
-                buffer.clear();
-                self.blobs.read(&blob, buffer)?;
-                Ok(f(buffer))
-            }
+            Element::Inline(bytes) => Ok(f(Given::Here(bytes))),
+            Element::Outside(blob) => self.blobs.give(&blob, taking, buffer, f),
         }
     }
 
@@ -216,7 +258,7 @@ impl Keyspace {
         // And the long items of the block that it has got to.
         let mut note = |element: Element<'_>| {
             if let Element::Outside(blob) = element {
-                self.blobs.resolve(&blob, Reach::WHOLE, &mut blocks);
+                self.blobs.resolve_element(&blob, &mut blocks);
             }
             Ok(true)
         };
@@ -234,20 +276,20 @@ impl Keyspace {
         opened: &Opened,
         range: Range<u64>,
         run: &[u8],
-        mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
+        mut f: impl FnMut(Given<'_>) -> ControlFlow<()>,
     ) -> Result<(), OpError> {
         let Some(grown) = opened.grown else {
             let items = elements(&run[packed::bytes_of(run, &range)]);
-            let _ = items.map(|item| item.bytes).try_for_each(f);
+            let _ = items.map(|item| Given::Here(item.bytes)).try_for_each(f);
             return Ok(());
         };
-        let (mut next, mut flow) = (range.start, ControlFlow::Continue(()));
+        let (mut next, mut flow, taking) = (range.start, ControlFlow::Continue(()), local.taking);
         while next < range.end && flow.is_continue() {
             let from = next;
             let walked = retry(|| {
                 // What has been given is not given again.
                 self.lists.walk_up(grown.first, next, |element| {
-                    flow = self.give_item(element, &mut local.bytes, &mut f)?;
+                    flow = self.give_item(element, taking, &mut local.bytes, &mut f)?;
                     next += 1;
                     Ok(flow.is_continue() && next < range.end)
                 })
@@ -267,20 +309,20 @@ impl Keyspace {
         opened: &Opened,
         range: Range<u64>,
         run: &[u8],
-        mut f: impl FnMut(&[u8]),
+        mut f: impl FnMut(Given<'_>),
     ) -> Result<(), OpError> {
         let Some(grown) = opened.grown else {
             let items: Vec<&[u8]> =
                 elements(&run[packed::bytes_of(run, &range)]).map(|item| item.bytes).collect();
-            items.into_iter().rev().for_each(f);
+            items.into_iter().rev().for_each(|item| f(Given::Here(item)));
             return Ok(());
         };
-        let mut next = range.end;
+        let (mut next, taking) = (range.end, local.taking);
         while next > range.start {
             let from = next;
             let walked = retry(|| {
                 self.lists.walk_down(grown.first, next, |element| {
-                    self.give_item(element, &mut local.bytes, &mut f)?;
+                    self.give_item(element, taking, &mut local.bytes, &mut f)?;
                     next -= 1;
                     Ok(next > range.start)
                 })

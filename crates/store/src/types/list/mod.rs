@@ -11,10 +11,14 @@ pub use edit::{Insertion, Setting};
 
 use std::ops::ControlFlow;
 
+use smallvec::SmallVec;
+
+use self::grown::Linking;
 use self::place::{at, enclosed, index_in, list_len};
+use crate::blobs::{Bytes, Given};
 use crate::effect::{Change, Effect, End};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
-use crate::types::packed::{elements, packed_bytes, PACKED_MAX_BYTES};
+use crate::types::packed::{elements, packed_bytes_of, PACKED_MAX_BYTES};
 use crate::value::Encoding;
 use crate::worker::Worker;
 use crate::{DbId, Deadline, Key, OpError};
@@ -25,20 +29,22 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
-    pub fn list_push(
+    pub fn list_push<'b>(
         &mut self,
         db: DbId,
         key: &Key<'_>,
         end: End,
-        items: &[&[u8]],
+        items: &[impl Into<Bytes<'b>> + Copy],
         only_if_exists: bool,
     ) -> Result<u64, OpError> {
+        let items: SmallVec<[Bytes<'_>; 2]> = items.iter().map(|item| (*item).into()).collect();
         self.with_run(|keyspace, local, run| {
             let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
             let opened = keyspace.open_to_change(local, &at(db, key), run)?;
             if opened.is_none() && only_if_exists {
                 return Ok(0);
             }
+            let items = (&items[..], Linking::Copied);
             keyspace.list_push(local, &at(db, key), opened.as_ref(), end, items, run)
         })
     }
@@ -55,15 +61,29 @@ impl Worker {
         end: End,
         count: u64,
         begin: impl FnOnce(u64),
-        f: impl FnMut(&[u8]),
+        mut f: impl FnMut(&[u8]),
     ) -> Result<bool, OpError> {
+        let give = |item: Given<'_>| f(item.held());
         self.with_run(|keyspace, local, run| {
-            let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
-            let Some(opened) = keyspace.open_to_change(local, &at(db, key), run)? else { return Ok(false) };
-            let popped = count.min(list_len(&opened, run));
-            begin(popped);
-            keyspace.list_pop(local, &at(db, key), &opened, end, popped, f, run)?;
-            Ok(true)
+            keyspace.list_pop_some(local, &at(db, key), (end, count), begin, give, run)
+        })
+    }
+
+    /// The same for who takes large items where they lie: their pages are freed once the last byte has been read.
+    ///
+    /// # Errors
+    /// As of [`Worker::list_pop`].
+    pub fn list_send_popped(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        end: End,
+        count: u64,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(Given<'_>),
+    ) -> Result<bool, OpError> {
+        self.with_run_taking(|keyspace, local, run| {
+            keyspace.list_pop_some(local, &at(db, key), (end, count), begin, f, run)
         })
     }
 
@@ -90,16 +110,29 @@ impl Worker {
         start: i64,
         stop: i64,
         begin: impl FnOnce(u64),
-        f: impl FnMut(&[u8]) -> ControlFlow<()>,
+        mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
+        let give = |item: Given<'_>| f(item.held());
         self.with_run(|keyspace, local, run| {
-            let Some((opened, _lock)) = keyspace.open_to_read(local, &at(db, key), run)? else {
-                return Ok(false);
-            };
-            let range = enclosed(start, stop, list_len(&opened, run));
-            begin(range.end - range.start);
-            keyspace.list_give(local, &opened, range, run, f)?;
-            Ok(true)
+            keyspace.list_range(local, &at(db, key), (start, stop), begin, give, run)
+        })
+    }
+
+    /// The same for who takes large items where they lie.
+    ///
+    /// # Errors
+    /// As of [`Worker::list_range`].
+    pub fn list_send_range(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        start: i64,
+        stop: i64,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(Given<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, OpError> {
+        self.with_run_taking(|keyspace, local, run| {
+            keyspace.list_range(local, &at(db, key), (start, stop), begin, f, run)
         })
     }
 
@@ -130,44 +163,101 @@ impl Worker {
         index: i64,
         mut f: impl FnMut(&[u8]),
     ) -> Result<bool, OpError> {
-        self.with_run(|keyspace, local, run| {
-            let Some((opened, _lock)) = keyspace.open_to_read(local, &at(db, key), run)? else {
-                return Ok(false);
-            };
-            if let Some(index) = index_in(index, list_len(&opened, run)) {
-                keyspace.list_give(local, &opened, index..index + 1, run, |item| {
-                    f(item);
-                    ControlFlow::Break(())
-                })?;
-            }
-            Ok(true)
-        })
+        let give = |item: Given<'_>| f(item.held());
+        self.with_run(|keyspace, local, run| keyspace.list_index(local, &at(db, key), index, give, run))
+    }
+
+    /// The same for who takes a large item where it lies.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub fn list_send_index(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        index: i64,
+        f: impl FnMut(Given<'_>),
+    ) -> Result<bool, OpError> {
+        self.with_run_taking(|keyspace, local, run| keyspace.list_index(local, &at(db, key), index, f, run))
     }
 }
 
 impl Keyspace {
+    fn list_range(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        (start, stop): (i64, i64),
+        begin: impl FnOnce(u64),
+        f: impl FnMut(Given<'_>) -> ControlFlow<()>,
+        run: &mut Vec<u8>,
+    ) -> Result<bool, OpError> {
+        let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
+        let range = enclosed(start, stop, list_len(&opened, run));
+        begin(range.end - range.start);
+        self.list_give(local, &opened, range, run, f)?;
+        Ok(true)
+    }
+
+    fn list_index(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        index: i64,
+        mut f: impl FnMut(Given<'_>),
+        run: &mut Vec<u8>,
+    ) -> Result<bool, OpError> {
+        let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
+        if let Some(index) = index_in(index, list_len(&opened, run)) {
+            self.list_give(local, &opened, index..index + 1, run, |item| {
+                f(item);
+                ControlFlow::Break(())
+            })?;
+        }
+        Ok(true)
+    }
+
+    fn list_pop_some(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        (end, count): (End, u64),
+        begin: impl FnOnce(u64),
+        f: impl FnMut(Given<'_>),
+        run: &mut Vec<u8>,
+    ) -> Result<bool, OpError> {
+        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
+        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(false) };
+        let popped = count.min(list_len(&opened, run));
+        begin(popped);
+        self.list_pop(local, at, &opened, end, popped, f, run)?;
+        Ok(true)
+    }
+
     fn list_push(
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: Option<&Opened>,
         end: End,
-        items: &[&[u8]],
+        (items, linking): (&[Bytes<'_>], Linking),
         run: &mut Vec<u8>,
     ) -> Result<u64, OpError> {
-        let more_bytes: usize = items.iter().map(|item| packed_bytes(item)).sum();
+        let more_bytes: usize = items.iter().map(packed_bytes_of).sum();
         let len = match opened.and_then(|opened| opened.grown) {
-            Some(grown) => self.grown_push(local, at, grown, end, items)?,
+            Some(grown) => self.grown_push(local, at, grown, end, items, linking)?,
             None if run.len() + more_bytes > PACKED_MAX_BYTES => {
-                self.list_grow(local, at, end, items, run)?.element_count
+                self.list_grow(local, at, end, items, linking, run)?.element_count
             }
             None => {
-                packed::push(run, end, items);
+                // None of so few bytes lie in pages.
+                let short: SmallVec<[&[u8]; 2]> = items.iter().filter_map(Bytes::here).collect();
+                packed::push(run, end, &short);
                 self.put_packed(local, at, Encoding::QuickList, None, run, Deadline::Keep)?;
                 elements(run).count() as u64
             }
         };
-        for (index, item) in items.iter().enumerate() {
+        for (index, &item) in items.iter().enumerate() {
             let is_new = opened.is_none() && index == 0;
             let change = Change::Pushed { end, item };
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
@@ -183,7 +273,7 @@ impl Keyspace {
         opened: &Opened,
         end: End,
         count: u64,
-        mut f: impl FnMut(&[u8]),
+        mut f: impl FnMut(Given<'_>),
         run: &mut Vec<u8>,
     ) -> Result<(), OpError> {
         if count == 0 {

@@ -2,12 +2,12 @@
 
 use super::packed;
 use super::read::set_count;
-use crate::blobs::SlabNeeds;
+use crate::blobs::{Bytes, SlabNeeds};
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Rest};
 use crate::tree::hash::Grown;
 use crate::tree::Tree;
-use crate::types::packed::{elements, packed_bytes, PACKED_MAX_BYTES};
+use crate::types::packed::{elements, packed_bytes_of, PACKED_MAX_BYTES};
 use crate::value::Encoding;
 use crate::{Deadline, OpError};
 
@@ -19,7 +19,7 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        members: &[&[u8]],
+        members: &[Bytes<'_>],
         run: &mut Vec<u8>,
     ) -> Result<u64, OpError> {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
@@ -35,9 +35,9 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: Option<&Opened>,
-        members: &[&'m [u8]],
+        members: &[Bytes<'m>],
         run: &mut Vec<u8>,
-    ) -> (Vec<&'m [u8]>, Result<(), OpError>) {
+    ) -> (Vec<Bytes<'m>>, Result<(), OpError>) {
         match opened.and_then(|opened| Some((opened, opened.grown?))) {
             Some((opened, grown)) => self.set_put_grown(local, at, opened, grown, members),
             None => self.set_put_packed(local, at, opened, members, run),
@@ -45,10 +45,10 @@ impl Keyspace {
     }
 
     /// What a set is called that has so many members, with these among them.
-    pub(super) fn set_encoding(&self, before: Option<Encoding>, len: u64, members: &[&[u8]]) -> Encoding {
+    pub(super) fn set_encoding(&self, before: Option<Encoding>, len: u64, members: &[Bytes<'_>]) -> Encoding {
         let is_large = before == Some(Encoding::HashTable)
             || len > self.limits.intset_entries() as u64
-            || members.iter().any(|member| packed::integer(member).is_none());
+            || members.iter().any(|member| member.here().and_then(packed::integer).is_none());
         if is_large {
             Encoding::HashTable
         } else {
@@ -61,11 +61,11 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: Option<&Opened>,
-        members: &[&'m [u8]],
+        members: &[Bytes<'m>],
         run: &mut Vec<u8>,
-    ) -> (Vec<&'m [u8]>, Result<(), OpError>) {
+    ) -> (Vec<Bytes<'m>>, Result<(), OpError>) {
         let before = opened.map(|opened| opened.encoding);
-        let more_bytes: usize = members.iter().map(|member| packed_bytes(member)).sum();
+        let more_bytes: usize = members.iter().map(packed_bytes_of).sum();
         if run.len() + more_bytes > PACKED_MAX_BYTES {
             return match self.set_grow(local, at, opened, members, run) {
                 Ok(added) => (added, Ok(())),
@@ -74,7 +74,8 @@ impl Keyspace {
         }
         let is_sorted = self.set_encoding(before, 0, members) == Encoding::IntSet;
         let mut added = members.to_vec();
-        added.retain(|member| packed::add(run, member, is_sorted));
+        // None of so few bytes lie in pages.
+        added.retain(|member| member.here().is_some_and(|member| packed::add(run, member, is_sorted)));
         if added.is_empty() {
             return (added, Ok(()));
         }
@@ -91,14 +92,15 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: Option<&Opened>,
-        members: &[&'m [u8]],
+        members: &[Bytes<'m>],
         run: &[u8],
-    ) -> Result<Vec<&'m [u8]>, OpError> {
+    ) -> Result<Vec<Bytes<'m>>, OpError> {
         let old = elements(run).map(|member| member.bytes.len());
-        self.resolve_stored(old.chain(members.iter().map(|member| member.len())))?;
+        self.resolve_stored(old.chain(members.iter().map(Bytes::unstored_bytes)))?;
         let tree = self.create_elements()?;
         let mut grown = Grown { element_count: 0, first: tree, second: None };
-        let old = elements(run).try_for_each(|member| self.put_member(local, tree, member.bytes).map(drop));
+        let old =
+            elements(run).try_for_each(|member| self.put_member(local, tree, &member.bytes.into()).map(drop));
         let (added, new) = self.put_members(local, tree, members);
         old.and(new).inspect_err(|_| self.drop_trees(&grown))?;
         grown.element_count = packed::len(run) + added.len() as u64;
@@ -108,16 +110,22 @@ impl Keyspace {
     }
 
     /// Puts a member into a tree; whether it is new.
-    pub(super) fn put_member(&self, local: &mut Local, tree: Tree, member: &[u8]) -> Result<bool, OpError> {
-        Ok(!self.put_element(local, tree, &self.hashed_ahead(local, member), b"", Deadline::Clear)?)
+    pub(super) fn put_member(
+        &self,
+        local: &mut Local,
+        tree: Tree,
+        member: &Bytes<'_>,
+    ) -> Result<bool, OpError> {
+        let element = self.hashed_bytes(local, member)?;
+        Ok(!self.put_element(local, tree, &element, Bytes::Here(&[]), Deadline::Clear)?)
     }
 
     fn put_members<'m>(
         &self,
         local: &mut Local,
         tree: Tree,
-        members: &[&'m [u8]],
-    ) -> (Vec<&'m [u8]>, Result<(), OpError>) {
+        members: &[Bytes<'m>],
+    ) -> (Vec<Bytes<'m>>, Result<(), OpError>) {
         let mut added = Vec::with_capacity(members.len());
         let done = members.iter().try_for_each(|member| {
             if self.put_member(local, tree, member)? {
@@ -134,11 +142,11 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         opened: &Opened,
         mut grown: Grown,
-        members: &[&'m [u8]],
-    ) -> (Vec<&'m [u8]>, Result<(), OpError>) {
-        let lengths = || members.iter().map(|member| member.len());
+        members: &[Bytes<'m>],
+    ) -> (Vec<Bytes<'m>>, Result<(), OpError>) {
+        let lengths = || members.iter().map(Bytes::unstored_bytes);
         let admitted = self
-            .resolve_elements(grown.first, members)
+            .resolve_elements(local, grown.first, members)
             .and_then(|()| self.resolve_stored(lengths()))
             .and_then(|()| self.admit_elements(members.len(), lengths()));
         let _admitted = match admitted {
@@ -155,8 +163,8 @@ impl Keyspace {
         (added, done.and(noted))
     }
 
-    fn announce_members(&self, local: &Local, at: &CollectionKey<'_>, is_new: bool, members: &[&[u8]]) {
-        for (index, member) in members.iter().enumerate() {
+    fn announce_members(&self, local: &Local, at: &CollectionKey<'_>, is_new: bool, members: &[Bytes<'_>]) {
+        for (index, &member) in members.iter().enumerate() {
             let (change, is_new) = (Change::Member { member }, is_new && index == 0);
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
         }
@@ -166,7 +174,7 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        members: &[&[u8]],
+        members: &[Bytes<'_>],
         run: &mut Vec<u8>,
     ) -> Result<u64, OpError> {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
@@ -180,17 +188,22 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: &Opened,
-        members: &[&[u8]],
+        members: &[Bytes<'_>],
         run: &mut Vec<u8>,
     ) -> Result<u64, OpError> {
         let (len, mut ended) = (set_count(opened, run), Ok(()));
         let mut removed = Vec::with_capacity(members.len());
         match opened.grown {
-            None => removed.extend(members.iter().filter(|member| packed::remove(run, member))),
+            None => {
+                let mut remove =
+                    |member: &Bytes<'_>| member.here().is_some_and(|name| packed::remove(run, name));
+                removed.extend(members.iter().copied().filter(|member| remove(member)));
+            }
             Some(grown) => {
-                self.resolve_elements(grown.first, members)?;
+                self.resolve_elements(local, grown.first, members)?;
                 ended = members.iter().try_for_each(|member| {
-                    if self.remove_element(local, grown.first, &self.hashed_ahead(local, member))? {
+                    let element = self.hashed_bytes(local, member)?;
+                    if self.remove_element(local, grown.first, &element)? {
                         removed.push(*member);
                     }
                     Ok(())
@@ -213,7 +226,7 @@ impl Keyspace {
         opened: &Opened,
         left: u64,
         run: &[u8],
-        removed: impl Iterator<Item = &'m [u8]>,
+        removed: impl Iterator<Item = Bytes<'m>>,
     ) -> Result<(), OpError> {
         let rest = match opened.grown {
             _ if left == 0 => Rest::Nothing,
@@ -227,7 +240,7 @@ impl Keyspace {
         })
     }
 
-    pub(super) fn announce_member_removed(&self, local: &Local, at: &CollectionKey<'_>, member: &[u8]) {
+    pub(super) fn announce_member_removed(&self, local: &Local, at: &CollectionKey<'_>, member: Bytes<'_>) {
         let change = Change::MemberRemoved { member };
         self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
     }
@@ -238,17 +251,17 @@ impl Keyspace {
         from: &CollectionKey<'_>,
         to: &CollectionKey<'_>,
         is_same: bool,
-        member: &[u8],
+        member: Bytes<'_>,
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Some(source) = self.open_to_change(local, from, run)? else { return Ok(false) };
-        let is_there = self.set_has(local, &source, run, member)?;
+        let is_there = self.set_has(local, &source, run, &member)?;
         let target = self.open_to_change(local, to, run)?;
         if !is_there || is_same {
             return Ok(is_there);
         }
         for grown in [Some(&source), target.as_ref()].into_iter().flatten().filter_map(|set| set.grown) {
-            self.resolve_elements(grown.first, [member])?;
+            self.resolve_elements(local, grown.first, &[member])?;
         }
         self.resolve_slabs(&SlabNeeds::any(CHANGES))?;
         // First where it is to be, so that it is not lost for want of memory; it is told of as Redis does.

@@ -9,6 +9,9 @@ mod replace;
 
 use std::ops::ControlFlow;
 
+use smallvec::SmallVec;
+
+use crate::blobs::{Bytes, Given};
 use crate::keyspace::CollectionKey;
 use crate::types::hash::Draw;
 use crate::value::{Encoding, ValueType};
@@ -24,16 +27,28 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed. Whether there is memory for several together is decided before the first.
-    pub fn set_add(&mut self, db: DbId, key: &Key<'_>, members: &[&[u8]]) -> Result<u64, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.set_add(local, &at(db, key), members, run))
+    pub fn set_add<'b>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        members: &[impl Into<Bytes<'b>> + Copy],
+    ) -> Result<u64, OpError> {
+        let members: SmallVec<[_; 2]> = members.iter().map(|member| (*member).into()).collect();
+        self.with_run(|keyspace, local, run| keyspace.set_add(local, &at(db, key), &members, run))
     }
 
     /// Removes members; with the last one the key goes. Returns how many were there.
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
-    pub fn set_remove(&mut self, db: DbId, key: &Key<'_>, members: &[&[u8]]) -> Result<u64, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.set_remove(local, &at(db, key), members, run))
+    pub fn set_remove<'b>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        members: &[impl Into<Bytes<'b>> + Copy],
+    ) -> Result<u64, OpError> {
+        let members: SmallVec<[_; 2]> = members.iter().map(|member| (*member).into()).collect();
+        self.with_run(|keyspace, local, run| keyspace.set_remove(local, &at(db, key), &members, run))
     }
 
     /// Tells `f` of each member, by its index, whether it is there. Whether the set is there.
@@ -44,7 +59,7 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        members: impl Iterator<Item = &'m [u8]>,
+        members: impl Iterator<Item = impl Into<Bytes<'m>>>,
         f: impl FnMut(usize, bool),
     ) -> Result<bool, OpError> {
         self.with_run(|keyspace, local, run| keyspace.set_contains(local, &at(db, key), members, f, run))
@@ -67,9 +82,24 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         begin: impl FnOnce(u64),
-        f: impl FnMut(&[u8]) -> ControlFlow<()>,
+        mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.set_for_each(local, &at(db, key), begin, f, run))
+        let give = |member: Given<'_>| f(member.held());
+        self.with_run(|keyspace, local, run| keyspace.set_for_each(local, &at(db, key), begin, give, run))
+    }
+
+    /// The same for who takes large members where they lie.
+    ///
+    /// # Errors
+    /// As of [`Worker::set_for_each`].
+    pub fn set_send_all(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(Given<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, OpError> {
+        self.with_run_taking(|keyspace, local, run| keyspace.set_for_each(local, &at(db, key), begin, f, run))
     }
 
     /// One step of an iteration: gives about `count` members to `f`; the next cursor, 0 at the end, or `None` if there is no
@@ -98,9 +128,27 @@ impl Worker {
         key: &Key<'_>,
         draw: Draw,
         begin: impl FnOnce(u64),
-        f: impl FnMut(&[u8]) -> ControlFlow<()>,
+        mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.set_random(local, &at(db, key), draw, begin, f, run))
+        let give = |member: Given<'_>| f(member.held());
+        self.with_run(|keyspace, local, run| keyspace.set_random(local, &at(db, key), draw, begin, give, run))
+    }
+
+    /// The same for who takes large members where they lie; of several different ones none is given so.
+    ///
+    /// # Errors
+    /// As of [`Worker::set_random`].
+    pub fn set_send_random(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        draw: Draw,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(Given<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, OpError> {
+        self.with_run_taking(|keyspace, local, run| {
+            keyspace.set_random(local, &at(db, key), draw, begin, f, run)
+        })
     }
 
     /// Removes up to `count` members that are drawn evenly, and gives them to `f`, after how many they are to `begin`. With the
@@ -114,23 +162,41 @@ impl Worker {
         key: &Key<'_>,
         count: u64,
         begin: impl FnOnce(u64),
-        f: impl FnMut(&[u8]),
+        mut f: impl FnMut(&[u8]),
     ) -> Result<bool, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.set_pop(local, &at(db, key), count, begin, f, run))
+        let give = |member: Given<'_>| f(member.held());
+        self.with_run(|keyspace, local, run| keyspace.set_pop(local, &at(db, key), count, begin, give, run))
+    }
+
+    /// The same for who takes large members where they lie: their pages are freed once the last byte has been read.
+    ///
+    /// # Errors
+    /// As of [`Worker::set_pop`].
+    pub fn set_send_popped(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        count: u64,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(Given<'_>),
+    ) -> Result<bool, OpError> {
+        self.with_run_taking(|keyspace, local, run| {
+            keyspace.set_pop(local, &at(db, key), count, begin, f, run)
+        })
     }
 
     /// Moves a member from one set to another; the caller holds locks on both. Whether it was there.
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
-    pub fn set_move(
+    pub fn set_move<'b>(
         &mut self,
         db: DbId,
         from: &Key<'_>,
         to: &Key<'_>,
-        member: &[u8],
+        member: impl Into<Bytes<'b>>,
     ) -> Result<bool, OpError> {
-        let is_same = from.bytes == to.bytes;
+        let (member, is_same) = (member.into(), from.bytes == to.bytes);
         self.with_run(|keyspace, local, run| {
             keyspace.set_move(local, &at(db, from), &at(db, to), is_same, member, run)
         })

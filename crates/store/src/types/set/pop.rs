@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 
 use super::packed;
 use super::read::{is_drawn, set_count, FEWER_MEMBERS};
+use crate::blobs::{Bytes, Given, Sending, Taking};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
 use crate::types::packed::{elements, push as push_element};
 use crate::{Deadline, OpError};
@@ -29,7 +30,7 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         count: u64,
         begin: impl FnOnce(u64),
-        f: impl FnMut(&[u8]),
+        mut f: impl FnMut(Given<'_>),
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
@@ -39,23 +40,29 @@ impl Keyspace {
         if count == 0 {
             return Ok(true);
         }
+        let mut large = Vec::new();
         match opened.grown {
             None => self.set_pop_packed(local, at, &opened, count, run)?,
             // What is drawn one by one must not meet a page that is missing after the first (C1).
             Some(grown) if count == 1 || (self.pages.all_resident() && is_drawn(count, &grown)) => {
-                self.set_draw_out(local, at, &opened, count, run)?;
+                self.set_draw_out(local, at, &opened, count, (run, &mut large))?;
             }
             Some(grown) if is_drawn(count, &grown) => {
+                local.taking = Taking::Bytes;
                 self.draw_members(local, &opened, &[], count, |member| {
                     push_element(run, member);
                     ControlFlow::Continue(())
                 })?;
-                let members: Vec<&[u8]> = elements(run).map(|member| member.bytes).collect();
+                let members: Vec<Bytes<'_>> = members_of(run).collect();
                 self.set_take(local, at, &opened, &members, &mut Vec::new())?;
             }
-            Some(_) => self.set_pop_most(local, at, &opened, count, run)?,
+            Some(_) => {
+                local.taking = Taking::Bytes;
+                self.set_pop_most(local, at, &opened, count, run)?;
+            }
         }
-        elements(run).map(|member| member.bytes).for_each(f);
+        elements(run).for_each(|member| f(Given::Here(member.bytes)));
+        large.into_iter().for_each(|member| f(Given::Large(member)));
         Ok(true)
     }
 
@@ -80,34 +87,40 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Removes members of a large set as they are drawn, and appends them to `popped`.
+    /// Removes members of a large set as they are drawn, and appends them to `popped`, or large ones to `large`.
     fn set_draw_out(
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: &Opened,
         count: u64,
-        popped: &mut Vec<u8>,
+        (popped, large): (&mut Vec<u8>, &mut Vec<Sending>),
     ) -> Result<(), OpError> {
         let Some(mut grown) = opened.grown else { return Ok(()) };
         let mut done = Ok(true);
         for _ in 0..count {
-            let before = popped.len();
+            let before = (popped.len(), large.len());
             done = self.take_random_element(local, grown.first, grown.element_count, |member| {
-                popped.truncate(before);
-                push_element(popped, member);
+                popped.truncate(before.0);
+                large.truncate(before.1);
+                match member {
+                    Given::Here(member) => push_element(popped, member),
+                    Given::Large(member) => large.push(member),
+                }
             });
             if !matches!(done, Ok(true)) {
-                popped.truncate(before);
+                popped.truncate(before.0);
+                large.truncate(before.1);
                 break;
             }
             grown.element_count -= 1;
         }
-        if popped.is_empty() {
+        if popped.is_empty() && large.is_empty() {
             return done.and(Err(OpError::Damaged(FEWER_MEMBERS.into())));
         }
         let left = grown.element_count;
-        self.set_put_rest(local, at, opened, left, &[], members_of(popped))?;
+        let removed = members_of(popped).chain(large.iter().map(Bytes::Stored));
+        self.set_put_rest(local, at, opened, left, &[], removed)?;
         match done? {
             true => Ok(()),
             false => Err(OpError::Damaged(FEWER_MEMBERS.into())),
@@ -126,6 +139,7 @@ impl Keyspace {
         let len = set_count(opened, &[]);
         let (left, mut kept, mut choice) = (len - count, Vec::new(), packed::Choice::new(count, len));
         self.each_member(local, opened, &[], |member| {
+            let member = member.held();
             if choice.takes_next() {
                 push_element(popped, member);
             } else if is_little(left, count) {
@@ -139,7 +153,7 @@ impl Keyspace {
         if is_little(left, count) && self.set_keep(local, at, &kept, popped)? {
             return Ok(());
         }
-        let members: Vec<&[u8]> = members_of(popped).collect();
+        let members: Vec<Bytes<'_>> = members_of(popped).collect();
         self.set_take(local, at, opened, &members, &mut Vec::new()).map(drop)
     }
 
@@ -151,8 +165,9 @@ impl Keyspace {
         kept: &[u8],
         popped: &[u8],
     ) -> Result<bool, OpError> {
-        let members: Vec<&[u8]> = members_of(kept).collect();
-        let encoding = self.set_encoding(None, members.len() as u64, &members);
+        let members: Vec<&[u8]> = elements(kept).map(|member| member.bytes).collect();
+        let names: Vec<Bytes<'_>> = members_of(kept).collect();
+        let encoding = self.set_encoding(None, members.len() as u64, &names);
         match self.set_put_whole(local, at, encoding, &members, Deadline::Keep) {
             Err(OpError::OutOfMemory { .. } | OpError::NoRoom) => return Ok(false),
             stored => stored?,
@@ -162,6 +177,6 @@ impl Keyspace {
     }
 }
 
-fn members_of(run: &[u8]) -> impl Iterator<Item = &[u8]> {
-    elements(run).map(|member| member.bytes)
+fn members_of(run: &[u8]) -> impl Iterator<Item = Bytes<'_>> {
+    elements(run).map(|member| Bytes::Here(member.bytes))
 }

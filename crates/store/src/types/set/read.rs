@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::packed;
+use crate::blobs::{Bytes, Given, Taking};
 use crate::keyspace::{CollectionKey, Draws, Keyspace, Local, Missed, Opened};
 use crate::tree::hash::Grown;
 use crate::types::hash::Draw;
@@ -29,7 +30,7 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        members: impl Iterator<Item = &'m [u8]>,
+        members: impl Iterator<Item = impl Into<Bytes<'m>>>,
         mut f: impl FnMut(usize, bool),
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
@@ -39,7 +40,7 @@ impl Keyspace {
         };
         let mut missed = Missed::default();
         for (index, member) in members.enumerate() {
-            let has = missed.look(self.set_has(local, &opened, run, member))?;
+            let has = missed.look(self.set_has(local, &opened, run, &member.into()))?;
             has.into_iter().for_each(|has| f(index, has));
         }
         missed.end()?;
@@ -51,11 +52,11 @@ impl Keyspace {
         local: &Local,
         opened: &Opened,
         run: &[u8],
-        member: &[u8],
+        member: &Bytes<'_>,
     ) -> Result<bool, OpError> {
         match opened.grown {
-            None => Ok(packed::contains(run, member)),
-            Some(grown) => self.has_element(grown.first, &self.hashed_ahead(local, member)),
+            None => Ok(member.here().is_some_and(|member| packed::contains(run, member))),
+            Some(grown) => self.has_element(grown.first, &self.hashed_bytes(local, member)?),
         }
     }
 
@@ -74,7 +75,7 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         begin: impl FnOnce(u64),
-        f: impl FnMut(&[u8]) -> ControlFlow<()>,
+        f: impl FnMut(Given<'_>) -> ControlFlow<()>,
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
@@ -89,11 +90,11 @@ impl Keyspace {
         local: &mut Local,
         opened: &Opened,
         run: &[u8],
-        mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
+        mut f: impl FnMut(Given<'_>) -> ControlFlow<()>,
     ) -> Result<(), OpError> {
         match opened.grown {
             None => {
-                let _ = elements(run).try_for_each(|member| f(member.bytes));
+                let _ = elements(run).try_for_each(|member| f(Given::Here(member.bytes)));
                 Ok(())
             }
             Some(grown) => self.for_each_element(local, &grown, |member, _, _| f(member)),
@@ -126,27 +127,34 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         draw: Draw,
         begin: impl FnOnce(u64),
-        mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
+        mut f: impl FnMut(Given<'_>) -> ControlFlow<()>,
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
         let len = set_count(&opened, run);
         match (draw, opened.grown) {
+            (Draw::Distinct(1), Some(grown)) if len > 0 => {
+                begin(1);
+                let _ = self.give_random_member(local, &grown, f)?;
+            }
             (Draw::Distinct(count), _) => {
                 begin(count.min(len));
-                self.draw_members(local, &opened, run, count.min(len), f)?;
+                // They are remembered by their bytes.
+                local.taking = Taking::Bytes;
+                let give = |member: &[u8]| f(Given::Here(member));
+                self.draw_members(local, &opened, run, count.min(len), give)?;
             }
             (Draw::Repeated(count), None) => {
                 begin(count);
                 let all: Vec<&[u8]> = elements(run).map(|member| member.bytes).collect();
-                let _ = (0..count).try_for_each(|_| f(all[fastrand::usize(..all.len())]));
+                let _ = (0..count).try_for_each(|_| f(Given::Here(all[fastrand::usize(..all.len())])));
             }
             (Draw::Repeated(count), Some(grown)) => {
                 begin(count);
                 let mut draws = Draws::begin(self.pages.all_resident());
                 for _ in 0..count {
-                    let member = draws.next(local, |local| self.draw_member(local, &grown))?;
-                    if member.is_some_and(|member| f(&member).is_break()) {
+                    let given = draws.next(local, |local| self.give_random_member(local, &grown, &mut f))?;
+                    if given.is_some_and(|flow| flow.is_break()) {
                         break;
                     }
                 }
@@ -154,6 +162,23 @@ impl Keyspace {
             }
         }
         Ok(true)
+    }
+
+    /// Gives a member of a large set to `f`.
+    fn give_random_member(
+        &self,
+        local: &mut Local,
+        grown: &Grown,
+        mut f: impl FnMut(Given<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, OpError> {
+        let drawn = self.give_random_element(local, grown.first, grown.element_count, &mut f)?;
+        match drawn {
+            Some(flow) => Ok(flow),
+            None => match self.element_from_anywhere(local, grown.first)? {
+                Some(member) => Ok(f(Given::Here(&member))),
+                None => Err(OpError::Damaged(FEWER_MEMBERS.into())),
+            },
+        }
     }
 
     /// A member of a large set.
@@ -191,6 +216,7 @@ impl Keyspace {
         }
         let mut choice = packed::Choice::new(count, set_count(opened, run));
         self.each_member(local, opened, run, |member| {
+            let member = member.held();
             if choice.is_made() {
                 return ControlFlow::Break(());
             }

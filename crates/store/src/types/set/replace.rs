@@ -1,5 +1,6 @@
 //! Whole sets: the result of a combination.
 
+use crate::blobs::Bytes;
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Was};
 use crate::tree::hash::Grown;
@@ -9,6 +10,10 @@ use crate::{Deadline, OpError};
 
 use super::packed;
 
+fn as_bytes<'b>(members: &[&'b [u8]]) -> Vec<Bytes<'b>> {
+    members.iter().map(|member| Bytes::Here(member)).collect()
+}
+
 impl Keyspace {
     pub(super) fn set_replace(
         &self,
@@ -17,12 +22,13 @@ impl Keyspace {
         members: &[&[u8]],
         begun_as: Option<Encoding>,
     ) -> Result<(), OpError> {
-        let encoding = self.set_encoding(begun_as, members.len() as u64, members);
+        let encoding = self.set_encoding(begun_as, members.len() as u64, &as_bytes(members));
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
         let was = self.set_put_whole(local, at, encoding, members, Deadline::Clear)?;
         self.announce(local, Effect::Replace { db: at.db, key: at.key });
         for (index, member) in members.iter().enumerate() {
-            let (change, is_new) = (Change::Member { member }, was != Was::There && index == 0);
+            let (change, is_new) =
+                (Change::Member { member: member.into() }, was != Was::There && index == 0);
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
         }
         Ok(())
@@ -54,8 +60,9 @@ impl Keyspace {
         self.resolve_stored(members.iter().map(|member| member.len()))?;
         let grown =
             Grown { element_count: members.len() as u64, first: self.create_elements()?, second: None };
-        let filled =
-            members.iter().try_for_each(|member| self.put_member(local, grown.first, member).map(drop));
+        let filled = members
+            .iter()
+            .try_for_each(|member| self.put_member(local, grown.first, &member.into()).map(drop));
         filled.inspect_err(|_| self.drop_trees(&grown))?;
         Ok(grown)
     }

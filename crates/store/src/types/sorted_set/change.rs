@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::packed::{self, Scored};
 use super::place::{grown, roots};
 use super::range::{RangeLimit, ScoredRange};
+use crate::blobs::{Bytes, Given, Sending, Taking};
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Missed, Opened, Rest};
 use crate::tree::hash::Grown;
@@ -86,6 +87,28 @@ impl ScoreRule {
     }
 }
 
+/// A member that has been given, kept.
+pub(super) enum Kept {
+    Here(Vec<u8>),
+    Large(Sending),
+}
+
+impl Kept {
+    pub fn of(member: Given<'_>) -> Kept {
+        match member {
+            Given::Here(member) => Kept::Here(member.to_vec()),
+            Given::Large(member) => Kept::Large(member),
+        }
+    }
+
+    fn as_bytes(&self) -> Bytes<'_> {
+        match self {
+            Kept::Here(member) => Bytes::Here(member),
+            Kept::Large(member) => Bytes::Stored(member),
+        }
+    }
+}
+
 /// Members that have changed, by their places among those given, and their scores.
 type Changed = SmallVec<[(usize, f64); 4]>;
 
@@ -94,12 +117,12 @@ pub(super) struct Naming {
     pub encoding: Encoding,
     len: u64,
     most_members: u64,
-    most_bytes: usize,
+    most_bytes: u64,
     keeps_negative_zero: bool,
 }
 
 impl Naming {
-    fn keeping(mut self, rule: &ScoreRule, scored: &[(f64, &[u8])]) -> Naming {
+    fn keeping(mut self, rule: &ScoreRule, scored: &[(f64, Bytes<'_>)]) -> Naming {
         self.keeps_negative_zero = match rule.negative_zero {
             NegativeZero::AsAdded => false,
             NegativeZero::AsLoaded => {
@@ -112,9 +135,9 @@ impl Naming {
     }
 
     /// A member gets a score; as it is kept: in Redis's small encoding there comes to be no negative zero.
-    pub fn take(&mut self, member: &[u8], score: f64, is_new: bool) -> f64 {
+    pub fn take(&mut self, member_bytes: u64, score: f64, is_new: bool) -> f64 {
         self.len += u64::from(is_new);
-        if is_new && (self.len > self.most_members || member.len() > self.most_bytes) {
+        if is_new && (self.len > self.most_members || member_bytes > self.most_bytes) {
             self.encoding = Encoding::SkipList;
         }
         match self.encoding {
@@ -137,7 +160,7 @@ impl Progress {
     }
 
     /// Counts a decision in; the score that the member is to be given, if it is.
-    fn count(&mut self, decision: Decision, member: &[u8], is_new: bool) -> Option<f64> {
+    fn count(&mut self, decision: Decision, member: &Bytes<'_>, is_new: bool) -> Option<f64> {
         self.changes.score = match decision {
             Decision::LeftOut | Decision::Nan => None,
             Decision::Same(score) | Decision::Set(score) => Some(score),
@@ -147,7 +170,7 @@ impl Progress {
             true => self.changes.added += 1,
             false => self.changes.updated += 1,
         }
-        Some(self.naming.take(member, score, is_new))
+        Some(self.naming.take(member.len(), score, is_new))
     }
 }
 
@@ -156,7 +179,7 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         rule: &ScoreRule,
         run: &mut Vec<u8>,
     ) -> Result<ScoreChanges, OpError> {
@@ -173,23 +196,25 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: Option<&Opened>,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         rule: &ScoreRule,
         run: &mut Vec<u8>,
     ) -> Result<ScoreChanges, OpError> {
-        let most_bytes: usize = scored.iter().map(|(_, member)| packed::most_bytes(member)).sum();
+        let most_bytes: usize = scored.iter().map(|(_, member)| packed::most_bytes_of(member)).sum();
         if run.len() + most_bytes > PACKED_MAX_BYTES {
             return self.sorted_set_grow(local, at, opened, scored, rule, run);
         }
         let mut progress = Progress::new(self.naming(opened, packed::len(run)).keeping(rule, scored));
         for (index, (given, member)) in scored.iter().enumerate() {
-            let old = packed::find(run, member).map(|found| found.score);
+            // None of so few bytes lie in pages.
+            let name = member.here().unwrap_or_default();
+            let old = packed::find(run, name).map(|found| found.score);
             let decision = rule.decide(old, *given);
             if decision == Decision::Nan {
                 return Ok(ScoreChanges { is_nan: true, ..ScoreChanges::default() });
             }
             if let Some(score) = progress.count(decision, member, old.is_none()) {
-                packed::put(run, member, score);
+                packed::put(run, name, score);
                 progress.changed.push((index, score));
             }
         }
@@ -206,7 +231,7 @@ impl Keyspace {
             encoding: opened.map_or(Encoding::ListPack, |opened| opened.encoding),
             len,
             most_members: self.limits.sorted_set_entries() as u64,
-            most_bytes: self.limits.sorted_set_value_bytes(),
+            most_bytes: self.limits.sorted_set_value_bytes() as u64,
             keeps_negative_zero: false,
         }
     }
@@ -217,17 +242,17 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: Option<&Opened>,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         rule: &ScoreRule,
         run: &[u8],
     ) -> Result<ScoreChanges, OpError> {
         let old = packed::members(run).map(|scored| scored.member.len());
-        self.resolve_stored(old.chain(scored.iter().map(|(_, member)| member.len())))?;
+        self.resolve_stored(old.chain(scored.iter().map(|(_, member)| member.unstored_bytes())))?;
         let roots = self.create_sorted_trees()?;
         let give_up = |_: &OpError| self.drop_trees(&grown(roots, 0));
         let mut packed = packed::members(run);
         let moved = packed.try_for_each(|scored| {
-            self.sorted_set_put_one(local, roots, scored.member, scored.score).map(drop)
+            self.sorted_set_put_one(local, roots, &scored.member.into(), scored.score).map(drop)
         });
         moved.inspect_err(give_up)?;
         let before = packed::len(run);
@@ -254,11 +279,12 @@ impl Keyspace {
         &self,
         local: &mut Local,
         roots: Roots,
-        member: &[u8],
+        member: &Bytes<'_>,
         score: f64,
     ) -> Result<bool, OpError> {
-        let found = self.sorted().find(roots, member)?;
-        self.sorted().put(&mut local.scratch, roots, member, &found, score)
+        let member = self.hashed_bytes(local, member)?;
+        let found = self.sorted().find_hashed(roots, &member)?;
+        self.sorted().put(&mut local.scratch, roots, &member, &found, score)
     }
 
     /// Gives members their scores as the rule says. What has been set counts, too, if it ends with an error.
@@ -266,13 +292,14 @@ impl Keyspace {
         &self,
         local: &mut Local,
         roots: Roots,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         rule: &ScoreRule,
         progress: &mut Progress,
     ) -> Result<(), OpError> {
         let trees = self.sorted();
         for (index, (given, member)) in scored.iter().enumerate() {
-            let found = trees.find_hashed(roots, &self.hashed_ahead(local, member))?;
+            let name = self.hashed_bytes(local, member)?;
+            let found = trees.find_hashed(roots, &name)?;
             let decision = rule.decide(found.score(), *given);
             if decision == Decision::Nan {
                 progress.changes.is_nan = true;
@@ -281,7 +308,7 @@ impl Keyspace {
             let before = progress.changes;
             if let Some(score) = progress.count(decision, member, found.score().is_none()) {
                 trees
-                    .put(&mut local.scratch, roots, member, &found, score)
+                    .put(&mut local.scratch, roots, &name, &found, score)
                     .inspect_err(|_| progress.changes = before)?;
                 progress.changed.push((index, score));
             }
@@ -295,7 +322,7 @@ impl Keyspace {
         at: &CollectionKey<'_>,
         opened: &Opened,
         trees: Grown,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         rule: &ScoreRule,
     ) -> Result<ScoreChanges, OpError> {
         let roots = roots(&trees)?;
@@ -303,18 +330,19 @@ impl Keyspace {
         if !self.pages.all_resident() {
             let mut missed = Missed::default();
             for (given, member) in scored {
-                let Some(found) = missed.look(self.sorted().find(roots, member))? else { continue };
+                let name = self.hashed_bytes(local, member)?;
+                let Some(found) = missed.look(self.sorted().find_hashed(roots, &name))? else { continue };
                 if let Decision::Set(score) = rule.decide(found.score(), *given) {
-                    missed.look(self.sorted().resolve(roots, &found, member, score))?;
+                    missed.look(self.sorted().resolve(roots, &name, score))?;
                 }
             }
             missed.end()?;
-            self.resolve_stored(scored.iter().map(|(_, member)| member.len()))?;
+            self.resolve_stored(scored.iter().map(|(_, member)| member.unstored_bytes()))?;
         }
         if rule.adds && scored.len() > 1 && self.sums_are_nan(local, roots, scored, rule)? {
             return Ok(ScoreChanges { is_nan: true, ..ScoreChanges::default() });
         }
-        let lengths = scored.iter().map(|(_, member)| member.len());
+        let lengths = scored.iter().map(|(_, member)| member.unstored_bytes());
         let _admitted = self.admit_elements(scored.len(), lengths)?;
         let mut progress =
             Progress::new(self.naming(Some(opened), trees.element_count).keeping(rule, scored));
@@ -339,21 +367,22 @@ impl Keyspace {
         &self,
         local: &Local,
         roots: Roots,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         rule: &ScoreRule,
     ) -> Result<bool, OpError> {
+        // Of names that lie in pages none is twice the same to this: a sum of two scores of one is met later.
         let mut scores: HashMap<&[u8], Option<f64>> = HashMap::with_capacity(scored.len());
         for (given, member) in scored {
-            let before = match scores.get(member) {
+            let before = match member.here().and_then(|name| scores.get(name)) {
                 Some(score) => *score,
-                None => self.sorted().find_hashed(roots, &self.hashed_ahead(local, member))?.score(),
+                None => self.sorted().find_hashed(roots, &self.hashed_bytes(local, member)?)?.score(),
             };
             let after = match rule.decide(before, *given) {
                 Decision::Nan => return Ok(true),
                 Decision::Set(score) => Some(score),
                 Decision::Same(_) | Decision::LeftOut => before,
             };
-            scores.insert(member, after);
+            member.here().map(|name| scores.insert(name, after));
         }
         Ok(false)
     }
@@ -363,12 +392,12 @@ impl Keyspace {
         local: &Local,
         at: &CollectionKey<'_>,
         is_new: bool,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, Bytes<'_>)],
         changed: &Changed,
     ) {
         let mut is_new = is_new;
         for (index, score) in changed {
-            if let Some((_, member)) = scored.get(*index) {
+            if let Some(&(_, member)) = scored.get(*index) {
                 let change = Change::Scored { member, score: *score };
                 self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
                 is_new = false;
@@ -376,7 +405,7 @@ impl Keyspace {
         }
     }
 
-    fn announce_removed(&self, local: &Local, at: &CollectionKey<'_>, member: &[u8]) {
+    fn announce_removed(&self, local: &Local, at: &CollectionKey<'_>, member: Bytes<'_>) {
         let change = Change::ScoredRemoved { member };
         self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
     }
@@ -385,28 +414,32 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        members: &[&[u8]],
+        members: &[Bytes<'_>],
         run: &mut Vec<u8>,
     ) -> Result<u64, OpError> {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
         let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(0) };
-        let mut removed: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        let mut removed: SmallVec<[Bytes<'_>; 4]> = SmallVec::new();
         let mut ended = Ok(());
         match &opened.grown {
-            None => removed.extend(members.iter().copied().filter(|member| packed::remove(run, member))),
+            None => {
+                let mut remove =
+                    |member: &Bytes<'_>| member.here().is_some_and(|name| packed::remove(run, name));
+                removed.extend(members.iter().copied().filter(|member| remove(member)));
+            }
             Some(trees) => {
                 let (sorted, roots) = (self.sorted(), roots(trees)?);
                 if !self.pages.all_resident() {
                     let mut missed = Missed::default();
                     for member in members {
-                        missed.look(sorted.find(roots, member))?;
+                        missed.look(sorted.find_hashed(roots, &self.hashed_bytes(local, member)?))?;
                     }
                     missed.end()?;
                 }
                 ended = members.iter().try_for_each(|member| {
-                    let found = sorted.find_hashed(roots, &self.hashed_ahead(local, member))?;
+                    let found = sorted.find_hashed(roots, &self.hashed_bytes(local, member)?)?;
                     if sorted.remove(&mut local.scratch, roots, &found)? {
-                        removed.push(member);
+                        removed.push(*member);
                     }
                     Ok(())
                 });
@@ -416,7 +449,7 @@ impl Keyspace {
             return ended.map(|()| 0);
         }
         self.sorted_set_shrunk(local, at, &opened, removed.len() as u64, run, |local| {
-            removed.iter().for_each(|member| self.announce_removed(local, at, member));
+            removed.iter().for_each(|member| self.announce_removed(local, at, *member));
         })?;
         ended.map(|()| removed.len() as u64)
     }
@@ -452,7 +485,7 @@ impl Keyspace {
         range: &ScoredRange<'_>,
         is_downwards: bool,
         limit: RangeLimit,
-        mut f: impl FnMut(&[u8], f64),
+        mut f: impl FnMut(Given<'_>, f64),
         run: &mut Vec<u8>,
     ) -> Result<Option<u64>, OpError> {
         let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
@@ -462,19 +495,19 @@ impl Keyspace {
                 .remove_packed_range(local, at, &opened, range, (is_downwards, limit), f, run)
                 .map(Some);
         };
-        let (sorted, roots) = (self.sorted(), roots(&trees)?);
+        let (sorted, roots) = (self.sorted_taking(local.taking), roots(&trees)?);
         let ranks = range.ranks_of(&sorted.ranks(roots), trees.element_count, is_downwards, limit)?;
         if ranks.end - ranks.start < trees.element_count {
             return self.sorted_set_remove_ranks(local, at, &opened, roots, ranks, is_downwards, f).map(Some);
         }
-        sorted.range(roots, ranks.clone(), is_downwards, |member, score| {
-            f(member, score);
+        sorted.range(roots, ranks.clone(), is_downwards, |met| {
+            f(met.member, met.score);
             Ok(true)
         })?;
         // The trees go with the key, as a whole. Its removal ends what is told, so nothing is wrong if less of them can be read.
         self.put_rest(local, at, Rest::Nothing, |local| {
-            let _ = sorted.range(roots, ranks, is_downwards, |member, _| {
-                self.announce_removed(local, at, member);
+            let _ = sorted.range(roots, ranks, is_downwards, |met| {
+                self.announce_removed(local, at, met.member.as_bytes());
                 Ok(true)
             });
         })?;
@@ -489,7 +522,7 @@ impl Keyspace {
         opened: &Opened,
         range: &ScoredRange<'_>,
         (is_downwards, limit): (bool, RangeLimit),
-        mut f: impl FnMut(&[u8], f64),
+        mut f: impl FnMut(Given<'_>, f64),
         run: &[u8],
     ) -> Result<u64, OpError> {
         let members = packed::all(run);
@@ -502,10 +535,10 @@ impl Keyspace {
             let mut left = run.to_vec();
             packed::remove_ranks(&mut left, &ranks);
             self.sorted_set_shrunk(local, at, opened, wanted.len() as u64, &left, |local| {
-                wanted.iter().for_each(|scored| self.announce_removed(local, at, scored.member));
+                wanted.iter().for_each(|scored| self.announce_removed(local, at, scored.member.into()));
             })?;
         }
-        wanted.iter().for_each(|scored| f(scored.member, scored.score));
+        wanted.iter().for_each(|scored| f(Given::Here(scored.member), scored.score));
         Ok(wanted.len() as u64)
     }
 
@@ -518,29 +551,34 @@ impl Keyspace {
         roots: Roots,
         ranks: std::ops::Range<u64>,
         is_downwards: bool,
-        mut f: impl FnMut(&[u8], f64),
+        mut f: impl FnMut(Given<'_>, f64),
     ) -> Result<u64, OpError> {
         if !self.pages.all_resident() {
             // Nothing that is missing is met after the first change (C1).
-            let (sorted, mut missed) = (self.sorted(), Missed::default());
-            let walked = sorted.range(roots, ranks.clone(), false, |member, _| {
-                missed.look(sorted.find(roots, member)).map(|_| true)
+            let (sorted, mut missed) = (self.sorted_taking(Taking::Large), Missed::default());
+            let walked = sorted.range(roots, ranks.clone(), false, |met| {
+                missed.look(sorted.find_met(roots, &met)).map(|_| true)
             });
             missed.look(walked)?;
             missed.end()?;
         }
         let mut removed = Vec::new();
-        let note = |member: &[u8], score: f64| removed.push((member.to_vec(), score));
-        let ended = self.sorted().remove_range(&mut local.scratch, roots, ranks, note);
+        let note = |member: Given<'_>, score: f64| removed.push((Kept::of(member), score));
+        let ended = self.sorted_taking(local.taking).remove_range(&mut local.scratch, roots, ranks, note);
         if is_downwards {
             removed.reverse();
         }
         if !removed.is_empty() {
             self.sorted_set_shrunk(local, at, opened, removed.len() as u64, &[], |local| {
-                removed.iter().for_each(|(member, _)| self.announce_removed(local, at, member));
+                removed.iter().for_each(|(member, _)| self.announce_removed(local, at, member.as_bytes()));
             })?;
         }
-        removed.iter().for_each(|(member, score)| f(member, *score));
+        for (member, score) in removed {
+            match member {
+                Kept::Here(member) => f(Given::Here(&member), score),
+                Kept::Large(member) => f(Given::Large(member), score),
+            }
+        }
         ended
     }
 }

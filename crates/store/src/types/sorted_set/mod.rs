@@ -16,7 +16,10 @@ pub use range::{OwnedRange, RangeLimit, ScoredRange};
 
 pub(in crate::types) use place::packed_members;
 
+use smallvec::SmallVec;
+
 use self::place::at;
+use crate::blobs::{Bytes, Given};
 use crate::worker::Worker;
 use crate::{DbId, Key, OpError};
 
@@ -25,30 +28,30 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed. Whether there is memory for several together is decided before the first.
-    pub fn sorted_set_put(
+    pub fn sorted_set_put<'b>(
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        scored: &[(f64, &[u8])],
+        scored: &[(f64, impl Into<Bytes<'b>> + Copy)],
         rule: &ScoreRule,
     ) -> Result<ScoreChanges, OpError> {
-        let (keyspace, local) = self.split();
-        let mut run = std::mem::take(&mut local.run);
-        let put = keyspace.sorted_set_put(local, &at(db, key), scored, rule, &mut run);
-        local.run = run;
-        put
+        let scored: SmallVec<[_; 2]> =
+            scored.iter().map(|(score, member)| (*score, (*member).into())).collect();
+        self.with_run(|keyspace, local, run| keyspace.sorted_set_put(local, &at(db, key), &scored, rule, run))
     }
 
     /// Removes members; with the last one the key goes. Returns how many were there.
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
-    pub fn sorted_set_remove(&mut self, db: DbId, key: &Key<'_>, members: &[&[u8]]) -> Result<u64, OpError> {
-        let (keyspace, local) = self.split();
-        let mut run = std::mem::take(&mut local.run);
-        let removed = keyspace.sorted_set_remove(local, &at(db, key), members, &mut run);
-        local.run = run;
-        removed
+    pub fn sorted_set_remove<'b>(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        members: &[impl Into<Bytes<'b>> + Copy],
+    ) -> Result<u64, OpError> {
+        let members: SmallVec<[_; 2]> = members.iter().map(|member| (*member).into()).collect();
+        self.with_run(|keyspace, local, run| keyspace.sorted_set_remove(local, &at(db, key), &members, run))
     }
 
     /// Removes the members of a range and gives them to `f`, the greatest first if `is_downwards`; `begin` is told before how
@@ -64,14 +67,32 @@ impl Worker {
         range: &ScoredRange<'_>,
         is_downwards: bool,
         limit: RangeLimit,
-        f: impl FnMut(&[u8], f64),
+        mut f: impl FnMut(&[u8], f64),
     ) -> Result<Option<u64>, OpError> {
-        let (keyspace, local) = self.split();
-        let mut run = std::mem::take(&mut local.run);
+        let (at, give) = (at(db, key), |member: Given<'_>, score| f(member.held(), score));
+        self.with_run(|keyspace, local, run| {
+            keyspace.sorted_set_remove_range(local, &at, range, is_downwards, limit, give, run)
+        })
+    }
+
+    /// The same for who takes large members where they lie: their pages are freed once the last byte has been read.
+    ///
+    /// # Errors
+    /// As of [`Worker::sorted_set_remove_range`].
+    #[allow(clippy::too_many_arguments)]
+    pub fn sorted_set_send_removed(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        range: &ScoredRange<'_>,
+        is_downwards: bool,
+        limit: RangeLimit,
+        f: impl FnMut(Given<'_>, f64),
+    ) -> Result<Option<u64>, OpError> {
         let at = at(db, key);
-        let removed = keyspace.sorted_set_remove_range(local, &at, range, is_downwards, limit, f, &mut run);
-        local.run = run;
-        removed
+        self.with_run_taking(|keyspace, local, run| {
+            keyspace.sorted_set_remove_range(local, &at, range, is_downwards, limit, f, run)
+        })
     }
 
     /// Gives `f` the score of each member, by the member's index, or `None`. Whether the sorted set is there.
@@ -82,32 +103,27 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        members: impl Iterator<Item = &'m [u8]>,
+        members: impl Iterator<Item = impl Into<Bytes<'m>>>,
         f: impl FnMut(usize, Option<f64>),
     ) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        let mut run = std::mem::take(&mut local.run);
-        let found = keyspace.sorted_set_scores(local, &at(db, key), members, f, &mut run);
-        local.run = run;
-        found
+        self.with_run(|keyspace, local, run| keyspace.sorted_set_scores(local, &at(db, key), members, f, run))
     }
 
     /// A member's place, counted from the greatest if `is_downwards`; and whether the sorted set is there.
     ///
     /// # Errors
     /// [`OpError`].
-    pub fn sorted_set_rank(
+    pub fn sorted_set_rank<'b>(
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        member: &[u8],
+        member: impl Into<Bytes<'b>>,
         is_downwards: bool,
     ) -> Result<(bool, Option<Rank>), OpError> {
-        let (keyspace, local) = self.split();
-        let mut run = std::mem::take(&mut local.run);
-        let found = keyspace.sorted_set_rank(local, &at(db, key), member, is_downwards, &mut run);
-        local.run = run;
-        found
+        let member = member.into();
+        self.with_run(|keyspace, local, run| {
+            keyspace.sorted_set_rank(local, &at(db, key), &member, is_downwards, run)
+        })
     }
 
     /// Members of a sorted set; 0 if there is none.
@@ -149,14 +165,33 @@ impl Worker {
         is_downwards: bool,
         limit: RangeLimit,
         begin: impl FnOnce(u64),
-        f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
+        mut f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        let mut run = std::mem::take(&mut local.run);
+        let (at, give) = (at(db, key), |member: Given<'_>, score| f(member.held(), score));
+        self.with_run(|keyspace, local, run| {
+            keyspace.sorted_set_range(local, &at, range, is_downwards, limit, (begin, give), run)
+        })
+    }
+
+    /// The same for who takes large members where they lie.
+    ///
+    /// # Errors
+    /// As of [`Worker::sorted_set_range`].
+    #[allow(clippy::too_many_arguments)]
+    pub fn sorted_set_send_range(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        range: &ScoredRange<'_>,
+        is_downwards: bool,
+        limit: RangeLimit,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(Given<'_>, f64) -> ControlFlow<()>,
+    ) -> Result<bool, OpError> {
         let at = at(db, key);
-        let found = keyspace.sorted_set_range(local, &at, range, is_downwards, limit, (begin, f), &mut run);
-        local.run = run;
-        found
+        self.with_run_taking(|keyspace, local, run| {
+            keyspace.sorted_set_range(local, &at, range, is_downwards, limit, (begin, f), run)
+        })
     }
 
     /// Gives `f` the members that `choose` picks by their ranks, told how many there are, until it breaks. Whether the sorted set
@@ -169,13 +204,26 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         choose: impl FnOnce(u64) -> Vec<u64>,
-        f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
+        mut f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        let mut run = std::mem::take(&mut local.run);
-        let found = keyspace.sorted_set_pick(local, &at(db, key), choose, f, &mut run);
-        local.run = run;
-        found
+        let give = |member: Given<'_>, score| f(member.held(), score);
+        self.with_run(|keyspace, local, run| keyspace.sorted_set_pick(local, &at(db, key), choose, give, run))
+    }
+
+    /// The same for who takes large members where they lie.
+    ///
+    /// # Errors
+    /// As of [`Worker::sorted_set_pick`].
+    pub fn sorted_set_send_picked(
+        &mut self,
+        db: DbId,
+        key: &Key<'_>,
+        choose: impl FnOnce(u64) -> Vec<u64>,
+        f: impl FnMut(Given<'_>, f64) -> ControlFlow<()>,
+    ) -> Result<bool, OpError> {
+        self.with_run_taking(|keyspace, local, run| {
+            keyspace.sorted_set_pick(local, &at(db, key), choose, f, run)
+        })
     }
 
     /// One step of an iteration: gives about `count` members to `f`; the next cursor, 0 at the end, or `None` if there is no
@@ -189,13 +237,12 @@ impl Worker {
         key: &Key<'_>,
         cursor: u64,
         count: u64,
-        f: impl FnMut(&[u8], f64),
+        mut f: impl FnMut(&[u8], f64),
     ) -> Result<Option<u64>, OpError> {
-        let (keyspace, local) = self.split();
-        let mut run = std::mem::take(&mut local.run);
-        let next = keyspace.sorted_set_scan(local, &at(db, key), (cursor, count), f, &mut run);
-        local.run = run;
-        next
+        let give = |member: Given<'_>, score| f(member.held(), score);
+        self.with_run(|keyspace, local, run| {
+            keyspace.sorted_set_scan(local, &at(db, key), (cursor, count), give, run)
+        })
     }
 
     /// Stores a sorted set of these members, no two of them alike, over whatever is there, without a deadline. There must be

@@ -8,8 +8,9 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use crate::blobs::Bytes;
 use crate::tree::sorted_set::sortable;
-use crate::types::packed::{elements, is_same, packed_bytes, splice};
+use crate::types::packed::{elements, is_same, packed_bytes, packed_bytes_of, splice};
 
 const SCORE_MAX_BYTES: usize = 8;
 /// Greatest integer, and less the least, that all integers up to have a number for.
@@ -83,6 +84,11 @@ pub(super) fn find<'a>(run: &'a [u8], member: &[u8]) -> Option<Scored<'a>> {
 /// Bytes that a member takes at most.
 pub(super) fn most_bytes(member: &[u8]) -> usize {
     packed_bytes(member) + 1 + SCORE_MAX_BYTES
+}
+
+/// The same of one that may lie elsewhere.
+pub(super) fn most_bytes_of(member: &Bytes<'_>) -> usize {
+    packed_bytes_of(member) + 1 + SCORE_MAX_BYTES
 }
 
 /// The order of members.

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use super::packed::{self, Scored};
 use super::place::{roots, Rank};
 use super::range::{RangeLimit, ScoredRange};
+use crate::blobs::{Bytes, Given};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Missed};
 use crate::OpError;
 
@@ -13,7 +14,7 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        members: impl Iterator<Item = &'m [u8]>,
+        members: impl Iterator<Item = impl Into<Bytes<'m>>>,
         mut f: impl FnMut(usize, Option<f64>),
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
@@ -23,10 +24,14 @@ impl Keyspace {
         };
         let mut missed = Missed::default();
         for (index, member) in members.enumerate() {
+            let member: Bytes<'m> = member.into();
             match &opened.grown {
-                None => f(index, packed::find(run, member).map(|scored| scored.score)),
+                None => {
+                    let found = member.here().and_then(|member| packed::find(run, member));
+                    f(index, found.map(|scored| scored.score));
+                }
                 Some(grown) => {
-                    let member = self.hashed_ahead(local, member);
+                    let member = self.hashed_bytes(local, &member)?;
                     let found = missed.look(self.sorted().find_hashed(roots(grown)?, &member))?;
                     found.into_iter().for_each(|found| f(index, found.score()));
                 }
@@ -40,20 +45,21 @@ impl Keyspace {
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
-        member: &[u8],
+        member: &Bytes<'_>,
         is_downwards: bool,
         run: &mut Vec<u8>,
     ) -> Result<(bool, Option<Rank>), OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok((false, None)) };
         let (rank, count) = match &opened.grown {
             None => {
-                let place = packed::members(run).enumerate().find(|(_, scored)| scored.member == member);
+                let place =
+                    packed::members(run).enumerate().find(|(_, scored)| member.here() == Some(scored.member));
                 let rank = place.map(|(rank, scored)| Rank { rank: rank as u64, score: scored.score });
                 (rank, packed::len(run))
             }
             Some(grown) => {
                 let (trees, roots) = (self.sorted(), roots(grown)?);
-                let found = trees.find_hashed(roots, &self.hashed_ahead(local, member))?;
+                let found = trees.find_hashed(roots, &self.hashed_bytes(local, member)?)?;
                 let rank = trees.rank(roots, &found)?.zip(found.score());
                 (rank.map(|(rank, score)| Rank { rank, score }), grown.element_count)
             }
@@ -88,7 +94,7 @@ impl Keyspace {
         range: &ScoredRange<'_>,
         is_downwards: bool,
         limit: RangeLimit,
-        (begin, mut f): (impl FnOnce(u64), impl FnMut(&[u8], f64) -> ControlFlow<()>),
+        (begin, mut f): (impl FnOnce(u64), impl FnMut(Given<'_>, f64) -> ControlFlow<()>),
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
@@ -97,14 +103,14 @@ impl Keyspace {
             let ranks = range.ranks_in(&members, is_downwards, limit);
             begin(ranks.end - ranks.start);
             let wanted = members[ranks.start as usize..ranks.end as usize].iter();
-            let mut give = |scored: &Scored<'_>| f(scored.member, scored.score);
+            let mut give = |scored: &Scored<'_>| f(Given::Here(scored.member), scored.score);
             let _ = match is_downwards {
                 false => wanted.into_iter().try_for_each(&mut give),
                 true => wanted.rev().try_for_each(&mut give),
             };
             return Ok(true);
         };
-        let (trees, roots) = (self.sorted(), roots(grown)?);
+        let (trees, roots) = (self.sorted_taking(local.taking), roots(grown)?);
         let ranks = range.ranks_of(&trees.ranks(roots), grown.element_count, is_downwards, limit)?;
         begin(ranks.end - ranks.start);
         trees.give_range(roots, ranks, is_downwards, f)?;
@@ -116,7 +122,7 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         choose: impl FnOnce(u64) -> Vec<u64>,
-        mut f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
+        mut f: impl FnMut(Given<'_>, f64) -> ControlFlow<()>,
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
@@ -125,17 +131,18 @@ impl Keyspace {
                 let members = packed::all(run);
                 let ranks = choose(members.len() as u64);
                 let mut picked = ranks.into_iter().filter_map(|rank| members.get(rank as usize));
-                let _ = picked.try_for_each(|scored| f(scored.member, scored.score));
+                let _ = picked.try_for_each(|scored| f(Given::Here(scored.member), scored.score));
             }
             Some(grown) => {
                 let roots = roots(grown)?;
                 let (mut missed, mut flow) = (Missed::default(), ControlFlow::Continue(()));
                 for rank in choose(grown.element_count) {
                     let one = rank..rank.saturating_add(1);
-                    let given = self.sorted().give_range(roots, one, false, |member, score| {
-                        flow = f(member, score);
-                        ControlFlow::Break(())
-                    });
+                    let given =
+                        self.sorted_taking(local.taking).give_range(roots, one, false, |member, score| {
+                            flow = f(member, score);
+                            ControlFlow::Break(())
+                        });
                     missed.look(given)?;
                     if flow.is_break() {
                         break;
@@ -152,14 +159,14 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         (cursor, count): (u64, u64),
-        mut f: impl FnMut(&[u8], f64),
+        mut f: impl FnMut(Given<'_>, f64),
         run: &mut Vec<u8>,
     ) -> Result<Option<u64>, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(None) };
         match &opened.grown {
             // All at once, as Redis does.
             None => {
-                packed::members(run).for_each(|scored| f(scored.member, scored.score));
+                packed::members(run).for_each(|scored| f(Given::Here(scored.member), scored.score));
                 Ok(Some(0))
             }
             Some(grown) => self.sorted().scan(roots(grown)?, cursor, count, f).map(Some),

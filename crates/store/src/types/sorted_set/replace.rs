@@ -1,9 +1,11 @@
 //! Whole sorted sets: the result of a combination, and copies.
 
+use super::change::Kept;
 use super::packed;
 use super::place::{grown, roots};
 use std::ops::ControlFlow;
 
+use crate::blobs::{Bytes, Given, Made, Taking};
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Was};
 use crate::tree::hash::Grown;
@@ -26,7 +28,7 @@ impl Keyspace {
         members.sort_unstable_by(|a, b| packed::compare((a.1, &a.0), (b.1, &b.0)));
         let mut naming = self.naming(None, 0);
         for (member, score) in members.iter() {
-            naming.take(member, *score, true);
+            naming.take(member.len() as u64, *score, true);
         }
         let encoding = naming.encoding;
         if encoding == Encoding::ListPack {
@@ -44,7 +46,7 @@ impl Keyspace {
         self.announce(local, Effect::Replace { db: at.db, key: at.key });
         let mut is_new = was != Was::There;
         for (member, score) in members.iter() {
-            let change = Change::Scored { member, score: *score };
+            let change = Change::Scored { member: member.into(), score: *score };
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
             is_new = false;
         }
@@ -53,38 +55,61 @@ impl Keyspace {
 
     fn sorted_trees_of(&self, local: &mut Local, members: &[(Vec<u8>, f64)]) -> Result<Grown, OpError> {
         let roots = self.create_sorted_trees()?;
-        let filled = members
-            .iter()
-            .try_for_each(|(member, score)| self.sorted_set_put_one(local, roots, member, *score).map(drop));
+        let filled = members.iter().try_for_each(|(member, score)| {
+            self.sorted_set_put_one(local, roots, &member.into(), *score).map(drop)
+        });
         filled.inspect_err(|_| self.drop_trees(&grown(roots, 0)))?;
         Ok(grown(roots, members.len() as u64))
     }
 
     /// A copy of a large sorted set in trees of its own.
-    pub(crate) fn copy_sorted_set(&self, local: &mut Local, from: &Grown) -> Result<Grown, OpError> {
+    pub(crate) fn copy_sorted_set(
+        &self,
+        local: &mut Local,
+        from: &Grown,
+        made: Made<'_>,
+    ) -> Result<Grown, OpError> {
         let source = roots(from)?;
         if !self.pages.all_resident() {
-            // Everything is there before anything is made.
+            // Everything is there before anything is made, but for what is long.
             let all = 0..from.element_count;
-            self.sorted().give_range(source, all, false, |_, _| ControlFlow::Continue(()))?;
+            self.sorted_taking(Taking::Large)
+                .give_range(source, all, false, |_, _| ControlFlow::Continue(()))?;
         }
         let copy = self.create_sorted_trees()?;
-        let copied = self.copy_members(local, source, copy, from.element_count);
+        let copied = self.copy_members(local, source, copy, from.element_count, made);
         copied.inspect_err(|_| self.drop_trees(&grown(copy, 0)))?;
         Ok(grown(copy, from.element_count))
     }
 
-    fn copy_members(&self, local: &mut Local, from: Roots, to: Roots, count: u64) -> Result<(), OpError> {
+    fn copy_members(
+        &self,
+        local: &mut Local,
+        from: Roots,
+        to: Roots,
+        count: u64,
+        made: Made<'_>,
+    ) -> Result<(), OpError> {
         let (mut at, mut members) = (0, Vec::new());
         while at < count {
             members.clear();
             let ranks = at..count.min(at + COPIED_TOGETHER);
-            self.sorted().give_range(from, ranks, false, |member, score| {
-                members.push((member.to_vec(), score));
+            self.sorted_taking(Taking::Large).give_range(from, ranks, false, |member, score| {
+                let kept = match member {
+                    Given::Here(member) => Kept::Here(member.to_vec()),
+                    Given::Large(member) => Kept::Large(member),
+                };
+                members.push((kept, score));
                 ControlFlow::Continue(())
             })?;
             for (member, score) in &members {
-                self.sorted_set_put_one(local, to, member, *score)?;
+                let member = match member {
+                    Kept::Here(member) => Bytes::Here(member),
+                    Kept::Large(member) => {
+                        made.copy_of(&member.blob()).map_or(Bytes::Stored(member), Bytes::Incoming)
+                    }
+                };
+                self.sorted_set_put_one(local, to, &member, *score)?;
             }
             at += COPIED_TOGETHER;
         }

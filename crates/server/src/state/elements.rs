@@ -1,4 +1,5 @@
-//! Elements of a collection on their way into the store: gathered, and stored some hundred at a time.
+//! Elements of a collection on their way into the store: gathered, and stored some hundred at a time. Long ones go to pages
+//! before, part by part, so that memory need not hold them.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -8,22 +9,41 @@ use stillframe_store::rdb::{
     WriteError, WriteVersion,
 };
 use stillframe_store::{
-    DbId, Deadline, Encoding, End, FieldMode, Key, NegativeZero, OpError, ScoreRule, UnixMillis, Worker,
+    Bytes, DbId, Deadline, Encoding, End, FieldMode, Incoming, Key, NegativeZero, OpError, ScoreRule,
+    UnixMillis, Worker,
 };
 
 /// So many elements, or bytes of them, are stored together.
 const BATCH_ELEMENTS: usize = 256;
 const BATCH_BYTES: usize = 256 << 10;
 
+/// What is longer goes to pages before it is stored, so much at a time.
+const PLACED_MIN_BYTES: usize = 256 << 10;
+const PLACED_STEP_BYTES: usize = 256 << 10;
+
 /// Elements of one collection that are not stored yet.
+#[derive(Debug)]
 pub struct Batch {
     kind: CollectionKind,
     bytes: Vec<u8>,
     elements: Vec<Gathered>,
     negative_zero: NegativeZero,
+    /// Long ones that go to pages, in their order; all but the last are there.
+    placed: Vec<Placed>,
+    /// The next element that may have something long.
+    next: usize,
+}
+
+/// A long part of an element that goes to pages.
+#[derive(Debug)]
+struct Placed {
+    element: usize,
+    is_value: bool,
+    incoming: Incoming,
 }
 
 /// An element by its places in the bytes.
+#[derive(Debug)]
 struct Gathered {
     first: Range<usize>,
     /// The value of a field.
@@ -34,7 +54,8 @@ struct Gathered {
 
 impl Batch {
     pub fn new(kind: CollectionKind) -> Batch {
-        Batch { kind, bytes: Vec::new(), elements: Vec::new(), negative_zero: NegativeZero::AsLoaded }
+        let negative_zero = NegativeZero::AsLoaded;
+        Batch { kind, bytes: Vec::new(), elements: Vec::new(), negative_zero, placed: Vec::new(), next: 0 }
     }
 
     /// Whether they lie in a listpack or the like, in which a score may be the negative zero.
@@ -151,26 +172,89 @@ impl Batch {
         self.elements.push(Gathered { first, value, score, deadline });
     }
 
+    /// The bytes of a part of an element that have been gathered.
+    fn part(&self, element: usize, is_value: bool) -> &[u8] {
+        let place =
+            self.elements.get(element).map(|found| if is_value { &found.value } else { &found.first });
+        place.map_or(&[], |place| &self.bytes[place.clone()])
+    }
+
+    /// Puts the next part of what is long into its pages. Returns whether that was the last. To be called until then before
+    /// [`Batch::store`], where memory is bounded.
+    ///
+    /// # Errors
+    /// [`OpError::Fault`]: there is no room yet. Others: it cannot be had.
+    pub fn place(&mut self, worker: &mut Worker) -> Result<bool, OpError> {
+        if self.placed.last().is_some_and(|last| !last.incoming.is_complete()) {
+            return self.place_more().map(|()| false);
+        }
+        while self.next < 2 * self.elements.len() {
+            let (element, is_value) = (self.next / 2, self.next % 2 == 1);
+            self.next += 1;
+            let len = self.part(element, is_value).len();
+            if len < PLACED_MIN_BYTES {
+                continue;
+            }
+            let is_name = !is_value && self.kind != CollectionKind::List;
+            let begun = match is_name {
+                true => worker.begin_incoming_name(len as u64),
+                false => worker.begin_incoming(len as u64),
+            };
+            match begun {
+                Ok(incoming) => self.placed.push(Placed { element, is_value, incoming }),
+                // Too many are on their way: it goes with the others.
+                Err(OpError::OutOfMemory { .. }) => continue,
+                Err(error) => return Err(error),
+            }
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Puts the next part of the last that is on its way into its pages.
+    fn place_more(&mut self) -> Result<(), OpError> {
+        let Some(mut last) = self.placed.pop() else { return Ok(()) };
+        let placed = match last.incoming.awaited_room() {
+            Some(fault) => Err(fault.into()),
+            None => {
+                let rest = &self.part(last.element, last.is_value)[last.incoming.filled_bytes() as usize..];
+                last.incoming.append(&rest[..rest.len().min(PLACED_STEP_BYTES)]).map(drop)
+            }
+        };
+        self.placed.push(last);
+        placed
+    }
+
+    /// A part of an element, wherever it is.
+    fn bytes_of(&self, element: usize, is_value: bool) -> Bytes<'_> {
+        let is_it = |placed: &&Placed| placed.element == element && placed.is_value == is_value;
+        match self.placed.iter().find(is_it) {
+            Some(placed) if placed.incoming.is_complete() => Bytes::Incoming(&placed.incoming),
+            _ => Bytes::Here(self.part(element, is_value)),
+        }
+    }
+
     /// Adds what has been gathered to the collection at a key, and forgets it. False if some of it was there before.
     ///
     /// # Errors
     /// [`OpError`]; it may be tried again after a fault.
     pub fn store(&mut self, worker: &mut Worker, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        let first = |element: &Gathered| &self.bytes[element.first.clone()];
+        let first = |element: usize| self.bytes_of(element, false);
+        let all = 0..self.elements.len();
         let added = match self.kind {
             CollectionKind::Hash => self.store_fields(worker, db, key)?,
             CollectionKind::List => {
-                let items: Vec<&[u8]> = self.elements.iter().map(first).collect();
+                let items: Vec<Bytes<'_>> = all.map(first).collect();
                 worker.list_push(db, key, End::Right, &items, false)?;
                 items.len() as u64
             }
             CollectionKind::Set => {
-                let members: Vec<&[u8]> = self.elements.iter().map(first).collect();
+                let members: Vec<Bytes<'_>> = all.map(first).collect();
                 worker.set_add(db, key, &members)?
             }
             CollectionKind::SortedSet => {
-                let scored: Vec<(f64, &[u8])> =
-                    self.elements.iter().map(|element| (element.score, first(element))).collect();
+                let scored: Vec<(f64, Bytes<'_>)> =
+                    all.map(|element| (self.elements[element].score, first(element))).collect();
                 let rule = ScoreRule { negative_zero: self.negative_zero, ..ScoreRule::default() };
                 worker.sorted_set_put(db, key, &scored, &rule)?.added
             }
@@ -178,16 +262,18 @@ impl Batch {
         let are_new = added == self.elements.len() as u64;
         self.elements.clear();
         self.bytes.clear();
+        self.placed.clear();
+        self.next = 0;
         Ok(are_new)
     }
 
     /// Stores fields, those with one deadline together; how many are new.
     fn store_fields(&self, worker: &mut Worker, db: DbId, key: &Key<'_>) -> Result<u64, OpError> {
-        let mut added = 0;
+        let (mut added, mut begin) = (0, 0);
         for same in self.elements.chunk_by(|a, b| a.deadline == b.deadline) {
-            let pair =
-                |element: &Gathered| (&self.bytes[element.first.clone()], &self.bytes[element.value.clone()]);
-            let pairs: Vec<(&[u8], &[u8])> = same.iter().map(pair).collect();
+            let pair = |element: usize| (self.bytes_of(element, false), self.bytes_of(element, true));
+            let pairs: Vec<(Bytes<'_>, Bytes<'_>)> = (begin..begin + same.len()).map(pair).collect();
+            begin += same.len();
             let deadline = same.first().and_then(|element| element.deadline);
             let deadline = deadline.map_or(Deadline::Clear, Deadline::At);
             added += worker.hash_set(db, key, &pairs, FieldMode::All, deadline)?;
