@@ -69,9 +69,10 @@ impl Heap {
 
 /// Memory in use by the process, in bytes.
 pub fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = statm.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-    pages * rustix::param::page_size() as u64
+    // Not `statm`, which counts pages: what asks for their size does not run under valgrind.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+    kilobytes.and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 #[cfg(test)]
@@ -79,6 +80,11 @@ mod tests {
     use super::*;
 
     const MEGABYTE: u64 = 1 << 20;
+
+    #[test]
+    fn the_system_says_what_the_process_has() {
+        assert!((MEGABYTE..1 << 40).contains(&resident_bytes()));
+    }
 
     #[test]
     fn it_is_trimmed_when_unused_memory_has_grown() {
