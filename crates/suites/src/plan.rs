@@ -155,7 +155,7 @@ fn commands() -> Vec<Part> {
         Part::shell("kernel/package", 20, "kernel/selftests/package"),
         Part::shell("kernel/selftests", 400, "kernel/selftests/run").alone(),
         Part::shell("bench/peers", 400, "scripts/setup.sh build race && scripts/race.sh --test"),
-        Part::shell("bench/count", 200, "scripts/test.sh count").alone(),
+        Part::shell("bench/count", 400, "scripts/test.sh count").alone(),
         Part::shell("licences and advisories", 30, "scripts/test.sh deny"),
     ];
     let clients = [

@@ -131,7 +131,10 @@ impl<'k> Needs<'k> {
         self.writes |= command.is(flag::CHANGES);
         self.stores |= command.is(flag::DENYOOM);
         self.word_count += args.len();
-        self.add_stored(command, args);
+        // Where no page is missing, none that is to be stored into is either.
+        if ctx.server.store.may_miss_pages() {
+            self.add_stored(command, args);
+        }
         self.stops_others |= match command.scope_of(args) {
             Scope::Keys | Scope::Of(_) => false,
             // With one worker nobody changes anything meanwhile.
@@ -279,7 +282,7 @@ pub fn prepare_step(ctx: &mut Ctx<'_>, needs: &Needs<'_>, step: Option<&Step<'_>
     }
     let may_miss_pages = ctx.server.store.may_miss_pages();
     look(ctx, needs, step)?;
-    let stamp = ctx.server.store.residence_stamp();
+    let stamp = step.map(|_| ctx.server.store.residence_stamp());
     if needs.stops_others || (may_miss_pages && needs.changes_in_steps) {
         let alone = ctx.worker.stop_others();
         look_again(ctx, needs, step, stamp)?;
@@ -312,9 +315,9 @@ fn look_again(
     ctx: &mut Ctx<'_>,
     needs: &Needs<'_>,
     step: Option<&Step<'_>>,
-    stamp: (u64, u64),
+    stamp: Option<(u64, u64)>,
 ) -> Result<(), OpError> {
-    let step = step.filter(|_| ctx.server.store.residence_stamp() != stamp);
+    let step = step.filter(|_| Some(ctx.server.store.residence_stamp()) != stamp);
     let looked = look(ctx, needs, step);
     if step.is_some() && matches!(looked, Err(OpError::Fault(_))) {
         ctx.client.patience.get_or_insert_default().note_lost(LOST_ROUNDS);
