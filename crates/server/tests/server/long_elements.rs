@@ -136,6 +136,7 @@ fn a_queue_is_never_stuck() {
         // What has been popped stays until it has been sent, and goes then.
         expect(&mut c, &[b"RPUSH", b"l", &long], &Reply::Int(2));
         other.send("RPOP l");
+        assert!(within(NO_HANG, || c.run("LLEN l") == Reply::Int(1)));
         expect(&mut c, &[b"FLUSHALL"], &Reply::ok());
         assert!(other.read() == bulk(&long));
         expect(&mut c, &[b"RPUSH", b"l", &long], &Reply::Int(1));

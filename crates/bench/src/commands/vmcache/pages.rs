@@ -190,7 +190,7 @@ impl FrameTable {
 fn in_pool(backend: PoolBackend, page_count: usize, seconds: f64) -> Result<Vec<(Way, f64)>> {
     let [by_version, by_latch] = Way::of(backend);
     let failed = |error: &dyn std::fmt::Display| BenchError::failed("a pool of pages", error);
-    let pool = Pool::in_memory(&PoolOptions { backend, ..PoolOptions::default() })
+    let pool = Pool::in_memory(&PoolOptions { backend, populates_ahead: false, ..PoolOptions::default() })
         .map_err(|error| failed(&error))?;
     let mut progress = Progress::new("page accesses: writing a pool".to_owned(), page_count as u64);
     let mut ids: Vec<PageId> = Vec::with_capacity(page_count);
