@@ -16,7 +16,7 @@ pub fn map_large_blocks() {
     }
 }
 
-/// Gives whole free pages of the heap back. Who allocates from the same part of the heap meanwhile waits.
+/// Gives whole free pages of the heap back. A thread that allocates from the same part of the heap meanwhile waits.
 pub fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: A4: blocks that are in use stay as they are.

@@ -6,7 +6,7 @@
 //!      └──────── dropped ───▶ ▲ ◀──── dropped ────┘
 //! ```
 //! A transaction first looks, as often as it takes, until all of its pages are in memory, and then is carried out to its end
-//! (C9). Who looks runs the same operations, and is stopped where the first of them would change something.
+//! (C9). A thread that looks runs the same operations, and is stopped where the first of them would change something.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -34,7 +34,7 @@ pub fn is_carrying() -> bool {
     PHASE.get() == Phase::Carrying
 }
 
-/// While it lives, this thread latches no page to change it and allocates none: who asks for one is told
+/// While it lives, this thread latches no page to change it and allocates none: an operation that asks for one is told
 /// [`crate::Restart::Looking`], or that the page is missing.
 #[must_use]
 pub struct Looking {

@@ -24,7 +24,7 @@ pub struct PoolOptions {
     pub layout: Layout,
     /// Back tree nodes and slabs with huge pages, if the algorithm can do with them.
     pub huge_pages: bool,
-    /// Have a thread give memory to free pages before they are wanted. Else whoever uses one first waits for its 4 KB.
+    /// Have a thread give memory to free pages before they are wanted. Else the thread that uses one first waits for its 4 KB.
     pub populates_ahead: bool,
     pub snapshot_kind: SnapshotKind,
     pub backend: PoolBackend,
@@ -477,7 +477,7 @@ impl Pool {
     /// others use. A hint.
     #[inline]
     pub fn let_go(&self, page: PageId) {
-        // Who looks comes back.
+        // A thread that looks comes back.
         if self.room.evicts() && !is_looking() {
             self.core.pages.try_descriptor(page).into_iter().for_each(|descriptor| {
                 descriptor.state.meet();

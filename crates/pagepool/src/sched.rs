@@ -125,7 +125,7 @@ impl Enrolled {
     /// IDLE → RAISED, by another thread.
     fn raise(&self) {
         self.starved_until_ms.store(now_ms() + RAISED_FOR.as_millis() as u64, Ordering::Relaxed);
-        // Who has it locked is about to see that.
+        // The thread that has it locked is about to see that.
         let Some(mut is_idle) = self.is_idle.try_lock() else { return };
         if *is_idle && set_kernel_class(Some(self.id), false) {
             *is_idle = false;
@@ -345,7 +345,7 @@ pub fn promptly<R>(work: impl FnOnce() -> R) -> R {
     })
 }
 
-/// Between two short steps of background work: lets go first whoever wants to run on the one processor that there is. The
+/// Between two short steps of background work: lets any thread go first that wants to run on the one processor that there is. The
 /// caller holds no lock and no latch, and no cut waits for it.
 pub fn give_way() {
     with_own(|own| own.into_iter().for_each(OwnClass::give_way));

@@ -86,7 +86,7 @@ impl View {
         let Some(descriptor) = core.pages.try_descriptor(page) else {
             return Err(CheckpointError::Io(no_such_page(page)));
         };
-        // Who finds no room in the budget writes pages himself.
+        // A writer that finds no room in the budget writes pages itself.
         set_urgent(core.frames.budget().is_short());
         if descriptor.epochs.written() <= self.cut && core.copy_as_of(page, self.cut, into) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Background work where there is one processor: who is idle holds nothing that others wait for, and nobody who allocates clears a
+//! Background work where there is one processor: an idle thread holds nothing that others wait for, and none that allocates clears a
 //! huge page.
 
 use std::ptr::NonNull;
@@ -150,7 +150,7 @@ fn free(pool: &Pool, page: PageId, page_count: u32) {
     pool.free(pool.exclusive(page).unwrap(), page_count);
 }
 
-/// With the stock standing still in the idle class, whoever allocates, frees and takes a view goes on.
+/// With the stock standing still in the idle class, a thread that allocates, frees and takes a view goes on.
 #[test]
 fn nobody_waits_for_an_idle_thread() {
     on_one_processor("nobody_waits_for_an_idle_thread", || {
@@ -243,7 +243,7 @@ fn fill(pool: &Pool) -> Vec<PageId> {
     (0..16_384).map(new_page).collect()
 }
 
-/// With the stock stopped, each page that is first touched is one of 4 KB: none of 2 MB is cleared by who allocates.
+/// With the stock stopped, each page that is first touched is one of 4 KB: none of 2 MB is cleared by a thread that allocates.
 #[test]
 fn who_allocates_clears_no_huge_page() {
     on_one_processor("who_allocates_clears_no_huge_page", || {

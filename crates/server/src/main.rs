@@ -151,7 +151,7 @@ fn write_pidfile(path: &Path) {
     }
 }
 
-/// The seed of the environment, if it has one. Its effects are said: who serves data with it has made a mistake.
+/// The seed of the environment, if it has one. Its effects are said: to serve data with it is a mistake.
 fn counted_seed() -> Option<u64> {
     let seed = std::env::var(COUNTED_VARIABLE).ok()?.parse().ok()?;
     log::warning(format!(

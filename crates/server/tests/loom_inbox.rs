@@ -31,11 +31,11 @@ use inbox::{Inbox, Taken};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// Whoever changes something lets others see it, and then tells of it.
+    /// A thread that changes something lets others see it, and then tells of it.
     TellsLate,
     /// The worker takes the inbox before the command runs, and not after it.
     TakesEarly,
-    /// Whoever tells does so after it has let go of the table.
+    /// A thread tells after it has let go of the table.
     TellsUnlocked,
 }
 
@@ -146,7 +146,7 @@ fn check(body: impl Fn() + Sync + Send + 'static) {
     model.check(body);
 }
 
-/// Whoever replies with what has been changed has told of it before.
+/// A thread that replies with what has been changed has told of it before.
 fn change_meets_command(mistake: Mistake) {
     check(move || {
         let subscriber = Arc::new(Subscriber::default());

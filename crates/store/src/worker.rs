@@ -55,7 +55,7 @@ impl Worker {
         result
     }
 
-    /// The same for who takes large elements by reference.
+    /// The same for a caller that takes large elements by reference.
     #[inline]
     pub(crate) fn with_run_taking<R>(
         &mut self,

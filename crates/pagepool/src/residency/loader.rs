@@ -320,7 +320,7 @@ impl Residency {
     pub fn absent(&self, page: PageId) -> Restart {
         match self.damage_in_place(page) {
             Some(reason) if !self.may_have_passed(page) => Restart::Damaged(reason),
-            // Who has to come to the end brings it in all the same.
+            // A thread that has to come to the end brings it in all the same.
             _ if self.room.is_stuck() && !is_carrying() => Restart::NoRoom,
             _ => Restart::Fault(page),
         }

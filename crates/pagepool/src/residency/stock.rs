@@ -2,7 +2,7 @@
 //! and that gives memory back which is not needed any more, so that no worker does (60 ms for 512 MB).
 //!
 //! Pages that are to get memory are taken out of the allocator, 2 MB at a time, and are its free pages afterwards. So nobody else
-//! touches them before, and a huge page may back them (M10): clearing one takes as long as hundreds of commands. Who allocates
+//! touches them before, and a huge page may back them (M10): clearing one takes as long as hundreds of commands. A thread that allocates
 //! faster than that finds other pages, and touches 4 KB at a time.
 //!
 //! Freed extents of large objects are given back at once, 2 MB at a time. Of the free pages of the small zone a reserve keeps its
@@ -80,9 +80,9 @@ struct Shared {
     to_discard: Mutex<ToDiscard>,
     /// Pages of `to_discard.small`.
     waiting_pages: AtomicU64,
-    /// Held for a step in which a part of an extent belongs to nobody else: whoever finds no free page waits for it.
+    /// Held for a step in which a part of an extent belongs to nobody else: a thread that finds no free page waits for it.
     discarding: Mutex<()>,
-    /// Pages that have been taken to get memory, and are not free again: whoever finds no free page waits for them.
+    /// Pages that have been taken to get memory, and are not free again: a thread that finds no free page waits for them.
     taken_pages: AtomicU32,
     /// Whether the thread knows that free pages with memory run short, or that there are more than the reserve.
     is_refilling: AtomicBool,
@@ -208,7 +208,7 @@ impl Shared {
             self.descriptors_end.store(first + PageTable::DESCRIPTOR_CHUNK_PAGES, Ordering::Relaxed);
             first
         };
-        // Who allocates may come there before long, and be it after 256 MB.
+        // A thread that allocates may come there before long, and be it after 256 MB.
         sched::promptly(|| self.core.pages.back_descriptors(PageId(first)));
         true
     }
@@ -371,7 +371,8 @@ impl Stock {
         }
     }
 
-    /// Takes the free pages of a chunk that take no memory, if huge pages may back it: for who is going to give some to all of it.
+    /// Takes the free pages of a chunk that take no memory, if huge pages may back it: the caller is going to give memory to all
+    /// of it.
     pub fn take_empty_in(&self, chunk: u32) -> Option<Vec<Range<u32>>> {
         let takes_huge = self.shared.takes_huge() && self.shared.core.pages.arena().is_none();
         takes_huge.then(|| self.shared.allocator.lock().small().take_empty_in(chunk))

@@ -5,7 +5,7 @@
 //!                     │                                               │
 //!                     └──────────────── dropped ──────────────────────┘──▶ the next one's turn comes
 //! ```
-//! Who reads many pages beside others may find each time that some of them have gone again. With its turn it misses each page
+//! A command that reads many pages beside others may find each time that some of them have gone again. With its turn it misses each page
 //! once more at most, so it comes to its end as long as memory has room for what it needs.
 
 use std::collections::{HashSet, VecDeque};

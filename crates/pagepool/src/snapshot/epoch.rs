@@ -478,7 +478,7 @@ impl Snapshotter for EpochSnapshotter {
         for &(start, end) in &stream.ranges {
             let mut at = start;
             while at < end && !stream.failed.load(Ordering::Acquire) {
-                // Who finds no room in the budget writes pages himself.
+                // A writer that finds no room in the budget writes pages itself.
                 set_urgent(core.frames.budget().is_short());
                 self.write_waiting(core, &stream, progress);
                 core.frames.top_up(&wish);

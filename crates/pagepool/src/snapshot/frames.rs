@@ -213,7 +213,7 @@ impl FramePool {
     }
 
     /// Gives the memory of all frames back, but for `kept` of them in whole steps, if none is held. Returns whether it did. While
-    /// some are being populated, who does that gives them back afterwards.
+    /// some are being populated, the thread that does that gives them back afterwards.
     pub fn discard_if_idle(&self, wish: &FrameWish) -> bool {
         self.discard_beyond(self.kept_frames(wish))
     }

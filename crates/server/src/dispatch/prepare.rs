@@ -95,6 +95,10 @@ impl<'k> Needs<'k> {
         }
         needs.changes_in_steps =
             needs.writes && !command.is_one_step && (needs.keys.len() > 1 || command.has_steps);
+        // One operation finds that out for itself.
+        if needs.changes_in_steps {
+            needs.add_stored(command, args);
+        }
         // A command that only looks once at one key is one operation of the store, which locks for itself.
         needs.locks = needs.writes || needs.keys.len() > 1 || command.has_steps;
         needs.needs_all_data = matches!(command.scope_of(args), Scope::Data);
@@ -117,6 +121,7 @@ impl<'k> Needs<'k> {
     pub fn add_queued(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>, is_made: bool) {
         let first = self.reaches.len();
         self.add(ctx, db, command, args);
+        self.add_stored(command, args);
         if is_made || command.walks {
             self.spare_large(first);
         }
@@ -131,10 +136,6 @@ impl<'k> Needs<'k> {
         self.writes |= command.is(flag::CHANGES);
         self.stores |= command.is(flag::DENYOOM);
         self.word_count += args.len();
-        // Where no page is missing, none that is to be stored into is either.
-        if ctx.server.store.may_miss_pages() {
-            self.add_stored(command, args);
-        }
         self.stops_others |= match command.scope_of(args) {
             Scope::Keys | Scope::Of(_) => false,
             // With one worker nobody changes anything meanwhile.

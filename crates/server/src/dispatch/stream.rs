@@ -9,7 +9,7 @@
 //! The reply shows the data as of the picture, which is taken between the command and the reply. Further commands of the
 //! client wait until the last part has been handed over.
 //!
-//! There may be as many as there are clients, and each holds no more than a part, so who takes nothing is in nobody's way. But
+//! There may be as many as there are clients, and each holds no more than a part, so a client that takes nothing is in nobody's way. But
 //! only so many write at a time: a thread that waits for its client lets others have its turn.
 
 use std::io::{self, Write};

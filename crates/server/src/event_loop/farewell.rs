@@ -1,12 +1,13 @@
 //! Connections whose peer sends no more, or takes no more ([`crate::net::conn::Peer`]).
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::dispatch::subscribed;
 use crate::dispatch::waiting::time_is_over;
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::Peer;
 use crate::net::slots::SlotId;
 use crate::state::session::Ending;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl EventLoop {
     /// The peer has taken something: the connection is not idle.
@@ -66,7 +67,7 @@ impl EventLoop {
         }
         let Some(conn) = self.slots.get(id) else { return };
         conn.output.discard();
-        // Whoever writes a large reply gives up.
+        // The thread that writes a large reply gives up.
         conn.part_written = None;
     }
 }

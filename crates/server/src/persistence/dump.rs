@@ -37,7 +37,7 @@ const HELD_BYTES: u64 = 256 << 10;
 /// Bytes of such a value that are put in their place between two looks at the barrier.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Keys that are written between two looks at who else wants the processor.
+/// Keys that are written before other threads may have the processor.
 const KEYS_PER_LOOK: u64 = 32;
 
 /// Losses that the log names one by one.

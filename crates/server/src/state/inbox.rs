@@ -15,7 +15,7 @@ use crate::sync::Mutex;
 /// ```
 pub struct Inbox<T> {
     inside: Mutex<Inside<T>>,
-    /// Looked at by the worker before it locks: set before `put` returns, so whoever has learned of what was put sees it.
+    /// Looked at by the worker before it locks: set before `put` returns, so a thread that has learned of what was put sees it.
     has_some: AtomicBool,
     byte_count: AtomicUsize,
 }

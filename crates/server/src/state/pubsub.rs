@@ -1,7 +1,7 @@
 //! Publish and subscribe: who listens to what, across workers.
 //!
-//! A message goes into the inboxes of those who listen, under the lock of the table: so all of them hear all messages in one
-//! order, and whoever unsubscribes hears what was published before and nothing after.
+//! A message goes into the inboxes of its listeners, under the lock of the table: so all of them hear all messages in one
+//! order, and a client that unsubscribes hears what was published before and nothing after.
 //!
 //! ```text
 //!   worker 1                                   worker 2

@@ -23,7 +23,7 @@ struct Set {
     pattern_bytes: usize,
 }
 
-/// Whether `text` matches `pattern`. Who matches several texts makes a [`Glob`].
+/// Whether `text` matches `pattern`. To match several texts, make a [`Glob`].
 pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     Glob::new(pattern, ignore_case).matches(text)
 }

@@ -231,7 +231,7 @@ fn what_waits_for_a_client_is_counted() {
         assert!(field(&mut c, "watcher", "tot-mem") > MEGABYTE);
         watcher.ok("UNWATCH");
         eventually("they are let go", || field(&mut c, "watcher", "tot-mem") < MEGABYTE / 2);
-        // The keys of who waits.
+        // The keys of a client that waits.
         let mut waiter = server.connect();
         waiter.ok("CLIENT SETNAME waiter");
         waiter
@@ -239,12 +239,12 @@ fn what_waits_for_a_client_is_counted() {
         eventually("it waits", || field(&mut c, "waiter", "tot-mem") > MEGABYTE / 2);
         c.run("RPUSH b77 item");
         assert_eq!(waiter.read().items().len(), 2);
-        // Nothing is pending for who has read everything.
+        // Nothing is pending for a client that has read everything.
         waiter.run(&format!("ECHO {}", "x".repeat(3_000)));
         eventually("all is read", || {
             field(&mut c, "waiter", "obl") == 0 && field(&mut c, "waiter", "rbp") == 0
         });
-        // And who holds too much is closed.
+        // And a client that holds too much is closed.
         c.ok("CLIENT NO-EVICT ON");
         c.ok("CONFIG SET maxmemory-clients 10mb");
         let mut monitor = server.connect();

@@ -222,7 +222,7 @@ fn collections_with_long_elements_are_copied() {
     }
 }
 
-/// Whoever writes a dump or a payload holds one element at a time.
+/// A thread that writes a dump or a payload holds one element at a time.
 #[test]
 fn collections_with_long_elements_are_dumped_and_restored() {
     let server = start("2");

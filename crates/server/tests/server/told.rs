@@ -136,7 +136,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// What a command shows of a change has been told, whoever has made the change and however far that has come.
+/// What a command shows of a change has been told, by any worker and however far the change has come.
 #[test]
 fn a_change_is_told_before_a_reply_shows_it() {
     on_each(&|server| {
@@ -186,7 +186,7 @@ fn a_change_is_told_before_a_reply_shows_it() {
     });
 }
 
-/// By whoever finds it out, or by the server itself.
+/// By the command that finds it out, or by the server itself.
 #[test]
 fn what_expires_is_told_before_it_is_missed() {
     on_each(&|server| {
@@ -332,7 +332,7 @@ fn messages_do_not_come_into_the_middle_of_a_large_reply() {
     }
 }
 
-/// A monitor reads of a command before what it is told by whoever had the reply; of its own after their replies.
+/// A monitor reads of a command before what it is told by the client that had the reply; of its own after their replies.
 #[test]
 fn lines_of_a_monitor_come_in_their_places() {
     on_each(&|server| {

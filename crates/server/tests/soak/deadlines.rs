@@ -23,7 +23,7 @@ struct Set {
 pub fn run(run: &Soak) {
     let (mut conn, mut rng) = (run.connect("deadlines"), run.rng(40));
     let mut slots: Vec<Option<Set>> = vec![None; SLOTS];
-    // The clocks may be set meanwhile, by whoever runs the machine, and a deadline is a date.
+    // The clocks may be set meanwhile, and a deadline is a date.
     while run.goes_on() {
         let at = rng.usize(..SLOTS);
         let is_field = at % 2 == 1;

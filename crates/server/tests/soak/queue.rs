@@ -87,7 +87,7 @@ impl Queue {
     pub fn pop_scores(&self, run: &Soak) {
         let mut conn = run.connect("scores");
         while run.goes_on() {
-            // It is passed over by whoever looks for somebody to unblock.
+            // The search for a client to unblock passes it over.
             let Some(reply) = conn.try_line("BZPOPMIN scores 0.2") else { continue };
             if let Some([_, member, _]) = reply.try_items() {
                 next_of(&member.text(), &self.scores_popped);

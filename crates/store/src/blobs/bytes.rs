@@ -120,7 +120,7 @@ pub(super) fn damaged_slab(pid: PageId) -> Stop {
     Stop::Damaged(format!("page {}: a slab was expected", pid.0))
 }
 
-/// Whether an element is so long that its pages are not brought in for who looks at it: where they are missing they are read
+/// Whether an element is so long that its pages are not brought in for a command that looks at it: where they are missing they are read
 /// past memory.
 pub(super) fn is_far(blob: &Blob) -> bool {
     matches!(blob.place, Place::Object { .. }) && u64::from(blob.len_bytes) >= SENDING_MIN_BYTES

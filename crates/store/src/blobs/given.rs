@@ -1,4 +1,4 @@
-//! Bytes of elements: as they come to the store, and as they are given to who asks for them. Short ones are slices. Long ones lie
+//! Bytes of elements: as they come to the store, and as they are given to a caller. Short ones are slices. Long ones lie
 //! in pages, which need not be in memory: nobody holds all of them.
 
 use super::blob::Blob;
@@ -102,7 +102,7 @@ impl std::fmt::Debug for Bytes<'_> {
     }
 }
 
-/// An element, or a part of one, as it is given to who asks for it.
+/// An element, or a part of one, as it is given to a caller.
 #[derive(Debug)]
 pub enum Given<'a> {
     Here(&'a [u8]),
@@ -111,7 +111,7 @@ pub enum Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    /// The bytes, for who does not take large ones by reference, and so is given none.
+    /// The bytes, for a caller that does not take large ones by reference, and so is given none.
     pub(crate) fn held(self) -> &'a [u8] {
         let here = match &self {
             Given::Here(bytes) => Some(*bytes),
@@ -138,7 +138,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Whether who is given elements takes large ones by reference ([`Given::Large`]).
+/// Whether the caller takes large elements by reference ([`Given::Large`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Taking {
     /// No: they are read past memory into a buffer.

@@ -260,7 +260,7 @@ impl Slabs {
                     false => is_lost |= !self.pool.is_resident(page),
                 }
             }
-            // Who comes to one that is lost passes it, and takes the next.
+            // `take` passes one that is lost, and has the next.
             if !is_lost {
                 missing.extend(absent);
                 taken += 1;

@@ -202,7 +202,7 @@ impl StripeLocks {
         Locks { _stripes: stripes, held: Some((holder.held.clone(), write)), gate }
     }
 
-    /// Until the result is dropped, reads of one key wait for whoever has locked it, as if a command on several keys were under
+    /// Until the result is dropped, reads of one key wait for the thread that has locked it, as if a command on several keys were under
     /// way.
     pub fn read_behind_locks(&self) -> BehindLocks {
         let gate = (!self.stripes.is_empty()).then(|| self.gate.clone());

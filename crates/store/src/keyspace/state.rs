@@ -169,7 +169,7 @@ impl Keyspace {
         SortedTrees { index: &self.trees, order: &self.orders, blobs: &self.blobs, taking: Taking::Bytes }
     }
 
-    /// The same for who takes large members by reference, or does not.
+    /// The same for a caller that takes large members by reference, or does not.
     pub fn sorted_taking(&self, taking: Taking) -> SortedTrees<'_> {
         SortedTrees { taking, ..self.sorted() }
     }
@@ -204,7 +204,7 @@ impl Keyspace {
     /// The one door through which what has changed gets out; the key is locked.
     #[inline(always)]
     pub(crate) fn announce(&self, local: &Local, effect: Effect<'_>) {
-        // Some say it first: who looks is stopped at the change.
+        // Some say it first: a look is stopped at the change.
         if is_looking() {
             return;
         }

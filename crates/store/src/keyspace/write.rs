@@ -236,7 +236,7 @@ impl Keyspace {
         }
     }
 
-    /// Who looks has found the leaf of a key: what goes outside of it needs slabs.
+    /// A look has found the leaf of a key: what goes outside of it needs slabs.
     #[cold]
     fn look_at_put<R>(&self, key: &Key<'_>, put: Put<'_>) -> Result<R, Stop> {
         let long_key = Some(key.bytes.len()).filter(|len_bytes| *len_bytes > KEY_INLINE_MAX_BYTES);

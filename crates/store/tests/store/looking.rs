@@ -1,4 +1,4 @@
-//! Who only looks runs operations as ever, and changes nothing: each is stopped where it would.
+//! A thread that only looks runs operations as ever, and changes nothing: each is stopped where it would.
 
 use std::ops::ControlFlow;
 

@@ -363,7 +363,7 @@ fn databases_are_exchanged_between_commands() {
     store.check().unwrap();
 }
 
-/// One who says that a change is about to be told, and takes his time.
+/// A listener that says that a change is about to be told, and takes its time.
 struct Slow {
     begun: Mutex<mpsc::Sender<()>>,
     has_told: AtomicBool,

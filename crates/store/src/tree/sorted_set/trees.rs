@@ -32,7 +32,7 @@ pub(crate) struct SortedTrees<'a> {
     pub index: &'a Trees<Hashed>,
     pub order: &'a Trees<Ordered>,
     pub blobs: &'a Blobs,
-    /// Whether who is given members takes large ones by reference.
+    /// Whether the caller takes large members by reference.
     pub taking: Taking,
 }
 

@@ -21,7 +21,7 @@ pub struct FieldRef<'a> {
     pub value: &'a [u8],
 }
 
-/// A field that is there, as it is given to who takes large ones where they lie.
+/// A field that is there, as it is given to a caller that takes large ones where they lie.
 #[derive(Debug)]
 pub struct GivenField<'a> {
     pub field: Given<'a>,

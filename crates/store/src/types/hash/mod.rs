@@ -105,7 +105,7 @@ impl Worker {
         self.with_run(|keyspace, local, run| keyspace.hash_get(local, &at(db, key), fields, give, run))
     }
 
-    /// The same for who takes large values where they lie.
+    /// The same for a caller that takes large values where they lie.
     ///
     /// # Errors
     /// As of [`Worker::hash_get`].
@@ -170,7 +170,7 @@ impl Worker {
         self.with_run(|keyspace, local, run| keyspace.hash_for_each(local, &at(db, key), begin, give, run))
     }
 
-    /// The same for who takes large ones where they lie.
+    /// The same for a caller that takes large ones where they lie.
     ///
     /// # Errors
     /// As of [`Worker::hash_for_each`].
@@ -223,7 +223,7 @@ impl Worker {
         })
     }
 
-    /// The same for who takes large ones where they lie.
+    /// The same for a caller that takes large ones where they lie.
     ///
     /// # Errors
     /// As of [`Worker::hash_random`].

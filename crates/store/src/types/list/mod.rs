@@ -69,7 +69,7 @@ impl Worker {
         })
     }
 
-    /// The same for who takes large items where they lie: their pages are freed once the last byte has been read.
+    /// The same for a caller that takes large items where they lie: their pages are freed once the last byte has been read.
     ///
     /// # Errors
     /// As of [`Worker::list_pop`].
@@ -118,7 +118,7 @@ impl Worker {
         })
     }
 
-    /// The same for who takes large items where they lie.
+    /// The same for a caller that takes large items where they lie.
     ///
     /// # Errors
     /// As of [`Worker::list_range`].
@@ -167,7 +167,7 @@ impl Worker {
         self.with_run(|keyspace, local, run| keyspace.list_index(local, &at(db, key), index, give, run))
     }
 
-    /// The same for who takes a large item where it lies.
+    /// The same for a caller that takes a large item where it lies.
     ///
     /// # Errors
     /// [`OpError`].

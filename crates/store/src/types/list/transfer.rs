@@ -43,7 +43,7 @@ impl Worker {
         })
     }
 
-    /// The same for who takes a large item where it lies.
+    /// The same for a caller that takes a large item where it lies.
     ///
     /// # Errors
     /// As of [`Worker::list_move`].

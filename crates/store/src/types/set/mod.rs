@@ -88,7 +88,7 @@ impl Worker {
         self.with_run(|keyspace, local, run| keyspace.set_for_each(local, &at(db, key), begin, give, run))
     }
 
-    /// The same for who takes large members where they lie.
+    /// The same for a caller that takes large members where they lie.
     ///
     /// # Errors
     /// As of [`Worker::set_for_each`].
@@ -134,7 +134,7 @@ impl Worker {
         self.with_run(|keyspace, local, run| keyspace.set_random(local, &at(db, key), draw, begin, give, run))
     }
 
-    /// The same for who takes large members where they lie; of several different ones none is given so.
+    /// The same for a caller that takes large members where they lie; of several different ones none is given so.
     ///
     /// # Errors
     /// As of [`Worker::set_random`].
@@ -168,7 +168,7 @@ impl Worker {
         self.with_run(|keyspace, local, run| keyspace.set_pop(local, &at(db, key), count, begin, give, run))
     }
 
-    /// The same for who takes large members where they lie: their pages are freed once the last byte has been read.
+    /// The same for a caller that takes large members where they lie: their pages are freed once the last byte has been read.
     ///
     /// # Errors
     /// As of [`Worker::set_pop`].

@@ -75,7 +75,7 @@ impl Worker {
         })
     }
 
-    /// The same for who takes large members where they lie: their pages are freed once the last byte has been read.
+    /// The same for a caller that takes large members where they lie: their pages are freed once the last byte has been read.
     ///
     /// # Errors
     /// As of [`Worker::sorted_set_remove_range`].
@@ -173,7 +173,7 @@ impl Worker {
         })
     }
 
-    /// The same for who takes large members where they lie.
+    /// The same for a caller that takes large members where they lie.
     ///
     /// # Errors
     /// As of [`Worker::sorted_set_range`].
@@ -210,7 +210,7 @@ impl Worker {
         self.with_run(|keyspace, local, run| keyspace.sorted_set_pick(local, &at(db, key), choose, give, run))
     }
 
-    /// The same for who takes large members where they lie.
+    /// The same for a caller that takes large members where they lie.
     ///
     /// # Errors
     /// As of [`Worker::sorted_set_pick`].
