@@ -331,6 +331,8 @@ pub fn run(host: &Arc<impl Host>) {
             Then::Stop { .. } => promptly(|| save(host, &target, &changes)),
         };
         let result = result.map(|outcome| Outcome { duration: start.elapsed(), ..outcome });
+        // Those who see that the save has ended find its line in the log.
+        log_outcome(&target, &result);
         finish(host, result, changes.load(Ordering::Acquire));
     }
 }
@@ -389,7 +391,6 @@ fn finish(host: &Arc<impl Host>, result: Result<Outcome, String>, changes: u64) 
         begin(&mut state, next);
     }
     drop(state);
-    log_outcome(&job.target, &result);
     let damaged_page_count = host.store().damaged_pages().page_count;
     if job.target == Target::Pages && result.is_ok() && damaged_page_count > 0 {
         log::warning(format!(
