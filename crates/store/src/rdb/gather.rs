@@ -313,9 +313,7 @@ impl CollectionWriter {
     /// Least deadline as it is written.
     fn least_deadline_ms(&self) -> Option<u64> {
         match self.announced {
-            Announced::Hash { least_deadline_ms, .. } => {
-                least_deadline_ms.map(|deadline| deadline.min(MAX_FIELD_DEADLINE_MS))
-            }
+            Announced::Hash { least_deadline_ms, .. } => least_deadline_ms.map(written_deadline_ms),
             _ => None,
         }
     }
@@ -346,7 +344,7 @@ impl CollectionWriter {
             }
             Element::Field { field, value, deadline_ms } => {
                 if let Some(least_ms) = self.least_deadline_ms() {
-                    let later_ms = |deadline: u64| deadline.min(MAX_FIELD_DEADLINE_MS) - least_ms;
+                    let later_ms = |deadline| written_deadline_ms(deadline) - least_ms;
                     output.put_length(deadline_ms.map_or(0, |deadline| 1 + later_ms(deadline)));
                 }
                 output.put_string(StringRef::Bytes(field))?;
@@ -407,7 +405,7 @@ impl CollectionWriter {
             }
             builder.push(&gathered.bytes[held.value.clone()]);
             if least_ms.is_some() {
-                let deadline_ms = held.deadline_ms.unwrap_or(0).min(MAX_FIELD_DEADLINE_MS);
+                let deadline_ms = held.deadline_ms.map_or(0, written_deadline_ms);
                 builder.push_integer(i64::try_from(deadline_ms).unwrap_or(i64::MAX));
             }
         }
@@ -477,6 +475,11 @@ impl Gathered {
         numbers.sort_unstable();
         intset_of(&numbers)
     }
+}
+
+/// A deadline in the range of Redis, where 0 is none: the start of 1970, which Valkey's form has, is as past one later.
+fn written_deadline_ms(deadline_ms: u64) -> u64 {
+    deadline_ms.clamp(1, MAX_FIELD_DEADLINE_MS)
 }
 
 fn push_score(builder: &mut ListpackBuilder, score: f64) {

@@ -139,7 +139,7 @@ pub fn is_same_value(a: &RdbValue, b: &RdbValue) -> bool {
 
 /// The value as it is compared.
 pub fn ordered(value: &RdbValue) -> RdbValue {
-    /// The last moment that Redis takes as the deadline of a field.
+    /// The last moment that Redis takes as the deadline of a field; the first is 1.
     const END_MS: u64 = (1 << 48) - 1;
     let mut value = value.clone();
     match &mut value {
@@ -152,7 +152,7 @@ pub fn ordered(value: &RdbValue) -> RdbValue {
             fields.sort_by(|a, b| a.field.cmp(&b.field));
             fields
                 .iter_mut()
-                .for_each(|field| field.deadline_ms = field.deadline_ms.map(|at| at.min(END_MS)));
+                .for_each(|field| field.deadline_ms = field.deadline_ms.map(|at| at.clamp(1, END_MS)));
         }
         _ => {}
     }

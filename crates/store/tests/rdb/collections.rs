@@ -1,12 +1,12 @@
 //! Collections, written by Redis and read here, and the other way round: by content.
 
-use crate::checks::{announced, is_same_value, payload_of};
+use crate::checks::{announced, is_same_value, payload, payload_of};
 use crate::model::{command_for, random_collection, value_in, with_deadlines};
 use crate::read_all;
 use crate::redis::{temp_dir, Redis};
 use stillframe_store::rdb::{
-    open_payload, parse_payload, Announced, Element, Entry, Header, KeyMeta, Payload, PayloadWriter,
-    RdbValue, ReaderOptions, SmallLimits, WriteError, WriteVersion, Writer, WriterOptions,
+    open_payload, parse_payload, Announced, Element, Entry, HashField, Header, KeyMeta, Payload,
+    PayloadWriter, RdbValue, ReaderOptions, SmallLimits, WriteError, WriteVersion, Writer, WriterOptions,
 };
 use stillframe_testkit::{seed, Reply};
 
@@ -177,6 +177,20 @@ fn deadlines_of_fields_are_refused_for_a_version_without_them() {
     let payload =
         PayloadWriter::begin(Vec::new(), hash, true, WriteVersion::Redis7_0, SmallLimits::default());
     assert!(matches!(payload, Err(WriteError::FieldDeadlines { .. })));
+}
+
+/// Redis takes 0 as no deadline, in Valkey's form 0 is a moment: what has expired must not live for ever.
+#[test]
+fn a_deadline_at_the_start_of_1970_stays_one() {
+    let field = HashField { field: b"f".to_vec(), value: b"v".to_vec(), deadline_ms: Some(0) };
+    let value = RdbValue::Hash(vec![field]);
+    for hash_max_listpack_entries in [0, 9] {
+        let limits = SmallLimits { hash_max_listpack_entries, ..SmallLimits::default() };
+        let written = payload_of(&value, limits, false).expect("a payload");
+        let Ok(RdbValue::Hash(fields)) = parse_payload(&written) else { panic!("a hash") };
+        assert_eq!(fields[0].deadline_ms, Some(1));
+    }
+    payload(b"\x16\x01\x01f\x01v\0\0\0\0\0\0\0\0");
 }
 
 #[test]
