@@ -11,6 +11,7 @@ mod backend;
 mod client;
 mod dir;
 mod launch;
+mod long_run;
 mod process;
 mod refusal;
 mod reply;
@@ -23,6 +24,7 @@ pub use backend::{pool_backend, pool_backend_flags, pool_backend_name, simulates
 pub use client::Client;
 pub use dir::TempDir;
 pub use launch::{mortal, Launch};
+pub use long_run::{long_run, Flags};
 pub use process::{Process, Ready};
 pub use refusal::{refuse, with_refused, SystemCall, IO_URING};
 pub use reply::{encode, encoded, Reply};

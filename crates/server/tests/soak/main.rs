@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use stillframe_testkit::{pool_backend_flags, seed_or, Launch, Process, TempDir};
+use stillframe_testkit::{long_run, pool_backend_flags, seed_or, Flags, Launch, Process, TempDir};
 
 use crate::conn::Conn;
 
@@ -190,42 +190,20 @@ fn end(
     check_all(&Soak { process, dir, memory_bytes, seed, deadline, is_over, reply_count });
 }
 
-/// The flags, if they ask for a run: a filter that names other tests does not.
-fn parse(words: impl Iterator<Item = String>) -> Result<Option<Args>, String> {
-    let mut args = Args { minutes: 3.0, workers: vec![1, 2], memory_mb: 16, seed: seed_or(20_261_120) };
-    let mut words = words.peekable();
-    let mut filters = Vec::new();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} wants a value"));
-        let number = |text: String| text.parse::<f64>().map_err(|_| format!("{text} is no number"));
-        match &word[..] {
-            "--minutes" => args.minutes = number(value()?)?,
-            "--memory-mb" => args.memory_mb = number(value()?)? as u64,
-            "--seed" => args.seed = number(value()?)? as u64,
-            "--workers" => {
-                let list: Result<Vec<u32>, _> = value()?.split(',').map(str::parse).collect();
-                args.workers = list.map_err(|error| format!("--workers: {error}"))?;
-            }
-            "--list" | "--ignored" => return Ok(None),
-            "--help" | "-h" => return Err(USAGE.to_owned()),
-            // What the other suites take.
-            "--skip" | "--test-threads" | "--format" | "--color" => drop(value()?),
-            flag if flag.starts_with("--") => {}
-            filter => filters.push(filter.to_owned()),
-        }
-    }
-    let is_asked_for = filters.is_empty() || filters.iter().any(|filter| "soak".contains(&filter[..]));
-    Ok(is_asked_for.then_some(args))
+fn args(flags: &Flags) -> Result<Args, String> {
+    let workers: Result<Vec<u32>, _> = flags.text("--workers", "1,2").split(',').map(str::parse).collect();
+    Ok(Args {
+        minutes: flags.number("--minutes", 3.0)?,
+        workers: workers.map_err(|error| format!("--workers: {error}"))?,
+        memory_mb: flags.number("--memory-mb", 16)?,
+        seed: flags.number("--seed", seed_or(20_261_120))?,
+    })
 }
 
 fn main() -> ExitCode {
-    match parse(std::env::args().skip(1)) {
-        Ok(Some(args)) => args.workers.iter().for_each(|workers| soak(&args, *workers)),
-        Ok(None) => {}
-        Err(text) => {
-            eprintln!("{text}");
-            return ExitCode::FAILURE;
-        }
-    }
-    ExitCode::SUCCESS
+    long_run("soak", USAGE, |flags| {
+        let args = args(flags)?;
+        args.workers.iter().for_each(|workers| soak(&args, *workers));
+        Ok(())
+    })
 }
