@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what is missing to build (`setup.sh build`), to test (`setup.sh test`, for everything `all`, too), to build the
-# benchmark with all its peers (`setup.sh race`), to count instructions (`setup.sh count`), or to build, package and test the
-# kernel module (`setup.sh kernel`). Debian and its kin; elsewhere it says what to install.
+# benchmark with all its peers (`setup.sh race`), to count instructions (`setup.sh count`), to build and package the kernel
+# modules (`setup.sh kernel`: no kernel image, no server), or to test them in virtual machines (`setup.sh kernel-test`: both).
+# Debian and its kin; elsewhere it says what to install.
 set -eu
 
 here=$(dirname "$0")
@@ -54,6 +55,8 @@ for goal in "$@"; do
         count)
             need redis-server redis-server; need valgrind valgrind; need strace strace; need objdump binutils ;;
         kernel)
+            need cc build-essential; need depmod kmod; need pahole pahole; need_headers ;;
+        kernel-test)
             need cc build-essential; need depmod kmod; need pahole pahole; need debootstrap debootstrap; need_headers
             if command -v python3 >/dev/null 2>&1; then
                 for package in $("$here/../kernel/selftests/run" --packages); do need_package "$package"; done
