@@ -241,7 +241,7 @@ static int af_copy_sharing(struct af_odf_mm **parent, struct af_odf_mm *child, s
 		}
 	}
 	if (share) {
-		af_generation_raise();
+		af_generation_raise(src->vm_mm);
 		share = !af_must_copy(src->vm_mm);
 	}
 	if (!share) {
@@ -253,7 +253,7 @@ static int af_copy_sharing(struct af_odf_mm **parent, struct af_odf_mm *child, s
 	ret = af_share_vma(*parent, child, dst, src);
 	af_step(AF_STEP_SHARED);
 	/* again: for reclaim that began after it was raised, but found an entry that was not protected yet */
-	af_generation_raise();
+	af_generation_raise(src->vm_mm);
 	return ret;
 }
 

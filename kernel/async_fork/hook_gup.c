@@ -4,11 +4,13 @@
  * protected table. Direct I/O, io_uring, vmsplice, futexes and ptrace come through it.
  */
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 
 #include "internal.h"
 #include "hooks.h"
 
 #define AF_FOLL_CARE (FOLL_WRITE | FOLL_PIN)	/* a plain read gives what it gives after any fork */
+#define AF_GUP_TRIES 3
 
 /* Also true if mmap_lock is not free: with the caller's locks held it should not be waited for. */
 static bool af_range_is_protected(struct mm_struct *mm, unsigned long start, unsigned long end)
@@ -66,31 +68,56 @@ static void af_undo_gup(struct page **pages, int count, unsigned int flags)
 			put_page(pages[i]);
 }
 
+/*
+ * One attempt; its result goes to *ret. False: another thread's fork of this mm came in between, and there are no pages.
+ */
+static bool af_try_gup(unsigned long start, unsigned long nr_pages, unsigned int flags, struct page **pages, int *ret)
+{
+	unsigned long first = untagged_addr(start) & PAGE_MASK, end = first + (nr_pages << PAGE_SHIFT);
+	struct mm_struct *mm = current->mm;
+	struct af_generation generation = af_generation_of(mm);
+
+	*ret = flags & FOLL_FAST_ONLY ? 0 : -EFAULT;
+	if (!af_before_gup(mm, first, end, flags))
+		return true;
+	smp_rmb();	/* that no copy is pending before the entries, which GUP-fast reads without their lock */
+	*ret = af_orig_gup_fast(start, nr_pages, flags, pages);
+	if (likely(!af_has_forked(mm, &generation)) || *ret <= 0 || !pages)
+		return true;
+	/* the pages may lie below tables that the fork has protected */
+	af_undo_gup(pages, *ret, flags);
+	return false;
+}
+
+/*
+ * A process that forks faster than it can pin comes to an end all the same: after a few attempts by the slow way, which
+ * keeps forks out by mmap_lock. Where nobody may sleep (FOLL_FAST_ONLY) one attempt is all there is, as in the kernel.
+ */
+static int af_gup(unsigned long start, unsigned long nr_pages, unsigned int flags, struct page **pages)
+{
+	int try, ret;
+
+	for (try = 0; try < AF_GUP_TRIES; try++) {
+		if (af_try_gup(start, nr_pages, flags, pages, &ret))
+			return ret;
+		if (flags & FOLL_FAST_ONLY)
+			return 0;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	return compat_gup_slow(untagged_addr(start) & PAGE_MASK, nr_pages, flags, pages);
+}
+
 /* The hook, whatever the function is called: internal_get_user_pages_fast(), gup_fast_fallback(). */
 int af_gup_fast(unsigned long start, unsigned long nr_pages, unsigned int flags, struct page **pages)
 {
-	int srcu = srcu_read_lock(&af_srcu), ret, generation;
-	unsigned long first = untagged_addr(start) & PAGE_MASK, end = first + (nr_pages << PAGE_SHIFT);
-	struct mm_struct *mm = current->mm;
+	int srcu = srcu_read_lock(&af_srcu), ret;
 
-	if (!(flags & AF_FOLL_CARE)) {
+	if (flags & AF_FOLL_CARE)
+		ret = af_gup(start, nr_pages, flags, pages);
+	else
 		ret = af_orig_gup_fast(start, nr_pages, flags, pages);
-		goto out;
-	}
-	for (;;) {
-		generation = atomic_read_acquire(&af_generation);
-		ret = flags & FOLL_FAST_ONLY ? 0 : -EFAULT;
-		if (!af_before_gup(mm, first, end, flags))
-			break;
-		smp_rmb();	/* that no copy is pending before the entries, which GUP-fast reads without their lock */
-		ret = af_orig_gup_fast(start, nr_pages, flags, pages);
-		smp_mb();	/* the pages before the generation (invariant 6) */
-		if (likely(generation == atomic_read(&af_generation)) || ret <= 0 || !pages)
-			break;
-		/* a fork began meanwhile, perhaps ours: the pages may lie below tables that it protected */
-		af_undo_gup(pages, ret, flags);
-	}
-out:
 	srcu_read_unlock(&af_srcu, srcu);
 	return ret;
 }

@@ -25,26 +25,28 @@ static bool af_rmap_refused(struct folio *folio, struct vm_area_struct *vma, uns
 }
 
 /*
- * A fork began meanwhile. If it was this mm's, the table may have been shared when it was changed, and may by now be the
- * child's alone: who else runs with what its TLB has loaded cannot be told any more.
+ * A fork of this mm began meanwhile: the table may have been shared when it was changed, and may by now be the child's
+ * alone. Which processors have its translations cannot be told any more.
  */
-static void af_rmap_changed(int generation)
+static void af_rmap_changed(struct mm_struct *mm, const struct af_generation *generation)
 {
-	smp_mb();	/* the change before the generation (invariant 6) */
-	if (unlikely(generation != atomic_read(&af_generation)))
+	if (unlikely(af_has_forked(mm, generation))) {
+		atomic64_inc(&af_count.rmap_flushes);
 		af_flush_all();
+	}
 }
 
 #define AF_RMAP_ONE(name)									\
 bool af_hook_##name(struct folio *folio, struct vm_area_struct *vma, unsigned long addr, void *arg) \
 {												\
-	int srcu = srcu_read_lock(&af_srcu), generation = atomic_read_acquire(&af_generation);	\
+	struct af_generation generation = af_generation_of(vma->vm_mm);				\
+	int srcu = srcu_read_lock(&af_srcu);							\
 	bool ret = false;									\
 												\
 	if (!af_rmap_refused(folio, vma, addr)) {						\
 		af_step_atomic(AF_STEP_RMAP);							\
 		ret = af_orig(name)(folio, vma, addr, arg);					\
-		af_rmap_changed(generation);							\
+		af_rmap_changed(vma->vm_mm, &generation);					\
 	}											\
 	srcu_read_unlock(&af_srcu, srcu);							\
 	return ret;										\

@@ -62,20 +62,46 @@ unsigned int af_roles_of(struct mm_struct *mm);
 struct af_role *af_role_any(enum af_kind kind);
 
 /*
- * Raised after the roles of a fork are hashed and before its first table is protected, and again when tables have been
- * shared. Who works without mmap_lock (GUP-fast, reclaim) reads it before and after: unequal means that a fork began or
- * ended in between (invariant 6).
+ * Which forks have been: of all processes that opted in, and of one mm. Both are raised after the roles of a fork are
+ * hashed and before its first table is protected, and again when tables have been shared. GUP-fast and reclaim, which
+ * work without mmap_lock, read them before and after: if both differ, a fork of this mm began or ended in between
+ * (invariant 6). The mm's is the kernel's own sequence of forks that write-protect, so forks of others cost nothing.
  */
-extern atomic_t af_generation;
+struct af_generation {
+	int all;
+	unsigned int mm;
+};
 
-static inline void af_generation_raise(void)
+extern atomic_t af_generation_of_all;
+
+/* With the forking mm's mmap_lock held for writing, as the sequence wants. */
+static inline void af_generation_raise(struct mm_struct *mm)
 {
-	smp_mb__before_atomic();	/* the hashed roles before the generation */
-	atomic_inc(&af_generation);
+	smp_mb();			/* the hashed roles before the generation */
+	raw_write_seqcount_begin(&mm->write_protect_seq);
+	raw_write_seqcount_end(&mm->write_protect_seq);
+	smp_mb__before_atomic();
+	atomic_inc(&af_generation_of_all);
 	smp_mb__after_atomic();		/* the generation before the first protected table */
 }
 
 extern atomic_t af_swapoffs;	/* under way */
+
+static inline struct af_generation af_generation_of(struct mm_struct *mm)
+{
+	struct af_generation now = { .all = atomic_read_acquire(&af_generation_of_all) };
+
+	/* acquire: the generation before the roles, and before the entries */
+	now.mm = smp_load_acquire(&mm->write_protect_seq.sequence);
+	return now;
+}
+
+static inline bool af_has_forked(struct mm_struct *mm, const struct af_generation *before)
+{
+	smp_mb();	/* what was done with the entries before the generation */
+	return unlikely(before->all != atomic_read(&af_generation_of_all)) &&
+	       before->mm != READ_ONCE(mm->write_protect_seq.sequence);
+}
 
 /* ---- settings.c, cgroup.c ---- */
 
@@ -347,7 +373,7 @@ struct af_counters {
 	atomic64_t tables_shared, tables_unshared[ASYNC_FORK_REASONS];
 	atomic64_t tables_last_owner, tables_detached, tables_rolled_back;
 	atomic64_t sessions_failed, children_killed;
-	atomic64_t migration_waits, gup_retries, numa_skips, oom_reaper_skips, rmap_refused, bad_pmd_caught;
+	atomic64_t migration_waits, gup_retries, numa_skips, oom_reaper_skips, rmap_refused, rmap_flushes, bad_pmd_caught;
 	atomic64_t fork_ns_last, fork_ns_max, fork_ns_total;
 	atomic64_t child_copy_ns_last, child_copy_ns_max, child_copy_ns_total;
 	atomic64_t sync_ns_max, sync_ns_total;

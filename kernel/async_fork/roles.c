@@ -9,7 +9,7 @@ static DEFINE_SPINLOCK(af_roles_lock);
 
 atomic_t af_live __read_mostly = ATOMIC_INIT(0);
 atomic_t af_tracked __read_mostly = ATOMIC_INIT(0);
-atomic_t af_generation = ATOMIC_INIT(0);
+atomic_t af_generation_of_all = ATOMIC_INIT(0);
 
 /* The counters first: a hook that finds the role must have passed its gate, not the other way round. */
 void af_role_add(struct af_role *role, struct mm_struct *mm, enum af_kind kind)

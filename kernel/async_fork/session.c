@@ -104,7 +104,7 @@ void af_session_open(struct af_session *s)
 		return;
 	refcount_inc(&s->ref);
 	af_role_add(&s->parent, s->parent.mm, AF_PARENT);
-	af_generation_raise();
+	af_generation_raise(s->parent.mm);
 }
 
 /* dup_mmap has ended: from here on the last table to be done ends the parent's part. */

@@ -135,6 +135,7 @@ int af_statistics_show(struct seq_file *m, void *unused)
 	af_show_named(m, "tables_unshared", s->tables_unshared, af_reasons, ARRAY_SIZE(af_reasons));
 	/* sync_histogram_N: interruptions of at least N ns and less than 2 N */
 	for (i = 0; i < ASYNC_FORK_BUCKETS; i++)
+	seq_printf(m, "rmap_flushes %llu\n", (u64)atomic64_read(&af_count.rmap_flushes));
 		if (s->sync_histogram[i])
 			seq_printf(m, "sync_histogram_%llu %llu\n", 1ULL << i, s->sync_histogram[i]);
 	kfree(s);

@@ -67,6 +67,22 @@ typedef int (*compat_symbol_visitor)(void *, const char *, struct module *, unsi
 #define COMPAT_SYMBOL_VISITOR(function)	\
 	int function(void *unused, const char *name, struct module *module, unsigned long address)
 
+/* GUP under mmap_lock. As in the kernel, what is pinned for long is not given up for a moment to wait for a page. */
+static inline int compat_gup_slow(unsigned long start, unsigned long nr_pages, unsigned int flags, struct page **pages)
+{
+	unsigned int asked = flags & ~(FOLL_PIN | FOLL_GET);
+	int ret;
+
+	if (!(flags & FOLL_PIN))
+		return get_user_pages_unlocked(start, nr_pages, pages, asked);
+	if (!(flags & FOLL_LONGTERM))
+		return pin_user_pages_unlocked(start, nr_pages, pages, asked);
+	mmap_read_lock(current->mm);
+	ret = pin_user_pages(start, nr_pages, asked, pages, NULL);
+	mmap_read_unlock(current->mm);
+	return ret;
+}
+
 static inline void compat_add_rss(struct mm_struct *mm, int member, long pages)
 {
 	atomic_long_add(pages, &mm->rss_stat.count[member]);

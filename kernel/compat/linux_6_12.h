@@ -81,6 +81,16 @@ typedef int (*compat_symbol_visitor)(void *, const char *, unsigned long);
 #define COMPAT_SYMBOL_VISITOR(function)	\
 	int function(void *unused, const char *name, unsigned long address)
 
+/* GUP under mmap_lock. The flags of mm/internal.h are those that callers may not give. */
+static inline int compat_gup_slow(unsigned long start, unsigned long nr_pages, unsigned int flags, struct page **pages)
+{
+	unsigned int asked = flags & (BIT(16) - 1) & ~FOLL_GET;
+
+	if (flags & FOLL_PIN)
+		return pin_user_pages_unlocked(start, nr_pages, pages, asked);
+	return get_user_pages_unlocked(start, nr_pages, pages, asked);
+}
+
 /* Not add_mm_counter(): it has a tracepoint that is not exported. */
 static inline void compat_add_rss(struct mm_struct *mm, int member, long pages)
 {
