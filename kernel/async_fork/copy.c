@@ -10,31 +10,27 @@
 
 /*
  * The caller has claimed the table. It stays although no lock of the parent is held: whoever would free it, move it or
- * change it first waits for us (invariant 2). Takes *table, or leaves it if there was an error.
+ * change it first waits for us (invariant 2). Takes *table, or leaves it if there was an error. Does not sleep. -EAGAIN:
+ * nothing was done, *blocker says why.
  */
-static noinline int af_copy_table(struct af_session *s, unsigned long addr, pgtable_t *table)
+static noinline int af_copy_table(struct af_session *s, unsigned long addr, pgtable_t *table,
+				  struct af_blocker *blocker)
 {
 	struct mm_struct *parent = s->parent.mm, *child = s->child.mm;
 	pmd_t *src = af_pmd_find(parent, addr), *dst = af_pmd_find(child, addr);
-	struct af_blocker blocker;
 	long rss[NR_MM_COUNTERS];
+	spinlock_t *ptl;
 	int ret;
 
 	if (WARN_ON_ONCE(!src || !dst || !af_pmd_is_protected(*src) || !pmd_none(*dst)))
 		return -EINVAL;
-	for (;;) {
-		spinlock_t *ptl = pte_lockptr(parent, src);
-
-		spin_lock(ptl);
-		ret = af_fill_table(parent, child, addr, af_table_of(pmd_page(*src)), af_table_of(*table), rss,
-				    &blocker);
-		spin_unlock(ptl);
-		if (ret != -EAGAIN)
-			break;
-		ret = af_unblock(parent, src, addr, &blocker);
-		if (ret)
-			break;
-	}
+	af_step_atomic(AF_STEP_COPY);
+	ptl = pte_lockptr(parent, src);
+	spin_lock(ptl);
+	ret = af_fill_table(parent, child, addr, af_table_of(pmd_page(*src)), af_table_of(*table), rss, blocker);
+	spin_unlock(ptl);
+	if (ret == -EAGAIN)
+		return ret;
 	if (ret) {
 		af_pmd_unprotect(parent, src, addr);
 		return ret;
@@ -48,7 +44,7 @@ static noinline int af_copy_table(struct af_session *s, unsigned long addr, pgta
 	return 0;
 }
 
-/* Until the task that claimed the table is done. Sleeps. */
+/* Until the task that claimed the table is done, or has given it back. Sleeps. */
 void af_state_wait(u8 *state)
 {
 	/* acquire: pairs with the release in af_session_table_done(); the table is seen complete */
@@ -62,63 +58,102 @@ static bool af_is_background(enum async_fork_reason reason)
 	       reason == ASYNC_FORK_BY_CHILD_FAULT;
 }
 
-static int af_sync_pending(struct af_session *s, u8 *state, unsigned long addr, enum async_fork_reason reason)
+/*
+ * Whether the caller keeps the parent's table from being freed also while nobody has claimed it: by the parent's
+ * mmap_lock, or because the parent exits.
+ */
+static bool af_keeps_table(enum async_fork_reason reason)
 {
-	pgtable_t table;
-	int ret = -ENOMEM;
+	return !af_is_background(reason) && reason != ASYNC_FORK_BY_SWAPOFF;
+}
 
-	if (af_session_failed(s)) {
-		af_table_roll_back(s, state, addr);
-		return -ENOMEM;
-	}
-	table = af_table_alloc_for(s->child.mm, READ_ONCE(s->memcg));
-	if (!table) {
-		af_session_fail(s, ret);
-		af_table_roll_back(s, state, addr);
+/* Waits for what kept the table from being copied, while others may claim it. */
+static int af_wait_for_blocker(struct af_session *s, unsigned long addr, const struct af_blocker *blocker,
+			       enum async_fork_reason reason)
+{
+	struct mm_struct *parent = s->parent.mm;
+
+	return af_unblock(parent, af_keeps_table(reason) ? af_pmd_find(parent, addr) : NULL, addr, blocker);
+}
+
+/*
+ * One attempt to copy a table; takes *table if that worked. -EBUSY: somebody else has claimed it. -EAGAIN: something must
+ * be waited for. Else the table is done.
+ */
+static int af_try_sync(struct af_session *s, u8 *state, unsigned long addr, pgtable_t *table,
+		       struct af_blocker *blocker, enum async_fork_reason reason)
+{
+	bool tell = false;
+	int ret;
+
+	if (!af_table_claim(state))
+		return -EBUSY;
+	ret = af_copy_table(s, addr, table, blocker);
+	if (ret == -EAGAIN) {
+		af_table_give_back(state);
 		return ret;
 	}
-	if (cmpxchg(state, AF_PENDING, AF_BUSY) != AF_PENDING) {
-		pte_free(s->child.mm, table);
-		af_state_wait(state);
-		return 0;
-	}
-	ret = af_copy_table(s, addr, &table);
 	if (ret) {
-		pte_free(s->child.mm, table);
-		af_session_fail(s, ret);
+		tell = af_session_mark_failed(s);
 		atomic64_inc(&af_count.tables_rolled_back);
 	} else {
 		atomic64_inc(&af_count.tables_copied[reason]);
 	}
 	af_session_table_done(s, state);
+	if (tell)
+		af_session_tell_failed(ret);
 	return ret;
+}
+
+/* Until the table is done, whoever does it. */
+static void af_sync_pending(struct af_session *s, u8 *state, unsigned long addr, enum async_fork_reason reason)
+{
+	struct af_blocker blocker;
+	pgtable_t table = NULL;
+	int ret = 0;
+
+	while (smp_load_acquire(state) != AF_DONE) {	/* pairs with af_session_table_done() */
+		if (READ_ONCE(*state) == AF_BUSY) {
+			af_state_wait(state);
+			continue;
+		}
+		if (ret || af_session_failed(s)) {
+			af_session_fail(s, ret);
+			af_table_roll_back(s, state, addr);
+			break;
+		}
+		if (!table)
+			table = af_table_alloc_for(s->child.mm, READ_ONCE(s->memcg));
+		ret = table ? af_try_sync(s, state, addr, &table, &blocker, reason) : -ENOMEM;
+		if (ret == -EAGAIN)
+			ret = af_wait_for_blocker(s, addr, &blocker, reason);
+		else if (ret == -EBUSY)
+			ret = 0;
+	}
+	if (table)
+		pte_free(s->child.mm, table);
 }
 
 /*
  * Proactive synchronisation (paper, 4.2), and the child's copy: on return the table of addr may be changed in the
  * parent, because the child has its copy or the session has failed. Sleeps.
  */
-noinline int af_sync_table(struct af_session *s, unsigned long addr, enum async_fork_reason reason)
+noinline void af_sync_table(struct af_session *s, unsigned long addr, enum async_fork_reason reason)
 {
 	u8 *state = af_session_state(s, addr);
 	u64 start_ns;
-	int ret = 0;
 
 	if (!state)
-		return 0;
+		return;
 	switch (smp_load_acquire(state)) {	/* pairs with af_session_table_done() */
 	case AF_NONE:
 	case AF_DONE:
-		return 0;
+		return;
 	}
 	start_ns = ktime_get_ns();
-	if (READ_ONCE(*state) == AF_BUSY)
-		af_state_wait(state);
-	else
-		ret = af_sync_pending(s, state, addr & PMD_MASK, reason);
+	af_sync_pending(s, state, addr & PMD_MASK, reason);
 	if (!af_is_background(reason))
 		af_interrupted(addr & PMD_MASK, reason, ktime_get_ns() - start_ns);
-	return ret;
 }
 
 /* All tables that intersect [start, end). */

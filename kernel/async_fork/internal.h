@@ -153,6 +153,7 @@ void af_step_atomic(enum af_step step);
 #define af_copy_threads_most() num_online_cpus()
 #define af_slow_us 0
 static inline bool af_allocation_fails(void) { return false; }
+	AF_STEP_COPY,		/* Async-fork: the table is claimed, not copied yet (atomic) */
 static inline bool af_is_skipped(const char *what) { return false; }
 static inline bool af_skip_is_no_check(void) { return false; }
 static inline const char *af_skipped(void) { return ""; }
@@ -196,11 +197,14 @@ void af_mmlist_add(struct mm_struct *mm);
 /*
  * Life of one table of a session; one byte each, changed by cmpxchg:
  *
- *	NONE ──defer──▶ PENDING ──claim──▶ BUSY ──▶ DONE
+ *	                     ┌───────claim──────▶
+ *	NONE ──defer──▶ PENDING                  BUSY ──▶ DONE
+ *	                     ◀──must wait first──┘
  *
  * NONE: not part of the session. PENDING: protected in the parent, absent in the child, the parent's table cannot be
- * freed (invariant 2). BUSY: one task copies it or rolls it back, everybody else who needs it waits. DONE: the
- * parent's entry is writable again; the child has its copy, or the session has failed and the child never runs.
+ * freed (invariant 2). BUSY: one task copies it or rolls it back, everybody else who needs it waits. That task keeps its
+ * CPU until it is done, or has given the table back (invariant 11). DONE: the parent's entry is writable again; the
+ * child has its copy, or the session has failed and the child never runs.
  */
 enum af_state { AF_NONE, AF_PENDING, AF_BUSY, AF_DONE };
 
@@ -264,13 +268,15 @@ struct af_fork {
 };
 
 bool af_fork_is_ours(struct mm_struct *parent, struct af_strategy *how);
+bool af_table_claim(u8 *state);
+void af_table_give_back(u8 *state);
 void af_fork_begins(struct af_fork *fork, const struct af_strategy *how, struct mm_struct *child,
 		    struct mm_struct *parent);
 void af_fork_ends(struct af_fork *fork, bool failed);
 void af_refuse(enum async_fork_refusal why);
 
 /* copy.c */
-int af_sync_table(struct af_session *s, unsigned long addr, enum async_fork_reason reason);
+void af_sync_table(struct af_session *s, unsigned long addr, enum async_fork_reason reason);
 void af_sync_range(struct af_session *s, unsigned long start, unsigned long end, enum async_fork_reason reason);
 void af_sync_mm(struct mm_struct *mm, unsigned long start, unsigned long end, enum async_fork_reason reason);
 void af_sync_mm_unlocked(struct mm_struct *mm, unsigned long start, unsigned long end,
@@ -294,6 +300,8 @@ int af_copy_part(struct vm_area_struct *dst, struct vm_area_struct *src, unsigne
 int af_defer_vma(struct af_session *s, struct vm_area_struct *dst, struct vm_area_struct *src);
 
 /* ---- On-Demand-Fork ---- */
+bool af_session_mark_failed(struct af_session *s);
+void af_session_tell_failed(int error);
 
 /*
  * Owners of a shared table. af_owners(table) is the number of mms whose PMD entry points to it, pt_mm the one whose

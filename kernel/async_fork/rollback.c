@@ -6,28 +6,42 @@
  */
 #include "internal.h"
 
-void af_session_fail(struct af_session *s, int error)
+/* True for the one caller that has to tell. The console may be slow: not while a table is claimed. */
+bool af_session_mark_failed(struct af_session *s)
 {
 	if (test_and_set_bit(AF_FAILED, &s->flags))
-		return;
+		return false;
 	atomic64_inc(&af_count.sessions_failed);
+	return true;
+}
+
+void af_session_tell_failed(int error)
+{
 	pr_info_ratelimited("copy of a fork failed (%d), its child will be killed\n", error);
+}
+
+void af_session_fail(struct af_session *s, int error)
+{
+	if (af_session_mark_failed(s))
+		af_session_tell_failed(error);
 }
 
 /* addr: start of the table. Returns when the table is done, whoever did it. */
 void af_table_roll_back(struct af_session *s, u8 *state, unsigned long addr)
 {
-	pmd_t *pmd;
+	while (smp_load_acquire(state) != AF_DONE) {	/* pairs with af_session_table_done() */
+		pmd_t *pmd;
 
-	if (READ_ONCE(*state) == AF_PENDING && cmpxchg(state, AF_PENDING, AF_BUSY) == AF_PENDING) {
+		if (READ_ONCE(*state) == AF_BUSY || !af_table_claim(state)) {
+			af_state_wait(state);
+			continue;
+		}
 		pmd = af_pmd_find(s->parent.mm, addr);
 		if (!WARN_ON_ONCE(!pmd))
 			af_pmd_unprotect(s->parent.mm, pmd, addr);
 		atomic64_inc(&af_count.tables_rolled_back);
 		af_session_table_done(s, state);
-		return;
 	}
-	af_state_wait(state);
 }
 
 /* Everything that is left. Afterwards nobody touches the child's page tables any more. */

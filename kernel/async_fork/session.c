@@ -135,13 +135,42 @@ u8 *af_session_state(struct af_session *s, unsigned long addr)
 	return chunk ? &chunk->state[pmd_index(addr)] : NULL;
 }
 
-/* The caller had claimed the table. */
-void af_session_table_done(struct af_session *s, u8 *state)
+/*
+ * The parent may come to wait for whoever copies, and the scheduler may leave that task without a CPU for as long as it
+ * likes (a quota that is used up, SCHED_IDLE, a busy cpuset). So the claim comes with the CPU: 512 entries are copied
+ * without sleeping. A kernel for real time, whose locks of page tables sleep, has priority inheritance there instead.
+ */
+bool af_table_claim(u8 *state)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_disable();
+	if (cmpxchg(state, AF_PENDING, AF_BUSY) == AF_PENDING)
+		return true;
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_enable();
+	return false;
+}
+
+static void af_table_let_go(u8 *state, enum af_state now)
 {
 	/* release: pairs with the acquire of those who find it done */
 	smp_store_release(state, AF_DONE);
 	smp_mb();	/* pairs with the barrier of prepare_to_wait() in af_state_wait() */
 	wake_up_var(state);
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_enable();
+}
+
+/* Nothing was copied: something must be waited for first. */
+void af_table_give_back(u8 *state)
+{
+	af_table_let_go(state, AF_PENDING);
+}
+
+/* The caller had claimed the table. */
+void af_session_table_done(struct af_session *s, u8 *state)
+{
+	af_table_let_go(state, AF_DONE);
 	if (atomic_long_dec_and_test(&s->pending) && test_bit(AF_READY, &s->flags))
 		af_session_leave_parent(s);
 }
