@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <sys/swap.h>
 
+#include <sys/uio.h>
+#include <sys/utsname.h>
 #include "selftest.h"
 
 static struct region region;
@@ -336,3 +338,26 @@ const struct scenario scenarios[] = {
 	{ "charges", charges, MODE_DEFAULT | MODES_ASYNC },
 	{ 0 },
 };
+/* ---------- the machine ---------- */
+
+#define CMDLINE "/proc/cmdline"
+#define VULNERABILITIES "/sys/devices/system/cpu/vulnerabilities/"
+
+/* What runs on another machine than the usual one (VARIANTS in emulator.py) proves nothing if that is not what it says. */
+static void machine(void)
+{
+	struct utsname kernel;
+
+	must(uname(&kernel));
+	if (file_contains(CMDLINE, "pti=on"))
+		expect(file_contains(VULNERABILITIES "meltdown", "Mitigation: PTI"), "no page tables of the user's own");
+	if (file_contains(CMDLINE, "no5lvl"))
+		expect(!file_contains("/proc/cpuinfo", " la57"), "page tables have five levels");
+	if (file_contains(CMDLINE, "preempt=full"))
+		expect(file_contains("/sys/kernel/debug/sched/preempt", "(full)"), "no full preemption");
+	/* 6.1 does not know it */
+	if (file_contains(CMDLINE, "retbleed=stuff") && strncmp(kernel.release, "6.1.", 4))
+		expect(file_contains(VULNERABILITIES "retbleed", "Stuffing"), "calls are not counted");
+}
+
+	{ "machine", machine, MODE_ASYNC1 },

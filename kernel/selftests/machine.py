@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from emulator import Running, command, console_lines
+from emulator import WATCHED, Running, command, console_lines
 from initramfs import Initramfs
 from kernel import HERE, KERNEL, OUTPUT, CannotRun, Kernel, output_of
 from suite import SUITES
@@ -30,13 +30,17 @@ def installed(package):
 
 
 class Machine:
-    def __init__(self, arch, kernel, headers, slowness=1, fetch_valkey=False, tables=None, fuzz=0):
+    def __init__(self, arch, kernel, headers, slowness=1, fetch_valkey=False, tables=None, fuzz=0, variant=None,
+                 stall=0):
+        """variant: another machine than the usual one. stall: seconds that the host takes its CPUs away in a scenario."""
         self.asked = kernel
         self.kernel = Kernel(arch, kernel, headers)
         self.arch_name = arch
         self.arch = self.kernel.arch
         self.slowness = slowness
         self.fuzz = fuzz
+        self.variant = variant
+        self.stall = stall
         self.fetch_valkey = fetch_valkey
         self.cflags = CFLAGS + ([f"-DDEFAULT_TABLES={tables}"] if tables else [])
         self.boots = 0
@@ -44,6 +48,8 @@ class Machine:
     # ---------- what it needs ----------
 
     def prepare(self):
+        if self.variant and self.arch_name != "x86_64":
+            raise CannotRun(f"the machine {self.variant} is one of x86_64")
         self.install()
         self.kernel.find()
         self.directory = self.kernel.directory
@@ -187,10 +193,10 @@ class Machine:
         # Two nodes: pages can be moved between them.
         nodes = ["-object", f"memory-backend-ram,id=m0,size={half}", "-object", f"memory-backend-ram,id=m1,size={half}",
                  "-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1,memdev=m1"]
-        append = (f"console={self.arch.console} answers={self.arch.answers} panic=-1 oops=panic softlockup_panic=1 "
+        append = (f"console={self.arch.console} answers={self.arch.answers} {WATCHED} "
                   "kasan_multi_shot init_on_alloc=0 quiet loglevel=5" + (f" fuzz={self.fuzz}" if self.fuzz else ""))
         return command(self.arch_name, self.kernel.image, initramfs, append, MEMORY_MB, console, self.arch.serial,
-                       cpus="2,sockets=2", more=nodes)
+                       cpus="2,sockets=2", more=nodes, variant=self.variant)
 
     def boot(self, plan):
         """Runs the plan in one boot; yields what the runner says: (index, verdict or START, seconds, reason)."""
@@ -215,6 +221,8 @@ class Machine:
                 yield len(plan), "DONE", 0, ""
                 return
             vm.patience_seconds = self.patience(plan[int(number) - 1])
+            if verdict == "START" and self.stall and plan[int(number) - 1].startswith("run "):
+                vm.stall_later(self.stall)
             yield int(number) - 1, verdict, int(milliseconds) / 1000, reason
 
     def last_words(self):

@@ -434,6 +434,20 @@ void must_write_file(const char *path, const char *text)
 		fail("write %s to %s: %s", text, path, strerror(errno));
 }
 
+bool file_contains(const char *path, const char *text)
+{
+	char start[4096];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t length;
+
+	if (fd < 0)
+		return false;
+	length = read(fd, start, sizeof(start) - 1);
+	close(fd);
+	start[length > 0 ? length : 0] = 0;
+	return strstr(start, text);
+}
+
 long read_number(const char *path)
 {
 	FILE *file = fopen(path, "re");

@@ -132,6 +132,7 @@ void expect_exit(pid_t pid, int code, const char *who);
 /* ---------- small things ---------- */
 bool write_file(const char *path, const char *text);	/* false: errno says why */
 void must_write_file(const char *path, const char *text);
+bool file_contains(const char *path, const char *text);	/* in its first 4 KiB; false: not there */
 long read_number(const char *path);			/* -1: not there */
 long read_field(const char *path, const char *name);	/* "name: 12" or "name 12"; -1: not there */
 char *scratch_file(const char *name);			/* a path on tmpfs */

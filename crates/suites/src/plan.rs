@@ -154,6 +154,18 @@ fn commands() -> Vec<Part> {
         ),
         Part::shell("kernel/package", 20, "kernel/selftests/package"),
         Part::shell("kernel/selftests", 400, "kernel/selftests/run").alone(),
+        Part::shell(
+            "kernel/mitigations",
+            200,
+            "kernel/selftests/run --machine mitigations --kernel 6.12 machine snapshot mapping access",
+        )
+        .alone(),
+        Part::shell(
+            "kernel/four levels",
+            200,
+            "kernel/selftests/run --machine four-levels machine snapshot mapping sharing",
+        )
+        .alone(),
         Part::shell("bench/peers", 400, "scripts/setup.sh build race && scripts/race.sh --test"),
         Part::shell("bench/count", 400, "scripts/test.sh count").alone(),
         Part::shell("licences and advisories", 30, "scripts/test.sh deny"),
