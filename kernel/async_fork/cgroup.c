@@ -31,15 +31,15 @@ static unsigned int af_cgroup_value(struct cgroup_subsys_state *css)
 	return xa_to_value(entry) & ((1 << AF_CGROUP_BITS) - 1);
 }
 
-/* The strategy of the running task's cgroup. False: it has none. */
-bool af_cgroup_strategy(struct af_strategy *strategy)
+/* The strategy of the task's cgroup. False: it has none. */
+bool af_cgroup_strategy(struct task_struct *task, struct af_strategy *strategy)
 {
 	unsigned int value;
 
 	if (!atomic_read(&af_cgroups_set) || mem_cgroup_disabled())
 		return false;
 	rcu_read_lock();
-	value = af_cgroup_value(task_css(current, memory_cgrp_id));
+	value = af_cgroup_value(task_css(task, memory_cgrp_id));
 	rcu_read_unlock();
 	if (value == AF_CGROUP_DEFAULT)
 		return false;
@@ -107,6 +107,18 @@ int af_cgroup_add(void)
 	}
 	af_cgroup_added = true;
 	return 0;
+}
+
+/* How many cgroups have a strategy that is lost with the module; some of them may be gone. */
+unsigned int af_cgroups_forgotten(void)
+{
+	unsigned int count = 0;
+	unsigned long id;
+	void *entry;
+
+	xa_for_each(&af_cgroups, id, entry)
+		count += (xa_to_value(entry) & ((1 << AF_CGROUP_BITS) - 1)) != AF_CGROUP_DEFAULT;
+	return count;
 }
 
 /* Waits for readers and writers of the files. */

@@ -130,7 +130,8 @@ noinline void af_child_copies(struct callback_head *work)
 
 	/*
 	 * Where one CPU has both, 6.12's scheduler lets a new child run first: the parent's fork() would wait for the copy, or
-	 * for a slice of it. With a CPU of its own the child goes on at once.
+	 * for a slice of it. With a CPU of its own the child goes on at once. Nothing is waited for here, for which yield()
+	 * would be wrong: where it does nothing, only that fork() takes longer.
 	 */
 	yield();
 	helpers = af_helpers_start(s, helpers_count);

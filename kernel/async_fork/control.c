@@ -20,22 +20,19 @@ static bool af_control_is_valid(const struct async_fork_control *control)
 	return !control->copy_threads;
 }
 
-/* With mmget(). NULL: no such process, or a kernel thread. */
-static struct mm_struct *af_mm_of_pid(pid_t pid)
+/* With mmget(), and a reference to the task. NULL: no such process, or a kernel thread. */
+struct mm_struct *af_mm_of_pid(pid_t pid, struct task_struct **task)
 {
-	struct task_struct *task;
+	struct pid *number = pid ? find_get_pid(pid) : get_task_pid(current, PIDTYPE_PID);
 	struct mm_struct *mm;
-	struct pid *number;
 
-	if (!pid)
-		return get_task_mm(current);
-	number = find_get_pid(pid);
-	task = get_pid_task(number, PIDTYPE_PID);
+	*task = get_pid_task(number, PIDTYPE_PID);
 	put_pid(number);
-	if (!task)
+	if (!*task)
 		return NULL;
-	mm = get_task_mm(task);
-	put_task_struct(task);
+	mm = get_task_mm(*task);
+	if (!mm)
+		put_task_struct(*task);
 	return mm;
 }
 
@@ -43,6 +40,7 @@ static ssize_t af_control_write(struct file *file, const char __user *buffer, si
 {
 	struct async_fork_control control;
 	struct af_strategy strategy;
+	struct task_struct *task;
 	struct mm_struct *mm;
 	int ret = af_strategy_may_be_set(file, ASYNC_FORK_INHERIT);
 
@@ -57,13 +55,14 @@ static ssize_t af_control_write(struct file *file, const char __user *buffer, si
 	ret = af_strategy_may_be_set(file, control.strategy);
 	if (ret)
 		return ret;
-	mm = af_mm_of_pid(control.pid);
+	mm = af_mm_of_pid(control.pid, &task);
 	if (!mm)
 		return -ESRCH;
 	strategy.strategy = control.strategy;
 	strategy.copy_threads = control.copy_threads;
-	ret = af_setting_set(mm, &strategy);
+	ret = af_setting_set(mm, &strategy, task_tgid_nr(task));
 	mmput(mm);
+	put_task_struct(task);
 	return ret ?: length;
 }
 
@@ -111,15 +110,21 @@ int af_control_add(void)
 
 	if (ret)
 		return ret;
-	if (!proc_create_single("async_fork", 0444, NULL, af_statistics_show)) {
-		misc_deregister(&af_device);
-		return -ENOMEM;
-	}
-	return 0;
+	ret = -ENOMEM;
+	if (!proc_create_single("async_fork", 0444, NULL, af_statistics_show))
+		goto no_statistics;
+	ret = af_processes_add();
+	if (!ret)
+		return 0;
+	remove_proc_entry("async_fork", NULL);
+no_statistics:
+	misc_deregister(&af_device);
+	return ret;
 }
 
 void af_control_remove(void)
 {
+	af_processes_remove();
 	remove_proc_entry("async_fork", NULL);
 	misc_deregister(&af_device);
 }

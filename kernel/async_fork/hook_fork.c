@@ -43,28 +43,45 @@ static bool af_is_mergeable(struct mm_struct *mm)
 	return test_bit(MMF_VM_MERGEABLE, &mm->flags) && !af_is_skipped("check:mergeable");
 }
 
-static bool af_fork_refused(struct mm_struct *parent)
+/* What a fork of the mm would meet now. */
+bool af_fork_would_be_refused(struct mm_struct *mm, enum async_fork_refusal *why)
 {
 	if (!READ_ONCE(enabled))
-		af_refuse(ASYNC_FORK_REFUSED_UNLOADING);
+		*why = ASYNC_FORK_REFUSED_UNLOADING;
 	else if (atomic_read(&af_swapoffs))
-		af_refuse(ASYNC_FORK_REFUSED_SWAPOFF);
-	else if (test_bit(MMF_HAS_PINNED, &parent->flags))
-		af_refuse(ASYNC_FORK_REFUSED_PINNED);
-	else if (mm_has_notifiers(parent))
-		af_refuse(ASYNC_FORK_REFUSED_NOTIFIER);
-	else if (af_is_mergeable(parent))
-		af_refuse(ASYNC_FORK_REFUSED_MERGEABLE);
+		*why = ASYNC_FORK_REFUSED_SWAPOFF;
+	else if (test_bit(MMF_HAS_PINNED, &mm->flags))
+		*why = ASYNC_FORK_REFUSED_PINNED;
+	else if (mm_has_notifiers(mm))
+		*why = ASYNC_FORK_REFUSED_NOTIFIER;
+	else if (af_is_mergeable(mm))
+		*why = ASYNC_FORK_REFUSED_MERGEABLE;
 	else
 		return false;
 	return true;
 }
 
+static bool af_fork_refused(struct mm_struct *parent)
+{
+	enum async_fork_refusal why;
+
+	if (af_fork_would_be_refused(parent, &why)) {
+		af_refuse(why);
+		af_refused_note(parent, why);
+		return true;
+	}
+	if (unlikely(af_roles_of(parent) & BIT(AF_REFUSED)))
+		af_refused_forget(parent);
+	return false;
+}
+
 /* Counts a fork; whether it is not a default one, and then how. */
 bool af_fork_is_ours(struct mm_struct *parent, struct af_strategy *how)
 {
+	bool own;
+
 	this_cpu_inc(af_forks_seen);
-	*how = af_strategy_of(parent);
+	*how = af_strategy_of(current, parent, &own);
 	return unlikely(how->strategy != ASYNC_FORK_DEFAULT) && !af_fork_refused(parent);
 }
 
@@ -160,6 +177,7 @@ static void af_role_hold(struct af_role *role, struct af_live_mm *found)
 			found->sharer = om;
 		break;
 	case AF_SETTING:
+	case AF_REFUSED:
 		break;
 	}
 }
@@ -329,6 +347,8 @@ void af_hook_exit_mmap(struct mm_struct *mm)
 	}
 	if (roles & BIT(AF_SETTING))
 		af_setting_forget(mm);
+	if (roles & BIT(AF_REFUSED))
+		af_refused_forget(mm);
 	af_orig(exit_mmap)(mm);
 	srcu_read_unlock(&af_srcu, srcu);
 }

@@ -29,6 +29,7 @@ enum af_kind {
 	AF_CHILD,	/* child of a session: some of its tables are not there yet */
 	AF_ODF,		/* shares tables */
 	AF_SETTING,	/* has a strategy of its own */
+	AF_REFUSED,	/* opted in, but its last fork took the default path */
 };
 
 #define AF_LIVE_ROLES (BIT(AF_PARENT) | BIT(AF_CHILD) | BIT(AF_ODF))
@@ -85,8 +86,6 @@ static inline void af_generation_raise(struct mm_struct *mm)
 	smp_mb__after_atomic();		/* the generation before the first protected table */
 }
 
-extern atomic_t af_swapoffs;	/* under way */
-
 static inline struct af_generation af_generation_of(struct mm_struct *mm)
 {
 	struct af_generation now = { .all = atomic_read_acquire(&af_generation_of_all) };
@@ -103,7 +102,11 @@ static inline bool af_has_forked(struct mm_struct *mm, const struct af_generatio
 	       before->mm != READ_ONCE(mm->write_protect_seq.sequence);
 }
 
+extern atomic_t af_swapoffs;	/* under way */
+
 /* ---- settings.c, cgroup.c ---- */
+
+struct seq_file;
 
 struct af_strategy {
 	enum async_fork_strategy strategy;
@@ -111,16 +114,29 @@ struct af_strategy {
 };
 
 int af_strategy_may_be_set(struct file *file, enum async_fork_strategy strategy);
-int af_setting_set(struct mm_struct *mm, const struct af_strategy *strategy);
+int af_setting_set(struct mm_struct *mm, const struct af_strategy *strategy, pid_t pid);
 void af_setting_forget(struct mm_struct *mm);
-void af_settings_drop(void);
-struct af_strategy af_strategy_of(struct mm_struct *mm);
+unsigned int af_settings_drop(void);
+void af_settings_show(struct seq_file *m);
+struct af_strategy af_strategy_of(struct task_struct *task, struct mm_struct *mm, bool *own);
 int af_cgroup_add(void);
 void af_cgroup_remove(void);
-bool af_cgroup_strategy(struct af_strategy *strategy);
+bool af_cgroup_strategy(struct task_struct *task, struct af_strategy *strategy);
+unsigned int af_cgroups_forgotten(void);
 
+/* refused.c */
+void af_refused_note(struct mm_struct *mm, enum async_fork_refusal why);
+void af_refused_forget(struct mm_struct *mm);
+void af_refused_drop_all(void);
+void af_refused_show(struct seq_file *m);
+
+/* control.c, processes.c */
 int af_control_add(void);
 void af_control_remove(void);
+struct mm_struct *af_mm_of_pid(pid_t pid, struct task_struct **task);
+int af_processes_add(void);
+void af_processes_remove(void);
+void af_strategy_show(struct seq_file *m, const char *what, pid_t pid, const struct af_strategy *strategy);
 
 /* ---- test_aids.c: in a module that is built for tests (make AF_TEST=1) only ---- */
 
@@ -137,6 +153,7 @@ enum af_step {
 	AF_STEP_SWEEP,		/* all tables that were found are taken back, the role is still hashed */
 	AF_STEP_EXIT,		/* all tables are let go, the role is still hashed */
 	AF_STEP_RMAP,		/* reclaim: the table was found not to be shared */
+	AF_STEP_COPY,		/* Async-fork: the table is claimed, not copied yet (atomic) */
 };
 
 /* More copy threads than CPUs help nobody; the tests have few CPUs. */
@@ -153,15 +170,12 @@ void af_step_atomic(enum af_step step);
 #define af_copy_threads_most() num_online_cpus()
 #define af_slow_us 0
 static inline bool af_allocation_fails(void) { return false; }
-	AF_STEP_COPY,		/* Async-fork: the table is claimed, not copied yet (atomic) */
 static inline bool af_is_skipped(const char *what) { return false; }
 static inline bool af_skip_is_no_check(void) { return false; }
 static inline const char *af_skipped(void) { return ""; }
 static inline void af_step(enum af_step step) { }
 static inline void af_step_atomic(enum af_step step) { }
 #endif
-
-struct seq_file;
 
 /* ---- page_table.c; the marker of a protected table: arch_*.h ---- */
 
@@ -254,6 +268,8 @@ void af_session_leave_parent(struct af_session *s);
 void af_session_leave_child(struct af_session *s);
 void af_session_table_done(struct af_session *s, u8 *state);
 u8 *af_session_state(struct af_session *s, unsigned long addr);
+bool af_table_claim(u8 *state);
+void af_table_give_back(u8 *state);
 
 static inline bool af_session_failed(struct af_session *s)
 {
@@ -268,12 +284,11 @@ struct af_fork {
 };
 
 bool af_fork_is_ours(struct mm_struct *parent, struct af_strategy *how);
-bool af_table_claim(u8 *state);
-void af_table_give_back(u8 *state);
 void af_fork_begins(struct af_fork *fork, const struct af_strategy *how, struct mm_struct *child,
 		    struct mm_struct *parent);
 void af_fork_ends(struct af_fork *fork, bool failed);
 void af_refuse(enum async_fork_refusal why);
+bool af_fork_would_be_refused(struct mm_struct *mm, enum async_fork_refusal *why);
 
 /* copy.c */
 void af_sync_table(struct af_session *s, unsigned long addr, enum async_fork_reason reason);
@@ -285,6 +300,8 @@ bool af_range_pending(struct af_session *s, unsigned long start, unsigned long e
 void af_state_wait(u8 *state);
 
 /* rollback.c */
+bool af_session_mark_failed(struct af_session *s);
+void af_session_tell_failed(int error);
 void af_session_fail(struct af_session *s, int error);
 void af_table_roll_back(struct af_session *s, u8 *state, unsigned long addr);
 void af_session_roll_back(struct af_session *s);
@@ -300,8 +317,6 @@ int af_copy_part(struct vm_area_struct *dst, struct vm_area_struct *src, unsigne
 int af_defer_vma(struct af_session *s, struct vm_area_struct *dst, struct vm_area_struct *src);
 
 /* ---- On-Demand-Fork ---- */
-bool af_session_mark_failed(struct af_session *s);
-void af_session_tell_failed(int error);
 
 /*
  * Owners of a shared table. af_owners(table) is the number of mms whose PMD entry points to it, pt_mm the one whose
@@ -396,5 +411,6 @@ void af_note_fork(u64 ns);
 void af_note_child_copy(u64 ns);
 void af_statistics_read(struct async_fork_statistics *out);
 int af_statistics_show(struct seq_file *m, void *unused);
+const char *af_refusal_name(enum async_fork_refusal why);
 
 #endif

@@ -41,13 +41,20 @@ no_hooks:
 /* Sessions and mms that share hold the module, so there are none. */
 static void __exit af_exit(void)
 {
+	unsigned int cgroups, processes;
+
 	af_control_remove();
+	cgroups = af_cgroups_forgotten();
 	af_cgroup_remove();
 	af_hooks_detach();
 	af_odf_stop();
 	af_child_exit();
-	af_settings_drop();
+	processes = af_settings_drop();
+	af_refused_drop_all();
 	rcu_barrier();
+	if (cgroups || processes)
+		pr_notice("unloaded: what was enabled for %u cgroups and %u processes is forgotten, as `stillframe-fork unload` would not\n",
+			  cgroups, processes);
 }
 
 module_init(af_init);

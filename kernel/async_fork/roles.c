@@ -17,7 +17,7 @@ void af_role_add(struct af_role *role, struct mm_struct *mm, enum af_kind kind)
 	role->mm = mm;
 	role->kind = kind;
 	atomic_inc(&af_tracked);
-	if (kind != AF_SETTING)
+	if (BIT(kind) & AF_LIVE_ROLES)
 		atomic_inc(&af_live);
 	spin_lock(&af_roles_lock);
 	role->hashed = true;
@@ -39,7 +39,7 @@ bool af_role_remove(struct af_role *role)
 	spin_unlock(&af_roles_lock);
 	if (!removed)
 		return false;
-	if (role->kind != AF_SETTING)
+	if (BIT(role->kind) & AF_LIVE_ROLES)
 		atomic_dec(&af_live);
 	atomic_dec(&af_tracked);
 	return true;

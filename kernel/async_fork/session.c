@@ -154,7 +154,7 @@ bool af_table_claim(u8 *state)
 static void af_table_let_go(u8 *state, enum af_state now)
 {
 	/* release: pairs with the acquire of those who find it done */
-	smp_store_release(state, AF_DONE);
+	smp_store_release(state, now);
 	smp_mb();	/* pairs with the barrier of prepare_to_wait() in af_state_wait() */
 	wake_up_var(state);
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))

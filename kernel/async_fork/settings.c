@@ -3,6 +3,7 @@
 #include <linux/capability.h>
 #include <linux/fs.h>
 #include <linux/rculist.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
 
 #include "internal.h"
@@ -12,6 +13,7 @@ struct af_setting {
 	struct af_strategy strategy;
 	struct list_head list;
 	struct rcu_head rcu;
+	pid_t pid;		/* in the first pid namespace, when it was set */
 };
 
 static bool allow_odf;
@@ -65,7 +67,7 @@ void af_setting_forget(struct mm_struct *mm)
 }
 
 /* The caller holds a reference to the mm (mmget), so it cannot exit before the setting is known. */
-int af_setting_set(struct mm_struct *mm, const struct af_strategy *strategy)
+int af_setting_set(struct mm_struct *mm, const struct af_strategy *strategy, pid_t pid)
 {
 	struct af_setting *setting;
 
@@ -76,6 +78,7 @@ int af_setting_set(struct mm_struct *mm, const struct af_strategy *strategy)
 	if (!setting)
 		return -ENOMEM;
 	setting->strategy = *strategy;
+	setting->pid = pid;
 	mutex_lock(&af_settings_lock);
 	rcu_read_lock();
 	if (af_setting_of(mm)) {	/* somebody else was quicker: the last one counts */
@@ -92,19 +95,36 @@ int af_setting_set(struct mm_struct *mm, const struct af_strategy *strategy)
 	return 0;
 }
 
-/* At unload, when no hook is attached any more. */
-void af_settings_drop(void)
+/* At unload, when no hook is attached any more. How many there were. */
+unsigned int af_settings_drop(void)
 {
 	struct af_setting *setting, *next;
+	unsigned int count = 0;
 
 	mutex_lock(&af_settings_lock);
-	list_for_each_entry_safe(setting, next, &af_settings, list)
+	list_for_each_entry_safe(setting, next, &af_settings, list) {
 		af_setting_drop(setting);
+		count++;
+	}
+	mutex_unlock(&af_settings_lock);
+	return count;
+}
+
+/* For /proc/async_fork_processes. */
+void af_settings_show(struct seq_file *m)
+{
+	struct af_setting *setting;
+
+	mutex_lock(&af_settings_lock);
+	list_for_each_entry(setting, &af_settings, list) {
+		af_strategy_show(m, "setting", setting->pid, &setting->strategy);
+		seq_putc(m, '\n');
+	}
 	mutex_unlock(&af_settings_lock);
 }
 
-/* Of the running task, which forks mm, its own. */
-struct af_strategy af_strategy_of(struct mm_struct *mm)
+/* Of a process, whose mm it is. own: it is the process's, not its cgroup's. */
+struct af_strategy af_strategy_of(struct task_struct *task, struct mm_struct *mm, bool *own)
 {
 	struct af_strategy strategy = { .strategy = ASYNC_FORK_DEFAULT };
 	struct af_setting *setting = NULL;
@@ -116,7 +136,8 @@ struct af_strategy af_strategy_of(struct mm_struct *mm)
 			strategy = setting->strategy;
 		rcu_read_unlock();
 	}
+	*own = setting;
 	if (!setting)
-		af_cgroup_strategy(&strategy);
+		af_cgroup_strategy(task, &strategy);
 	return strategy;
 }

@@ -108,6 +108,11 @@ static const char *const af_refusals[] = {
 	[ASYNC_FORK_REFUSED_MERGEABLE] = "mergeable",
 };
 
+const char *af_refusal_name(enum async_fork_refusal why)
+{
+	return af_refusals[why];
+}
+
 static void af_show_named(struct seq_file *m, const char *prefix, const u64 *values, const char *const *names,
 			  int count)
 {
@@ -130,12 +135,12 @@ int af_statistics_show(struct seq_file *m, void *unused)
 #define X(name) seq_printf(m, #name " %llu\n", s->name);
 	AF_SCALARS(X)
 #undef X
+	seq_printf(m, "rmap_flushes %llu\n", (u64)atomic64_read(&af_count.rmap_flushes));
 	af_show_named(m, "forks_refused", s->forks_refused, af_refusals, ARRAY_SIZE(af_refusals));
 	af_show_named(m, "tables_copied", s->tables_copied, af_reasons, ARRAY_SIZE(af_reasons));
 	af_show_named(m, "tables_unshared", s->tables_unshared, af_reasons, ARRAY_SIZE(af_reasons));
 	/* sync_histogram_N: interruptions of at least N ns and less than 2 N */
 	for (i = 0; i < ASYNC_FORK_BUCKETS; i++)
-	seq_printf(m, "rmap_flushes %llu\n", (u64)atomic64_read(&af_count.rmap_flushes));
 		if (s->sync_histogram[i])
 			seq_printf(m, "sync_histogram_%llu %llu\n", 1ULL << i, s->sync_histogram[i]);
 	kfree(s);

@@ -3,12 +3,15 @@
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <sys/stat.h>
 #include <sys/swap.h>
-
 #include <sys/uio.h>
 #include <sys/utsname.h>
+
 #include "selftest.h"
+
+#define NOBODY 65534
 
 static struct region region;
 
@@ -234,9 +237,100 @@ static void charges(void)
 	expect_exit(child, 0, "the child");
 }
 
+/* ---------- what the module knows of single processes ---------- */
+
+#define PROCESSES "/proc/async_fork_processes"
+
+/* Whether a line of the file begins so. */
+static bool known(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static bool known(const char *format, ...)
+{
+	FILE *file = fopen(PROCESSES, "re");
+	char wanted[128], line[256];
+	bool found = false;
+	va_list list;
+
+	expect(file, "open " PROCESSES ": %s", strerror(errno));
+	va_start(list, format);
+	vsnprintf(wanted, sizeof(wanted), format, list);
+	va_end(list);
+	while (fgets(line, sizeof(line), file))
+		found = found || !strncmp(line, wanted, strlen(wanted));
+	fclose(file);
+	return found;
+}
+
+static void expect_answer(pid_t pid, const char *wanted)
+{
+	int fd = must(open(PROCESSES, O_RDWR | O_CLOEXEC));
+	char text[64], answer[256];
+	ssize_t length;
+
+	snprintf(text, sizeof(text), "%d\n", pid);
+	expect(write(fd, text, strlen(text)) == (ssize_t)strlen(text), "write: %s", strerror(errno));
+	length = read(fd, answer, sizeof(answer) - 1);
+	expect(length > 0, "read: %s", strerror(errno));
+	answer[length] = 0;
+	snprintf(text, sizeof(text), "asked %d %s\n", pid, wanted);
+	expect(!strcmp(answer, text), "%s instead of %s", answer, text);
+	close(fd);
+}
+
+/* That forks are refused is known of the process, with the time, until a fork is deferred again or the process ends. */
+static void processes(void)
+{
+	pid_t self = getpid(), child;
+	char byte = 0;
+	struct iovec here = { &byte, 1 }, there;
+	struct stat file;
+	int fd;
+
+	region = region_map(8 * TABLE_BYTES);
+	region_fill(&region, 1);
+	must(stat(PROCESSES, &file));
+	expect((file.st_mode & 0777) == 0600, "mode %o", file.st_mode & 0777);
+	cgroup_write(cgroup_enter("processes"), "memory.async_fork", "5");
+	expect_answer(self, "async 5 cgroup -");
+	opt_in();
+	expect(known("setting %d async 1", self), "the setting is not there");
+	expect_answer(self, "async 1 own -");
+	expect_kind('a', "nothing is in the way");
+	must(parameter_set("enabled", "0") ? 0 : -1);
+	expect_answer(self, "async 1 own unloading");
+	expect_kind('d', "the module is off");
+	must(parameter_set("enabled", "1") ? 0 : -1);
+	expect(known("refused %d unloading 1 ", self), "a refusal is not there");
+	expect_kind('a', "the module is on again");
+	expect(!known("refused %d ", self), "a refusal that is over is still there");
+	child = must_fork();
+	if (!child) {
+		opt_in();
+		there = (struct iovec){ region.base, 1 };
+		must(process_vm_writev(getpid(), &here, 1, &there, 1, 0));
+		expect_answer(getpid(), "async 1 own pinned");
+		expect_kind('d', "pages were pinned");
+		expect_kind('d', "pages were pinned");
+		expect(known("refused %d pinned 2 ", getpid()), "a refusal is not there");
+		_exit(VERDICT_PASS);
+	}
+	expect_exit(child, VERDICT_PASS, "the process that pins");
+	expect(!known("refused %d ", child) && !known("setting %d ", child), "a process that ended is still there");
+	fd = must(open(PROCESSES, O_RDWR | O_CLOEXEC));
+	expect(write(fd, "-1", 2) < 0 && write(fd, "x", 1) < 0, "nonsense was taken");
+	expect(write(fd, "4000000", 7) == 7 && read(fd, &byte, 1) < 0 && errno == ESRCH, "no such process: %s",
+	       strerror(errno));
+	child = must_fork();
+	if (!child) {
+		must(setuid(NOBODY));
+		expect(write(fd, "1", 1) < 0 && errno == EPERM, "nobody may ask");
+		expect(open(PROCESSES, O_RDONLY) < 0, "nobody may read");
+		_exit(VERDICT_PASS);
+	}
+	expect_exit(child, VERDICT_PASS, "the process without rights");
+}
+
 /* ---------- users without rights ---------- */
 
-#define NOBODY 65534
 #define SWAP "/dev/zram0"
 #define SWAPOFF_CALLERS 2
 #define VICTIM_FORKS 20
@@ -326,18 +420,6 @@ static void swapoff_by_nobody(void)
 	       "swapoff copied or unshared tables");
 }
 
-const struct scenario scenarios[] = {
-	{ "bad_requests", bad_requests, MODE_ASYNC1 },
-	{ "permission", permission, MODE_ASYNC1 },
-	{ "statistics", statistics_read, MODE_ASYNC1 },
-	{ "cgroup", cgroup_setting, MODE_ASYNC1 },
-	{ "pid", set_by_pid, MODES_MODULE },
-	{ "delegated_cgroup", delegated_cgroup, MODE_ASYNC1 },
-	{ "swapoff_by_nobody", swapoff_by_nobody, MODES_ALL },
-	{ "changed_while_busy", changed_while_busy, MODES_MODULE },
-	{ "charges", charges, MODE_DEFAULT | MODES_ASYNC },
-	{ 0 },
-};
 /* ---------- the machine ---------- */
 
 #define CMDLINE "/proc/cmdline"
@@ -360,4 +442,17 @@ static void machine(void)
 		expect(file_contains(VULNERABILITIES "retbleed", "Stuffing"), "calls are not counted");
 }
 
+const struct scenario scenarios[] = {
 	{ "machine", machine, MODE_ASYNC1 },
+	{ "bad_requests", bad_requests, MODE_ASYNC1 },
+	{ "permission", permission, MODE_ASYNC1 },
+	{ "statistics", statistics_read, MODE_ASYNC1 },
+	{ "processes", processes, MODE_ASYNC1 },
+	{ "cgroup", cgroup_setting, MODE_ASYNC1 },
+	{ "pid", set_by_pid, MODES_MODULE },
+	{ "delegated_cgroup", delegated_cgroup, MODE_ASYNC1 },
+	{ "swapoff_by_nobody", swapoff_by_nobody, MODES_ALL },
+	{ "changed_while_busy", changed_while_busy, MODES_MODULE },
+	{ "charges", charges, MODE_DEFAULT | MODES_ASYNC },
+	{ 0 },
+};

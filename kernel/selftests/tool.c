@@ -2,6 +2,7 @@
 /* stillframe-fork and the real module: what it does, what it says when something is in the way, its exit codes. */
 #define _GNU_SOURCE
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #define TOOL "/bin/stillframe-fork"
 #define MODULE "/lib/async_fork.ko"
 #define LIVE_PATCH "/lib/livepatch.ko"
+#define NOBODY 65534
 #define WORDS_MAX 24
 #define SLOWER 50		/* than usual: the tool takes a second to start when it is emulated */
 #define OLD_MEMORY (96UL << 20)		/* of the process that doctor examines: worth deferring */
@@ -121,7 +123,7 @@ static void load(void)
 	says(DONE, "unload it first", "load --path " MODULE "%s slow_us=1", parameters);
 	says(DONE, "with Async-fork", "status");
 	says(DONE, "\"forks_async\":0", "status --json");
-	as_user = 65534;
+	as_user = NOBODY;
 	says(DONE, "with Async-fork", "status");
 	says(NOT_PERMITTED, "run this as root", "enable --pid %d", getpid());
 	says(NOT_PERMITTED, "run this as root", "unload");
@@ -241,12 +243,52 @@ static void doctor(void)
 	region_fill(&region, 1);
 	says(DONE, "no fork was deferred", "doctor --pid %d", getpid());
 	says(DONE, "copy threads", "enable --pid %d --threads 4", getpid());
+	says(DONE, "its own setting says Async-fork, 4 copy threads", "doctor --pid %d", getpid());
 	must(process_vm_writev(getpid(), &here, 1, &there, 1, 0));	/* pins: the default fork from now on */
+	says(NOT_USED, "its next fork takes the default path all the same", "doctor --pid %d", getpid());
 	expect_forks(0, 0);
 	says(NOT_USED, "pages were once pinned", "doctor --pid %d", getpid());
 	also("-> ");
+	also("forks took the default path, since 20");
 	says(NOT_USED, "\"grade\":\"problem\"", "doctor --pid %d --json", getpid());
 	says(DONE, "forks took the default path: pinned", "status");
+	also("pinned since 20");
+	as_user = NOBODY;
+	says(DONE, "forks took the default path: pinned", "status");
+	expect(!strstr(said, "pinned since"), "anybody is told which processes opted in");
+}
+
+/* A new module, or a live patch: what is enabled is enabled again, for those that it was enabled for. */
+static void reload(void)
+{
+	pid_t others[2];
+	char line[64];
+
+	prepare();
+	cgroup_enter("reload");
+	for (int i = 0; i < 2; i++) {
+		others[i] = must_fork();
+		if (!others[i])
+			for (;;)
+				pause();
+		says(DONE, "2 copy threads", "enable --pid %d --threads 2", others[i]);
+	}
+	says(DONE, "3 copy threads", "enable --cgroup test.reload --threads 3");
+	says(DONE, "`stillframe-fork load` enables it again", "unload");
+	expect(!kill(others[1], SIGKILL) && WIFSIGNALED(wait_status(others[1])), "the other process");
+	says(DONE, "enabled again: /sys/fs/cgroup/test.reload", "load --path " MODULE "%s", parameters);
+	snprintf(line, sizeof(line), "enabled again: process %d", others[0]);
+	also(line);
+	also("1 cgroups and processes that were enabled are gone");
+	expect_forks(1, 0);
+	says(DONE, "its own setting says Async-fork, 2 copy threads", "doctor --pid %d", others[0]);
+	must(kill(others[0], SIGKILL));
+	wait_status(others[0]);
+	/* or not */
+	says(DONE, "unloaded", "unload --forget");
+	says(DONE, "is loaded", "load --path " MODULE "%s", parameters);
+	expect(!strstr(said, "again"), "what was to be forgotten is enabled");
+	expect_forks(0, 0);
 }
 
 /* ---------- refusals ---------- */
@@ -402,8 +444,11 @@ static void livepatch(void)
 	prepare();
 	if (access(LIVE_PATCH, F_OK))
 		skip("no live patch was built for this kernel");
+	cgroup_enter("patched");
+	says(DONE, "1 copy thread", "enable --cgroup test.patched");
 	expect(insert(LIVE_PATCH) && errno == EBUSY, "a live patch was loaded above the module: %s", strerror(errno));
-	says(DONE, "unloaded", "unload");
+	expect_forks(1, 0);
+	says(DONE, "enables it again", "unload");
 	must(insert(LIVE_PATCH));
 	says(FAILED, "live patches are active: livepatch", "load --path " MODULE "%s", parameters);
 	also("get_dump_page");
@@ -412,7 +457,8 @@ static void livepatch(void)
 		expect(waited < 30000, "the live patch does not go: %s", strerror(errno));
 		sleep_ms(100);
 	}
-	says(DONE, "is loaded", "load --path " MODULE "%s", parameters);
+	says(DONE, "enabled again: /sys/fs/cgroup/test.patched", "load --path " MODULE "%s", parameters);
+	expect_forks(1, 0);
 }
 
 /* None of this can be taken back before the next boot: the runner's script puts this scenario at the end. */
@@ -438,6 +484,7 @@ const struct scenario scenarios[] = {
 	{ "cgroup", cgroup, MODE_ASYNC1 },
 	{ "unit", unit, MODE_ASYNC1 },
 	{ "doctor", doctor, MODE_ASYNC1 },
+	{ "reload", reload, MODE_ASYNC1 },
 	{ "refused", refused, MODE_ASYNC1 },
 	{ "odf_not_allowed", odf_not_allowed, MODE_ASYNC1 },
 	{ "unload_while_busy", unload_while_busy, MODE_ASYNC1 | MODE_ODF },

@@ -10,6 +10,8 @@ use crate::explain::{reason_name, refusal_name};
 
 pub const DEVICE: &str = "/dev/async_fork";
 pub const PROC_FILE: &str = "/proc/async_fork";
+/// What the module knows of single processes; root's.
+pub const PROCESSES_FILE: &str = "/proc/async_fork_processes";
 pub const CGROUP_FILE: &str = "memory.async_fork";
 pub const THREADS_MAX: u32 = 64;
 pub const REASON_COUNT: usize = 20;

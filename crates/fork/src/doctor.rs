@@ -1,7 +1,8 @@
 //! `doctor`: would this process's next fork be deferred, and how much of its memory?
 //!
-//! The kernel does not show whether a process once pinned pages, nor a setting made with `enable --pid`. What can be
-//! seen are the refusals counted so far, open files that come with pinned pages, and what kind of memory there is.
+//! To root the module says how the process would fork now, and since when its forks take the default path. To others, and
+//! besides, what can be seen are the refusals counted so far, open files that come with pinned pages, and what kind of
+//! memory there is.
 
 use std::fs;
 
@@ -11,6 +12,7 @@ use crate::abi::Statistics;
 use crate::cgroup::{self, Hierarchy, Strategy};
 use crate::error::{ForkError, Result};
 use crate::explain::REFUSALS;
+use crate::processes::{self, Asked, Processes, Refused};
 use crate::root::Root;
 
 const KB_PER_MB: u64 = 1024;
@@ -51,9 +53,12 @@ pub fn examine(root: &Root, pid: i32) -> Result<Vec<Check>> {
     }
     let mut checks = vec![module(root)];
     let statistics = root.statistics().ok();
-    if root.is_module_loaded() {
-        checks.push(setting(root, pid));
+    match processes::ask(root, pid) {
+        Some(asked) => checks.extend(next_fork(&asked, pid)),
+        None if root.is_module_loaded() => checks.push(setting(root, pid)),
+        None => {}
     }
+    checks.extend(Processes::read(root).and_then(|all| all.refused(pid).map(last_forks)));
     checks.extend(statistics.as_ref().map(refusals).unwrap_or_default());
     checks.extend(pinning_files(root, pid));
     checks.extend(memory(root, pid));
@@ -93,6 +98,34 @@ fn module(root: &Root) -> Check {
         return good("the module is loaded");
     }
     problem("the module is not loaded", "stillframe-fork load")
+}
+
+/// What the module says of the process itself.
+fn next_fork(asked: &Asked, pid: i32) -> Vec<Check> {
+    let source = if asked.is_own { "its own setting" } else { "its cgroup" };
+    let mut checks = vec![match asked.strategy {
+        Strategy::Default => problem(
+            format!("{source} says default fork"),
+            format!("stillframe-fork enable --pid {pid}, --unit or --cgroup"),
+        ),
+        strategy => good(format!("{source} says {strategy}")),
+    }];
+    if let Some(why) = asked.refusal.as_deref().filter(|_| asked.strategy != Strategy::Default) {
+        let (meaning, advice) = processes::explained(why).map_or((why, ""), |r| (r.meaning, r.advice));
+        checks.push(problem(format!("its next fork takes the default path all the same: {meaning}"), advice));
+    }
+    checks
+}
+
+fn last_forks(refused: &Refused) -> Check {
+    let meaning = refused.explained().map_or(refused.why.as_str(), |r| r.meaning);
+    let what = format!(
+        "its last {} forks took the default path, since {} (the last one at {}): {meaning}",
+        refused.fork_count,
+        refused.since(),
+        refused.last()
+    );
+    problem(what, refused.explained().map_or("", |r| r.advice))
 }
 
 fn setting(root: &Root, pid: i32) -> Check {

@@ -11,6 +11,8 @@ pub mod explain;
 pub mod finding;
 pub mod kernel;
 pub mod load;
+pub mod processes;
+pub mod restore;
 pub mod root;
 pub mod status;
 pub mod unit;

@@ -15,6 +15,8 @@ use stillframe_fork::doctor::{self, Grade};
 use stillframe_fork::error::{exit_code, ForkError, Result};
 use stillframe_fork::finding::Finding;
 use stillframe_fork::load::{self, Loaded, RunningKernel};
+use stillframe_fork::processes::Processes;
+use stillframe_fork::restore::{self, Restored};
 use stillframe_fork::root::Root;
 use stillframe_fork::{kernel, status};
 
@@ -47,8 +49,12 @@ enum Command {
         #[arg(value_name = "NAME=VALUE")]
         parameters: Vec<String>,
     },
-    /// Unload the module; fails while it is in use
-    Unload,
+    /// Unload the module; fails while it is in use. What is enabled is enabled again by the next load, until a reboot
+    Unload {
+        /// The next load enables nothing again
+        #[arg(long)]
+        forget: bool,
+    },
     /// Let a process, a service or a cgroup fork with the module from now on
     Enable {
         #[command(flatten)]
@@ -149,11 +155,9 @@ fn run(root: &Root, command: Command) -> Result<u8> {
             if let Some(taint) = kernel::taint(root) {
                 say(&taint);
             }
+            say_restored(&restore::restore(root));
         }
-        Command::Unload => {
-            load::unload(root, &RunningKernel)?;
-            say("async_fork is unloaded");
-        }
+        Command::Unload { forget } => unload(root, forget)?,
         Command::Enable { subject, strategy, threads, persistent } => {
             let strategy = chosen(strategy, threads)?;
             say(&match &subject.unit {
@@ -169,6 +173,41 @@ fn run(root: &Root, command: Command) -> Result<u8> {
         Command::Doctor { pid, json } => return examine(root, pid, json),
     }
     Ok(0)
+}
+
+fn unload(root: &Root, forget: bool) -> Result<()> {
+    let kept = match forget {
+        true => 0,
+        false => restore::keep(root)?,
+    };
+    if let Err(error) = load::unload(root, &RunningKernel) {
+        // It is still enabled.
+        restore::forget(root);
+        return Err(error);
+    }
+    if forget {
+        restore::forget(root);
+    }
+    say("async_fork is unloaded");
+    if kept > 0 {
+        say(&format!(
+            "what was enabled ({kept} cgroups and processes) forks as by default; `stillframe-fork load` enables it again, \
+             until a reboot"
+        ));
+    }
+    Ok(())
+}
+
+fn say_restored(restored: &Restored) {
+    for name in &restored.enabled {
+        say(&format!("enabled again: {name}"));
+    }
+    if restored.gone_count > 0 {
+        say(&format!("{} cgroups and processes that were enabled are gone", restored.gone_count));
+    }
+    for what in &restored.failed {
+        say(&format!("NOT enabled again: {what}"));
+    }
 }
 
 fn chosen(strategy: StrategyArg, threads: Option<u32>) -> Result<Strategy> {
@@ -200,9 +239,10 @@ fn show_status(root: &Root, watch: Option<f64>, json: bool, times: Option<u64>) 
     let mut left = times.unwrap_or(u64::MAX);
     loop {
         let statistics = root.statistics()?;
+        let processes = Processes::read(root);
         let text = match json {
-            true => status::json(&statistics).to_string(),
-            false => status::table(&statistics),
+            true => status::json(&statistics, processes.as_ref()).to_string(),
+            false => status::table(&statistics, processes.as_ref()),
         };
         if pause.is_some() && !json && std::io::stdout().is_terminal() {
             // Home, clear to the end.

@@ -6,6 +6,7 @@ use serde_json::{json, Map, Value};
 
 use crate::abi::Statistics;
 use crate::explain::{reason_name, refusal_name, Copier, REASONS, REFUSALS};
+use crate::processes::{Processes, Refused};
 use stillframe_units::{human_ns, thousands};
 
 const BAR_WIDTH: u64 = 40;
@@ -37,8 +38,14 @@ impl Shares {
     }
 }
 
-pub fn json(statistics: &Statistics) -> Value {
+/// `processes`: nothing, if this program may not ask.
+pub fn json(statistics: &Statistics, processes: Option<&Processes>) -> Value {
     let mut object = Map::new();
+    let refused = |r: &Refused| json!({"pid": r.pid, "name": r.name, "why": r.why, "forks": r.fork_count, "since": r.since(), "last": r.last()});
+    if let Some(processes) = processes {
+        let all = processes.refused.iter().map(refused).collect();
+        object.insert("processes_refused".to_owned(), Value::Array(all));
+    }
     for (name, values) in statistics.fields() {
         let value = match name {
             "forks_refused" => by_name(&values, REFUSALS.len(), refusal_name),
@@ -57,7 +64,8 @@ fn by_name(values: &[u64], known: usize, name: fn(usize) -> String) -> Value {
     Value::Object(shown.map(|(i, count)| (name(i), json!(count))).collect())
 }
 
-pub fn table(s: &Statistics) -> String {
+/// `processes`: nothing, if this program may not ask.
+pub fn table(s: &Statistics, processes: Option<&Processes>) -> String {
     let mut text = String::new();
     forks(&mut text, s);
     copies(
@@ -77,7 +85,18 @@ pub fn table(s: &Statistics) -> String {
     others(&mut text, s);
     interruptions(&mut text, s);
     refusals(&mut text, s);
+    turned_back(&mut text, processes);
     text
+}
+
+/// Processes that opted in and fork as by default now.
+fn turned_back(text: &mut String, processes: Option<&Processes>) {
+    let Some(processes) = processes.filter(|p| !p.refused.is_empty()) else { return };
+    text.push_str("\nOpted in, but their forks take the default path now\n");
+    for r in &processes.refused {
+        let what = format!("{} since {}, {} forks", r.why, r.since(), thousands(r.fork_count));
+        line(text, &format!("process {} ({})", r.pid, r.name), &what);
+    }
 }
 
 fn line(text: &mut String, name: &str, value: &str) {
@@ -204,6 +223,34 @@ mod tests {
         s
     }
 
+    fn refused() -> Processes {
+        let one = Refused {
+            pid: 12,
+            why: "pinned".to_owned(),
+            fork_count: 3,
+            since_s: 1_800_000_000,
+            last_s: 1_800_000_060,
+            name: "redis-server".to_owned(),
+        };
+        Processes { refused: vec![one], ..Processes::default() }
+    }
+
+    fn table_of(s: Statistics) -> String {
+        table(&s, Some(&refused()))
+    }
+
+    fn json_of(s: Statistics) -> Value {
+        json(&s, Some(&refused()))
+    }
+
+    #[test]
+    fn who_may_not_ask_sees_no_processes() {
+        let s = statistics(|_| ());
+        assert!(!table(&s, None).contains("Opted in, but their"));
+        assert!(json(&s, None).get("processes_refused").is_none());
+        assert!(!table(&s, Some(&Processes::default())).contains("Opted in, but their"));
+    }
+
     #[test]
     fn shares_count_unknown_reasons_as_the_parents() {
         let mut tables = [0; 20];
@@ -213,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_table_shows_histogram_and_refusals() {
-        let text = table(&statistics(|s| {
+        let text = table_of(statistics(|s| {
             s.forks_async = 2;
             s.tables_deferred = 512;
             (s.tables_copied[0], s.tables_copied[2]) = (400, 112);
@@ -226,12 +273,14 @@ mod tests {
         assert!(text.contains("  16.4 us to   32.8 us            3 ####"), "{text}");
         assert!(text.contains("9 forks took the default path: pinned"), "{text}");
         assert!(text.contains("restart the process"), "{text}");
+        assert!(text.contains("process 12 (redis-server)"), "{text}");
+        assert!(text.contains("pinned since 2027-01-15T08:00:00Z, 3 forks"), "{text}");
         assert!(!text.contains("On-Demand-Fork: tables"), "{text}");
     }
 
     #[test]
     fn json_names_reasons_and_refusals() {
-        let value = json(&statistics(|s| {
+        let value = json_of(statistics(|s| {
             s.tables_copied[2] = 4;
             s.tables_copied[18] = 1;
             s.forks_refused[1] = 2;
@@ -240,6 +289,7 @@ mod tests {
         assert_eq!(value["tables_copied"]["reason_18"], 1);
         assert_eq!(value["tables_unshared"]["ksm"], 0);
         assert_eq!(value["forks_refused"]["notifier"], 2);
+        assert_eq!(value["processes_refused"][0]["since"], "2027-01-15T08:00:00Z");
         assert_eq!(value["sync_histogram"].as_array().unwrap().len(), 40);
     }
 }

@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stillframe_fork::abi::{CONTROL_BYTES, STATISTICS_BYTES, VERSION};
+use stillframe_fork::restore;
+use stillframe_fork::root::Root;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_stillframe-fork");
 const V2: &str = "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
@@ -360,6 +362,64 @@ fn doctor_names_what_is_wrong() {
     let json = stdout(&machine.run(&["doctor", "--pid", "9", "--json"]));
     let checks: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(checks.as_array().unwrap().iter().any(|c| c["grade"] == "problem"));
+}
+
+/// What the module says when root asks; the question is written over the first line.
+const ASKED: &str =
+    "..........\nasked 9 async 1 cgroup pinned\nrefused 9 pinned 3 1800000000 1800000060 redis\n";
+
+#[test]
+fn doctor_says_what_turned_a_process_back_and_since_when() {
+    let machine = Machine::with_module();
+    process(&machine, 1 << 20, "ac");
+    machine.file("proc/async_fork_processes", ASKED);
+    let output = machine.run(&["doctor", "--pid", "9"]);
+    failed(&output, 5);
+    let said = stdout(&output);
+    for part in [
+        "ok      its cgroup says Async-fork, 1 copy thread",
+        "PROBLEM its next fork takes the default path all the same: the process's pages were once pinned",
+        "PROBLEM its last 3 forks took the default path, since 2027-01-15T08:00:00Z (the last one at 2027-01-15T08:01:00Z)",
+        "-> the mark stays for the life of the process",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn status_names_processes_that_were_turned_back() {
+    let machine = Machine::with_module();
+    machine.file("proc/async_fork_processes", ASKED);
+    let said = succeeded(&machine.run(&["status"]));
+    assert!(said.contains("process 9 (redis)"), "{said}");
+    assert!(said.contains("pinned since 2027-01-15T08:00:00Z, 3 forks"), "{said}");
+    let said = succeeded(&machine.run(&["status", "--json"]));
+    assert!(
+        said.contains(
+            r#""processes_refused":[{"forks":3,"last":"2027-01-15T08:01:00Z","name":"redis","pid":9"#
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_is_enabled_outlives_the_module_but_not_its_cgroup() {
+    let machine = Machine::with_module();
+    let root = Root::new(&machine.0);
+    for (name, value) in [("a", "3"), ("a/b c", "1"), ("d", "0")] {
+        machine.file(&format!("sys/fs/cgroup/{name}/memory.async_fork"), value);
+    }
+    assert_eq!(restore::keep(&root).unwrap(), 2);
+    machine.file("sys/fs/cgroup/a/memory.async_fork", "0");
+    machine.file("sys/fs/cgroup/a/b c/memory.async_fork", "0");
+    fs::rename(machine.0.join("sys/fs/cgroup/a/b c"), machine.0.join("sys/fs/cgroup/elsewhere")).unwrap();
+    machine.file("sys/fs/cgroup/a/b c/memory.async_fork", "0");
+    let restored = restore::restore(&root);
+    assert_eq!((restored.enabled, restored.gone_count), (vec!["/sys/fs/cgroup/a".to_owned()], 1));
+    assert_eq!(machine.read("sys/fs/cgroup/a/memory.async_fork"), b"3");
+    assert_eq!(machine.read("sys/fs/cgroup/a/b c/memory.async_fork"), b"0");
+    // Once.
+    assert_eq!(restore::restore(&root), restore::Restored::default());
 }
 
 #[test]

@@ -8,6 +8,12 @@
  *     in the first user namespace, else EPERM; ASYNC_FORK_ODF unless the module was loaded with allow_odf=1: EOPNOTSUPP
  *   read(2)  one struct async_fork_statistics  a snapshot of the counters; each read at offset 0 takes a new one
  * /proc/async_fork, mode 0444: the same statistics as "name value" lines, for people and scripts.
+ * /proc/async_fork_processes, mode 0600: what the module knows of single processes, a line each:
+ *     setting PID STRATEGY THREADS                  has a strategy of its own (default, async, odf)
+ *     refused PID WHY COUNT SINCE LAST NAME         opted in, but its last COUNT forks took the default path; the times are
+ *       seconds UTC of the first and of the last one. The line goes when a fork is deferred again, or the process ends
+ *   write(2) of a PID, which takes CAP_SYS_ADMIN: then a read has one line instead
+ *     asked PID STRATEGY THREADS own|cgroup WHY|-   how it would fork now, and why not; ESRCH if there is no such process
  * memory.async_fork in every memory cgroup but the root: "0" default fork, "1".."64" Async-fork with that many copy
  *   threads, "odf" On-Demand-Fork. A process's own setting wins over its cgroup's. The same right, the same errors:
  *   owning the cgroup is not enough. No more threads work than there are CPUs online.
