@@ -10,6 +10,7 @@ from pathlib import Path
 
 HOST = {"x86_64": "amd64", "aarch64": "arm64"}
 ARCHIVE = "http://deb.debian.org/debian"
+SECURITY = "http://deb.debian.org/debian-security"
 
 
 def newest_stock(releases, version, architecture):
@@ -42,7 +43,8 @@ class Unpacked:
                    f"APT::Sandbox::User={os.environ.get('USER', 'root')}"]
         if self.suites:
             sources = self.directory / "sources.list"
-            sources.write_text("".join(f"deb {ARCHIVE} {suite} main\n" for suite in self.suites))
+            archives = ((SECURITY if suite.endswith("-security") else ARCHIVE, suite) for suite in self.suites)
+            sources.write_text("".join(f"deb {archive} {suite} main\n" for archive, suite in archives))
             options += [f"Dir::Etc::SourceList={sources}", "Dir::Etc::SourceParts=/dev/null"]
         arguments = [part for option in options for part in ("-o", option)]
         done = subprocess.run([command[0], *arguments, *command[1:]], cwd=self.directory, text=True,
@@ -83,12 +85,12 @@ class UnpackedValkey(Unpacked):
 
 class UnpackedKernel(Unpacked):
     """
-    With a version ("6.12") the kernel is from backports, otherwise the one that linux-headers-ARCHITECTURE means.
-    Busybox comes with the kernel of another architecture.
+    With a version ("6.12") the kernel is the newest of it in Debian 12 with security and backports, otherwise the one that
+    linux-headers-ARCHITECTURE means. Busybox comes with the kernel of another architecture.
     """
 
     def __init__(self, directory, architecture, version=None):
-        super().__init__(directory, architecture, ("bookworm", "bookworm-backports") if version else ())
+        super().__init__(directory, architecture, ("bookworm", "bookworm-security", "bookworm-backports") if version else ())
         self.version = version
         self.foreign = self.architecture != self.host
 
