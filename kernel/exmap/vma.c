@@ -72,31 +72,39 @@ static vm_fault_t exmap_pfn_mkwrite(struct vm_fault *vmf)
 
 /* ---- what may be done with the mapping ---- */
 
-/* ptrace and /proc/PID/mem, which get no page of it. */
-static int exmap_access(struct vm_area_struct *vma, unsigned long address, void *buffer, int length, int write)
+static void exmap_frame_copy(const struct exmap_frame *frame, unsigned int offset, void *buffer, int length, int write)
 {
-	struct exmap_walk walk = exmap_walk_of(vma->vm_private_data, vma);
-	unsigned int offset = offset_in_page(address);
-	u32 frame;
-	void *bytes;
-	int ret;
+	void *bytes = kmap_local_page(exmap_frame_page(frame));
 
-	length = min_t(int, length, PAGE_SIZE - offset);
-	ret = exmap_frame_hold(&walk, (address - vma->vm_start) >> PAGE_SHIFT, &frame);
-	exmap_walk_end(&walk);
-	if (ret == -ENOENT && !write) {
-		memset(buffer, 0, length);
-		return length;
-	}
-	if (ret)
-		return -EFAULT;
-	bytes = kmap_local_page(exmap_frame_page(&walk.map->frames[frame]));
 	if (write)
 		memcpy(bytes + offset, buffer, length);
 	else
 		memcpy(buffer, bytes + offset, length);
 	kunmap_local(bytes);
-	exmap_frame_drop(walk.map, frame);
+}
+
+/*
+ * ptrace and /proc/PID/mem, which get no page of it. The copy is made under the table's lock, at most a page of it: with
+ * a count instead, a free would be EBUSY because somebody else looks.
+ */
+static int exmap_access(struct vm_area_struct *vma, unsigned long address, void *buffer, int length, int write)
+{
+	struct exmap_walk walk = exmap_walk_of(vma->vm_private_data, vma);
+	unsigned int offset = offset_in_page(address);
+	u32 frame = EXMAP_NO_FRAME;
+	pte_t *pte;
+
+	length = min_t(int, length, PAGE_SIZE - offset);
+	pte = exmap_walk_to(&walk, (address - vma->vm_start) >> PAGE_SHIFT, false);
+	if (pte)
+		frame = exmap_pte_frame_if_any(*pte);
+	if (frame != EXMAP_NO_FRAME)
+		exmap_frame_copy(&walk.map->frames[frame], offset, buffer, length, write);
+	else if (!write)
+		memset(buffer, 0, length);
+	else
+		length = -EFAULT;
+	exmap_walk_end(&walk);
 	return length;
 }
 

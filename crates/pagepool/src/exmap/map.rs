@@ -16,6 +16,7 @@ use crate::PAGE_SIZE;
 
 /// How long it is tried to have memory that the system does not give at once.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tries of what cannot be done at once.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// An open map.
@@ -121,11 +122,17 @@ impl Exmap {
         }
     }
 
-    /// Takes the memory of pages, if they have any: they read as zero from then on. The caller owns them (M2), and nothing is
-    /// being read into them.
+    /// Takes the memory of pages, if they have any: they read as zero from then on. The caller owns them (M2), and nothing of
+    /// this process is being read into them. A page that somebody else has to do with (modules of before looked at memory for
+    /// `/proc/PID/mem` as a read does) is tried again until it is free.
+    ///
+    /// # Panics
+    /// If the map is not this process's, which is a bug.
     pub fn take(&self, runs: &[Run]) {
-        let result = self.act(Opcode::Free, runs);
-        assert!(result.is_ok(), "taking pages of an own map cannot fail: {result:?}");
+        while let Err(error) = self.act(Opcode::Free, runs) {
+            assert!(is_contention(&error), "taking pages of an own map: {error}");
+            std::thread::sleep(PAUSE);
+        }
     }
 
     fn act(&self, opcode: Opcode, runs: &[Run]) -> io::Result<()> {
@@ -154,19 +161,12 @@ impl Exmap {
             // SAFETY: M8: the caller owns the pages. M9: the kernel reads the struct and the entries.
             let done = unsafe { libc::ioctl(fd.as_raw_fd(), abi::ACTION, &raw const action) };
             if i64::from(check(done)?) < wanted {
-                return Err(self.first_failure(&interface, entry_count));
+                // SAFETY: M9: as above.
+                let entry = |at| unsafe { interface.entries.as_ptr().wrapping_add(at).read_volatile() };
+                return Err(first_failure(opcode, (0..entry_count).map(entry)));
             }
         }
         Ok(())
-    }
-
-    /// Why not all of a call was done.
-    fn first_failure(&self, interface: &Interface, entry_count: usize) -> io::Error {
-        // SAFETY: M9: as above.
-        let result = |at| unsafe { interface.entries.as_ptr().wrapping_add(at).read_volatile() }.result;
-        let failed = (0..entry_count).map(result).find(|result| *result < 0);
-        // One that was done in part has no reason of its own: it is lack of memory.
-        io::Error::from_raw_os_error(failed.map_or(libc::ENOMEM, |result| -i32::from(result)))
     }
 
     fn has(&self, (page, count): Run) -> bool {
@@ -254,6 +254,22 @@ fn map(fd: &OwnedFd, byte_len: usize, offset: i64) -> io::Result<NonNull<u8>> {
     Ok(NonNull::new(raw.cast()).expect("no mapping is at address zero"))
 }
 
+/// Why not all entries of a call were done.
+fn first_failure(opcode: Opcode, mut entries: impl Iterator<Item = Entry>) -> io::Error {
+    // One that was done in part has no reason of its own: there is one reason for each call.
+    let of_parts = match opcode {
+        Opcode::Alloc => libc::ENOMEM,
+        Opcode::Free => libc::EBUSY,
+    };
+    let own = entries.find(|entry| entry.result < 0);
+    io::Error::from_raw_os_error(own.map_or(of_parts, |entry| -i32::from(entry.result)))
+}
+
+/// Whether the same call may be done a moment later.
+fn is_contention(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN | libc::EINTR | libc::ENOMEM))
+}
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     match result {
         ..0 => Err(io::Error::last_os_error()),
@@ -269,4 +285,44 @@ fn in_parts((page, count): Run) -> impl Iterator<Item = Entry> {
         length: (count - done).min(step) as u16,
         result: 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulate_exmap;
+    use super::*;
+
+    fn entry(length: u16, result: i16) -> Entry {
+        Entry { page: 0, length, result }
+    }
+
+    #[test]
+    fn a_failure_has_the_reason_of_its_call() {
+        let reason =
+            |opcode, entries: &[Entry]| first_failure(opcode, entries.iter().copied()).raw_os_error();
+        let busy = -(libc::EBUSY as i16);
+        assert_eq!(reason(Opcode::Free, &[entry(3, 3), entry(4, 2)]), Some(libc::EBUSY));
+        assert_eq!(reason(Opcode::Alloc, &[entry(3, 3), entry(4, 2)]), Some(libc::ENOMEM));
+        assert_eq!(reason(Opcode::Free, &[entry(3, 3), entry(1, busy), entry(1, 1)]), Some(libc::EBUSY));
+        assert_eq!(reason(Opcode::Alloc, &[entry(4, 2), entry(1, -(libc::EINTR as i16))]), Some(libc::EINTR));
+    }
+
+    #[test]
+    fn pages_that_somebody_looks_at_are_taken_when_he_has_gone() {
+        simulate_exmap();
+        let map = Exmap::open(4 * PAGE_SIZE, 4).unwrap();
+        let Source::Simulated(simulated) = &map.source else { panic!("it is a module's") };
+        map.give(&[(0, 3)]);
+        // SAFETY: M1, M2: the first byte of a page of the map, which has memory.
+        unsafe { map.base().as_ptr().write(7) };
+        simulated.fail_next(&[libc::EBUSY, libc::EBUSY, libc::EINTR]);
+        map.take(&[(0, 1), (2, 1)]);
+        assert_eq!(simulated.failures_left(), 0, "it was tried again");
+        // SAFETY: M1: as above.
+        assert_eq!(unsafe { map.base().as_ptr().read() }, 0, "the page has gone");
+        simulated.fail_next(&[libc::ENOMEM]);
+        map.give(&[(0, 1)]);
+        // SAFETY: M1, M2: as above.
+        unsafe { map.base().as_ptr().write(8) };
+    }
 }

@@ -22,6 +22,9 @@ pub(super) fn is_simulated() -> bool {
 pub(super) struct SimulatedMap {
     base: NonNull<u8>,
     byte_len: usize,
+    /// What the next calls fail with.
+    #[cfg(test)]
+    failures: parking_lot::Mutex<std::collections::VecDeque<i32>>,
 }
 
 impl SimulatedMap {
@@ -32,7 +35,23 @@ impl SimulatedMap {
         if raw == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(SimulatedMap { base: NonNull::new(raw.cast()).expect("no mapping is at address zero"), byte_len })
+        Ok(SimulatedMap {
+            base: NonNull::new(raw.cast()).expect("no mapping is at address zero"),
+            byte_len,
+            #[cfg(test)]
+            failures: parking_lot::Mutex::default(),
+        })
+    }
+
+    /// Each of the next calls fails with one of these numbers.
+    #[cfg(test)]
+    pub fn fail_next(&self, errnos: &[i32]) {
+        self.failures.lock().extend(errnos);
+    }
+
+    #[cfg(test)]
+    pub fn failures_left(&self) -> usize {
+        self.failures.lock().len()
     }
 
     pub fn base(&self) -> NonNull<u8> {
@@ -40,6 +59,10 @@ impl SimulatedMap {
     }
 
     pub fn act(&self, opcode: Opcode, runs: &[Run]) -> io::Result<()> {
+        #[cfg(test)]
+        if let Some(errno) = self.failures.lock().pop_front() {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
         runs.iter().try_for_each(|&(page, count)| {
             let start = self.base.as_ptr().wrapping_add(page as usize * PAGE_SIZE).cast();
             let byte_len = count as usize * PAGE_SIZE;
