@@ -42,13 +42,13 @@ void exmap_frames_unmapped(struct exmap *map)
 	for (frame = 0; frame < count; frame++) {
 		atomic_t *uses = &map->frames[frame].uses;
 
+		if (!(frame % EXMAP_ENTRIES_MAX))
+			cond_resched();
 		if (!(atomic_read(uses) & EXMAP_MAPPED))
 			continue;
 		unmapped++;
 		if (!atomic_sub_return(EXMAP_MAPPED, uses))
 			exmap_list_push(map, &list, frame);
-		if (!(unmapped % EXMAP_ENTRIES_MAX))
-			cond_resched();
 	}
 	atomic64_add(unmapped, &map->counters.pages_unmapped);
 	exmap_give_to_pool(map, &list);

@@ -45,7 +45,7 @@ int exmap_backing_set(struct exmap *map, const struct exmap_backing *backing)
 	struct file *file = NULL;
 	int ret = 0;
 
-	if (backing->size != sizeof(*backing) || backing->flags || backing->reserved || backing->fd < -1)
+	if (backing->flags || backing->reserved || backing->fd < -1)
 		return -EINVAL;
 	if (backing->fd >= 0) {
 		file = fget(backing->fd);
@@ -458,7 +458,7 @@ ssize_t exmap_read_iter(struct kiocb *iocb, struct iov_iter *to)
 		return ret;
 	if (!iter_is_iovec(to) && !iter_is_ubuf(to))
 		return -EINVAL;
-	if (iocb->ki_flags & IOCB_NOWAIT)
+	if (iocb->ki_flags & IOCB_NOWAIT || iocb->ki_filp->f_flags & O_NONBLOCK)
 		return -EAGAIN;
 	if (!iov_iter_count(to))
 		return 0;

@@ -30,7 +30,7 @@ struct exmap *exmap_new(void)
 
 static bool exmap_setup_is_valid(const struct exmap_setup *setup)
 {
-	return setup->size == sizeof(*setup) && setup->version == EXMAP_VERSION && !setup->flags &&
+	return setup->version == EXMAP_VERSION && !setup->flags &&
 	       !setup->reserved[0] && !setup->reserved[1] &&
 	       setup->map_pages && setup->map_pages <= EXMAP_MAP_PAGES_MAX &&
 	       setup->pool_pages && setup->pool_pages <= EXMAP_POOL_PAGES_MAX &&

@@ -197,7 +197,8 @@ static int exmap_mmap_interfaces(struct exmap *map, struct vm_area_struct *vma)
 
 	if (first >= map->interface_count || vma_pages(vma) > map->interface_count - first)
 		return -EINVAL;
-	compat_vm_flags(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP, VM_MAYEXEC);
+	/* VM_IO: MADV_DOFORK is refused, a child would write entries of its parent's. */
+	compat_vm_flags(vma, VM_IO | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP, VM_MAYEXEC);
 	vma->vm_private_data = map;
 	vma->vm_ops = &exmap_interface_operations;
 	return 0;

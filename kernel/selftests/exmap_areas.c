@@ -55,6 +55,7 @@ static void forked(void)
 	struct map map = begin();
 
 	expect_refused("MADV_DOFORK", madvise(map.base, BYTES, MADV_DOFORK), EINVAL);
+	expect_refused("MADV_DOFORK of an interface", madvise(map.entries, 2 * EXMAP_PAGE_SIZE, MADV_DOFORK), EINVAL);
 	pid_t child = must_fork();
 
 	if (!child) {
@@ -118,6 +119,34 @@ static void mapped_again(void)
 	expect(run_one(&map, 0, EXMAP_ALLOC, 0, 1) == -ENXIO, "allocating in what took its place");
 	must(munmap(map.base, BYTES));
 	map.base = NULL;
+	map_close(&map);
+}
+
+/* remap_file_pages() is mmap() with another offset: interfaces change places, and a map is mapped anew. */
+static void remapped(void)
+{
+	struct map map = begin();
+	size_t first = EXMAP_OFFSET_INTERFACE / EXMAP_PAGE_SIZE;
+
+	entry_of(&map, 0, 0)->page = 11;
+	entry_of(&map, 1, 0)->page = 12;
+	must(remap_file_pages(map.entries, EXMAP_PAGE_SIZE, 0, first + 1, 0));
+	expect(entry_of(&map, 0, 0)->page == 12 && entry_of(&map, 1, 0)->page == 12, "not the page of interface 1");
+	expect(remap_file_pages(map.entries, EXMAP_PAGE_SIZE, 0, first + 2, 0) < 0, "an interface too many");
+	expect(remap_file_pages(map.entries, EXMAP_PAGE_SIZE, 0, 0, 0) < 0, "a page of the map");
+	must(munmap(map.entries, 2 * EXMAP_PAGE_SIZE));
+	map.entries = mmap(NULL, 2 * EXMAP_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, map.fd, EXMAP_OFFSET_INTERFACE);
+	expect(map.entries != MAP_FAILED && entry_of(&map, 0, 0)->page == 11, "interface 0 was changed");
+	expect(remap_file_pages(page_of(&map, 3), EXMAP_PAGE_SIZE, 0, 3, 0) < 0, "a page of the map");
+	must(remap_file_pages(map.base, BYTES, 0, 0, 0));
+	expect(map_statistics(&map).pages_unmapped == 10, "%llu pages", map_statistics(&map).pages_unmapped);
+	expect_conserved(&map, 0);
+	must_alloc(&map, 0, 10);
+	for (size_t page = 0; page < 10; page++)
+		page_mark(&map, page, page + 1);
+	expect(page_has(&map, 9, 10), "page 9");
+	must_free(&map, 0, 10);
+	expect_conserved(&map, 0);
 	map_close(&map);
 }
 
@@ -464,6 +493,7 @@ const struct scenario scenarios[] = {
 	{ "kinds_of_mapping", kinds_of_mapping, MODE_EXMAP },
 	{ "protection", protection, MODE_EXMAP },
 	{ "advice", advice, MODE_EXMAP },
+	{ "remapped", remapped, MODE_EXMAP },
 	{ "locked", locked, MODE_EXMAP },
 	{ "user_faults", user_faults, MODE_EXMAP },
 	{ "references", references, MODE_EXMAP },

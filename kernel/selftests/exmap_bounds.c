@@ -177,6 +177,94 @@ static void setup(void)
 	close(fd);
 }
 
+/* What a later version may have: structs that are larger, by so many bytes behind the first that have this value. */
+static int larger(int fd, unsigned long command, size_t size, const void *known, size_t more, unsigned char value)
+{
+	static _Alignas(8) unsigned char memory[16384];
+
+	memset(memory, 0xff, sizeof(memory));
+	memcpy(memory, known, size);
+	memset(memory + size, 0, more);
+	if (more)
+		memory[size + more - 1] = value;
+	/* EXMAP_ACTION has no field for it */
+	if (_IOC_NR(command) != _IOC_NR(EXMAP_ACTION))
+		*(uint32_t *)memory = size + more;
+	if (ioctl(fd, (command & ~IOCSIZE_MASK) | (size + more) << IOCSIZE_SHIFT, memory))
+		return -errno;
+	/* what a struct that is written has behind what the module knows is 0, and nothing is written behind it */
+	if (_IOC_DIR(command) & _IOC_READ)
+		for (size_t i = size; i < sizeof(memory); i++)
+			expect(memory[i] == (i < size + more ? 0 : 0xff), "byte %zu of %zu is %x", i, size + more, memory[i]);
+	return 0;
+}
+
+/* A program that is newer than the module: what the module does not know must be 0. */
+static void larger_structs(void)
+{
+	const struct exmap_setup setup = {
+		.version = EXMAP_VERSION, .map_pages = 100, .pool_pages = 10, .interface_count = 1,
+	};
+	const struct exmap_backing none = { .fd = -1 };
+	const struct exmap_action nothing = { .opcode = EXMAP_ALLOC };
+	const struct exmap_statistics asked = { .version = EXMAP_VERSION };
+	int fd = device_open();
+
+	expect(larger(fd, EXMAP_SETUP, sizeof(setup), &setup, 8, 1) == -E2BIG, "setup with something unknown");
+	expect(larger(fd, EXMAP_SETUP, sizeof(setup), &setup, 4096, 0) == -E2BIG, "setup of more than a page");
+	expect(!larger(fd, EXMAP_SETUP, sizeof(setup), &setup, 8, 0), "a larger setup");
+	expect(larger(fd, EXMAP_BACKING, sizeof(none), &none, 100, 1) == -E2BIG, "backing with something unknown");
+	expect(!larger(fd, EXMAP_BACKING, sizeof(none), &none, 100, 0), "a larger backing");
+	expect(larger(fd, EXMAP_ACTION, sizeof(nothing), &nothing, 16, 1) == -E2BIG, "an action with something unknown");
+	expect(!larger(fd, EXMAP_ACTION, sizeof(nothing), &nothing, 16, 0), "a larger action");
+	expect(larger(fd, EXMAP_ACTION, sizeof(nothing) - 8, &nothing, 0, 0) == -EINVAL, "a smaller action");
+	expect(!larger(fd, EXMAP_STATISTICS, sizeof(asked), &asked, 800, 0), "larger statistics");
+	expect(larger(fd, EXMAP_STATISTICS, sizeof(asked), &asked, 4096, 0) == -E2BIG, "statistics of more than a page");
+	expect(larger(fd, EXMAP_STATISTICS, sizeof(asked) - 8, &asked, 0, 0) == -EINVAL, "smaller statistics");
+	expect(ioctl(fd, EXMAP_SETUP | IOC_INOUT, &setup) && errno == ENOTTY, "another direction");
+	close(fd);
+}
+
+#ifdef __x86_64__
+static long call_32(long number, long first, long second, long third)
+{
+	long result;
+
+	asm volatile("int $0x80" : "=a" (result) : "a" (number), "b" (first), "c" (second), "d" (third) :
+		     "memory", "r8", "r9", "r10", "r11");
+	return result;
+}
+
+#define OPEN_32 5
+#define IOCTL_32 54
+
+/* A program of 32 bits is told at once: it could not map an interface. */
+static void bits_32(void)
+{
+	char *low = mmap(NULL, EXMAP_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	struct exmap_setup *setup = (void *)(low + 64);
+	long fd;
+
+	expect(low != MAP_FAILED, "mmap");
+	strcpy(low, EXMAP_DEVICE);
+	*setup = (struct exmap_setup) {
+		.size = sizeof(*setup), .version = EXMAP_VERSION, .map_pages = 10, .pool_pages = 10, .interface_count = 1,
+	};
+	fd = call_32(OPEN_32, (long)low, O_RDWR, 0);
+	if (fd == -ENOSYS)
+		skip("no system calls of 32 bits");
+	expect(fd >= 0, "open: %ld", fd);
+	expect(call_32(IOCTL_32, fd, EXMAP_SETUP, (long)setup) == -ENOTTY, "setup: %ld",
+	       call_32(IOCTL_32, fd, EXMAP_SETUP, (long)setup));
+	close(fd);
+}
+#else
+static void bits_32(void)
+{
+	skip("x86 only");
+}
+#endif
+
 static void before_setup(void)
 {
 	struct map map = { .fd = device_open() };
@@ -238,6 +326,8 @@ static void buffer(void)
 
 const struct scenario scenarios[] = {
 	{ "setup", setup, MODE_EXMAP },
+	{ "larger_structs", larger_structs, MODE_EXMAP },
+	{ "bits_32", bits_32, MODE_EXMAP },
 	{ "before_setup", before_setup, MODE_EXMAP },
 	{ "interface", interface, MODE_EXMAP },
 	{ "opcode", opcode, MODE_EXMAP },

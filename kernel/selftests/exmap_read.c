@@ -432,6 +432,22 @@ static void slow_read_end(pthread_t reader)
 	parameter_set("delay_at", "0");
 }
 
+/* A descriptor that must not wait is told to come again, however it is told so. */
+static void nonblock(void)
+{
+	file_map(100, 2);
+	must(fcntl(map.fd, F_SETFL, O_NONBLOCK));
+	expect(pread(map.fd, page_of(&map, 5), 4096, 0) < 0 && errno == EAGAIN, "pread");
+	expect(preadv(map.fd, &(struct iovec) { page_of(&map, 5), 4096 }, 1, 0) < 0 && errno == EAGAIN, "preadv");
+	expect(!map_statistics(&map).pages_allocated && !map_statistics(&map).reads, "something was done");
+	must(fcntl(map.fd, F_SETFL, 0));
+	expect(preadv2(map.fd, &(struct iovec) { page_of(&map, 5), 4096 }, 1, 0, RWF_NOWAIT) < 0, "preadv2");
+	expect(pread(map.fd, page_of(&map, 5), 4096, 4096) == 4096, "pread: %s", strerror(errno));
+	expect(page_has(&map, 5, MARK + 1), "what was read is not there");
+	must_free(&map, 5, 1);
+	map_close(&map);
+}
+
 /* A page with a read under way cannot be freed; what else is named can. */
 static void busy(void)
 {
@@ -531,6 +547,7 @@ const struct scenario scenarios[] = {
 	{ "uring_refuses", uring_refuses, MODE_EXMAP },
 	{ "gone_meanwhile", gone_meanwhile, MODE_EXMAP },
 	{ "aio", aio, MODE_EXMAP },
+	{ "nonblock", nonblock, MODE_EXMAP },
 	{ "busy", busy, MODE_EXMAP },
 	{ "unmapped_meanwhile", unmapped_meanwhile, MODE_EXMAP },
 	{ "backing_changes", backing_changes, MODE_EXMAP },

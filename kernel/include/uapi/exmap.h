@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
  * What user space and the exmap module share: fixed-width fields, explicit padding, sizes checked on both sides (here
- * by _Static_assert, and by the numbers of the ioctls). All reserved fields must be 0, else EINVAL.
+ * by _Static_assert). All reserved fields must be 0, else EINVAL. For programs of 64 bits.
+ *
+ * Structs may grow at their ends. Of a struct that is larger than the module's, what the module does not know must be 0,
+ * else E2BIG; of a smaller one, what it lacks counts as 0. `size` says how large the program's is; for EXMAP_ACTION the
+ * number of the ioctl does, which is otherwise the same number whatever the size.
  *
  * /dev/exmap, mode 0600, or 0660 and group exmap with the udev rule. An open file is one map: addresses for pages of
  * 4 KiB, a pool of frames that only this map uses, and up to 256 interfaces, one for each thread.
  *
  *   ioctl(EXMAP_SETUP)     once: sizes of map and pool, number of interfaces. The map belongs to the caller's memory:
  *                          from another process all other calls fail with EPERM. The pool counts against RLIMIT_MEMLOCK
- *                          (else ENOMEM) from now on; its frames are taken from the kernel when they are needed.
+ *                          of the caller's user, with all else that the user has pinned, until the memory of the process
+ *                          goes (exec, exit) or the file is closed. ENOMEM: that is too little, or the tables of the pool,
+ *                          16 bytes a frame, are large beside the memory that there is. Frames are taken from the kernel
+ *                          when they are needed.
  *   mmap(offset 0)         the whole map, MAP_SHARED, PROT_READ | PROT_WRITE, one at a time. Reading a page that is not
  *                          allocated gives zeros, writing it SIGBUS.
  *   mmap(EXMAP_OFFSET_INTERFACE + i * 4096)  the pages of interface i and those after it, as many as the length says:
@@ -56,7 +63,7 @@
 #define EXMAP_OFFSET_INTERFACE (1ULL << 44)
 
 struct exmap_setup {
-	__u32 size;		/* sizeof(struct exmap_setup), else EINVAL */
+	__u32 size;		/* sizeof(struct exmap_setup); less than the first version's: EINVAL */
 	__u32 version;		/* EXMAP_VERSION, else EINVAL */
 	__aligned_u64 map_pages;	/* 1 to EXMAP_MAP_PAGES_MAX */
 	__aligned_u64 pool_pages;	/* 1 to EXMAP_POOL_PAGES_MAX: frames that are in use at the same time */
@@ -97,7 +104,7 @@ struct exmap_action {
 };
 
 struct exmap_statistics {
-	__u32 size;		/* in: sizeof(struct exmap_statistics) */
+	__u32 size;		/* sizeof(struct exmap_statistics); out: what the module knows of it, the rest is 0 */
 	__u32 version;		/* in: EXMAP_VERSION */
 	__aligned_u64 map_pages;
 	__aligned_u64 pool_pages;
@@ -129,6 +136,12 @@ struct exmap_statistics {
 #define EXMAP_BACKING _IOW(0xE7, 2, struct exmap_backing)
 #define EXMAP_ACTION _IOW(0xE7, 3, struct exmap_action)
 #define EXMAP_STATISTICS _IOWR(0xE7, 4, struct exmap_statistics)
+
+/* What a struct had in the first version, which a program's has at least. */
+#define EXMAP_SETUP_SIZE_1 48
+#define EXMAP_BACKING_SIZE_1 16
+#define EXMAP_ACTION_SIZE_1 16
+#define EXMAP_STATISTICS_SIZE_1 256
 
 _Static_assert(sizeof(struct exmap_setup) == 48, "exmap_setup is part of the ABI");
 _Static_assert(sizeof(struct exmap_backing) == 16, "exmap_backing is part of the ABI");
