@@ -31,6 +31,12 @@ static inline void compat_set_pte(struct mm_struct *mm, unsigned long address, p
 	set_pte(pte, value);
 }
 
+/* Not add_mm_counter(): its tracepoint is not exported. */
+static inline void compat_rss_add(struct mm_struct *mm, int member, long pages)
+{
+	atomic_long_add(pages, &mm->rss_stat.count[member]);
+}
+
 /* The next part of a buffer of user space. */
 static inline unsigned long compat_iter_part(const struct iov_iter *iter, size_t *length)
 {

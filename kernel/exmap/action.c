@@ -25,6 +25,9 @@ void exmap_call_end(struct exmap_call *call)
 	EXMAP_COUNTERS(X)
 #undef X
 	spin_unlock(&interface->lock);
+#define X(name) this_cpu_add(exmap_sums.name, call->counters.name);
+	EXMAP_COUNTERS(X)
+#undef X
 }
 
 static bool exmap_action_is_valid(const struct exmap *map, const struct exmap_action *action)

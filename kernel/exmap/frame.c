@@ -50,6 +50,6 @@ void exmap_frames_unmapped(struct exmap *map)
 		if (!atomic_sub_return(EXMAP_MAPPED, uses))
 			exmap_list_push(map, &list, frame);
 	}
-	atomic64_add(unmapped, &map->counters.pages_unmapped);
+	exmap_count(map, pages_unmapped, unmapped);
 	exmap_give_to_pool(map, &list);
 }

@@ -22,6 +22,49 @@
 #error "exmap is for pages of 4 KiB"
 #endif
 
+/* ---- test_aids.c: in a module that is built for tests (make AF_TEST=1) only ---- */
+
+/* What can be left out: each is a rule whose absence a test must notice. */
+#define EXMAP_CHECKS(X)								\
+	X(flush) X(alloc_flush) X(quarantine) X(zero_page) X(clear) X(zero_flag) X(steal) X(busy) X(owner)	\
+	X(split) X(bound_interface) X(bound_opcode) X(bound_flags) X(bound_count) X(bound_page) X(bound_length)	\
+	X(private_copy) X(bound_buffer) X(memlock) X(dontcopy) X(mremap) X(notify) X(rss) X(end)
+
+enum exmap_check {
+#define X(name) EXMAP_CHECK_##name,
+	EXMAP_CHECKS(X)
+#undef X
+};
+
+/* Where a test build can be made to wait. */
+enum exmap_delay {
+	EXMAP_DELAY_FLUSH,	/* entries are taken away, not flushed yet */
+	EXMAP_DELAY_READ,	/* frames are in use by a read that has not begun */
+};
+
+#ifdef AF_TEST
+bool exmap_skips(enum exmap_check check);
+bool exmap_allocation_fails(void);
+void exmap_delay(enum exmap_delay step);
+#else
+static inline bool exmap_skips(enum exmap_check check)
+{
+	return false;
+}
+
+static inline bool exmap_allocation_fails(void)
+{
+	return false;
+}
+
+static inline void exmap_delay(enum exmap_delay step)
+{
+}
+#endif
+
+/* A condition that must hold, unless a test leaves it out. */
+#define exmap_checked(name, condition) (exmap_skips(EXMAP_CHECK_##name) || (condition))
+
 /* ---- frames ---- */
 
 /*
@@ -79,6 +122,22 @@ struct exmap_counters {
 #undef X
 };
 
+/*
+ * Sums over all maps since the module was loaded. Nobody waits for whoever reads them: a lock might be held by a process
+ * that has used up its time.
+ */
+#define EXMAP_SUMS(X)								\
+	X(maps_seen) X(maps_live) X(frames_live) X(frames_free)			\
+	EXMAP_COUNTERS(X) EXMAP_MAP_COUNTERS(X)
+
+struct exmap_sums {
+#define X(name) u64 name;
+	EXMAP_SUMS(X)
+#undef X
+};
+
+DECLARE_PER_CPU(struct exmap_sums, exmap_sums);
+
 struct exmap_map_counters {
 #define X(name) atomic64_t name;
 	EXMAP_MAP_COUNTERS(X)
@@ -102,7 +161,8 @@ struct exmap {
 	u64 map_pages;
 	u32 pool_pages;
 	u32 interface_count;
-	unsigned long locked_pages;	/* in mm->locked_vm */
+	struct user_struct *user;	/* whose RLIMIT_MEMLOCK the map counts against; NULL: nobody's */
+	unsigned long locked_pages;	/* of it; as many are in mm->pinned_vm */
 	struct exmap_interface **interfaces;
 	struct exmap_frame *frames;	/* pool_pages; those below frame_count are there */
 	bool ready;
@@ -112,17 +172,17 @@ struct exmap {
 	unsigned int vmas;		/* the same; two while mremap tries to move it */
 	struct rw_semaphore zero;	/* held for writing, nobody maps a zero page (invariant 4) */
 
-	spinlock_t pool_lock;		/* also in interrupts; list, frames_reserved, frame_count */
+	spinlock_t pool_lock;		/* also in interrupts; list, frames_reserved, frame_count, ended */
 	struct exmap_list pool;
 	u32 frames_reserved;		/* taken from the kernel, or about to be */
 	u32 frame_count;
+	bool ended;			/* nobody may use the map any more, and frames go back to the kernel */
 	atomic_t available;		/* frames in lists that nobody has the right to yet */
 
 	spinlock_t backing_lock;	/* of backing; whoever uses that file takes a reference under it */
 	struct file *backing;
 
 	struct exmap_map_counters counters;
-	struct list_head maps;
 };
 
 /* What a call works on. */
@@ -136,12 +196,46 @@ struct exmap_call {
 	struct exmap_counters counters;	/* of this call, added to the interface's at its end */
 };
 
+static inline bool exmap_mm_has_ended(struct mm_struct *mm)
+{
+	return !atomic_read(&mm->mm_users);
+}
+
+/* Of EXMAP_MAP_COUNTERS, in any context. */
+#define exmap_count(map, name, more)						\
+do {										\
+	atomic64_add(more, &(map)->counters.name);				\
+	this_cpu_add(exmap_sums.name, more);					\
+} while (0)
+
+/*
+ * Frames come from the kernel, or go back. They are part of the process's RSS, though no page table says so: else the
+ * OOM killer would take somebody else.
+ */
+static inline void exmap_count_frames(struct exmap *map, long more)
+{
+	this_cpu_add(exmap_sums.frames_live, more);
+	if (!exmap_skips(EXMAP_CHECK_rss))
+		compat_rss_add(map->mm, MM_SHMEMPAGES, more);
+}
+
+static inline void exmap_available_add(struct exmap *map, int more)
+{
+	atomic_add(more, &map->available);
+	this_cpu_add(exmap_sums.frames_free, more);
+}
+
 /* setup.c */
 int exmap_setup(struct exmap *map, const struct exmap_setup *setup);
+void exmap_end(struct exmap *map);
 void exmap_teardown(struct exmap *map);
 struct exmap *exmap_new(void);
 
 int exmap_may_use(struct exmap *map);
+
+/* charge.c */
+int exmap_charge(struct exmap *map, unsigned long pages);
+void exmap_uncharge(struct exmap *map, unsigned long left);
 
 static inline bool exmap_is_ready(struct exmap *map)
 {
@@ -170,6 +264,7 @@ static inline u32 exmap_list_pop(struct exmap *map, struct exmap_list *list)
 void exmap_take(struct exmap_call *call, u32 wanted, struct exmap_list *out);
 void exmap_give(struct exmap_call *call, struct exmap_list *list);
 void exmap_give_to_pool(struct exmap *map, struct exmap_list *list);
+u32 exmap_pool_end(struct exmap *map);
 
 /* table.c: entries of the page tables, under mmap_lock. */
 struct exmap_walk {
@@ -287,6 +382,7 @@ ssize_t exmap_read_iter(struct kiocb *iocb, struct iov_iter *to);
 long exmap_read_entries(struct exmap *map, struct exmap_interface *interface, const struct exmap_action *action,
 			struct io_uring_cmd *cmd, unsigned int issue_flags);
 int exmap_backing_set(struct exmap *map, const struct exmap_backing *backing);
+void exmap_backing_drop(struct exmap *map);
 
 /* action.c */
 long exmap_action(struct exmap *map, const struct exmap_action *action, struct io_uring_cmd *cmd,
@@ -302,54 +398,9 @@ void exmap_call_end(struct exmap_call *call);
 /* statistics.c */
 int exmap_statistics_init(void);
 void exmap_statistics_exit(void);
-void exmap_statistics_add(struct exmap *map);
-void exmap_statistics_remove(struct exmap *map);
 void exmap_statistics_read(struct exmap *map, struct exmap_statistics *out);
 
 /* symbols.c */
 int exmap_symbols_find(void);
-
-/* ---- test_aids.c: in a module that is built for tests (make AF_TEST=1) only ---- */
-
-/* What can be left out: each is a rule whose absence a test must notice. */
-#define EXMAP_CHECKS(X)								\
-	X(flush) X(alloc_flush) X(quarantine) X(zero_page) X(clear) X(zero_flag) X(steal) X(busy) X(owner)	\
-	X(split) X(bound_interface) X(bound_opcode) X(bound_flags) X(bound_count) X(bound_page) X(bound_length)	\
-	X(private_copy) X(bound_buffer) X(memlock) X(dontcopy) X(mremap) X(notify)
-
-enum exmap_check {
-#define X(name) EXMAP_CHECK_##name,
-	EXMAP_CHECKS(X)
-#undef X
-};
-
-/* Where a test build can be made to wait. */
-enum exmap_delay {
-	EXMAP_DELAY_FLUSH,	/* entries are taken away, not flushed yet */
-	EXMAP_DELAY_READ,	/* frames are in use by a read that has not begun */
-};
-
-#ifdef AF_TEST
-bool exmap_skips(enum exmap_check check);
-bool exmap_allocation_fails(void);
-void exmap_delay(enum exmap_delay step);
-#else
-static inline bool exmap_skips(enum exmap_check check)
-{
-	return false;
-}
-
-static inline bool exmap_allocation_fails(void)
-{
-	return false;
-}
-
-static inline void exmap_delay(enum exmap_delay step)
-{
-}
-#endif
-
-/* A condition that must hold, unless a test leaves it out. */
-#define exmap_checked(name, condition) (exmap_skips(EXMAP_CHECK_##name) || (condition))
 
 #endif

@@ -78,10 +78,7 @@ static u32 exmap_take_from_pool(struct exmap_call *call, u32 wanted, struct exma
 	return taken;
 }
 
-/*
- * A page of the kernel's, cleared: what it held was somebody else's (invariant 2). Not so hard that somebody is killed
- * for it.
- */
+/* A page of the kernel's, cleared: what it held was somebody else's (invariant 2). */
 static struct page *exmap_new_page(void)
 {
 	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN;
@@ -125,6 +122,7 @@ static u32 exmap_grow(struct exmap_call *call, u32 wanted, struct exmap_list *ou
 		map->frames_reserved -= reserved - grown;
 		spin_unlock_irqrestore(&map->pool_lock, flags);
 	}
+	exmap_count_frames(map, grown);
 	call->counters.frames_from_pool += grown;
 	return grown;
 }
@@ -160,12 +158,15 @@ static u32 exmap_steal(struct exmap_call *call, u32 wanted, struct exmap_list *o
 /* The right to up to so many of the frames in the lists. */
 static u32 exmap_reserve(struct exmap *map, u32 wanted)
 {
-	int available = atomic_read(&map->available);
+	int available = atomic_read(&map->available), rights = 0;
 
-	while (available > 0 && !atomic_try_cmpxchg(&map->available, &available,
-						    available - min_t(int, wanted, available)))
-		;
-	return available > 0 ? min_t(u32, wanted, available) : 0;
+	do {
+		if (available <= 0)
+			return 0;
+		rights = min_t(int, wanted, available);
+	} while (!atomic_try_cmpxchg(&map->available, &available, available - rights));
+	this_cpu_sub(exmap_sums.frames_free, rights);
+	return rights;
 }
 
 /*
@@ -187,7 +188,7 @@ void exmap_take(struct exmap_call *call, u32 wanted, struct exmap_list *out)
 		u32 back = min(grown, rights - taken);
 
 		/* Cheaper than stealing, while the pool may grow. */
-		atomic_add(back, &map->available);
+		exmap_available_add(map, back);
 		rights -= back;
 	}
 	while (taken < rights) {
@@ -200,7 +201,16 @@ void exmap_take(struct exmap_call *call, u32 wanted, struct exmap_list *out)
 			break;
 		cond_resched();
 	}
-	atomic_add(rights - taken, &map->available);
+	exmap_available_add(map, rights - taken);
+}
+
+/* A frame of this list is the kernel's again. */
+static void exmap_frame_return(struct exmap *map, struct exmap_list *list)
+{
+	struct page *page = exmap_frame_page(&map->frames[exmap_list_pop(map, list)]);
+
+	set_page_private(page, 0);
+	__free_page(page);
 }
 
 /* Also in interrupts. */
@@ -208,11 +218,52 @@ void exmap_give_to_pool(struct exmap *map, struct exmap_list *list)
 {
 	u32 count = list->count;
 	unsigned long flags;
+	bool ended;
 
 	spin_lock_irqsave(&map->pool_lock, flags);
-	exmap_list_join(map, &map->pool, list);
+	ended = map->ended;
+	if (ended) {
+		map->frame_count -= count;
+	} else {
+		exmap_list_join(map, &map->pool, list);
+		exmap_available_add(map, count);
+	}
 	spin_unlock_irqrestore(&map->pool_lock, flags);
-	atomic_add(count, &map->available);
+	if (!ended)
+		return;
+	exmap_count_frames(map, -(long)count);
+	while (list->count)
+		exmap_frame_return(map, list);
+}
+
+/*
+ * Nobody allocates from the pool any more: its frames are the kernel's again, those that reads go into when these have
+ * ended. How many these are.
+ */
+u32 exmap_pool_end(struct exmap *map)
+{
+	struct exmap_list list = EXMAP_LIST_EMPTY;
+	u32 i, left;
+
+	for (i = 0; i < map->interface_count; i++) {
+		struct exmap_interface *interface = map->interfaces[i];
+
+		spin_lock(&interface->lock);
+		exmap_list_join(map, &list, &interface->list);
+		spin_unlock(&interface->lock);
+	}
+	spin_lock_irq(&map->pool_lock);
+	exmap_list_join(map, &list, &map->pool);
+	map->ended = true;
+	left = map->frame_count -= list.count;
+	exmap_available_add(map, -atomic_read(&map->available));
+	spin_unlock_irq(&map->pool_lock);
+	exmap_count_frames(map, -(long)list.count);
+	while (list.count) {
+		exmap_frame_return(map, &list);
+		cond_resched();
+	}
+	return left;
 }
 
 /* To the call's interface, or to the pool if that has many. No processor can reach these frames (invariant 3). */
@@ -230,5 +281,5 @@ void exmap_give(struct exmap_call *call, struct exmap_list *list)
 	if (list->count)
 		exmap_give_to_pool(call->map, list);
 	else
-		atomic_add(count, &call->map->available);
+		exmap_available_add(call->map, count);
 }

@@ -40,6 +40,15 @@ struct exmap_read {
 
 /* ---- backing ---- */
 
+/* Returns the one before. */
+static struct file *exmap_backing_swap(struct exmap *map, struct file *file)
+{
+	spin_lock(&map->backing_lock);
+	swap(map->backing, file);
+	spin_unlock(&map->backing_lock);
+	return file;
+}
+
 int exmap_backing_set(struct exmap *map, const struct exmap_backing *backing)
 {
 	struct file *file = NULL;
@@ -57,14 +66,19 @@ int exmap_backing_set(struct exmap *map, const struct exmap_backing *backing)
 			 !file->f_op->read_iter)
 			ret = -EINVAL;
 	}
-	if (!ret) {
-		spin_lock(&map->backing_lock);
-		swap(map->backing, file);
-		spin_unlock(&map->backing_lock);
-	}
+	if (!ret)
+		file = exmap_backing_swap(map, file);
 	if (file)
 		fput(file);
 	return ret;
+}
+
+void exmap_backing_drop(struct exmap *map)
+{
+	struct file *file = exmap_backing_swap(map, NULL);
+
+	if (file)
+		fput(file);
 }
 
 static struct file *exmap_backing_get(struct exmap *map)
@@ -243,11 +257,11 @@ static void exmap_vector_ended(struct exmap_vector *vector, long result)
 		result = -EINTR;
 	vector->result = result;
 	exmap_parts_drop(map, vector->parts, vector->part_count);
-	atomic64_inc(&map->counters.reads);
+	exmap_count(map, reads, 1);
 	if (result < 0)
-		atomic64_inc(&map->counters.reads_failed);
+		exmap_count(map, reads_failed, 1);
 	else
-		atomic64_add(result >> PAGE_SHIFT, &map->counters.pages_read);
+		exmap_count(map, pages_read, result >> PAGE_SHIFT);
 }
 
 static void exmap_vector_complete(struct kiocb *kiocb, long result)

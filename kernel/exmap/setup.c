@@ -24,7 +24,6 @@ struct exmap *exmap_new(void)
 	spin_lock_init(&map->pool_lock);
 	spin_lock_init(&map->backing_lock);
 	map->pool = empty;
-	INIT_LIST_HEAD(&map->maps);
 	return map;
 }
 
@@ -93,40 +92,51 @@ static void exmap_arrays_free(struct exmap *map)
 	map->frames = NULL;
 }
 
-/* Pages that the map may come to take: frames, and what is kept of them and of its interfaces. */
-static unsigned long exmap_pages_of(const struct exmap_setup *setup)
+/* Pages of what is kept of frames and interfaces. */
+static unsigned long exmap_array_pages(const struct exmap_setup *setup)
 {
 	u64 interface = sizeof(struct exmap_interface) + PAGE_SIZE;
 
-	return setup->pool_pages + DIV_ROUND_UP_ULL(setup->pool_pages * sizeof(struct exmap_frame) +
-						    setup->interface_count * interface, PAGE_SIZE);
+	return DIV_ROUND_UP_ULL(setup->pool_pages * sizeof(struct exmap_frame) + setup->interface_count * interface,
+				PAGE_SIZE);
 }
 
-static int exmap_setup_locked(struct exmap *map, const struct exmap_setup *setup)
+/* The caller's memory is the map's. */
+static int exmap_setup_charged(struct exmap *map, const struct exmap_setup *setup)
 {
-	unsigned long pages = exmap_pages_of(setup);
-	int ret = 0;
+	unsigned long arrays = exmap_array_pages(setup);
+	int ret;
 
-	if (map->ready)
-		return -EBADFD;
 	/* Before anything of that size is allocated. */
-	if (!exmap_skips(EXMAP_CHECK_memlock)) {
-		ret = account_locked_vm(current->mm, pages, true);
-		map->locked_pages = pages;
-	}
+	ret = exmap_charge(map, setup->pool_pages + arrays);
 	if (ret)
 		return ret;
 	map->pool_pages = setup->pool_pages;
 	map->map_pages = setup->map_pages;
 	ret = exmap_arrays_new(map, setup->interface_count);
-	if (ret) {
-		exmap_arrays_free(map);
-		account_locked_vm(current->mm, map->locked_pages, false);
-		return ret;
-	}
+	if (!ret)
+		return 0;
+	exmap_arrays_free(map);
+	exmap_uncharge(map, 0);
+	return ret;
+}
+
+static int exmap_setup_locked(struct exmap *map, const struct exmap_setup *setup)
+{
+	int ret;
+
+	if (map->ready)
+		return -EBADFD;
 	mmgrab(current->mm);
 	map->mm = current->mm;
-	exmap_statistics_add(map);
+	ret = exmap_setup_charged(map, setup);
+	if (ret) {
+		mmdrop(map->mm);
+		map->mm = NULL;
+		return ret;
+	}
+	this_cpu_inc(exmap_sums.maps_seen);
+	this_cpu_inc(exmap_sums.maps_live);
 	/* Pairs with exmap_is_ready(). */
 	smp_store_release(&map->ready, true);
 	return 0;
@@ -154,25 +164,29 @@ int exmap_may_use(struct exmap *map)
 	return exmap_checked(owner, current->mm == map->mm) ? 0 : -EPERM;
 }
 
+/*
+ * The process's memory has gone, by exec or exit, and with it whoever may use the map. Whoever has the descriptor still
+ * keeps the arrays and nothing else: neither frames nor the backing file.
+ */
+void exmap_end(struct exmap *map)
+{
+	unsigned long arrays = map->locked_pages - map->pool_pages;
+
+	exmap_uncharge(map, arrays + exmap_pool_end(map));
+	exmap_backing_drop(map);
+}
+
 /* The file is closed: nothing is mapped, no call and no read is under way. */
 void exmap_teardown(struct exmap *map)
 {
-	u32 frame;
-
 	if (map->ready) {
-		exmap_statistics_remove(map);
-		for (frame = 0; frame < map->frame_count; frame++) {
-			struct page *page = exmap_frame_page(&map->frames[frame]);
-
-			set_page_private(page, 0);
-			__free_page(page);
-			cond_resched();
-		}
+		/* Every frame is in a list. */
+		WARN_ON_ONCE(!map->ended && exmap_pool_end(map));
 		exmap_arrays_free(map);
-		account_locked_vm(map->mm, map->locked_pages, false);
+		exmap_uncharge(map, 0);
 		mmdrop(map->mm);
+		this_cpu_dec(exmap_sums.maps_live);
 	}
-	if (map->backing)
-		fput(map->backing);
+	exmap_backing_drop(map);
 	kvfree(map);
 }

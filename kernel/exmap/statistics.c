@@ -5,13 +5,7 @@
 
 #include "internal.h"
 
-static LIST_HEAD(exmap_maps);		/* that are set up */
-static DEFINE_MUTEX(exmap_maps_lock);
-static struct exmap_statistics exmap_past;	/* of maps that are gone */
-static u64 exmap_maps_seen;
-
-/* Those that are sums over maps, live or gone. */
-#define EXMAP_SUMS(X) EXMAP_COUNTERS(X) EXMAP_MAP_COUNTERS(X)
+DEFINE_PER_CPU(struct exmap_sums, exmap_sums);
 
 /* Relaxed: a reading is not a cut through all of them. */
 void exmap_statistics_read(struct exmap *map, struct exmap_statistics *out)
@@ -40,52 +34,20 @@ void exmap_statistics_read(struct exmap *map, struct exmap_statistics *out)
 #undef X
 }
 
-static void exmap_sum(struct exmap_statistics *sum, const struct exmap_statistics *one)
-{
-#define X(name) sum->name += one->name;
-	EXMAP_SUMS(X)
-#undef X
-}
-
-void exmap_statistics_add(struct exmap *map)
-{
-	mutex_lock(&exmap_maps_lock);
-	list_add(&map->maps, &exmap_maps);
-	exmap_maps_seen++;
-	mutex_unlock(&exmap_maps_lock);
-}
-
-void exmap_statistics_remove(struct exmap *map)
-{
-	struct exmap_statistics last;
-
-	mutex_lock(&exmap_maps_lock);
-	exmap_statistics_read(map, &last);
-	exmap_sum(&exmap_past, &last);
-	list_del(&map->maps);
-	mutex_unlock(&exmap_maps_lock);
-}
-
 static int exmap_statistics_show(struct seq_file *m, void *unused)
 {
-	struct exmap_statistics sum, one;
-	u64 live = 0, seen;
-	struct exmap *map;
+	struct exmap_sums sum = { 0 };
+	unsigned int cpu;
 
-	mutex_lock(&exmap_maps_lock);
-	sum = exmap_past;
-	seen = exmap_maps_seen;
-	list_for_each_entry(map, &exmap_maps, maps) {
-		exmap_statistics_read(map, &one);
-		exmap_sum(&sum, &one);
-		sum.frames += one.frames;
-		sum.frames_free += one.frames_free;
-		live++;
+	for_each_possible_cpu(cpu) {
+		const struct exmap_sums *here = per_cpu_ptr(&exmap_sums, cpu);
+
+#define X(name) sum.name += READ_ONCE(here->name);
+		EXMAP_SUMS(X)
+#undef X
 	}
-	mutex_unlock(&exmap_maps_lock);
-	seq_printf(m, "version %u\nmaps_seen %llu\nmaps_live %llu\n", EXMAP_VERSION, seen, live);
-	seq_printf(m, "frames_live %llu\nframes_free %llu\n", sum.frames, sum.frames_free);
 #define X(name) seq_printf(m, #name " %llu\n", sum.name);
+	seq_printf(m, "version %u\n", EXMAP_VERSION);
 	EXMAP_SUMS(X)
 #undef X
 	return 0;

@@ -35,7 +35,7 @@ static vm_fault_t exmap_fault_read(struct exmap_walk *walk, u64 page)
 		ret = VM_FAULT_OOM;
 	} else if (exmap_pte_kind(*pte) == EXMAP_PTE_NONE) {
 		exmap_pte_set_zero(walk, page, pte);
-		atomic64_inc(&map->counters.zero_faults);
+		exmap_count(map, zero_faults, 1);
 	}
 	exmap_walk_end(walk);
 	up_read(&map->zero);
@@ -50,7 +50,7 @@ static vm_fault_t exmap_fault_write(struct exmap_walk *walk, u64 page)
 	exmap_walk_end(walk);
 	if (allocated)
 		return VM_FAULT_NOPAGE;		/* since the fault */
-	atomic64_inc(&walk->map->counters.write_faults);
+	exmap_count(walk->map, write_faults, 1);
 	return VM_FAULT_SIGBUS;
 }
 
@@ -125,6 +125,8 @@ static void exmap_close(struct vm_area_struct *vma)
 		return;
 	WRITE_ONCE(map->base, 0);
 	exmap_frames_unmapped(map);
+	if (exmap_mm_has_ended(vma->vm_mm) && !exmap_skips(EXMAP_CHECK_end))
+		exmap_end(map);
 }
 
 static int exmap_may_split(struct vm_area_struct *vma, unsigned long address)

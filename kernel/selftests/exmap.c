@@ -216,7 +216,7 @@ static void cleared(void)
 
 static long locked_kb(void)
 {
-	return read_field("/proc/self/status", "VmLck");
+	return read_field("/proc/self/status", "VmPin");
 }
 
 static void limit_locked(rlim_t bytes)

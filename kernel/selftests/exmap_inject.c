@@ -47,7 +47,7 @@ static int makes_map(void)
 		return errno;
 	result = map_setup(fd, 100, 10, 3);
 	if (result == -ENOMEM) {
-		expect(read_field("/proc/self/status", "VmLck") == 0, "memory is locked after a failure");
+		expect(read_field("/proc/self/status", "VmPin") == 0, "memory is locked after a failure");
 		/* it can be tried again */
 		expect(!map_setup(fd, 100, 10, 3), "a second setup");
 		result = -ENOMEM;

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What a map costs, and whom: its user and its process. */
+#include <linux/cred.h>
+#include <linux/sched/user.h>
+
+#include "internal.h"
+
+/* ---- RLIMIT_MEMLOCK ---- */
+
+/*
+ * By user, as io_uring and others count what they pin: a descriptor may outlive the process that set the map up. NULL:
+ * CAP_IPC_LOCK, nobody pays.
+ */
+static int exmap_charge_user(struct exmap *map, unsigned long pages)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct user_struct *user;
+	long locked;
+
+	if (exmap_skips(EXMAP_CHECK_memlock) || capable(CAP_IPC_LOCK))
+		return 0;
+	user = current_user();
+	locked = atomic_long_read(&user->locked_vm);
+	do {
+		if ((unsigned long)locked + pages > limit)
+			return -ENOMEM;
+	} while (!atomic_long_try_cmpxchg(&user->locked_vm, &locked, locked + pages));
+	map->user = get_uid(user);
+	return 0;
+}
+
+/* The map's mm is the caller's. */
+int exmap_charge(struct exmap *map, unsigned long pages)
+{
+	int ret = exmap_charge_user(map, pages);
+
+	if (ret)
+		return ret;
+	atomic64_add(pages, &map->mm->pinned_vm);
+	map->locked_pages = pages;
+	return 0;
+}
+
+/* Down to so many pages. */
+void exmap_uncharge(struct exmap *map, unsigned long left)
+{
+	unsigned long pages = map->locked_pages - min(left, map->locked_pages);
+
+	map->locked_pages -= pages;
+	atomic64_sub(pages, &map->mm->pinned_vm);
+	if (!map->user)
+		return;
+	atomic_long_sub(pages, &map->user->locked_vm);
+	if (map->locked_pages)
+		return;
+	free_uid(map->user);
+	map->user = NULL;
+}
