@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What a map costs, and whom: its user and its process. */
+/* What a map costs, and whom: its user, its process, the machine and the memory cgroups that it is in. */
 #include <linux/cred.h>
+#include <linux/memcontrol.h>
+#include <linux/page_counter.h>
 #include <linux/sched/user.h>
 
 #include "internal.h"
+
+#define EXMAP_SHARE_OF_LIMIT 16	/* of a cgroup's limit: what is less is left to the allocation to find out */
 
 /* ---- RLIMIT_MEMLOCK ---- */
 
@@ -55,4 +59,41 @@ void exmap_uncharge(struct exmap *map, unsigned long left)
 		return;
 	free_uid(map->user);
 	map->user = NULL;
+}
+
+/* ---- what may be had ---- */
+
+#ifdef CONFIG_MEMCG
+static bool exmap_limits_allow(unsigned long pages)
+{
+	struct mem_cgroup *group = get_mem_cgroup_from_mm(current->mm);
+	struct page_counter *counter = group ? &group->memory : NULL;
+	bool allowed = true;
+
+	for (; counter && allowed; counter = counter->parent) {
+		unsigned long most = READ_ONCE(counter->max), used = page_counter_read(counter);
+
+		allowed = pages <= most / EXMAP_SHARE_OF_LIMIT || (used < most && pages <= (most - used) / 2);
+	}
+	mem_cgroup_put(group);
+	return allowed;
+}
+#else
+static bool exmap_limits_allow(unsigned long pages)
+{
+	return true;
+}
+#endif
+
+/*
+ * Whether so many pages can be had without leaving others none: while somebody takes the last ones, it is anybody's
+ * allocation that finds none and calls the OOM killer.
+ */
+bool exmap_fits(unsigned long pages)
+{
+	long available = si_mem_available();
+
+	if (exmap_skips(EXMAP_CHECK_fits))
+		return true;
+	return available > 0 && pages <= available / 2 && exmap_limits_allow(pages);
 }

@@ -28,7 +28,7 @@
 #define EXMAP_CHECKS(X)								\
 	X(flush) X(alloc_flush) X(quarantine) X(zero_page) X(clear) X(zero_flag) X(steal) X(busy) X(owner)	\
 	X(split) X(bound_interface) X(bound_opcode) X(bound_flags) X(bound_count) X(bound_page) X(bound_length)	\
-	X(private_copy) X(bound_buffer) X(memlock) X(dontcopy) X(mremap) X(notify) X(rss) X(end)
+	X(private_copy) X(bound_buffer) X(memlock) X(dontcopy) X(mremap) X(notify) X(fits) X(rss) X(end)
 
 enum exmap_check {
 #define X(name) EXMAP_CHECK_##name,
@@ -100,6 +100,12 @@ static inline struct page *exmap_frame_page(const struct exmap_frame *frame)
 }
 
 #define EXMAP_LIST_EMPTY { EXMAP_NO_FRAME, EXMAP_NO_FRAME, 0 }
+
+/*
+ * Of all memory that is allocated here: its cgroup pays, and without it the call fails. Nobody is killed for it, as
+ * whoever calls is seldom the one who would be.
+ */
+#define EXMAP_GFP (GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 #define EXMAP_CAP (2 * EXMAP_ENTRIES_MAX)	/* frames that the list of an interface keeps */
 #define EXMAP_REFILL 64U			/* taken from elsewhere at once, so that the next need not ask again */
@@ -236,6 +242,7 @@ int exmap_may_use(struct exmap *map);
 /* charge.c */
 int exmap_charge(struct exmap *map, unsigned long pages);
 void exmap_uncharge(struct exmap *map, unsigned long left);
+bool exmap_fits(unsigned long pages);
 
 static inline bool exmap_is_ready(struct exmap *map)
 {

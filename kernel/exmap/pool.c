@@ -81,7 +81,7 @@ static u32 exmap_take_from_pool(struct exmap_call *call, u32 wanted, struct exma
 /* A page of the kernel's, cleared: what it held was somebody else's (invariant 2). */
 static struct page *exmap_new_page(void)
 {
-	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN;
+	gfp_t gfp = EXMAP_GFP;
 
 	if (!exmap_skips(EXMAP_CHECK_clear))
 		gfp |= __GFP_ZERO;

@@ -100,7 +100,7 @@ static struct exmap_read *exmap_read_new(struct exmap *map, unsigned int vectors
 
 	if (exmap_allocation_fails())
 		return ERR_PTR(-ENOMEM);
-	read = kvzalloc(size + entries * sizeof(struct exmap_entry), GFP_KERNEL_ACCOUNT);
+	read = kvzalloc(size + entries * sizeof(struct exmap_entry), EXMAP_GFP);
 	if (!read)
 		return ERR_PTR(-ENOMEM);
 	read->backing = exmap_backing_get(map);
@@ -118,7 +118,7 @@ static struct exmap_read *exmap_read_new(struct exmap *map, unsigned int vectors
 static int exmap_read_make_room(struct exmap_read *read, u32 parts)
 {
 	if (!exmap_allocation_fails())
-		read->parts = kvmalloc_array(parts, sizeof(*read->parts), GFP_KERNEL_ACCOUNT);
+		read->parts = kvmalloc_array(parts, sizeof(*read->parts), EXMAP_GFP);
 	read->part_room = parts;
 	return read->parts ? 0 : -ENOMEM;
 }

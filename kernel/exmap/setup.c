@@ -9,7 +9,7 @@
 
 static void *exmap_zalloc(size_t size)
 {
-	return exmap_allocation_fails() ? NULL : kvzalloc(size, GFP_KERNEL_ACCOUNT);
+	return exmap_allocation_fails() ? NULL : kvzalloc(size, EXMAP_GFP);
 }
 
 struct exmap *exmap_new(void)
@@ -43,7 +43,7 @@ static struct exmap_interface *exmap_interface_new(void)
 
 	if (!interface)
 		return NULL;
-	interface->page = exmap_allocation_fails() ? NULL : alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	interface->page = exmap_allocation_fails() ? NULL : alloc_page(EXMAP_GFP | __GFP_ZERO);
 	if (!interface->page) {
 		kvfree(interface);
 		return NULL;
@@ -59,7 +59,7 @@ static struct exmap_frame *exmap_frames_new(u32 count)
 {
 	if (exmap_allocation_fails())
 		return NULL;
-	return __vmalloc((size_t)count * sizeof(struct exmap_frame), GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN);
+	return __vmalloc((size_t)count * sizeof(struct exmap_frame), EXMAP_GFP | __GFP_ZERO);
 }
 
 static int exmap_arrays_new(struct exmap *map, u32 interface_count)
@@ -113,7 +113,7 @@ static int exmap_setup_charged(struct exmap *map, const struct exmap_setup *setu
 		return ret;
 	map->pool_pages = setup->pool_pages;
 	map->map_pages = setup->map_pages;
-	ret = exmap_arrays_new(map, setup->interface_count);
+	ret = exmap_fits(arrays) ? exmap_arrays_new(map, setup->interface_count) : -ENOMEM;
 	if (!ret)
 		return 0;
 	exmap_arrays_free(map);
