@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use stillframe_pagepool::{CheckpointError, PageId, Turn};
 
+use crate::key::DbId;
 use crate::value::MAX_STRING_BYTES;
 
 /// Why a store could not be opened; the text says where and what to do.
@@ -175,6 +176,9 @@ pub enum OpError {
     /// The key holds a value of another type.
     #[error("the key holds a value of another type")]
     WrongType,
+    /// The store has no database of that number ([`crate::Options::database_count`]).
+    #[error("there is no database {}: the store has {database_count}, counted from 0", .db.0)]
+    NoDatabase { db: DbId, database_count: u32 },
     #[error("a string may have at most {MAX_STRING_BYTES} bytes")]
     TooLarge,
     /// A page failed its checksum or could not be read; the text names file, slot and page.

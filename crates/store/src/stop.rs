@@ -3,6 +3,7 @@
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, PoolError, Restart, SharedGuard};
 
 use crate::error::{Fault, OpError};
+use crate::key::DbId;
 
 /// Why a step of an operation stopped. Nothing has been changed.
 #[derive(Debug)]
@@ -23,6 +24,10 @@ pub(crate) enum Stop {
     },
     TooLarge,
     WrongType,
+    NoDatabase {
+        db: DbId,
+        database_count: u32,
+    },
     NoRoom,
     /// What it was going to change is in memory, and this thread only looks.
     Looking,
@@ -62,6 +67,7 @@ impl From<Stop> for OpError {
             Stop::OutOfMemory { limit_bytes } => OpError::OutOfMemory { limit_bytes },
             Stop::TooLarge => OpError::TooLarge,
             Stop::WrongType => OpError::WrongType,
+            Stop::NoDatabase { db, database_count } => OpError::NoDatabase { db, database_count },
             Stop::NoRoom => OpError::NoRoom,
             Stop::Looking => OpError::Looking,
         }

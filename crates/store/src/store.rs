@@ -392,6 +392,7 @@ impl Store {
         self.keyspace().database_count() as u32
     }
 
+    /// Counters of one database; none of one that there is not.
     pub fn db_stats(&self, db: DbId) -> DbStats {
         self.keyspace().db_stats(db)
     }

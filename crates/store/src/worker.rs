@@ -369,14 +369,23 @@ impl Worker {
     }
 
     /// Empties one database. The pages are freed in the background.
+    ///
+    /// # Errors
+    /// [`OpError::NoDatabase`].
     pub fn flush_db(&mut self, db: DbId) -> Result<(), OpError> {
+        self.keyspace().check_database(db)?;
         let now = self.local.now;
         self.stop_the_world(move |keyspace| keyspace.flush(db, now));
         Ok(())
     }
 
     /// Exchanges two databases.
+    ///
+    /// # Errors
+    /// [`OpError::NoDatabase`].
     pub fn swap_db(&mut self, a: DbId, b: DbId) -> Result<(), OpError> {
+        self.keyspace().check_database(a)?;
+        self.keyspace().check_database(b)?;
         let now = self.local.now;
         self.stop_the_world(move |keyspace| keyspace.swap(a, b, now));
         Ok(())

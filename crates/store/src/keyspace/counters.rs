@@ -87,9 +87,13 @@ impl Counters {
         totals.workers.retain(|other| !Arc::ptr_eq(other, deltas));
     }
 
+    /// None of a database that there is not.
     pub fn db_stats(&self, db: DbId) -> DbStats {
         let totals = self.totals.lock();
         let db = db.0 as usize;
+        if db >= totals.keys.len() {
+            return DbStats::default();
+        }
         let load = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
         let keys = totals.keys[db] + totals.workers.iter().map(|w| load(&w.keys[db])).sum::<i64>();
         let deadlines =

@@ -44,10 +44,19 @@ impl Databases {
         self.next_tag.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The tree of a database; `None` while it is empty from the start.
+    /// # Errors
+    /// [`Stop::NoDatabase`].
+    pub fn check(&self, db: DbId) -> Result<(), Stop> {
+        match (db.0 as usize) < self.count() {
+            true => Ok(()),
+            false => Err(Stop::NoDatabase { db, database_count: self.count() as u32 }),
+        }
+    }
+
+    /// The tree of a database; `None` while it is empty from the start, and if there is no such database.
     #[inline(always)]
     pub fn tree(&self, db: DbId) -> Option<Tree> {
-        let word = self.trees[db.0 as usize].load(Ordering::Acquire);
+        let word = self.trees.get(db.0 as usize)?.load(Ordering::Acquire);
         (word != 0).then_some(Tree { db, root: PageId(word as u32), tag: (word >> 32) as u32 })
     }
 
@@ -56,6 +65,9 @@ impl Databases {
     }
 
     /// The tree of a database, made of the root that `make` gives for a new tag if there is none.
+    ///
+    /// # Errors
+    /// [`Stop::NoDatabase`]; those of `make`.
     pub fn tree_or_create(
         &self,
         db: DbId,
@@ -64,6 +76,7 @@ impl Databases {
         if let Some(tree) = self.tree(db) {
             return Ok(tree);
         }
+        self.check(db)?;
         let _creating = self.creation.lock();
         if let Some(tree) = self.tree(db) {
             return Ok(tree);
@@ -75,13 +88,13 @@ impl Databases {
         Ok(Tree { db, root, tag })
     }
 
-    /// Takes a database's tree away from it. Runs in the barrier.
+    /// Takes a database's tree, of one that there is, away from it. Runs in the barrier.
     pub fn take(&self, db: DbId) -> Option<PageId> {
         let word = self.trees[db.0 as usize].swap(0, Ordering::AcqRel);
         (word != 0).then_some(PageId(word as u32))
     }
 
-    /// Exchanges two databases. Runs in the barrier.
+    /// Exchanges two databases that there are. Runs in the barrier.
     pub fn swap(&self, a: DbId, b: DbId) {
         let (a, b) = (&self.trees[a.0 as usize], &self.trees[b.0 as usize]);
         let was = a.load(Ordering::Relaxed);

@@ -51,7 +51,10 @@ impl Keyspace {
 
     /// A key chosen evenly among those that have not expired.
     pub fn random_key(&self, local: &mut Local, db: DbId) -> Result<Option<Vec<u8>>, OpError> {
-        let Some(tree) = self.tree(db) else { return Ok(None) };
+        let Some(tree) = self.tree(db) else {
+            self.check_database(db)?;
+            return Ok(None);
+        };
         match self.random_element(local, tree, self.db_stats(db).key_count)? {
             None => self.first_key_from(local, db, fastrand::u64(..) >> CURSOR_SHIFT),
             drawn => Ok(drawn),

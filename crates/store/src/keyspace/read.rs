@@ -35,7 +35,10 @@ impl Keyspace {
         key: &Key<'_>,
         f: impl FnOnce(Met<'_>) -> Result<R, Stop>,
     ) -> Result<Looked<R>, Stop> {
-        let Some(tree) = self.tree(db) else { return Ok(Looked::Absent) };
+        let Some(tree) = self.tree(db) else {
+            self.check_database(db)?;
+            return Ok(Looked::Absent);
+        };
         let Some((leaf, guard, slot)) = self.find_shared(tree, key)? else { return Ok(Looked::Absent) };
         let record = as_leaf(guard.id(), guard.page())?.record(slot).ok_or_else(|| bad_record(guard.id()))?;
         if record.deadline.is_some_and(|deadline| deadline <= now) {

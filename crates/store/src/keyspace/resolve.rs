@@ -89,7 +89,7 @@ impl Keyspace {
         missing: &mut Vec<PageId>,
         runs: &mut Runs,
     ) -> Result<(), Stop> {
-        let Some(tree) = self.tree(db) else { return Ok(()) };
+        let Some(tree) = self.tree(db) else { return self.check_database(db) };
         let mut guard = self.trees.leaf_shared(tree, key.hash, key.leaf_hint)?;
         let mut links = Links::default();
         loop {

@@ -42,7 +42,10 @@ impl Keyspace {
         count: usize,
         mut f: impl FnMut(&[u8], &EntryInfo),
     ) -> Result<u64, OpError> {
-        let Some(tree) = self.tree(db) else { return Ok(0) };
+        let Some(tree) = self.tree(db) else {
+            self.check_database(db)?;
+            return Ok(0);
+        };
         self.scan_tree(local, tree, cursor, count, |local, record, head| {
             if record.deadline.is_some_and(|deadline| deadline <= local.now) {
                 return Ok(());

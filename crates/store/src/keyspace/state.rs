@@ -271,10 +271,19 @@ impl Keyspace {
         self.databases.tree_or_create(db, |tag| self.trees.create(tag))
     }
 
-    /// The tree of a database; `None` while it is empty from the start.
+    /// The tree of a database; `None` while it is empty from the start, and if there is no such database.
     #[inline(always)]
     pub fn tree(&self, db: DbId) -> Option<Tree> {
         self.databases.tree(db)
+    }
+
+    /// Whether a database without a tree is one.
+    ///
+    /// # Errors
+    /// [`Stop::NoDatabase`].
+    #[cold]
+    pub fn check_database(&self, db: DbId) -> Result<(), Stop> {
+        self.databases.check(db)
     }
 
     pub fn database_count(&self) -> usize {

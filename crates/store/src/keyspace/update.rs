@@ -27,7 +27,10 @@ impl Keyspace {
         deadline: Option<UnixMillis>,
     ) -> Result<bool, OpError> {
         let _lock = self.locks.lock_key(&local.holder, db, key.hash);
-        let Some(tree) = self.tree(db) else { return Ok(false) };
+        let Some(tree) = self.tree(db) else {
+            self.check_database(db)?;
+            return Ok(false);
+        };
         loop {
             match retry(|| self.set_deadline_step(local, tree, key, deadline))? {
                 Step::Done(Was::There) => {

@@ -470,7 +470,10 @@ impl Keyspace {
         wanted: impl Fn(&Remains) -> bool,
         then: impl FnOnce(&Local),
     ) -> Result<Was, OpError> {
-        let Some(tree) = self.tree(db) else { return Ok(Was::Absent) };
+        let Some(tree) = self.tree(db) else {
+            self.check_database(db)?;
+            return Ok(Was::Absent);
+        };
         // Under the leaf's latch: who finds the key gone finds it gone from the count, too.
         let count = |local: &Local, remains: &Remains| {
             local.deltas.count_key(db, -1);

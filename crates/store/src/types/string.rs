@@ -288,7 +288,10 @@ impl Keyspace {
         copy: &Duplicate,
     ) -> Result<bool, OpError> {
         let _lock = self.locks.lock_key(&local.holder, db, key.hash);
-        let Some(tree) = self.tree(db) else { return Ok(false) };
+        let Some(tree) = self.tree(db) else {
+            self.check_database(db)?;
+            return Ok(false);
+        };
         let is_replaced = retry(|| {
             let mut leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
             let Some(at) = self.find_exclusive(&leaf, key)? else { return Ok(false) };
