@@ -19,7 +19,7 @@ pub fn filled(dir: &Path, worker_count: usize, key_count: u64, value: &[u8]) -> 
     std::fs::create_dir_all(dir).context(|| format!("create {}", dir.display()))?;
     let options = Options { worker_count: worker_count.max(1), ..Options::default() };
     let store = Store::open(dir, options).map_err(|error| BenchError::failed("open the store", error))?;
-    let mut worker = store.worker();
+    let mut worker = store.nonblocking_worker();
     for number in 0..key_count {
         set(&mut worker, &key_bytes(number), value).map_err(|error| BenchError::failed("fill", error))?;
         worker.quiesce();

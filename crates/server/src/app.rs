@@ -258,7 +258,7 @@ fn dump_to_load(store: &Store, dir: &Path, settings: &Settings) -> Result<Option
 fn load_into(server: &Server, path: &Path) -> Result<Loaded, StartError> {
     let config = server.config();
     let settings = &config.settings;
-    let mut worker = server.store.worker();
+    let mut worker = server.store.nonblocking_worker();
     if !server.store.is_new() {
         flush_all(&mut worker, settings).map_err(StartError::Flush)?;
     }

@@ -79,6 +79,10 @@ impl Fault {
         }
     }
 
+    pub(crate) fn names_pages(&self) -> bool {
+        matches!(self.missing, Missing::Pages(_))
+    }
+
     /// For a command that is going to allocate pages while memory is full: it waits until others have been evicted.
     pub fn room() -> Fault {
         Fault { missing: Missing::Room }

@@ -1,5 +1,7 @@
 //! Keys and the databases they are in.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use stillframe_pagepool::PageId;
 
 use crate::blobs::{Blob, Blobs, Bytes, Part};
@@ -7,6 +9,12 @@ use crate::stop::Stop;
 
 /// Milliseconds since the Unix epoch, as Redis counts deadlines.
 pub type UnixMillis = i64;
+
+/// What the system's clock says.
+pub(crate) fn unix_ms() -> UnixMillis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis().min(i64::MAX as u128) as UnixMillis
+}
 
 /// Number of a logical database (`SELECT`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]

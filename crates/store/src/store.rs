@@ -167,9 +167,16 @@ impl Store {
         self.keyspace().change_count()
     }
 
-    /// A worker's access to the store; one a thread.
+    /// A worker's access to the store; one a thread. Its operations wait for the pages that they miss.
     pub fn worker(&self) -> Worker {
-        Worker::new(self.clone())
+        Worker::new(self.clone(), true)
+    }
+
+    /// The same for a thread that serves others while pages are missing: an operation that meets one changes nothing and says
+    /// so ([`OpError::Fault`](crate::OpError::Fault)), and the caller hands the fault to [`Store::load`] and runs it again. The
+    /// worker's clock stands at 0 until [`Worker::set_now`].
+    pub fn nonblocking_worker(&self) -> Worker {
+        Worker::new(self.clone(), false)
     }
 
     /// Whether no checkpoint has ever completed in the directory: the store was opened empty.
@@ -385,6 +392,19 @@ impl Store {
             Missing::Turn(number) => self.keyspace().pool.when_turn(number, done),
             Missing::All => self.keyspace().pool.when_warm(done),
         }
+    }
+
+    /// Waits for what a fault says; not to be called by a running member of the barrier.
+    #[cold]
+    pub(crate) fn wait(&self, fault: Fault) {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let done = move || {
+            // The receiver is here until it has been told.
+            let _ = sender.send(());
+        };
+        self.load(fault, Box::new(done));
+        // Whoever loads tells so in any case.
+        let _ = receiver.recv();
     }
 
     /// Databases that there are: those asked for, and more if more were saved.

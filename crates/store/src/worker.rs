@@ -3,6 +3,7 @@ use std::sync::atomic::Ordering;
 use stillframe_pagepool::Standstill;
 
 use crate::blobs::{SlabNeeds, Taking};
+use crate::key::unix_ms;
 use crate::keyspace::{BehindLocks, Keyspace, Local, Locks};
 use crate::*;
 
@@ -18,8 +19,19 @@ pub struct Alone {
     _standstill: Standstill,
 }
 
+/// So often a waiting worker brings pages in while others may evict some of them; then it keeps what it has met.
+const LOADS_MAX: u32 = 8;
+
 /// A thread's access to the store. Every mutation goes through one; it takes part in the barrier that a cut
 /// needs, so its thread must call [`Worker::quiesce`] between commands and [`Worker::idle`] when it sleeps.
+///
+/// There are two kinds. One of [`Store::worker`] waits: an operation brings in the pages that it misses, after a restart or
+/// because data is larger than memory, and begins anew then. A closure that has been given something by then is given it
+/// again; what has a `begin` is told so by that. Its clock is the system's, until [`Worker::set_now`]. One of
+/// [`Store::nonblocking_worker`] never waits for a page, and its clock stands until it is set.
+///
+/// What a worker writes is in memory, and durable once a later [`Store::checkpoint`] has returned, or the last clone of the store
+/// has gone ([`Store::close`]).
 pub struct Worker {
     // Dropped first: the last store waits for the thread that collects garbage, which may wait for this member.
     local: Local,
@@ -27,8 +39,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(store: Store) -> Worker {
-        let local = store.shared.keyspace.local();
+    pub(crate) fn new(store: Store, waits: bool) -> Worker {
+        let mut local = store.shared.keyspace.local();
+        (local.waits, local.has_own_clock) = (waits, waits);
         Worker { local, store }
     }
 
@@ -41,30 +54,96 @@ impl Worker {
         (&self.store.shared.keyspace, &mut self.local)
     }
 
+    /// Runs an operation; that of a waiting worker until it misses no page.
+    #[inline(always)]
+    pub(crate) fn run<R>(
+        &mut self,
+        mut operation: impl FnMut(&Keyspace, &mut Local) -> Result<R, OpError>,
+    ) -> Result<R, OpError> {
+        if self.local.waits {
+            return self.run_waiting(operation);
+        }
+        let (keyspace, local) = self.split();
+        operation(keyspace, local)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn run_waiting<R>(
+        &mut self,
+        mut operation: impl FnMut(&Keyspace, &mut Local) -> Result<R, OpError>,
+    ) -> Result<R, OpError> {
+        self.read_clock();
+        let mut load_count = 0;
+        loop {
+            let (keyspace, local) = self.split();
+            match operation(keyspace, local) {
+                Err(OpError::Fault(fault)) => self.wait_for(fault, load_count < LOADS_MAX),
+                result => return result,
+            }
+            load_count += 1;
+        }
+    }
+
+    /// Brings in what a fault says. If the worker `yields`, memory stays within its bound, and what was met before may go.
+    fn wait_for(&self, fault: Fault, yields: bool) {
+        let (member, mut pages) = (&self.local.holder.member, Vec::new());
+        if !fault.names_pages() {
+            return member.idle(|| self.store.wait(fault));
+        }
+        fault.add_to(&mut pages);
+        let pool = &self.keyspace().pool;
+        match yields {
+            true => member.idle_for_turns(|| pool.load(&pages)),
+            false => pool.load_at_once(&pages),
+        }
+    }
+
+    /// Sets the clock to the system's, unless the caller sets it.
+    fn read_clock(&mut self) {
+        if self.local.has_own_clock {
+            let (keyspace, local) = self.split();
+            keyspace.set_now(local, unix_ms());
+        }
+    }
+
+    /// Whether operations may begin anew after a closure has been called.
+    pub(crate) fn waits(&self) -> bool {
+        self.local.waits
+    }
+
     /// Runs an operation on a collection with a buffer for packed elements.
     #[inline]
     pub(crate) fn with_run<R>(
         &mut self,
-        operation: impl FnOnce(&Keyspace, &mut Local, &mut Vec<u8>) -> R,
-    ) -> R {
-        let (keyspace, local) = self.split();
-        let mut run = std::mem::take(&mut local.run);
-        let result = operation(keyspace, local, &mut run);
-        local.run = run;
-        local.drop_large_buffers();
-        result
+        operation: impl FnMut(&Keyspace, &mut Local, &mut Vec<u8>) -> Result<R, OpError>,
+    ) -> Result<R, OpError> {
+        self.with_run_giving(Taking::Bytes, operation)
     }
 
     /// The same for a caller that takes large elements by reference.
     #[inline]
     pub(crate) fn with_run_taking<R>(
         &mut self,
-        operation: impl FnOnce(&Keyspace, &mut Local, &mut Vec<u8>) -> R,
-    ) -> R {
-        self.local.taking = Taking::Large;
-        let result = self.with_run(operation);
-        self.local.taking = Taking::Bytes;
-        result
+        operation: impl FnMut(&Keyspace, &mut Local, &mut Vec<u8>) -> Result<R, OpError>,
+    ) -> Result<R, OpError> {
+        self.with_run_giving(Taking::Large, operation)
+    }
+
+    #[inline(always)]
+    fn with_run_giving<R>(
+        &mut self,
+        taking: Taking,
+        mut operation: impl FnMut(&Keyspace, &mut Local, &mut Vec<u8>) -> Result<R, OpError>,
+    ) -> Result<R, OpError> {
+        self.run(|keyspace, local| {
+            let mut run = std::mem::take(&mut local.run);
+            local.taking = taking;
+            let result = operation(keyspace, local, &mut run);
+            (local.run, local.taking) = (run, Taking::Bytes);
+            local.drop_large_buffers();
+            result
+        })
     }
 
     #[inline(always)]
@@ -164,14 +243,20 @@ impl Worker {
         self.local.holder.member.idle_for_turns(f)
     }
 
-    /// The clock by which deadlines expire; set it once a batch (tests mock it).
+    /// Sets the clock by which deadlines expire, once a batch, say: from now on it stands until it is set again. A waiting
+    /// worker's is the system's otherwise.
     pub fn set_now(&mut self, now: UnixMillis) {
+        self.local.has_own_clock = false;
         let (keyspace, local) = self.split();
         keyspace.set_now(local, now);
     }
 
+    /// What the clock says.
     pub fn now(&self) -> UnixMillis {
-        self.local.now
+        match self.local.has_own_clock {
+            true => unix_ms(),
+            false => self.local.now,
+        }
     }
 
     /// Whether expired entries stay where they are met, counting as absent, for as long as the data is not to change.
@@ -201,6 +286,13 @@ impl Worker {
         self.keyspace().locks.lock_keys(&self.local.holder, keys, write)
     }
 
+    /// Locks the keys of one operation, for a worker whose caller has the library see to what it needs.
+    #[inline]
+    pub(crate) fn lock_if_waiting(&mut self, keys: [(DbId, &Key<'_>); 2]) -> Option<Locks> {
+        let waits = self.local.waits;
+        waits.then(|| self.lock(&keys.map(|(db, key)| (db, *key)), true))
+    }
+
     /// Until the result is dropped, a read of one key that meets a change finds that its [`Listener`] has been told: the read waits
     /// for the lock under which that happens. To be called before the read, between two operations.
     pub fn read_behind_locks(&self) -> BehindLocks {
@@ -214,15 +306,14 @@ impl Worker {
     /// [`OpError`]; the entry is left to the active expiry.
     #[inline]
     pub fn remove_left_expired(&mut self) -> Result<(), OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.remove_left_expired(local)
+        self.run(|keyspace, local| keyspace.remove_left_expired(local))
     }
 
     /// The resolve phase: makes sure that every page is in memory which an operation on these keys may touch, whatever it
     /// does with their values. Changes nothing.
     ///
     /// # Errors
-    /// [`OpError::Fault`]: pass it to [`Store::load`], serve others, and run the command again.
+    /// [`OpError::Fault`], of a worker that does not wait: pass it to [`Store::load`], serve others, and run the command again.
     /// [`OpError::LargerThanMemory`] if there is no room for the values together.
     pub fn resolve(&mut self, keys: &[(DbId, Key<'_>)]) -> Result<(), OpError> {
         self.resolve_changes(keys, 0)
@@ -236,7 +327,7 @@ impl Worker {
     /// As of [`Worker::resolve`].
     pub fn resolve_changes(&mut self, keys: &[(DbId, Key<'_>)], change_count: usize) -> Result<(), OpError> {
         let keys = keys.iter().map(|(db, key)| (*db, *key, Reach::WHOLE));
-        self.keyspace().resolve(keys, &SlabNeeds::any(change_count))
+        self.resolve_reaching(keys, &SlabNeeds::any(change_count))
     }
 
     /// The same for operations that reach no further into the values than told, and store what is told.
@@ -245,10 +336,10 @@ impl Worker {
     /// As of [`Worker::resolve`].
     pub fn resolve_reaching<'k>(
         &mut self,
-        keys: impl Iterator<Item = (DbId, Key<'k>, Reach)>,
+        keys: impl Iterator<Item = (DbId, Key<'k>, Reach)> + Clone,
         stored: &SlabNeeds,
     ) -> Result<(), OpError> {
-        self.keyspace().resolve(keys, stored)
+        self.run(|keyspace, _| keyspace.resolve(keys.clone(), stored))
     }
 
     /// Waits until every other worker stands between two commands, and the background work, too. To be called between
@@ -260,14 +351,12 @@ impl Worker {
 
     /// What is known of the entry; does not count as an access. An expired entry is removed and counts as absent.
     pub fn entry(&mut self, db: DbId, key: &Key<'_>) -> Result<Option<EntryInfo>, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.entry(local, db, key)
+        self.run(|keyspace, local| keyspace.entry(local, db, key))
     }
 
     /// Marks the entry as accessed now (`TOUCH`).
     pub fn touch(&mut self, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.touch(local, db, key)
+        self.run(|keyspace, local| keyspace.touch(local, db, key))
     }
 
     /// Whether some values are being read in parts.
@@ -282,14 +371,12 @@ impl Worker {
         key: &Key<'_>,
         deadline: Option<UnixMillis>,
     ) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.set_deadline(local, db, key, deadline)
+        self.run(|keyspace, local| keyspace.set_deadline(local, db, key, deadline))
     }
 
     /// Removes an entry; returns whether it was there. Large values are freed in the background.
     pub fn remove(&mut self, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.remove(local, db, key)
+        self.run(|keyspace, local| keyspace.remove(local, db, key))
     }
 
     /// Before a collection is stored element by element in the place of whatever a key has, in one command: makes sure that
@@ -306,16 +393,17 @@ impl Worker {
         let mut stored = SlabNeeds::of(lens_bytes);
         // As long as it is small, the whole of it.
         (0..SMALL_FORMS).for_each(|_| stored.add_any());
-        self.keyspace().resolve([(db, *key, Reach::WHOLE)].into_iter(), &stored)?;
-        let (keyspace, local) = self.split();
-        keyspace.make_way(local, db, key)
+        self.run(|keyspace, local| {
+            keyspace.resolve([(db, *key, Reach::WHOLE)].into_iter(), &stored)?;
+            keyspace.make_way(local, db, key)
+        })
     }
 
     /// Moves an entry, deadline included, over whatever is at `to` (`RENAME`, `MOVE`); large values are
-    /// re-linked, not copied. Returns false if `from` is absent. The caller holds locks on both.
+    /// re-linked, not copied. Returns false if `from` is absent. The caller holds locks on both; a waiting worker takes them.
     pub fn rename(&mut self, from: (DbId, &Key<'_>), to: (DbId, &Key<'_>)) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.rename(local, from, to)
+        let _locks = self.lock_if_waiting([from, to]);
+        self.run(|keyspace, local| keyspace.rename(local, from, to))
     }
 
     /// One step of an iteration: calls `f` with about `count` unexpired keys from `cursor` on and returns the
@@ -329,10 +417,18 @@ impl Worker {
         db: DbId,
         cursor: u64,
         count: usize,
-        f: impl FnMut(&[u8], &EntryInfo),
+        mut f: impl FnMut(&[u8], &EntryInfo),
     ) -> Result<u64, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.scan(local, db, cursor, count, f)
+        if !self.waits() {
+            return self.run(|keyspace, local| keyspace.scan(local, db, cursor, count, &mut f));
+        }
+        let mut found = Vec::new();
+        let next = self.run(|keyspace, local| {
+            found.clear();
+            keyspace.scan(local, db, cursor, count, |key, info| found.push((key.to_vec(), *info)))
+        })?;
+        found.iter().for_each(|(key, info)| f(key, info));
+        Ok(next)
     }
 
     /// Brings pages in, now, in the midst of what must not be left before it ends. Others wait. If this worker is [`Alone`] and
@@ -364,8 +460,7 @@ impl Worker {
 
     /// A key chosen evenly among those that are not expired; `None` if there is none.
     pub fn random_key(&mut self, db: DbId) -> Result<Option<Vec<u8>>, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.random_key(local, db)
+        self.run(|keyspace, local| keyspace.random_key(local, db))
     }
 
     /// Empties one database. The pages are freed in the background.
@@ -374,7 +469,7 @@ impl Worker {
     /// [`OpError::NoDatabase`].
     pub fn flush_db(&mut self, db: DbId) -> Result<(), OpError> {
         self.keyspace().check_database(db)?;
-        let now = self.local.now;
+        let now = self.now();
         self.stop_the_world(move |keyspace| keyspace.flush(db, now));
         Ok(())
     }
@@ -386,7 +481,7 @@ impl Worker {
     pub fn swap_db(&mut self, a: DbId, b: DbId) -> Result<(), OpError> {
         self.keyspace().check_database(a)?;
         self.keyspace().check_database(b)?;
-        let now = self.local.now;
+        let now = self.now();
         self.stop_the_world(move |keyspace| keyspace.swap(a, b, now));
         Ok(())
     }
@@ -404,8 +499,7 @@ impl Worker {
     /// # Errors
     /// What is in the way of the keys that were chosen; none has been evicted.
     pub fn evict(&mut self, policy: EvictionPolicy, sample_count: usize) -> Result<Evicted, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.evict(local, policy, sample_count)
+        self.run(|keyspace, local| keyspace.evict(local, policy, sample_count))
     }
 
     /// Whether what this worker does does not count as an access, from now on; but for [`Worker::touch`].

@@ -46,7 +46,7 @@ fn memory_goes_back_after_a_flush_and_after_deletes() {
     for huge_pages in [false, true] {
         let device: Arc<dyn Device> = Arc::new(SimDevice::new(1));
         let store = Store::open_on(device, Options { huge_pages, ..Options::default() }).unwrap();
-        let mut worker = store.worker();
+        let mut worker = store.nonblocking_worker();
         let empty = resident_mb();
         for round in 0..2 {
             fill(&mut worker);

@@ -65,7 +65,7 @@ impl<'a> Args<'a> {
     }
 
     /// The arguments from `start` on, wherever they lie.
-    pub fn bytes_from(&self, start: usize) -> impl Iterator<Item = Bytes<'a>> + '_ {
+    pub fn bytes_from(&self, start: usize) -> impl Iterator<Item = Bytes<'a>> + Clone + '_ {
         (start..self.len()).map(|index| self.bytes(index))
     }
 
@@ -104,7 +104,7 @@ impl<'a> Args<'a> {
     }
 
     /// The arguments from `start` on.
-    pub fn from(&self, start: usize) -> impl Iterator<Item = &'a [u8]> + '_ {
+    pub fn from(&self, start: usize) -> impl Iterator<Item = &'a [u8]> + Clone + '_ {
         (start..self.len()).map(|i| self.at(i))
     }
 

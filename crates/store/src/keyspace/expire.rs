@@ -10,6 +10,9 @@ use crate::tree::hash::{as_leaf, chain_deadline, Leaf, Links};
 use crate::tree::Tree;
 use crate::{DbId, Key, OpError};
 
+/// As long as a cycle may take at most.
+const LIMIT_MAX: Duration = Duration::from_secs(3600);
+
 /// Keys taken from a leaf at a time.
 type Batch = Vec<(u64, Vec<u8>)>;
 
@@ -34,6 +37,8 @@ impl Keyspace {
         mut f: impl FnMut(DbId, &[u8]),
     ) -> Result<u64, OpError> {
         let started = Instant::now();
+        // More than an hour is as long as wanted.
+        let limit = limit.min(LIMIT_MAX);
         self.register_leaves(started + limit / 2);
         let (mut removed, mut failure) = (0, None);
         let mut at = self.expiry.at();

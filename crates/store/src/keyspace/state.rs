@@ -45,6 +45,10 @@ pub(crate) struct Local {
     pub holder: Holder,
     pub(super) deltas: Arc<Deltas>,
     pub now: UnixMillis,
+    /// The clock is the system's: nobody has set it.
+    pub has_own_clock: bool,
+    /// Operations wait for the pages that they miss.
+    pub waits: bool,
     pub expired_count: u64,
     /// Fields of hashes that were found expired and removed.
     pub expired_field_count: Cell<u64>,
@@ -180,6 +184,8 @@ impl Keyspace {
             holder: Holder::new(self.pool.join()),
             deltas: self.counters.join(),
             now: 0,
+            has_own_clock: false,
+            waits: false,
             expired_count: 0,
             expired_field_count: Cell::new(0),
             keeps_expired: false,

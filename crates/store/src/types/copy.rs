@@ -16,16 +16,11 @@ use crate::{DbId, Deadline, EntryInfo, Key, OpError};
 
 impl Worker {
     /// Copies an entry, deadline included, over whatever is at `to`. Returns false if `from` is absent. The caller
-    /// holds locks on both.
+    /// holds locks on both; a waiting worker takes them.
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
     pub fn copy(&mut self, from: (DbId, &Key<'_>), to: (DbId, &Key<'_>)) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        let Some(entry) = keyspace.entry(local, from.0, from.1)? else { return Ok(false) };
-        if entry.value_type == ValueType::String {
-            return keyspace.copy(local, from, to, None);
-        }
         self.copy_with(from, to, Made::NONE)
     }
 
@@ -48,8 +43,12 @@ impl Worker {
         to: (DbId, &Key<'_>),
         made: Made<'_>,
     ) -> Result<bool, OpError> {
+        let _locks = self.lock_if_waiting([from, to]);
         self.with_run(|keyspace, local, run| {
             let Some(entry) = keyspace.entry(local, from.0, from.1)? else { return Ok(false) };
+            if entry.value_type == ValueType::String {
+                return keyspace.copy(local, from, to, None);
+            }
             keyspace.copy_collection(local, &entry, from, to, made, run)
         })
     }
@@ -63,15 +62,11 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
     ) -> Result<Option<ElementCopies>, OpError> {
-        let mut left = VecDeque::new();
-        self.send_elements(db, key, |given| {
+        let left = self.gather_elements(db, key, |left: &mut VecDeque<Sending>, given| {
             if let Given::Large(sending) = given {
                 left.push_back(sending);
             }
-            match left.len() < COPIES_MAX {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
+            left.len() < COPIES_MAX
         })?;
         Ok((!left.is_empty()).then(|| ElementCopies { left, made: Vec::new() }))
     }
@@ -81,43 +76,47 @@ impl Worker {
     /// # Errors
     /// As of [`Worker::begin_element_copies`].
     pub fn elements_exceed(&mut self, db: DbId, key: &Key<'_>, most_bytes: u64) -> Result<bool, OpError> {
-        let mut bytes = 0;
-        self.send_elements(db, key, |given| {
-            bytes += given.len();
-            match bytes <= most_bytes {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
+        let bytes = self.gather_elements(db, key, |bytes: &mut u64, given| {
+            *bytes += given.len();
+            *bytes <= most_bytes
         })?;
         Ok(bytes > most_bytes)
     }
 
-    /// Gives the names, values, items or members of a collection of any type to `f` until it breaks.
-    fn send_elements(
+    /// Gives the names, values, items or members of a collection of any type to `f` as long as that wants more, with what it has
+    /// gathered from those before.
+    fn gather_elements<G: Default>(
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        f: impl FnMut(Given<'_>) -> ControlFlow<()>,
-    ) -> Result<(), OpError> {
-        let f = RefCell::new(f);
-        let give = |given: Given<'_>| (f.borrow_mut())(given);
+        f: impl FnMut(&mut G, Given<'_>) -> bool,
+    ) -> Result<G, OpError> {
+        let state = RefCell::new((G::default(), f));
+        let begin = |_| state.borrow_mut().0 = G::default();
+        let give = |given: Given<'_>| {
+            let (gathered, f) = &mut *state.borrow_mut();
+            match f(gathered, given) {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        };
         match self.entry(db, key)?.map(|entry| entry.value_type) {
             Some(ValueType::Hash) => {
                 let both = |found: GivenField<'_>| match give(found.field) {
                     ControlFlow::Continue(()) => give(found.value),
                     flow => flow,
                 };
-                self.hash_send_all(db, key, |_| (), both)?;
+                self.hash_send_all(db, key, begin, both)?;
             }
-            Some(ValueType::Set) => drop(self.set_send_all(db, key, |_| (), give)?),
-            Some(ValueType::List) => drop(self.list_send_range(db, key, 0, -1, |_| (), give)?),
+            Some(ValueType::Set) => drop(self.set_send_all(db, key, begin, give)?),
+            Some(ValueType::List) => drop(self.list_send_range(db, key, 0, -1, begin, give)?),
             Some(ValueType::SortedSet) => {
                 let (all, limit) = (ScoredRange::ALL, RangeLimit::NONE);
-                self.sorted_set_send_range(db, key, &all, false, limit, |_| (), |member, _| give(member))?;
+                self.sorted_set_send_range(db, key, &all, false, limit, begin, |member, _| give(member))?;
             }
             Some(ValueType::String | ValueType::Stream) | None => {}
         }
-        Ok(())
+        Ok(state.into_inner().0)
     }
 }
 

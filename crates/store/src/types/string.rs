@@ -35,8 +35,8 @@ impl Worker {
         key: &Key<'_>,
         f: impl FnOnce(StrRef<'_>) -> R,
     ) -> Result<Option<R>, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.get_string(local, db, key, |len| 0..len, f)
+        let mut f = Some(f);
+        self.run(|keyspace, local| keyspace.get_string(local, db, key, |len| 0..len, &mut f))
     }
 
     /// The same with only those of its bytes in memory that `wanted` chooses by the value's length: `f` must not look at
@@ -52,8 +52,8 @@ impl Worker {
         wanted: impl Fn(u64) -> Range<u64>,
         f: impl FnOnce(StrRef<'_>) -> R,
     ) -> Result<Option<R>, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.get_string(local, db, key, wanted, f)
+        let mut f = Some(f);
+        self.run(|keyspace, local| keyspace.get_string(local, db, key, &wanted, &mut f))
     }
 
     /// Begins to read 256 KB or more of a value in parts, the bytes that `wanted` chooses by its length: they stay as they
@@ -68,8 +68,7 @@ impl Worker {
         key: &Key<'_>,
         wanted: impl Fn(u64) -> Range<u64>,
     ) -> Result<Option<Sending>, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.send_string(local, db, key, wanted)
+        self.run(|keyspace, local| keyspace.send_string(local, db, key, &wanted))
     }
 
     /// Begins to copy a value of 1 MB or more part by part, unless it is absent or shorter; with `only_if_sent`, unless nobody
@@ -83,8 +82,8 @@ impl Worker {
         key: &Key<'_>,
         only_if_sent: bool,
     ) -> Result<Option<Duplicate>, OpError> {
-        let (keyspace, local) = self.split();
-        let Some(from) = keyspace.send_large(local, db, key, only_if_sent)? else { return Ok(None) };
+        let from = self.run(|keyspace, local| keyspace.send_large(local, db, key, only_if_sent))?;
+        let Some(from) = from else { return Ok(None) };
         let to = self.begin_incoming(from.len_bytes())?;
         Ok(Some(Duplicate::new(from, to)))
     }
@@ -94,8 +93,7 @@ impl Worker {
     /// # Errors
     /// As of [`Worker::get`].
     pub fn is_source(&mut self, db: DbId, key: &Key<'_>, copy: &Duplicate) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.has_blob(local, db, key, copy.source())
+        self.run(|keyspace, local| keyspace.has_blob(local, db, key, copy.source()))
     }
 
     /// Whether a key still has the value that is being read in parts.
@@ -103,8 +101,7 @@ impl Worker {
     /// # Errors
     /// As of [`Worker::get`].
     pub fn has_value(&mut self, db: DbId, key: &Key<'_>, value: &Sending) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.has_blob(local, db, key, value.blob())
+        self.run(|keyspace, local| keyspace.has_blob(local, db, key, value.blob()))
     }
 
     /// Begins to read, in parts, what has come of a value that no key refers to. It is nothing once that is dropped. `None`
@@ -113,8 +110,7 @@ impl Worker {
     /// # Errors
     /// As of [`Worker::get`].
     pub fn begin_reading(&mut self, value: &Incoming) -> Result<Option<Sending>, OpError> {
-        let blobs = &self.keyspace().blobs;
-        retry(|| blobs.begin_sending(&value.blob(), 0..value.filled_bytes()))
+        self.run(|keyspace, _| retry(|| keyspace.blobs.begin_sending(&value.blob(), 0..value.filled_bytes())))
     }
 
     /// Lets a key refer to a whole copy of its value in place of the value, which changes nothing for anybody. False if the
@@ -128,8 +124,7 @@ impl Worker {
         key: &Key<'_>,
         copy: &Duplicate,
     ) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.replace_by_duplicate(local, db, key, copy)
+        self.run(|keyspace, local| keyspace.replace_by_duplicate(local, db, key, copy))
     }
 
     /// The same as [`Worker::copy`] with the copy made already: `from` must be its source, which the caller's locks keep.
@@ -142,8 +137,8 @@ impl Worker {
         to: (DbId, &Key<'_>),
         copy: &Duplicate,
     ) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.copy(local, from, to, Some(copy))
+        let _locks = self.lock_if_waiting([from, to]);
+        self.run(|keyspace, local| keyspace.copy(local, from, to, Some(copy)))
     }
 
     /// Begins a value whose bytes are still to come ([`NewValue::Incoming`]). Lengths of 64 KB to [`MAX_STRING_BYTES`].
@@ -175,8 +170,7 @@ impl Worker {
         value: NewValue<'_>,
         deadline: Deadline,
     ) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.set_string(local, db, key, value, deadline)
+        self.run(|keyspace, local| keyspace.set_string(local, db, key, value, deadline))
     }
 
     /// The same with a deadline that may lie in the past: as in Redis the key is there then until something looks at it, or the
@@ -188,8 +182,7 @@ impl Worker {
         value: NewValue<'_>,
         deadline: UnixMillis,
     ) -> Result<bool, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.store_string(local, db, key, value, Deadline::At(deadline))
+        self.run(|keyspace, local| keyspace.store_string(local, db, key, value, Deadline::At(deadline)))
     }
 
     /// Writes `bytes` at `offset` of the string, in place where it can; a missing key or a gap is filled with
@@ -205,9 +198,14 @@ impl Worker {
         offset: u64,
         bytes: &[u8],
     ) -> Result<u64, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.write_string_range(local, db, key, offset, bytes)
+        self.run(|keyspace, local| keyspace.write_string_range(local, db, key, offset, bytes))
     }
+}
+
+/// The reader of a value was called again, because what it looked at was missing.
+#[cold]
+fn looked_beyond() -> Stop {
+    Stop::Damaged("a value was looked at beyond the bytes that were asked for".into())
 }
 
 /// What a range write found.
@@ -227,16 +225,14 @@ impl Keyspace {
         db: DbId,
         key: &Key<'_>,
         wanted: impl Fn(u64) -> Range<u64>,
-        f: impl FnOnce(StrRef<'_>) -> R,
+        f: &mut Option<impl FnOnce(StrRef<'_>) -> R>,
     ) -> Result<Option<R>, OpError> {
-        let mut f = Some(f);
-        let read = self.read(local, db, key, |local, met| {
+        self.read(local, db, key, |local, met| {
             let result = self.with_value(&met.record, &wanted, |value| f.take().map(|f| f(value)))?;
             self.trees.order.side.touch(met.leaf, local.scratch.tick);
             local.tracked.touch(met.tree_tag, key.hash);
-            Ok(result)
-        });
-        read.map(Option::flatten)
+            result.ok_or_else(looked_beyond)
+        })
     }
 
     /// Keeps a large value as it is while it is read in parts; an expired entry is removed.

@@ -1,5 +1,6 @@
 //! What the store does with values of any type now and then: what has expired goes, and everything is checked.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use crate::keyspace::{CheckReport, Keyspace, Local};
@@ -21,8 +22,13 @@ impl Worker {
     /// Removes expired entries, and expired fields of hashes, for at most about `limit`, calling `f` with each entry; returns how
     /// many entries.
     pub fn expire_cycle(&mut self, limit: Duration, f: impl FnMut(DbId, &[u8])) -> Result<u64, OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.expire_cycle(local, limit, expire_elements, f)
+        let (mut f, removed) = (f, Cell::new(0));
+        let mut note = |db: DbId, key: &[u8]| {
+            removed.set(removed.get() + 1);
+            f(db, key);
+        };
+        self.run(|keyspace, local| keyspace.expire_cycle(local, limit, expire_elements, &mut note))?;
+        Ok(removed.get())
     }
 }
 

@@ -69,7 +69,7 @@ fn open_with(device: &Arc<SimDevice>, options: Options) -> Result<Opened, OpenEr
         ..options
     };
     let store = Store::open_on(device.clone(), options)?;
-    let mut worker = store.worker();
+    let mut worker = store.nonblocking_worker();
     worker.set_now(NOW);
     Ok(Opened { store, worker })
 }

@@ -18,6 +18,7 @@ mod scan;
 mod sending;
 mod soak;
 mod threads;
+mod waiting;
 
 use stillframe_store::{Options, Store};
 use stillframe_testkit::TempDir;

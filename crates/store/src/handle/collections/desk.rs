@@ -3,11 +3,10 @@
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
-use std::sync::mpsc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{Fault, OpError};
-use crate::{Store, UnixMillis, Worker};
+use crate::key::unix_ms;
+use crate::{Store, Worker};
 
 /// See the module. It stays in its thread.
 pub(super) struct Desk {
@@ -21,11 +20,6 @@ thread_local! {
     static DESKS: RefCell<Vec<Weak<Desk>>> = const { RefCell::new(Vec::new()) };
 }
 
-fn unix_ms() -> UnixMillis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_millis().min(i64::MAX as u128) as UnixMillis
-}
-
 impl Desk {
     /// The thread's desk for a store, set up if there is none.
     pub fn of(store: &Store) -> Rc<Desk> {
@@ -36,7 +30,7 @@ impl Desk {
         if let Some(desk) = DESKS.try_with(find).ok().flatten() {
             return desk;
         }
-        let worker = store.worker();
+        let worker = store.nonblocking_worker();
         worker.rest();
         let desk = Rc::new(Desk { store: number, worker: RefCell::new(worker) });
         // Without the list, at the thread's end, each handle has a desk of its own.
@@ -75,31 +69,16 @@ impl Desk {
                 if worker.store().is_stuck() {
                     return Err(OpError::NoRoom);
                 }
-                load(&worker, Fault::room());
+                worker.store().wait(Fault::room());
             }
             worker.resume();
             worker.set_now(unix_ms());
             let result = operation(&mut worker);
             worker.rest();
             match result {
-                Err(OpError::Fault(fault)) => load(&worker, fault),
+                Err(OpError::Fault(fault)) => worker.store().wait(fault),
                 result => return result,
             }
         }
     }
-}
-
-/// Waits for what a fault says; the worker rests.
-#[cold]
-fn load(worker: &Worker, fault: Fault) {
-    let (sender, receiver) = mpsc::channel();
-    worker.store().load(
-        fault,
-        Box::new(move || {
-            // The receiver is here until it has been told.
-            let _ = sender.send(());
-        }),
-    );
-    // Whoever loads tells so in any case.
-    let _ = receiver.recv();
 }

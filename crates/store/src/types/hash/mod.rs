@@ -54,9 +54,9 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         field: &[u8],
-        renew: impl FnMut(Option<&[u8]>) -> Result<T, E>,
+        mut renew: impl FnMut(Option<&[u8]>) -> Result<T, E>,
     ) -> Result<Result<(), E>, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.hash_renew(local, &at(db, key), field, renew, run))
+        self.with_run(|keyspace, local, run| keyspace.hash_renew(local, &at(db, key), field, &mut renew, run))
     }
 
     /// Removes fields; with the last one the key goes. Returns how many were there.
@@ -98,11 +98,13 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        fields: impl Iterator<Item = impl Into<Bytes<'f>>>,
+        fields: impl Iterator<Item = impl Into<Bytes<'f>>> + Clone,
         mut f: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<bool, OpError> {
-        let give = |index, value: Option<Given<'_>>| f(index, value.map(Given::held));
-        self.with_run(|keyspace, local, run| keyspace.hash_get(local, &at(db, key), fields, give, run))
+        let mut give = |index, value: Option<Given<'_>>| f(index, value.map(Given::held));
+        self.with_run(|keyspace, local, run| {
+            keyspace.hash_get(local, &at(db, key), fields.clone(), &mut give, run)
+        })
     }
 
     /// The same for a caller that takes large values where they lie.
@@ -113,10 +115,12 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        fields: impl Iterator<Item = impl Into<Bytes<'f>>>,
-        f: impl FnMut(usize, Option<Given<'_>>),
+        fields: impl Iterator<Item = impl Into<Bytes<'f>>> + Clone,
+        mut f: impl FnMut(usize, Option<Given<'_>>),
     ) -> Result<bool, OpError> {
-        self.with_run_taking(|keyspace, local, run| keyspace.hash_get(local, &at(db, key), fields, f, run))
+        self.with_run_taking(|keyspace, local, run| {
+            keyspace.hash_get(local, &at(db, key), fields.clone(), &mut f, run)
+        })
     }
 
     /// How many bytes the value of a field has, if it is there; and whether the hash is. No value is looked at.
@@ -141,10 +145,12 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        fields: impl Iterator<Item = &'f [u8]>,
-        f: impl FnMut(usize, Option<Option<UnixMillis>>),
+        fields: impl Iterator<Item = &'f [u8]> + Clone,
+        mut f: impl FnMut(usize, Option<Option<UnixMillis>>),
     ) -> Result<bool, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.hash_deadlines(local, &at(db, key), fields, f, run))
+        self.with_run(|keyspace, local, run| {
+            keyspace.hash_deadlines(local, &at(db, key), fields.clone(), &mut f, run)
+        })
     }
 
     /// Fields of a hash, those included whose time is over and which have not been removed yet; 0 if there is none.
@@ -163,11 +169,13 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        begin: impl FnOnce(u64),
+        mut begin: impl FnMut(u64),
         mut f: impl FnMut(FieldRef<'_>) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        let give = |found: GivenField<'_>| f(found.held());
-        self.with_run(|keyspace, local, run| keyspace.hash_for_each(local, &at(db, key), begin, give, run))
+        let mut give = |found: GivenField<'_>| f(found.held());
+        self.with_run(|keyspace, local, run| {
+            keyspace.hash_for_each(local, &at(db, key), &mut begin, &mut give, run)
+        })
     }
 
     /// The same for a caller that takes large ones where they lie.
@@ -178,11 +186,11 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        begin: impl FnOnce(u64),
-        f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
+        mut begin: impl FnMut(u64),
+        mut f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
         self.with_run_taking(|keyspace, local, run| {
-            keyspace.hash_for_each(local, &at(db, key), begin, f, run)
+            keyspace.hash_for_each(local, &at(db, key), &mut begin, &mut f, run)
         })
     }
 
@@ -199,10 +207,23 @@ impl Worker {
         count: usize,
         mut f: impl FnMut(FieldRef<'_>),
     ) -> Result<Option<u64>, OpError> {
-        let give = |found: GivenField<'_>| f(found.held());
-        self.with_run(|keyspace, local, run| {
-            keyspace.hash_scan(local, &at(db, key), (cursor, count), give, run)
-        })
+        if !self.waits() {
+            let mut give = |found: GivenField<'_>| f(found.held());
+            return self.with_run(|keyspace, local, run| {
+                keyspace.hash_scan(local, &at(db, key), (cursor, count), &mut give, run)
+            });
+        }
+        let mut kept: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let next = self.with_run(|keyspace, local, run| {
+            kept.clear();
+            let keep = |found: GivenField<'_>| {
+                let found = found.held();
+                kept.push((found.field.to_vec(), found.value.to_vec()));
+            };
+            keyspace.hash_scan(local, &at(db, key), (cursor, count), keep, run)
+        })?;
+        kept.iter().for_each(|(field, value)| f(FieldRef { field, value }));
+        Ok(next)
     }
 
     /// Gives random fields to `f`, after how many it will be to `begin`, until `f` breaks. Whether the hash is there.
@@ -214,12 +235,12 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         draw: Draw,
-        begin: impl FnOnce(u64),
+        mut begin: impl FnMut(u64),
         mut f: impl FnMut(FieldRef<'_>) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        let give = |found: GivenField<'_>| f(found.held());
+        let mut give = |found: GivenField<'_>| f(found.held());
         self.with_run(|keyspace, local, run| {
-            keyspace.hash_random(local, &at(db, key), draw, begin, give, run)
+            keyspace.hash_random(local, &at(db, key), draw, &mut begin, &mut give, run)
         })
     }
 
@@ -232,11 +253,11 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         draw: Draw,
-        begin: impl FnOnce(u64),
-        f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
+        mut begin: impl FnMut(u64),
+        mut f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
         self.with_run_taking(|keyspace, local, run| {
-            keyspace.hash_random(local, &at(db, key), draw, begin, f, run)
+            keyspace.hash_random(local, &at(db, key), draw, &mut begin, &mut f, run)
         })
     }
 }

@@ -136,25 +136,49 @@ impl Worker {
         item: impl Into<Bytes<'b>>,
         is_upwards: bool,
         most_compared: u64,
-        f: impl FnMut(u64) -> bool,
+        mut f: impl FnMut(u64) -> bool,
     ) -> Result<bool, OpError> {
         let item = item.into();
-        self.with_run(|keyspace, local, run| {
-            let Some((opened, _lock)) = keyspace.open_to_read(local, &at(db, key), run)? else {
-                return Ok(false);
+        let wanted = (is_upwards, most_compared);
+        if !self.waits() {
+            return self.with_run(|keyspace, local, run| {
+                keyspace.list_pos(local, &at(db, key), &item, wanted, &mut f, run)
+            });
+        }
+        let mut kept = Vec::new();
+        let is_there = self.with_run(|keyspace, local, run| {
+            kept.clear();
+            let keep = |index| {
+                kept.push(index);
+                true
             };
-            let len = list_len(&opened, run);
-            let compared = match is_upwards {
-                true => 0..len.min(most_compared),
-                false => len.saturating_sub(most_compared)..len,
-            };
-            keyspace.list_find(&opened, run, &item, compared, is_upwards, f)?;
-            Ok(true)
-        })
+            keyspace.list_pos(local, &at(db, key), &item, wanted, keep, run)
+        })?;
+        let _ = kept.into_iter().all(f);
+        Ok(is_there)
     }
 }
 
 impl Keyspace {
+    fn list_pos(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        item: &Bytes<'_>,
+        (is_upwards, most_compared): (bool, u64),
+        f: impl FnMut(u64) -> bool,
+        run: &mut Vec<u8>,
+    ) -> Result<bool, OpError> {
+        let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
+        let len = list_len(&opened, run);
+        let compared = match is_upwards {
+            true => 0..len.min(most_compared),
+            false => len.saturating_sub(most_compared)..len,
+        };
+        self.list_find(&opened, run, item, compared, is_upwards, f)?;
+        Ok(true)
+    }
+
     fn list_set(
         &self,
         local: &mut Local,

@@ -60,12 +60,12 @@ impl Worker {
         key: &Key<'_>,
         end: End,
         count: u64,
-        begin: impl FnOnce(u64),
+        mut begin: impl FnMut(u64),
         mut f: impl FnMut(&[u8]),
     ) -> Result<bool, OpError> {
-        let give = |item: Given<'_>| f(item.held());
+        let mut give = |item: Given<'_>| f(item.held());
         self.with_run(|keyspace, local, run| {
-            keyspace.list_pop_some(local, &at(db, key), (end, count), begin, give, run)
+            keyspace.list_pop_some(local, &at(db, key), (end, count), &mut begin, &mut give, run)
         })
     }
 
@@ -79,11 +79,11 @@ impl Worker {
         key: &Key<'_>,
         end: End,
         count: u64,
-        begin: impl FnOnce(u64),
-        f: impl FnMut(Given<'_>),
+        mut begin: impl FnMut(u64),
+        mut f: impl FnMut(Given<'_>),
     ) -> Result<bool, OpError> {
         self.with_run_taking(|keyspace, local, run| {
-            keyspace.list_pop_some(local, &at(db, key), (end, count), begin, f, run)
+            keyspace.list_pop_some(local, &at(db, key), (end, count), &mut begin, &mut f, run)
         })
     }
 
@@ -109,12 +109,12 @@ impl Worker {
         key: &Key<'_>,
         start: i64,
         stop: i64,
-        begin: impl FnOnce(u64),
+        mut begin: impl FnMut(u64),
         mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        let give = |item: Given<'_>| f(item.held());
+        let mut give = |item: Given<'_>| f(item.held());
         self.with_run(|keyspace, local, run| {
-            keyspace.list_range(local, &at(db, key), (start, stop), begin, give, run)
+            keyspace.list_range(local, &at(db, key), (start, stop), &mut begin, &mut give, run)
         })
     }
 
@@ -128,11 +128,11 @@ impl Worker {
         key: &Key<'_>,
         start: i64,
         stop: i64,
-        begin: impl FnOnce(u64),
-        f: impl FnMut(Given<'_>) -> ControlFlow<()>,
+        mut begin: impl FnMut(u64),
+        mut f: impl FnMut(Given<'_>) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
         self.with_run_taking(|keyspace, local, run| {
-            keyspace.list_range(local, &at(db, key), (start, stop), begin, f, run)
+            keyspace.list_range(local, &at(db, key), (start, stop), &mut begin, &mut f, run)
         })
     }
 
@@ -163,8 +163,8 @@ impl Worker {
         index: i64,
         mut f: impl FnMut(&[u8]),
     ) -> Result<bool, OpError> {
-        let give = |item: Given<'_>| f(item.held());
-        self.with_run(|keyspace, local, run| keyspace.list_index(local, &at(db, key), index, give, run))
+        let mut give = |item: Given<'_>| f(item.held());
+        self.with_run(|keyspace, local, run| keyspace.list_index(local, &at(db, key), index, &mut give, run))
     }
 
     /// The same for a caller that takes a large item where it lies.
@@ -176,9 +176,11 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         index: i64,
-        f: impl FnMut(Given<'_>),
+        mut f: impl FnMut(Given<'_>),
     ) -> Result<bool, OpError> {
-        self.with_run_taking(|keyspace, local, run| keyspace.list_index(local, &at(db, key), index, f, run))
+        self.with_run_taking(|keyspace, local, run| {
+            keyspace.list_index(local, &at(db, key), index, &mut f, run)
+        })
     }
 }
 

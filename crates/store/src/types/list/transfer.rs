@@ -25,7 +25,7 @@ enum EndItem {
 
 impl Worker {
     /// Takes an item from an end of one list, gives it to `f` and puts it to an end of another, or of the same. The caller holds
-    /// locks on both. Whether there was one.
+    /// locks on both; a waiting worker takes them. Whether there was one.
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed, and what was given does not count.
@@ -36,10 +36,16 @@ impl Worker {
         to: (&Key<'_>, End),
         f: impl FnOnce(&[u8]),
     ) -> Result<bool, OpError> {
-        let give = |item: Given<'_>| f(item.held());
+        let mut f = Some(f);
+        let mut give = |item: Given<'_>| {
+            if let Some(f) = f.take() {
+                f(item.held());
+            }
+        };
+        let _locks = self.lock_if_waiting([(db, from.0), (db, to.0)]);
         self.with_run(|keyspace, local, run| {
             let (source, target) = (at(db, from.0), at(db, to.0));
-            keyspace.list_move(local, (&source, from.1), (&target, to.1), give, run)
+            keyspace.list_move(local, (&source, from.1), (&target, to.1), &mut give, run)
         })
     }
 
@@ -54,9 +60,16 @@ impl Worker {
         to: (&Key<'_>, End),
         f: impl FnOnce(Given<'_>),
     ) -> Result<bool, OpError> {
+        let mut f = Some(f);
+        let mut give = |item: Given<'_>| {
+            if let Some(f) = f.take() {
+                f(item);
+            }
+        };
+        let _locks = self.lock_if_waiting([(db, from.0), (db, to.0)]);
         self.with_run_taking(|keyspace, local, run| {
             let (source, target) = (at(db, from.0), at(db, to.0));
-            keyspace.list_move(local, (&source, from.1), (&target, to.1), f, run)
+            keyspace.list_move(local, (&source, from.1), (&target, to.1), &mut give, run)
         })
     }
 }

@@ -59,10 +59,12 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        members: impl Iterator<Item = impl Into<Bytes<'m>>>,
-        f: impl FnMut(usize, bool),
+        members: impl Iterator<Item = impl Into<Bytes<'m>>> + Clone,
+        mut f: impl FnMut(usize, bool),
     ) -> Result<bool, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.set_contains(local, &at(db, key), members, f, run))
+        self.with_run(|keyspace, local, run| {
+            keyspace.set_contains(local, &at(db, key), members.clone(), &mut f, run)
+        })
     }
 
     /// Members of a set; 0 if there is none.
@@ -81,11 +83,13 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        begin: impl FnOnce(u64),
+        mut begin: impl FnMut(u64),
         mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        let give = |member: Given<'_>| f(member.held());
-        self.with_run(|keyspace, local, run| keyspace.set_for_each(local, &at(db, key), begin, give, run))
+        let mut give = |member: Given<'_>| f(member.held());
+        self.with_run(|keyspace, local, run| {
+            keyspace.set_for_each(local, &at(db, key), &mut begin, &mut give, run)
+        })
     }
 
     /// The same for a caller that takes large members where they lie.
@@ -96,10 +100,12 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        begin: impl FnOnce(u64),
-        f: impl FnMut(Given<'_>) -> ControlFlow<()>,
+        mut begin: impl FnMut(u64),
+        mut f: impl FnMut(Given<'_>) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        self.with_run_taking(|keyspace, local, run| keyspace.set_for_each(local, &at(db, key), begin, f, run))
+        self.with_run_taking(|keyspace, local, run| {
+            keyspace.set_for_each(local, &at(db, key), &mut begin, &mut f, run)
+        })
     }
 
     /// One step of an iteration: gives about `count` members to `f`; the next cursor, 0 at the end, or `None` if there is no
@@ -113,9 +119,20 @@ impl Worker {
         key: &Key<'_>,
         cursor: u64,
         count: usize,
-        f: impl FnMut(&[u8]),
+        mut f: impl FnMut(&[u8]),
     ) -> Result<Option<u64>, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.set_scan(local, &at(db, key), (cursor, count), f, run))
+        let step = (cursor, count);
+        if !self.waits() {
+            return self
+                .with_run(|keyspace, local, run| keyspace.set_scan(local, &at(db, key), step, &mut f, run));
+        }
+        let mut kept: Vec<Vec<u8>> = Vec::new();
+        let next = self.with_run(|keyspace, local, run| {
+            kept.clear();
+            keyspace.set_scan(local, &at(db, key), step, |member| kept.push(member.to_vec()), run)
+        })?;
+        kept.iter().for_each(|member| f(member));
+        Ok(next)
     }
 
     /// Gives members that are drawn evenly to `f`, after how many they are to `begin`. Whether the set is there.
@@ -127,11 +144,13 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         draw: Draw,
-        begin: impl FnOnce(u64),
+        mut begin: impl FnMut(u64),
         mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        let give = |member: Given<'_>| f(member.held());
-        self.with_run(|keyspace, local, run| keyspace.set_random(local, &at(db, key), draw, begin, give, run))
+        let mut give = |member: Given<'_>| f(member.held());
+        self.with_run(|keyspace, local, run| {
+            keyspace.set_random(local, &at(db, key), draw, &mut begin, &mut give, run)
+        })
     }
 
     /// The same for a caller that takes large members where they lie; of several different ones none is given so.
@@ -143,11 +162,11 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         draw: Draw,
-        begin: impl FnOnce(u64),
-        f: impl FnMut(Given<'_>) -> ControlFlow<()>,
+        mut begin: impl FnMut(u64),
+        mut f: impl FnMut(Given<'_>) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
         self.with_run_taking(|keyspace, local, run| {
-            keyspace.set_random(local, &at(db, key), draw, begin, f, run)
+            keyspace.set_random(local, &at(db, key), draw, &mut begin, &mut f, run)
         })
     }
 
@@ -161,11 +180,13 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         count: u64,
-        begin: impl FnOnce(u64),
+        mut begin: impl FnMut(u64),
         mut f: impl FnMut(&[u8]),
     ) -> Result<bool, OpError> {
-        let give = |member: Given<'_>| f(member.held());
-        self.with_run(|keyspace, local, run| keyspace.set_pop(local, &at(db, key), count, begin, give, run))
+        let mut give = |member: Given<'_>| f(member.held());
+        self.with_run(|keyspace, local, run| {
+            keyspace.set_pop(local, &at(db, key), count, &mut begin, &mut give, run)
+        })
     }
 
     /// The same for a caller that takes large members where they lie: their pages are freed once the last byte has been read.
@@ -177,15 +198,16 @@ impl Worker {
         db: DbId,
         key: &Key<'_>,
         count: u64,
-        begin: impl FnOnce(u64),
-        f: impl FnMut(Given<'_>),
+        mut begin: impl FnMut(u64),
+        mut f: impl FnMut(Given<'_>),
     ) -> Result<bool, OpError> {
         self.with_run_taking(|keyspace, local, run| {
-            keyspace.set_pop(local, &at(db, key), count, begin, f, run)
+            keyspace.set_pop(local, &at(db, key), count, &mut begin, &mut f, run)
         })
     }
 
-    /// Moves a member from one set to another; the caller holds locks on both. Whether it was there.
+    /// Moves a member from one set to another; the caller holds locks on both; a waiting worker takes them. Whether
+    /// it was there.
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
@@ -197,6 +219,7 @@ impl Worker {
         member: impl Into<Bytes<'b>>,
     ) -> Result<bool, OpError> {
         let (member, is_same) = (member.into(), from.bytes == to.bytes);
+        let _locks = self.lock_if_waiting([(db, from), (db, to)]);
         self.with_run(|keyspace, local, run| {
             keyspace.set_move(local, &at(db, from), &at(db, to), is_same, member, run)
         })
@@ -214,7 +237,6 @@ impl Worker {
         members: &[&[u8]],
         begun_as: Option<Encoding>,
     ) -> Result<(), OpError> {
-        let (keyspace, local) = self.split();
-        keyspace.set_replace(local, &at(db, key), members, begun_as)
+        self.run(|keyspace, local| keyspace.set_replace(local, &at(db, key), members, begun_as))
     }
 }

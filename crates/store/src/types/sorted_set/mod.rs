@@ -69,9 +69,9 @@ impl Worker {
         limit: RangeLimit,
         mut f: impl FnMut(&[u8], f64),
     ) -> Result<Option<u64>, OpError> {
-        let (at, give) = (at(db, key), |member: Given<'_>, score| f(member.held(), score));
+        let (at, mut give) = (at(db, key), |member: Given<'_>, score| f(member.held(), score));
         self.with_run(|keyspace, local, run| {
-            keyspace.sorted_set_remove_range(local, &at, range, is_downwards, limit, give, run)
+            keyspace.sorted_set_remove_range(local, &at, range, is_downwards, limit, &mut give, run)
         })
     }
 
@@ -87,11 +87,11 @@ impl Worker {
         range: &ScoredRange<'_>,
         is_downwards: bool,
         limit: RangeLimit,
-        f: impl FnMut(Given<'_>, f64),
+        mut f: impl FnMut(Given<'_>, f64),
     ) -> Result<Option<u64>, OpError> {
         let at = at(db, key);
         self.with_run_taking(|keyspace, local, run| {
-            keyspace.sorted_set_remove_range(local, &at, range, is_downwards, limit, f, run)
+            keyspace.sorted_set_remove_range(local, &at, range, is_downwards, limit, &mut f, run)
         })
     }
 
@@ -103,10 +103,12 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        members: impl Iterator<Item = impl Into<Bytes<'m>>>,
-        f: impl FnMut(usize, Option<f64>),
+        members: impl Iterator<Item = impl Into<Bytes<'m>>> + Clone,
+        mut f: impl FnMut(usize, Option<f64>),
     ) -> Result<bool, OpError> {
-        self.with_run(|keyspace, local, run| keyspace.sorted_set_scores(local, &at(db, key), members, f, run))
+        self.with_run(|keyspace, local, run| {
+            keyspace.sorted_set_scores(local, &at(db, key), members.clone(), &mut f, run)
+        })
     }
 
     /// A member's place, counted from the greatest if `is_downwards`; and whether the sorted set is there.
@@ -144,11 +146,7 @@ impl Worker {
         key: &Key<'_>,
         range: &ScoredRange<'_>,
     ) -> Result<Option<u64>, OpError> {
-        let (keyspace, local) = self.split();
-        let mut run = std::mem::take(&mut local.run);
-        let count = keyspace.sorted_set_count(local, &at(db, key), range, &mut run);
-        local.run = run;
-        count
+        self.with_run(|keyspace, local, run| keyspace.sorted_set_count(local, &at(db, key), range, run))
     }
 
     /// Gives the members of a range to `f`, the greatest first if `is_downwards`, after how many there are to `begin`, until
@@ -164,12 +162,12 @@ impl Worker {
         range: &ScoredRange<'_>,
         is_downwards: bool,
         limit: RangeLimit,
-        begin: impl FnOnce(u64),
+        mut begin: impl FnMut(u64),
         mut f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        let (at, give) = (at(db, key), |member: Given<'_>, score| f(member.held(), score));
+        let (at, mut give) = (at(db, key), |member: Given<'_>, score| f(member.held(), score));
         self.with_run(|keyspace, local, run| {
-            keyspace.sorted_set_range(local, &at, range, is_downwards, limit, (begin, give), run)
+            keyspace.sorted_set_range(local, &at, range, is_downwards, limit, (&mut begin, &mut give), run)
         })
     }
 
@@ -185,12 +183,12 @@ impl Worker {
         range: &ScoredRange<'_>,
         is_downwards: bool,
         limit: RangeLimit,
-        begin: impl FnOnce(u64),
-        f: impl FnMut(Given<'_>, f64) -> ControlFlow<()>,
+        mut begin: impl FnMut(u64),
+        mut f: impl FnMut(Given<'_>, f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
         let at = at(db, key);
         self.with_run_taking(|keyspace, local, run| {
-            keyspace.sorted_set_range(local, &at, range, is_downwards, limit, (begin, f), run)
+            keyspace.sorted_set_range(local, &at, range, is_downwards, limit, (&mut begin, &mut f), run)
         })
     }
 
@@ -203,11 +201,13 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        choose: impl FnOnce(u64) -> Vec<u64>,
+        mut choose: impl FnMut(u64) -> Vec<u64>,
         mut f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        let give = |member: Given<'_>, score| f(member.held(), score);
-        self.with_run(|keyspace, local, run| keyspace.sorted_set_pick(local, &at(db, key), choose, give, run))
+        let mut give = |member: Given<'_>, score| f(member.held(), score);
+        self.with_run(|keyspace, local, run| {
+            keyspace.sorted_set_pick(local, &at(db, key), &mut choose, &mut give, run)
+        })
     }
 
     /// The same for a caller that takes large members where they lie.
@@ -218,11 +218,11 @@ impl Worker {
         &mut self,
         db: DbId,
         key: &Key<'_>,
-        choose: impl FnOnce(u64) -> Vec<u64>,
-        f: impl FnMut(Given<'_>, f64) -> ControlFlow<()>,
+        mut choose: impl FnMut(u64) -> Vec<u64>,
+        mut f: impl FnMut(Given<'_>, f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
         self.with_run_taking(|keyspace, local, run| {
-            keyspace.sorted_set_pick(local, &at(db, key), choose, f, run)
+            keyspace.sorted_set_pick(local, &at(db, key), &mut choose, &mut f, run)
         })
     }
 
@@ -239,10 +239,21 @@ impl Worker {
         count: u64,
         mut f: impl FnMut(&[u8], f64),
     ) -> Result<Option<u64>, OpError> {
-        let give = |member: Given<'_>, score| f(member.held(), score);
-        self.with_run(|keyspace, local, run| {
-            keyspace.sorted_set_scan(local, &at(db, key), (cursor, count), give, run)
-        })
+        let step = (cursor, count);
+        if !self.waits() {
+            let mut give = |member: Given<'_>, score| f(member.held(), score);
+            return self.with_run(|keyspace, local, run| {
+                keyspace.sorted_set_scan(local, &at(db, key), step, &mut give, run)
+            });
+        }
+        let mut kept: Vec<(Vec<u8>, f64)> = Vec::new();
+        let next = self.with_run(|keyspace, local, run| {
+            kept.clear();
+            let keep = |member: Given<'_>, score| kept.push((member.held().to_vec(), score));
+            keyspace.sorted_set_scan(local, &at(db, key), step, keep, run)
+        })?;
+        kept.iter().for_each(|(member, score)| f(member, *score));
+        Ok(next)
     }
 
     /// Stores a sorted set of these members, no two of them alike, over whatever is there, without a deadline. There must be
@@ -256,10 +267,6 @@ impl Worker {
         key: &Key<'_>,
         members: &mut [(Vec<u8>, f64)],
     ) -> Result<(), OpError> {
-        let (keyspace, local) = self.split();
-        let mut run = std::mem::take(&mut local.run);
-        let stored = keyspace.sorted_set_replace(local, &at(db, key), members, &mut run);
-        local.run = run;
-        stored
+        self.with_run(|keyspace, local, run| keyspace.sorted_set_replace(local, &at(db, key), members, run))
     }
 }
