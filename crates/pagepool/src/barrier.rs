@@ -255,6 +255,11 @@ impl Member {
         Standstill { barrier: self.barrier.clone(), state: self.state.clone(), _turn: turn }
     }
 
+    /// Whether this thread has stopped the others.
+    pub fn has_stopped_others(&self) -> bool {
+        self.barrier.is_held_here()
+    }
+
     /// Runs `f` as quiescent (a sleep in poll, a wait for another thread).
     pub fn idle<R>(&self, f: impl FnOnce() -> R) -> R {
         if self.barrier.is_held_here() {

@@ -183,6 +183,21 @@ pub enum OpError {
     /// The store has no database of that number ([`crate::Options::database_count`]).
     #[error("there is no database {}: the store has {database_count}, counted from 0", .db.0)]
     NoDatabase { db: DbId, database_count: u32 },
+    /// Scores, and the bounds of a range of scores, are numbers.
+    #[error("a score must be a number")]
+    NotANumber,
+    /// A member of a whole set or sorted set was given twice.
+    #[error("a member was given twice")]
+    Twice,
+    /// Not all bytes of an [`crate::Incoming`], or of a copy, have come.
+    #[error("only {filled_bytes} of the {len_bytes} bytes of the value have come")]
+    Incomplete { filled_bytes: u64, len_bytes: u64 },
+    /// An [`crate::Incoming`], or a copy, is part of the data already, or was given twice.
+    #[error("the value that has come is part of the data already, or was given twice")]
+    Used,
+    /// A value that comes, or is read in parts, belongs to another store.
+    #[error("what was given belongs to another store")]
+    OtherStore,
     #[error("a string may have at most {MAX_STRING_BYTES} bytes")]
     TooLarge,
     /// A page failed its checksum or could not be read; the text names file, slot and page.

@@ -71,7 +71,7 @@ impl<'a> Key<'a> {
         match self.large {
             None => blobs.make(&[Part::Bytes(self.bytes)], false),
             Some(Bytes::Incoming(name)) => {
-                name.unused_blob().map_err(|error| Stop::Damaged(error.to_string()))
+                blobs.unused(name).map_err(|error| Stop::Damaged(error.to_string()))
             }
             Some(bytes) => {
                 let bytes = bytes.to_vec().map_err(|error| Stop::Damaged(error.to_string()))?;

@@ -292,7 +292,7 @@ impl Store {
         std::mem::replace(&mut *folded.lock(), Ok(())).map_err(cut_failed)?;
         let cut = self.cut_at(changes.load(Ordering::Relaxed));
         let barrier_wait = Duration::from_nanos(waited.load(Ordering::Relaxed));
-        Ok(View { picture: Picture(picture), catalog, barrier_wait, cut })
+        Ok(View { store: self.number(), picture: Picture(picture), catalog, barrier_wait, cut })
     }
 
     /// Names the state of the store after so many changes.
@@ -435,7 +435,7 @@ impl Store {
     /// Gives `f` the entry of one key as a view has it; `None` if there is none. What has expired is there still.
     ///
     /// # Errors
-    /// A page that cannot be read, before `f` is called.
+    /// A page that cannot be read, before `f` is called. The view is one of another store.
     pub fn with_viewed<R>(
         &self,
         view: &View,
@@ -443,6 +443,9 @@ impl Store {
         key: &[u8],
         f: impl FnOnce(Option<ViewEntry<'_>>) -> R,
     ) -> Result<R, SaveError> {
+        if view.store != self.number() {
+            return Err(SaveError::Io("the view is one of another store".into()));
+        }
         let key = Key::new(key, self.keyspace().trees.order.hash(key));
         Walk::new(&view.picture, view.catalog)?.with_entry(db, &key, f)
     }
@@ -621,6 +624,8 @@ impl PageSource for Picture {
 
 /// A read-only picture of the store at a cut.
 pub struct View {
+    /// Of which store, by its number.
+    store: usize,
     picture: Picture,
     catalog: PageId,
     barrier_wait: Duration,

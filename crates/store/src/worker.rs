@@ -344,9 +344,16 @@ impl Worker {
 
     /// Waits until every other worker stands between two commands, and the background work, too. To be called between
     /// two commands, and without locks.
-    pub fn stop_others(&mut self) -> Alone {
-        let standstill = self.local.holder.member.stop_others();
-        Alone { _locks: self.keyspace().locks.need_no_locks(&self.local.holder), _standstill: standstill }
+    ///
+    /// # Errors
+    /// [`OpError::Busy`]: this thread has stopped the others already.
+    pub fn stop_others(&mut self) -> Result<Alone, OpError> {
+        let holder = &self.local.holder;
+        if holder.member.has_stopped_others() {
+            return Err(OpError::Busy);
+        }
+        let standstill = holder.member.stop_others();
+        Ok(Alone { _locks: self.keyspace().locks.need_no_locks(holder), _standstill: standstill })
     }
 
     /// What is known of the entry; does not count as an access. An expired entry is removed and counts as absent.

@@ -285,7 +285,7 @@ pub fn prepare_step(ctx: &mut Ctx<'_>, needs: &Needs<'_>, step: Option<&Step<'_>
     look(ctx, needs, step)?;
     let stamp = step.map(|_| ctx.server.store.residence_stamp());
     if needs.stops_others || (may_miss_pages && needs.changes_in_steps) {
-        let alone = ctx.worker.stop_others();
+        let alone = ctx.worker.stop_others()?;
         look_again(ctx, needs, step, stamp)?;
         return Ok(Held::Alone { _alone: alone });
     }

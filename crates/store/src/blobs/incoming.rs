@@ -214,15 +214,25 @@ impl Incoming {
         self.garbage.release(self.pid, None);
     }
 
-    /// Where it lies, for what is about to refer to it.
+    /// Where it lies, for what is about to refer to it in the store of these pages.
     ///
     /// # Errors
-    /// [`OpError::Damaged`]: something refers to it already, which would be two.
-    pub(crate) fn unused_blob(&self) -> Result<Blob, OpError> {
-        match self.is_complete() && !self.is_used() {
-            true => Ok(self.blob()),
-            false => Err(OpError::Damaged("a value that has come was stored already".into())),
+    /// [`OpError::OtherStore`]; [`OpError::Incomplete`]; [`OpError::Used`]: something refers to it already, which would be two.
+    pub(super) fn unused_blob(&self, pages: &Arc<Pages>) -> Result<Blob, OpError> {
+        if !self.is_of(pages) {
+            return Err(OpError::OtherStore);
         }
+        if !self.is_complete() {
+            return Err(OpError::Incomplete { filled_bytes: self.filled_bytes, len_bytes: self.len_bytes });
+        }
+        match self.is_used() {
+            false => Ok(self.blob()),
+            true => Err(OpError::Used),
+        }
+    }
+
+    pub(super) fn is_of(&self, pages: &Arc<Pages>) -> bool {
+        Arc::ptr_eq(&self.pages, pages)
     }
 
     /// Whether a key refers to it.

@@ -142,7 +142,7 @@ impl Sending {
     ) -> Result<Option<Sending>, Stop> {
         let bytes = bytes.start..bytes.end.min(u64::from(blob.len_bytes));
         let is_object = matches!(blob.place, Place::Object { .. });
-        if !is_object || bytes.start + SENDING_MIN_BYTES > bytes.end {
+        if !is_object || bytes.start.saturating_add(SENDING_MIN_BYTES) > bytes.end {
             return Ok(None);
         }
         if !pages.all_resident() {
@@ -171,6 +171,17 @@ impl Sending {
         self.blob
     }
 
+    pub(super) fn is_of(&self, pages: &Arc<Pages>) -> bool {
+        Arc::ptr_eq(&self.pages, pages)
+    }
+
+    /// Of the bytes that are read, those from `start` on, `most_bytes` at most, by their places in the value.
+    fn part(&self, start: u64, most_bytes: usize) -> Range<u64> {
+        let start = start.min(self.len_bytes());
+        let len = (self.len_bytes() - start).min(most_bytes as u64);
+        self.bytes.start + start..self.bytes.start + start + len
+    }
+
     /// Bytes of the whole value.
     pub fn value_bytes(&self) -> u64 {
         u64::from(self.blob.len_bytes)
@@ -192,12 +203,14 @@ impl Sending {
         most_bytes: usize,
         f: impl FnOnce(&[IoSlice<'_>]) -> R,
     ) -> Result<R, OpError> {
-        let len = self.len_bytes().saturating_sub(start).min(most_bytes as u64);
-        let start = self.bytes.start + start;
+        let Range { start, end } = self.part(start, most_bytes);
+        if start == end {
+            return Ok(f(&[]));
+        }
         let mut f = Some(f);
         let given = retry(|| {
-            let there = self.end_of_present(start, start + len);
-            if there == start && len > 0 {
+            let there = self.end_of_present(start, end);
+            if there == start {
                 // This says why, unless it has come just now.
                 drop(latch_with(&self.pages, &self.blob, self.window(start))?);
                 return Err(Stop::Contended);
@@ -220,18 +233,17 @@ impl Sending {
         most_bytes: usize,
         mut f: impl FnMut(&[u8]),
     ) -> Result<u64, OpError> {
-        let len = self.len_bytes().saturating_sub(start).min(most_bytes as u64);
-        let start = self.bytes.start + start;
+        let Range { start, end } = self.part(start, most_bytes);
         let mut given = 0;
         retry(|| {
             // What has been given is not given again.
-            past_memory(&self.pages.pool, &self.blob, start + given..start + len, |bytes| {
+            past_memory(&self.pages.pool, &self.blob, start + given..end, |bytes| {
                 given += bytes.len() as u64;
                 f(bytes);
                 true
             })
         })?;
-        Ok(len)
+        Ok(end - start)
     }
 
     /// The first bytes that are read, up to [`HEAD_BYTES`].
@@ -280,7 +292,7 @@ impl Sending {
         if self.pages.all_resident() {
             return None;
         }
-        let first = self.window(self.bytes.start + start);
+        let first = self.window(self.part(start, 0).start);
         let next = first.start + (first.end - first.start) / 2;
         if next >= self.bytes.end
             || !self.pages.pool.is_missing(page_at(&self.blob, (next / PAGE_SIZE as u64) as u32))

@@ -11,6 +11,7 @@ use super::blob::{Blob, Place};
 use super::bytes::{
     check_resident, damaged_slab, is_far, page_count_of, past_memory, with_bytes, write_parts, Part,
 };
+use super::duplicate::Duplicate;
 use super::garbage::Garbage;
 use super::given::{Bytes, Given, Taking};
 use super::incoming::Incoming;
@@ -20,7 +21,7 @@ use super::slab::Class;
 use super::slabs::Slabs;
 use crate::error::OpError;
 use crate::pages::Pages;
-use crate::stop::{stop_at, Follow, Stop};
+use crate::stop::{retry, stop_at, Follow, Stop};
 use crate::value::MAX_STRING_BYTES;
 
 /// Pages of the longest string.
@@ -57,6 +58,43 @@ impl Blobs {
     /// Begins a value whose bytes are still to come; see [`Incoming::begin`].
     pub fn begin_incoming(&self, len_bytes: u64) -> Result<Incoming, OpError> {
         Incoming::begin(&self.pages, &self.garbage, len_bytes)
+    }
+
+    /// Where a value lies that has come and that nothing refers to.
+    ///
+    /// # Errors
+    /// As of [`Incoming::unused_blob`].
+    pub fn unused(&self, incoming: &Incoming) -> Result<Blob, OpError> {
+        incoming.unused_blob(&self.pages)
+    }
+
+    /// # Errors
+    /// [`OpError::OtherStore`].
+    pub fn check_own(&self, sending: &Sending) -> Result<(), OpError> {
+        match sending.is_of(&self.pages) {
+            true => Ok(()),
+            false => Err(OpError::OtherStore),
+        }
+    }
+
+    /// # Errors
+    /// [`OpError::OtherStore`].
+    pub fn check_own_copy(&self, copy: &Duplicate) -> Result<(), OpError> {
+        match copy.copy().is_of(&self.pages) {
+            true => Ok(()),
+            false => Err(OpError::OtherStore),
+        }
+    }
+
+    /// Keeps what has come of a value as it is while it is read in parts.
+    ///
+    /// # Errors
+    /// [`OpError::OtherStore`]; as of [`Blobs::begin_sending`].
+    pub fn begin_reading(&self, incoming: &Incoming) -> Result<Option<Sending>, OpError> {
+        match incoming.is_of(&self.pages) {
+            true => retry(|| self.begin_sending(&incoming.blob(), 0..incoming.filled_bytes())),
+            false => Err(OpError::OtherStore),
+        }
     }
 
     /// Keeps a value as it is while some of its bytes are read in parts; see [`Sending::begin`].

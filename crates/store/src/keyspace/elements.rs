@@ -67,6 +67,37 @@ impl Keyspace {
         Ok(Key { large: Some(bytes), ..Key::new(start, hash) })
     }
 
+    /// Whether what is given can be stored: what has come into pages is whole, and given once; what lies in pages is this store's.
+    ///
+    /// # Errors
+    /// [`OpError::Incomplete`], [`OpError::Used`], [`OpError::OtherStore`].
+    #[inline]
+    pub fn check_given<'e>(&self, given: impl Iterator<Item = &'e Bytes<'e>> + Clone) -> Result<(), OpError> {
+        match given.clone().all(|bytes| matches!(bytes, Bytes::Here(_))) {
+            true => Ok(()),
+            false => self.check_large(&given.copied().collect::<Vec<_>>()),
+        }
+    }
+
+    #[cold]
+    fn check_large(&self, given: &[Bytes<'_>]) -> Result<(), OpError> {
+        let mut seen = Vec::new();
+        for bytes in given {
+            match bytes {
+                Bytes::Here(_) => {}
+                Bytes::Stored(sending) => self.blobs.check_own(sending)?,
+                Bytes::Incoming(incoming) => {
+                    let pid = self.blobs.unused(incoming)?.pid;
+                    if seen.contains(&pid) {
+                        return Err(OpError::Used);
+                    }
+                    seen.push(pid);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// A tree without elements.
     pub fn create_elements(&self) -> Result<Tree, OpError> {
         let tag = self.take_tag();
@@ -138,10 +169,16 @@ impl Keyspace {
         value: Bytes<'_>,
         deadline: Deadline,
     ) -> Result<Was, OpError> {
-        if let Bytes::Incoming(incoming) = value {
-            incoming.unused_blob()?;
-        }
-        let was = self.put_in(local, tree, element, value.into(), deadline)?;
+        let mut copy = Vec::new();
+        let put = match value {
+            Bytes::Here(bytes) => Put::Bytes { bytes, raw: false },
+            Bytes::Incoming(incoming) => Put::Ready { blob: self.blobs.unused(incoming)?, raw: false },
+            Bytes::Stored(sending) => {
+                sending.for_each(|part| copy.extend_from_slice(part))?;
+                Put::Bytes { bytes: &copy, raw: false }
+            }
+        };
+        let was = self.put_in(local, tree, element, put, deadline)?;
         if let Bytes::Incoming(incoming) = value {
             incoming.note_used();
         }

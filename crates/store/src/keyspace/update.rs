@@ -113,9 +113,7 @@ impl Keyspace {
                     bytes.extend_from_slice(inline);
                     Copied::Bytes
                 }
-                RecordValue::Blob(blob) if duplicate.is_some_and(|copy| copy.source() == blob) => {
-                    Copied::Made
-                }
+                RecordValue::Blob(blob) if duplicate.is_some_and(|copy| copy.is_of(&blob)) => Copied::Made,
                 RecordValue::Blob(blob) => match blob.place {
                     Place::Object { .. } => Copied::Object(self.blobs.copy_object(&blob)?),
                     Place::Slab { .. } => {

@@ -50,17 +50,6 @@ pub(crate) enum Put<'a> {
     },
 }
 
-impl<'a> From<Bytes<'a>> for Put<'a> {
-    #[inline(always)]
-    fn from(bytes: Bytes<'a>) -> Put<'a> {
-        match (bytes, bytes.blob()) {
-            (Bytes::Here(bytes), _) => Put::Bytes { bytes, raw: false },
-            (_, Some(blob)) => Put::Ready { blob, raw: false },
-            (_, None) => Put::Bytes { bytes: &[], raw: false },
-        }
-    }
-}
-
 impl<'a> Put<'a> {
     fn raw(&self) -> bool {
         match self {

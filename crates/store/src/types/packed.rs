@@ -4,12 +4,26 @@
 //! element      length, 7 bits a byte, the lowest first, bit 7 set on all but the last; the bytes
 //! ```
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::blobs::Bytes;
+use crate::error::OpError;
 
 /// Longest run, in bytes: it is copied at each change, and a walk through it takes a fraction of a microsecond.
 pub(crate) const PACKED_MAX_BYTES: usize = 4096;
+
+/// Whether members that are packed together are given once each.
+///
+/// # Errors
+/// [`OpError::Twice`].
+pub(crate) fn check_twins<'m>(mut members: impl Iterator<Item = &'m [u8]>) -> Result<(), OpError> {
+    let mut seen = HashSet::new();
+    match members.all(|member| seen.insert(member)) {
+        true => Ok(()),
+        false => Err(OpError::Twice),
+    }
+}
 
 /// Bytes of an element and its length.
 pub(crate) fn packed_bytes(element: &[u8]) -> usize {

@@ -12,19 +12,6 @@ use crate::value::{NoPages, Repr};
 use crate::worker::Worker;
 use crate::{DbId, Deadline, Key, NewValue, OpError, StrRef, UnixMillis, MAX_STRING_BYTES};
 
-impl<'a> From<NewValue<'a>> for Put<'a> {
-    fn from(value: NewValue<'a>) -> Put<'a> {
-        match value {
-            NewValue::Int(value) => Put::Int(value),
-            NewValue::Bytes { bytes, raw } => Put::Bytes { bytes, raw },
-            NewValue::Incoming(incoming) => {
-                assert!(incoming.is_complete() && !incoming.is_used(), "{incoming:?} cannot be stored");
-                Put::Ready { blob: incoming.blob(), raw: false }
-            }
-        }
-    }
-}
-
 impl Worker {
     /// Reads a value in place. `f` runs under the latch: it may copy, not block. An expired entry is removed
     /// and counts as absent.
@@ -108,16 +95,16 @@ impl Worker {
     /// as of [`Worker::begin_sending`].
     ///
     /// # Errors
-    /// As of [`Worker::get`].
+    /// As of [`Worker::get`]; [`OpError::OtherStore`].
     pub fn begin_reading(&mut self, value: &Incoming) -> Result<Option<Sending>, OpError> {
-        self.run(|keyspace, _| retry(|| keyspace.blobs.begin_sending(&value.blob(), 0..value.filled_bytes())))
+        self.run(|keyspace, _| keyspace.blobs.begin_reading(value))
     }
 
     /// Lets a key refer to a whole copy of its value in place of the value, which changes nothing for anybody. False if the
     /// value is another one by now.
     ///
     /// # Errors
-    /// As of [`Worker::write_range`].
+    /// As of [`Worker::write_range`]; [`OpError::Incomplete`], [`OpError::Used`], [`OpError::OtherStore`].
     pub fn replace_by_duplicate(
         &mut self,
         db: DbId,
@@ -127,16 +114,18 @@ impl Worker {
         self.run(|keyspace, local| keyspace.replace_by_duplicate(local, db, key, copy))
     }
 
-    /// The same as [`Worker::copy`] with the copy made already: `from` must be its source, which the caller's locks keep.
+    /// The same as [`Worker::copy`] with the copy made already: `from` must be its source, which the caller's locks keep. If it is
+    /// not, or the copy is not whole, or has been used, another one is made.
     ///
     /// # Errors
-    /// As of [`Worker::copy`].
+    /// As of [`Worker::copy`]; [`OpError::OtherStore`].
     pub fn copy_duplicate(
         &mut self,
         from: (DbId, &Key<'_>),
         to: (DbId, &Key<'_>),
         copy: &Duplicate,
     ) -> Result<bool, OpError> {
+        self.keyspace().blobs.check_own_copy(copy)?;
         let _locks = self.lock_if_waiting([from, to]);
         self.run(|keyspace, local| keyspace.copy(local, from, to, Some(copy)))
     }
@@ -283,6 +272,7 @@ impl Keyspace {
         key: &Key<'_>,
         copy: &Duplicate,
     ) -> Result<bool, OpError> {
+        let whole = self.blobs.unused(copy.copy())?;
         let _lock = self.locks.lock_key(&local.holder, db, key.hash);
         let Some(tree) = self.tree(db) else {
             self.check_database(db)?;
@@ -294,7 +284,7 @@ impl Keyspace {
             if leaf.record(at)?.value != RecordValue::Blob(copy.source()) {
                 return Ok(false);
             }
-            self.refer_to(&mut leaf, at, copy.copy().blob())?;
+            self.refer_to(&mut leaf, at, whole)?;
             Ok(true)
         })?;
         if is_replaced {
@@ -359,13 +349,16 @@ impl Keyspace {
         value: NewValue<'_>,
         deadline: Deadline,
     ) -> Result<bool, OpError> {
-        if let NewValue::Bytes { bytes, .. } = value {
-            if bytes.len() as u64 > crate::MAX_STRING_BYTES {
-                return Err(OpError::TooLarge);
+        let put = match value {
+            NewValue::Int(value) => Put::Int(value),
+            NewValue::Bytes { bytes, .. } if bytes.len() as u64 > MAX_STRING_BYTES => {
+                return Err(OpError::TooLarge)
             }
-        }
+            NewValue::Bytes { bytes, raw } => Put::Bytes { bytes, raw },
+            NewValue::Incoming(incoming) => Put::Ready { blob: self.blobs.unused(incoming)?, raw: false },
+        };
         let _lock = self.locks.lock_key(&local.holder, db, key.hash);
-        let was = self.beside_damage(db, key, || self.put(local, db, key, value.into(), deadline))?;
+        let was = self.beside_damage(db, key, || self.put(local, db, key, put, deadline))?;
         if let NewValue::Incoming(incoming) = value {
             incoming.note_used();
         }

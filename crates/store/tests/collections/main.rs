@@ -4,6 +4,7 @@
 mod effects;
 mod handles;
 mod hash;
+mod input;
 mod list;
 #[allow(dead_code)]
 mod model;

@@ -9,6 +9,7 @@ mod expiry;
 #[path = "../support/held_up.rs"]
 mod held_up;
 mod incoming;
+mod input;
 mod loading;
 mod looking;
 mod model;

@@ -60,7 +60,7 @@ fn alone<R>(
 ) -> R {
     let mut worker = store.nonblocking_worker();
     loop {
-        let alone = worker.stop_others();
+        let alone = worker.stop_others().unwrap();
         let keys: Vec<(DbId, Key<'_>)> = names.iter().map(|name| (DB, worker.key(name))).collect();
         match worker.resolve_changes(&keys, change_count) {
             Ok(()) => return change(&mut worker),

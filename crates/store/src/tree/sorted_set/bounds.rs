@@ -29,6 +29,11 @@ pub enum LexBound<'a> {
 }
 
 impl ScoreBound {
+    pub(crate) fn is_nan(self) -> bool {
+        let (ScoreBound::Included(score) | ScoreBound::Excluded(score)) = self;
+        score.is_nan()
+    }
+
     /// The least key that is not below a range that begins here.
     fn start(self) -> ScoreStart {
         match self {

@@ -38,7 +38,12 @@ impl Worker {
         mode: FieldMode,
         deadline: Deadline,
     ) -> Result<u64, OpError> {
-        let pairs: SmallVec<[_; 1]> = pairs.iter().map(|pair| (pair.0.into(), pair.1.into())).collect();
+        if pairs.is_empty() {
+            return self.hash_len(db, key).map(|_| 0);
+        }
+        let pairs: SmallVec<[(Bytes<'_>, Bytes<'_>); 1]> =
+            pairs.iter().map(|pair| (pair.0.into(), pair.1.into())).collect();
+        self.keyspace().check_given(pairs.iter().flat_map(|(field, value)| [field, value]))?;
         self.with_run(|keyspace, local, run| {
             keyspace.hash_set(local, &at(db, key), &write::FieldWrite { pairs: &pairs, mode, deadline }, run)
         })

@@ -46,7 +46,8 @@ impl Worker {
         index: i64,
         item: impl Into<Bytes<'b>>,
     ) -> Result<Setting, OpError> {
-        let item = item.into();
+        let item: Bytes<'_> = item.into();
+        self.keyspace().check_given([item].iter())?;
         self.with_run(|keyspace, local, run| {
             let at = at(db, key);
             let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
@@ -71,7 +72,8 @@ impl Worker {
         pivot: impl Into<Bytes<'b>>,
         item: impl Into<Bytes<'b>>,
     ) -> Result<Insertion, OpError> {
-        let (pivot, item) = (pivot.into(), item.into());
+        let (pivot, item): (Bytes<'_>, Bytes<'_>) = (pivot.into(), item.into());
+        self.keyspace().check_given([item].iter())?;
         self.with_run(|keyspace, local, run| {
             let at = at(db, key);
             let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);

@@ -51,7 +51,7 @@ impl Keyspace {
                     return Ok(Element::Inline(item))
                 }
                 Bytes::Here(item) => Cow::Borrowed(*item),
-                Bytes::Incoming(incoming) => return Ok(Element::Outside(incoming.unused_blob()?)),
+                Bytes::Incoming(incoming) => return Ok(Element::Outside(self.blobs.unused(incoming)?)),
                 Bytes::Stored(item) if linking == Linking::Moved => return Ok(Element::Outside(item.blob())),
                 Bytes::Stored(_) => Cow::Owned(item.to_vec()?),
             };

@@ -37,7 +37,11 @@ impl Worker {
         items: &[impl Into<Bytes<'b>> + Copy],
         only_if_exists: bool,
     ) -> Result<u64, OpError> {
+        if items.is_empty() {
+            return self.list_len(db, key);
+        }
         let items: SmallVec<[Bytes<'_>; 2]> = items.iter().map(|item| (*item).into()).collect();
+        self.keyspace().check_given(items.iter())?;
         self.with_run(|keyspace, local, run| {
             let _lock = keyspace.locks.lock_key(&local.holder, db, key.hash);
             let opened = keyspace.open_to_change(local, &at(db, key), run)?;

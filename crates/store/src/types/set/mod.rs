@@ -34,6 +34,7 @@ impl Worker {
         members: &[impl Into<Bytes<'b>> + Copy],
     ) -> Result<u64, OpError> {
         let members: SmallVec<[_; 2]> = members.iter().map(|member| (*member).into()).collect();
+        self.keyspace().check_given(members.iter())?;
         self.with_run(|keyspace, local, run| keyspace.set_add(local, &at(db, key), &members, run))
     }
 
@@ -219,17 +220,18 @@ impl Worker {
         member: impl Into<Bytes<'b>>,
     ) -> Result<bool, OpError> {
         let (member, is_same) = (member.into(), from.bytes == to.bytes);
+        self.keyspace().check_given([member].iter())?;
         let _locks = self.lock_if_waiting([(db, from), (db, to)]);
         self.with_run(|keyspace, local, run| {
             keyspace.set_move(local, &at(db, from), &at(db, to), is_same, member, run)
         })
     }
 
-    /// Stores a set of these members, no two of them alike, over whatever is there, without a deadline. There must be one at
-    /// least. `begun_as`: how the set was encoded before others were taken out of it, if they were.
+    /// Stores a set of these members, no two of them alike, over whatever is there, without a deadline. Without members the key
+    /// goes. `begun_as`: how the set was encoded before others were taken out of it, if they were.
     ///
     /// # Errors
-    /// [`OpError`]; nothing has been changed.
+    /// [`OpError`], [`OpError::Twice`] among them; nothing has been changed.
     pub fn set_replace(
         &mut self,
         db: DbId,
@@ -237,6 +239,9 @@ impl Worker {
         members: &[&[u8]],
         begun_as: Option<Encoding>,
     ) -> Result<(), OpError> {
+        if members.is_empty() {
+            return self.remove(db, key).map(drop);
+        }
         self.run(|keyspace, local| keyspace.set_replace(local, &at(db, key), members, begun_as))
     }
 }

@@ -4,7 +4,7 @@ use crate::blobs::Bytes;
 use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Was};
 use crate::tree::hash::Grown;
-use crate::types::packed::{packed_bytes, push as push_element, PACKED_MAX_BYTES};
+use crate::types::packed::{check_twins, packed_bytes, push as push_element, PACKED_MAX_BYTES};
 use crate::value::Encoding;
 use crate::{Deadline, OpError};
 
@@ -48,6 +48,7 @@ impl Keyspace {
             let grown = self.set_tree_of(local, members)?;
             return self.put_grown(local, at, encoding, None, grown, deadline);
         }
+        check_twins(members.iter().copied())?;
         let mut run = Vec::with_capacity(bytes);
         match encoding {
             Encoding::IntSet => packed::add_integers(&mut run, members),
@@ -60,9 +61,12 @@ impl Keyspace {
         self.resolve_stored(members.iter().map(|member| member.len()))?;
         let grown =
             Grown { element_count: members.len() as u64, first: self.create_elements()?, second: None };
-        let filled = members
-            .iter()
-            .try_for_each(|member| self.put_member(local, grown.first, &member.into()).map(drop));
+        let filled = members.iter().try_for_each(|member| {
+            match self.put_member(local, grown.first, &member.into())? {
+                true => Ok(()),
+                false => Err(OpError::Twice),
+            }
+        });
         filled.inspect_err(|_| self.drop_trees(&grown))?;
         Ok(grown)
     }

@@ -23,11 +23,21 @@ use crate::blobs::{Bytes, Given};
 use crate::worker::Worker;
 use crate::{DbId, Key, OpError};
 
+/// # Errors
+/// [`OpError::NotANumber`]: no order has a place for it.
+#[inline]
+fn check_scores(mut scores: impl Iterator<Item = f64>) -> Result<(), OpError> {
+    match scores.any(f64::is_nan) {
+        true => Err(OpError::NotANumber),
+        false => Ok(()),
+    }
+}
+
 impl Worker {
     /// Gives members scores, as the rule says, in a sorted set that is made if there is none.
     ///
     /// # Errors
-    /// [`OpError`]; nothing has been changed. Whether there is memory for several together is decided before the first.
+    /// [`OpError`], [`OpError::NotANumber`] among them; nothing has been changed. Whether there is memory for several together is decided before the first.
     pub fn sorted_set_put<'b>(
         &mut self,
         db: DbId,
@@ -35,8 +45,10 @@ impl Worker {
         scored: &[(f64, impl Into<Bytes<'b>> + Copy)],
         rule: &ScoreRule,
     ) -> Result<ScoreChanges, OpError> {
-        let scored: SmallVec<[_; 2]> =
+        let scored: SmallVec<[(f64, Bytes<'_>); 2]> =
             scored.iter().map(|(score, member)| (*score, (*member).into())).collect();
+        check_scores(scored.iter().map(|(score, _)| *score))?;
+        self.keyspace().check_given(scored.iter().map(|(_, member)| member))?;
         self.with_run(|keyspace, local, run| keyspace.sorted_set_put(local, &at(db, key), &scored, rule, run))
     }
 
@@ -69,6 +81,7 @@ impl Worker {
         limit: RangeLimit,
         mut f: impl FnMut(&[u8], f64),
     ) -> Result<Option<u64>, OpError> {
+        range.check()?;
         let (at, mut give) = (at(db, key), |member: Given<'_>, score| f(member.held(), score));
         self.with_run(|keyspace, local, run| {
             keyspace.sorted_set_remove_range(local, &at, range, is_downwards, limit, &mut give, run)
@@ -89,6 +102,7 @@ impl Worker {
         limit: RangeLimit,
         mut f: impl FnMut(Given<'_>, f64),
     ) -> Result<Option<u64>, OpError> {
+        range.check()?;
         let at = at(db, key);
         self.with_run_taking(|keyspace, local, run| {
             keyspace.sorted_set_remove_range(local, &at, range, is_downwards, limit, &mut f, run)
@@ -146,6 +160,7 @@ impl Worker {
         key: &Key<'_>,
         range: &ScoredRange<'_>,
     ) -> Result<Option<u64>, OpError> {
+        range.check()?;
         self.with_run(|keyspace, local, run| keyspace.sorted_set_count(local, &at(db, key), range, run))
     }
 
@@ -165,6 +180,7 @@ impl Worker {
         mut begin: impl FnMut(u64),
         mut f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
+        range.check()?;
         let (at, mut give) = (at(db, key), |member: Given<'_>, score| f(member.held(), score));
         self.with_run(|keyspace, local, run| {
             keyspace.sorted_set_range(local, &at, range, is_downwards, limit, (&mut begin, &mut give), run)
@@ -186,6 +202,7 @@ impl Worker {
         mut begin: impl FnMut(u64),
         mut f: impl FnMut(Given<'_>, f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
+        range.check()?;
         let at = at(db, key);
         self.with_run_taking(|keyspace, local, run| {
             keyspace.sorted_set_range(local, &at, range, is_downwards, limit, (&mut begin, &mut f), run)
@@ -256,17 +273,21 @@ impl Worker {
         Ok(next)
     }
 
-    /// Stores a sorted set of these members, no two of them alike, over whatever is there, without a deadline. There must be
-    /// one at least.
+    /// Stores a sorted set of these members, no two of them alike, over whatever is there, without a deadline. Without members the
+    /// key goes.
     ///
     /// # Errors
-    /// [`OpError`]; nothing has been changed.
+    /// [`OpError`], [`OpError::NotANumber`] and [`OpError::Twice`] among them; nothing has been changed.
     pub fn sorted_set_replace(
         &mut self,
         db: DbId,
         key: &Key<'_>,
         members: &mut [(Vec<u8>, f64)],
     ) -> Result<(), OpError> {
+        if members.is_empty() {
+            return self.remove(db, key).map(drop);
+        }
+        check_scores(members.iter().map(|(_, score)| *score))?;
         self.with_run(|keyspace, local, run| keyspace.sorted_set_replace(local, &at(db, key), members, run))
     }
 }

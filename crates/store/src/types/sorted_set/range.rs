@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::packed::{self, Scored};
+use crate::error::OpError;
 use crate::tree::sorted_set::{LexBound, Ranking, ScoreBound};
 
 /// Members of a sorted set.
@@ -26,6 +27,15 @@ pub enum ScoredRange<'a> {
 
 impl ScoredRange<'_> {
     pub const ALL: ScoredRange<'static> = ScoredRange::Ranks { first: 0, last: -1 };
+
+    /// # Errors
+    /// [`OpError::NotANumber`]: a bound is no score.
+    pub(super) fn check(&self) -> Result<(), OpError> {
+        match self {
+            ScoredRange::Scores { min, max } if min.is_nan() || max.is_nan() => Err(OpError::NotANumber),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A range that owns its names, for who outlives the words of a command.

@@ -10,7 +10,7 @@ use crate::effect::{Change, Effect};
 use crate::keyspace::{CollectionKey, Keyspace, Local, Was};
 use crate::tree::hash::Grown;
 use crate::tree::sorted_set::Roots;
-use crate::types::packed::PACKED_MAX_BYTES;
+use crate::types::packed::{check_twins, PACKED_MAX_BYTES};
 use crate::{Deadline, Encoding, OpError};
 
 /// Members that are copied together.
@@ -36,6 +36,7 @@ impl Keyspace {
         }
         let most_bytes: usize = members.iter().map(|(member, _)| packed::most_bytes(member)).sum();
         let was = if most_bytes <= PACKED_MAX_BYTES {
+            check_twins(members.iter().map(|(member, _)| &member[..]))?;
             run.clear();
             members.iter().for_each(|(member, score)| packed::push(run, member, *score));
             self.put_packed(local, at, encoding, None, run, Deadline::Clear)?
@@ -56,7 +57,10 @@ impl Keyspace {
     fn sorted_trees_of(&self, local: &mut Local, members: &[(Vec<u8>, f64)]) -> Result<Grown, OpError> {
         let roots = self.create_sorted_trees()?;
         let filled = members.iter().try_for_each(|(member, score)| {
-            self.sorted_set_put_one(local, roots, &member.into(), *score).map(drop)
+            match self.sorted_set_put_one(local, roots, &member.into(), *score)? {
+                true => Ok(()),
+                false => Err(OpError::Twice),
+            }
         });
         filled.inspect_err(|_| self.drop_trees(&grown(roots, 0)))?;
         Ok(grown(roots, members.len() as u64))
