@@ -157,6 +157,7 @@ fn store_options(settings: &Settings) -> Options {
         worker_count: settings.workers,
         layout: if settings.counted_seed.is_some() { Layout::COUNTED } else { Layout::FULL },
         accept_loss_after_checkpoint: settings.accept_loss_after_checkpoint,
+        checkpoint_on_drop: false,
         ..Options::default()
     }
 }

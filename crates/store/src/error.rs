@@ -26,6 +26,9 @@ pub enum OpenError {
 pub enum SaveError {
     #[error("a save is already in progress")]
     InProgress,
+    /// It would wait for an operation of the same thread, in the closure of which it was called.
+    #[error("another operation of this thread is under way")]
+    Busy,
     #[error("{0}")]
     Io(String),
 }

@@ -29,6 +29,8 @@ pub struct Options {
     pub layout: Layout,
     /// Serve the checkpoint of this number although a later one, which was saved, cannot be: what came after it is lost.
     pub accept_loss_after_checkpoint: Option<u64>,
+    /// When the last clone of the store is dropped, take a checkpoint if anything has changed since the last one.
+    pub checkpoint_on_drop: bool,
 }
 
 impl Default for Options {
@@ -46,6 +48,7 @@ impl Default for Options {
             hash_bits: 64,
             layout: Layout::FULL,
             accept_loss_after_checkpoint: None,
+            checkpoint_on_drop: true,
         }
     }
 }

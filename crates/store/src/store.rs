@@ -1,6 +1,7 @@
+use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -63,15 +64,82 @@ pub(crate) struct Shared {
     opened: Option<Cut>,
     recovery_note: Option<String>,
     progress: Progress,
-    saving: AtomicBool,
-    /// [`Keyspace::change_count`] as of the cut of the last completed save.
+    /// Held while a checkpoint is taken.
+    saving: Mutex<()>,
+    /// [`Keyspace::change_count`] as of the cut of the last completed save, and the same of trees.
     saved_change_count: AtomicU64,
+    saved_tree_change_count: AtomicU64,
+    /// What has changed is saved when the last clone goes.
+    saves_at_end: bool,
     collector: Mutex<Option<JoinHandle<()>>>,
     _lock: Option<DirLock>,
 }
 
+impl Shared {
+    /// A number that no other store has as long as this one is there.
+    fn number(&self) -> usize {
+        Arc::as_ptr(&self.keyspace) as usize
+    }
+
+    /// Takes a checkpoint; the caller holds the lock for that.
+    fn checkpoint(
+        &self,
+        at_cut: impl FnOnce() + Send + 'static,
+        after_cut: impl FnOnce(),
+    ) -> Result<CheckpointReport, SaveError> {
+        let keyspace = self.keyspace.clone();
+        let changes = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+        let changes_at_cut = changes.clone();
+        let in_barrier = move || {
+            keyspace.fold().map_err(cut_failed)?;
+            at_cut();
+            changes_at_cut.0.store(keyspace.change_count(), Ordering::Relaxed);
+            changes_at_cut.1.store(keyspace.named.change_count(), Ordering::Relaxed);
+            Ok(header_of(keyspace.catalog))
+        };
+        let (pool, progress) = (&self.keyspace.pool, &self.progress);
+        let save = || pool.checkpoint_telling(in_barrier, after_cut, progress);
+        let saved = idle_here(self.number(), save);
+        progress.reset();
+        let stats = saved.map_err(|_| SaveError::Busy)??;
+        self.saved_change_count.store(changes.0.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.saved_tree_change_count.store(changes.1.load(Ordering::Relaxed), Ordering::Relaxed);
+        Ok(CheckpointReport {
+            pages_changed: stats.commit.page_count,
+            pages_healed: stats.healed_page_count,
+            bytes_written: stats.commit.written_bytes,
+            duration: stats.total,
+            barrier_wait: stats.barrier.wait,
+            cut: stats.barrier.action,
+        })
+    }
+
+    /// Whether anything has changed since the last checkpoint, but for what has expired.
+    fn has_changed(&self) -> bool {
+        self.keyspace.change_count() != self.saved_change_count.load(Ordering::Relaxed)
+            || self.keyspace.named.change_count() != self.saved_tree_change_count.load(Ordering::Relaxed)
+    }
+
+    /// Takes a checkpoint if anything has changed since the last one, after one that is under way.
+    fn save_changes(&self) -> Result<(), SaveError> {
+        let _saving = self.saving.lock();
+        match self.has_changed() {
+            true => self.checkpoint(|| (), || ()).map(drop),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
+        if self.saves_at_end {
+            if let Err(error) = self.save_changes() {
+                let dir = self.dir.display();
+                let text = "what has changed since the last checkpoint is lost, which could not be saved";
+                // There is nobody else to tell.
+                let _ = writeln!(std::io::stderr(), "stillframe: '{dir}': {text}: {error}");
+            }
+        }
         self.keyspace.garbage.stop();
         if let Some(thread) = self.collector.lock().take() {
             // It holds no lock, and what it left over is listed.
@@ -80,7 +148,15 @@ impl Drop for Shared {
     }
 }
 
-/// A set of databases kept in a directory. Cheap to clone; clones share the store.
+/// A set of databases, and of named trees, kept in a directory. Cheap to clone; clones share the store.
+///
+/// # Durability
+///
+/// A write is in memory when its call returns, and others see it. It is durable, and survives a crash of the process or of the machine,
+/// once a [`Store::checkpoint`] that began later has returned; nothing takes checkpoints by itself while the store is open. All
+/// that a checkpoint saves is as of one instant. When the last clone goes, with all handles and workers, what has changed
+/// since the last checkpoint is saved ([`Options::checkpoint_on_drop`]); [`Store::close`] does the same and tells of errors. A process
+/// that ends without that, by a signal, an abort or [`std::process::exit`], leaves what the last checkpoint saved.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) shared: Arc<Shared>,
@@ -122,6 +198,7 @@ impl Store {
         dir: PathBuf,
         lock: Option<DirLock>,
     ) -> Result<Store, OpenError> {
+        let saves_at_end = options.checkpoint_on_drop;
         let damaged = |error: &dyn std::fmt::Display| OpenError::Damaged(error.to_string());
         let (pool, recovered) = Pool::open(device, &pool_options(&options)).map_err(|error| match error {
             PoolError::Unserved(unserved) => OpenError::Refused(unserved.to_string()),
@@ -147,8 +224,10 @@ impl Store {
             opened,
             recovery_note,
             progress: Progress::default(),
-            saving: AtomicBool::new(false),
+            saving: Mutex::new(()),
             saved_change_count: AtomicU64::new(0),
+            saved_tree_change_count: AtomicU64::new(0),
+            saves_at_end,
             collector: Mutex::new(Some(collector)),
             _lock: lock,
         };
@@ -156,7 +235,8 @@ impl Store {
     }
 
     /// Lets `listener` hear of every change from now on. A store has one listener for its life: returns false, and
-    /// changes nothing, if there is one already.
+    /// changes nothing, if there is one already. The store has it until the last clone goes: a listener that has a clone itself keeps
+    /// the store open for the life of the process.
     pub fn listen(&self, listener: Arc<dyn Listener>) -> bool {
         self.keyspace().listen(listener)
     }
@@ -205,7 +285,7 @@ impl Store {
 
     /// A number that no other store has as long as this one is there.
     pub(crate) fn number(&self) -> usize {
-        Arc::as_ptr(self.keyspace()) as usize
+        self.shared.number()
     }
 
     /// Takes a checkpoint into the page file and waits until it is durable. Call it from a thread that
@@ -224,41 +304,27 @@ impl Store {
         at_cut: impl FnOnce() + Send + 'static,
         after_cut: impl FnOnce(),
     ) -> Result<CheckpointReport, SaveError> {
-        if self.shared.saving.swap(true, Ordering::AcqRel) {
-            return Err(SaveError::InProgress);
+        match self.shared.saving.try_lock() {
+            Some(_saving) => self.shared.checkpoint(at_cut, after_cut),
+            None => Err(SaveError::InProgress),
         }
-        let result = self.checkpoint_alone(at_cut, after_cut);
-        self.shared.progress.reset();
-        self.shared.saving.store(false, Ordering::Release);
-        result
     }
 
-    fn checkpoint_alone(
-        &self,
-        at_cut: impl FnOnce() + Send + 'static,
-        after_cut: impl FnOnce(),
-    ) -> Result<CheckpointReport, SaveError> {
-        let keyspace = self.keyspace().clone();
-        let changes = Arc::new(AtomicU64::new(0));
-        let changes_at_cut = changes.clone();
-        let in_barrier = move || {
-            keyspace.fold().map_err(cut_failed)?;
-            at_cut();
-            changes_at_cut.store(keyspace.change_count(), Ordering::Relaxed);
-            Ok(header_of(keyspace.catalog))
-        };
-        let (pool, progress) = (&self.keyspace().pool, &self.shared.progress);
-        let save = || pool.checkpoint_telling(in_barrier, after_cut, progress);
-        let stats = idle_here(self.number(), save).map_err(|busy| SaveError::Io(busy.to_string()))??;
-        self.shared.saved_change_count.store(changes.load(Ordering::Relaxed), Ordering::Relaxed);
-        Ok(CheckpointReport {
-            pages_changed: stats.commit.page_count,
-            pages_healed: stats.healed_page_count,
-            bytes_written: stats.commit.written_bytes,
-            duration: stats.total,
-            barrier_wait: stats.barrier.wait,
-            cut: stats.barrier.action,
-        })
+    /// Closes this clone of the store: takes a checkpoint if anything has changed since the last one, after one that is under way.
+    /// The directory is free once no other clone, handle or worker is left; what they change still is saved when the last of
+    /// them goes. To drop the store does the same, but can tell of an error on standard error only, and does not save if
+    /// [`Options::checkpoint_on_drop`] is off.
+    ///
+    /// # Errors
+    /// [`SaveError`]: what has changed since the last checkpoint is not saved, and lost if this was the last clone. To try again,
+    /// call [`Store::checkpoint`] before.
+    pub fn close(self) -> Result<(), SaveError> {
+        let saved = self.shared.save_changes();
+        if let Some(mut last) = Arc::into_inner(self.shared) {
+            // The caller knows of an error.
+            last.saves_at_end &= saved.is_ok();
+        }
+        saved
     }
 
     /// A read-only picture of all databases as of now; it stays as it is while the store goes on. After a restart
@@ -288,7 +354,7 @@ impl Store {
             at_cut();
         };
         let picture = idle_here(self.number(), || pool.view_after(at_cut));
-        let picture = picture.map_err(|busy| SaveError::Io(busy.to_string()))??;
+        let picture = picture.map_err(|_| SaveError::Busy)??;
         std::mem::replace(&mut *folded.lock(), Ok(())).map_err(cut_failed)?;
         let cut = self.cut_at(changes.load(Ordering::Relaxed));
         let barrier_wait = Duration::from_nanos(waited.load(Ordering::Relaxed));
@@ -317,7 +383,7 @@ impl Store {
     pub fn save_progress(&self) -> SaveProgress {
         let progress = &self.shared.progress;
         SaveProgress {
-            running: self.shared.saving.load(Ordering::Acquire),
+            running: self.shared.saving.is_locked(),
             pages_done: progress.pages_scanned.load(Ordering::Relaxed),
             pages_total: progress.pages_total.load(Ordering::Relaxed),
         }

@@ -17,6 +17,8 @@ pub struct Alone {
     // Dropped in this order.
     _locks: Locks,
     _standstill: Standstill,
+    /// The last one waits for a thread that does not run meanwhile.
+    _store: Store,
 }
 
 /// So often a waiting worker brings pages in while others may evict some of them; then it keeps what it has met.
@@ -353,7 +355,8 @@ impl Worker {
             return Err(OpError::Busy);
         }
         let standstill = holder.member.stop_others();
-        Ok(Alone { _locks: self.keyspace().locks.need_no_locks(holder), _standstill: standstill })
+        let locks = self.keyspace().locks.need_no_locks(holder);
+        Ok(Alone { _locks: locks, _standstill: standstill, _store: self.store.clone() })
     }
 
     /// What is known of the entry; does not count as an access. An expired entry is removed and counts as absent.

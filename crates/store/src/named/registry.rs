@@ -31,6 +31,8 @@ struct List {
     /// Where the last cut has it, and what it wrote there.
     place: Option<NamesPlace>,
     written: Vec<u8>,
+    /// Trees that have come and gone, and the changes of those that have gone.
+    change_count: u64,
 }
 
 impl List {
@@ -50,7 +52,7 @@ impl Named {
         Named {
             trees: Trees::new(pages, Ordered { counts: false }),
             unbounded: Trees::new(&unbounded, Ordered { counts: false }),
-            list: Mutex::new(List { trees, place, written: Vec::new() }),
+            list: Mutex::new(List { trees, place, written: Vec::new(), change_count: 0 }),
             loading: Mutex::default(),
         }
     }
@@ -78,6 +80,7 @@ impl Named {
         if let Ok(trees) = &mut list.trees {
             trees.insert(name.to_vec(), tree.clone());
         }
+        list.change_count += 1;
         Ok(tree)
     }
 
@@ -90,6 +93,7 @@ impl Named {
         list.trees()?;
         let taken = list.trees.as_mut().ok().and_then(|trees| trees.remove(name));
         Ok(taken.map(|tree| {
+            list.change_count += 1 + tree.change_count();
             tree.drop_it();
             tree.tree().root
         }))
@@ -101,6 +105,14 @@ impl Named {
     /// [`TreeError::Damaged`].
     pub fn all(&self) -> Result<Vec<Arc<NamedTree>>, TreeError> {
         Ok(self.list.lock().trees()?.values().cloned().collect())
+    }
+
+    /// Changes of trees and of their list since the store was opened; it never falls.
+    pub fn change_count(&self) -> u64 {
+        let list = self.list.lock();
+        let trees =
+            list.trees.as_ref().map_or(0, |trees| trees.values().map(|tree| tree.change_count()).sum());
+        list.change_count + trees
     }
 
     /// Whether there is no tree, for sure.

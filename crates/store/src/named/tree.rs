@@ -21,11 +21,15 @@ pub(crate) struct Visitor {
     pub place: Place,
     /// Records that it has added, less those that it has removed. Only its own thread writes it.
     record_delta: AtomicI64,
+    /// Changes that it has made. Only its own thread writes it.
+    change_count: AtomicU64,
 }
 
 impl Visitor {
+    /// Counts a change, and by how much the number of records has changed.
     #[inline(always)]
     pub fn count(&self, delta: i64) {
+        self.change_count.store(self.change_count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.record_delta.store(self.record_delta.load(Ordering::Relaxed) + delta, Ordering::Relaxed);
     }
 }
@@ -35,6 +39,8 @@ struct Visitors {
     here: Vec<Arc<Visitor>>,
     /// Records that there were at the start, and what visitors that are gone have added.
     record_count: i64,
+    /// Changes by visitors that are gone.
+    change_count: u64,
 }
 
 pub(crate) struct NamedTree {
@@ -55,7 +61,8 @@ fn pack(root: PageId, tag: u32) -> u64 {
 
 impl NamedTree {
     pub fn new(entry: NameEntry) -> NamedTree {
-        let visitors = Visitors { here: Vec::new(), record_count: entry.record_count as i64 };
+        let visitors =
+            Visitors { here: Vec::new(), record_count: entry.record_count as i64, change_count: 0 };
         NamedTree {
             identity: AtomicU64::new(pack(entry.root, entry.tag)),
             name: entry.name,
@@ -113,7 +120,11 @@ impl NamedTree {
     }
 
     pub fn join(&self) -> Arc<Visitor> {
-        let visitor = Arc::new(Visitor { place: Place::new(), record_delta: AtomicI64::new(0) });
+        let visitor = Arc::new(Visitor {
+            place: Place::new(),
+            record_delta: AtomicI64::new(0),
+            change_count: AtomicU64::new(0),
+        });
         self.visitors.lock().here.push(visitor.clone());
         visitor
     }
@@ -121,6 +132,7 @@ impl NamedTree {
     pub fn retire(&self, visitor: &Arc<Visitor>) {
         let mut visitors = self.visitors.lock();
         visitors.record_count += visitor.record_delta.load(Ordering::Relaxed);
+        visitors.change_count += visitor.change_count.load(Ordering::Relaxed);
         visitors.here.retain(|other| !Arc::ptr_eq(other, visitor));
     }
 
@@ -133,6 +145,13 @@ impl NamedTree {
         let visitors = self.visitors.lock();
         let deltas = visitors.here.iter().map(|visitor| visitor.record_delta.load(Ordering::Relaxed));
         (visitors.record_count + deltas.sum::<i64>()).max(0) as u64
+    }
+
+    /// Changes since the store was opened.
+    pub fn change_count(&self) -> u64 {
+        let visitors = self.visitors.lock();
+        let counts = visitors.here.iter().map(|visitor| visitor.change_count.load(Ordering::Relaxed));
+        visitors.change_count + counts.sum::<u64>()
     }
 
     /// Corrects the count by what was found missing in it.

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod captures;
+mod closing;
 mod contract;
 mod effects;
 mod evict;
