@@ -348,7 +348,10 @@ fn save(host: &Arc<impl Host>, target: &Target, changes: &Arc<AtomicU64>) -> Res
     let path = match target {
         Target::Pages => {
             let report = host.store().checkpoint_telling(at_cut, after_cut);
-            let report = report.map_err(|error| error.to_string())?;
+            let report = report.map_err(|error| match host.store().page_file_failure() {
+                Some(_) => format!("{error}. What is served can be saved as a dump: BGSAVE RDB, BACKUP TO"),
+                None => error.to_string(),
+            })?;
             return Ok(Outcome { report, ..Outcome::default() });
         }
         Target::Rdb => dir.join(&settings.dbfilename),

@@ -14,6 +14,9 @@ pub enum OpenError {
     Io { path: PathBuf, source: std::io::Error },
     #[error("{0} is in use by another process (its lock file is held); stop it or choose another dir")]
     Locked(PathBuf),
+    /// A store of this process has it, that is a clone, a handle, a worker or a view of one.
+    #[error("{0} is open in this process: drop every store, handle, worker and view of it first, and its listener if that has one")]
+    OpenHere(PathBuf),
     /// What the options ask for explicitly cannot be had here; the text says what else to ask for.
     #[error("{0}")]
     Refused(String),
@@ -160,8 +163,9 @@ impl Faults {
 pub enum OpError {
     #[error("pages are not in memory yet")]
     Fault(Fault),
-    /// `maxmemory` is reached and nothing may be evicted.
-    #[error("used memory is over maxmemory ({limit_bytes} bytes)")]
+    /// The bound of memory for data is reached ([`crate::Options::maxmemory_bytes`]); or, with a bound of 0, too many values arrive at
+    /// a time.
+    #[error("there is no memory for more data (bound: {limit_bytes} bytes)")]
     OutOfMemory { limit_bytes: u64 },
     /// A page has to be read, and nothing in memory can make room for it.
     #[error(
@@ -170,8 +174,8 @@ pub enum OpError {
     NoRoom,
     /// The operation needs more of its values at a time than half of the memory that there is for pages.
     #[error(
-        "the values are larger than memory: this command needs {needed_bytes} bytes of them at a time, and {most_bytes} may \
-         be there, half of what 'maxmemory' leaves for data"
+        "the values are larger than memory: this needs {needed_bytes} bytes of them at a time, and {most_bytes} may be there, \
+         half of what the bound of memory leaves for pages"
     )]
     LargerThanMemory { needed_bytes: u64, most_bytes: u64 },
     /// A handle was used within the closure of another one of the same thread.
@@ -203,6 +207,9 @@ pub enum OpError {
     OtherStore,
     #[error("a string may have at most {MAX_STRING_BYTES} bytes")]
     TooLarge,
+    /// A value that comes in parts ([`crate::Worker::begin_incoming`]) has 64 KB at least.
+    #[error("a value that comes in parts has at least 65536 bytes")]
+    TooSmall,
     /// A page failed its checksum or could not be read; the text names file, slot and page.
     #[error("{0}")]
     Damaged(String),
@@ -238,8 +245,8 @@ pub enum TreeError {
     /// While a thread is in a transaction it changes trees through that transaction only.
     #[error("this thread is in a transaction")]
     InTransaction,
-    /// `maxmemory` is reached.
-    #[error("used memory is over maxmemory ({limit_bytes} bytes)")]
+    /// The bound of memory for data is reached ([`crate::Options::maxmemory_bytes`]).
+    #[error("there is no memory for more data (bound: {limit_bytes} bytes)")]
     OutOfMemory { limit_bytes: u64 },
     /// What it needs at a time is more than half of the memory that there is for pages. Nothing has been done.
     #[error(

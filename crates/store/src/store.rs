@@ -171,14 +171,20 @@ impl Store {
         check_options(&options)?;
         std::fs::create_dir_all(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
         let lock = DirLock::acquire(dir).map_err(|error| match error {
+            LockError::Held { dir, holder } if holder == std::process::id().to_string() => {
+                OpenError::OpenHere(dir)
+            }
             LockError::Held { dir, .. } => OpenError::Locked(dir),
             LockError::Io { path, source } => OpenError::Io { path, source },
         })?;
-        let device =
-            PageFile::open_or_create_at(&dir.join(PAGE_FILE), options.io).map_err(|error| match error {
-                PageFileError::Device(error) if error.is_refusal() => OpenError::Refused(error.to_string()),
-                error => OpenError::Damaged(error.to_string()),
-            })?;
+        let path = dir.join(PAGE_FILE);
+        let device = PageFile::open_or_create_at(&path, options.io).map_err(|error| match error {
+            PageFileError::Device(error) if error.is_refusal() || error.is_in_use() => {
+                OpenError::Refused(error.to_string())
+            }
+            error if path.is_dir() => OpenError::Refused(format!("{error}: it is a directory")),
+            error => OpenError::Damaged(error.to_string()),
+        })?;
         Store::open_over(Arc::new(device), options, dir.into(), Some(lock))
     }
 
@@ -606,7 +612,7 @@ fn check_options(options: &Options) -> Result<(), OpenError> {
     let count = options.database_count;
     if count as usize > CATALOG_DB_MAX {
         let text = format!("{count} databases: at most {CATALOG_DB_MAX} are possible");
-        return Err(OpenError::Damaged(text));
+        return Err(OpenError::Refused(text));
     }
     Ok(())
 }

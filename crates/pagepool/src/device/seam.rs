@@ -295,12 +295,15 @@ pub enum DeviceErrorKind {
     #[error("the disk has acknowledged the write, and something else is there")]
     NotWritten,
     /// Another process has it open.
-    #[error("another process uses the file: stop that one, or use another directory")]
+    #[error(
+        "another process uses the file, or a view of a store of this process does: end that one, or use another \
+         directory"
+    )]
     InUse,
     /// The name leads elsewhere or nowhere.
     #[error(
         "the file that is open here has been removed, renamed or replaced. The data is still served: \
-         save it elsewhere (BACKUP TO), see what became of the file, restart"
+         copy it elsewhere, see what became of the file, open it again"
     )]
     Replaced,
     /// There is no `io_uring`, and nothing else is to be used.
@@ -345,6 +348,11 @@ impl DeviceError {
     /// Whether something was asked for explicitly that cannot be had here. That says nothing of the file.
     pub fn is_refusal(&self) -> bool {
         matches!(self.kind, DeviceErrorKind::IoUringRefused(_) | DeviceErrorKind::DirectIoRefused)
+    }
+
+    /// Whether somebody else has the file open.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self.kind, DeviceErrorKind::InUse)
     }
 
     /// Whether it is only space that lacks: nothing is broken, and a later attempt may succeed.

@@ -17,7 +17,7 @@ pub enum PageFileError {
     /// An earlier write or sync failed, so nobody knows what the disk holds of the writes since.
     #[error(
         "page file '{file}' takes no more checkpoints since an earlier error: {cause}. \
-         What is served can still be saved as a dump (BGSAVE RDB, BACKUP TO): do that, find the cause, restart"
+         What is served can still be copied elsewhere: do that, find the cause, open it again"
     )]
     Failed {
         /// The file.

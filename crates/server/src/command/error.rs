@@ -54,6 +54,13 @@ impl CmdError {
             CmdError::Reply(text) => text,
             CmdError::Store(OpError::OutOfMemory { .. }) => Cow::Borrowed(errors::OUT_OF_MEMORY.as_bytes()),
             CmdError::Store(OpError::WrongType) => Cow::Borrowed(errors::WRONG_TYPE.as_bytes()),
+            CmdError::Store(OpError::LargerThanMemory { needed_bytes, most_bytes }) => Cow::Owned(
+                format!(
+                    "ERR the values are larger than memory: this command needs {needed_bytes} bytes of them at a time, \
+                     and {most_bytes} may be there, half of what 'maxmemory' leaves for data"
+                )
+                .into_bytes(),
+            ),
             CmdError::Store(OpError::TooLarge) => Cow::Borrowed(errors::TOO_LARGE.as_bytes()),
             CmdError::Store(other) => Cow::Owned(format!("ERR {other}").into_bytes()),
         }

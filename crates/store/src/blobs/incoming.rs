@@ -57,14 +57,17 @@ impl Incoming {
     /// Begins a value of so many bytes, of which the first pages are taken now and the others as they come.
     ///
     /// # Errors
-    /// [`OpError::TooLarge`]: too large or too small for an object. [`OpError::OutOfMemory`]: also if too many arrive
+    /// [`OpError::TooLarge`], [`OpError::TooSmall`]: for an object. [`OpError::OutOfMemory`]: also if too many arrive
     /// at a time.
     pub(super) fn begin(
         pages: &Arc<Pages>,
         garbage: &Arc<Garbage>,
         len_bytes: u64,
     ) -> Result<Incoming, OpError> {
-        if !(INCOMING_MIN_BYTES..=MAX_STRING_BYTES).contains(&len_bytes) {
+        if len_bytes < INCOMING_MIN_BYTES {
+            return Err(OpError::TooSmall);
+        }
+        if len_bytes > MAX_STRING_BYTES {
             return Err(OpError::TooLarge);
         }
         let all_pages = page_count_of(len_bytes);

@@ -133,7 +133,7 @@ impl Worker {
     /// Begins a value whose bytes are still to come ([`NewValue::Incoming`]). Lengths of 64 KB to [`MAX_STRING_BYTES`].
     ///
     /// # Errors
-    /// [`OpError::TooLarge`] for other lengths. [`OpError::OutOfMemory`]: also if too many are on their way in at a time.
+    /// [`OpError::TooLarge`], [`OpError::TooSmall`] for other lengths. [`OpError::OutOfMemory`]: also if too many are on their way in at a time.
     pub fn begin_incoming(&mut self, len_bytes: u64) -> Result<Incoming, OpError> {
         self.keyspace().blobs.begin_incoming(len_bytes)
     }
