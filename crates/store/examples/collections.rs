@@ -56,7 +56,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("checkpoint: {} bytes", store.checkpoint()?.bytes_written);
     user.set("language", "fr")?;
     println!("and another, after one field: {} bytes", store.checkpoint()?.bytes_written);
-    drop((user, jobs, seen, board, store));
+    drop((user, jobs, seen, board));
+    store.close()?;
 
     let store = Store::open(&dir, Options::default())?;
     println!("opened again: {} jobs", store.list("jobs").len()?);

@@ -1,4 +1,4 @@
-//! The store as a library: open, put, get, delete, scan, a view, a checkpoint, and open again.
+//! The store as a library: open, put, get, delete, scan, a view, a checkpoint, close, and open again.
 //!
 //! `cargo run --release -p stillframe-store --example embedded -- <directory>`
 
@@ -48,10 +48,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(view);
     drop(worker);
 
+    // What a checkpoint has saved survives a crash; nothing takes one by itself while the store is open.
     let report = store.checkpoint()?;
     println!("checkpoint: {} bytes in {:?}", report.bytes_written, report.duration);
-    drop(store);
+    let mut worker = store.worker();
+    worker.set(DB, &seven, NewValue::Int(7), Deadline::Clear)?;
+    drop(worker);
+    // Closing saves what came after it. To drop the store does so, too, but has no caller to give an error to.
+    store.close()?;
+
+    // A worker waits for the pages that it misses: right after this nothing but the catalog is in memory.
     let store = Store::open(&dir, Options::default())?;
-    println!("opened again: {} keys", store.db_stats(DB).key_count);
+    let mut worker = store.worker();
+    let value = worker.get(DB, &seven, |value| value.as_int())?;
+    println!("opened again: {} keys, key:7 is {value:?}", store.db_stats(DB).key_count);
     Ok(())
 }

@@ -12,11 +12,12 @@ use crate::value::MAX_STRING_BYTES;
 pub enum OpenError {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
-    #[error("{0} is in use by another process (its lock file is held); stop it or choose another dir")]
+    /// Another process has it, or a store of this one: a clone, a handle or a worker of one, or its listener.
+    #[error(
+        "{0} is in use by another process, or by a store of this one that is still there (its lock file is held): end that, \
+         or choose another directory"
+    )]
     Locked(PathBuf),
-    /// A store of this process has it, that is a clone, a handle, a worker or a view of one.
-    #[error("{0} is open in this process: drop every store, handle, worker and view of it first, and its listener if that has one")]
-    OpenHere(PathBuf),
     /// What the options ask for explicitly cannot be had here; the text says what else to ask for.
     #[error("{0}")]
     Refused(String),
@@ -165,7 +166,7 @@ pub enum OpError {
     Fault(Fault),
     /// The bound of memory for data is reached ([`crate::Options::maxmemory_bytes`]); or, with a bound of 0, too many values arrive at
     /// a time.
-    #[error("there is no memory for more data (bound: {limit_bytes} bytes)")]
+    #[error("there is no memory for more data (maxmemory_bytes: {limit_bytes})")]
     OutOfMemory { limit_bytes: u64 },
     /// A page has to be read, and nothing in memory can make room for it.
     #[error(
@@ -246,7 +247,7 @@ pub enum TreeError {
     #[error("this thread is in a transaction")]
     InTransaction,
     /// The bound of memory for data is reached ([`crate::Options::maxmemory_bytes`]).
-    #[error("there is no memory for more data (bound: {limit_bytes} bytes)")]
+    #[error("there is no memory for more data (maxmemory_bytes: {limit_bytes})")]
     OutOfMemory { limit_bytes: u64 },
     /// What it needs at a time is more than half of the memory that there is for pages. Nothing has been done.
     #[error(

@@ -2,6 +2,9 @@
 //!
 //! It is not a server: no sockets, no protocol, no command names.
 //!
+//! When what is written is durable says [`Store`](Store#durability). [`Store::tree`] has ordered keys, [`Store::hash`] and its
+//! like have collections, [`Store::worker`] has all there is.
+//!
 //! Rooms from the ground up; each uses only those above it in this list:
 //!
 //! ```text

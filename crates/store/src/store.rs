@@ -171,9 +171,6 @@ impl Store {
         check_options(&options)?;
         std::fs::create_dir_all(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
         let lock = DirLock::acquire(dir).map_err(|error| match error {
-            LockError::Held { dir, holder } if holder == std::process::id().to_string() => {
-                OpenError::OpenHere(dir)
-            }
             LockError::Held { dir, .. } => OpenError::Locked(dir),
             LockError::Io { path, source } => OpenError::Io { path, source },
         })?;

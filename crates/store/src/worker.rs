@@ -375,6 +375,7 @@ impl Worker {
     }
 
     /// Sets or clears the deadline; returns whether the key is there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     pub fn set_deadline(
         &mut self,
         db: DbId,
@@ -385,12 +386,14 @@ impl Worker {
     }
 
     /// Removes an entry; returns whether it was there. Large values are freed in the background.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     pub fn remove(&mut self, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
         self.run(|keyspace, local| keyspace.remove(local, db, key))
     }
 
     /// Before a collection is stored element by element in the place of whatever a key has, in one command: makes sure that
     /// things of these lengths can be stored without a page that is missing, and removes what is there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
@@ -411,6 +414,7 @@ impl Worker {
 
     /// Moves an entry, deadline included, over whatever is at `to` (`RENAME`, `MOVE`); large values are
     /// re-linked, not copied. Returns false if `from` is absent. The caller holds locks on both; a waiting worker takes them.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     pub fn rename(&mut self, from: (DbId, &Key<'_>), to: (DbId, &Key<'_>)) -> Result<bool, OpError> {
         let _locks = self.lock_if_waiting([from, to]);
         self.run(|keyspace, local| keyspace.rename(local, from, to))
@@ -474,6 +478,7 @@ impl Worker {
     }
 
     /// Empties one database. The pages are freed in the background.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError::NoDatabase`].
@@ -485,6 +490,7 @@ impl Worker {
     }
 
     /// Exchanges two databases.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError::NoDatabase`].

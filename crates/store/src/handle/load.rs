@@ -43,6 +43,7 @@ impl Drop for Aside<'_> {
 impl Tree {
     /// Fills the tree, which is empty, with records whose keys ascend, from the leaves up: the leaves are nearly full. They
     /// are there all at once, in the end; meanwhile writers of this tree wait, and readers find it empty. How many they are.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`TreeError::NotEmpty`], [`TreeError::NotAscending`]; any other. The tree is empty then.

@@ -96,6 +96,7 @@ impl Tree {
     }
 
     /// Stores a value under a key; whether the key was there before.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`TreeError`]; nothing has been changed.
@@ -126,6 +127,7 @@ impl Tree {
     }
 
     /// Removes a key with its value; whether it was there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`TreeError`]; nothing has been changed.

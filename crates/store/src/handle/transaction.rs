@@ -37,6 +37,7 @@ impl Tree {
     /// While `f` runs other transactions and writers of this tree wait, readers go on; they wait while its writes are
     /// applied. The writes take memory of their own until then. Where memory is bounded, what they change has to be in it
     /// together, up to half of it: leaves, and values of up to 64 KB. Longer ones may be larger than memory. `f` runs once. It may read other trees, and write to none but by this.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// Those of `f`; [`TreeError`].
@@ -99,7 +100,7 @@ impl<'t> Transaction<'t> {
         TreeRange::new(self.tree, Some(&self.overlay), bounds)
     }
 
-    /// Stores a value under a key.
+    /// Stores a value under a key, with the transaction, and as durable as that.
     ///
     /// # Errors
     /// [`TreeError::KeyTooLong`], [`TreeError::ValueTooLong`].

@@ -39,6 +39,7 @@ impl Drop for Inside<'_> {
 
 impl Store {
     /// A handle on the tree of this name (1 to 255 bytes), for this thread. The tree is made if there is none.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`TreeError`].
@@ -63,6 +64,7 @@ impl Store {
 
     /// Drops a tree; whether there was one. Its handles get [`TreeError::Dropped`] from then on, and its pages are freed in
     /// the background. Waits until all workers and handles are between two operations.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`TreeError::Busy`], [`TreeError::Damaged`].

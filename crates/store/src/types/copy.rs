@@ -17,6 +17,7 @@ use crate::{DbId, Deadline, EntryInfo, Key, OpError};
 impl Worker {
     /// Copies an entry, deadline included, over whatever is at `to`. Returns false if `from` is absent. The caller
     /// holds locks on both; a waiting worker takes them.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
@@ -25,6 +26,7 @@ impl Worker {
     }
 
     /// The same for a collection of which long elements have been copied already.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Worker::copy`].

@@ -116,6 +116,7 @@ impl Worker {
 
     /// The same as [`Worker::copy`] with the copy made already: `from` must be its source, which the caller's locks keep. If it is
     /// not, or the copy is not whole, or has been used, another one is made.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Worker::copy`]; [`OpError::OtherStore`].
@@ -151,6 +152,7 @@ impl Worker {
 
     /// Stores a value; returns whether the key was there before. A deadline in the past stores nothing and
     /// removes the key.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     #[inline]
     pub fn set(
         &mut self,
@@ -164,6 +166,7 @@ impl Worker {
 
     /// The same with a deadline that may lie in the past: as in Redis the key is there then until something looks at it, or the
     /// active expiry comes to it.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     pub fn set_until(
         &mut self,
         db: DbId,
@@ -177,6 +180,7 @@ impl Worker {
     /// Writes `bytes` at `offset` of the string, in place where it can; a missing key or a gap is filled with
     /// zero bytes; the deadline stays; the encoding becomes raw, which is all that no bytes at the start of a string do.
     /// Returns the new length in bytes.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError::TooLarge`] over [`MAX_STRING_BYTES`].
@@ -272,21 +276,27 @@ impl Keyspace {
         key: &Key<'_>,
         copy: &Duplicate,
     ) -> Result<bool, OpError> {
-        let whole = self.blobs.unused(copy.copy())?;
         let _lock = self.locks.lock_key(&local.holder, db, key.hash);
         let Some(tree) = self.tree(db) else {
             self.check_database(db)?;
             return Ok(false);
         };
+        let mut refused = None;
         let is_replaced = retry(|| {
             let mut leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
             let Some(at) = self.find_exclusive(&leaf, key)? else { return Ok(false) };
             if leaf.record(at)?.value != RecordValue::Blob(copy.source()) {
                 return Ok(false);
             }
-            self.refer_to(&mut leaf, at, whole)?;
-            Ok(true)
+            match self.blobs.unused(copy.copy()) {
+                Ok(whole) => self.refer_to(&mut leaf, at, whole)?,
+                Err(error) => refused = Some(error),
+            }
+            Ok(refused.is_none())
         })?;
+        if let Some(error) = refused {
+            return Err(error);
+        }
         if is_replaced {
             copy.copy().note_used();
             self.blobs.discard(&copy.source());

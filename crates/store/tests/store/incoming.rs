@@ -48,7 +48,7 @@ fn allocated(store: &Store) -> u64 {
 #[test]
 fn a_value_that_came_in_parts_is_like_any_other() {
     let dir = TempDir::new("store");
-    let store = open(&dir, Options::default());
+    let store = open(&dir, Options { checkpoint_on_drop: false, ..Options::default() });
     let mut worker = store.nonblocking_worker();
     let value = bytes(1, LEN);
     set(&mut worker, "whole", NewValue::Bytes { bytes: &value, raw: false });
@@ -96,7 +96,7 @@ fn what_nobody_wants_is_freed() {
     wait_for_garbage(&store, &mut worker);
     assert_eq!(allocated(&store), before);
     assert!(matches!(worker.begin_incoming(1 << 30), Err(OpError::TooLarge)));
-    assert!(matches!(worker.begin_incoming(100), Err(OpError::TooLarge)));
+    assert!(matches!(worker.begin_incoming(100), Err(OpError::TooSmall)));
     worker.idle(|| store.check()).unwrap();
 }
 
@@ -129,7 +129,7 @@ fn an_announced_length_takes_no_memory() {
 #[test]
 fn to_a_cut_what_arrives_is_garbage() {
     let dir = TempDir::new("store");
-    let store = open(&dir, Options::default());
+    let store = open(&dir, Options { checkpoint_on_drop: false, ..Options::default() });
     let mut worker = store.nonblocking_worker();
     set(&mut worker, "key", NewValue::Bytes { bytes: b"old", raw: false });
     worker.idle(|| store.checkpoint()).unwrap();

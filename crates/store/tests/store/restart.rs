@@ -15,7 +15,7 @@ const CATALOG_PAGES: u64 = 2;
 #[test]
 fn a_store_comes_back_as_of_its_last_checkpoint() {
     let dir = TempDir::new("store");
-    let options = Options { database_count: 2, ..Options::default() };
+    let options = Options { database_count: 2, checkpoint_on_drop: false, ..Options::default() };
     let mut run = Run::new(seed(), Mix { key_count: 1_500, value_max: 40_000, databases: 2 });
     for round in 0..4 {
         let store = open(&dir, options.clone());

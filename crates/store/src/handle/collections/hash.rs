@@ -39,6 +39,7 @@ impl Hash {
     }
 
     /// Sets a field; whether it is new.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; [`OpError::WrongType`]: the key has a value of another type.
@@ -47,6 +48,7 @@ impl Hash {
     }
 
     /// Sets several fields as one step to every cut and view; how many are new.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Hash::set`].
@@ -55,6 +57,7 @@ impl Hash {
     }
 
     /// Sets a field unless it is there; whether it has.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Hash::set`].
@@ -67,6 +70,7 @@ impl Hash {
 
     /// Sets a field to what `renew` makes of its value, as one step to all others and to every cut; `None`: it is not there.
     /// A deadline of the field stays. `renew` is called under a latch: it must not use the store. It may be called again.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Hash::set`].
@@ -120,6 +124,7 @@ impl Hash {
     }
 
     /// Removes a field; whether it was there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Hash::set`].

@@ -37,6 +37,7 @@ impl List {
     }
 
     /// Puts items to an end, one after the other; the list's length then.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; [`OpError::WrongType`]: the key has a value of another type.
@@ -44,12 +45,18 @@ impl List {
         self.0.write(|worker, db, key| worker.list_push(db, key, end, items, false))
     }
 
+    /// Puts an item to the front; the list's length then.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
+    ///
     /// # Errors
     /// As of [`List::push_all`].
     pub fn push_front(&self, item: impl AsRef<[u8]>) -> Result<u64, OpError> {
         self.push_all(End::Left, &[item.as_ref()])
     }
 
+    /// Puts an item to the back; the list's length then.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
+    ///
     /// # Errors
     /// As of [`List::push_all`].
     pub fn push_back(&self, item: impl AsRef<[u8]>) -> Result<u64, OpError> {
@@ -64,12 +71,18 @@ impl List {
         })
     }
 
+    /// Takes the first item, if there is one.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
+    ///
     /// # Errors
     /// As of [`List::push_all`].
     pub fn pop_front(&self) -> Result<Option<Vec<u8>>, OpError> {
         self.pop(End::Left)
     }
 
+    /// Takes the last item, if there is one.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
+    ///
     /// # Errors
     /// As of [`List::push_all`].
     pub fn pop_back(&self) -> Result<Option<Vec<u8>>, OpError> {
@@ -101,6 +114,7 @@ impl List {
     }
 
     /// Puts another item in the place of one.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`List::push_all`].
@@ -109,6 +123,7 @@ impl List {
     }
 
     /// Inserts an item before, or behind, the first that is like `pivot`.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`List::push_all`].
@@ -122,6 +137,7 @@ impl List {
     }
 
     /// Leaves the list the items from one index to another alone. Indices below 0 count from the end.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`List::push_all`].

@@ -39,6 +39,7 @@ impl Set {
     }
 
     /// Adds members as one step to every cut and view; how many are new.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; [`OpError::WrongType`]: the key has a value of another type.
@@ -47,6 +48,7 @@ impl Set {
     }
 
     /// Adds a member; whether it is new.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Set::add_all`].
@@ -55,6 +57,7 @@ impl Set {
     }
 
     /// Removes a member; whether it was there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Set::add_all`].
@@ -87,6 +90,7 @@ impl Set {
     }
 
     /// Removes members that are drawn evenly, and gives them: so many, as far as there are.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Set::add_all`].
@@ -99,6 +103,7 @@ impl Set {
     }
 
     /// Removes a member that is drawn evenly.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Set::add_all`].

@@ -39,6 +39,7 @@ impl SortedSet {
     }
 
     /// Gives members scores, as the rule says, as one step to every cut and view.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; [`OpError::WrongType`]: the key has a value of another type.
@@ -47,6 +48,7 @@ impl SortedSet {
     }
 
     /// Gives a member a score, which is a number; whether it is new.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`SortedSet::put_all`].
@@ -55,6 +57,7 @@ impl SortedSet {
     }
 
     /// Adds to the score of a member, which is 0 if it is not there; the score then, unless it would be no number.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`SortedSet::put_all`].
@@ -64,6 +67,7 @@ impl SortedSet {
     }
 
     /// Removes a member; whether it was there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`SortedSet::put_all`].

@@ -27,6 +27,7 @@ use crate::{DbId, Deadline, Key, OpError, UnixMillis};
 impl Worker {
     /// Sets fields of a hash, which is made if there is none; `deadline` is what becomes of the deadline of each. Returns how
     /// many of them were not there before.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed. Whether there is memory for several together is decided before the first.
@@ -51,6 +52,7 @@ impl Worker {
 
     /// Sets a field to what `renew` makes of its value, or of `None` if it is not there; the deadline stays. What `renew` refuses is
     /// returned, and nothing is changed. It is called under a latch, so it must not use the store, and perhaps more than once.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
@@ -65,6 +67,7 @@ impl Worker {
     }
 
     /// Removes fields; with the last one the key goes. Returns how many were there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
@@ -79,6 +82,7 @@ impl Worker {
     }
 
     /// Gives fields a deadline, or takes it away. Returns how many were there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Worker::hash_set`].

@@ -36,6 +36,7 @@ pub enum Setting {
 
 impl Worker {
     /// Puts an item in the place of the one with an index, which counts from the end if it is below 0.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
@@ -61,6 +62,7 @@ impl Worker {
     }
 
     /// Inserts an item before the first one that is `pivot`, or behind it.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
@@ -97,6 +99,7 @@ impl Worker {
 
     /// Removes items that are `item`: the first `count`, or the last if it is below 0, or all if it is 0. With the last item the
     /// key goes. How many they were.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.

@@ -26,6 +26,7 @@ use crate::{DbId, Deadline, Key, OpError};
 impl Worker {
     /// Puts items to an end of a list, one after the other. It is made if there is none, unless `only_if_exists`. Its length
     /// then; 0 if there is none.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
@@ -55,6 +56,7 @@ impl Worker {
 
     /// Takes up to `count` items from an end of a list, after how many there are was given to `begin`, and gives them to `f` in
     /// that order. With the last one the key goes. Whether the list was there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed, and what was given does not count.
@@ -74,6 +76,7 @@ impl Worker {
     }
 
     /// The same for a caller that takes large items where they lie: their pages are freed once the last byte has been read.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Worker::list_pop`].
@@ -142,6 +145,7 @@ impl Worker {
 
     /// Leaves a list the items from index `start` to index `stop` alone. Indices below 0 count from the end. Without items the
     /// key goes. Whether the list was there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.

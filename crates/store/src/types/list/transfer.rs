@@ -26,6 +26,7 @@ enum EndItem {
 impl Worker {
     /// Takes an item from an end of one list, gives it to `f` and puts it to an end of another, or of the same. The caller holds
     /// locks on both; a waiting worker takes them. Whether there was one.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed, and what was given does not count.
@@ -50,6 +51,7 @@ impl Worker {
     }
 
     /// The same for a caller that takes a large item where it lies.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Worker::list_move`].

@@ -24,6 +24,7 @@ fn at<'k>(db: DbId, key: &Key<'k>) -> CollectionKey<'k> {
 
 impl Worker {
     /// Adds members to a set, which is made if there is none. Returns how many were not there before.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed. Whether there is memory for several together is decided before the first.
@@ -39,6 +40,7 @@ impl Worker {
     }
 
     /// Removes members; with the last one the key goes. Returns how many were there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
@@ -173,6 +175,7 @@ impl Worker {
 
     /// Removes up to `count` members that are drawn evenly, and gives them to `f`, after how many they are to `begin`. With the
     /// last one the key goes. Whether the set was there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed, and what was given does not count.
@@ -191,6 +194,7 @@ impl Worker {
     }
 
     /// The same for a caller that takes large members where they lie: their pages are freed once the last byte has been read.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Worker::set_pop`].
@@ -209,6 +213,7 @@ impl Worker {
 
     /// Moves a member from one set to another; the caller holds locks on both; a waiting worker takes them. Whether
     /// it was there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
@@ -229,6 +234,7 @@ impl Worker {
 
     /// Stores a set of these members, no two of them alike, over whatever is there, without a deadline. Without members the key
     /// goes. `begun_as`: how the set was encoded before others were taken out of it, if they were.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`], [`OpError::Twice`] among them; nothing has been changed.

@@ -35,6 +35,7 @@ fn check_scores(mut scores: impl Iterator<Item = f64>) -> Result<(), OpError> {
 
 impl Worker {
     /// Gives members scores, as the rule says, in a sorted set that is made if there is none.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`], [`OpError::NotANumber`] among them; nothing has been changed. Whether there is memory for several together is decided before the first.
@@ -53,6 +54,7 @@ impl Worker {
     }
 
     /// Removes members; with the last one the key goes. Returns how many were there.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
@@ -68,6 +70,7 @@ impl Worker {
 
     /// Removes the members of a range and gives them to `f`, the greatest first if `is_downwards`; `begin` is told before how
     /// many. Returns how many, or `None` if there is no such sorted set.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed, and what was given does not count.
@@ -89,6 +92,7 @@ impl Worker {
     }
 
     /// The same for a caller that takes large members where they lie: their pages are freed once the last byte has been read.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// As of [`Worker::sorted_set_remove_range`].
@@ -275,6 +279,7 @@ impl Worker {
 
     /// Stores a sorted set of these members, no two of them alike, over whatever is there, without a deadline. Without members the
     /// key goes.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`], [`OpError::NotANumber`] and [`OpError::Twice`] among them; nothing has been changed.
