@@ -203,7 +203,7 @@ pub enum OpError {
     /// An [`crate::Incoming`], or a copy, is part of the data already, or was given twice.
     #[error("the value that has come is part of the data already, or was given twice")]
     Used,
-    /// A value that comes, or is read in parts, belongs to another store.
+    /// A key, or a value that comes or is read in parts, belongs to another store.
     #[error("what was given belongs to another store")]
     OtherStore,
     #[error("a string may have at most {MAX_STRING_BYTES} bytes")]

@@ -20,7 +20,7 @@ pub(crate) fn unix_ms() -> UnixMillis {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct DbId(pub u32);
 
-/// A key with its keyed 64-bit hash, computed once a command ([`crate::Worker::key`]).
+/// A key with its keyed 64-bit hash, computed once a command ([`crate::Worker::key`]). It is of use in the store that made it.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
     pub bytes: &'a [u8],
@@ -31,11 +31,16 @@ pub struct Key<'a> {
     pub(crate) slot_hint: u16,
     /// The leaf has records that refer to other pages.
     pub(crate) outside_hint: bool,
+    /// By which store's seed a caller's key was hashed; [`MADE_HERE`]: the store itself has made the key.
+    pub(crate) origin: u32,
     /// What the key is looked up for, so that its memory is asked for in the right way.
     pub(crate) will_write: bool,
     /// The name of an element that lies in pages; `bytes` are its first ones, more than a leaf takes.
     pub(crate) large: Option<&'a Bytes<'a>>,
 }
+
+/// The origin of a key that need not be looked at.
+pub(crate) const MADE_HERE: u32 = 0;
 
 /// A slot hint that no slot has.
 pub(crate) const NO_SLOT: u16 = u16::MAX;
@@ -48,6 +53,7 @@ impl<'a> Key<'a> {
             leaf_hint: None,
             slot_hint: NO_SLOT,
             outside_hint: false,
+            origin: MADE_HERE,
             will_write: false,
             large: None,
         }
@@ -85,7 +91,7 @@ impl<'a> Key<'a> {
         Key { bytes: &[], large: None, ..self }
     }
 
-    /// Gives a detached key its bytes back.
+    /// Gives a detached key its bytes back, which must be those that were hashed.
     pub fn attach(self, bytes: &'a [u8]) -> Key<'a> {
         Key { bytes, large: None, ..self }
     }

@@ -28,6 +28,8 @@ pub(crate) enum Stop {
         db: DbId,
         database_count: u32,
     },
+    /// A key is one of another store.
+    OtherStore,
     NoRoom,
     /// What it was going to change is in memory, and this thread only looks.
     Looking,
@@ -68,6 +70,7 @@ impl From<Stop> for OpError {
             Stop::TooLarge => OpError::TooLarge,
             Stop::WrongType => OpError::WrongType,
             Stop::NoDatabase { db, database_count } => OpError::NoDatabase { db, database_count },
+            Stop::OtherStore => OpError::OtherStore,
             Stop::NoRoom => OpError::NoRoom,
             Stop::Looking => OpError::Looking,
         }

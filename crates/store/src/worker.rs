@@ -156,7 +156,8 @@ impl Worker {
     /// Hashes a key with the store's secret seed (SipHash-1-3).
     #[inline]
     pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
-        Key::new(bytes, self.keyspace().trees.order.hash(bytes))
+        let keyspace = self.keyspace();
+        Key { origin: keyspace.key_origin, ..Key::new(bytes, keyspace.trees.order.hash(bytes)) }
     }
 
     /// First of six stages in which the keys of a batch are brought into the cache, each for all keys before the

@@ -49,11 +49,11 @@ impl SlabNeeds {
 
     /// One thing more, of any length.
     pub fn add_any(&mut self) {
-        self.any_count += 1;
+        self.any_count = self.any_count.saturating_add(1);
     }
 
     fn slots_of(&self, class: Class) -> usize {
-        self.any_count + self.by_class.get(usize::from(class.0)).map_or(0, |count| *count)
+        self.any_count.saturating_add(self.by_class.get(usize::from(class.0)).map_or(0, |count| *count))
     }
 }
 

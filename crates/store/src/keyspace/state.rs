@@ -17,6 +17,7 @@ use super::stamps::{StampClock, StampKey, Tracked, Tracker};
 use crate::blobs::{Blobs, Garbage, Taking};
 use crate::effect::{Before, Effect, Listener};
 use crate::error::TreeError;
+use crate::key::MADE_HERE;
 use crate::named::Named;
 use crate::pages::Pages;
 use crate::stop::Stop;
@@ -99,12 +100,19 @@ impl Local {
     }
 }
 
+/// Of a seed, and not the origin of a key that the store has made.
+fn origin_of(seed: (u64, u64)) -> u32 {
+    ((seed.0 ^ seed.1) >> 32) as u32 | 1
+}
+
 /// All databases of a store.
 pub(crate) struct Keyspace {
     pub pages: Arc<Pages>,
     pub pool: Arc<Pool>,
     pub catalog: PageId,
     pub trees: Trees<Hashed>,
+    /// What tells callers' keys of this store from those of others ([`Key::origin`]).
+    pub key_origin: u32,
     /// Lists that are trees by position.
     pub lists: Lists,
     /// The orders of sorted sets.
@@ -150,6 +158,7 @@ impl Keyspace {
         Keyspace {
             catalog,
             lists: Lists::new(&pages),
+            key_origin: origin_of(content.hash_seed),
             trees: Trees::new(&pages, Hashed::new(content.hash_seed, options.hash_bits, side)),
             orders: Trees::new(&pages, Ordered { counts: true }),
             databases: Databases::new(content.databases.iter().map(|d| (d.root, d.tag)), content.next_tag),
@@ -281,6 +290,18 @@ impl Keyspace {
     #[inline(always)]
     pub fn tree(&self, db: DbId) -> Option<Tree> {
         self.databases.tree(db)
+    }
+
+    /// Whether a key that is about to be stored was hashed for this store.
+    ///
+    /// # Errors
+    /// [`Stop::OtherStore`].
+    #[inline(always)]
+    pub fn check_origin(&self, key: &Key<'_>) -> Result<(), Stop> {
+        match key.origin == self.key_origin || key.origin == MADE_HERE {
+            true => Ok(()),
+            false => Err(Stop::OtherStore),
+        }
     }
 
     /// Whether a database without a tree is one.

@@ -268,6 +268,7 @@ impl Keyspace {
             target.replace(at, &record)?;
             return Ok(Step::Done(Some(remains)));
         }
+        self.check_origin(to)?;
         let long_key = to.bytes.len() > KEY_INLINE_MAX_BYTES;
         let key_bytes = if long_key { 20 } else { to.bytes.len() };
         let old_key_bytes = match old.key {

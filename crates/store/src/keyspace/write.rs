@@ -247,6 +247,7 @@ impl Keyspace {
         put: Put<'_>,
         deadline: Deadline,
     ) -> Result<Step<Was>, Stop> {
+        self.check_origin(key)?;
         let deadline = match deadline {
             Deadline::At(at) => Some(at),
             Deadline::Keep | Deadline::Clear => None,

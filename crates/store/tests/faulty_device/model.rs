@@ -66,6 +66,8 @@ fn open_with(device: &Arc<SimDevice>, options: Options) -> Result<Opened, OpenEr
         database_count: DATABASE_COUNT,
         snapshot_memory_bytes: 1 << 20,
         pool_backend: stillframe_testkit::pool_backend(),
+        // A store that is dropped is a machine that crashes.
+        checkpoint_on_drop: false,
         ..options
     };
     let store = Store::open_on(device.clone(), options)?;

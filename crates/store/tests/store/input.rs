@@ -152,6 +152,30 @@ fn a_copy_is_used_once_and_whole() {
     worker.idle(|| store.check()).unwrap();
 }
 
+/// The hash of a key is its store's: under that of another one nothing would be found.
+#[test]
+fn a_key_is_of_the_store_that_made_it() {
+    let (dir, other_dir) = (TempDir::new("input"), TempDir::new("input"));
+    let (store, other) = (open(&dir, Options::default()), open(&other_dir, Options::default()));
+    let (mut worker, stranger) = (store.worker(), other.worker());
+    let (own, foreign) = (worker.key(b"own"), stranger.key(b"k"));
+    worker.set(DB, &own, NewValue::Int(1), Deadline::Clear).unwrap();
+    let errors = [
+        worker.set(DB, &foreign, NewValue::Int(1), Deadline::Clear).map(drop),
+        worker.write_range(DB, &foreign, 0, b"v").map(drop),
+        worker.rename((DB, &own), (DB, &foreign)).map(drop),
+        worker.rename((DB, &own), (DbId(1), &foreign.detach().attach(b"k"))).map(drop),
+        worker.copy((DB, &own), (DB, &foreign)).map(drop),
+        worker.set_add(DB, &foreign, &[&b"m"[..]]).map(drop),
+        worker.set_replace(DB, &foreign, &[b"m"], None),
+    ];
+    for error in errors {
+        assert!(matches!(error, Err(OpError::OtherStore)), "{error:?}");
+    }
+    assert_eq!(store.db_stats(DB).key_count, 1);
+    worker.idle(|| store.check()).unwrap();
+}
+
 #[test]
 fn the_others_are_stopped_once() {
     let dir = TempDir::new("input");

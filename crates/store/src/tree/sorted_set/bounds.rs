@@ -38,8 +38,8 @@ impl ScoreBound {
     fn start(self) -> ScoreStart {
         match self {
             ScoreBound::Included(score) => sortable(score).to_be_bytes(),
-            // No score is the greatest of these numbers.
-            ScoreBound::Excluded(score) => (sortable(score) + 1).to_be_bytes(),
+            // No score is the greatest of these numbers; what is no number may be.
+            ScoreBound::Excluded(score) => sortable(score).saturating_add(1).to_be_bytes(),
         }
     }
 
