@@ -95,11 +95,12 @@ static inline struct af_generation af_generation_of(struct mm_struct *mm)
 	return now;
 }
 
+bool af_mm_has_forked(struct mm_struct *mm, const struct af_generation *before);
+
 static inline bool af_has_forked(struct mm_struct *mm, const struct af_generation *before)
 {
 	smp_mb();	/* what was done with the entries before the generation */
-	return unlikely(before->all != atomic_read(&af_generation_of_all)) &&
-	       before->mm != READ_ONCE(mm->write_protect_seq.sequence);
+	return unlikely(before->all != atomic_read(&af_generation_of_all)) && af_mm_has_forked(mm, before);
 }
 
 extern atomic_t af_swapoffs;	/* under way */

@@ -76,6 +76,12 @@ unsigned int af_roles_of(struct mm_struct *mm)
 	return roles;
 }
 
+/* Somebody has forked; whether it was this mm. */
+bool af_mm_has_forked(struct mm_struct *mm, const struct af_generation *before)
+{
+	return before->mm != READ_ONCE(mm->write_protect_seq.sequence) || af_is_skipped("check:own_forks");
+}
+
 /* Some role of this kind, under rcu_read_lock(). */
 struct af_role *af_role_any(enum af_kind kind)
 {

@@ -140,13 +140,18 @@ u8 *af_session_state(struct af_session *s, unsigned long addr)
  * likes (a quota that is used up, SCHED_IDLE, a busy cpuset). So the claim comes with the CPU: 512 entries are copied
  * without sleeping. A kernel for real time, whose locks of page tables sleep, has priority inheritance there instead.
  */
+static bool af_claim_keeps_cpu(void)
+{
+	return !IS_ENABLED(CONFIG_PREEMPT_RT) && !af_is_skipped("check:cpu_kept");
+}
+
 bool af_table_claim(u8 *state)
 {
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+	if (af_claim_keeps_cpu())
 		preempt_disable();
 	if (cmpxchg(state, AF_PENDING, AF_BUSY) == AF_PENDING)
 		return true;
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+	if (af_claim_keeps_cpu())
 		preempt_enable();
 	return false;
 }
@@ -157,7 +162,7 @@ static void af_table_let_go(u8 *state, enum af_state now)
 	smp_store_release(state, now);
 	smp_mb();	/* pairs with the barrier of prepare_to_wait() in af_state_wait() */
 	wake_up_var(state);
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+	if (af_claim_keeps_cpu())
 		preempt_enable();
 }
 
