@@ -17,7 +17,8 @@ pub type OpResult<T> = std::result::Result<T, OpError>;
 /// The directory or the store cannot be made, or does not take the data.
 pub fn filled(dir: &Path, worker_count: usize, key_count: u64, value: &[u8]) -> Result<Store> {
     std::fs::create_dir_all(dir).context(|| format!("create {}", dir.display()))?;
-    let options = Options { worker_count: worker_count.max(1), ..Options::default() };
+    let options =
+        Options { worker_count: worker_count.max(1), checkpoint_on_drop: false, ..Options::default() };
     let store = Store::open(dir, options).map_err(|error| BenchError::failed("open the store", error))?;
     let mut worker = store.nonblocking_worker();
     for number in 0..key_count {

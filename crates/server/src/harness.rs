@@ -42,7 +42,7 @@ impl Harness {
         dir: &Path,
         registry: &'static Registry,
     ) -> Result<Harness, Box<dyn std::error::Error>> {
-        let store = Store::open(dir, Options::default())?;
+        let store = Store::open(dir, Options { checkpoint_on_drop: false, ..Options::default() })?;
         let mut config = Config::default();
         config.allow_debug();
         let worker = store.nonblocking_worker();

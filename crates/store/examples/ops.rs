@@ -69,7 +69,7 @@ fn main() {
     let setup =
         Setup { key_count, value: vec![b'v'; value_bytes as usize], batch: (batch as usize).clamp(1, SLICE) };
     let dir = std::env::temp_dir().join(format!("stillframe-ops-{}", std::process::id()));
-    let options = Options { huge_pages, ..Options::default() };
+    let options = Options { huge_pages, checkpoint_on_drop: false, ..Options::default() };
     let store = Store::open(&dir, options).unwrap_or_else(|error| panic!("{error}"));
     run(&setup, &store);
     drop(store);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use stillframe_pagepool::{CheckpointError, PageId, Turn};
 
-use crate::key::DbId;
+use crate::db::DbId;
 use crate::value::MAX_STRING_BYTES;
 
 /// Why a store could not be opened; the text says where and what to do.

@@ -1,4 +1,4 @@
-//! Keys and the databases they are in.
+//! Keys, and the clock of their deadlines.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,10 +15,6 @@ pub(crate) fn unix_ms() -> UnixMillis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis().min(i64::MAX as u128) as UnixMillis
 }
-
-/// Number of a logical database (`SELECT`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-pub struct DbId(pub u32);
 
 /// A key with its keyed 64-bit hash, computed once a command ([`crate::Worker::key`]). It is of use in the store that made it.
 #[derive(Clone, Copy, Debug)]

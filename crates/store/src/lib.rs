@@ -8,7 +8,7 @@
 //! Rooms from the ground up; each uses only those above it in this list:
 //!
 //! ```text
-//!   key, page, value      keys and databases, bytes of a page, strings as they are read
+//!   db, key, page, value  databases and keys, bytes of a page, strings as they are read
 //!   error, stop           why an operation did not happen, why a step stopped
 //!   leaks, pages          what is known of the pages as a whole
 //!   blobs                 slabs, objects, what is to be freed
@@ -29,6 +29,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
 mod blobs;
+mod db;
 mod effect;
 mod entry;
 mod error;
@@ -58,11 +59,12 @@ mod sync {
 }
 
 pub use blobs::{Bytes, Duplicate, Given, Incoming, Reach, Sending, SlabNeeds, SENDING_MIN_BYTES};
+pub use db::DbId;
 pub use effect::{Before, Change, Effect, End, Listener};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
 pub use error::{Fault, Faults, OpError, OpenError, SaveError, TreeError};
 pub use handle::{Hash, List, Record, Set, SortedSet, Transaction, Tree, TreeRange};
-pub use key::{DbId, Key, UnixMillis};
+pub use key::{Key, UnixMillis};
 pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, SkipStats};
 pub use options::Options;
 pub use pages::MemoryShares;

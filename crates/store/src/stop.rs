@@ -2,8 +2,8 @@
 
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, PoolError, Restart, SharedGuard};
 
+use crate::db::DbId;
 use crate::error::{Fault, OpError};
-use crate::key::DbId;
 
 /// Why a step of an operation stopped. Nothing has been changed.
 #[derive(Debug)]

@@ -40,6 +40,7 @@ impl Stillframe {
             snapshot_memory_bytes: SNAPSHOT_BYTES.min(options.memory_bytes / 16),
             worker_count: options.thread_count,
             pool_backend: backend,
+            checkpoint_on_drop: false,
             ..Options::default()
         };
         let store = Store::open(options.dir, of_store).map_err(failed)?;

@@ -8,7 +8,7 @@ use stillframe_pagepool::{ExclusiveGuard, OptimisticGuard, PageId, Pool, Restart
 
 use super::order::{as_leaf, not_a_leaf, not_inner, Order, TARGETS_MAX};
 use super::words::Words;
-use crate::key::DbId;
+use crate::db::DbId;
 use crate::page::{Page, PAGE_SIZE};
 use crate::pages::Pages;
 use crate::stop::{stop_at, Follow, Stop};

@@ -28,7 +28,8 @@ fn what_has_changed_is_saved() {
     drop(store);
     drop(tree);
     assert_eq!(open(&dir, off()).tree_names().unwrap(), [b"t"]);
-    let changes: [(&str, fn(&Store)); 9] = [
+    type Change = fn(&Store);
+    let changes: [(&str, Change); 9] = [
         ("put", |store| {
             store.tree("t").unwrap().put("a", "1").unwrap();
         }),
