@@ -20,7 +20,7 @@ pub fn filled(dir: &Path, worker_count: usize, key_count: u64, value: &[u8]) -> 
     let options =
         Options { worker_count: worker_count.max(1), checkpoint_on_drop: false, ..Options::default() };
     let store = Store::open(dir, options).map_err(|error| BenchError::failed("open the store", error))?;
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().map_err(|error| BenchError::failed("fill", error))?;
     for number in 0..key_count {
         set(&mut worker, &key_bytes(number), value).map_err(|error| BenchError::failed("fill", error))?;
         worker.quiesce();

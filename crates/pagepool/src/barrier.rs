@@ -2,15 +2,19 @@
 //!
 //! ```text
 //!   member:  RUNNING ── request seen, or idle ──▶ QUIESCENT ── released ──▶ RUNNING
-//!   barrier: OPEN ── run ──▶ REQUESTED ── last member arrives: action runs there ──▶ OPEN
+//!   barrier: OPEN ── run ──▶ REQUESTED ── last member arrives: action runs there, or panics ──▶ OPEN
 //!            OPEN ── stop_others ──▶ REQUESTED ── last member arrives ──▶ HELD ── Standstill dropped ──▶ OPEN
+//!                                        └── a member has not come for too long: Late ──▶ OPEN
 //! ```
 //! The *last arriver* runs the action, so a cut does not wait for the scheduler to wake the initiator. No guard
 //! lives across `quiesce` (invariant B1), and an initiator holds no latch or lock that a member may want (B2).
-//! While a member holds the barrier nobody else runs and no other action is let in (B3).
+//! While a member holds the barrier nobody else runs and no other action is let in (B3). A member that does not come is
+//! named, and a request that has a limit is given up after that (B4).
 
+use std::any::Any;
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,19 +22,62 @@ use crate::metrics::Histogram;
 // The standard library's and `parking_lot`'s here, and loom's in `tests/loom_barrier.rs`, which includes this file.
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::thread::{self, ThreadId};
-use crate::sync::{heavy_fence, light_fence, pause, ArcMutexGuard, Condvar, Instant, Mutex, RawMutex};
+use crate::sync::{
+    heavy_fence, light_fence, pause, ArcMutexGuard, Condvar, Instant, Mutex, MutexGuard, RawMutex,
+};
 
 const QUIESCENT: u32 = 0;
 const RUNNING: u32 = 1;
 
 /// Arrived members spin this long before they sleep: the usual cut is over by then.
 const SPIN_BEFORE_SLEEP: Duration = Duration::from_micros(20);
+/// Whom a request has waited for so long is named in the log.
+const NAME_AFTER: Duration = Duration::from_secs(1);
+
+/// A request of the barrier was given up: a thread that is at work on the pool has not come between two commands.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[error(
+    "thread {thread} has been in one operation for {} ms, and nobody waits longer than that for it to end",
+    waited.as_millis()
+)]
+pub struct Late {
+    /// Name and number of the thread; of the first, if there are several.
+    pub thread: String,
+    /// How long the request has waited.
+    pub waited: Duration,
+}
+
+thread_local! {
+    static IS_ACTING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread runs the action of a barrier, while everybody stands still: it may wait for nobody.
+#[inline]
+pub fn is_acting() -> bool {
+    IS_ACTING.get()
+}
+
+/// This thread runs an action until it is dropped.
+struct Acting;
+
+impl Acting {
+    fn begin() -> Acting {
+        IS_ACTING.set(true);
+        Acting
+    }
+}
+
+impl Drop for Acting {
+    fn drop(&mut self) {
+        IS_ACTING.set(false);
+    }
+}
 
 /// What an initiator wants once every member is quiescent.
 enum Action {
     Run(Box<dyn FnOnce() + Send>),
     /// The barrier stays closed until that thread, a member, opens it.
-    Hold(ThreadId),
+    Hold(ThreadId, Arc<str>),
 }
 
 #[repr(align(128))]
@@ -38,6 +85,34 @@ struct MemberState {
     state: AtomicU32,
     /// How often it has been between two commands; only the member counts it up.
     turns: AtomicU32,
+    /// The thread that it is of, to be named. Not of the protocol.
+    thread: std::sync::Mutex<Arc<str>>,
+}
+
+/// Name and number of this thread.
+fn name_of_this() -> Arc<str> {
+    let this = std::thread::current();
+    let number = rustix::thread::gettid().as_raw_nonzero();
+    format!("'{}' ({number})", this.name().unwrap_or("without a name")).into()
+}
+
+impl MemberState {
+    fn new() -> MemberState {
+        MemberState {
+            state: AtomicU32::new(QUIESCENT),
+            turns: AtomicU32::new(0),
+            thread: std::sync::Mutex::new(name_of_this()),
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        self.state.load(Ordering::SeqCst) != QUIESCENT
+    }
+
+    fn thread(&self) -> std::sync::MutexGuard<'_, Arc<str>> {
+        // A name is whole whatever panics.
+        self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
 }
 
 /// What a run of the barrier cost.
@@ -53,8 +128,12 @@ struct Pending {
     action: Option<Action>,
     requested_at: Instant,
     times: Option<BarrierTimes>,
+    /// What the action has panicked with: the initiator's panic.
+    panic: Option<Box<dyn Any + Send>>,
     /// The thread that holds the barrier closed.
     holder: Option<ThreadId>,
+    /// Its name.
+    holder_name: Option<Arc<str>>,
 }
 
 /// The barrier; shared by all workers of a pool.
@@ -65,6 +144,8 @@ pub struct Barrier {
     released: Condvar,
     /// Serialises initiators.
     initiator: Arc<Mutex<()>>,
+    /// How long a request waits, in milliseconds; `u32::MAX`: without end.
+    patience_ms: AtomicU32,
     /// From a request until the last member had arrived.
     pub wait: Histogram,
     /// How long running members stood at the barrier.
@@ -73,13 +154,21 @@ pub struct Barrier {
 
 impl Default for Barrier {
     fn default() -> Self {
-        let pending = Pending { action: None, requested_at: Instant::now(), times: None, holder: None };
+        let pending = Pending {
+            action: None,
+            requested_at: Instant::now(),
+            times: None,
+            panic: None,
+            holder: None,
+            holder_name: None,
+        };
         Barrier {
             requested: AtomicBool::new(false),
             members: Mutex::new(Vec::new()),
             pending: Mutex::new(pending),
             released: Condvar::new(),
             initiator: Arc::default(),
+            patience_ms: AtomicU32::new(u32::MAX),
             wait: Histogram::default(),
             worker_wait: Histogram::default(),
         }
@@ -87,22 +176,91 @@ impl Default for Barrier {
 }
 
 impl Barrier {
+    /// From now on no request waits longer than that; `None`: without end.
+    pub fn set_patience(&self, patience: Option<Duration>) {
+        let ms = patience.map_or(u32::MAX, |limit| u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
+        self.patience_ms.store(ms, Ordering::Relaxed);
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        let ms = self.patience_ms.load(Ordering::Relaxed);
+        (ms != u32::MAX).then(|| Duration::from_millis(u64::from(ms)))
+    }
+
     /// Runs `action` while every member is quiescent, and returns what it cost. Must not be called by a running
     /// member (it would wait for itself): a worker calls it inside [`Member::idle`]. For whoever holds the barrier
-    /// closed it runs at once.
-    pub fn run(&self, action: impl FnOnce() + Send + 'static) -> BarrierTimes {
+    /// closed it runs at once. What it panics with is raised here.
+    ///
+    /// # Errors
+    /// [`Late`], if the barrier has a limit; the action has not run then.
+    pub fn run(&self, action: impl FnOnce() + Send + 'static) -> Result<BarrierTimes, Late> {
         if self.is_held_here() {
             let begun_at = Instant::now();
             action();
-            return BarrierTimes { wait: Duration::ZERO, action: begun_at.elapsed() };
+            return Ok(BarrierTimes { wait: Duration::ZERO, action: begun_at.elapsed() });
         }
-        let _one_at_a_time = self.initiator.lock();
+        let one_at_a_time = match self.patience() {
+            None => self.initiator.lock(),
+            Some(limit) => self.initiator.try_lock_for(limit).ok_or_else(|| self.held_for(limit))?,
+        };
         self.request(Action::Run(Box::new(action)));
         let mut pending = self.pending.lock();
-        while pending.times.is_none() {
-            self.released.wait(&mut pending);
+        let times = self.await_action(&mut pending)?;
+        let panic = pending.panic.take();
+        drop(pending);
+        drop(one_at_a_time);
+        panic.map_or(Ok(times), |panic| resume_unwind(panic))
+    }
+
+    /// Another initiator has not been done for so long.
+    fn held_for(&self, waited: Duration) -> Late {
+        let pending = self.pending.lock();
+        let thread = pending.holder_name.clone().unwrap_or_else(|| self.straggler());
+        Late { thread: thread.to_string(), waited }
+    }
+
+    /// A thread that keeps a request waiting.
+    fn straggler(&self) -> Arc<str> {
+        let members = self.members.lock();
+        let running = members.iter().find(|member| member.is_running());
+        running.map_or_else(|| "that has just ended".into(), |member| member.thread().clone())
+    }
+
+    /// Waits until what has been requested has happened. Names the thread that it waits for; gives up after the limit.
+    fn await_action(&self, pending: &mut MutexGuard<'_, Pending>) -> Result<BarrierTimes, Late> {
+        let limit = self.patience();
+        let mut name_after = Some(NAME_AFTER);
+        loop {
+            if let Some(times) = pending.times.take() {
+                return Ok(times);
+            }
+            let waited = pending.requested_at.elapsed();
+            if limit.is_some_and(|limit| waited >= limit) {
+                return Err(self.give_up(pending, waited));
+            }
+            if name_after.is_some_and(|after| waited >= after) {
+                name_after = None;
+                let thread = self.straggler();
+                log::warn!("A cut has waited {waited:?} for thread {thread}, which is in an operation; everybody waits meanwhile");
+                continue;
+            }
+            match [name_after, limit].into_iter().flatten().min() {
+                Some(until) => {
+                    self.released.wait_for(pending, until.saturating_sub(waited));
+                }
+                None => self.released.wait(pending),
+            }
         }
-        pending.times.take().expect("the loop above ends when it is there")
+    }
+
+    /// REQUESTED → OPEN: nobody has run the action, and nobody will.
+    fn give_up(&self, pending: &mut Pending, waited: Duration) -> Late {
+        let late = Late { thread: self.straggler().to_string(), waited };
+        pending.action = None;
+        self.requested.store(false, Ordering::SeqCst);
+        self.released.notify_all();
+        log::warn!("A cut is given up: {late}");
+        late
     }
 
     /// OPEN → REQUESTED; the caller is the only initiator.
@@ -118,6 +276,10 @@ impl Barrier {
 
     /// REQUESTED → OPEN or HELD, by whoever finds every member quiescent.
     fn complete_if_last(&self) {
+        // A member that goes while its thread runs an action: nothing else is pending.
+        if is_acting() {
+            return;
+        }
         let mut pending = self.pending.lock();
         if pending.action.is_none() || !self.all_quiescent() {
             return;
@@ -127,10 +289,16 @@ impl Barrier {
         // A member that wakes up now sees `requested` and steps back before it runs anything.
         match action {
             Action::Run(action) => {
-                action();
+                // This thread has nothing to do with it, and all others wait.
+                let acting = Acting::begin();
+                pending.panic = catch_unwind(AssertUnwindSafe(action)).err();
+                drop(acting);
                 self.requested.store(false, Ordering::SeqCst);
             }
-            Action::Hold(holder) => pending.holder = Some(holder),
+            Action::Hold(holder, name) => {
+                pending.holder = Some(holder);
+                pending.holder_name = Some(name);
+            }
         }
         let wait = arrived_at - pending.requested_at;
         self.wait.record(wait);
@@ -139,66 +307,101 @@ impl Barrier {
     }
 
     /// Whether this thread holds the barrier closed.
-    fn is_held_here(&self) -> bool {
-        self.requested.load(Ordering::Relaxed) && self.pending.lock().holder == Some(thread::current().id())
+    pub fn is_held_here(&self) -> bool {
+        // Nobody holds it while an action runs, under that lock.
+        self.requested.load(Ordering::Relaxed)
+            && !is_acting()
+            && self.pending.lock().holder == Some(thread::current().id())
     }
 
     /// Waits until the hold that was requested begins: others stand by then, so it spins first.
-    fn wait_for_hold(&self) {
+    fn wait_for_hold(&self) -> Result<(), Late> {
         let since = Instant::now();
         while since.elapsed() < SPIN_BEFORE_SLEEP {
             if self.pending.lock().times.take().is_some() {
-                return;
+                return Ok(());
             }
             std::hint::spin_loop();
         }
-        let mut pending = self.pending.lock();
-        while pending.times.take().is_none() {
-            self.released.wait(&mut pending);
-        }
+        self.await_action(&mut self.pending.lock()).map(drop)
     }
 
     /// HELD → OPEN.
     fn release(&self) {
         let mut pending = self.pending.lock();
         pending.holder = None;
+        pending.holder_name = None;
         self.requested.store(false, Ordering::SeqCst);
         self.released.notify_all();
     }
 
     fn all_quiescent(&self) -> bool {
-        self.members.lock().iter().all(|m| m.state.load(Ordering::SeqCst) == QUIESCENT)
+        !self.members.lock().iter().any(|member| member.is_running())
     }
 
     /// Waits until each member has been between two commands since the call, or stands by, and until no action of the
     /// barrier that was under way is (a grace period of RCU). Whoever waits lets nobody stand still. Not to be called by a
     /// running member.
     pub fn wait_for_turns(&self) {
+        let mut grace = self.begin_grace();
+        let mut wait_count = 0;
+        while !grace.is_over(self) {
+            wait_count += 1;
+            pause(wait_count);
+        }
+    }
+
+    /// Begins such a grace period, for a caller that does not wait for its end.
+    pub fn begin_grace(&self) -> Grace {
         heavy_fence(|| {
-            self.run(|| ());
-        });
-        let running = |m: &MemberState| m.state.load(Ordering::Acquire) == RUNNING;
-        let since: Vec<_> = {
-            let members = self.members.lock();
-            members.iter().map(|m| (m.clone(), m.turns.load(Ordering::Acquire))).collect()
-        };
-        for (member, turns) in since {
+            // Where the kernel does not help everybody has to come once.
             let mut wait_count = 0;
-            while running(&member) && member.turns.load(Ordering::Acquire) == turns {
+            while self.run(|| ()).is_err() {
                 wait_count += 1;
                 pause(wait_count);
             }
-        }
-        drop(self.pending.lock());
+        });
+        let members = self.members.lock();
+        let running = members.iter().filter(|member| member.state.load(Ordering::Acquire) == RUNNING);
+        Grace { awaited: running.map(|m| (m.clone(), m.turns.load(Ordering::Acquire))).collect() }
+    }
+
+    fn add_member(self: &Arc<Self>) -> Member {
+        let state = Arc::new(MemberState::new());
+        self.members.lock().push(state.clone());
+        Member { barrier: self.clone(), state, _not_sync: PhantomData }
     }
 
     /// A new member, running.
     pub fn join(self: &Arc<Self>) -> Member {
-        let state = Arc::new(MemberState { state: AtomicU32::new(QUIESCENT), turns: AtomicU32::new(0) });
-        self.members.lock().push(state.clone());
-        let member = Member { barrier: self.clone(), state, _not_sync: PhantomData };
+        let member = self.add_member();
         member.enter();
         member
+    }
+
+    /// A new member that rests: it waits for nobody.
+    pub fn join_resting(self: &Arc<Self>) -> Member {
+        self.add_member()
+    }
+}
+
+/// A grace period: see [`Barrier::begin_grace`].
+pub struct Grace {
+    /// Members that have not been between two commands yet, and how often they had been.
+    awaited: Vec<(Arc<MemberState>, u32)>,
+}
+
+impl Grace {
+    /// Whether it is over. Waits for nothing but an action of the barrier that is under way.
+    pub fn is_over(&mut self, barrier: &Barrier) -> bool {
+        self.awaited.retain(|(member, turns)| {
+            member.state.load(Ordering::Acquire) == RUNNING && member.turns.load(Ordering::Acquire) == *turns
+        });
+        let is_over = self.awaited.is_empty();
+        if is_over {
+            drop(barrier.pending.lock());
+        }
+        is_over
     }
 }
 
@@ -210,6 +413,12 @@ pub struct Member {
 }
 
 impl Member {
+    /// As it says itself: only its thread changes that.
+    #[inline]
+    fn is_running(&self) -> bool {
+        self.state.state.load(Ordering::Relaxed) == RUNNING
+    }
+
     /// Between two commands: lets a requested action happen.
     #[inline(always)]
     pub fn quiesce(&self) {
@@ -231,7 +440,7 @@ impl Member {
 
     #[cold]
     fn stand_by(&self) {
-        if self.barrier.is_held_here() {
+        if !self.is_running() || self.barrier.is_held_here() {
             return;
         }
         self.count_turn();
@@ -243,16 +452,46 @@ impl Member {
 
     /// Waits until no other member runs, and keeps it so until the result is dropped: cuts and the actions of others
     /// wait, too. Meanwhile `idle`, `quiesce` and `Barrier::run` of this thread let nobody in. To be called between
-    /// two commands: what has been asked for before happens first.
-    pub fn stop_others(&self) -> Standstill {
-        assert!(!self.barrier.is_held_here(), "a member stops the others once");
+    /// two commands: what has been asked for before happens first. `None`: this thread has stopped the others already.
+    ///
+    /// # Errors
+    /// As of [`Barrier::run`].
+    pub fn stop_others(&self) -> Result<Option<Standstill>, Late> {
+        let barrier = &self.barrier;
+        if barrier.is_held_here() {
+            return Ok(None);
+        }
+        let rests = (!self.is_running()).then(|| self.state.clone());
+        let is_resting = rests.is_some();
         self.leave();
-        let turn = self.barrier.initiator.lock_arc();
-        self.barrier.request(Action::Hold(thread::current().id()));
-        self.barrier.wait_for_hold();
-        // For those who wait for turns it runs. The barrier does not look at members while it is held.
-        self.state.state.store(RUNNING, Ordering::SeqCst);
-        Standstill { barrier: self.barrier.clone(), state: self.state.clone(), _turn: turn }
+        match self.hold(rests) {
+            Ok(standstill) => {
+                // For those who wait for turns it runs. The barrier does not look at members while it is held.
+                self.state.state.store(RUNNING, Ordering::SeqCst);
+                Ok(Some(standstill))
+            }
+            Err(late) => {
+                // The caller goes on as it was.
+                if !is_resting {
+                    self.enter();
+                }
+                Err(late)
+            }
+        }
+    }
+
+    /// OPEN → HELD, when it is this thread's turn.
+    fn hold(&self, rests: Option<Arc<MemberState>>) -> Result<Standstill, Late> {
+        let barrier = &self.barrier;
+        let turn = match barrier.patience() {
+            None => barrier.initiator.lock_arc(),
+            Some(limit) => {
+                barrier.initiator.try_lock_arc_for(limit).ok_or_else(|| barrier.held_for(limit))?
+            }
+        };
+        barrier.request(Action::Hold(thread::current().id(), name_of_this()));
+        barrier.wait_for_hold()?;
+        Ok(Standstill { barrier: barrier.clone(), rests, _turn: turn })
     }
 
     /// Whether this thread has stopped the others.
@@ -262,13 +501,14 @@ impl Member {
 
     /// Runs `f` as quiescent (a sleep in poll, a wait for another thread).
     pub fn idle<R>(&self, f: impl FnOnce() -> R) -> R {
-        if self.barrier.is_held_here() {
+        // One that rests goes on resting.
+        if !self.is_running() || self.barrier.is_held_here() {
             return f();
         }
         self.leave();
-        let result = f();
-        self.enter();
-        result
+        // Also where `f` panics: the caller goes on as it was.
+        let _back = Back(self);
+        f()
     }
 
     /// The same, and if this thread has stopped the others, who waits for turns does not wait for it meanwhile. Nobody is let in.
@@ -278,14 +518,16 @@ impl Member {
         }
         // The barrier does not look at members while it is held.
         self.state.state.store(QUIESCENT, Ordering::SeqCst);
-        let result = f();
-        self.count_turn();
-        self.state.state.store(RUNNING, Ordering::SeqCst);
-        result
+        let _back = BackFromTurns(self);
+        f()
     }
 
-    /// RUNNING → QUIESCENT, until [`Member::resume`]: nobody waits for a thread that is not at work. Not while it has
-    /// stopped the others.
+    /// The thread that calls this is the member's from now on: to be told when a member goes to another thread.
+    pub fn belongs_here(&self) {
+        *self.state.thread() = name_of_this();
+    }
+
+    /// RUNNING → QUIESCENT, until [`Member::resume`]: nobody waits for a thread that is not at work.
     #[inline]
     pub fn rest(&self) {
         self.leave();
@@ -310,7 +552,8 @@ impl Member {
     fn enter(&self) {
         loop {
             self.state.state.store(RUNNING, Ordering::SeqCst);
-            if !self.barrier.requested.load(Ordering::SeqCst) {
+            // A thread that has stopped the others is let in.
+            if !self.barrier.requested.load(Ordering::SeqCst) || self.barrier.is_held_here() {
                 return;
             }
             self.leave();
@@ -333,18 +576,38 @@ impl Member {
     }
 }
 
+/// Ends [`Member::idle`].
+struct Back<'m>(&'m Member);
+
+impl Drop for Back<'_> {
+    fn drop(&mut self) {
+        self.0.enter();
+    }
+}
+
+/// Ends [`Member::idle_for_turns`] of a thread that has stopped the others.
+struct BackFromTurns<'m>(&'m Member);
+
+impl Drop for BackFromTurns<'_> {
+    fn drop(&mut self) {
+        self.0.count_turn();
+        self.0.enter();
+    }
+}
+
 /// While it lives, its member is the only one that runs. It stays in its thread.
 #[must_use]
 pub struct Standstill {
     barrier: Arc<Barrier>,
-    state: Arc<MemberState>,
+    /// The member, if it rested before: it does so afterwards.
+    rests: Option<Arc<MemberState>>,
     /// Other initiators wait until the barrier is open again and the member counts as running.
     _turn: ArcMutexGuard<RawMutex, ()>,
 }
 
 impl Drop for Standstill {
     fn drop(&mut self) {
-        self.state.state.store(RUNNING, Ordering::SeqCst);
+        self.rests.iter().for_each(|member| member.state.store(QUIESCENT, Ordering::SeqCst));
         self.barrier.release();
     }
 }

@@ -1,5 +1,6 @@
 //! Checkpoints: a stream of the changed pages into the page file, made durable.
 
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,11 +103,12 @@ impl Pool {
         let (begun, barrier) = self.at_barrier(move |pool| {
             let header = at_cut()?;
             pool.begin_stream(from, sink).map(|begun| (begun, header))
-        });
+        })?;
         let (begun, header) = begun?;
         let cut = begun.cut;
         let cut_at = Instant::now();
-        after_cut();
+        // Whatever becomes of the caller's part, the stream comes to its end.
+        let told = catch_unwind(AssertUnwindSafe(after_cut));
         let streamed = self.run_stream(&begun, progress);
         let sweep = cut_at.elapsed();
         self.supply().settle_frees(cut);
@@ -123,6 +125,7 @@ impl Pool {
         metrics.fsync.record(commit.superblock_sync);
         metrics.checkpoint.record(since.elapsed());
         let healed_page_count = healed.len() as u64;
+        told.unwrap_or_else(|panic| resume_unwind(panic));
         Ok(CheckpointStats { barrier, sweep, commit, healed_page_count, total: since.elapsed() })
     }
 
@@ -142,7 +145,7 @@ impl Pool {
         let (begun, _) = self.at_barrier(move |pool| {
             at_cut();
             pool.begin_stream(durable, sink)
-        });
+        })?;
         let begun = begun?;
         self.run_stream(&begun, progress).map(|()| begun.cut)
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::barrier::Late;
 use crate::exmap::ExmapError;
 use crate::pagefile::{PageFileError, SpillError};
 use crate::space::{MapError, PoolBackend};
@@ -78,6 +79,9 @@ pub enum CheckpointError {
     Child(Arc<str>),
     #[error("no cuts are left in this process; restart it")]
     EpochsExhausted,
+    /// There was no cut.
+    #[error(transparent)]
+    Late(#[from] Late),
 }
 
 impl From<PageFileError> for CheckpointError {

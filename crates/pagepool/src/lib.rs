@@ -33,13 +33,13 @@ mod view;
 /// What protocols between threads are made of; the model checker puts its own in the place of these.
 mod sync {
     pub use crate::fence::{heavy_fence, light_fence, pause};
-    pub use parking_lot::{ArcMutexGuard, Condvar, Mutex, RawMutex, RwLock, RwLockReadGuard};
+    pub use parking_lot::{ArcMutexGuard, Condvar, Mutex, MutexGuard, RawMutex, RwLock, RwLockReadGuard};
     pub use std::sync::{atomic, Arc};
     pub use std::thread;
     pub use std::time::Instant;
 }
 
-pub use crate::barrier::{Barrier, BarrierTimes, Member, Standstill};
+pub use crate::barrier::{is_acting, Barrier, BarrierTimes, Grace, Late, Member, Standstill};
 pub use crate::checkpoint::CheckpointStats;
 pub use crate::error::{CheckpointError, PoolError, Restart, Unserved};
 pub use crate::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};

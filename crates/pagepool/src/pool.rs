@@ -1,11 +1,13 @@
 //! The pool: page memory, who may touch it, and where pages come from.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::device::{Device, PageBuf};
 use crate::exmap::Exmap;
+use crate::fence::pause;
 use crate::metrics::PoolMetrics;
 use crate::page::{Epoch, PageTable};
 use crate::pagefile::{NeededPages, OpenOptions, PageFile, PageFileError, Recovered};
@@ -16,7 +18,7 @@ use crate::residency::{
 };
 use crate::snapshot::{Core, NoSpill, SnapshotKind, Snapshotter, Spill};
 use crate::space::{AnonMemory, Arena, ExmapMemory, Layout, Memory, PoolBackend};
-use crate::{Barrier, BarrierTimes, Member, PageId, PoolError, Restart, Unserved, PAGE_SIZE};
+use crate::{Barrier, BarrierTimes, Late, Member, PageId, PoolError, Restart, Unserved, PAGE_SIZE};
 
 /// How a pool is made.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub struct PoolOptions {
     pub memory_pages: Option<u64>,
     /// The checkpoint of this generation may be served although a later one was acknowledged.
     pub accept_loss_after: Option<u64>,
+    /// How long a cut, and whatever else everybody stands still for, waits for a member of the barrier; `None`: without end.
+    pub cut_patience: Option<Duration>,
 }
 
 impl Default for PoolOptions {
@@ -51,6 +55,7 @@ impl Default for PoolOptions {
             needed_pages: |_| 0..0,
             memory_pages: None,
             accept_loss_after: None,
+            cut_patience: None,
         }
     }
 }
@@ -215,6 +220,7 @@ impl Pool {
         kind.check(options.backend, file.is_some() && options.memory_pages.is_some())?;
         let pages = PageTable::new(memory, options.layout, options.backend, kind.has_two_places())?;
         let barrier: Arc<Barrier> = Arc::default();
+        barrier.set_patience(options.cut_patience);
         let members = barrier.clone();
         let wait_for_turns = Box::new(move || members.wait_for_turns());
         let snapshotter = kind.build(options.layout.page_count(), spill, wait_for_turns)?;
@@ -298,6 +304,11 @@ impl Pool {
     /// Joins the barrier: every thread that modifies pages does.
     pub fn join(&self) -> Member {
         self.barrier.join()
+    }
+
+    /// The same; the member rests, and waits for nobody.
+    pub fn join_resting(&self) -> Member {
+        self.barrier.join_resting()
     }
 
     /// How long things took.
@@ -533,18 +544,52 @@ impl Pool {
         }
     }
 
-    /// Runs `action` while no member runs; returns its result and what the barrier cost.
+    /// Runs `action` while no member runs; returns its result and what the barrier cost. What it panics with is raised here.
+    ///
+    /// # Errors
+    /// [`Late`]: a member has not come ([`PoolOptions::cut_patience`]), and the action has not run.
     pub fn at_barrier<R: Send + 'static>(
         self: &Arc<Self>,
         action: impl FnOnce(&Pool) -> R + Send + 'static,
-    ) -> (R, BarrierTimes) {
+    ) -> Result<(R, BarrierTimes), Late> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let pool = self.clone();
         let times = self.barrier.run(move || {
             let _ = sender.send(pool.core.cutting(|| action(&pool)));
-        });
+        })?;
         let result = receiver.recv().expect("the barrier has run the action");
-        (result, times)
+        Ok((result, times))
+    }
+
+    /// Who is told, perhaps under a latch, that nodes have been freed whose memory waits for [`Pool::settle_nodes`]. One for
+    /// the pool's life.
+    pub fn set_nodes_listener(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        self.supply.set_nodes_listener(listener);
+    }
+
+    /// Whether freed nodes wait for that.
+    pub fn has_freed_nodes(&self) -> bool {
+        self.supply.has_lingering()
+    }
+
+    /// Bytes of freed nodes that somebody may still be reading.
+    pub fn freed_node_bytes(&self) -> u64 {
+        self.room.lingering_pages() * PAGE_SIZE as u64
+    }
+
+    /// Waits until nobody reads the nodes any more that have been freed before the call, and makes their memory available
+    /// (P5); not longer than `limit`. Nobody stands still for it. Not to be called by a running member of the barrier.
+    pub fn settle_nodes(&self, limit: Duration) {
+        let freed = self.supply.lingering_end();
+        let (mut grace, since, mut wait_count) = (self.barrier.begin_grace(), Instant::now(), 0);
+        while !grace.is_over(&self.barrier) {
+            if since.elapsed() > limit {
+                return;
+            }
+            wait_count += 1;
+            pause(wait_count);
+        }
+        self.supply.end_lingering(freed);
     }
 }
 

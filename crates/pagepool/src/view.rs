@@ -21,7 +21,7 @@ impl Pool {
     /// writes belongs to the picture. Not to be called by a running member of the barrier.
     ///
     /// # Errors
-    /// [`CheckpointError::EpochsExhausted`].
+    /// [`CheckpointError::EpochsExhausted`], [`CheckpointError::Late`].
     pub fn view_after(
         self: &Arc<Self>,
         at_cut: impl FnOnce() + Send + 'static,
@@ -29,7 +29,7 @@ impl Pool {
         let (cut, barrier) = self.at_barrier(|pool| {
             at_cut();
             pool.snapshotter().begin_view(pool.core())
-        });
+        })?;
         Ok(View { pool: self.clone(), cut: cut?, barrier })
     }
 }
@@ -161,7 +161,7 @@ impl View {
         let is_it = |page: &u32| !is_known(PageId(*page)) && self.is_in_use_since(PageId(*page));
         let found = runs_of(self.pool.supply().used_ranges(), is_it);
         // One that was being allocated just then, for the first time, had no epoch yet. Now it has.
-        self.pool.at_barrier(|_| ());
+        self.pool.barrier().wait_for_turns();
         runs_of(found, is_it)
     }
 

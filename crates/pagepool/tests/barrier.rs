@@ -36,12 +36,13 @@ fn nobody_runs_during_an_action() {
     let actions = Arc::new(AtomicU64::new(0));
     for _ in 0..300 {
         let (running, actions) = (running.clone(), actions.clone());
-        barrier.run(move || {
+        let times = barrier.run(move || {
             assert_eq!(running.load(Ordering::SeqCst), 0);
             std::thread::yield_now();
             assert_eq!(running.load(Ordering::SeqCst), 0);
             actions.fetch_add(1, Ordering::SeqCst);
         });
+        assert!(times.is_ok());
     }
     stop.store(true, Ordering::Relaxed);
     workers.into_iter().for_each(|w| w.join().unwrap());
@@ -72,7 +73,7 @@ fn nobody_comes_between_two_steps_of_one_who_has_stopped_the_others() {
                         member.idle(std::hint::spin_loop);
                         continue;
                     }
-                    let standstill = member.stop_others();
+                    let standstill = member.stop_others().unwrap().expect("once");
                     let nobody = || assert_eq!(running.swap(1, Ordering::SeqCst), 0);
                     let check = || assert_eq!(running.load(Ordering::SeqCst), 1);
                     nobody();
@@ -86,7 +87,9 @@ fn nobody_comes_between_two_steps_of_one_who_has_stopped_the_others() {
                     });
                     check();
                     let (seen, barrier) = (running.clone(), barrier.clone());
-                    member.idle(|| barrier.run(move || assert_eq!(seen.swap(7, Ordering::SeqCst), 1)));
+                    member
+                        .idle(|| barrier.run(move || assert_eq!(seen.swap(7, Ordering::SeqCst), 1)))
+                        .unwrap();
                     assert_eq!(running.swap(0, Ordering::SeqCst), 7);
                     drop(standstill);
                     alone_count.fetch_add(1, Ordering::SeqCst);
@@ -96,7 +99,7 @@ fn nobody_comes_between_two_steps_of_one_who_has_stopped_the_others() {
         .collect();
     for _ in 0..300 {
         let running = running.clone();
-        barrier.run(move || assert_eq!(running.load(Ordering::SeqCst), 0));
+        barrier.run(move || assert_eq!(running.load(Ordering::SeqCst), 0)).unwrap();
     }
     while alone_count.load(Ordering::SeqCst) < 300 {
         std::thread::yield_now();

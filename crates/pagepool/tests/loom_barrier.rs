@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -14,9 +15,10 @@ mod locks;
 
 /// What `barrier.rs` is made of.
 mod sync {
-    pub use crate::locks::{ArcMutexGuard, Mutex, RawMutex};
+    pub use crate::locks::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
     pub use loom::thread;
     use std::ops::Sub;
+    pub use std::sync::OnceLock;
     use std::time::Duration;
 
     use loom::sync::atomic::{fence, Ordering};
@@ -101,6 +103,11 @@ mod sync {
             self.0.wait(guard);
         }
 
+        /// Time passes when the caller says so.
+        pub fn wait_for<T>(&self, guard: &mut locks::MutexGuard<'_, T>, _limit: Duration) {
+            self.wait(guard);
+        }
+
         pub fn notify_all(&self) {
             if !is_spoilt(Mistake::LostWakeUp) {
                 self.0.notify_all();
@@ -159,7 +166,13 @@ mod metrics {
 #[path = "../src/barrier.rs"]
 mod barrier;
 
+/// Who locks keys: it is built on the barrier.
+#[path = "../../store/src/keyspace/sharing.rs"]
+mod sharing;
+
 use barrier::{Barrier, Member};
+use sharing::Sharing;
+use sync::Mutex;
 
 /// What is spoilt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,6 +192,8 @@ enum Mistake {
     NoGrace,
     /// A command does not take the mark off a page that it touches.
     NoTouch,
+    /// Who comes beside a worker that takes no locks does not wait for it.
+    SharesAtOnce,
 }
 
 thread_local! {
@@ -196,6 +211,8 @@ struct World {
     data: UnsafeCell<u32>,
     /// Of a page whose content is `data`.
     page: AtomicU32,
+    /// Changes that have been given up.
+    given_up: AtomicU32,
 }
 
 /// States of the page.
@@ -219,7 +236,7 @@ impl World {
 
     fn cut(world: &Arc<World>) {
         let at_cut = world.clone();
-        world.barrier.run(move || at_cut.change());
+        world.barrier.run(move || at_cut.change()).unwrap();
     }
 
     /// A command that finds the page in memory and looks at it later, without another look at its state.
@@ -271,6 +288,7 @@ fn explore(mistake: Mistake, steps: &[Step], changes: u32) {
             barrier: Arc::default(),
             data: UnsafeCell::new(0),
             page: AtomicU32::new(TOUCHED),
+            given_up: AtomicU32::new(0),
         });
         let spawn = |&step: &Step| {
             let world = world.clone();
@@ -281,7 +299,8 @@ fn explore(mistake: Mistake, steps: &[Step], changes: u32) {
         // SAFETY: B1: everybody is gone.
         let made = world.data.with(|place| unsafe { *place });
         let evicted = u32::from(world.page.load(Ordering::Relaxed) == GONE);
-        assert_eq!(made, changes + evicted, "no action is lost");
+        let given_up = world.given_up.load(Ordering::Relaxed);
+        assert_eq!(made + given_up, changes + evicted, "no action is lost");
     });
 }
 
@@ -304,7 +323,7 @@ fn rest(world: &Arc<World>) {
 fn stop_others(world: &Arc<World>) {
     let member = world.barrier.join();
     world.command();
-    let standstill = member.stop_others();
+    let standstill = member.stop_others().unwrap().unwrap();
     world.change();
     member.quiesce();
     world.idle(&member);
@@ -333,7 +352,7 @@ fn use_page_between_rests(world: &Arc<World>) {
 /// A worker that looks at a page while nobody else runs.
 fn use_page_alone(world: &Arc<World>) {
     let member = world.barrier.join();
-    let standstill = member.stop_others();
+    let standstill = member.stop_others().unwrap().unwrap();
     world.command_on_page();
     member.quiesce();
     world.command_on_page();
@@ -343,7 +362,7 @@ fn use_page_alone(world: &Arc<World>) {
 /// The same with a rest in between, in which nobody is let in but who waits for turns.
 fn use_page_alone_between_rests(world: &Arc<World>) {
     let member = world.barrier.join();
-    let standstill = member.stop_others();
+    let standstill = member.stop_others().unwrap().unwrap();
     member.idle_for_turns(|| ());
     world.command_on_page();
     member.idle_for_turns(|| ());
@@ -354,7 +373,7 @@ fn use_page_alone_between_rests(world: &Arc<World>) {
 /// The barrier's action looks at a page.
 fn use_page_in_action(world: &Arc<World>) {
     let at_cut = world.clone();
-    world.barrier.run(move || at_cut.command_on_page());
+    world.barrier.run(move || at_cut.command_on_page()).unwrap();
 }
 
 fn eviction_beside_workers(mistake: Mistake) {
@@ -395,7 +414,134 @@ fn two_standstills(mistake: Mistake) {
     explore(mistake, &[stop_others, stop_others], 4);
 }
 
-const MODELS: [fn(Mistake); 8] = [
+/// A cut for which nobody waits: it happens or is given up.
+fn impatient_cut(world: &Arc<World>) {
+    world.barrier.set_patience(Some(Duration::ZERO));
+    let at_cut = world.clone();
+    if world.barrier.run(move || at_cut.change()).is_err() {
+        world.given_up.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A cut that panics, as its initiator finds.
+fn panicking_cut(world: &Arc<World>) {
+    let at_cut = world.clone();
+    let cut = move || {
+        at_cut.change();
+        std::panic::resume_unwind(Box::new("of the action's"));
+    };
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.barrier.run(cut)));
+    assert!(found.is_err_and(|panic| panic.downcast_ref() == Some(&"of the action's")));
+}
+
+fn impatience(mistake: Mistake) {
+    explore(mistake, &[impatient_cut, work], 1);
+    explore(mistake, &[impatient_cut, work, rest], 1);
+}
+
+fn panics(mistake: Mistake) {
+    explore(mistake, &[panicking_cut, work], 1);
+    explore(mistake, &[panicking_cut, World::cut, work], 2);
+}
+
+/// What workers and handles change: without a lock while one worker has it to itself.
+struct Keys {
+    barrier: Arc<Barrier>,
+    sharing: Sharing<Mutex<()>>,
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: B1: that no two operations meet at the cell is what the model checks.
+unsafe impl Sync for Keys {}
+
+impl Keys {
+    fn operate(&self) {
+        let _lock = self.sharing.locks().map(Mutex::lock);
+        // SAFETY: C10: that nobody changes it meanwhile is what the model checks.
+        self.data.with(|place| unsafe { *place });
+        thread::yield_now();
+        // SAFETY: C10: that nobody else is at it is what the model checks.
+        self.data.with_mut(|place| unsafe { *place += 1 });
+    }
+
+    fn share(self: &Arc<Self>) {
+        if self.sharing.is_shared() || self.sharing.try_share(Mutex::default) {
+            return;
+        }
+        let keys = self.clone();
+        match is_spoilt(Mistake::SharesAtOnce) {
+            true => self.sharing.share(Mutex::default),
+            false => drop(self.barrier.run(move || keys.sharing.share(Mutex::default)).unwrap()),
+        }
+    }
+
+    /// Two operations of a batch worker.
+    fn batch(self: &Arc<Self>) {
+        let member = self.barrier.join_resting();
+        if !self.sharing.come(true) {
+            self.share();
+        }
+        member.resume();
+        self.operate();
+        member.quiesce();
+        self.operate();
+        drop(member);
+        self.sharing.go(true);
+    }
+
+    /// An operation of a handle.
+    fn handle(self: &Arc<Self>) {
+        let member = self.barrier.join_resting();
+        let _ = self.sharing.come(false);
+        self.share();
+        member.resume();
+        self.operate();
+        member.rest();
+        self.sharing.go(false);
+    }
+}
+
+fn explore_keys(mistake: Mistake, steps: &[fn(&Arc<Keys>)], changes: u32) {
+    MISTAKE.with(|spoilt| spoilt.set(mistake));
+    let steps = steps.to_vec();
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(move || {
+        let keys = Arc::new(Keys {
+            barrier: Arc::default(),
+            sharing: Sharing::new(false, Mutex::default),
+            data: UnsafeCell::new(0),
+        });
+        let spawn = |&step: &fn(&Arc<Keys>)| {
+            let keys = keys.clone();
+            thread::spawn(move || step(&keys))
+        };
+        let threads: Vec<_> = steps.iter().map(spawn).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        // SAFETY: B1: everybody is gone.
+        assert_eq!(keys.data.with(|place| unsafe { *place }), changes, "no operation is lost");
+    });
+}
+
+fn handle_beside_batch(mistake: Mistake) {
+    explore_keys(mistake, &[Keys::batch, Keys::handle], 3);
+    explore_keys(mistake, &[Keys::batch, Keys::handle, Keys::handle], 4);
+}
+
+fn two_batches(mistake: Mistake) {
+    explore_keys(mistake, &[Keys::batch, Keys::batch], 4);
+}
+
+fn two_handles(mistake: Mistake) {
+    explore_keys(mistake, &[Keys::handle, Keys::handle], 2);
+}
+
+const MODELS: [fn(Mistake); 13] = [
+    impatience,
+    panics,
+    handle_beside_batch,
+    two_batches,
+    two_handles,
     cut_beside_workers,
     two_cuts,
     standstill_beside_worker,
@@ -414,7 +560,11 @@ fn nobody_runs_beside_an_action() {
 /// The checker finds what goes wrong: each model can fail.
 #[test]
 fn every_mistake_is_found() {
-    let cases: [(Mistake, fn(Mistake)); 13] = [
+    let cases: [(Mistake, fn(Mistake)); 17] = [
+        (Mistake::LostWakeUp, impatience),
+        (Mistake::LostWakeUp, panics),
+        (Mistake::SharesAtOnce, handle_beside_batch),
+        (Mistake::SharesAtOnce, two_batches),
         (Mistake::NoTotalOrder, cut_beside_workers),
         (Mistake::RelaxedAccesses, cut_beside_workers),
         (Mistake::LostWakeUp, cut_beside_workers),

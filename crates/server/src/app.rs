@@ -38,6 +38,8 @@ pub enum StartError {
     HiddenDatabases { database_count: u32, needed_count: u32, key_count: u64 },
     #[error("Can't empty the page file's data before loading the dump: {0}")]
     Flush(stillframe_store::OpError),
+    #[error("Can't work on the data: {0}")]
+    Worker(stillframe_store::OpError),
 }
 
 impl StartError {
@@ -156,6 +158,8 @@ fn store_options(settings: &Settings) -> Options {
         io: settings.io,
         worker_count: settings.workers,
         layout: if settings.counted_seed.is_some() { Layout::COUNTED } else { Layout::FULL },
+        // As in Redis a save waits for a command that takes long.
+        cut_patience: None,
         accept_loss_after_checkpoint: settings.accept_loss_after_checkpoint,
         checkpoint_on_drop: false,
         ..Options::default()
@@ -259,7 +263,7 @@ fn dump_to_load(store: &Store, dir: &Path, settings: &Settings) -> Result<Option
 fn load_into(server: &Server, path: &Path) -> Result<Loaded, StartError> {
     let config = server.config();
     let settings = &config.settings;
-    let mut worker = server.store.nonblocking_worker();
+    let mut worker = server.store.nonblocking_worker().map_err(StartError::Worker)?;
     if !server.store.is_new() {
         flush_all(&mut worker, settings).map_err(StartError::Flush)?;
     }

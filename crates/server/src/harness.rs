@@ -45,7 +45,7 @@ impl Harness {
         let store = Store::open(dir, Options { checkpoint_on_drop: false, ..Options::default() })?;
         let mut config = Config::default();
         config.allow_debug();
-        let worker = store.nonblocking_worker();
+        let worker = store.nonblocking_worker()?;
         let server = Server::new(store, config, Listeners::new(Vec::new())?, registry.rows().len())?;
         let stats = server.workers[0].stats.clone();
         let id = server.clients.new_id();

@@ -82,6 +82,31 @@ pub fn write(level: Level, text: &str) {
     }
 }
 
+/// Takes what the store says into this log.
+struct Store;
+
+impl ::log::Log for Store {
+    fn enabled(&self, line: &::log::Metadata<'_>) -> bool {
+        line.level() <= ::log::Level::Warn
+    }
+
+    fn log(&self, line: &::log::Record<'_>) {
+        if self.enabled(line.metadata()) {
+            warning(line.args().to_string());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// From now on the store's warnings are in this log, too.
+pub fn hear_the_store() {
+    // A second server in the same process has it already.
+    if ::log::set_logger(&Store).is_ok() {
+        ::log::set_max_level(::log::LevelFilter::Warn);
+    }
+}
+
 pub fn notice(text: impl AsRef<str>) {
     write(Level::Notice, text.as_ref());
 }

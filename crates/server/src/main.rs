@@ -164,6 +164,7 @@ fn counted_seed() -> Option<u64> {
 /// Log and working directory; `dir` is where all relative paths start, as in Redis.
 fn prepare(config: &mut Config) -> Result<(), String> {
     log::set_level(config.settings.loglevel);
+    log::hear_the_store();
     if let Some(dir) = &config.settings.dir {
         std::env::set_current_dir(dir).map_err(|error| {
             format!("Can't chdir to '{}': {error}. Create it, or choose another 'dir'", dir.display())

@@ -78,7 +78,7 @@ fn main() {
 }
 
 fn run(setup: &Setup, store: &Store) {
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let keys = setup.key_count;
     let value = NewValue::Bytes { bytes: &setup.value, raw: true };
     let mut random = fastrand::Rng::with_seed(1);

@@ -1,5 +1,8 @@
 //! What changes in a store, told once, to whoever listens.
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+
 use crate::blobs::Bytes;
 use crate::{DbId, Deadline, Key, NewValue, UnixMillis};
 
@@ -121,9 +124,19 @@ impl std::fmt::Debug for Before<'_> {
 
 /// Whoever wants to know of every change. It is told under the lock of the key, so that it hears the changes of one key
 /// in their order; of a change that concerns a database, while all workers stand between two commands. It must neither
-/// wait nor use the store, but for [`Before`].
+/// wait nor use the store, but for [`Before`]; what would is refused (`Busy`). If it panics, that ends its own call alone.
 pub trait Listener: Send + Sync {
     fn announce(&self, effect: &Effect<'_>);
+}
+
+/// A listener whose panics end its own call alone: the change that it was told of has been made, or is about to be.
+pub(crate) struct Contained(pub Arc<dyn Listener>);
+
+impl Listener for Contained {
+    fn announce(&self, effect: &Effect<'_>) {
+        // It has said so itself, by the hook of panics.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.0.announce(effect)));
+    }
 }
 
 impl Effect<'_> {

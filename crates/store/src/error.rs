@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use stillframe_pagepool::{CheckpointError, PageId, Turn};
+use stillframe_pagepool::{CheckpointError, Late, PageId, Turn};
 
 use crate::db::DbId;
 use crate::value::MAX_STRING_BYTES;
@@ -30,9 +30,12 @@ pub enum OpenError {
 pub enum SaveError {
     #[error("a save is already in progress")]
     InProgress,
-    /// It would wait for an operation of the same thread, in the closure of which it was called.
+    /// The thread is in an operation on the store, which the cut would wait for.
     #[error("another operation of this thread is under way")]
     Busy,
+    /// There was no cut: another thread is in an operation that does not end.
+    #[error("there was no cut: {0}")]
+    Late(Late),
     #[error("{0}")]
     Io(String),
 }
@@ -41,6 +44,7 @@ impl From<CheckpointError> for SaveError {
     fn from(error: CheckpointError) -> SaveError {
         match error {
             CheckpointError::InProgress => SaveError::InProgress,
+            CheckpointError::Late(late) => SaveError::Late(late),
             other => SaveError::Io(other.to_string()),
         }
     }
@@ -179,9 +183,12 @@ pub enum OpError {
          half of what the bound of memory leaves for pages"
     )]
     LargerThanMemory { needed_bytes: u64, most_bytes: u64 },
-    /// A handle was used within the closure of another one of the same thread.
+    /// A handle or worker was used within a closure that another one of the same thread had called.
     #[error("another operation of this thread is under way")]
     Busy,
+    /// Everybody was to stand still, and another thread is in an operation that does not end. Nothing has been changed.
+    #[error(transparent)]
+    Late(#[from] Late),
     /// All that it needs is in memory, and this thread only looks ([`crate::Looking`]): it would change something now.
     #[error("nothing is changed by who only looks")]
     Looking,
@@ -240,9 +247,12 @@ pub enum TreeError {
     NotEmpty,
     #[error("the tree has been dropped")]
     Dropped,
-    /// The operation was called within the closure of another one of the same thread.
+    /// The operation was called within a closure that another one of the same thread had called.
     #[error("another operation of this thread is under way")]
     Busy,
+    /// Everybody was to stand still, and another thread is in an operation that does not end. Nothing has been changed.
+    #[error(transparent)]
+    Late(#[from] Late),
     /// While a thread is in a transaction it changes trees through that transaction only.
     #[error("this thread is in a transaction")]
     InTransaction,
@@ -274,6 +284,8 @@ impl From<OpError> for TreeError {
                 TreeError::LargerThanMemory { needed_bytes, most_bytes }
             }
             OpError::NoRoom => TreeError::NoRoom,
+            OpError::Busy => TreeError::Busy,
+            OpError::Late(late) => TreeError::Late(late),
             other => TreeError::Damaged(other.to_string()),
         }
     }

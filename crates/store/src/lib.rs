@@ -10,18 +10,19 @@
 //! ```text
 //!   db, key, page, value  databases and keys, bytes of a page, strings as they are read
 //!   error, stop           why an operation did not happen, why a step stopped
+//!   here                  what a thread does with a store
+//!   shares, options       how a bound of memory is divided, how a store is opened
 //!   leaks, pages          what is known of the pages as a whole
 //!   blobs                 slabs, objects, what is to be freed
-//!   entry, effect         what callers give and get, what changes
-//!   options, policy       how a store is opened, which keys are evicted
+//!   entry, effect, policy what callers give and get, what changes, which keys are evicted
 //!   tree                  page trees; below it the orders
 //!   named                 which named trees there are, and who is at work on them
 //!   keyspace              databases, catalog, expiry, locks, damage, sweep
 //!   rdb                   dumps, and the payloads of DUMP and RESTORE
 //!   source                pages that are read ahead
-//!   walk, store, worker   views, the store, a thread's access to it
+//!   walk, store, worker   views, the store, access to it for a thread that has batches
 //!   types                 what is particular to each type of values
-//!   handle                a thread's access to a named tree, or to collections
+//!   handle                access to keys, collections and named trees that takes care of itself
 //!   offline               a page file without a server
 //! ```
 #![forbid(unsafe_code)]
@@ -34,6 +35,7 @@ mod effect;
 mod entry;
 mod error;
 mod handle;
+mod here;
 mod key;
 mod keyspace;
 mod leaks;
@@ -44,6 +46,7 @@ mod page;
 mod pages;
 mod policy;
 pub mod rdb;
+mod shares;
 mod source;
 mod stop;
 mod store;
@@ -55,7 +58,8 @@ mod worker;
 
 /// Atomics: those of the standard library, or of the model checker in its tests.
 mod sync {
-    pub use std::sync::atomic;
+    pub use parking_lot::Mutex;
+    pub use std::sync::{atomic, OnceLock};
 }
 
 pub use blobs::{Bytes, Duplicate, Given, Incoming, Reach, Sending, SlabNeeds, SENDING_MIN_BYTES};
@@ -67,14 +71,14 @@ pub use handle::{Hash, List, Record, Set, SortedSet, Transaction, Tree, TreeRang
 pub use key::{Key, UnixMillis};
 pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, SkipStats};
 pub use options::Options;
-pub use pages::MemoryShares;
 pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
+pub use shares::MemoryShares;
 pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
 pub use stillframe_pagepool::heap;
 pub use stillframe_pagepool::metrics::Summary;
 pub use stillframe_pagepool::{
-    is_looking, sched, Carrying, Layout, Looking, PoolBackend, ScrubReport, ScrubStats, SnapshotKind, Turn,
-    Unserved, SCRUB_STEP_PAGES,
+    is_looking, sched, Carrying, Late, Layout, Looking, PoolBackend, ScrubReport, ScrubStats, SnapshotKind,
+    Turn, Unserved, SCRUB_STEP_PAGES,
 };
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
 pub use tree::sorted_set::{LexBound, ScoreBound};

@@ -161,7 +161,7 @@ mod tests {
     /// Two checkpoints with these values, in databases 0 and 2. Returns the path of the file.
     fn page_file(dir: &Path, versions: &[u8]) -> std::path::PathBuf {
         let store = Store::open(dir, Options::default()).unwrap();
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         for version in versions {
             for number in 0..300u32 {
                 let (db, key) = (DbId(number % 2 * 2), format!("key-{number}"));

@@ -9,55 +9,16 @@ use stillframe_pagepool::{is_carrying, Pool, PAGE_SIZE};
 
 use crate::leaks::Leaks;
 use crate::options::Options;
+use crate::shares::MemoryShares;
 use crate::stop::Stop;
 
 /// Memory of a page beside its content: its descriptor, its places in the page file, and in the snapshot's tables.
 const DESCRIPTOR_BYTES: u64 = 24;
 /// What is brought in ahead of a walk is at most this part of the memory.
 const AHEAD_PART: usize = 32;
-/// The most that the pool takes beside pages and snapshots: what is read, written and staged at a time, free pages that keep
-/// their memory. And the part of a bound of all memory that is set aside for it.
-const STAGING_BYTES_MAX: u64 = 24 << 20;
-const STAGING_PART: u64 = 16;
-/// The most of a bound of all memory that is for snapshots, whatever they are allowed, and the least that they get.
-const SNAPSHOT_PART: u64 = 8;
-const SNAPSHOT_BYTES_MIN: u64 = 1 << 20;
-/// The least that is left for pages (8 MB).
-const MEMORY_PAGES_MIN: u64 = 2048;
-
-/// How a bound of memory is divided, in bytes. The process has, besides, what it takes without data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemoryShares {
-    /// The bound: [`Options::tiered_bytes`].
-    pub all_bytes: u64,
-    /// For pages of data: what the others leave.
-    pub page_bytes: u64,
-    /// For what snapshots hold: [`Options::snapshot_memory_bytes`], but not more than an eighth.
-    pub snapshot_bytes: u64,
-    /// For what is on its way between memory and the page file, and for free pages: a sixteenth, but not more than 24 MB.
-    pub staging_bytes: u64,
-    /// What is known of pages beside their content; it grows with the data, whether that is in memory or not.
-    pub side_bytes: u64,
-}
-
-impl MemoryShares {
-    /// Divides a bound of `all_bytes`; `None` if that is 0, which is no bound.
-    pub(crate) fn of(all_bytes: u64, snapshot_bytes: u64, side_bytes: u64) -> Option<MemoryShares> {
-        let snapshot_bytes = snapshot_bytes.min((all_bytes / SNAPSHOT_PART).max(SNAPSHOT_BYTES_MIN));
-        let staging_bytes = STAGING_BYTES_MAX.min(all_bytes / STAGING_PART);
-        let left = all_bytes.saturating_sub(snapshot_bytes + staging_bytes + side_bytes);
-        let page_bytes = (left / PAGE_SIZE as u64).max(MEMORY_PAGES_MIN) * PAGE_SIZE as u64;
-        let shares = MemoryShares { all_bytes, page_bytes, snapshot_bytes, staging_bytes, side_bytes };
-        (all_bytes != 0).then_some(shares)
-    }
-
-    /// Pages of data that may be in memory.
-    pub(crate) fn page_count(&self) -> u64 {
-        self.page_bytes / PAGE_SIZE as u64
-    }
-}
-
 thread_local! {
+    /// The operation of this thread is one of a worker that waits for room, and has.
+    static IS_WAITING: Cell<bool> = const { Cell::new(false) };
     /// Operations of this thread whose memory has been decided on.
     static ADMITTED: Cell<u32> = const { Cell::new(0) };
 }
@@ -79,14 +40,31 @@ impl Drop for Admitted {
     }
 }
 
+/// While it lives, pages are refused to its thread where memory is full and nothing in it can go.
+#[must_use]
+pub(crate) struct Waiting(PhantomData<*const ()>);
+
+impl Waiting {
+    pub fn begin() -> Waiting {
+        IS_WAITING.set(true);
+        Waiting(PhantomData)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        IS_WAITING.set(false);
+    }
+}
+
 pub(crate) struct Pages {
     pub pool: Arc<Pool>,
     /// Upper bound of memory; 0 is none.
     limit_bytes: AtomicU64,
     /// Upper bound of memory beyond which pages are in the page file alone; 0 is none.
-    tiered_bytes: AtomicU64,
+    memory_bytes: AtomicU64,
     /// The same at the start.
-    first_tiered_bytes: u64,
+    first_memory_bytes: u64,
     /// What snapshots may hold, unless that is too much of the bound.
     snapshot_bytes: u64,
     /// Memory that is taken beside the pool, by what belongs to pages.
@@ -101,8 +79,8 @@ impl Pages {
         Pages {
             pool,
             limit_bytes: AtomicU64::new(options.maxmemory_bytes),
-            tiered_bytes: AtomicU64::new(options.tiered_bytes),
-            first_tiered_bytes: options.tiered_bytes,
+            memory_bytes: AtomicU64::new(options.bound_bytes()),
+            first_memory_bytes: options.bound_bytes(),
             snapshot_bytes: options.snapshot_memory_bytes,
             beside_bytes: Arc::default(),
             all_resident: AtomicBool::new(true),
@@ -119,14 +97,14 @@ impl Pages {
         self.pool.allocated_pages() * DESCRIPTOR_BYTES + self.beside_bytes.load(Ordering::Relaxed)
     }
 
-    /// As of [`crate::Store::most_tiered_bytes`].
-    pub fn most_tiered_bytes(&self) -> Option<u64> {
+    /// As of [`crate::Store::most_memory_bytes`].
+    pub fn most_memory_bytes(&self) -> Option<u64> {
         let is_reserved = self.pool.most_memory_pages().is_some();
-        is_reserved.then_some(self.first_tiered_bytes)
+        is_reserved.then_some(self.first_memory_bytes)
     }
 
-    pub fn set_tiered_bytes(&self, bytes: u64) {
-        self.tiered_bytes.store(bytes, Ordering::Relaxed);
+    pub fn set_memory_bytes(&self, bytes: u64) {
+        self.memory_bytes.store(bytes, Ordering::Relaxed);
         self.settle_bound();
     }
 
@@ -139,7 +117,7 @@ impl Pages {
 
     /// How the bound of memory is divided now, if there is one.
     pub fn shares(&self) -> Option<MemoryShares> {
-        let bytes = self.tiered_bytes.load(Ordering::Relaxed);
+        let bytes = self.memory_bytes.load(Ordering::Relaxed);
         MemoryShares::of(bytes, self.snapshot_bytes, self.side_bytes())
     }
 
@@ -153,6 +131,9 @@ impl Pages {
         let more = u64::from(page_count) * PAGE_SIZE as u64;
         if limit_bytes != 0 && self.used_bytes() + more > limit_bytes && ADMITTED.get() == 0 {
             return Err(Stop::OutOfMemory { limit_bytes });
+        }
+        if IS_WAITING.get() && ADMITTED.get() == 0 && self.pool.is_stuck() {
+            return Err(Stop::NoRoom);
         }
         Ok(())
     }
@@ -211,32 +192,5 @@ impl Pages {
         if !self.pool.may_miss_pages() {
             self.all_resident.store(true, Ordering::Relaxed);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn most_of_a_bound_is_for_data() {
-        let megabytes = |bytes: u64| bytes << 20;
-        for all in [32, 64, 100, 200, 500, 1000, 64_000].map(megabytes) {
-            // Of ten times as much data as memory.
-            let side = 10 * all / PAGE_SIZE as u64 * DESCRIPTOR_BYTES;
-            let shares = MemoryShares::of(all, 64 << 20, side).expect("a bound");
-            assert!(shares.page_bytes >= all / 10 * 7, "{shares:?}");
-            let sum = shares.page_bytes + shares.snapshot_bytes + shares.staging_bytes + shares.side_bytes;
-            assert!(sum <= all && all - sum < PAGE_SIZE as u64, "{shares:?}");
-        }
-        assert_eq!(MemoryShares::of(0, 64 << 20, 0), None);
-        assert_eq!(
-            MemoryShares::of(megabytes(4), 64 << 20, 0).map(|s| s.page_count()),
-            Some(MEMORY_PAGES_MIN)
-        );
-        assert_eq!(
-            MemoryShares::of(megabytes(64), megabytes(2), 0).map(|s| s.snapshot_bytes),
-            Some(megabytes(2))
-        );
     }
 }

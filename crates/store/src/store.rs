@@ -1,5 +1,6 @@
 use std::io::Write;
 use std::ops::Range;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -18,11 +19,11 @@ use stillframe_pagepool::{
 use crate::effect::Listener;
 use crate::error::Missing;
 use crate::error::{OpenError, SaveError};
+use crate::here::{check_away, check_outside, Busy};
 use crate::keyspace::{Keyspace, SkipStats, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
-use crate::named::idle_here;
 use crate::page::Page;
-use crate::pages::MemoryShares;
 use crate::rdb::Cut;
+use crate::shares::MemoryShares;
 use crate::source::PageSource;
 use crate::stop::Stop;
 use crate::walk::{Lost, ViewEntry, Walk};
@@ -81,6 +82,18 @@ impl Shared {
         Arc::as_ptr(&self.keyspace) as usize
     }
 
+    /// Whether this thread may wait until everybody stands between two operations.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    fn check_may_wait(&self) -> Result<(), Busy> {
+        // Who has stopped the others waits for nobody.
+        match self.keyspace.pool.barrier().is_held_here() {
+            true => Ok(()),
+            false => check_away(self.number()),
+        }
+    }
+
     /// Takes a checkpoint; the caller holds the lock for that.
     fn checkpoint(
         &self,
@@ -97,11 +110,11 @@ impl Shared {
             changes_at_cut.1.store(keyspace.named.change_count(), Ordering::Relaxed);
             Ok(header_of(keyspace.catalog))
         };
+        self.check_may_wait()?;
         let (pool, progress) = (&self.keyspace.pool, &self.progress);
-        let save = || pool.checkpoint_telling(in_barrier, after_cut, progress);
-        let saved = idle_here(self.number(), save);
-        progress.reset();
-        let stats = saved.map_err(|_| SaveError::Busy)??;
+        // Also after a panic of the caller's.
+        let _end = EndOfProgress(progress);
+        let stats = pool.checkpoint_telling(in_barrier, after_cut, progress)?;
         self.saved_change_count.store(changes.0.load(Ordering::Relaxed), Ordering::Relaxed);
         self.saved_tree_change_count.store(changes.1.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(CheckpointReport {
@@ -122,11 +135,21 @@ impl Shared {
 
     /// Takes a checkpoint if anything has changed since the last one, after one that is under way.
     fn save_changes(&self) -> Result<(), SaveError> {
+        self.check_may_wait()?;
         let _saving = self.saving.lock();
         match self.has_changed() {
             true => self.checkpoint(|| (), || ()).map(drop),
             false => Ok(()),
         }
+    }
+}
+
+/// Ends what is said of a save.
+struct EndOfProgress<'p>(&'p Progress);
+
+impl Drop for EndOfProgress<'_> {
+    fn drop(&mut self) {
+        self.0.reset();
     }
 }
 
@@ -250,16 +273,20 @@ impl Store {
         self.keyspace().change_count()
     }
 
-    /// A worker's access to the store; one a thread. Its operations wait for the pages that they miss.
+    /// Access to keys, which takes care of itself: see [`Worker`]. It costs a little memory, so a thread that needs it again keeps it.
     pub fn worker(&self) -> Worker {
-        Worker::new(self.clone(), true)
+        Worker::resting(self.clone(), true)
     }
 
     /// The same for a thread that serves others while pages are missing: an operation that meets one changes nothing and says
     /// so ([`OpError::Fault`](crate::OpError::Fault)), and the caller hands the fault to [`Store::load`] and runs it again. The
     /// worker's clock stands at 0 until [`Worker::set_now`].
-    pub fn nonblocking_worker(&self) -> Worker {
-        Worker::new(self.clone(), false)
+    ///
+    /// # Errors
+    /// [`OpError::Busy`](crate::OpError::Busy): this thread has one already, or is in an operation.
+    /// [`OpError::Late`](crate::OpError::Late): another thread that has one does not come between two operations.
+    pub fn nonblocking_worker(&self) -> Result<Worker, crate::OpError> {
+        Worker::seated(self.clone())
     }
 
     /// Whether no checkpoint has ever completed in the directory: the store was opened empty.
@@ -291,8 +318,12 @@ impl Store {
         self.shared.number()
     }
 
-    /// Takes a checkpoint into the page file and waits until it is durable. Call it from a thread that
-    /// holds no [`Worker`] busy: the cut waits for every worker to come between two commands.
+    /// Takes a checkpoint into the page file and waits until it is durable. The cut waits until each operation that is under
+    /// way has ended; between two of them nobody waits for a thread that has handles or a [`crate::Worker`].
+    ///
+    /// # Errors
+    /// [`SaveError`]: the previous checkpoint stays as it was. [`SaveError::Busy`] in a closure that an operation calls.
+    /// [`SaveError::Late`] names the thread whose operation has not ended ([`Options::cut_patience`]).
     pub fn checkpoint(&self) -> Result<CheckpointReport, SaveError> {
         self.checkpoint_telling(|| (), || ())
     }
@@ -307,6 +338,7 @@ impl Store {
         at_cut: impl FnOnce() + Send + 'static,
         after_cut: impl FnOnce(),
     ) -> Result<CheckpointReport, SaveError> {
+        self.check_may_wait()?;
         match self.shared.saving.try_lock() {
             Some(_saving) => self.shared.checkpoint(at_cut, after_cut),
             None => Err(SaveError::InProgress),
@@ -330,8 +362,19 @@ impl Store {
         saved
     }
 
+    /// Whether this thread may wait until everybody stands between two operations.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub(crate) fn check_may_wait(&self) -> Result<(), Busy> {
+        self.shared.check_may_wait()
+    }
+
     /// A read-only picture of all databases as of now; it stays as it is while the store goes on. After a restart
     /// it waits until all pages are in memory.
+    ///
+    /// # Errors
+    /// [`SaveError`], as of [`Store::checkpoint`].
     pub fn view(&self) -> Result<View, SaveError> {
         self.view_telling(|| ())
     }
@@ -341,6 +384,7 @@ impl Store {
     /// # Errors
     /// As of [`Store::view`].
     pub fn view_telling(&self, at_cut: impl FnOnce() + Send + 'static) -> Result<View, SaveError> {
+        self.check_may_wait()?;
         let keyspace = self.keyspace().clone();
         keyspace.pool.wait_until_warm();
         let catalog = keyspace.catalog;
@@ -356,8 +400,7 @@ impl Store {
             changes_at_cut.store(keyspace.change_count(), Ordering::Relaxed);
             at_cut();
         };
-        let picture = idle_here(self.number(), || pool.view_after(at_cut));
-        let picture = picture.map_err(|_| SaveError::Busy)??;
+        let picture = pool.view_after(at_cut)?;
         std::mem::replace(&mut *folded.lock(), Ok(())).map_err(cut_failed)?;
         let cut = self.cut_at(changes.load(Ordering::Relaxed));
         let barrier_wait = Duration::from_nanos(waited.load(Ordering::Relaxed));
@@ -441,7 +484,7 @@ impl Store {
         self.keyspace().pool.memory_pages()
     }
 
-    /// How the bound of memory is divided, if there is one ([`Options::tiered_bytes`]).
+    /// How the bound of memory is divided now, if there is one ([`Options::memory_bytes`]).
     pub fn memory_shares(&self) -> Option<MemoryShares> {
         self.keyspace().pages.shares()
     }
@@ -454,6 +497,8 @@ impl Store {
 
     /// Loads the pages of a fault in the background and calls `done` from another thread.
     pub fn load(&self, fault: Fault, done: Box<dyn FnOnce() + Send>) {
+        // The thread that loads is everybody's: a panic of the caller's ends the call alone.
+        let done: Box<dyn FnOnce() + Send> = Box::new(move || drop(catch_unwind(AssertUnwindSafe(done))));
         match fault.missing {
             Missing::Pages(pages) => self.keyspace().pool.load_in_background(pages, done),
             Missing::Room => self.keyspace().pool.when_room(done),
@@ -493,7 +538,7 @@ impl Store {
 
     /// Those of them that are about to be freed: values that nothing refers to any more.
     pub fn unused_memory_bytes(&self) -> u64 {
-        self.keyspace().garbage.listed_pages() * PAGE_SIZE as u64
+        self.keyspace().garbage.listed_pages() * PAGE_SIZE as u64 + self.pool().freed_node_bytes()
     }
 
     /// Whether emptied databases are still being freed.
@@ -516,7 +561,7 @@ impl Store {
             return Err(SaveError::Io("the view is one of another store".into()));
         }
         let key = Key::new(key, self.keyspace().trees.order.hash(key));
-        Walk::new(&view.picture, view.catalog)?.with_entry(db, &key, f)
+        view.walk()?.with_entry(db, &key, f)
     }
 
     /// Changes the limits of small collections.
@@ -525,14 +570,14 @@ impl Store {
     }
 
     /// Changes the bound of memory beyond which data is in the page file alone, at run time; 0 is none. As of
-    /// [`Options::tiered_bytes`].
-    pub fn set_tiered_bytes(&self, bytes: u64) {
-        self.keyspace().pages.set_tiered_bytes(bytes);
+    /// [`Options::memory_bytes`].
+    pub fn set_memory_bytes(&self, bytes: u64) {
+        self.keyspace().pages.set_memory_bytes(bytes);
     }
 
     /// Bytes up to which that bound may be raised at run time, if not to any; none is higher than all.
-    pub fn most_tiered_bytes(&self) -> Option<u64> {
-        self.keyspace().pages.most_tiered_bytes()
+    pub fn most_memory_bytes(&self) -> Option<u64> {
+        self.keyspace().pages.most_memory_bytes()
     }
 
     /// Leaves pages in memory what the bound leaves them, now that there is so much data. To be called now and then.
@@ -611,7 +656,14 @@ fn check_options(options: &Options) -> Result<(), OpenError> {
         let text = format!("{count} databases: at most {CATALOG_DB_MAX} are possible");
         return Err(OpenError::Refused(text));
     }
-    Ok(())
+    match options.memory_shares() {
+        Some(shares) if options.memory_bytes != 0 && !shares.fit() => Err(OpenError::Refused(format!(
+            "memory_bytes is {}, and pages of data, snapshots and what is on its way need {}",
+            shares.all_bytes,
+            shares.page_bytes + shares.snapshot_bytes + shares.staging_bytes
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn pool_options(options: &Options) -> PoolOptions {
@@ -623,9 +675,9 @@ fn pool_options(options: &Options) -> PoolOptions {
         backend: options.pool_backend,
         snapshot_memory_bytes: options.snapshot_memory_bytes,
         needed_pages,
-        memory_pages: MemoryShares::of(options.tiered_bytes, options.snapshot_memory_bytes, 0)
-            .map(|shares| shares.page_count()),
+        memory_pages: options.memory_shares().map(|shares| shares.page_count()),
         accept_loss_after: options.accept_loss_after_checkpoint,
+        cut_patience: options.cut_patience,
     }
 }
 
@@ -711,12 +763,12 @@ impl View {
     /// Values over a page come in several chunks ([`StrRef::chunks`](crate::StrRef::chunks)).
     ///
     /// # Errors
-    /// Those of `f`, or a damaged page.
+    /// Those of `f`, or a damaged page; [`SaveError::Busy`] in a closure that an operation of this thread calls.
     pub fn for_each<E: From<SaveError>>(
         &self,
         f: impl FnMut(ViewEntry<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        Walk::new(&self.picture, self.catalog)?.for_each(f)
+        self.walk()?.for_each(f)
     }
 
     /// The same, past pages that cannot be read: `lost` is told what is left out because of them.
@@ -728,7 +780,14 @@ impl View {
         f: impl FnMut(ViewEntry<'_>) -> Result<(), E>,
         mut lost: impl FnMut(Lost),
     ) -> Result<(), E> {
-        Walk::new(&self.picture, self.catalog)?.for_each_readable(f, &mut lost)
+        self.walk()?.for_each_readable(f, &mut lost)
+    }
+
+    /// # Errors
+    /// The catalog cannot be read. [`SaveError::Busy`]: what is read may wait for a page that this thread's operation holds.
+    fn walk(&self) -> Result<Walk<'_, Picture>, SaveError> {
+        check_outside(self.store)?;
+        Walk::new(&self.picture, self.catalog)
     }
 
     /// How long the cut waited for the workers.

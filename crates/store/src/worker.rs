@@ -1,10 +1,14 @@
 use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
 
 use stillframe_pagepool::Standstill;
 
 use crate::blobs::{SlabNeeds, Taking};
+use crate::here::Here;
 use crate::key::unix_ms;
 use crate::keyspace::{BehindLocks, Keyspace, Local, Locks};
+use crate::pages::Waiting;
 use crate::*;
 
 /// So often a collection that is stored anew may be stored as a small one before it is a large one.
@@ -24,13 +28,20 @@ pub struct Alone {
 /// So often a waiting worker brings pages in while others may evict some of them; then it keeps what it has met.
 const LOADS_MAX: u32 = 8;
 
-/// A thread's access to the store. Every mutation goes through one; it takes part in the barrier that a cut
-/// needs, so its thread must call [`Worker::quiesce`] between commands and [`Worker::idle`] when it sleeps.
+/// So long an operation that is refused memory waits for that of nodes that have just been freed.
+pub(crate) const NODES_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Access to the store's keys. There may be any number, in any thread; within a closure that an operation calls every other operation
+/// of the thread on the same store is [`OpError::Busy`].
 ///
-/// There are two kinds. One of [`Store::worker`] waits: an operation brings in the pages that it misses, after a restart or
+/// There are two kinds. One of [`Store::worker`] rests between two operations: nobody waits for a thread that has one, and one that
+/// is leaked is in nobody's way. It may go to another thread. Before an operation it waits until memory has room. It waits for pages, too: an operation brings in the pages that it misses, after a restart or
 /// because data is larger than memory, and begins anew then. A closure that has been given something by then is given it
 /// again; what has a `begin` is told so by that. Its clock is the system's, until [`Worker::set_now`]. One of
-/// [`Store::nonblocking_worker`] never waits for a page, and its clock stands until it is set.
+/// [`Store::nonblocking_worker`] is for a thread that has batches. It runs from one operation to the next, and whoever waits for a cut
+/// waits for it: so its thread calls [`Worker::quiesce`] between two batches and sleeps in [`Worker::idle`], where it may use
+/// other handles, as nowhere else. It never waits for a page, and its clock stands until it is set. As long as it is alone it takes
+/// no locks of keys; when another worker or handle comes it does. It stays in its thread.
 ///
 /// What a worker writes is in memory, and durable once a later [`Store::checkpoint`] has returned, or the last clone of the store
 /// has gone ([`Store::close`]).
@@ -38,13 +49,78 @@ pub struct Worker {
     // Dropped first: the last store waits for the thread that collects garbage, which may wait for this member.
     local: Local,
     store: Store,
+    /// What the thread does with the store.
+    here: Arc<Here>,
+    /// It runs from one operation to the next, and its thread is at work.
+    is_seated: bool,
+}
+
+/// An operation of a worker that rests is under way until it is dropped.
+pub(crate) struct Running<'w>(pub &'w mut Worker);
+
+impl<'w> Running<'w> {
+    pub fn begin(worker: &'w mut Worker) -> Running<'w> {
+        worker.local.holder.member.resume();
+        Running(worker)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        // Also after a panic in the operation.
+        self.0.local.taking = Taking::Bytes;
+        self.0.local.holder.member.rest();
+    }
 }
 
 impl Worker {
-    pub(crate) fn new(store: Store, waits: bool) -> Worker {
-        let mut local = store.shared.keyspace.local();
+    /// One that rests between two operations, which wait or do not.
+    pub(crate) fn resting(store: Store, waits: bool) -> Worker {
+        let keyspace = store.keyspace();
+        let mut local = keyspace.local(keyspace.pool.join_resting());
         (local.waits, local.has_own_clock) = (waits, waits);
-        Worker { local, store }
+        let _ = keyspace.locks.come(false);
+        let here = Here::of(store.number());
+        Worker { local, store, here, is_seated: false }
+    }
+
+    /// One that runs on.
+    ///
+    /// # Errors
+    /// [`OpError::Busy`], [`OpError::Late`].
+    pub(crate) fn seated(store: Store) -> Result<Worker, OpError> {
+        let here = Here::of(store.number());
+        here.sit_down()?;
+        let keyspace = store.keyspace();
+        let local = keyspace.local(keyspace.pool.join_resting());
+        let may_work = keyspace.locks.come(true);
+        let worker = Worker { local, store, here, is_seated: true };
+        if !may_work {
+            worker.begin_sharing()?;
+        }
+        worker.local.holder.member.resume();
+        Ok(worker)
+    }
+
+    /// The thread that calls this has the worker from now on; what it does with the store.
+    pub(crate) fn come_here(&mut self) -> Arc<Here> {
+        if !self.here.is_of_this_thread() {
+            self.here = Here::of(self.store.number());
+            self.local.holder.member.belongs_here();
+        }
+        self.here.clone()
+    }
+
+    /// Before an operation of one that rests: from now on everybody takes locks.
+    ///
+    /// # Errors
+    /// [`OpError::Late`].
+    #[inline(always)]
+    pub(crate) fn begin_sharing(&self) -> Result<(), OpError> {
+        if !self.keyspace().locks.is_shared() {
+            self.store.keyspace().share()?;
+        }
+        Ok(())
     }
 
     pub fn store(&self) -> &Store {
@@ -75,12 +151,25 @@ impl Worker {
         &mut self,
         mut operation: impl FnMut(&Keyspace, &mut Local) -> Result<R, OpError>,
     ) -> Result<R, OpError> {
+        let here = self.come_here();
+        let _at_work = here.begin()?;
+        self.begin_sharing()?;
+        if self.store.is_full() && !self.store.is_stuck() {
+            self.store.wait(Fault::room());
+        }
         self.read_clock();
-        let mut load_count = 0;
+        let (mut load_count, mut may_settle) = (0, true);
+        let running = Running::begin(self);
+        let _waiting = Waiting::begin();
         loop {
-            let (keyspace, local) = self.split();
+            let (keyspace, local) = running.0.split();
             match operation(keyspace, local) {
-                Err(OpError::Fault(fault)) => self.wait_for(fault, load_count < LOADS_MAX),
+                Err(OpError::Fault(fault)) => running.0.wait_for(fault, load_count < LOADS_MAX),
+                // Once: there is no more to come.
+                Err(OpError::OutOfMemory { .. }) if may_settle && keyspace.pool.has_freed_nodes() => {
+                    local.holder.member.idle(|| keyspace.pool.settle_nodes(NODES_PATIENCE));
+                    may_settle = false;
+                }
                 result => return result,
             }
             load_count += 1;
@@ -225,19 +314,13 @@ impl Worker {
         }
     }
 
-    /// Between two operations, for as long as the thread does something else: nobody waits for it.
-    pub(crate) fn rest(&self) {
-        self.local.holder.member.rest();
-    }
-
-    /// Ends [`Worker::rest`].
-    pub(crate) fn resume(&self) {
-        self.local.holder.member.resume();
-    }
-
     /// Runs `f` (a sleep in poll, a wait) as quiescent: cuts do not wait for this worker meanwhile.
     pub fn idle<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        self.local.holder.member.idle(f)
+        let member = &self.local.holder.member;
+        match self.is_seated && !member.has_stopped_others() {
+            true => member.idle(|| self.here.away(f)),
+            false => member.idle(f),
+        }
     }
 
     /// The same for who needs nothing of what it has found in memory before: while this worker is [`Alone`] nobody is let in, but
@@ -351,11 +434,12 @@ impl Worker {
     /// # Errors
     /// [`OpError::Busy`]: this thread has stopped the others already.
     pub fn stop_others(&mut self) -> Result<Alone, OpError> {
-        let holder = &self.local.holder;
-        if holder.member.has_stopped_others() {
-            return Err(OpError::Busy);
+        if !self.is_seated {
+            self.come_here().begin()?;
+            self.begin_sharing()?;
         }
-        let standstill = holder.member.stop_others();
+        let holder = &self.local.holder;
+        let Some(standstill) = holder.member.stop_others()? else { return Err(OpError::Busy) };
         let locks = self.keyspace().locks.need_no_locks(holder);
         Ok(Alone { _locks: locks, _standstill: standstill, _store: self.store.clone() })
     }
@@ -486,8 +570,7 @@ impl Worker {
     pub fn flush_db(&mut self, db: DbId) -> Result<(), OpError> {
         self.keyspace().check_database(db)?;
         let now = self.now();
-        self.stop_the_world(move |keyspace| keyspace.flush(db, now));
-        Ok(())
+        self.stop_the_world(move |keyspace| keyspace.flush(db, now))
     }
 
     /// Exchanges two databases.
@@ -499,15 +582,17 @@ impl Worker {
         self.keyspace().check_database(a)?;
         self.keyspace().check_database(b)?;
         let now = self.now();
-        self.stop_the_world(move |keyspace| keyspace.swap(a, b, now));
-        Ok(())
+        self.stop_the_world(move |keyspace| keyspace.swap(a, b, now))
     }
 
     /// Runs `action` between two commands of every worker; at once if this one is [`Alone`].
-    fn stop_the_world(&mut self, action: impl FnOnce(&Keyspace) + Send + 'static) {
+    fn stop_the_world(&mut self, action: impl FnOnce(&Keyspace) + Send + 'static) -> Result<(), OpError> {
+        let here = self.come_here();
+        let _at_work = (!self.is_seated).then(|| here.begin()).transpose()?;
         let keyspace = self.store.shared.keyspace.clone();
         let pool = keyspace.pool.clone();
-        self.local.holder.member.idle(|| pool.at_barrier(move |_| action(&keyspace)));
+        self.local.holder.member.idle(|| pool.at_barrier(move |_| action(&keyspace)))?;
+        Ok(())
     }
 
     /// Evicts one key, and removes what is met that has expired. To be called between two commands, without locks. Keys that were
@@ -536,6 +621,11 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.store.shared.keyspace.retire(&self.local);
+        let keyspace = &self.store.shared.keyspace;
+        keyspace.retire(&self.local);
+        keyspace.locks.go(self.is_seated);
+        if self.is_seated {
+            self.here.stand_up();
+        }
     }
 }

@@ -46,7 +46,7 @@ fn memory_goes_back_after_a_flush_and_after_deletes() {
     for huge_pages in [false, true] {
         let device: Arc<dyn Device> = Arc::new(SimDevice::new(1));
         let store = Store::open_on(device, Options { huge_pages, ..Options::default() }).unwrap();
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         let empty = resident_mb();
         for round in 0..2 {
             fill(&mut worker);
@@ -63,7 +63,7 @@ fn memory_goes_back_after_a_flush_and_after_deletes() {
             println!("huge pages {huge_pages}, round {round}: {empty} MB empty, {full} full, {left} flushed");
             assert!(left <= at_most, "{left} MB are left of {full}, {empty} before");
         }
-        worker.idle(|| store.pool().at_barrier(|_| ()));
+        worker.idle(|| store.pool().at_barrier(|_| ())).unwrap();
         store.pool().purge();
         let left = wait_for(&mut worker, empty + 16);
         println!("huge pages {huge_pages}: {left} MB purged, {} MB used", store.used_memory_bytes() >> 20);

@@ -93,7 +93,7 @@ fn measure(dir: &std::path::Path, gb: f64, cuts: usize, worker_count: usize) -> 
 }
 
 fn load(store: &Store, key_count: u64, seed: u64, stop: &AtomicBool, longest_ns: &AtomicU64) {
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().expect("one a thread");
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut value = [b'v'; VALUE_BYTES];
     while !stop.load(Ordering::Relaxed) {

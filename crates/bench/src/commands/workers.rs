@@ -105,7 +105,7 @@ fn work(
     start: &Barrier,
     duration: Duration,
 ) -> OpResult<f64> {
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker()?;
     let mut rng = fastrand::Rng::with_seed(seed);
     let value = vec![b'w'; args.value_bytes];
     worker.idle(|| start.wait());

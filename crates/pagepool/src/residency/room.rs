@@ -42,6 +42,8 @@ pub struct Room {
     allocated_pages: AtomicU64,
     /// Pages in use that take no memory. For moments pages that are being freed count, so it may be too high.
     absent_pages: AtomicI64,
+    /// Pages that are not in use any more and take memory: somebody may still be reading them.
+    lingering_pages: AtomicU64,
     /// Whether a page has ever been, or is about to be, evicted.
     evicts: AtomicBool,
     /// Nothing could be evicted for a while although there was too much.
@@ -77,6 +79,7 @@ impl Room {
             limit_pages: AtomicU64::new(limit_pages.unwrap_or(u64::MAX)),
             allocated_pages: AtomicU64::new(0),
             absent_pages: AtomicI64::new(0),
+            lingering_pages: AtomicU64::new(0),
             evicts: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
             is_unwritable: AtomicBool::new(false),
@@ -111,7 +114,23 @@ impl Room {
 
     #[inline]
     pub fn resident_pages(&self) -> u64 {
-        self.allocated_pages().saturating_sub(self.absent_pages())
+        (self.allocated_pages() + self.lingering_pages()).saturating_sub(self.absent_pages())
+    }
+
+    #[inline]
+    pub fn lingering_pages(&self) -> u64 {
+        self.lingering_pages.load(Ordering::Relaxed)
+    }
+
+    /// A page that has been freed keeps its memory for a while.
+    pub fn note_lingering(&self) {
+        self.lingering_pages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many of them are absent from now on, until they are free.
+    pub fn note_lingered(&self, page_count: u64) {
+        self.note_absent(page_count);
+        self.lingering_pages.fetch_sub(page_count, Ordering::Relaxed);
     }
 
     fn limit(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -20,6 +20,33 @@ const TAKE_BACK_EXTENTS: usize = 64;
 /// Between two looks whether frees that loaders hold up are over.
 const SETTLE_PAUSE: Duration = Duration::from_micros(200);
 
+/// Freed pages that somebody may still be reading optimistically.
+///
+/// ```text
+///   freed ──▶ LINGERS ── the barrier has run, or each member has been between two commands ──▶ goes on as any freed page
+/// ```
+#[derive(Default)]
+struct Lingering {
+    /// In the order in which they were freed; how often the barrier had run then.
+    pages: VecDeque<(PageId, u64)>,
+    /// Pages that were in the queue before its first one, since the start.
+    gone_count: u64,
+    /// Nobody reads those before this one any more, counted in the same way.
+    read_end: u64,
+}
+
+impl Lingering {
+    /// Takes those that nobody reads, now that the barrier has run `standstill_count` times.
+    fn take(&mut self, standstill_count: u64) -> Vec<PageId> {
+        let by_turns = self.read_end.saturating_sub(self.gone_count) as usize;
+        let still_read = |&(_, freed_at): &(PageId, u64)| freed_at >= standstill_count;
+        let by_barrier = self.pages.iter().position(still_read).unwrap_or(self.pages.len());
+        let count = by_barrier.max(by_turns).min(self.pages.len());
+        self.gone_count += count as u64;
+        self.pages.drain(..count).map(|(page, _)| page).collect()
+    }
+}
+
 /// Pages that are not in use.
 pub struct Supply {
     core: Arc<Core>,
@@ -30,10 +57,10 @@ pub struct Supply {
     file: Option<Arc<PageFile>>,
     stock: Stock,
     layout: Layout,
-    /// Freed pages that somebody may still be reading optimistically, and how often the barrier had run when each was
-    /// freed, in that order.
-    lingering: Mutex<VecDeque<(PageId, u64)>>,
+    lingering: Mutex<Lingering>,
     any_lingering: AtomicBool,
+    /// Who is told of nodes that have been freed.
+    nodes_listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Objects that were freed while a loader read into one of their pages.
     deferred_frees: Mutex<Vec<Extent>>,
     any_deferred: AtomicBool,
@@ -66,6 +93,7 @@ impl Supply {
             layout,
             lingering: Mutex::default(),
             any_lingering: AtomicBool::new(false),
+            nodes_listener: OnceLock::new(),
             deferred_frees: Mutex::default(),
             any_deferred: AtomicBool::new(false),
             finishing: AtomicUsize::new(0),
@@ -320,7 +348,7 @@ impl Supply {
         let (deferred, lingering) = (self.deferred_frees.lock(), self.lingering.lock());
         self.finishing.load(Ordering::SeqCst) == 0
             && !deferred.iter().any(|extent| is_of_cut(extent.start))
-            && !lingering.iter().any(|&(page, _)| is_of_cut(page))
+            && !lingering.pages.iter().any(|&(page, _)| is_of_cut(page))
     }
 
     fn take_deferred_frees(&self) -> Vec<Extent> {
@@ -329,12 +357,41 @@ impl Supply {
         std::mem::take(&mut deferred)
     }
 
-    /// Frees a latched page that is marked as freed, and is not used again before the barrier has run once more.
+    /// Frees a latched page that is marked as freed, and is not used again before each member of the barrier has been
+    /// between two commands. It takes memory until then.
     pub fn free_node(&self, page: PageId) {
-        self.let_go_of(page);
+        self.room.note_lingering();
+        evict_and_wake(&self.core.pages.descriptor(page).state);
         let mut lingering = self.lingering.lock();
-        lingering.push_back((page, self.core.standstill_count()));
+        lingering.pages.push_back((page, self.core.standstill_count()));
+        let is_first = lingering.pages.len() == 1;
         self.any_lingering.store(true, Ordering::Relaxed);
+        drop(lingering);
+        if is_first {
+            self.nodes_listener.get().into_iter().for_each(|listener| listener());
+        }
+    }
+
+    pub fn set_nodes_listener(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.nodes_listener.set(listener);
+    }
+
+    pub fn has_lingering(&self) -> bool {
+        self.any_lingering.load(Ordering::Relaxed)
+    }
+
+    /// What has been freed by now, for [`Supply::end_lingering`].
+    pub fn lingering_end(&self) -> u64 {
+        let lingering = self.lingering.lock();
+        lingering.gone_count + lingering.pages.len() as u64
+    }
+
+    /// Nobody reads any more what had been freed when [`Supply::lingering_end`] said this.
+    pub fn end_lingering(&self, end: u64) {
+        let mut lingering = self.lingering.lock();
+        lingering.read_end = lingering.read_end.max(end);
+        drop(lingering);
+        self.take_back_released();
     }
 
     /// Goes on with the frees of nodes that nobody reads any more.
@@ -342,12 +399,10 @@ impl Supply {
     fn finish_lingering(&self) {
         self.finish(|| {
             let mut lingering = self.lingering.lock();
-            let still_read = |&(_, freed_at): &(PageId, u64)| freed_at >= self.core.standstill_count();
-            let count = lingering.iter().position(still_read).unwrap_or(lingering.len());
-            let finished =
-                lingering.drain(..count).map(|(start, _)| Extent { start, page_count: 1 }).collect();
-            self.any_lingering.store(!lingering.is_empty(), Ordering::Relaxed);
-            finished
+            let pages = lingering.take(self.core.standstill_count());
+            self.any_lingering.store(!lingering.pages.is_empty(), Ordering::Relaxed);
+            self.room.note_lingered(pages.len() as u64);
+            pages.into_iter().map(|start| Extent { start, page_count: 1 }).collect()
         });
     }
 

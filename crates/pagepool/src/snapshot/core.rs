@@ -28,6 +28,16 @@ pub struct Core {
     pub metrics: PoolMetrics,
 }
 
+/// Ends [`Core::cutting`].
+struct EndOfCut<'c>(&'c Core);
+
+impl Drop for EndOfCut<'_> {
+    fn drop(&mut self) {
+        self.0.is_cutting.store(false, Ordering::Relaxed);
+        self.0.standstill_count.fetch_add(1, Ordering::Release);
+    }
+}
+
 impl Core {
     /// # Errors
     /// [`MapError`].
@@ -88,10 +98,9 @@ impl Core {
     /// Runs the barrier's action.
     pub fn cutting<R>(&self, action: impl FnOnce() -> R) -> R {
         self.is_cutting.store(true, Ordering::Relaxed);
-        let result = action();
-        self.is_cutting.store(false, Ordering::Relaxed);
-        self.standstill_count.fetch_add(1, Ordering::Release);
-        result
+        // Also where the action panics.
+        let _end = EndOfCut(self);
+        action()
     }
 
     /// How often the barrier's action has run. Whoever runs as a member and reads the number knows that the members have

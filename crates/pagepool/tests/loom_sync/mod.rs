@@ -20,6 +20,14 @@ pub struct ArcMutexGuard<R, T: 'static> {
 }
 
 impl<T: 'static> Mutex<T> {
+    /// Nobody gives up here.
+    pub fn try_lock_arc_for(
+        self: &std::sync::Arc<Self>,
+        _limit: std::time::Duration,
+    ) -> Option<ArcMutexGuard<RawMutex, T>> {
+        Some(self.lock_arc())
+    }
+
     pub fn lock_arc(self: &std::sync::Arc<Self>) -> ArcMutexGuard<RawMutex, T> {
         let mutex = self.clone();
         let guard = mutex.0.lock().expect("no holder panics");
@@ -37,6 +45,10 @@ pub struct MutexGuard<'m, T>(Option<loom::sync::MutexGuard<'m, T>>);
 impl<T> Mutex<T> {
     pub fn new(value: T) -> Mutex<T> {
         Mutex(loom::sync::Mutex::new(value))
+    }
+
+    pub fn try_lock_for(&self, _limit: std::time::Duration) -> Option<MutexGuard<'_, T>> {
+        Some(self.lock())
     }
 
     pub fn lock(&self) -> MutexGuard<'_, T> {

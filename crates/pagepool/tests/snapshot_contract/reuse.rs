@@ -131,7 +131,7 @@ fn a_node_lingers_until_nobody_reads_it() {
     assert_eq!(pool.stats().allocated_pages, 39);
     let before: Vec<PageId> = (0..100).map(|_| new_object(&pool, 1, 2)).collect();
     assert!(!before.contains(&pages[7]), "somebody may still read it");
-    member.idle(|| pool.at_barrier(|_| ()));
+    member.idle(|| pool.at_barrier(|_| ())).unwrap();
     assert_eq!(new_object(&pool, 1, 2), pages[7], "the lowest free page");
 }
 

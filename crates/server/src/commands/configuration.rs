@@ -145,7 +145,7 @@ fn check_maxclients(ctx: &Ctx<'_>, config: &Config) -> Result<(), String> {
 
 /// Whether the store can have as much memory as this says.
 fn check_maxmemory(ctx: &Ctx<'_>, settings: &Settings) -> Result<(), String> {
-    let Some(most) = ctx.server.store.most_tiered_bytes() else { return Ok(()) };
+    let Some(most) = ctx.server.store.most_memory_bytes() else { return Ok(()) };
     match settings.tiered_bytes() {
         1.. if settings.tiered_bytes() <= most => Ok(()),
         _ => Err(format!(
@@ -162,7 +162,7 @@ fn apply(ctx: &mut Ctx<'_>) {
     ctx.server.notifier.set_events(settings.notified);
     ctx.server.store.set_skips_damage(settings.skips_damage);
     ctx.server.store.set_collection_limits(&settings.collection_limits);
-    ctx.server.store.set_tiered_bytes(settings.tiered_bytes());
+    ctx.server.store.set_memory_bytes(settings.tiered_bytes());
     ctx.server.store.track(settings.tracking(), ctx.worker.now());
     ctx.local.is_evicting = settings.evicts_keys();
     let used = ctx.server.store.used_memory_bytes();

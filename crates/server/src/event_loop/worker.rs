@@ -65,7 +65,7 @@ impl EventLoop {
             epoll::add(&epoll, server.listeners.fd(), data, epoll::EventFlags::IN)?;
         }
         let stats = server.workers[index].stats.clone();
-        let worker = server.store.nonblocking_worker();
+        let worker = server.store.nonblocking_worker().map_err(std::io::Error::other)?;
         let config = server.config();
         let mut event_loop = EventLoop {
             index,

@@ -140,7 +140,7 @@ mod tests {
         let table = Arc::new(WatchTable::default());
         store.listen(table.clone());
         let (db, other) = (DbId(0), DbId(1));
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         // Whether `change` raises the flag of who watches the key `k`, which has expired there (or has never been).
         let mut is_raised = |has_expired: bool, was_there: bool, change: &dyn Fn(&mut Worker, &Key<'_>)| {
             worker.set_now(1_000);

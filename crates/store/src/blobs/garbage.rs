@@ -262,6 +262,14 @@ impl Garbage {
         !self.is_stopping()
     }
 
+    /// Waits for so long, unless something comes or the store closes.
+    pub fn rest(&self, pause: Duration) {
+        let mut lists = self.lists.lock();
+        if !self.is_stopping() {
+            self.changed.wait_for(&mut lists, pause);
+        }
+    }
+
     /// Waits until there is new garbage or the store closes; or for so long, then it is the turn of what was put off.
     pub fn pause(&self, pause: Duration) {
         let mut lists = self.lists.lock();

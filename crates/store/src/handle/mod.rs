@@ -1,4 +1,4 @@
-//! A thread's access to a named tree, or to collections.
+//! A thread's access to keys, to collections or to a named tree, which takes care of itself.
 
 mod collections;
 mod commit;

@@ -33,7 +33,7 @@ impl Tree {
     }
 
     /// Gives `f` the value of a key, in its page if both have 1024 bytes at most: nothing is copied or allocated. `f` is under a
-    /// latch, so it should be short, and it may not call this thread's handles.
+    /// latch, so it should be short, and every other operation of this thread on the store is [`TreeError::Busy`].
     ///
     /// # Errors
     /// [`TreeError`].

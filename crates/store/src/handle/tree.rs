@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::error::{Fault, OpError, TreeError};
 use crate::keyspace::Keyspace;
-use crate::named::{idle_here, NamedTree, Seat, Visit, Visitor};
+use crate::named::{NamedTree, Seat, Visit, Visitor};
 use crate::tree;
+use crate::worker::NODES_PATIENCE;
 use crate::Store;
 
 /// A thread's access to a named tree: byte-string keys in order, with values.
@@ -14,9 +15,9 @@ use crate::Store;
 /// Keys have up to 512 bytes, values up to 512 MB; those that have more than 1024 bytes with their key lie outside the tree's leaves. Operations
 /// wait for pages that are missing. Those of several threads go on side by side, but for transactions.
 ///
-/// A thread's handles take part, together, in the barrier that a cut needs, during their operations: between two of them nobody
-/// waits for the thread. One that has a [`crate::Worker`], too, calls trees inside of [`crate::Worker::idle`]: the two would
-/// wait for each other.
+/// A thread's handles take part in the barrier that a cut needs during their operations: between two of them nobody waits for the
+/// thread. Within a closure that an operation calls every other operation of the thread on the same store, of whatever handle or
+/// worker, is [`TreeError::Busy`], as are checkpoints and views. Not within that of a transaction, which is between operations.
 pub struct Tree {
     // Dropped before the store: the last store waits for a thread that may wait for this member.
     pub(super) seat: Rc<Seat>,
@@ -45,7 +46,7 @@ impl Store {
     /// [`TreeError`].
     pub fn tree(&self, name: impl AsRef<[u8]>) -> Result<Tree, TreeError> {
         let keyspace = self.keyspace();
-        let seat = Seat::of(self.number(), || keyspace.pool.join());
+        let seat = Seat::of(self.number(), || keyspace.pool.join_resting());
         let busy = seat.begin()?;
         let named = keyspace.named.open(name.as_ref(), || keyspace.take_tag())?;
         drop(busy);
@@ -67,12 +68,12 @@ impl Store {
     /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
-    /// [`TreeError::Busy`], [`TreeError::Damaged`].
+    /// [`TreeError::Busy`], [`TreeError::Late`], [`TreeError::Damaged`].
     pub fn drop_tree(&self, name: impl AsRef<[u8]>) -> Result<bool, TreeError> {
         let (keyspace, name) = (self.keyspace().clone(), name.as_ref().to_vec());
         let pool = keyspace.pool.clone();
-        let drop_it = move || pool.at_barrier(move |_| keyspace.drop_named(&name)).0;
-        idle_here(self.number(), drop_it)?
+        self.check_may_wait()?;
+        pool.at_barrier(move |_| keyspace.drop_named(&name))?.0
     }
 }
 
@@ -138,6 +139,7 @@ impl Tree {
         if visit == Visit::Writes {
             self.make_room()?;
         }
+        let mut may_settle = true;
         loop {
             let (inside, tree) = self.enter(visit)?;
             let result = operation(self.keyspace(), tree);
@@ -145,6 +147,11 @@ impl Tree {
             match result {
                 Ok(result) => return Ok(result),
                 Err(OpError::Fault(fault)) => self.load(fault),
+                // Once: there is no more to come.
+                Err(OpError::OutOfMemory { .. }) if may_settle && self.keyspace().pool.has_freed_nodes() => {
+                    self.seat.idle(|| self.keyspace().pool.settle_nodes(NODES_PATIENCE));
+                    may_settle = false;
+                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -1,6 +1,7 @@
 //! Working off what nothing refers to any more. For a thread of its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use stillframe_pagepool::{sched, ExclusiveGuard, Member, PageId};
 
@@ -14,6 +15,10 @@ use crate::tree::LeafView;
 
 /// Leaves, slots of slabs and objects freed between two looks at the barrier: a few dozen microseconds.
 const STEP_UNITS: usize = 128;
+/// Nodes are freed in bursts: so long the memory of the first waits for others.
+const NODES_PAUSE: Duration = Duration::from_millis(100);
+/// So long the collector waits for an operation to end that may be reading them, before it does other things.
+const NODES_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Keyspace {
     /// Whether there is no garbage, nor any that is being freed or looked for.
@@ -40,8 +45,17 @@ impl Keyspace {
                 }
             }
             self.sweep_if_due(member);
+            member.idle(|| self.settle_nodes());
             pause = if has_freed { PAUSE_MIN } else { (2 * pause).min(PAUSE_MAX) };
             member.idle(|| self.garbage.pause(pause));
+        }
+    }
+
+    /// Makes the memory of freed nodes available once nobody reads them any more.
+    fn settle_nodes(&self) {
+        if self.pool.has_freed_nodes() {
+            self.garbage.rest(NODES_PAUSE);
+            self.pool.settle_nodes(NODES_PATIENCE);
         }
     }
 
@@ -52,7 +66,9 @@ impl Keyspace {
 
     /// What there is to do but garbage.
     fn other_work(&self) -> OtherWork {
-        if !self.pages.leaks.is_due() {
+        if self.pool.has_freed_nodes() {
+            OtherWork::Now
+        } else if !self.pages.leaks.is_due() {
             OtherWork::None
         } else if self.pool.is_warming_up() {
             OtherWork::Later

@@ -36,7 +36,7 @@ impl Run {
     fn create() -> Run {
         let device = Arc::new(SimDevice::new(1));
         let keyspace = Keyspace::create(open_pool(&device), options()).unwrap();
-        let local = keyspace.local();
+        let local = keyspace.local(keyspace.pool.join());
         Run { device, keyspace: Arc::new(keyspace), local }
     }
 
@@ -47,7 +47,7 @@ impl Run {
         pool.wait_until_warm();
         // The catalog is the first object of a pool.
         let keyspace = Keyspace::attach(pool, options(), self.keyspace.catalog).expect("a catalog");
-        let local = keyspace.local();
+        let local = keyspace.local(keyspace.pool.join());
         Run { device, keyspace: Arc::new(keyspace), local }
     }
 

@@ -8,6 +8,7 @@ use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use stillframe_pagepool::{prefetch_value_for_write, Member};
 
 use super::gate::Gate;
+use super::sharing::Sharing;
 use crate::{DbId, Key};
 
 const STRIPE_COUNT: usize = 1024;
@@ -19,11 +20,13 @@ type Stripe = Arc<RwLock<Padding>>;
 #[derive(Default)]
 pub(crate) struct Padding;
 
-/// The stripes; none with a single worker, which needs no locks.
+/// The stripes: there are some as soon as several threads may work on keys.
 pub(crate) struct StripeLocks {
-    stripes: Box<[Stripe]>,
+    sharing: Sharing<Stripes>,
     gate: Arc<Gate>,
 }
+
+struct Stripes(Box<[Stripe]>);
 
 /// The lock sets that a worker holds.
 #[derive(Default)]
@@ -56,7 +59,7 @@ enum OwnedStripe {
 }
 
 /// Locks on the keys of a command that needs several to change at once; released when dropped.
-/// Empty with a single worker.
+/// Empty if a single worker has the store to itself.
 #[must_use]
 pub struct Locks {
     _stripes: Vec<OwnedStripe>,
@@ -102,7 +105,7 @@ impl HeldLocks {
 
 /// The lock of a single-key operation.
 pub(crate) enum KeyLock<'a> {
-    /// A single worker, or the caller holds a lock set.
+    /// The worker has the store to itself, or the caller holds a lock set.
     None,
     Shared {
         _guard: RwLockReadGuard<'a, Padding>,
@@ -112,19 +115,51 @@ pub(crate) enum KeyLock<'a> {
     },
 }
 
-impl StripeLocks {
-    pub fn new(worker_count: usize) -> StripeLocks {
-        let count = if worker_count > 1 { STRIPE_COUNT } else { 0 };
-        StripeLocks { stripes: (0..count).map(|_| Stripe::default()).collect(), gate: Arc::default() }
+impl Stripes {
+    fn make() -> Stripes {
+        Stripes((0..STRIPE_COUNT).map(|_| Stripe::default()).collect())
     }
 
+    #[inline(always)]
     fn index(&self, db: DbId, hash: u64) -> usize {
         let mixed = (hash ^ u64::from(db.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 32) as usize % self.stripes.len()
+        (mixed >> 32) as usize % self.0.len()
     }
 
-    fn stripe(&self, db: DbId, hash: u64) -> &Stripe {
-        &self.stripes[self.index(db, hash)]
+    #[inline(always)]
+    fn of(&self, db: DbId, hash: u64) -> &Stripe {
+        &self.0[self.index(db, hash)]
+    }
+}
+
+/// Who takes locks, and who need not; as of [`Sharing`].
+impl StripeLocks {
+    pub fn new(expects_several: bool) -> StripeLocks {
+        StripeLocks { sharing: Sharing::new(expects_several, Stripes::make), gate: Arc::default() }
+    }
+
+    /// Whether everybody takes locks.
+    #[inline(always)]
+    pub fn is_shared(&self) -> bool {
+        self.sharing.is_shared()
+    }
+
+    #[must_use]
+    pub fn come(&self, is_seated: bool) -> bool {
+        self.sharing.come(is_seated)
+    }
+
+    pub fn go(&self, is_seated: bool) {
+        self.sharing.go(is_seated);
+    }
+
+    #[must_use]
+    pub fn try_share(&self) -> bool {
+        self.sharing.try_share(Stripes::make)
+    }
+
+    pub fn share(&self) {
+        self.sharing.share(Stripes::make);
     }
 }
 
@@ -132,18 +167,19 @@ impl StripeLocks {
     /// Hints that a key will be locked for a write soon.
     #[inline(always)]
     pub fn prefetch(&self, db: DbId, hash: u64) {
-        if !self.stripes.is_empty() {
-            prefetch_value_for_write(&**self.stripe(db, hash));
+        if let Some(stripes) = self.sharing.locks() {
+            prefetch_value_for_write(&**stripes.of(db, hash));
         }
     }
 
     /// Locks one key for an operation that may change it. Waiting counts as quiescent: nothing has been done yet.
     #[inline(always)]
     pub fn lock_key<'a>(&'a self, holder: &Holder, db: DbId, hash: u64) -> KeyLock<'a> {
-        if self.stripes.is_empty() || holder.held.any() {
+        let Some(stripes) = self.sharing.locks() else { return KeyLock::None };
+        if holder.held.any() {
             return KeyLock::None;
         }
-        let stripe = self.stripe(db, hash);
+        let stripe = stripes.of(db, hash);
         let taken = stripe.try_write();
         KeyLock::Exclusive { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.write())) }
     }
@@ -154,7 +190,9 @@ impl StripeLocks {
         if self.gate.is_clear() || holder.held.any() {
             return KeyLock::None;
         }
-        let stripe = self.stripe(db, hash);
+        // Who has passed the gate has locks.
+        let Some(stripes) = self.sharing.locks() else { return KeyLock::None };
+        let stripe = stripes.of(db, hash);
         let taken = stripe.try_read();
         KeyLock::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read())) }
     }
@@ -162,40 +200,43 @@ impl StripeLocks {
     /// The lock of a key whose value lies in several pages, for an operation that reads it.
     #[inline(always)]
     pub fn lock_key_shared<'a>(&'a self, holder: &Holder, db: DbId, hash: u64) -> KeyLock<'a> {
-        if self.stripes.is_empty() || holder.held.any() {
+        let Some(stripes) = self.sharing.locks() else { return KeyLock::None };
+        if holder.held.any() {
             return KeyLock::None;
         }
-        let stripe = self.stripe(db, hash);
+        let stripe = stripes.of(db, hash);
         let taken = stripe.try_read();
         KeyLock::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read())) }
     }
 
     /// The lock of a key that background work may change: `None` if somebody holds the key.
     pub fn try_lock_key<'a>(&'a self, holder: &Holder, db: DbId, hash: u64) -> Option<KeyLock<'a>> {
-        if self.stripes.is_empty() || holder.held.any() {
+        let Some(stripes) = self.sharing.locks() else { return Some(KeyLock::None) };
+        if holder.held.any() {
             return Some(KeyLock::None);
         }
-        self.stripe(db, hash).try_write().map(|guard| KeyLock::Exclusive { _guard: guard })
+        stripes.of(db, hash).try_write().map(|guard| KeyLock::Exclusive { _guard: guard })
     }
 
     /// Whether an expired key may be removed under the locks that the worker holds.
     pub fn may_remove(&self, holder: &Holder) -> bool {
-        self.stripes.is_empty() || holder.held.shared_count.load(Ordering::Relaxed) == 0
+        !self.is_shared() || holder.held.shared_count.load(Ordering::Relaxed) == 0
     }
 
     /// Locks several keys in ascending order of their stripes. Within a lock set, a further one is empty: the
     /// first has to name every key that must not change.
     pub fn lock_keys(&self, holder: &Holder, keys: &[(DbId, Key<'_>)], write: bool) -> Locks {
-        if self.stripes.is_empty() {
+        let Some(stripes) = self.sharing.locks() else {
             return Locks { _stripes: Vec::new(), held: None, gate: None };
-        }
+        };
         let mut indices: Vec<usize> = Vec::new();
         if !holder.held.any() {
-            indices.extend(keys.iter().map(|(db, key)| self.index(*db, key.hash)));
+            indices.extend(keys.iter().map(|(db, key)| stripes.index(*db, key.hash)));
             indices.sort_unstable();
             indices.dedup();
         }
-        let stripes = indices.into_iter().map(|index| self.lock_stripe(holder, index, write)).collect();
+        let stripes =
+            indices.into_iter().map(|index| lock_stripe(holder, &stripes.0[index], write)).collect();
         holder.held.counter(write).fetch_add(1, Ordering::Relaxed);
         let gate = write.then(|| self.gate.clone());
         gate.iter().for_each(|gate| gate.enter());
@@ -205,7 +246,7 @@ impl StripeLocks {
     /// Until the result is dropped, reads of one key wait for the thread that has locked it, as if a command on several keys were under
     /// way.
     pub fn read_behind_locks(&self) -> BehindLocks {
-        let gate = (!self.stripes.is_empty()).then(|| self.gate.clone());
+        let gate = self.is_shared().then(|| self.gate.clone());
         gate.iter().for_each(|gate| gate.enter());
         BehindLocks { gate }
     }
@@ -214,17 +255,14 @@ impl StripeLocks {
     pub fn need_no_locks(&self, holder: &Holder) -> Locks {
         self.lock_keys(holder, &[], true)
     }
+}
 
-    fn lock_stripe(&self, holder: &Holder, index: usize, write: bool) -> OwnedStripe {
-        let stripe = &self.stripes[index];
-        if write {
-            let taken = stripe.try_write_arc();
-            OwnedStripe::Exclusive {
-                _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.write_arc())),
-            }
-        } else {
-            let taken = stripe.try_read_arc();
-            OwnedStripe::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read_arc())) }
-        }
+fn lock_stripe(holder: &Holder, stripe: &Stripe, write: bool) -> OwnedStripe {
+    if write {
+        let taken = stripe.try_write_arc();
+        OwnedStripe::Exclusive { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.write_arc())) }
+    } else {
+        let taken = stripe.try_read_arc();
+        OwnedStripe::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read_arc())) }
     }
 }

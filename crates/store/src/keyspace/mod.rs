@@ -30,6 +30,7 @@ mod random;
 mod read;
 mod resolve;
 mod scan;
+mod sharing;
 mod skips;
 mod stamps;
 mod state;

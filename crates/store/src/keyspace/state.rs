@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
-use stillframe_pagepool::{is_looking, PageId, Pool, PoolError};
+use stillframe_pagepool::{is_looking, Late, Member, PageId, Pool, PoolError};
 
 use super::catalog::{self, Catalog, Database, CATALOG_PAGE_COUNT};
 use super::choice::Choice;
@@ -15,7 +15,7 @@ use super::locks::{Holder, StripeLocks};
 use super::skips::Skips;
 use super::stamps::{StampClock, StampKey, Tracked, Tracker};
 use crate::blobs::{Blobs, Garbage, Taking};
-use crate::effect::{Before, Effect, Listener};
+use crate::effect::{Before, Contained, Effect, Listener};
 use crate::error::TreeError;
 use crate::key::MADE_HERE;
 use crate::named::Named;
@@ -154,6 +154,8 @@ impl Keyspace {
         let pages = Arc::new(Pages::new(pool.clone(), options, content.may_leak));
         let garbage = Arc::new(Garbage::new(content.garbage.clone()));
         let side = Side::new(pages.beside_bytes.clone());
+        let collector = garbage.clone();
+        pool.set_nodes_listener(Box::new(move || collector.wake()));
         pool.keep_in_memory(catalog, CATALOG_PAGE_COUNT);
         Keyspace {
             catalog,
@@ -165,7 +167,7 @@ impl Keyspace {
             counters: Counters::new(content.databases.iter().map(|d| d.stats())),
             blobs: Blobs::new(&pages, &garbage, &content.slab_heads),
             named: Named::new(&pages, content.names),
-            locks: StripeLocks::new(options.worker_count),
+            locks: StripeLocks::new(options.worker_count > 1),
             garbage,
             skips: Skips::default(),
             limits: Limits::default(),
@@ -187,10 +189,10 @@ impl Keyspace {
         SortedTrees { taking, ..self.sorted() }
     }
 
-    /// A new worker's state; its thread is a running member of the barrier from now on.
-    pub fn local(&self) -> Local {
+    /// A new worker's state, and its part in the barrier.
+    pub fn local(&self, member: Member) -> Local {
         Local {
-            holder: Holder::new(self.pool.join()),
+            holder: Holder::new(member),
             deltas: self.counters.join(),
             now: 0,
             has_own_clock: false,
@@ -211,8 +213,24 @@ impl Keyspace {
         }
     }
 
+    /// Sees to it that everybody takes locks from now on: for a worker that is not alone. Its thread is not at work.
+    ///
+    /// # Errors
+    /// [`Late`]: the worker that has the store to itself does not come between two commands.
+    #[cold]
+    pub fn share(self: &Arc<Self>) -> Result<(), Late> {
+        if !self.locks.try_share() {
+            let keyspace = self.clone();
+            self.pool.at_barrier(move |_| keyspace.locks.share())?;
+        }
+        Ok(())
+    }
+
     /// Lets `listener` hear of every change from now on; returns whether it is the first.
     pub fn listen(&self, listener: Arc<dyn Listener>) -> bool {
+        // Where a panic ends the process there is nothing to contain.
+        let listener: Arc<dyn Listener> =
+            if cfg!(panic = "unwind") { Arc::new(Contained(listener)) } else { listener };
         self.listener.set(listener).is_ok()
     }
 

@@ -9,5 +9,5 @@ mod tree;
 pub(crate) use gate::{KeptOut, Visit};
 pub(crate) use names::{NameEntry, NamesPlace};
 pub(crate) use registry::Named;
-pub(crate) use seat::{idle_here, Seat};
+pub(crate) use seat::Seat;
 pub(crate) use tree::{NamedTree, Visitor};

@@ -4,10 +4,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use stillframe_pagepool::Member;
 
 use crate::error::TreeError;
+use crate::here::{AtWork, Here};
 use crate::tree::Scratch;
 
 /// See the module. It stays in its thread.
@@ -15,8 +17,7 @@ pub(crate) struct Seat {
     /// Which store it belongs to: a number that no other has while the seat is there.
     store: usize,
     member: Member,
-    /// An operation is under way; closures that it calls are in it.
-    is_busy: Cell<bool>,
+    here: Arc<Here>,
     /// A transaction is under way, between two of its operations or in one.
     is_in_transaction: Cell<bool>,
     pub scratch: RefCell<Scratch>,
@@ -29,17 +30,18 @@ thread_local! {
 }
 
 impl Seat {
-    /// The thread's seat for a store, taken if there is none.
+    /// The thread's seat for a store, taken if there is none: `join` gives a member that rests.
     pub fn of(store: usize, join: impl FnOnce() -> Member) -> Rc<Seat> {
-        if let Some(seat) = Seat::here(store) {
+        let find = |seats: &RefCell<Vec<Weak<Seat>>>| {
+            seats.borrow().iter().filter_map(Weak::upgrade).find(|seat| seat.store == store)
+        };
+        if let Some(seat) = SEATS.try_with(find).ok().flatten() {
             return seat;
         }
-        let member = join();
-        member.rest();
         let seat = Rc::new(Seat {
             store,
-            member,
-            is_busy: Cell::new(false),
+            member: join(),
+            here: Here::of(store),
             is_in_transaction: Cell::new(false),
             scratch: RefCell::new(Scratch::new()),
             buffer: RefCell::default(),
@@ -53,36 +55,23 @@ impl Seat {
         seat
     }
 
-    fn here(store: usize) -> Option<Rc<Seat>> {
-        let find = |seats: &RefCell<Vec<Weak<Seat>>>| {
-            seats.borrow().iter().filter_map(Weak::upgrade).find(|seat| seat.store == store)
-        };
-        SEATS.try_with(find).ok().flatten()
-    }
-
     /// Begins an operation, after what the barrier wants.
     ///
     /// # Errors
     /// [`TreeError::Busy`].
     #[inline(always)]
     pub fn begin(&self) -> Result<Busy<'_>, TreeError> {
-        if self.is_busy.replace(true) {
-            return Err(TreeError::Busy);
-        }
+        let at_work = self.here.begin()?;
         self.member.resume();
-        Ok(Busy { seat: self })
+        Ok(Busy { seat: self, _at_work: at_work })
     }
 
     /// Runs `f`, a wait, while nobody waits for this thread.
     pub fn idle<R>(&self, f: impl FnOnce() -> R) -> R {
-        match self.is_busy() {
+        match self.here.is_at_work() {
             true => self.member.idle(f),
             false => f(),
         }
-    }
-
-    pub fn is_busy(&self) -> bool {
-        self.is_busy.get()
     }
 
     /// # Errors
@@ -108,13 +97,14 @@ impl Seat {
 /// An operation is under way until it is dropped.
 pub(crate) struct Busy<'s> {
     seat: &'s Seat,
+    // After the member rests.
+    _at_work: AtWork<'s>,
 }
 
 impl Drop for Busy<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.seat.member.rest();
-        self.seat.is_busy.set(false);
     }
 }
 
@@ -126,16 +116,5 @@ pub(crate) struct Transacting<'s> {
 impl Drop for Transacting<'_> {
     fn drop(&mut self) {
         self.seat.is_in_transaction.set(false);
-    }
-}
-
-/// Runs `f`, which waits for a cut.
-///
-/// # Errors
-/// [`TreeError::Busy`]: the cut would wait for the operation that is under way.
-pub(crate) fn idle_here<R>(store: usize, f: impl FnOnce() -> R) -> Result<R, TreeError> {
-    match Seat::here(store) {
-        Some(seat) if seat.is_busy() => Err(TreeError::Busy),
-        _ => Ok(f()),
     }
 }

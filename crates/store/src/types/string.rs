@@ -136,7 +136,7 @@ impl Worker {
     /// # Errors
     /// [`OpError::TooLarge`], [`OpError::TooSmall`] for other lengths. [`OpError::OutOfMemory`]: also if too many are on their way in at a time.
     pub fn begin_incoming(&mut self, len_bytes: u64) -> Result<Incoming, OpError> {
-        self.keyspace().blobs.begin_incoming(len_bytes)
+        self.run(|keyspace, _| keyspace.blobs.begin_incoming(len_bytes))
     }
 
     /// The same of the name of an element, which is looked for by its hash.

@@ -22,7 +22,7 @@ fn plant(worker: &mut Worker, key: &[u8], value_type: ValueType, body: &[u8]) {
 
 fn open(dir: &TempDir) -> (Store, Worker) {
     let store = Store::open(dir.path(), Options { huge_pages: false, ..Options::default() }).unwrap();
-    let worker = store.nonblocking_worker();
+    let worker = store.nonblocking_worker().unwrap();
     (store, worker)
 }
 

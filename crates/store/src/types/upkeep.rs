@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use crate::here::check_outside;
 use crate::keyspace::{CheckReport, Keyspace, Local};
 use crate::stop::Stop;
 use crate::store::Store;
@@ -37,8 +38,9 @@ impl Store {
     /// not there is read past it.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// What is wrong, and where. Or it is called in a closure that an operation of this thread calls.
     pub fn check(&self) -> Result<CheckReport, String> {
+        check_outside(self.number()).map_err(|busy| OpError::from(busy).to_string())?;
         self.keyspace().check(hash::is_lower_bound).map_err(|stop| match stop {
             Stop::Damaged(text) => text,
             other => format!("{other:?}"),

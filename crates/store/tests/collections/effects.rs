@@ -325,7 +325,7 @@ fn effects_of_elements_make_the_same_collections() {
         let store = open(&dir, Options { database_count: DATABASES, ..Options::default() });
         let replayed = Arc::new(Replayed::default());
         assert!(store.listen(replayed.clone()));
-        let (mut worker, mut now) = (store.nonblocking_worker(), 1_000_000);
+        let (mut worker, mut now) = (store.nonblocking_worker().unwrap(), 1_000_000);
         for round in 0..4_000 {
             now += random.i64(0..2);
             worker.set_now(now);

@@ -25,7 +25,7 @@ fn hashes_are_what_a_model_is() {
     let mut model = Model::default();
     for round in 0..4 {
         let store = open(&dir, Options { hash_bits, ..Options::default() });
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         worker.set_now(model.now());
         assert_eq!(store.is_new(), round == 0);
         if round > 0 {

@@ -19,7 +19,7 @@ fn lists_are_what_a_model_is() {
     let (mut random, mut model) = (fastrand::Rng::with_seed(seed), Model::new());
     for round in 0..4 {
         let store = open(&dir, Options::default());
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         assert_eq!(store.is_new(), round == 0);
         if round > 0 {
             // What is not in memory is met in the midst of operations.

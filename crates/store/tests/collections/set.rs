@@ -26,7 +26,7 @@ fn sets_are_what_a_model_is() {
     let (mut random, mut model) = (fastrand::Rng::with_seed(seed), Model::new());
     for round in 0..4 {
         let store = open(&dir, Options { hash_bits, ..Options::default() });
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         assert_eq!(store.is_new(), round == 0);
         if round > 0 {
             // What is not in memory is met in the midst of operations.
@@ -56,7 +56,7 @@ fn members_are_drawn_evenly() {
     const DRAWS: u32 = 60_000;
     let dir = TempDir::new("draws");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     // Of one leaf, of a few, and of many.
     for member_count in [150, 400, 1_500] {
         let (name, mut times) = (format!("set:{member_count}").into_bytes(), BTreeMap::new());

@@ -59,7 +59,7 @@ fn what_memory_is_refused_to_has_changed_nothing() {
         let store = open(&dir, Options { database_count: DATABASES, ..Options::default() });
         let replayed = Arc::new(Replayed::default());
         assert!(store.listen(replayed.clone()));
-        let (mut worker, mut now) = (store.nonblocking_worker(), 1_000_000);
+        let (mut worker, mut now) = (store.nonblocking_worker().unwrap(), 1_000_000);
         for round in 0..1_500 {
             now += random.i64(0..2);
             worker.set_now(now);
@@ -107,7 +107,7 @@ fn what_misses_a_page_has_changed_nothing() {
     };
     let store = Store::open_on(Arc::new(SimDevice::new(1)), options).expect("the store opens");
     assert!(store.listen(replayed.clone()));
-    let (mut worker, mut faults, mut now) = (store.nonblocking_worker(), 0, 1_000_000);
+    let (mut worker, mut faults, mut now) = (store.nonblocking_worker().unwrap(), 0, 1_000_000);
     for number in 0..FILLER_COUNT {
         let value = NewValue::Bytes { bytes: &[number as u8; FILLER_BYTES], raw: false };
         retried(&store, &mut worker, |worker| {
@@ -225,7 +225,7 @@ fn a_removal_needs_no_memory() {
     let counting = Arc::new(Counting::default());
     assert!(store.listen(counting.clone()));
     let heard = || counting.0.load(std::sync::atomic::Ordering::Relaxed);
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let elements: Vec<Vec<u8>> = (0..ELEMENTS).map(element).collect();
     let names: Vec<(usize, Vec<u8>)> = (0..KEYS * kinds().len())
         .map(|number| {
@@ -260,7 +260,7 @@ fn several_elements_are_refused_together() {
     let store = open(&dir, Options::default());
     let counting = Arc::new(Counting::default());
     assert!(store.listen(counting.clone()));
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let (key, many) = (worker.key(b"h"), (0..2_000).map(element).collect::<Vec<_>>());
     make(&mut worker, "hash", &key, &many).expect("there is room");
     let long = vec![1; 100_000];

@@ -51,7 +51,7 @@ fn sequence(options: &Options) {
     let (dir, mut model) = (TempDir::new("sorted-sets"), Model::new());
     for _ in 0..4 {
         let store = open(&dir, options.clone());
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         for _ in 0..400 {
             step(&store, &mut worker, &mut model, &mut random).expect("a whole store");
             worker.idle(|| ());
@@ -82,7 +82,7 @@ fn sorted_sets_larger_than_memory() {
 fn names_are_compared_where_scores_are_alike() {
     let (dir, member) = (TempDir::new("sorted-by-name"), |number: u32| format!("{number:05}").into_bytes());
     let store = open(&dir, Options { huge_pages: false, ..Options::default() });
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     for count in [100, 4_000] {
         let key = worker.key(b"names");
         let mut members: Vec<_> = (0..count).map(|number| (member(number), 1.5)).collect();
@@ -198,7 +198,7 @@ fn a_view_gives_any_range_both_ways() {
     let mut random = fastrand::Rng::with_seed(seed());
     let dir = TempDir::new("viewed-ranges");
     let store = open(&dir, Options { huge_pages: false, ..Options::default() });
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     for (count, score_count) in [(30_000, 200), (30_000, 1), (90, 7), (90, 1)] {
         let name = |number: u32| match number % 1_000 {
             // Long ones begin differently, as those that begin alike have another order.

@@ -71,7 +71,7 @@ fn open_with(device: &Arc<SimDevice>, options: Options) -> Result<Opened, OpenEr
         ..options
     };
     let store = Store::open_on(device.clone(), options)?;
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     worker.set_now(NOW);
     Ok(Opened { store, worker })
 }

@@ -78,7 +78,7 @@ fn seen(view: &View) -> (Content, Vec<Lost>) {
 fn a_view_shows_data_larger_than_memory_while_it_changes() {
     let mut rng = fastrand::Rng::with_seed(stillframe_testkit::seed());
     let store = open(&HookedDevice::new(SimDevice::new(1)));
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let content = fill(&store, &mut worker, &mut rng);
     let view = worker.idle(|| store.view()).unwrap();
     let reader = std::thread::spawn(move || seen(&view));
@@ -97,7 +97,7 @@ fn a_view_shows_data_larger_than_memory_while_it_changes() {
 fn data_larger_than_memory_is_checked() {
     let mut rng = fastrand::Rng::with_seed(stillframe_testkit::seed());
     let store = open(&HookedDevice::new(SimDevice::new(1)));
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let content = fill(&store, &mut worker, &mut rng);
     worker.idle(|| store.checkpoint()).unwrap();
     let before = store.pool().resident_pages();
@@ -116,7 +116,7 @@ fn a_view_reads_ahead_and_past_a_damaged_page() {
     let mut rng = fastrand::Rng::with_seed(stillframe_testkit::seed());
     let device = HookedDevice::new(SimDevice::new(1));
     let store = open(&device);
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let content = fill(&store, &mut worker, &mut rng);
     worker.idle(|| store.checkpoint()).unwrap();
     let data_pages = content.values().map(Vec::len).sum::<usize>() / PAGE_SIZE;

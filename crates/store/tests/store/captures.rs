@@ -56,7 +56,7 @@ fn captures(store: &Store, worker: &mut Worker, write: impl FnOnce(&mut Worker))
 fn a_write_copies_the_pages_that_it_changes() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     for name in ["small", "gone"] {
         set_bytes(&mut worker, name, 100);
     }

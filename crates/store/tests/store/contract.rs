@@ -243,7 +243,7 @@ fn run(mix: Mix, steps: usize, hash_bits: u32) {
     // The store draws the secret of its hash from this generator.
     fastrand::seed(seed);
     let store = open(&dir, Options { hash_bits, database_count: mix.databases, ..Options::default() });
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let mut run = Run::new(seed, mix);
     for step in 1..=steps {
         run.step(&mut worker);
@@ -291,7 +291,7 @@ fn eight_bit_hashes() {
 fn keys_beside_a_chain() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options { hash_bits: 4, ..Options::default() });
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let mut model = Model::new(1);
     let names: Vec<Vec<u8>> = (0..4_000).map(|i| format!("key:{i}").into_bytes()).collect();
     for turn in 0..3u64 {
@@ -321,7 +321,7 @@ fn keys_beside_a_chain() {
 fn a_string_may_have_512_megabytes_and_no_more() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let (db, key) = (DbId(0), worker.key(b"large"));
     assert_eq!(worker.write_range(db, &key, MAX_STRING_BYTES - 1, b"x").unwrap(), MAX_STRING_BYTES);
     assert!(worker.write_range(db, &key, MAX_STRING_BYTES, b"y").is_err());
@@ -341,7 +341,7 @@ fn a_string_may_have_512_megabytes_and_no_more() {
 fn memory_has_a_bound() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options { maxmemory_bytes: 2 << 20, ..Options::default() });
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let value = NewValue::Bytes { bytes: &[1; 100], raw: false };
     let mut stored = 0u32;
     let error = loop {

@@ -108,7 +108,7 @@ type Content = BTreeMap<(u32, Vec<u8>), (Vec<u8>, Option<UnixMillis>)>;
 
 /// Everything that is in a store, also what has expired and not been removed.
 fn content(store: &Store) -> Content {
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     worker.set_now(0);
     let mut all = Content::new();
     for db in (0..DATABASES).map(DbId) {
@@ -194,7 +194,7 @@ fn random_step(worker: &mut Worker, rng: &mut fastrand::Rng, now: &mut UnixMilli
 
 fn check_replay(store: &Store, log: &Log) {
     let (again, _dir) = open(1);
-    let mut worker = again.nonblocking_worker();
+    let mut worker = again.nonblocking_worker().unwrap();
     worker.set_now(0);
     for effect in log.0.lock().iter() {
         effect.apply(&mut worker);
@@ -210,7 +210,8 @@ fn replayed_they_make_the_same_store() {
     for round in 0..20 {
         let ((store, _dir), log) = (open(1), Arc::new(Log::default()));
         assert!(store.listen(log.clone()));
-        let (mut worker, mut rng, mut now) = (store.nonblocking_worker(), rng(seed, round), 1_000_000);
+        let (mut worker, mut rng, mut now) =
+            (store.nonblocking_worker().unwrap(), rng(seed, round), 1_000_000);
         for _ in 0..600 {
             random_step(&mut worker, &mut rng, &mut now);
         }
@@ -230,7 +231,7 @@ fn so_they_do_with_several_workers() {
                 let store = &store;
                 scope.spawn(move || {
                     let (mut worker, mut rng, mut now) =
-                        (store.nonblocking_worker(), rng(seed, 100 + round * 3 + thread), 1_000_000);
+                        (store.nonblocking_worker().unwrap(), rng(seed, 100 + round * 3 + thread), 1_000_000);
                     for _ in 0..600 {
                         random_step(&mut worker, &mut rng, &mut now);
                     }
@@ -252,7 +253,7 @@ fn a_store_has_one_listener() {
 fn an_effect_each_and_expiry_counts_nothing() {
     let ((store, _dir), log) = (open(1), Arc::new(Log::default()));
     store.listen(log.clone());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     worker.set_now(1000);
     let (db, key) = (DbId(0), worker.key(b"a"));
     worker.set(db, &key, NewValue::Int(1), Deadline::At(1010)).unwrap();

@@ -24,7 +24,7 @@ fn open(worker_count: usize, tracking: Option<Tracking>) -> (Store, TempDir) {
 }
 
 fn worker(store: &Store, now: UnixMillis) -> Worker {
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     worker.set_now(now);
     worker
 }

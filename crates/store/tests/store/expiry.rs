@@ -16,7 +16,7 @@ const TICK_MS: i64 = 100;
 fn what_is_due_goes_within_a_tick() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let mut random = fastrand::Rng::with_seed(seed());
     let begin = 1_700_000_000_000;
     worker.set_now(begin);

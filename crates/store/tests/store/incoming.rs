@@ -49,7 +49,7 @@ fn allocated(store: &Store) -> u64 {
 fn a_value_that_came_in_parts_is_like_any_other() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options { checkpoint_on_drop: false, ..Options::default() });
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let value = bytes(1, LEN);
     set(&mut worker, "whole", NewValue::Bytes { bytes: &value, raw: false });
     let before = allocated(&store);
@@ -70,7 +70,7 @@ fn a_value_that_came_in_parts_is_like_any_other() {
     worker.write_range(DB, &key, LEN as u64, b"and more").unwrap();
     drop((worker, store));
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     wait_until_warm(&store, &mut worker);
     assert_eq!(get(&mut worker, "parts").as_deref(), Some(&value[..]));
     drop(worker);
@@ -81,7 +81,7 @@ fn a_value_that_came_in_parts_is_like_any_other() {
 fn what_nobody_wants_is_freed() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let before = allocated(&store);
     let value = bytes(2, LEN);
     let mut half = worker.begin_incoming(LEN as u64).unwrap();
@@ -104,7 +104,7 @@ fn what_nobody_wants_is_freed() {
 fn an_announced_length_takes_no_memory() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options { maxmemory_bytes: 64 << 20, ..Options::default() });
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let before = allocated(&store);
     let begun: Vec<_> = std::iter::from_fn(|| worker.begin_incoming(512 << 20).ok()).take(1_000).collect();
     assert!(begun.len() > 50 && begun.len() < 1_000, "{} at a time", begun.len());
@@ -130,7 +130,7 @@ fn an_announced_length_takes_no_memory() {
 fn to_a_cut_what_arrives_is_garbage() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options { checkpoint_on_drop: false, ..Options::default() });
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     set(&mut worker, "key", NewValue::Bytes { bytes: b"old", raw: false });
     worker.idle(|| store.checkpoint()).unwrap();
     let without = allocated(&store);
@@ -147,7 +147,7 @@ fn to_a_cut_what_arrives_is_garbage() {
     drop((worker, store));
 
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     wait_until_warm(&store, &mut worker);
     assert_eq!(get(&mut worker, "key").as_deref(), Some(&b"old"[..]));
     wait_for_garbage(&store, &mut worker);

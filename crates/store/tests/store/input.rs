@@ -215,7 +215,7 @@ fn a_worker_has_the_systems_clock_until_it_is_set() {
     worker.set_now(start + 3_600_001);
     assert_eq!(worker.now(), start + 3_600_001);
     assert!(worker.get(DB, &late, |value| value.len()).unwrap().is_none());
-    assert_eq!(store.nonblocking_worker().now(), 0, "the caller sets it");
+    assert_eq!(store.nonblocking_worker().unwrap().now(), 0, "the caller sets it");
 }
 
 /// Numbers from the ends of their types.

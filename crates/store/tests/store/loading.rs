@@ -62,7 +62,7 @@ impl TwoLoaders {
         let value = pattern(1_000_000, 3000);
         {
             let store = open(&device, 1);
-            let mut worker = store.nonblocking_worker();
+            let mut worker = store.nonblocking_worker().unwrap();
             set(&mut worker, b"A", &pattern(0, 4000)).unwrap();
             set(&mut worker, b"B", &value).unwrap();
             worker.idle(|| store.checkpoint()).unwrap();
@@ -86,7 +86,7 @@ impl TwoLoaders {
     fn open(&self) -> (Store, Worker, mpsc::Receiver<()>) {
         let store = open(&self.device, 1);
         self.warm_up.wait_for_visitor();
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         let key = worker.key(b"B");
         let Err(OpError::Fault(fault)) = worker.resolve(&[(DB, key)]) else { panic!("B is not in memory") };
         let is_done = load(&store, fault);
@@ -162,7 +162,7 @@ fn workers_do_not_wait_for_the_warm_ups_disk() {
     let key_count = 120_000;
     {
         let store = open(&device, 1);
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         for number in 0..key_count {
             set(&mut worker, format!("key:{number}").as_bytes(), &[7; 100]).unwrap();
         }
@@ -186,7 +186,7 @@ fn workers_do_not_wait_for_the_warm_ups_disk() {
         let (resolved, all_resolved) = mpsc::channel();
         let (store, has_cut, faults) = (&store, &has_cut, &faults);
         scope.spawn(move || {
-            let mut worker = store.nonblocking_worker();
+            let mut worker = store.nonblocking_worker().unwrap();
             for number in (0..key_count).step_by(100) {
                 let bytes = format!("key:{number}");
                 let key = worker.key(bytes.as_bytes());
@@ -213,7 +213,7 @@ fn workers_do_not_wait_for_the_warm_ups_disk() {
 #[test]
 fn a_stale_hint_hides_no_page_of_a_value() {
     let store = open(&HookedDevice::new(SimDevice::new(1)), 2);
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let names: Vec<Vec<u8>> = (0..3000).map(|number| format!("key:{number}").into_bytes()).collect();
     for name in &names {
         set(&mut worker, name, &[7; 100]).unwrap();
@@ -233,7 +233,7 @@ fn a_stale_hint_hides_no_page_of_a_value() {
     std::thread::scope(|scope| {
         let (other_store, stop, hinted) = (store.clone(), &stop, &hinted);
         scope.spawn(move || {
-            let mut other = other_store.nonblocking_worker();
+            let mut other = other_store.nonblocking_worker().unwrap();
             while !stop.load(Ordering::Relaxed) {
                 for key in hinted.iter().step_by(7) {
                     other.remove(DB, key).unwrap();

@@ -73,7 +73,7 @@ fn fill(worker: &mut Worker, suffix: &str, count: u32) {
 fn a_look_changes_nothing() {
     let dir = TempDir::new("looking");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     worker.set_now(1);
     let long = vec![b'x'; 900];
     let new: [&[u8]; 2] = [b"new", &long];
@@ -112,7 +112,7 @@ fn a_look_changes_nothing() {
 fn a_seed_says_what_is_drawn() {
     let dir = TempDir::new("seeds");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     fill(&mut worker, "", 3_000);
     let mut draw = |seed: u64| {
         let (key, mut drawn) = (worker.key(b"s"), Vec::new());

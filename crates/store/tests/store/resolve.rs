@@ -31,7 +31,7 @@ fn checkpointed(fill: impl Fn(&mut Worker)) -> Arc<HeldUp> {
     let device = HeldUp::new(SimDevice::new(1));
     device.open();
     let store = open(&device);
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     for number in 0..180_000 {
         let name = format!("other:{number}");
         let key = worker.key(name.as_bytes());
@@ -58,7 +58,7 @@ fn alone<R>(
     change_count: usize,
     change: impl FnOnce(&mut Worker) -> R,
 ) -> R {
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     loop {
         let alone = worker.stop_others().unwrap();
         let keys: Vec<(DbId, Key<'_>)> = names.iter().map(|name| (DB, worker.key(name))).collect();
@@ -142,7 +142,7 @@ fn no_operation_of_a_resolved_command_faults() {
         while store.is_warming_up() || !store.is_tidy() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        store.nonblocking_worker().quiesce();
+        store.nonblocking_worker().unwrap().quiesce();
         store.check().unwrap();
     }
 }

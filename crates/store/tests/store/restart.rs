@@ -20,7 +20,7 @@ fn a_store_comes_back_as_of_its_last_checkpoint() {
     for round in 0..4 {
         let store = open(&dir, options.clone());
         assert_eq!(store.is_new(), round == 0);
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         wait_until_warm(&store, &mut worker);
         run.compare(&store, &mut worker);
         for _ in 0..6_000 {
@@ -37,7 +37,7 @@ fn a_store_comes_back_as_of_its_last_checkpoint() {
         run.model = saved;
     }
     let store = open(&dir, options);
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     wait_until_warm(&store, &mut worker);
     run.compare_view(&store, &mut worker);
     run.compare(&store, &mut worker);
@@ -85,7 +85,7 @@ fn operations_fault_before_they_change_anything() {
     let names: Vec<String> = (0..3_000u32).map(|i| format!("key:{i}")).collect();
     {
         let store = open(&dir, Options::default());
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         for (number, name) in (0..).zip(&names) {
             let key = worker.key(name.as_bytes());
             let bytes = value_of(number);
@@ -94,7 +94,7 @@ fn operations_fault_before_they_change_anything() {
         worker.idle(|| store.checkpoint()).unwrap();
     }
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     assert_eq!(store.db_stats(db).key_count, names.len() as u64);
     let mut random = fastrand::Rng::with_seed(seed());
     let mut expected: Vec<Vec<u8>> = (0..names.len() as u32).map(value_of).collect();
@@ -144,7 +144,7 @@ fn expiry_goes_on_after_a_restart() {
     let db = DbId(3);
     {
         let store = open(&dir, Options::default());
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         worker.set_now(1_000);
         for i in 0..2_000 {
             let name = format!("key:{i}");
@@ -155,7 +155,7 @@ fn expiry_goes_on_after_a_restart() {
         worker.idle(|| store.checkpoint()).unwrap();
     }
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     wait_until_warm(&store, &mut worker);
     worker.set_now(70_000);
     let mut expired = 0;
@@ -171,7 +171,7 @@ fn expiry_goes_on_after_a_restart() {
 fn the_progress_of_a_save_ends_with_it() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     for round in 0..3 {
         for i in 0..2_000 {
             let name = format!("key:{i}");
@@ -189,7 +189,7 @@ fn garbage_survives_a_restart() {
     let dir = TempDir::new("store");
     {
         let store = open(&dir, Options::default());
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         for i in 0..40_000 {
             let name = format!("key:{i}");
             let key = worker.key(name.as_bytes());
@@ -200,7 +200,7 @@ fn garbage_survives_a_restart() {
         worker.idle(|| store.checkpoint()).unwrap();
     }
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     wait_until_warm(&store, &mut worker);
     wait_for_garbage(&store, &mut worker);
     assert_eq!(store.check().unwrap().key_count, 0);
@@ -211,7 +211,7 @@ fn garbage_survives_a_restart() {
 fn reads_and_refused_writes_leave_pages_clean() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let db = DbId(0);
     for number in 0..2_000u32 {
         let (name, bytes) = (number.to_string(), value_of(number));
@@ -240,7 +240,7 @@ fn reads_and_refused_writes_leave_pages_clean() {
 fn writes_into_large_values_dirty_single_pages() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let (db, key) = (DbId(0), worker.key(b"large"));
     let value = vec![1; 8 << 20];
     worker.set(db, &key, NewValue::Bytes { bytes: &value, raw: true }, Deadline::Clear).unwrap();

@@ -22,7 +22,7 @@ fn exactly_once(hash_bits: u32, stable_count: usize) {
     let dir = TempDir::new("store");
     let store = open(&dir, Options { hash_bits, worker_count: 3, ..Options::default() });
     let seed = seed();
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let stable: BTreeSet<Vec<u8>> = (0..stable_count).map(|i| format!("stable:{i}").into_bytes()).collect();
     for key in &stable {
         set(&mut worker, std::str::from_utf8(key).unwrap(), 40);
@@ -32,7 +32,7 @@ fn exactly_once(hash_bits: u32, stable_count: usize) {
         for thread in 0..2u64 {
             let (store, done) = (store.clone(), &done);
             scope.spawn(move || {
-                let mut worker = store.nonblocking_worker();
+                let mut worker = store.nonblocking_worker().unwrap();
                 let mut random = fastrand::Rng::with_seed(seed ^ thread);
                 while !done.load(Ordering::Relaxed) {
                     let name = format!("passing:{thread}:{}", random.u32(..5_000));
@@ -84,7 +84,7 @@ fn so_are_keys_of_equal_hashes() {
 fn a_step_gives_about_as_many_keys_as_asked_for() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     for i in 0..10_000 {
         set(&mut worker, &format!("key:{i}"), 3);
     }
@@ -107,7 +107,7 @@ fn random_keys_are_even() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
     fastrand::seed(seed());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let (key_count, draws) = (400, 80_000);
     for i in 0..key_count {
         set(&mut worker, &i.to_string(), 100);
@@ -127,7 +127,7 @@ fn random_keys_are_even() {
 fn random_keys_are_found_among_expired_ones() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     worker.set_now(1);
     for i in 0..5_000 {
         let name = i.to_string();

@@ -55,7 +55,7 @@ fn allocated(store: &Store) -> u64 {
 fn with_other() -> (TempDir, Store, Worker, u64) {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     set(&mut worker, "other", b"x");
     let before = allocated(&store);
     (dir, store, worker, before)
@@ -130,7 +130,7 @@ fn readers_beside_writers_see_one_value_each() {
         for thread in 0..2 {
             scope.spawn(move || {
                 let (mut worker, mut random) =
-                    (store.nonblocking_worker(), fastrand::Rng::with_seed(seed ^ thread));
+                    (store.nonblocking_worker().unwrap(), fastrand::Rng::with_seed(seed ^ thread));
                 while !stop.load(Ordering::Relaxed) {
                     let name = NAMES[random.usize(..3)];
                     let key = worker.key(name.as_bytes());
@@ -148,7 +148,7 @@ fn readers_beside_writers_see_one_value_each() {
             });
             scope.spawn(move || {
                 let (mut worker, mut random) =
-                    (store.nonblocking_worker(), fastrand::Rng::with_seed(seed ^ thread << 8));
+                    (store.nonblocking_worker().unwrap(), fastrand::Rng::with_seed(seed ^ thread << 8));
                 while !stop.load(Ordering::Relaxed) {
                     if let Some(sending) = begin(&mut worker, NAMES[random.usize(..3)]) {
                         let all = read(&mut worker, &sending);
@@ -166,7 +166,7 @@ fn readers_beside_writers_see_one_value_each() {
         stop.store(true, Ordering::Relaxed);
     });
     assert!(read_count.load(Ordering::Relaxed) > 10);
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     wait_for_garbage(&store, &mut worker);
     worker.idle(|| store.check()).unwrap();
 }
@@ -175,7 +175,7 @@ fn readers_beside_writers_see_one_value_each() {
 fn values_that_are_copied_sooner_are_not_kept() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     assert!(begin(&mut worker, "absent").is_none());
     set(&mut worker, "small", &[1; 200_000]);
     assert!(begin(&mut worker, "small").is_none());
@@ -201,7 +201,7 @@ fn values_that_are_copied_sooner_are_not_kept() {
 fn a_restart_frees_what_was_being_read() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     set(&mut worker, "other", b"x");
     worker.idle(|| store.checkpoint()).unwrap();
     let before = allocated(&store);
@@ -213,7 +213,7 @@ fn a_restart_frees_what_was_being_read() {
     // As after a crash: what is done from here on is not saved.
     drop((sending, worker, store));
     let store = open(&dir, Options::default());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     wait_until_warm(&store, &mut worker);
     wait_for_garbage(&store, &mut worker);
     assert_eq!(allocated(&store), before);
@@ -232,7 +232,7 @@ fn values_larger_than_memory_are_read_by_parts() {
     const LARGE: usize = 24 << 20;
     let dir = TempDir::new("store");
     let store = open(&dir, Options { tiered_bytes: 8 << 20, worker_count: 2, ..Options::default() });
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let mut value = vec![0; LARGE];
     fastrand::Rng::with_seed(stillframe_testkit::seed()).fill(&mut value);
     let mut incoming = worker.begin_incoming(LARGE as u64).unwrap();
@@ -252,7 +252,7 @@ fn values_larger_than_memory_are_read_by_parts() {
         for first in [0, 5_000_001] {
             let (store, value) = (&store, &value);
             scope.spawn(move || {
-                let mut worker = store.nonblocking_worker();
+                let mut worker = store.nonblocking_worker().unwrap();
                 let key = worker.key(b"key");
                 let sending = worker.begin_sending(DB, &key, |len| first..len).unwrap().expect("it is large");
                 let mut at = 0;
@@ -278,7 +278,7 @@ fn values_larger_than_memory_are_read_by_parts() {
         }
     });
     assert!(store.pool().evicts());
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let part = |worker: &mut Worker| {
         let bytes = |value: StrRef<'_>| {
             let mut part = Vec::new();

@@ -72,7 +72,7 @@ fn churn(store: &Store, seed: u64, now: &AtomicU64) -> u64 {
         for thread in 0..WORKERS {
             let stop = &stop;
             scope.spawn(move || {
-                let mut worker = store.nonblocking_worker();
+                let mut worker = store.nonblocking_worker().unwrap();
                 let mut random = fastrand::Rng::with_seed(seed.wrapping_add(thread));
                 let mut under_way = UnderWay::default();
                 while !stop.load(Ordering::Relaxed) {
@@ -96,7 +96,7 @@ fn churn(store: &Store, seed: u64, now: &AtomicU64) -> u64 {
 
 /// Empties everything and returns how many pages are left.
 fn pages_of_nothing(store: &Store) -> u64 {
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     (0..DATABASES).for_each(|db| worker.flush_db(DbId(db)).unwrap());
     wait_for_garbage(store, &mut worker);
     store.check().unwrap();
@@ -112,7 +112,7 @@ fn no_page_is_lost_over_restarts() {
     let pages_of_a_new_store = pages_of_nothing(&open(&empty_dir, options.clone()));
     for round in 0..ROUNDS {
         let store = open(&dir, options.clone());
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         wait_until_warm(&store, &mut worker);
         // With what of the garbage was not worked off, and of the collector's work is not saved.
         store.check().unwrap();
@@ -122,7 +122,7 @@ fn no_page_is_lost_over_restarts() {
         store.check().unwrap();
     }
     let store = open(&dir, options);
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     wait_until_warm(&store, &mut worker);
     drop(worker);
     assert_eq!(pages_of_nothing(&store), pages_of_a_new_store);

@@ -61,7 +61,7 @@ fn run_threads(store: &Store, duration: Duration, body: impl Fn(&mut Worker, &mu
         for thread in 0..WORKERS {
             let (stop, body) = (&stop, &body);
             scope.spawn(move || {
-                let mut worker = store.nonblocking_worker();
+                let mut worker = store.nonblocking_worker().unwrap();
                 let mut random = fastrand::Rng::with_seed(seed.wrapping_add(thread));
                 let mut now = 1_000_000;
                 while !stop.load(Ordering::Relaxed) {
@@ -86,7 +86,7 @@ fn churned(hash_bits: u32, key_count: u32) {
             worker.expire_cycle(Duration::from_millis(1), |_, _| ()).unwrap();
         }
     });
-    wait_for_garbage(&store, &mut store.nonblocking_worker());
+    wait_for_garbage(&store, &mut store.nonblocking_worker().unwrap());
     let report = store.check().unwrap();
     assert!(report.key_count > 0 && report.key_count <= u64::from(key_count));
 }
@@ -113,7 +113,7 @@ fn lock_sets_isolate() {
     let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
     let names: Vec<String> = (0..10).map(|i| format!("account:{i}")).collect();
     {
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         for name in &names {
             let key = worker.key(name.as_bytes());
             worker.set(DB, &key, NewValue::Int(100), Deadline::Clear).unwrap();
@@ -179,7 +179,7 @@ fn renames_keep_entries_whole() {
     // An entry's size tells which it is: records, slab slots and objects are among them.
     let len_of = |id: u32| (id as usize % 40 + 4) * [10, 100, 1000][id as usize % 3];
     {
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         for id in 0..600u32 {
             let mut bytes = vec![id as u8; len_of(id)];
             bytes[..4].copy_from_slice(&id.to_le_bytes());
@@ -218,14 +218,14 @@ fn renames_keep_entries_whole() {
 fn single_writes_respect_lock_sets() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options { worker_count: 2, ..Options::default() });
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let key = worker.key(b"k");
     worker.set(DB, &key, NewValue::Int(1), Deadline::Clear).unwrap();
     let locks = worker.lock(&[(DB, key)], false);
     std::thread::scope(|scope| {
         let store = &store;
         let writer = scope.spawn(move || {
-            let mut other = store.nonblocking_worker();
+            let mut other = store.nonblocking_worker().unwrap();
             let key = other.key(b"k");
             other.set(DB, &key, NewValue::Int(2), Deadline::Clear).unwrap();
         });
@@ -249,7 +249,7 @@ fn expired_entries_leave_the_count_when_they_are_met() {
     std::thread::scope(|scope| {
         for _ in 1..WORKERS {
             scope.spawn(|| {
-                let mut worker = store.nonblocking_worker();
+                let mut worker = store.nonblocking_worker().unwrap();
                 worker.set_now(WRITER_NOW + 10_000);
                 while !stop.load(Ordering::Relaxed) {
                     worker.expire_cycle(Duration::from_micros(50), |_, _| ()).unwrap();
@@ -257,7 +257,7 @@ fn expired_entries_leave_the_count_when_they_are_met() {
                 }
             });
         }
-        let mut worker = store.nonblocking_worker();
+        let mut worker = store.nonblocking_worker().unwrap();
         let keys = [worker.key(b"a"), worker.key(b"b")];
         for round in 0..20_000 {
             worker.set_now(WRITER_NOW);
@@ -284,7 +284,7 @@ fn expired_entries_leave_the_count_when_they_are_met() {
 fn what_expired_under_a_shared_lock_set_is_removed_after_it() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options { worker_count: 2, ..Options::default() });
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let keys = [worker.key(b"a"), worker.key(b"b")];
     worker.set_now(1_000);
     worker.set(DB, &keys[0], NewValue::Int(1), Deadline::At(1_001)).unwrap();
@@ -310,7 +310,7 @@ fn views_see_whole_transactions() {
         for thread in 0..WORKERS {
             let (store, stop) = (store.clone(), &stop);
             scope.spawn(move || {
-                let mut worker = store.nonblocking_worker();
+                let mut worker = store.nonblocking_worker().unwrap();
                 let mut random = fastrand::Rng::with_seed(seed.wrapping_add(thread));
                 while !stop.load(Ordering::Relaxed) {
                     let pair = random.u32(..500);
@@ -359,7 +359,7 @@ fn databases_are_exchanged_between_commands() {
         1 => worker.flush_db(DbId(1)).unwrap(),
         _ => churn(worker, random, 500),
     });
-    wait_for_garbage(&store, &mut store.nonblocking_worker());
+    wait_for_garbage(&store, &mut store.nonblocking_worker().unwrap());
     store.check().unwrap();
 }
 
@@ -385,12 +385,12 @@ fn reads_wait_for_what_is_being_told() {
     let (begun, begins) = mpsc::channel();
     let slow = Arc::new(Slow { begun: Mutex::new(begun), has_told: AtomicBool::new(false) });
     store.listen(slow.clone());
-    let (mut writer, mut reader) = (store.nonblocking_worker(), store.nonblocking_worker());
+    let mut reader = store.nonblocking_worker().unwrap();
     for number in 0..5 {
         slow.has_told.store(false, Ordering::Release);
         std::thread::scope(|scope| {
-            let writer = &mut writer;
-            scope.spawn(move || {
+            scope.spawn(|| {
+                let mut writer = store.nonblocking_worker().unwrap();
                 let key = writer.key(b"k");
                 writer.set(DB, &key, NewValue::Int(number), Deadline::Clear).unwrap();
             });

@@ -177,7 +177,7 @@ fn run(options: Options) {
     }
     // The other kind says what it misses.
     let store = open(&dir, options);
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let mut fault_count = 0;
     for number in 0..KEYS {
         let name = format!("k{number}");

@@ -27,7 +27,7 @@ fn is_damaged<R: std::fmt::Debug>(result: Result<R, TreeError>) -> bool {
 fn saved(model: &Model) -> Vec<u8> {
     let device = Arc::new(SimDevice::new(1));
     let store = open(&device);
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     for number in 0..500 {
         let name = format!("key:{number}");
         let key = worker.key(name.as_bytes());
@@ -96,7 +96,7 @@ fn a_damaged_page_is_never_served_and_does_not_keep_a_dropped_tree() {
                 // Saves keep it as it is.
                 store.checkpoint().unwrap();
                 assert!(matches!(store.tree_names(), Err(TreeError::Damaged(_))));
-                let mut worker = store.nonblocking_worker();
+                let mut worker = store.nonblocking_worker().unwrap();
                 let key = worker.key(b"key:7");
                 worker.idle(|| wait_until_warm(&store));
                 assert!(worker.get(DbId(0), &key, |_| ()).unwrap().is_some());
@@ -120,7 +120,7 @@ fn a_damaged_page_is_never_served_and_does_not_keep_a_dropped_tree() {
         assert!(store.drop_tree("t").unwrap());
         store.checkpoint().unwrap();
         // What a damaged slab keeps in use goes with the last data.
-        store.nonblocking_worker().flush_db(DbId(0)).unwrap();
+        store.nonblocking_worker().unwrap().flush_db(DbId(0)).unwrap();
         assert!(store.drop_tree("other").unwrap());
         wait_until_tidy(&store);
         store.check().unwrap();

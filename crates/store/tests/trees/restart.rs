@@ -166,7 +166,7 @@ fn change_all(tree: &Tree, model: &mut Model, random: &mut fastrand::Rng, in_tra
 fn a_file_without_trees_is_as_ever() {
     let device = Arc::new(SimDevice::new(1));
     let store = open(&device);
-    let mut worker = store.nonblocking_worker();
+    let mut worker = store.nonblocking_worker().unwrap();
     let key = worker.key(b"key");
     worker.set(DbId(0), &key, NewValue::Int(5), Deadline::Clear).unwrap();
     drop(worker);

@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 
 use crate::error::{Fault, OpError};
 use crate::key::unix_ms;
+use crate::worker::{Running, NODES_PATIENCE};
 use crate::{Store, Worker};
 
 /// See the module. It stays in its thread.
@@ -30,8 +31,7 @@ impl Desk {
         if let Some(desk) = DESKS.try_with(find).ok().flatten() {
             return desk;
         }
-        let worker = store.nonblocking_worker();
-        worker.rest();
+        let worker = Worker::resting(store.clone(), false);
         let desk = Rc::new(Desk { store: number, worker: RefCell::new(worker) });
         // Without the list, at the thread's end, each handle has a desk of its own.
         let _ = DESKS.try_with(|desks| {
@@ -64,19 +64,26 @@ impl Desk {
         mut operation: impl FnMut(&mut Worker) -> Result<R, OpError>,
     ) -> Result<R, OpError> {
         let Ok(mut worker) = self.worker.try_borrow_mut() else { return Err(OpError::Busy) };
+        let here = worker.come_here();
+        let _at_work = here.begin()?;
+        let mut may_settle = true;
         loop {
+            worker.begin_sharing()?;
             if stores && worker.store().is_full() {
                 if worker.store().is_stuck() {
                     return Err(OpError::NoRoom);
                 }
                 worker.store().wait(Fault::room());
             }
-            worker.resume();
             worker.set_now(unix_ms());
-            let result = operation(&mut worker);
-            worker.rest();
+            let result = operation(Running::begin(&mut worker).0);
             match result {
                 Err(OpError::Fault(fault)) => worker.store().wait(fault),
+                // Once: there is no more to come.
+                Err(OpError::OutOfMemory { .. }) if may_settle && worker.store().pool().has_freed_nodes() => {
+                    worker.store().pool().settle_nodes(NODES_PATIENCE);
+                    may_settle = false;
+                }
                 result => return result,
             }
         }

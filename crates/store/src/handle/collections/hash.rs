@@ -8,8 +8,7 @@ use crate::{Deadline, FieldMode, OpError, Store};
 
 /// A thread's access to the hash at a key of database 0: fields with values. It is there as long as it has a field.
 ///
-/// Fields and values have up to 512 MB. Operations wait for pages that are missing. With
-/// [`crate::Options::worker_count`] above 1 several threads may work on the same hash.
+/// Fields and values have up to 512 MB. Operations wait for pages that are missing. Several threads may work on the same hash.
 ///
 /// ```
 /// # use stillframe_store::{Options, Store};
@@ -69,7 +68,8 @@ impl Hash {
     }
 
     /// Sets a field to what `renew` makes of its value, as one step to all others and to every cut; `None`: it is not there.
-    /// A deadline of the field stays. `renew` is called under a latch: it must not use the store. It may be called again.
+    /// A deadline of the field stays. `renew` is called under a latch: every use of the store in it is [`OpError::Busy`]. It may be
+    /// called again.
     /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
