@@ -1,4 +1,3 @@
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -544,10 +543,7 @@ impl Worker {
         if !exceeds {
             self.local.holder.member.idle_for_turns(|| pool.load(&pages));
         }
-        pool.load_at_once(&pages);
-        let metrics = pool.metrics();
-        metrics.in_place_page_count.fetch_add(pages.len() as u64, Ordering::Relaxed);
-        metrics.in_place_wait_count.fetch_add(1, Ordering::Relaxed);
+        self.keyspace().load_in_place(&pages);
         pages.len()
     }
 

@@ -9,7 +9,9 @@
 //! Packed elements are copied out of their page and back, at most 4 KB. Trees belong to their key alone: who removes or
 //! replaces the record drops them, in constant time. A collection without elements is no collection: the key goes.
 
-use stillframe_pagepool::is_looking;
+use std::sync::atomic::Ordering;
+
+use stillframe_pagepool::{is_looking, PageId};
 
 use super::locks::KeyLock;
 use super::read::Looked;
@@ -27,8 +29,7 @@ use crate::value::{Encoding, ValueType, MAX_STRING_BYTES};
 use crate::{DbId, Deadline, Fault, Key, OpError, UnixMillis};
 
 /// Stands for a blob that is still to be made.
-const SOME_BLOB: Blob =
-    Blob { pid: stillframe_pagepool::PageId(0), len_bytes: 0, place: Place::Object { page_count: 0 } };
+const SOME_BLOB: Blob = Blob { pid: PageId(0), len_bytes: 0, place: Place::Object { page_count: 0 } };
 
 /// A collection as an operation has found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -271,6 +272,36 @@ impl Keyspace {
                 noted
             }
         }
+    }
+
+    /// One step of an operation on many elements. Once one of them has been changed the operation comes to its end: pages that
+    /// others have brought to the front of the slabs' lists since they were looked for are read in place, and no cut comes between
+    /// (C1).
+    pub fn step_of_many<R>(
+        &self,
+        has_begun: bool,
+        local: &mut Local,
+        mut step: impl FnMut(&mut Local) -> Result<R, OpError>,
+    ) -> Result<R, OpError> {
+        loop {
+            match step(local) {
+                Err(OpError::Fault(fault)) if has_begun && fault.names_pages() => {
+                    let mut pages = Vec::new();
+                    fault.add_to(&mut pages);
+                    self.load_in_place(&pages);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Reads pages while the operation that misses them stands still with what it has changed.
+    #[cold]
+    pub fn load_in_place(&self, pages: &[PageId]) {
+        self.pool.load_at_once(pages);
+        let metrics = self.pool.metrics();
+        metrics.in_place_page_count.fetch_add(pages.len() as u64, Ordering::Relaxed);
+        metrics.in_place_wait_count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Decides on an operation that stores `count` elements, of pieces of these lengths, before the first of them. One alone is

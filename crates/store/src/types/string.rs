@@ -22,8 +22,7 @@ impl Worker {
         key: &Key<'_>,
         f: impl FnOnce(StrRef<'_>) -> R,
     ) -> Result<Option<R>, OpError> {
-        let mut f = Some(f);
-        self.run(|keyspace, local| keyspace.get_string(local, db, key, |len| 0..len, &mut f))
+        self.get_part(db, key, |len| 0..len, f)
     }
 
     /// The same with only those of its bytes in memory that `wanted` chooses by the value's length: `f` must not look at
@@ -39,8 +38,15 @@ impl Worker {
         wanted: impl Fn(u64) -> Range<u64>,
         f: impl FnOnce(StrRef<'_>) -> R,
     ) -> Result<Option<R>, OpError> {
+        if !self.waits() {
+            let (keyspace, local) = self.split();
+            return keyspace.get_string(local, db, key, wanted, f);
+        }
         let mut f = Some(f);
-        self.run(|keyspace, local| keyspace.get_string(local, db, key, &wanted, &mut f))
+        let found = self.run(|keyspace, local| {
+            keyspace.get_string(local, db, key, &wanted, |value| f.take().map(|f| f(value)))
+        });
+        found?.map(|result| result.ok_or_else(|| looked_beyond().into())).transpose()
     }
 
     /// Begins to read 256 KB or more of a value in parts, the bytes that `wanted` chooses by its length: they stay as they
@@ -218,8 +224,9 @@ impl Keyspace {
         db: DbId,
         key: &Key<'_>,
         wanted: impl Fn(u64) -> Range<u64>,
-        f: &mut Option<impl FnOnce(StrRef<'_>) -> R>,
+        f: impl FnOnce(StrRef<'_>) -> R,
     ) -> Result<Option<R>, OpError> {
+        let mut f = Some(f);
         self.read(local, db, key, |local, met| {
             let result = self.with_value(&met.record, &wanted, |value| f.take().map(|f| f(value)))?;
             self.trees.order.side.touch(met.leaf, local.scratch.tick);

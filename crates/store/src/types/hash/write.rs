@@ -230,7 +230,9 @@ impl Keyspace {
                 filled.keep();
                 continue;
             }
-            let was = self.put_timed_element(local, tree, &name, *value, write.deadline)?;
+            let was = self.step_of_many(!filled.is_nothing(), local, |local| {
+                self.put_timed_element(local, tree, &name, *value, write.deadline)
+            })?;
             filled.note(*field, was);
         }
         Ok(())

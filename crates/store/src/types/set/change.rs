@@ -128,7 +128,7 @@ impl Keyspace {
     ) -> (Vec<Bytes<'m>>, Result<(), OpError>) {
         let mut added = Vec::with_capacity(members.len());
         let done = members.iter().try_for_each(|member| {
-            if self.put_member(local, tree, member)? {
+            if self.step_of_many(!added.is_empty(), local, |local| self.put_member(local, tree, member))? {
                 added.push(*member);
             }
             Ok(())

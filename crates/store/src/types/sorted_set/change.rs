@@ -307,9 +307,11 @@ impl Keyspace {
             }
             let before = progress.changes;
             if let Some(score) = progress.count(decision, member, found.score().is_none()) {
-                trees
-                    .put(&mut local.scratch, roots, &name, &found, score)
-                    .inspect_err(|_| progress.changes = before)?;
+                let has_begun = !progress.changed.is_empty();
+                self.step_of_many(has_begun, local, |local| {
+                    trees.put(&mut local.scratch, roots, &name, &found, score)
+                })
+                .inspect_err(|_| progress.changes = before)?;
                 progress.changed.push((index, score));
             }
         }
