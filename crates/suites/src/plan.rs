@@ -42,7 +42,7 @@ const ON_EACH_BACKEND: [&str; 11] = [
 const ON_SIMULATED_EXMAP: [&str; 1] = ["pagepool/snapshot_contract"];
 
 /// About how many seconds suites take that take long, on two cores with another beside them.
-const LONG: [(&str, u32); 21] = [
+const LONG: [(&str, u32); 22] = [
     ("server/server", 300),
     ("bench/small_runs", 300),
     ("bench/virtual_machines", 300),
@@ -53,6 +53,7 @@ const LONG: [(&str, u32); 21] = [
     ("pagepool/pagefile", 55),
     ("store/faulty_device", 40),
     ("store/trees", 35),
+    ("store/embedded_model", 25),
     ("store/units", 30),
     ("server/golden", 30),
     ("store/store", 30),
