@@ -59,15 +59,17 @@ impl Tree {
         if self.iter().next().transpose()?.is_some() {
             return Err(TreeError::NotEmpty);
         }
-        let mut aside = self.begin_aside()?;
+        let aside = self.begin_aside()?;
         let count = self.build(&aside, records)?;
-        self.install(&turn, &mut aside, count)?;
+        self.install(&turn, aside, count)?;
         Ok(count)
     }
 
     fn begin_aside(&self) -> Result<(Aside<'_>, tree::Tree), TreeError> {
         let keyspace = self.keyspace();
         let tag = keyspace.take_tag();
+        // To a cut before this there is no such tree, and to one after this the tree is garbage.
+        let _busy = self.seat.begin()?;
         let root = retry(|| keyspace.named.trees.create(tag))?;
         keyspace.garbage.hold_tree(root);
         Ok((Aside { keyspace, root, is_used: false }, tree::Tree { db: NO_DATABASE, root, tag }))
@@ -126,17 +128,20 @@ impl Tree {
     fn install(
         &self,
         turn: &Turn<'_>,
-        (aside, tree): &mut (Aside<'_>, tree::Tree),
+        (mut aside, tree): (Aside<'_>, tree::Tree),
         count: u64,
     ) -> Result<(), TreeError> {
+        let keyspace = self.keyspace();
         let _busy = self.seat.begin()?;
         turn.close(KeptOut::All);
         // Who waits is quiescent: it may have been dropped. From here on no cut comes between.
         let empty = self.named.open_tree()?;
-        aside.is_used = true;
-        self.named.replace(*tree);
+        self.named.replace(tree);
         self.visitor.count(count as i64);
-        aside.keyspace.garbage.push_tree(&aside.keyspace.pool, empty.root);
+        keyspace.garbage.push_tree(&keyspace.pool, empty.root);
+        // Before a cut may come: what has been built is garbage to it, or part of the data, and never both.
+        aside.is_used = true;
+        drop(aside);
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Bulk loads.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use stillframe_pagepool::device::SimDevice;
@@ -155,4 +156,34 @@ fn a_tree_may_be_dropped_while_it_is_loaded() {
     assert_eq!(load(&tree), Err(TreeError::Dropped));
     assert!(store.tree_names().unwrap().is_empty());
     check(&store, 0);
+}
+
+/// A tree that has been built aside is garbage to a cut, or part of the data, and never both: what opens the checkpoint would free it.
+#[test]
+fn what_has_been_loaded_is_data_to_every_cut() {
+    let device = Arc::new(SimDevice::new(1));
+    let store = open(&device);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                store.tree("loaded").unwrap().bulk_load([("key", "value")]).unwrap();
+                store.drop_tree("loaded").unwrap();
+            }
+        });
+        let all_is_well = catch_unwind(AssertUnwindSafe(|| {
+            (0..60).for_each(|_| {
+                store.checkpoint().unwrap();
+                let again = open(&after_crash(&device));
+                wait_until_tidy(&again);
+                again.check().unwrap();
+                for name in again.tree_names().unwrap() {
+                    let found = content(&again.tree(&name).unwrap());
+                    assert!(found.is_empty() || found == Model::from([(b"key".to_vec(), b"value".to_vec())]));
+                }
+            })
+        }));
+        is_over.store(true, Ordering::Relaxed);
+        all_is_well.unwrap_or_else(|panic| resume_unwind(panic));
+    });
 }
