@@ -238,7 +238,10 @@ fn workers_evict_beside_each_other() {
 /// Whether what is in use stays, if all else that a worker remembers has gone and one key that it has not met is cold.
 fn finds_what_is_cold() -> bool {
     let (store, _dir) = open(2, Some(Tracking::Recency));
-    let (mut first, mut second) = (worker(&store, START), worker(&store, START));
+    // A thread has one of those that run on.
+    let (mut first, mut second) = (store.worker(), store.worker());
+    first.set_now(START);
+    second.set_now(START);
     let (gone, in_use, cold) = (0..13, 13..19, 20);
     gone.clone().for_each(|number| set(&mut first, DB, number, Deadline::Clear));
     first.set_now(START + 100_000);
@@ -250,7 +253,6 @@ fn finds_what_is_cold() -> bool {
         second.remove(DB, &key).unwrap();
     }
     set(&mut second, DB, cold, Deadline::Clear);
-    second.quiesce();
     evict_keys(&mut first, policy("allkeys-lru"), 1);
     in_use.clone().all(|number| has(&mut second, DB, number))
 }
