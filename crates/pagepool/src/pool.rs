@@ -227,12 +227,10 @@ impl Pool {
         for (file, map) in file.iter().zip(pages.exmap()) {
             file.read_through(map).map_err(PageFileError::from)?;
         }
-        let core = Core::new(pages, options.snapshot_memory_bytes, snapshotter.sees_each_write())?;
-        let core = Arc::new(core);
+        let sees_each_write = snapshotter.sees_each_write();
+        let core = Arc::new(Core::new(pages, options.snapshot_memory_bytes, sees_each_write)?);
         let is_huge = options.huge_pages && snapshotter.takes_huge_pages();
-        if is_huge {
-            core.pages.prefer_huge_frames();
-        }
+        is_huge.then(|| core.pages.prefer_huge_frames());
         let can_evict = file.is_some() && snapshotter.takes_evictions();
         let limit = options.memory_pages.filter(|_| can_evict);
         let room = Arc::new(Room::new(limit));

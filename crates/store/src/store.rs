@@ -83,9 +83,6 @@ impl Shared {
     }
 
     /// Whether this thread may wait until everybody stands between two operations.
-    ///
-    /// # Errors
-    /// [`Busy`].
     fn check_may_wait(&self) -> Result<(), Busy> {
         // Who has stopped the others waits for nobody.
         match self.keyspace.pool.barrier().is_held_here() {

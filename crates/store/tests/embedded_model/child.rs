@@ -4,8 +4,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Barrier;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use stillframe_store::{Element, Options, SaveError, Store, Value, View};
 
 use crate::ops::Script;
@@ -65,68 +67,41 @@ fn say(word: &str, numbers: &[u64]) {
     let _ = writeln!(std::io::stdout(), "{word} {}", numbers.join(" "));
 }
 
+/// How the threads of a run find out together where the store is.
+struct Start {
+    /// Twice: each has found its structures; their sums have been compared.
+    ready: Barrier,
+    /// How often each has counted up, at least and at most.
+    counts: Mutex<Vec<(u64, u64)>>,
+    /// Counts beyond the least, of threads that cannot know of their last one.
+    excess: AtomicU64,
+}
+
 pub fn run(task: &Task) {
     let mut random = fastrand::Rng::with_seed(task.seed.wrapping_mul(1_000).wrapping_add(task.round));
     let options = options(&mut random);
     let store =
         Store::open(&task.dir, options.clone()).unwrap_or_else(|error| panic!("{options:?}: {error}"));
     owner::open_bank(&store);
-    let script = |thread: usize| Script { seed: task.seed, thread: thread as u64 };
     let run =
         Run { is_over: AtomicBool::new(false), at: task.floors.iter().map(|_| AtomicU64::new(0)).collect() };
-    let ready = std::sync::Barrier::new(OWNERS + 2);
-    let resumed = parking_lot::Mutex::new(vec![(0, 0); OWNERS]);
-    let excess = AtomicU64::new(0);
+    let start = Start {
+        ready: Barrier::new(OWNERS + 2),
+        counts: Mutex::new(vec![(0, 0); OWNERS]),
+        excess: AtomicU64::new(0),
+    };
     std::thread::scope(|scope| {
+        let (store, run, start) = (&store, &run, &start);
         for thread in 0..OWNERS {
-            let (store, run, ready, resumed, excess) = (&store, &run, &ready, &resumed, &excess);
-            let mut random = random.fork();
-            scope.spawn(move || {
-                let _ends = EndsRun;
-                let mut owner = Owner::resume(store, script(thread));
-                assert!(
-                    owner.most_done() >= task.floors[thread],
-                    "thread {thread} has lost what was saved: {} of {}",
-                    owner.most_done(),
-                    task.floors[thread]
-                );
-                resumed.lock()[thread] = owner.counts();
-                ready.wait();
-                // The parent of all threads has compared the sums.
-                ready.wait();
-                let (least, most) = owner.counts();
-                let takes = |left: u64| left.checked_sub(1);
-                let has_counted =
-                    most > least && excess.fetch_update(Ordering::SeqCst, Ordering::SeqCst, takes).is_ok();
-                owner.settle(has_counted);
-                owner.run(|number| {
-                    if random.u32(..200) == 0 {
-                        slips::slip_once(store, &mut random);
-                    }
-                    run.goes_on(thread, number)
-                });
-            });
+            let random = random.fork();
+            scope.spawn(move || own(store, run, start, task, thread, random));
         }
-        let (of_strings, run_ref, ready_ref) = (&store, &run, &ready);
-        scope.spawn(move || {
-            let _ends = EndsRun;
-            let mut strings = Strings::resume(of_strings, script(OWNERS));
-            assert!(
-                strings.most_done() >= task.floors[OWNERS],
-                "strings have lost what was saved: {} of {}",
-                strings.most_done(),
-                task.floors[OWNERS]
-            );
-            ready_ref.wait();
-            ready_ref.wait();
-            strings.run(|number| run_ref.goes_on(OWNERS, number));
-        });
+        scope.spawn(|| keep_strings(store, run, start, task));
         let _ends = EndsRun;
-        ready.wait();
-        compare_sums(&store, &resumed.lock(), &excess);
-        ready.wait();
+        start.ready.wait();
+        compare_sums(store, start);
+        start.ready.wait();
         say("READY", &[]);
-        let (run, store) = (&run, &store);
         let (of_checkpoints, of_views) = (random.fork(), random.fork());
         scope.spawn(move || checkpoints(store, run, of_checkpoints));
         scope.spawn(move || views(store, run, of_views));
@@ -141,6 +116,37 @@ pub fn run(task: &Task) {
     say("SAVED", &run.numbers());
 }
 
+/// A thread with handles.
+fn own(store: &Store, run: &Run, start: &Start, task: &Task, thread: usize, mut random: fastrand::Rng) {
+    let _ends = EndsRun;
+    let mut owner = Owner::resume(store, Script { seed: task.seed, thread: thread as u64 });
+    let (found, floor) = (owner.most_done(), task.floors[thread]);
+    assert!(found >= floor, "thread {thread} has lost what was saved: {found} of {floor}");
+    start.counts.lock()[thread] = owner.counts();
+    start.ready.wait();
+    start.ready.wait();
+    let (least, most) = owner.counts();
+    let take = |left: u64| left.checked_sub(1);
+    owner.settle(most > least && start.excess.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok());
+    owner.run(|number| {
+        if random.u32(..200) == 0 {
+            slips::slip_once(store, &mut random);
+        }
+        run.goes_on(thread, number)
+    });
+}
+
+/// The thread with a worker.
+fn keep_strings(store: &Store, run: &Run, start: &Start, task: &Task) {
+    let _ends = EndsRun;
+    let mut strings = Strings::resume(store, Script { seed: task.seed, thread: OWNERS as u64 });
+    let (found, floor) = (strings.most_done(), task.floors[OWNERS]);
+    assert!(found >= floor, "strings have lost what was saved: {found} of {floor}");
+    start.ready.wait();
+    start.ready.wait();
+    strings.run(|number| run.goes_on(OWNERS, number));
+}
+
 /// Ends the process if a thread of it unwinds: the others would wait for it.
 struct EndsRun;
 
@@ -153,12 +159,13 @@ impl Drop for EndsRun {
 }
 
 /// All threads' structures are of one moment: what they count together is what each has counted.
-fn compare_sums(store: &Store, counts: &[(u64, u64)], excess: &AtomicU64) {
+fn compare_sums(store: &Store, start: &Start) {
     owner::audit(store);
-    let (least, most) = counts.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+    let (least, most) =
+        start.counts.lock().iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
     let count = owner::shared_count(store);
     assert!((least..=most).contains(&count), "{count} counted together, {least} to {most} by each");
-    excess.store(count - least, Ordering::SeqCst);
+    start.excess.store(count - least, Ordering::SeqCst);
     // What an earlier process was about to free, or to use, is garbage of this one.
     stillframe_testkit::eventually("a tidy store", || store.is_tidy());
     store.check().unwrap_or_else(|error| panic!("after opening: {error}"));
