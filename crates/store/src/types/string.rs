@@ -167,6 +167,11 @@ impl Worker {
         value: NewValue<'_>,
         deadline: Deadline,
     ) -> Result<bool, OpError> {
+        if !self.waits() {
+            // Not by `run`, which would have what it takes in memory: the hottest of all writes.
+            let (keyspace, local) = self.split();
+            return keyspace.set_string(local, db, key, value, deadline);
+        }
         self.run(|keyspace, local| keyspace.set_string(local, db, key, value, deadline))
     }
 
