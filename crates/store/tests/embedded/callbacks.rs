@@ -89,7 +89,7 @@ fn each_closure(store: &Store, mut f: impl FnMut(&str, &mut dyn FnMut(&mut dyn F
     });
 }
 
-/// E3: a panic that is caught, in each closure, of small collections and of large ones. Others go on.
+/// A panic that is caught, in each closure, of small collections and of large ones. Others go on.
 #[test]
 fn a_panic_in_a_closure_stops_nobody() {
     for count in [3, 3_000] {
@@ -155,7 +155,7 @@ fn a_panic_at_the_cut_is_that_of_who_asked_for_it() {
     store.checkpoint().unwrap();
 }
 
-/// E4, E5: whatever waits for a cut, and every operation of another handle or worker, is refused in each closure; every time,
+/// Whatever waits for a cut, and every operation of another handle or worker, is refused in each closure; every time,
 /// beside checkpoints, and nothing of it is done.
 #[test]
 fn what_would_wait_for_this_thread_is_refused_in_a_closure() {

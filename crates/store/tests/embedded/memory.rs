@@ -29,7 +29,7 @@ fn rewrite(store: &Store, what: &str, count: u32) {
     }
 }
 
-/// E2: what a tree frees is used again, without a checkpoint, and is counted as long as it takes memory.
+/// What a tree frees is used again, without a checkpoint, and is counted as long as it takes memory.
 #[test]
 fn freed_nodes_come_back_without_a_cut() {
     const COUNT: u32 = 6_000;
@@ -61,7 +61,7 @@ fn freed_nodes_come_back_without_a_cut() {
     }
 }
 
-/// E2: a bound of data holds beside removals, and what is removed makes room at once.
+/// A bound of data holds beside removals, and what is removed makes room at once.
 #[test]
 fn removed_records_make_room_under_a_bound() {
     const COUNT: u32 = 6_000;
@@ -78,7 +78,7 @@ fn removed_records_make_room_under_a_bound() {
     assert!(matches!(refused, Some(OpError::OutOfMemory { .. })), "{refused:?}");
 }
 
-/// E9: workers obey the bound, as handles do.
+/// Workers obey the bound, as handles do.
 #[test]
 fn a_bound_of_memory_bounds_workers() {
     const BOUND: u64 = 16 << 20;
@@ -103,7 +103,7 @@ fn a_bound_of_memory_bounds_workers() {
     assert_eq!(store.db_stats(crate::DB).key_count, 40_001);
 }
 
-/// E12: a bound says what it leaves for pages, before and after, and none is taken that leaves too little.
+/// A bound says what it leaves for pages, before and after, and none is taken that leaves too little.
 #[test]
 fn a_bound_says_what_it_leaves_for_pages() {
     let options = Options { memory_bytes: 32 << 20, ..Options::default() };
@@ -126,4 +126,38 @@ fn a_bound_says_what_it_leaves_for_pages() {
         Err(OpenError::Refused(text)) => assert!(text.contains("memory_bytes is 4194304"), "{text}"),
         other => panic!("{:?}", other.map(drop)),
     }
+}
+
+/// Several elements are set in one step also where other threads take the slots outside of leaves that were looked at: the answer
+/// counts all of them.
+#[test]
+fn what_has_begun_comes_to_its_end() {
+    const THREADS: u64 = 4;
+    const STEPS: u32 = 4_000;
+    let dir = TempDir::new("steps");
+    let store =
+        open(&dir, Options { memory_bytes: 16 << 20, snapshot_memory_bytes: 1 << 20, ..Options::default() });
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(thread);
+                let hash = store.hash(format!("h{thread}"));
+                for step in 0..STEPS {
+                    let mut value = || vec![b'v'; random.usize(100..4_000)];
+                    let pairs = [(); 5].map(|()| value());
+                    let names = [0, 1, 2, 3, 4].map(|number| format!("{step}:{number}"));
+                    let fields: Vec<_> =
+                        names.iter().zip(&pairs).map(|(name, value)| (name.as_bytes(), &value[..])).collect();
+                    assert_eq!(hash.set_all(&fields).unwrap(), 5, "thread {thread}, step {step}");
+                    // Slots come free that have been out of memory for long.
+                    for _ in 0..5 {
+                        let old = format!("{}:{}", random.u32(..=step), random.u32(..5));
+                        hash.remove(old).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    store.check().unwrap();
 }

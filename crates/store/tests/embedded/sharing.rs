@@ -46,7 +46,7 @@ fn check(store: &Store) {
     store.check().unwrap();
 }
 
-/// E1: with the options as they are by default, and with those that expect one thread.
+/// With the options as they are by default, and with those that expect one thread.
 #[test]
 fn threads_share_collections_by_default() {
     for worker_count in [Options::default().worker_count, 1, 0] {

@@ -125,7 +125,10 @@ impl Keyspace {
     ) -> Result<(), OpError> {
         for field in fields {
             let element = self.hashed_bytes(local, field)?;
-            if self.set_element_deadline(local, tree, &element, deadline)? == Was::There {
+            let was = self.step_of_many(!set.is_empty(), local, |local| {
+                self.set_element_deadline(local, tree, &element, deadline)
+            })?;
+            if was == Was::There {
                 set.push(*field);
             }
         }

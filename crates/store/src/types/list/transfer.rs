@@ -126,10 +126,10 @@ impl Keyspace {
         end: End,
         run: &mut Vec<u8>,
     ) -> Result<(), OpError> {
-        match self.open_to_change(local, at, run)? {
+        self.step_of_many(true, local, |local| match self.open_to_change(local, at, run)? {
             Some(opened) => self.list_pop(local, at, &opened, end, 1, |_| (), run),
             None => Ok(()),
-        }
+        })
     }
 
     /// The item at an end of a list, if there is one.

@@ -266,10 +266,11 @@ impl Keyspace {
         self.resolve_slabs(&SlabNeeds::any(CHANGES))?;
         // First where it is to be, so that it is not lost for want of memory; it is told of as Redis does.
         let (added, done) = self.set_put(local, to, target.as_ref(), &[member], run);
-        let moved = done.and_then(|()| match self.open_to_change(local, from, run)? {
+        let mut take = |local: &mut Local| match self.open_to_change(local, from, run)? {
             Some(source) => self.set_take(local, from, &source, &[member], run).map(drop),
             None => Ok(()),
-        });
+        };
+        let moved = done.and_then(|()| self.step_of_many(true, local, &mut take));
         self.announce_members(local, to, target.is_none(), &added);
         moved.map(|()| true)
     }
