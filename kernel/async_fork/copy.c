@@ -77,7 +77,7 @@ static int af_wait_for_blocker(struct af_session *s, unsigned long addr, const s
 }
 
 /*
- * One attempt to copy a table; takes *table if that worked. -EBUSY: somebody else has claimed it. -EAGAIN: something must
+ * One attempt to copy a table; takes *table if that worked. -EBUSY: another task has claimed it. -EAGAIN: something must
  * be waited for. Else the table is done.
  */
 static int af_try_sync(struct af_session *s, u8 *state, unsigned long addr, pgtable_t *table,
@@ -105,7 +105,7 @@ static int af_try_sync(struct af_session *s, u8 *state, unsigned long addr, pgta
 	return ret;
 }
 
-/* Until the table is done, whoever does it. */
+/* Until the table is done, by this task or another. */
 static void af_sync_pending(struct af_session *s, u8 *state, unsigned long addr, enum async_fork_reason reason)
 {
 	struct af_blocker blocker;

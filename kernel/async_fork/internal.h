@@ -217,7 +217,7 @@ void af_mmlist_add(struct mm_struct *mm);
  *	                     ◀──must wait first──┘
  *
  * NONE: not part of the session. PENDING: protected in the parent, absent in the child, the parent's table cannot be
- * freed (invariant 2). BUSY: one task copies it or rolls it back, everybody else who needs it waits. That task keeps its
+ * freed (invariant 2). BUSY: one task copies it or rolls it back, every other task that needs it waits. That task keeps its
  * CPU until it is done, or has given the table back (invariant 11). DONE: the parent's entry is writable again; the
  * child has its copy, or the session has failed and the child never runs.
  */

@@ -76,7 +76,7 @@ unsigned int af_roles_of(struct mm_struct *mm)
 	return roles;
 }
 
-/* Somebody has forked; whether it was this mm. */
+/* An mm has forked; whether it was this one. */
 bool af_mm_has_forked(struct mm_struct *mm, const struct af_generation *before)
 {
 	return before->mm != READ_ONCE(mm->write_protect_seq.sequence) || af_is_skipped("check:own_forks");

@@ -136,7 +136,7 @@ u8 *af_session_state(struct af_session *s, unsigned long addr)
 }
 
 /*
- * The parent may come to wait for whoever copies, and the scheduler may leave that task without a CPU for as long as it
+ * The parent may come to wait for the task that copies, and the scheduler may leave that task without a CPU for as long as it
  * likes (a quota that is used up, SCHED_IDLE, a busy cpuset). So the claim comes with the CPU: 512 entries are copied
  * without sleeping. A kernel for real time, whose locks of page tables sleep, has priority inheritance there instead.
  */

@@ -15,7 +15,7 @@ static const char *const af_checks[] = {
 	"check:mergeable",	/* a process that ksmd may hold a page of is not shared nor deferred */
 	"check:entries",	/* a sharer's role stays while an entry is protected */
 	"check:own_forks",	/* a pin and reclaim mind forks of their own mm only */
-	"check:cpu_kept",	/* who copies a table is not preempted */
+	"check:cpu_kept",	/* a task that copies a table is not preempted */
 	"check:swapoff_right",	/* only who may turn swap off makes everybody finish */
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What a map costs, and whom: its user, its process, the machine and the memory cgroups that it is in. */
+/* What a map costs its user, its process, the machine and the memory cgroups that it is in. */
 #include <linux/cred.h>
 #include <linux/memcontrol.h>
 #include <linux/page_counter.h>
@@ -86,7 +86,7 @@ static bool exmap_limits_allow(unsigned long pages)
 #endif
 
 /*
- * Whether so many pages can be had without leaving others none: while somebody takes the last ones, it is anybody's
+ * Whether so many pages can be had without leaving others none: while one takes the last ones, it is any process's
  * allocation that finds none and calls the OOM killer.
  */
 bool exmap_fits(unsigned long pages)

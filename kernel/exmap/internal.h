@@ -103,7 +103,7 @@ static inline struct page *exmap_frame_page(const struct exmap_frame *frame)
 
 /*
  * Of all memory that is allocated here: its cgroup pays, and without it the call fails. Nobody is killed for it, as
- * whoever calls is seldom the one who would be.
+ * the caller is seldom the task that would be.
  */
 #define EXMAP_GFP (GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
@@ -129,7 +129,7 @@ struct exmap_counters {
 };
 
 /*
- * Sums over all maps since the module was loaded. Nobody waits for whoever reads them: a lock might be held by a process
+ * Sums over all maps since the module was loaded. Nothing waits for their readers: a lock might be held by a process
  * that has used up its time.
  */
 #define EXMAP_SUMS(X)								\
@@ -216,7 +216,7 @@ do {										\
 
 /*
  * Frames come from the kernel, or go back. They are part of the process's RSS, though no page table says so: else the
- * OOM killer would take somebody else.
+ * OOM killer would take another process.
  */
 static inline void exmap_count_frames(struct exmap *map, long more)
 {

@@ -165,7 +165,7 @@ int exmap_may_use(struct exmap *map)
 }
 
 /*
- * The process's memory has gone, by exec or exit, and with it whoever may use the map. Whoever has the descriptor still
+ * The process's memory has gone, by exec or exit, and with it the only one that may use the map. A holder of the descriptor
  * keeps the arrays and nothing else: neither frames nor the backing file.
  */
 void exmap_end(struct exmap *map)

@@ -85,7 +85,7 @@ static void exmap_frame_copy(const struct exmap_frame *frame, unsigned int offse
 
 /*
  * ptrace and /proc/PID/mem, which get no page of it. The copy is made under the table's lock, at most a page of it: with
- * a count instead, a free would be EBUSY because somebody else looks.
+ * a count instead, a free would be EBUSY because another process looks.
  */
 static int exmap_access(struct vm_area_struct *vma, unsigned long address, void *buffer, int length, int write)
 {

@@ -46,7 +46,7 @@ def command(arch, kernel, initrd, append, memory_mb, console, answers, cpus="2",
             variant=None):
     """
     console: a file. answers: options of the second serial line. variant: a name in VARIANTS. The emulator does not outlive
-    who starts it.
+    the process that starts it.
     """
     emulator = EMULATORS[arch]
     other = VARIANTS[variant] if variant else Variant(None, "")

@@ -87,7 +87,7 @@ static void end(pid_t pid)
 
 #define LOOKED_AT 16
 
-/* Whoever reads /proc/PID/mem holds nothing: no page is busy for it, and none shows what is not there. */
+/* A reader of /proc/PID/mem holds nothing: no page is busy for it, and none shows what is not there. */
 static void looked_at(void)
 {
 	volatile unsigned long *looks = mmap(NULL, EXMAP_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -174,7 +174,7 @@ static void setup_in_small_cgroup(void)
 	char events[128];
 
 	if (child) {
-		expect_exit(child, VERDICT_PASS, "who sets up");
+		expect_exit(child, VERDICT_PASS, "the process that sets up");
 		return;
 	}
 	const char *group = cgroup_enter("exmap.small");
@@ -188,7 +188,7 @@ static void setup_in_small_cgroup(void)
 
 		dprintf(STDOUT_FILENO, "tables of %d MB beside %d: %s\n", all[i].tables_mb, all[i].others_mb, strerror(-result));
 		expect(result == -ENOMEM || !result, "tables of %d MB gave %d", all[i].tables_mb, result);
-		expect(read_field(events, "oom_kill") == 0, "somebody was killed for tables of %d MB", all[i].tables_mb);
+		expect(read_field(events, "oom_kill") == 0, "a process was killed for tables of %d MB", all[i].tables_mb);
 		expect(lives(other), "a bystander was killed");
 		end(other);
 	}
@@ -233,12 +233,12 @@ static void read_at_the_limit(void)
 		limit = must(open(path, O_WRONLY | O_CLOEXEC));
 		_exit(reads_at_the_limit(&map, limit));
 	}
-	expect_exit(child, 0, "who reads");
+	expect_exit(child, 0, "the reader");
 	close(source);
 	unlink("/tmp/exmap.data");
 }
 
-/* Whoever holds the frames is who the OOM killer takes, not somebody whose memory it sees better. */
+/* The OOM killer takes the process that holds the frames, not one whose memory it sees better. */
 static void killer_takes_the_owner(void)
 {
 	pid_t main_child = must_fork(), owner, other;
@@ -247,7 +247,7 @@ static void killer_takes_the_owner(void)
 	char byte;
 
 	if (main_child) {
-		expect_exit(main_child, VERDICT_PASS, "who has memory");
+		expect_exit(main_child, VERDICT_PASS, "the process with memory");
 		return;
 	}
 	group = cgroup_enter("exmap.killer");
@@ -340,14 +340,14 @@ static int full_pool_of_a_dead(int socket, bool unmap)
 	return -WEXITSTATUS(status);
 }
 
-/* Processes that have ended, and whose descriptors somebody has: together they hold no more than their user may. */
+/* Processes that have ended, and whose descriptors are kept: together they hold no more than their user may. */
 static void memlock_of_the_dead(void)
 {
 	pid_t child = child_as_nobody();
 	int sockets[2], fds[40];
 
 	if (child) {
-		expect_exit(child, VERDICT_PASS, "who has descriptors");
+		expect_exit(child, VERDICT_PASS, "the process with descriptors");
 		expect(!live("maps_live"), "maps live on");
 		return;
 	}
@@ -415,7 +415,7 @@ static void memlock_by_exec(void)
 	must(fchmod(file, 0666));
 	child = child_as_nobody();
 	if (child) {
-		expect_exit(child, VERDICT_PASS, "who executes");
+		expect_exit(child, VERDICT_PASS, "the process that executes");
 		close(file);
 		unlink(locked);
 		return;
@@ -464,7 +464,7 @@ static int setup_as(uid_t uid, bool with_rights)
 	return -WEXITSTATUS(status);
 }
 
-/* One user's processes share the limit; other users have theirs, and whoever may lock all is not counted on anybody. */
+/* One user's processes share the limit; other users have theirs, and a process that may lock all is not counted. */
 static void memlock_by_user(void)
 {
 	struct map large = map_new(1 << 20, 100000, 1);	/* CAP_IPC_LOCK */
@@ -568,7 +568,7 @@ static void beside_readers(void)
 }
 
 /*
- * Whoever reads /proc/exmap holds nothing that others wait for, also where a process may lose the processor within the
+ * A reader of /proc/exmap holds nothing that others wait for, also where a process may lose the processor within the
  * kernel. Waiting shows as giving the processor up, which setting up and closing a map do not do otherwise.
  */
 static void sums_read_without_time(void)
@@ -594,7 +594,7 @@ static void sums_read_without_time(void)
 	}
 	status = wait_status(child);
 	must_write_file(PREEMPT, before + 1);
-	expect(WIFEXITED(status) && WEXITSTATUS(status) == VERDICT_PASS, "who sets maps up ended with %x", status);
+	expect(WIFEXITED(status) && WEXITSTATUS(status) == VERDICT_PASS, "the process that sets maps up ended with %x", status);
 }
 
 const struct scenario scenarios[] = {

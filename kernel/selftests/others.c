@@ -82,7 +82,7 @@ static void expect_no_retries(const struct async_fork_statistics *before, const 
 {
 	uint64_t retries = statistics().gup_retries - before->gup_retries;
 
-	expect(!retries, "%s was tried again %lu times because somebody else forked", what, retries);
+	expect(!retries, "%s was tried again %lu times because another process forked", what, retries);
 }
 
 /* ---------- pinning ---------- */
@@ -181,7 +181,7 @@ static void own_forks(void)
 
 /* ---------- reclaim ---------- */
 
-/* A page that is unmapped beside somebody else's forks costs no flush of every TLB. */
+/* A page that is unmapped beside another process's forks costs no flush of every TLB. */
 static void pageout(void)
 {
 	long before, after;
@@ -196,7 +196,7 @@ static void pageout(void)
 		must(madvise(region.base, PAGEOUT_BYTES, MADV_PAGEOUT));
 	}
 	after = read_field("/proc/async_fork", "rmap_flushes");
-	expect(after == before, "%ld flushes of all TLBs because somebody else forked", after - before);
+	expect(after == before, "%ld flushes of all TLBs because another process forked", after - before);
 	forker_end(forker);
 	expect(!region_wrong(&region, PAGEOUTS - 1), "memory changed");
 }
@@ -237,7 +237,7 @@ static void defers(void)
 	_exit(VERDICT_PASS);
 }
 
-/* Who fills pages, however long that takes, keeps others' forks from nothing. */
+/* A process that fills pages, however long that takes, keeps others' forks from nothing. */
 static void fills(void)
 {
 	static pid_t fillers[FILLERS];

@@ -31,7 +31,7 @@ const RUNNING: u32 = 1;
 
 /// Arrived members spin this long before they sleep: the usual cut is over by then.
 const SPIN_BEFORE_SLEEP: Duration = Duration::from_micros(20);
-/// Whom a request has waited for so long is named in the log.
+/// A thread that a request has waited for so long is named in the log.
 const NAME_AFTER: Duration = Duration::from_secs(1);
 
 /// A request of the barrier was given up: a thread that is at work on the pool has not come between two commands.
@@ -466,7 +466,7 @@ impl Member {
         self.leave();
         match self.hold(rests) {
             Ok(standstill) => {
-                // For those who wait for turns it runs. The barrier does not look at members while it is held.
+                // For threads that wait for turns it runs. The barrier does not look at members while it is held.
                 self.state.state.store(RUNNING, Ordering::SeqCst);
                 Ok(Some(standstill))
             }

@@ -559,7 +559,7 @@ impl Pool {
         Ok((result, times))
     }
 
-    /// Who is told, perhaps under a latch, that nodes have been freed whose memory waits for [`Pool::settle_nodes`]. One for
+    /// The listener is told, perhaps under a latch, that nodes have been freed whose memory waits for [`Pool::settle_nodes`]. One for
     /// the pool's life.
     pub fn set_nodes_listener(&self, listener: Box<dyn Fn() + Send + Sync>) {
         self.supply.set_nodes_listener(listener);
@@ -570,7 +570,7 @@ impl Pool {
         self.supply.has_lingering()
     }
 
-    /// Bytes of freed nodes that somebody may still be reading.
+    /// Bytes of freed nodes that a thread may still be reading.
     pub fn freed_node_bytes(&self) -> u64 {
         self.room.lingering_pages() * PAGE_SIZE as u64
     }

@@ -166,7 +166,7 @@ mod metrics {
 #[path = "../src/barrier.rs"]
 mod barrier;
 
-/// Who locks keys: it is built on the barrier.
+/// Whether keys are locked: it is built on the barrier.
 #[path = "../../store/src/keyspace/sharing.rs"]
 mod sharing;
 
@@ -192,7 +192,7 @@ enum Mistake {
     NoGrace,
     /// A command does not take the mark off a page that it touches.
     NoTouch,
-    /// Who comes beside a worker that takes no locks does not wait for it.
+    /// A handle that comes beside a worker without locks does not wait for it.
     SharesAtOnce,
 }
 
@@ -475,7 +475,7 @@ impl Keys {
         }
     }
 
-    /// Two operations of a batch worker.
+    /// Two operations of a nonblocking worker.
     fn batch(self: &Arc<Self>) {
         let member = self.barrier.join_resting();
         if !self.sharing.come(true) {

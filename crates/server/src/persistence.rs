@@ -331,7 +331,7 @@ pub fn run(host: &Arc<impl Host>) {
             Then::Stop { .. } => promptly(|| save(host, &target, &changes)),
         };
         let result = result.map(|outcome| Outcome { duration: start.elapsed(), ..outcome });
-        // Those who see that the save has ended find its line in the log.
+        // A client that sees that the save has ended finds its line in the log.
         log_outcome(&target, &result);
         finish(host, result, changes.load(Ordering::Acquire));
     }

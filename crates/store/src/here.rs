@@ -41,7 +41,7 @@ impl From<Busy> for SaveError {
 pub(crate) struct Here {
     /// A number that no other thread of the process has had.
     thread: u64,
-    /// A number that no other store has while somebody has this.
+    /// A number that no other store has while this is there.
     store: usize,
     /// Only its thread looks, and changes it.
     is_at_work: AtomicBool,

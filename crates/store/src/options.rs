@@ -10,14 +10,14 @@ use crate::shares::MemoryShares;
 pub struct Options {
     /// Number of logical databases.
     pub database_count: u32,
-    /// Upper bound of the store's memory, in bytes, whatever it holds and whoever fills it: what does not fit is in the page
+    /// Upper bound of the store's memory, in bytes, whatever it holds and whatever fills it: what does not fit is in the page
     /// file alone, and is read when it is asked for. 0 is no bound. Only with [`SnapshotKind::Epoch`].
     ///
     /// A part of it is for snapshots and for what is on its way; [`Options::memory_shares`] says what that leaves for pages of
     /// data, and [`crate::Store::memory_shares`] what there is left now. A bound that leaves less than 8 MB is refused. Handles
     /// and [`crate::Worker`]s wait for room by themselves.
     pub memory_bytes: u64,
-    /// The same by its earlier name, for those who have it; of two bounds the smaller one counts. It is never refused: pages
+    /// The same by its earlier name; of two bounds the smaller one counts. It is never refused: pages
     /// have 8 MB at least.
     pub tiered_bytes: u64,
     /// Upper bound of data, in bytes, beyond which what would store more is refused; 0 is no bound. For a store whose data is

@@ -84,7 +84,7 @@ impl Shared {
 
     /// Whether this thread may wait until everybody stands between two operations.
     fn check_may_wait(&self) -> Result<(), Busy> {
-        // Who has stopped the others waits for nobody.
+        // A thread that has stopped the others waits for none of them.
         match self.keyspace.pool.barrier().is_held_here() {
             true => Ok(()),
             false => check_away(self.number()),
@@ -514,7 +514,7 @@ impl Store {
             let _ = sender.send(());
         };
         self.load(fault, Box::new(done));
-        // Whoever loads tells so in any case.
+        // The loader tells so in any case.
         let _ = receiver.recv();
     }
 

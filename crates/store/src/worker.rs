@@ -37,7 +37,7 @@ pub(crate) const NODES_PATIENCE: Duration = Duration::from_secs(1);
 /// is leaked is in nobody's way. It may go to another thread. Before an operation it waits until memory has room. It waits for pages, too: an operation brings in the pages that it misses, after a restart or
 /// because data is larger than memory, and begins anew then. A closure that has been given something by then is given it
 /// again; what has a `begin` is told so by that. Its clock is the system's, until [`Worker::set_now`]. One of
-/// [`Store::nonblocking_worker`] is for a thread that has batches. It runs from one operation to the next, and whoever waits for a cut
+/// [`Store::nonblocking_worker`] is for a thread that has batches. It runs from one operation to the next, and a thread that waits for a cut
 /// waits for it: so its thread calls [`Worker::quiesce`] between two batches and sleeps in [`Worker::idle`], where it may use
 /// other handles, as nowhere else. It never waits for a page, and its clock stands until it is set. As long as it is alone it takes
 /// no locks of keys; when another worker or handle comes it does. It stays in its thread.

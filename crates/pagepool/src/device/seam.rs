@@ -350,7 +350,7 @@ impl DeviceError {
         matches!(self.kind, DeviceErrorKind::IoUringRefused(_) | DeviceErrorKind::DirectIoRefused)
     }
 
-    /// Whether somebody else has the file open.
+    /// Whether another process, or a view, has the file open.
     pub fn is_in_use(&self) -> bool {
         matches!(self.kind, DeviceErrorKind::InUse)
     }

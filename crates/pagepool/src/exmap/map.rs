@@ -123,7 +123,7 @@ impl Exmap {
     }
 
     /// Takes the memory of pages, if they have any: they read as zero from then on. The caller owns them (M2), and nothing of
-    /// this process is being read into them. A page that somebody else has to do with (modules of before looked at memory for
+    /// this process is being read into them. A page that another process holds (earlier modules looked at memory for
     /// `/proc/PID/mem` as a read does) is tried again until it is free.
     ///
     /// # Panics
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_somebody_looks_at_are_taken_when_he_has_gone() {
+    fn pages_that_are_busy_are_taken_later() {
         simulate_exmap();
         let map = Exmap::open(4 * PAGE_SIZE, 4).unwrap();
         let Source::Simulated(simulated) = &map.source else { panic!("it is a module's") };

@@ -42,7 +42,7 @@ pub struct Room {
     allocated_pages: AtomicU64,
     /// Pages in use that take no memory. For moments pages that are being freed count, so it may be too high.
     absent_pages: AtomicI64,
-    /// Pages that are not in use any more and take memory: somebody may still be reading them.
+    /// Pages that are not in use any more and take memory: a thread may still be reading them.
     lingering_pages: AtomicU64,
     /// Whether a page has ever been, or is about to be, evicted.
     evicts: AtomicBool,

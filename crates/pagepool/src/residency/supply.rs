@@ -20,7 +20,7 @@ const TAKE_BACK_EXTENTS: usize = 64;
 /// Between two looks whether frees that loaders hold up are over.
 const SETTLE_PAUSE: Duration = Duration::from_micros(200);
 
-/// Freed pages that somebody may still be reading optimistically.
+/// Freed pages that a thread may still be reading optimistically.
 ///
 /// ```text
 ///   freed ──▶ LINGERS ── the barrier has run, or each member has been between two commands ──▶ goes on as any freed page
@@ -59,7 +59,7 @@ pub struct Supply {
     layout: Layout,
     lingering: Mutex<Lingering>,
     any_lingering: AtomicBool,
-    /// Who is told of nodes that have been freed.
+    /// The listener that is told of nodes that have been freed.
     nodes_listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Objects that were freed while a loader read into one of their pages.
     deferred_frees: Mutex<Vec<Extent>>,

@@ -132,7 +132,7 @@ impl Stripes {
     }
 }
 
-/// Who takes locks, and who need not; as of [`Sharing`].
+/// Whether operations take locks; as of [`Sharing`].
 impl StripeLocks {
     pub fn new(expects_several: bool) -> StripeLocks {
         StripeLocks { sharing: Sharing::new(expects_several, Stripes::make), gate: Arc::default() }
@@ -190,7 +190,7 @@ impl StripeLocks {
         if self.gate.is_clear() || holder.held.any() {
             return KeyLock::None;
         }
-        // Who has passed the gate has locks.
+        // An operation that has passed the gate has locks.
         let Some(stripes) = self.sharing.locks() else { return KeyLock::None };
         let stripe = stripes.of(db, hash);
         let taken = stripe.try_read();

@@ -1,14 +1,14 @@
-//! Whether keys are locked: not as long as a single batch worker has them to itself.
+//! Whether keys are locked: not as long as a single nonblocking worker has them to itself.
 //!
 //! ```text
-//!   NOBODY ── a batch worker comes ──▶ ALONE: it takes no locks ── it goes ──▶ NOBODY
+//!   NOBODY ── a nonblocking worker comes ──▶ ALONE: it takes no locks ── it goes ──▶ NOBODY
 //!     │                                 │                  ▲
 //!     │ anybody else comes              │ anybody else     │ all others have gone
 //!     │                                 │ comes: in the barrier, while that worker is between two commands
 //!     └─────────────▶ SHARED ◀──────────┘                  │
 //!                     everybody takes locks ───────────────┘
 //! ```
-//! Who comes is counted before its first operation, and works on no key before it has found SHARED, or is the one that is ALONE
+//! A worker or handle is counted before its first operation, and works on no key before it has found SHARED, or is ALONE
 //! (C10).
 
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use crate::sync::{Mutex, OnceLock};
 #[derive(Default)]
 struct Users {
     count: u32,
-    /// Those of them that are batch workers with a thread of their own.
+    /// Those of them that are nonblocking workers with a thread of their own.
     seated_count: u32,
 }
 
@@ -76,7 +76,7 @@ impl<L> Sharing<L> {
         self.is_shared() || users.is_one_alone()
     }
 
-    /// It goes, after its last operation: SHARED → ALONE, if a batch worker is left and nobody else. Who comes from now on finds
+    /// It goes, after its last operation: SHARED → ALONE, if a nonblocking worker is left and nobody else. The next to come finds
     /// that under the same lock.
     pub fn go(&self, is_seated: bool) {
         let mut users = self.users.lock();

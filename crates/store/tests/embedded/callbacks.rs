@@ -116,9 +116,9 @@ fn a_panic_in_a_closure_stops_nobody() {
     }
 }
 
-/// A panic while somebody else waits at the barrier, and one of the one that stands still for it.
+/// A panic while another thread waits at the barrier, and one in what all stand still for.
 #[test]
-fn a_panic_at_the_cut_is_that_of_who_asked_for_it() {
+fn a_panic_at_the_cut_is_its_initiators() {
     let dir = TempDir::new("panic-at-cut");
     let store = filled(&dir, 100);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -231,7 +231,7 @@ fn a_walk_and_a_transaction_may_use_other_handles() {
     });
 }
 
-/// A closure that waits for a thread that waits for a cut: nobody can go on. The cut is given up, and says because of whom.
+/// A closure that waits for a thread that waits for a cut: nobody can go on. The cut is given up, and names the thread.
 #[test]
 fn a_cut_that_cannot_come_names_the_thread() {
     let dir = TempDir::new("late");

@@ -13,7 +13,7 @@ use stillframe_store::{DbId, Deadline, NewValue, OpError, Options, Store, Worker
 use stillframe_testkit::TempDir;
 
 pub const DB: DbId = DbId(0);
-/// Who has not come back after that never will.
+/// A call that has not come back after that never will.
 const HUNG_AFTER: Duration = Duration::from_secs(60);
 
 pub fn open(dir: &TempDir, options: Options) -> Store {

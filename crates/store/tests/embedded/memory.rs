@@ -1,4 +1,4 @@
-//! A bound of memory holds, whoever fills the store, and what has been freed comes back by itself.
+//! A bound of memory holds for handles and workers, and what has been freed comes back by itself.
 
 use std::time::{Duration, Instant};
 

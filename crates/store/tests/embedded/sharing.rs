@@ -84,10 +84,10 @@ fn threads_share_strings_by_default() {
     store.check().unwrap();
 }
 
-/// A batch worker has the keys to itself, without locks, until somebody else comes in the midst of its work; and again when
+/// A nonblocking worker has the keys to itself, without locks, until another thread comes in the midst of its work; and again when
 /// the others have gone.
 #[test]
-fn a_batch_worker_takes_locks_once_others_come() {
+fn a_nonblocking_worker_takes_locks_once_others_come() {
     let dir = TempDir::new("change-over");
     let store = open(&dir, Options::default());
     let (is_ready, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -141,7 +141,7 @@ fn a_batch_worker_takes_locks_once_others_come() {
 
 /// One a thread, and nothing beside it but while it is idle.
 #[test]
-fn a_batch_worker_is_all_that_its_thread_has() {
+fn a_nonblocking_worker_is_all_that_its_thread_has() {
     let dir = TempDir::new("seated");
     let store = open(&dir, Options::default());
     let (hash, tree) = (store.hash("h"), store.tree("t").unwrap());

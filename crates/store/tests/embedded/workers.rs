@@ -85,9 +85,9 @@ fn a_worker_may_change_threads() {
     store.checkpoint().unwrap();
 }
 
-/// A batch worker runs on: whoever waits for one that has been leaked, or sleeps, is told so.
+/// A nonblocking worker runs on: a thread that waits for one that has been leaked, or sleeps, is told so.
 #[test]
-fn a_batch_worker_that_does_not_come_is_named() {
+fn a_nonblocking_worker_that_does_not_come_is_named() {
     let dir = TempDir::new("leaked-batch");
     let options = Options { cut_patience: Some(Duration::from_millis(200)), ..Options::default() };
     let store = open(&dir, options);
