@@ -86,7 +86,8 @@ pub fn explained(why: &str) -> Option<&'static Refusal> {
 }
 
 fn utc(since_1970_s: u64) -> String {
-    Utc::from(UNIX_EPOCH + Duration::from_secs(since_1970_s)).timestamp()
+    let at = UNIX_EPOCH.checked_add(Duration::from_secs(since_1970_s));
+    at.map_or_else(|| format!("{since_1970_s} s after 1970"), |at| Utc::from(at).timestamp())
 }
 
 /// How the process would fork now. Nothing if the module does not say.

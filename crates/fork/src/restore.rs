@@ -1,7 +1,9 @@
 //! What is enabled outlives an `unload` and the next `load`: an upgrade of the module, a live patch. Only until the next
 //! boot, and only for the very cgroups and processes that it was set for.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -138,7 +140,10 @@ fn cgroups_below(root: &Root, directory: &Path, kept: &mut Vec<Kept>) {
         }
     }
     let entries = fs::read_dir(root.path(directory)).into_iter().flatten().flatten();
-    for entry in entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+    // A name with a line break could be read as another line: the owner of a cgroup chooses the names below it.
+    let may_be_kept = |name: &OsStr| !name.as_bytes().contains(&b'\n');
+    let directories = entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
+    for entry in directories.filter(|e| may_be_kept(&e.file_name())) {
         cgroups_below(root, &directory.join(entry.file_name()), kept);
     }
 }

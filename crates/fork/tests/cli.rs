@@ -402,6 +402,17 @@ fn status_names_processes_that_were_turned_back() {
     );
 }
 
+/// The owner of a cgroup chooses the names below it: none of them says what else root enables.
+#[test]
+fn a_cgroups_name_is_no_line_of_its_own() {
+    let machine = Machine::with_module();
+    let root = Root::new(&machine.0);
+    machine.file("sys/fs/cgroup/a/memory.async_fork", "3");
+    machine.file("sys/fs/cgroup/a/x\nprocess 1 64 1/memory.async_fork", "1");
+    assert_eq!(restore::keep(&root).unwrap(), 1);
+    assert!(!String::from_utf8(machine.read("run/stillframe-fork/enabled")).unwrap().contains("process"));
+}
+
 #[test]
 fn what_is_enabled_outlives_the_module_but_not_its_cgroup() {
     let machine = Machine::with_module();
