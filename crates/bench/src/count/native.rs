@@ -23,9 +23,17 @@ pub fn count(plan: &Plan, peer: &Peer, scratch: &Path) -> Result<Counted> {
     let dir = directory(scratch, "native")?;
     let summary = dir.join("strace");
     let server = plan.start(peer, &dir, Vec::new())?;
-    let workers = worker_threads(server.pid());
-    let faults = || workers.iter().map(|tid| procfs::page_faults(server.pid(), *tid)).sum::<u64>();
     let (command_count, page_faults) = plan.load(&server, |send| {
+        // A worker has its name only once it runs, which may be after the first has answered.
+        let workers = worker_threads(server.pid());
+        if workers.len() != plan.worker_count {
+            let (is, expected) = (workers.len(), plan.worker_count);
+            return Err(BenchError::Failed(format!(
+                "{is} of {expected} workers were found in {}",
+                server.name
+            )));
+        }
+        let faults = || workers.iter().map(|tid| procfs::page_faults(server.pid(), *tid)).sum::<u64>();
         let tracer = Tracer::attach(server.pid(), &workers, &summary)?;
         let before = faults();
         let command_count = send()?;
