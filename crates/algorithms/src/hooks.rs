@@ -1,6 +1,8 @@
 //! Where tests step in: published mistakes by name, and points at which a thread can be held up. Nothing of it is there
 //! without the feature `mutations`.
 
+use crate::rows::Change;
+
 #[cfg(feature = "mutations")]
 pub use with_mutations::{Hooks, Mutation, Point};
 
@@ -45,6 +47,15 @@ macro_rules! point {
 
 pub(crate) use {mutate, mutated, point};
 
+impl Hooks {
+    /// Whether a write needs nothing of what the row was.
+    #[inline(always)]
+    pub(crate) fn replaces(&self, change: Change) -> bool {
+        let begins_with_row = matches!(change, Change::Part { start: 0, .. });
+        change == Change::Whole || (begins_with_row && mutated!(self, PartTakenForWhole))
+    }
+}
+
 #[cfg(feature = "mutations")]
 mod with_mutations {
     use std::fmt;
@@ -55,6 +66,8 @@ mod with_mutations {
     /// A published mistake, or one that is easily made. An algorithm knows its own.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Mutation {
+        /// Zigzag, Hourglass, Piggyback: a part that begins where its row does is taken for all of it.
+        PartTakenForWhole,
         /// Copy-on-update says that a row is saved before it has copied it.
         CouSavedBeforeCopy,
         /// Copy-on-update: the access phase looks at a row's flag and then takes the row, without holding it.

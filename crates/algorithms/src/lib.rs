@@ -37,5 +37,5 @@ mod sync;
 pub use image::{Help, Image, ImageError};
 pub use kind::{KindOptions, PhysicalKind, UnknownPhysicalKind, WithAlgorithm};
 pub use row_array::{RowArray, RowCopies};
-pub use rows::{Copies, CopyId, Place, RowId, WordCopies};
+pub use rows::{Change, Copies, CopyId, Place, RowId, WordCopies};
 pub use seam::Algorithm;

@@ -29,6 +29,34 @@ impl CopyId {
     pub const SPARE: CopyId = CopyId(1);
 }
 
+/// What a write is going to change of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Change {
+    /// Some of the bytes from `start` to `end`; which of them is the writer's affair.
+    Part { start: usize, end: usize },
+    /// Each byte. So nothing is needed of what the row was, and nothing of a copy is read before all has been written.
+    Whole,
+}
+
+impl Change {
+    /// Some of these bytes of a row.
+    #[inline(always)]
+    #[must_use]
+    pub const fn part(bytes: Range<usize>) -> Change {
+        Change::Part { start: bytes.start, end: bytes.end }
+    }
+
+    /// The bytes that may change, of a row of `row_len` bytes.
+    #[inline(always)]
+    #[must_use]
+    pub const fn bytes(self, row_len: usize) -> Range<usize> {
+        match self {
+            Change::Part { start, end } => start..end,
+            Change::Whole => 0..row_len,
+        }
+    }
+}
+
 /// Where one version of a row lies: a slot of a copy. But for [`CopyId::SPARE`] the slot is the row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place {

@@ -1,9 +1,7 @@
 //! What a snapshot algorithm is.
 
-use std::ops::Range;
-
 use crate::image::{Image, ImageError};
-use crate::rows::{Copies, CopyId, RowId};
+use crate::rows::{Change, Copies, CopyId, RowId};
 
 /// A physical snapshot algorithm over the copies `C`. It has flags, and no bytes.
 ///
@@ -31,19 +29,20 @@ pub trait Algorithm<C: Copies>: Sync {
     const IS_INCREMENTAL: bool;
 
     /// Whether writes of a row after the first in a period need `before_write` and `after_write`, too. If not, they may go
-    /// straight to the copy that the first one was given, whatever bytes they are of.
+    /// straight to the copy that the first one was given, whatever bytes they are of, once that one has ended.
     const SEES_EACH_WRITE: bool;
 
     /// The initial data is in [`CopyId::D`]: fills what the first period needs.
     fn start(&self, copies: &C);
 
-    /// Returns the copy that these bytes of the row are to be written in. The whole row is there as it was.
-    fn before_write(&self, copies: &C, row: RowId, bytes: Range<usize>) -> CopyId;
+    /// Returns the copy that is to be written. Before a write of a part the whole row is there as it was; before that of a
+    /// whole row anything may be there, and each byte has to be written, or the row is lost.
+    fn before_write(&self, copies: &C, row: RowId, change: Change) -> CopyId;
 
-    /// These bytes of the row have been written.
+    /// This has been written.
     #[inline(always)]
-    fn after_write(&self, copies: &C, row: RowId, bytes: Range<usize>) {
-        let _ = (copies, row, bytes);
+    fn after_write(&self, copies: &C, row: RowId, change: Change) {
+        let _ = (copies, row, change);
     }
 
     /// The copy that has the latest content of the row.

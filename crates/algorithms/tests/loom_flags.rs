@@ -41,7 +41,7 @@ use physical::{
     Cou, Epoch, EpochOptions, EpochParts, Hourglass, Naive, Piggyback, PingPong, SweepOrder, Zigzag,
 };
 use row_array::RowCopies;
-use rows::{Copies, CopyId, Place, RowId};
+use rows::{Change, Copies, CopyId, Place, RowId};
 use seam::Algorithm;
 
 /// Two words: a write changes the first alone, so what is not carried over shows.
@@ -146,10 +146,20 @@ impl<A: Algorithm<RowCopies>> World<A> {
         let mut expected = self.read(row);
         expected[index] = word;
         let at = 8 * index;
-        let copy = self.algorithm.before_write(&self.copies, row, at..at + 8);
+        let change = Change::part(at..at + 8);
+        let copy = self.algorithm.before_write(&self.copies, row, change);
         self.copies.array(copy).write(row.0, at, &word.to_le_bytes());
-        self.algorithm.after_write(&self.copies, row, at..at + 8);
+        self.algorithm.after_write(&self.copies, row, change);
         assert_eq!(self.read(row), expected, "the latest content");
+    }
+
+    fn replace(&self, row: RowId, words: Content) {
+        let copy = self.algorithm.before_write(&self.copies, row, Change::Whole);
+        words.iter().enumerate().for_each(|(at, word)| {
+            self.copies.array(copy).write(row.0, 8 * at, &word.to_le_bytes());
+        });
+        self.algorithm.after_write(&self.copies, row, Change::Whole);
+        assert_eq!(self.read(row), words, "the latest content");
     }
 
     fn image(&self) -> [Option<Content>; 2] {
@@ -169,6 +179,8 @@ enum Beside {
     SlowImage,
     /// One writer of both words, one after the other.
     BothWords,
+    /// Two writers of whole rows.
+    WholeRows,
 }
 
 /// Two cuts: between them everything at once, after the second nothing else.
@@ -203,6 +215,7 @@ fn model<A: Algorithm<RowCopies> + Send + 'static>(
                 let world = world.clone();
                 loom::thread::spawn(move || match beside {
                     Beside::Writers | Beside::SlowImage => world.write(row, 3),
+                    Beside::WholeRows => world.replace(row, [3, 7]),
                     Beside::BothWords => {
                         world.write_word(row, 1, 8);
                         world.write(row, 3);
@@ -210,13 +223,13 @@ fn model<A: Algorithm<RowCopies> + Send + 'static>(
                     Beside::Reader => assert_eq!(world.read(row), [[2, 7], [0, 7]][row.0 as usize]),
                 })
             })
-            .take(if matches!(beside, Beside::Writers) { 2 } else { 1 })
+            .take(if matches!(beside, Beside::Writers | Beside::WholeRows) { 2 } else { 1 })
             .collect();
         let unchanged = (!A::IS_INCREMENTAL).then_some([0, 7]);
         assert_eq!(world.image(), [Some([2, 7]), unchanged], "the image of the second cut");
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
         assert!(world.algorithm.is_idle(), "flags or frames of the cut are left");
-        if let Beside::Writers = beside {
+        if let Beside::Writers | Beside::WholeRows = beside {
             world.algorithm.cut(&world.copies);
             assert_eq!(world.image(), [Some([3, 7]); 2], "the image of the third cut");
         }
@@ -225,6 +238,7 @@ fn model<A: Algorithm<RowCopies> + Send + 'static>(
 
 fn both<A: Algorithm<RowCopies> + Send + 'static>(make: fn(Arc<Disk>, Hooks) -> A) {
     model(make, Hooks::default(), Beside::Writers);
+    model(make, Hooks::default(), Beside::WholeRows);
     model(make, Hooks::default(), Beside::Reader);
 }
 

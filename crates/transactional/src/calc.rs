@@ -12,7 +12,7 @@
 use crate::captures::Captures;
 use crate::cut::{CommitWord, Phase, Stage};
 use crate::probe::{Mutation, Probe};
-use crate::row::{RowId, Shape};
+use crate::row::{Change, RowId, Shape};
 use crate::seam::{Algorithm, RestartCause, Step};
 use crate::sync::atomic::AtomicU64;
 use crate::writes::Writes;
@@ -70,7 +70,13 @@ impl Algorithm for Calc {
     }
 
     #[inline]
-    fn before_write(&self, began: Phase, _word: &CommitWord, row: RowId) -> Result<Held, RestartCause> {
+    fn before_write(
+        &self,
+        began: Phase,
+        _word: &CommitWord,
+        row: RowId,
+        _change: Change,
+    ) -> Result<Held, RestartCause> {
         let copies = (PREPARE..=CAPTURE).contains(&began.stage());
         Ok(Held(copies && self.rows.hold(began.cut(), row)))
     }

@@ -12,7 +12,7 @@
 use crate::captures::{parity, Captures};
 use crate::cut::{CommitWord, Phase, Stage};
 use crate::probe::{Mutation, Probe};
-use crate::row::{RowId, Shape};
+use crate::row::{Change, RowId, Shape};
 use crate::seam::{Algorithm, RestartCause, Step};
 use crate::sync::atomic::AtomicU64;
 use crate::writes::Writes;
@@ -88,7 +88,13 @@ impl Algorithm for Cpr {
     }
 
     #[inline]
-    fn before_write(&self, began: Phase, _word: &CommitWord, row: RowId) -> Result<Held, RestartCause> {
+    fn before_write(
+        &self,
+        began: Phase,
+        _word: &CommitWord,
+        row: RowId,
+        _change: Change,
+    ) -> Result<Held, RestartCause> {
         match began.stage() {
             PREPARE => self.check_version(row, true)?,
             IN_PROGRESS | WAIT_FLUSH => return Ok(Held(self.rows.hold(began.cut(), row))),

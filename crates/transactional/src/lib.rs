@@ -48,7 +48,7 @@ pub use crate::kind::{Kind, UnknownKind};
 pub use crate::probe::Probe;
 #[cfg(feature = "mutations")]
 pub use crate::probe::{AtPoint, Mutation, Point};
-pub use crate::row::{RowId, Shape, ShapeError};
+pub use crate::row::{Change, RowId, Shape, ShapeError};
 pub use crate::seam::{Algorithm, RestartCause, Step};
 pub use crate::session::{Committed, Session, Txn, TxnError, ELDER_AFTER};
 pub use crate::snapshot::{Cut, CutReport, Progress};

@@ -11,6 +11,10 @@ pub enum Mutation {
     NoWaitForOvertaken,
     /// vHG: an image that failed takes the flags of its rows with it.
     FailedImageForgotten,
+    /// vHG, vPB: a part of a row is taken for all of it.
+    PartTakenForWhole,
+    /// All: what a transaction overwrites is kept from where it writes, though nobody has copied the row there.
+    KeptWhereWritten,
     /// vPB: the pass says that both copies are the same before they are.
     SameBeforeCopy,
     /// CALC: who began in `prepare` does not look in which phase it has committed, and lets its copies go.

@@ -2,7 +2,7 @@
 
 use crate::cut::{CommitWord, Phase, Stage};
 use crate::probe::Probe;
-use crate::row::{RowId, Shape};
+use crate::row::{Change, RowId, Shape};
 use crate::sync::atomic::AtomicU64;
 use crate::writes::Writes;
 
@@ -65,11 +65,18 @@ pub trait Algorithm: Send + Sync + Sized {
         Ok(())
     }
 
-    /// Before a transaction's first write of a row. Afterwards `live` is where it writes.
+    /// Before a transaction's first write of a row. Afterwards `live` is where it writes; what the row was is there only if a
+    /// part of it is written. Where `live` was before, the row stays as it was until that write.
     ///
     /// # Errors
     /// The transaction must begin anew.
-    fn before_write(&self, began: Phase, word: &CommitWord, row: RowId) -> Result<Self::Mark, RestartCause>;
+    fn before_write(
+        &self,
+        began: Phase,
+        word: &CommitWord,
+        row: RowId,
+        change: Change,
+    ) -> Result<Self::Mark, RestartCause>;
 
     /// A transaction that began in one phase has committed in another, or the same; it still has its locks.
     fn committed(&self, began: Phase, ended: Phase, writes: &Writes<Self::Mark>);

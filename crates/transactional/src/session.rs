@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::cut::{CommitSeq, Phase, Place, SessionSeq, Stage};
 use crate::image::SessionId;
 use crate::probe::{Mutation, Point};
-use crate::row::{Mode, RowId};
+use crate::row::{Change, Mode, RowId};
 use crate::seam::{Algorithm, RestartCause};
 use crate::stalls::{timed, SessionStats};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -193,15 +193,23 @@ impl<A: Algorithm> Txn<'_, '_, A> {
         let at = self.lock(row, Mode::Exclusive)?;
         let session = &mut *self.session;
         let core = session.core;
+        let live = || &core.algorithm.live(row)[first_word..first_word + words.len()];
+        // Where nobody has copied the row, this alone has what it was.
+        let mut before: &[AtomicU64] = live();
         if session.writes.entry(at).mark.is_none() {
             let in_cut = self.began.stage() != Stage::REST;
-            let capture = || core.algorithm.before_write(self.began, &core.word, row);
+            let is_whole = words.len() == core.shape.row_words();
+            let change = if is_whole { Change::Whole } else { Change::Part };
+            let capture = || core.algorithm.before_write(self.began, &core.word, row, change);
             let mark = timed(in_cut, &mut session.stats.stalls.capture_ns, capture);
             let mark = mark.map_err(|cause| self.fail(cause))?;
             self.session.writes.entry(at).mark = Some(mark);
         }
-        let live: &[AtomicU64] = &core.algorithm.live(row)[first_word..first_word + words.len()];
-        self.session.writes.keep(row, first_word, live);
+        let live = live();
+        if core.probe.has(Mutation::KeptWhereWritten) {
+            before = live;
+        }
+        self.session.writes.keep(row, first_word, before);
         live.iter().zip(words).for_each(|(live, word)| live.store(*word, Ordering::Relaxed));
         Ok(())
     }

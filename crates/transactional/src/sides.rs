@@ -2,7 +2,7 @@
 
 use crate::cut::Stage;
 use crate::probe::{Mutation, Probe};
-use crate::row::{copy_row, RowArray, RowId, Shape, Side};
+use crate::row::{copy_row, Change, RowArray, RowId, Shape, Side};
 use crate::seam::Step;
 use crate::sync::atomic::AtomicU64;
 use crate::writes::Writes;
@@ -48,6 +48,14 @@ impl Sides {
     #[inline]
     pub fn copy_to(&self, side: Side, row: RowId) {
         copy_row(self.row(side.other(), row), self.row(side, row));
+    }
+
+    /// The same, unless all of the row is going to be written.
+    #[inline]
+    pub fn copy_for(&self, change: Change, side: Side, row: RowId) {
+        if change == Change::Part && !self.probe.has(Mutation::PartTakenForWhole) {
+            self.copy_to(side, row);
+        }
     }
 
     /// Rows that a transaction wrote before the cut that it has committed after: their content goes to the new side, and the

@@ -10,7 +10,7 @@
 
 use crate::cut::{CommitWord, Phase, Stage};
 use crate::probe::{Mutation, Probe};
-use crate::row::{RowId, RowTouched, Shape, Side};
+use crate::row::{Change, RowId, RowTouched, Shape, Side};
 use crate::seam::{Algorithm, RestartCause, Step};
 use crate::sides::{Sides, STEPS, UNDER_WAY};
 use crate::sync::atomic::AtomicU64;
@@ -50,11 +50,17 @@ impl Algorithm for VirtualHourglass {
     }
 
     #[inline]
-    fn before_write(&self, began: Phase, word: &CommitWord, row: RowId) -> Result<Side, RestartCause> {
+    fn before_write(
+        &self,
+        began: Phase,
+        word: &CommitWord,
+        row: RowId,
+        change: Change,
+    ) -> Result<Side, RestartCause> {
         let is_as_published = self.sides.probe().has(Mutation::AsPublished);
         let phase = if is_as_published { began } else { word.phase() };
         let me = Side::of_epoch(phase.epoch(UNDER_WAY));
-        self.flags(row).touch(me, || self.sides.copy_to(me, row));
+        self.flags(row).touch(me, || self.sides.copy_for(change, me, row));
         Ok(me)
     }
 
@@ -66,7 +72,7 @@ impl Algorithm for VirtualHourglass {
         }
     }
 
-    /// The copy that it was made from, or the side that it was on, holds the same.
+    /// All that was overwritten has been restored: on the side of the first write, of which the flags say that it is the latest.
     fn undone(&self, _began: Phase, _row: RowId, _side: Side) {}
 
     fn sweep<E>(&self, cut: u16, mut emit: impl FnMut(RowId, &[u64]) -> Result<(), E>) -> Result<u32, E> {

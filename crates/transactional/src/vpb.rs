@@ -9,7 +9,7 @@
 
 use crate::cut::{CommitWord, Phase, Stage};
 use crate::probe::{Mutation, Point, Probe};
-use crate::row::{RowId, RowSide, Shape, Side};
+use crate::row::{Change, RowId, RowSide, Shape, Side};
 use crate::seam::{Algorithm, RestartCause, Step};
 use crate::sides::{Sides, STEPS, UNDER_WAY};
 use crate::sync::atomic::AtomicU64;
@@ -49,11 +49,17 @@ impl Algorithm for VirtualPiggyback {
     }
 
     #[inline]
-    fn before_write(&self, began: Phase, word: &CommitWord, row: RowId) -> Result<Side, RestartCause> {
+    fn before_write(
+        &self,
+        began: Phase,
+        word: &CommitWord,
+        row: RowId,
+        change: Change,
+    ) -> Result<Side, RestartCause> {
         let is_as_published = self.sides.probe().has(Mutation::AsPublished);
         let phase = if is_as_published { began } else { word.phase() };
         let me = Side::of_epoch(phase.epoch(UNDER_WAY));
-        self.latest(row).take(me, || self.sides.copy_to(me, row));
+        self.latest(row).take(me, || self.sides.copy_for(change, me, row));
         Ok(me)
     }
 
@@ -65,7 +71,7 @@ impl Algorithm for VirtualPiggyback {
         }
     }
 
-    /// The copy that it was made from, or the side that it was on, holds the same.
+    /// All that was overwritten has been restored: on the side of the first write, of which the flags say that it is the latest.
     fn undone(&self, _began: Phase, _row: RowId, _side: Side) {}
 
     fn gather(&self, cut: u16) {

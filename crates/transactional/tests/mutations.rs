@@ -216,6 +216,8 @@ killed! {
     vpb_as_published: AsPublished by scenarios::old_overwrites_newer::<Vpb>, scenarios::old_reads_newer::<Vpb>;
     overtaken_not_undone: OvertakenNotUndone
         by scenarios::overtaken_by_the_cut::<Vhg>, scenarios::overtaken_by_the_cut::<Vpb>;
+    part_taken_for_whole: PartTakenForWhole by scenarios::whole_rows::<Vhg>, scenarios::whole_rows::<Vpb>;
+    kept_where_written: KeptWhereWritten by scenarios::whole_rows::<Vhg>, scenarios::whole_rows::<Vpb>;
     no_wait_for_overtaken: NoWaitForOvertaken
         by scenarios::image_waits_for_the_old::<Vhg>, scenarios::image_waits_for_the_old::<Vpb>;
     failed_image_forgotten: FailedImageForgotten by scenarios::failed_images::<Vhg>;

@@ -33,6 +33,7 @@ for_all!(
     given_up_just_before_the_cut,
     given_up_at_rest,
     failed_images,
+    whole_rows,
     cuts_given_up,
     image_panics,
     numbers_come_round,

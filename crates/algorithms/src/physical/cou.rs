@@ -10,13 +10,11 @@
 //! `SAVED` is said after the copy (H4), and `BUSY` is held by one thread while it copies: the other waits (H6). Flags are set anew by the
 //! cut, a word of 32 at a time, so the cut grows with the data.
 
-use std::ops::Range;
-
 use crate::backoff::Backoff;
 use crate::hooks::{mutate, point, Hooks};
 use crate::image::{Image, ImageError};
 use crate::pairs::{Pair, Pairs};
-use crate::rows::{Copies, CopyId, Place, RowId};
+use crate::rows::{Change, Copies, CopyId, Place, RowId};
 use crate::seam::Algorithm;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -111,7 +109,7 @@ impl<C: Copies> Algorithm<C> for Cou {
     fn start(&self, _: &C) {}
 
     #[inline]
-    fn before_write(&self, copies: &C, row: RowId, _: Range<usize>) -> CopyId {
+    fn before_write(&self, copies: &C, row: RowId, _: Change) -> CopyId {
         if row.0 < self.cut_row_count.load(Ordering::Relaxed) {
             let mut backoff = Backoff::default();
             loop {

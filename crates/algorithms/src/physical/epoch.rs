@@ -17,7 +17,6 @@
 //! go first: both spare writers their captures.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::backoff::Backoff;
@@ -25,7 +24,7 @@ use crate::bits::Bits;
 use crate::frames::{Frames, Turn};
 use crate::hooks::{mutate, mutated, point, Hooks};
 use crate::image::{Help, Image, ImageError};
-use crate::rows::{Copies, CopyId, Place, RowId};
+use crate::rows::{Change, Copies, CopyId, Place, RowId};
 use crate::seam::Algorithm;
 use crate::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU8, Ordering};
 
@@ -352,7 +351,7 @@ impl<C: Copies> Algorithm<C> for Epoch<C> {
     }
 
     #[inline]
-    fn before_write(&self, copies: &C, row: RowId, _: Range<usize>) -> CopyId {
+    fn before_write(&self, copies: &C, row: RowId, _: Change) -> CopyId {
         let claimed = self.claimed.load(Ordering::Relaxed);
         if self.bits.get(row) != claimed && row.0 < self.cut_row_count.load(Ordering::Relaxed) {
             self.capture(copies, row, claimed);

@@ -24,7 +24,7 @@ use crate::frames::Turn;
 use crate::hooks::{mutate, mutated, point, Hooks};
 use crate::image::{Image, ImageError};
 use crate::parts::{Link, Parts};
-use crate::rows::{CopyId, Place, RowId, WordCopies};
+use crate::rows::{Change, CopyId, Place, RowId, WordCopies};
 use crate::seam::Algorithm;
 use crate::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -336,7 +336,8 @@ impl<C: WordCopies> Algorithm<C> for EpochParts<C> {
     }
 
     #[inline]
-    fn before_write(&self, copies: &C, row: RowId, bytes: Range<usize>) -> CopyId {
+    fn before_write(&self, copies: &C, row: RowId, change: Change) -> CopyId {
+        let bytes = change.bytes(copies.row_len());
         let (cut, seen) = (self.cut.load(Ordering::Relaxed), self.row(row).stage());
         if seen != Stage::claimed(cut)
             && self.is_streaming.load(Ordering::Relaxed)

@@ -3,22 +3,20 @@
 //! ```text
 //!   a row, in the period that writes D[cur]:
 //!
-//!   latest in D[not cur] ── first write: copy the row to D[cur], `latest` = cur ──▶ latest in D[cur]
-//!                                                                                  `updated[cur]` is set
+//!   latest in D[not cur] ── first write, of a part: copy the row to D[cur], `latest` = cur ──▶ latest in D[cur]
+//!                         └ of the whole row: `latest` = cur ────────────────────────────────▶ `updated[cur]` is set
 //!   cut: cur = not cur
 //!   access phase: rows of `updated[not cur]` from D[not cur] ──▶ image, which finishes ──▶ `updated[not cur]` cleared
 //! ```
 //!
-//! Against the publication: the first write of a row in a period copies it, for the write may be a part of it; `latest`
+//! Against the publication: the first write of a row in a period copies it if it writes a part of it (H2); `latest`
 //! is right after each write; flags are cleared only when the image has finished; and if it has not, the next cut
 //! has its rows copied to the other ones, so that the next image has both periods (H9). The first image has all rows.
-
-use std::ops::Range;
 
 use crate::bits::{below, rows_of, Bits};
 use crate::hooks::{mutate, mutated, Hooks};
 use crate::image::{put, Image, ImageError};
-use crate::rows::{let_go_where, Copies, CopyId, Place, RowId};
+use crate::rows::{let_go_where, Change, Copies, CopyId, Place, RowId};
 use crate::seam::Algorithm;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -96,11 +94,11 @@ impl<C: Copies> Algorithm<C> for Hourglass {
     }
 
     #[inline]
-    fn before_write(&self, copies: &C, row: RowId, _: Range<usize>) -> CopyId {
+    fn before_write(&self, copies: &C, row: RowId, change: Change) -> CopyId {
         let cur = self.cur();
         let to = COPIES[usize::from(cur)];
         if self.latest.get(row) != cur {
-            if !mutated!(self.hooks, HourglassNoCarryOver) {
+            if !self.hooks.replaces(change) && !mutated!(self.hooks, HourglassNoCarryOver) {
                 copies.copy(Place::of(row, COPIES[usize::from(!cur)]), Place::of(row, to));
             }
             if !mutated!(self.hooks, HourglassLatestNotKept) {

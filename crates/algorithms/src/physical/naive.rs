@@ -4,10 +4,8 @@
 //!   cut: D ── all rows ──▶ S        access phase: S ──▶ image        writes and reads: D
 //! ```
 
-use std::ops::Range;
-
 use crate::image::{put, Image, ImageError};
-use crate::rows::{Copies, CopyId, Place, RowId};
+use crate::rows::{Change, Copies, CopyId, Place, RowId};
 use crate::seam::Algorithm;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -33,7 +31,7 @@ impl<C: Copies> Algorithm<C> for Naive {
     fn start(&self, _: &C) {}
 
     #[inline(always)]
-    fn before_write(&self, _: &C, _: RowId, _: Range<usize>) -> CopyId {
+    fn before_write(&self, _: &C, _: RowId, _: Change) -> CopyId {
         CopyId::D
     }
 

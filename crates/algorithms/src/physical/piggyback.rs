@@ -5,23 +5,22 @@
 //!   a row, in the period that writes D[cur]; at its cut it is SAME or OTHER:
 //!
 //!   OTHER ── writer: BUSY, copy to D[cur] ──▶ ME           reads: OTHER, BUSY: D[not cur]
-//!     └───── pass:   BUSY, copy to D[cur] ──▶ SAME                SAME, ME: D[cur]
+//!     ├───── writer of the whole row ───────▶ ME                  SAME, ME: D[cur]
+//!     └───── pass:   BUSY, copy to D[cur] ──▶ SAME
 //!   SAME ─── writer ────────────────────────▶ ME
 //!   cut, after the pass has ended: cur = not cur. ME is OTHER then.
 //! ```
 //!
 //! The flags are those of the paper, `ZERO` and `ONE` for the copy that alone has the latest content, and `BUSY`.
 //! Against the publication: a flag says `SAME` after the copy (H4). Whoever copies holds the row, and the other waits (H6):
-//! a pass that tests, copies and sets would undo a write in between. A writer copies before it writes a part (H2). And
+//! a pass that tests, copies and sets would undo a write in between. A writer copies before it writes a part (H2); one of the whole row copies nothing, as published. And
 //! the cut finishes a pass that has not ended (H9).
-
-use std::ops::Range;
 
 use crate::backoff::Backoff;
 use crate::hooks::{mutate, mutated, point, Hooks};
 use crate::image::{put, Image, ImageError};
 use crate::pairs::{Pair, Pairs};
-use crate::rows::{Copies, CopyId, Place, RowId};
+use crate::rows::{Change, Copies, CopyId, Place, RowId};
 use crate::seam::Algorithm;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -101,8 +100,10 @@ impl Piggyback {
 
     /// The writer's edge from `OTHER`. False if the pass was first.
     #[inline(always)]
-    fn take_other(&self, copies: &impl Copies, roles: &Roles, row: RowId) -> bool {
-        mutate!(self.hooks, PiggybackNoCarryOver => { return self.flags.exchange(row, roles.other, roles.me) });
+    fn take_other(&self, copies: &impl Copies, roles: &Roles, row: RowId, change: Change) -> bool {
+        if self.hooks.replaces(change) || mutated!(self.hooks, PiggybackNoCarryOver) {
+            return self.flags.exchange(row, roles.other, roles.me);
+        }
         let is_mine = self.flags.exchange(row, roles.other, BUSY);
         if is_mine {
             point!(self.hooks, WriterCopies, row);
@@ -163,14 +164,14 @@ impl<C: Copies> Algorithm<C> for Piggyback {
     }
 
     #[inline]
-    fn before_write(&self, copies: &C, row: RowId, _: Range<usize>) -> CopyId {
+    fn before_write(&self, copies: &C, row: RowId, change: Change) -> CopyId {
         let roles = self.roles();
         let mut backoff = Backoff::default();
         loop {
             match self.flags.get(row) {
                 flag if flag == roles.me => break,
                 SAME if self.take_same(roles, row) => break,
-                flag if flag == roles.other && self.take_other(copies, roles, row) => break,
+                flag if flag == roles.other && self.take_other(copies, roles, row, change) => break,
                 BUSY => backoff.wait(),
                 _ => {}
             }

@@ -13,12 +13,10 @@
 //! cleared only when the image has finished; and if it has not, the next cut takes its rows over (H9). The first image has
 //! all rows.
 
-use std::ops::Range;
-
 use crate::bits::{below, rows_of, Bits};
 use crate::hooks::{mutate, mutated, Hooks};
 use crate::image::{put, Image, ImageError};
-use crate::rows::{Copies, CopyId, Place, RowId};
+use crate::rows::{Change, Copies, CopyId, Place, RowId};
 use crate::seam::Algorithm;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -86,12 +84,13 @@ impl<C: Copies> Algorithm<C> for PingPong {
     }
 
     #[inline(always)]
-    fn before_write(&self, _: &C, _: RowId, _: Range<usize>) -> CopyId {
+    fn before_write(&self, _: &C, _: RowId, _: Change) -> CopyId {
         CopyId::D
     }
 
     #[inline]
-    fn after_write(&self, copies: &C, row: RowId, bytes: Range<usize>) {
+    fn after_write(&self, copies: &C, row: RowId, change: Change) {
+        let bytes = change.bytes(copies.row_len());
         let cur = self.cur();
         let (from, to) = (Place::of(row, CopyId::D), Place::of(row, UPDATES[cur]));
         if self.updated[cur].get(row) {

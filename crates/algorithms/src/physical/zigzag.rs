@@ -2,21 +2,19 @@
 //! read (`MR`) and which is written (`MW`).
 //!
 //! ```text
-//!   MR != MW ── first write: copy D[MR] to D[MW], MR = MW ──▶ MR == MW
-//!      ▲                                                         │
-//!      └─────────── cut: MW = not MR, 64 rows at a time ─────────┘
+//!   MR != MW ── first write, of a part: copy D[MR] to D[MW], MR = MW ──▶ MR == MW
+//!        ▲    └ of the whole row: MR = MW ──────────────────────────────▶ │
+//!        └─────────── cut: MW = not MR, 64 rows at a time ────────────────┘
 //!   access phase: D[not MW] ──▶ image       nobody writes there
 //! ```
 //!
-//! Against the publication: the first write copies the row, for it may write a part of it (H2). So the second copy needs no initial
-//! content; the bits have to say that it has none.
-
-use std::ops::Range;
+//! Against the publication: the first write copies the row if it writes a part of it (H2); one of the whole row copies nothing, as
+//! published. So the second copy needs no initial content; the bits have to say that it has none.
 
 use crate::bits::{Bits, ROWS_PER_WORD};
 use crate::hooks::{mutate, mutated, point, Hooks};
 use crate::image::{put, Image, ImageError};
-use crate::rows::{let_go_where, Copies, CopyId, Place, RowId};
+use crate::rows::{let_go_where, Change, Copies, CopyId, Place, RowId};
 use crate::seam::Algorithm;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -81,11 +79,11 @@ impl<C: Copies> Algorithm<C> for Zigzag {
     }
 
     #[inline]
-    fn before_write(&self, copies: &C, row: RowId, _: Range<usize>) -> CopyId {
+    fn before_write(&self, copies: &C, row: RowId, change: Change) -> CopyId {
         let to = self.writes_second.get(row);
         let from = self.reads_second.get(row);
         if from != to {
-            if !mutated!(self.hooks, ZigzagNoCarryOver) {
+            if !self.hooks.replaces(change) && !mutated!(self.hooks, ZigzagNoCarryOver) {
                 let place = |second: bool| Place::of(row, COPIES[usize::from(second)]);
                 copies.copy(place(from), place(to));
             }

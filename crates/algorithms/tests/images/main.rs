@@ -10,7 +10,7 @@ use stillframe_algorithms::hooks::Hooks;
 use stillframe_algorithms::image_file::{Directory, FullImages, MergedImages};
 use stillframe_algorithms::physical::{EpochOptions, SweepOrder};
 use stillframe_algorithms::{
-    Algorithm, Copies, CopyId, KindOptions, PhysicalKind, Place, RowCopies, RowId, WithAlgorithm,
+    Algorithm, Change, Copies, CopyId, KindOptions, PhysicalKind, Place, RowCopies, RowId, WithAlgorithm,
 };
 use stillframe_testkit::TempDir;
 
@@ -60,9 +60,10 @@ impl WithAlgorithm<RowCopies> for InDirectory {
         let mut rng = Rng::with_seed(7);
         let copies = RowCopies::for_algorithm(&algorithm, ROW_COUNT, ROW_LEN);
         let write = |row: RowId, number: u64| {
-            let copy = algorithm.before_write(&copies, row, 16..24);
+            let change = Change::part(16..24);
+            let copy = algorithm.before_write(&copies, row, change);
             copies.array(copy).write(row.0, 16, &number.to_le_bytes());
-            algorithm.after_write(&copies, row, 16..24);
+            algorithm.after_write(&copies, row, change);
         };
         algorithm.start(&copies);
         for number in 1..5000 {

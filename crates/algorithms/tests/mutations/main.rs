@@ -26,6 +26,7 @@ const MISTAKES: [(PhysicalKind, &[Mutation]); 6] = [
     (
         PhysicalKind::Zigzag,
         &[
+            Mutation::PartTakenForWhole,
             Mutation::ZigzagNoCarryOver,
             Mutation::ZigzagOneCopyNotInitialised,
             Mutation::ZigzagBitsNotFlipped,
@@ -43,6 +44,7 @@ const MISTAKES: [(PhysicalKind, &[Mutation]); 6] = [
     (
         PhysicalKind::Hourglass,
         &[
+            Mutation::PartTakenForWhole,
             Mutation::HourglassNoCarryOver,
             Mutation::HourglassLatestNotKept,
             Mutation::HourglassNoBaseImage,
@@ -53,6 +55,7 @@ const MISTAKES: [(PhysicalKind, &[Mutation]); 6] = [
     (
         PhysicalKind::Piggyback,
         &[
+            Mutation::PartTakenForWhole,
             Mutation::PiggybackNoCarryOver,
             Mutation::PiggybackFlagBeforeCopy,
             Mutation::PiggybackTestThenCopy,

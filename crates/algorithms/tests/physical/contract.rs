@@ -104,7 +104,13 @@ impl WithAlgorithm<TestCopies<false>> for Script {
         let world = World::new(algorithm, walk.row_count, walk.row_count, walk.row_len);
         let write_every = |step: usize, from: u32| {
             for row in (from..walk.row_count).step_by(step).map(RowId) {
-                world.write(row, 8, 8);
+                // Each of them is the first write of some rows in some period.
+                match row.0 % 4 {
+                    0 => world.replace(row),
+                    1 => world.write_somewhere(row, 24, 8),
+                    2 => world.write(row, 0, 8),
+                    _ => world.write(row, 8, 8),
+                }
                 world.write(row, 40, 5);
             }
         };
@@ -235,6 +241,8 @@ where
         0 => world.grow(),
         1 => world.clear(row),
         2..8 => world.read(row),
+        8..12 => world.replace(row),
+        12..14 => world.write_somewhere(row, at, len),
         _ => world.write(row, at, len),
     }
 }

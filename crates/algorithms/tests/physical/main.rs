@@ -5,6 +5,7 @@ mod contract;
 #[cfg(feature = "mutations")]
 mod intruder;
 mod picture;
+mod whole;
 mod world;
 
 use stillframe_algorithms::PhysicalKind;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use stillframe_algorithms::{Algorithm, Copies, CopyId, Place, RowCopies, RowId, WordCopies};
+use stillframe_algorithms::{Algorithm, Change, Copies, CopyId, Place, RowCopies, RowId, WordCopies};
 
 use crate::picture::Rows;
 
@@ -114,25 +114,38 @@ impl<A: Algorithm<TestCopies<LETS_GO>>, const LETS_GO: bool> World<A, LETS_GO> {
 
     /// Writes a part of a row: bytes that nobody has written before.
     pub fn write(&self, row: RowId, at: usize, len: usize) {
-        let mut bytes = vec![0; len];
-        fill(&mut bytes);
-        self.write_bytes(row, at, &bytes);
+        self.write_within(row, at, len, Change::part(at..at + len));
+    }
+
+    /// The same, of which is said that any byte of the row may change.
+    pub fn write_somewhere(&self, row: RowId, at: usize, len: usize) {
+        self.write_within(row, at, len, Change::part(0..self.copies.row_len()));
+    }
+
+    /// Writes all of a row anew.
+    pub fn replace(&self, row: RowId) {
+        self.write_within(row, 0, self.copies.row_len(), Change::Whole);
     }
 
     /// Frees a row: it becomes zero.
     pub fn clear(&self, row: RowId) {
-        self.write_bytes(row, 0, &vec![0; self.copies.row_len()]);
+        self.write_bytes(row, 0, &vec![0; self.copies.row_len()], Change::Whole);
     }
 
-    fn write_bytes(&self, row: RowId, at: usize, bytes: &[u8]) {
+    fn write_within(&self, row: RowId, at: usize, len: usize, change: Change) {
+        let mut bytes = vec![0; len];
+        fill(&mut bytes);
+        self.write_bytes(row, at, &bytes, change);
+    }
+
+    fn write_bytes(&self, row: RowId, at: usize, bytes: &[u8], change: Change) {
         let _gate = self.copies.gate.read().expect("no holder panics");
         let mut model = self.latch(row);
         self.check(row, &model);
-        let range = at..at + bytes.len();
-        let copy = self.algorithm.before_write(&self.copies, row, range.clone());
-        model[range.clone()].copy_from_slice(bytes);
+        let copy = self.algorithm.before_write(&self.copies, row, change);
+        model[at..at + bytes.len()].copy_from_slice(bytes);
         self.copies.rows.array(copy).write(row.0, at, bytes);
-        self.algorithm.after_write(&self.copies, row, range);
+        self.algorithm.after_write(&self.copies, row, change);
         self.check(row, &model);
     }
 

@@ -9,7 +9,7 @@ mod touched;
 
 pub use array::{copy_row, RowArray};
 pub use lock::{Mode, RowLock};
-pub use shape::{RowId, Shape, ShapeError};
+pub use shape::{Change, RowId, Shape, ShapeError};
 pub use side::{RowSide, Side};
 pub use status::{Parity, RowStatus, Taken};
 pub use touched::RowTouched;

@@ -1,5 +1,13 @@
 //! How many rows there are, and their numbers.
 
+/// What a transaction's first write of a row is going to change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    Part,
+    /// Each word, so nothing is needed of what the row was.
+    Whole,
+}
+
 /// Number of a row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RowId(pub u32);

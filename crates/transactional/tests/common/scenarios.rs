@@ -58,8 +58,17 @@ impl<'t, 's, A: Algorithm> Step<'t, 's, A> {
     }
 
     pub fn write(&mut self, row: u32, word: usize, value: u64) -> Result<(), TxnError> {
-        self.txn.write(RowId(row), word, &[value])?;
-        self.trace.writes.push((RowId(row), word, vec![value]));
+        self.write_words(row, word, vec![value])
+    }
+
+    /// Every word of a row.
+    pub fn replace(&mut self, row: u32, value: u64) -> Result<(), TxnError> {
+        self.write_words(row, 0, vec![value; shape().row_words()])
+    }
+
+    fn write_words(&mut self, row: u32, first_word: usize, words: Vec<u64>) -> Result<(), TxnError> {
+        self.txn.write(RowId(row), first_word, &words)?;
+        self.trace.writes.push((RowId(row), first_word, words));
         Ok(())
     }
 }
@@ -257,6 +266,51 @@ pub fn overtaken_by_the_cut<A: Algorithm>(probe: Probe) -> Outcome {
     world.snapshot()?;
     world.expect(0, 3)?;
     world.expect(1, 50)
+}
+
+fn replace_and_give_up<A: Algorithm>(session: &mut Session<'_, A>, row: u32, value: u64) -> Outcome {
+    let mut step = Step::begin(session);
+    step.replace(row, value).map_err(failed)?;
+    let Step { txn, .. } = step;
+    txn.abort();
+    Ok(())
+}
+
+/// Rows that are written as a whole, before the cut, across it and after it, kept or given up; and parts of them then.
+pub fn whole_rows<A: Algorithm>(probe: Probe) -> Outcome {
+    let store = Store::<A>::with_probe(shape(), probe);
+    let mut world = World::new(&store)?;
+    let (mut old, mut other) = (store.session(), store.session());
+    let (old_id, other_id) = (old.id(), other.id());
+    let mut all = |world: &mut World<'_, A>, value| {
+        let mut step = Step::begin(&mut other);
+        (0..ROW_COUNT).try_for_each(|row| step.replace(row, value)).map_err(failed)?;
+        world.commit(other_id, step)
+    };
+    all(&mut world, 1)?;
+    world.snapshot()?;
+    // The other copies are of before that. Row 0 is given up; of row 1 a part is written, too.
+    replace_and_give_up(&mut old, 0, 2)?;
+    let mut cut = store.begin_cut();
+    prepare(&mut cut);
+    let mut step = Step::begin(&mut old);
+    step.replace(1, 3).and_then(|()| step.write(1, 2, 4)).map_err(failed)?;
+    step.write(2, 5, 5).map_err(failed)?;
+    cut_now(&mut cut);
+    step.replace(3, 6).map_err(failed)?;
+    world.commit(old_id, step)?;
+    replace_and_give_up(&mut old, 4, 7)?;
+    world.end(cut)?;
+    world.snapshot()?;
+    all(&mut world, 8)?;
+    let mut cut = store.begin_cut();
+    prepare(&mut cut);
+    cut_now(&mut cut);
+    // Before the image, and any pass, has been at what has just been replaced.
+    world.put(&mut old, &[(0, 9), (5, 9)])?;
+    replace_and_give_up(&mut old, 4, 10)?;
+    world.end(cut)?;
+    world.snapshot()
 }
 
 /// The same, and it is given up.

@@ -134,6 +134,14 @@ impl<A: Algorithm> Worker<'_, '_, A> {
         self.write(txn, row, first_word, &vec![tag; word_count])
     }
 
+    /// All words of a row; the balance stays.
+    fn replace(&mut self, txn: &mut Txn<'_, '_, A>, row: RowId, tag: u64) -> Result<(), End> {
+        let mut words = vec![0; self.load.store.shape().row_words()];
+        self.read(txn, row, 0, &mut words)?;
+        words[TAGS..].fill(tag);
+        self.write(txn, row, 0, &words)
+    }
+
     fn body(&mut self, txn: &mut Txn<'_, '_, A>, tag: u64) -> Result<(), End> {
         self.trace = Trace::default();
         match self.rng.u8(0..10) {
@@ -143,10 +151,15 @@ impl<A: Algorithm> Worker<'_, '_, A> {
                 self.add(txn, from, amount.wrapping_neg())?;
                 self.add(txn, to, amount)?;
             }
-            4..7 => {
+            4..6 => {
                 let row = self.row();
                 self.tag(txn, row, tag)?;
                 self.add(txn, row, 0)?;
+            }
+            6 => {
+                let (one, other) = self.two_rows();
+                self.replace(txn, one, tag)?;
+                self.replace(txn, other, tag)?;
             }
             7 => {
                 for _ in 0..self.rng.usize(2..40) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use stillframe_algorithms::{Algorithm, CopyId, RowId};
+use stillframe_algorithms::{Algorithm, Change, CopyId, RowId};
 
 use super::super::core::Core;
 use super::super::epoch::EpochSnapshotter;
@@ -35,6 +35,9 @@ use crate::{CheckpointError, PageId, PAGE_SIZE};
 
 /// Returns once each member of the barrier has been between two commands.
 pub type WaitForTurns = Box<dyn Fn() + Send + Sync>;
+
+/// What is said of a write: a guard does not know which bytes of its page will be written.
+const ANY_BYTES: Change = Change::part(0..PAGE_SIZE);
 
 /// Freed extents that the stream needed.
 #[derive(Default)]
@@ -106,7 +109,7 @@ impl<A: PoolAlgorithm> Physical<A> {
 
     /// A page is going to be modified: on return its content is where the algorithm wants it to be.
     fn write(&self, core: &Core, page: PageId, row: RowId, who: Who) {
-        let copy = self.algorithm.before_write(&self.access(core, who), row, 0..PAGE_SIZE);
+        let copy = self.algorithm.before_write(&self.access(core, who), row, ANY_BYTES);
         if A::PLACES.are_two() {
             let side = if copy == CopyId::D0 { Side::First } else { Side::Second };
             match who {
@@ -120,7 +123,7 @@ impl<A: PoolAlgorithm> Physical<A> {
 
     /// A page has been modified.
     fn tell(&self, core: &Core, page: PageId, row: RowId, who: Who) {
-        self.algorithm.after_write(&self.access(core, who), row, 0..PAGE_SIZE);
+        self.algorithm.after_write(&self.access(core, who), row, ANY_BYTES);
         core.pages.descriptor(page).epochs.set_told();
     }
 
