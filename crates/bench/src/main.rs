@@ -25,6 +25,7 @@ mod provenance;
 mod resp;
 mod scratch;
 mod stats;
+mod stops;
 mod study;
 mod ticks;
 mod tpcc;
@@ -96,6 +97,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Before any thread is pinned.
+    pin::own_cpus();
     let result = match Cli::parse().command {
         Command::Load(args) => commands::load::run(&args),
         Command::Fill(args) => commands::fill::run(&args),

@@ -13,6 +13,7 @@ use crate::error::{BenchError, Context, Result};
 use crate::peer::{Peer, PeerKind};
 pub use crate::provenance::without_paths;
 use crate::provenance::{revision_of, Provenance};
+use crate::stops;
 
 pub const REPORT: &str = "report.md";
 pub const RESULTS: &str = "results.json";
@@ -79,6 +80,9 @@ impl Output {
         let mut text = format!("# {}\n\n", self.title);
         for (name, value) in self.header() {
             text.push_str(&format!("- {name}: {value}\n"));
+        }
+        if let Some(stops) = stops::seen() {
+            text.push_str(&format!("- stops: {stops}\n"));
         }
         text.push('\n');
         text.push_str(body);

@@ -6,6 +6,7 @@
 //! a real-time thread that sleeps between requests. So a latency shows the server, not the scheduler.
 
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use rustix::process::Pid;
 use rustix::thread::{gettid, sched_getaffinity, sched_setaffinity, CpuSet};
@@ -163,6 +164,12 @@ pub fn allowed_cpus() -> Vec<usize> {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|c| set.is_set(*c)).collect(),
         Err(_) => Vec::new(),
     }
+}
+
+/// The cores that this program was started on, whatever a thread has been pinned to since.
+pub fn own_cpus() -> &'static [usize] {
+    static OWN: OnceLock<Vec<usize>> = OnceLock::new();
+    OWN.get_or_init(allowed_cpus)
 }
 
 fn cpu_set(cpus: &[usize]) -> CpuSet {

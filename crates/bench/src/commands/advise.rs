@@ -5,7 +5,7 @@ use crate::error::{BenchError, Result};
 use crate::machine;
 use crate::output::{human_bytes, human_ns, markdown_table, OutArgs, Output};
 use crate::pin::CpuArgs;
-use crate::study::{Case, Draw, Host, Outcome, Subject, Ticks};
+use crate::study::{Case, Draw, Host, Outcome, Subject, Ticks, Writes};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -18,6 +18,9 @@ pub struct Args {
     /// Updates a second
     #[arg(long, value_name = "PER SECOND", default_value_t = 1_000_000)]
     updates: u64,
+    /// What an update writes: a word of its row, or all of it
+    #[arg(long, default_value = "part")]
+    writes: Writes,
     /// Exponent of the Zipf distribution of the updated rows [default: uniform]
     #[arg(long, value_name = "EXPONENT")]
     zipf: Option<f64>,
@@ -65,6 +68,7 @@ pub fn run(args: &Args) -> Result<()> {
         data_bytes: bytes(args.gb),
         row_len: args.row,
         updates_per_tick: (args.updates / TICKS_PER_SECOND).clamp(1, u32::MAX.into()) as u32,
+        writes: args.writes,
         draw: args.zipf.map_or(Draw::Uniform, Draw::Zipf),
         huge_pages: false,
         round: 0,
@@ -72,10 +76,11 @@ pub fn run(args: &Args) -> Result<()> {
     out.note(
         "asked for",
         format!(
-            "{} of rows of {} B, {} updates a second, {:?}",
+            "{} of rows of {} B, {} updates of {} a second, {:?}",
             human_bytes(case.data_bytes as f64),
             args.row,
             args.updates,
+            if case.writes == Writes::Row { "the row" } else { "a word" },
             case.draw
         ),
     );

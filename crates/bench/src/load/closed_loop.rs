@@ -2,13 +2,14 @@
 //! it are in. Shows throughput; its latencies leave out whatever would have been sent during a pause.
 
 use super::conn::{ConnSet, InFlight};
-use super::recording::{LoadReport, Recording, Stall};
+use super::recording::{Gaps, LoadReport, Recording};
 use super::requests::Requests;
 use super::scan::Tally;
 use super::Stop;
 use crate::clock::{now_ns, NS_PER_S};
 use crate::error::{BenchError, Result};
 use crate::resp::Address;
+use crate::stops::{self, Watch};
 
 pub struct ClosedLoop {
     pub target: Address,
@@ -52,15 +53,17 @@ impl ClosedLoop {
     ) -> Result<LoadReport> {
         let begin_ns = recording.start_ns;
         let stop = Stop { request_count: stop.request_count.or(requests.request_count()), ..stop };
+        let recording = recording.watched();
         let mut run =
             Run { pipeline: self.pipeline as u64, requests, stop, recording, sent: 0, open_batches: 0 };
+        let watch = Watch::begin(&[]);
         for index in 0..self.conn_count {
             if !run.stop.reached(begin_ns, run.sent) {
                 run.send_batch(&mut set, index, now_ns())?;
             }
         }
         let (mut replies, mut last_reply_ns) = (0u64, now_ns());
-        let mut stall = Stall::default();
+        let mut gaps = Gaps::default();
         let mut ready = Vec::new();
         while run.open_batches > 0 {
             set.wait(Some(NS_PER_S), &mut ready)?;
@@ -72,12 +75,14 @@ impl ClosedLoop {
                 let completed = run.serve(&mut set, token as usize)?;
                 if completed > 0 {
                     replies += completed as u64;
-                    stall.gap(last_reply_ns, time_ns);
+                    gaps.gap(last_reply_ns, time_ns);
                     last_reply_ns = time_ns;
                 }
             }
         }
-        let recording = run.recording;
+        let (stops, mut recording) = (watch.end(), run.recording);
+        let left_out = recording.leave_out(&stops);
+        stops::note(stops.count(), stops.total_ns(), left_out);
         let duration_ns = last_reply_ns.saturating_sub(recording.start_ns);
         let sent = run.sent;
         let mut report = LoadReport {
@@ -87,8 +92,10 @@ impl ClosedLoop {
             replies,
             unanswered: 0,
             tally: Tally::default(),
-            stall,
+            stall: gaps.longest(&stops),
             duration_ns,
+            left_out,
+            stopped_ns: stops.total_ns(),
         };
         set.finish(&mut report);
         Ok(report)

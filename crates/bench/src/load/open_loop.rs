@@ -3,7 +3,7 @@
 //! requests here; a closed loop would show one for each connection.
 
 use super::conn::{ConnSet, InFlight};
-use super::recording::{LoadReport, Recording, Stall};
+use super::recording::{Gaps, LoadReport, Recording};
 use super::requests::Requests;
 use super::scan::Tally;
 use super::timer::{Timer, TIMER_TOKEN};
@@ -11,6 +11,7 @@ use super::Stop;
 use crate::clock::{now_ns, NS_PER_S};
 use crate::error::{BenchError, Result};
 use crate::resp::Address;
+use crate::stops::{self, Stops, Watch};
 
 pub struct OpenLoop {
     pub target: Address,
@@ -46,8 +47,8 @@ impl OpenLoop {
             timer,
             stop: Stop { request_count: stop.request_count.or(requests.request_count()), ..stop },
             requests,
-            lateness: Recording::new(recording.start_ns),
-            recording,
+            lateness: Recording::new(recording.start_ns).watched(),
+            recording: recording.watched(),
             schedule: Schedule {
                 start_ns,
                 interval_ns: NS_PER_S as f64 / self.requests_per_second,
@@ -57,13 +58,14 @@ impl OpenLoop {
             spin_ns: self.spin_ns,
             replies: 0,
             last_reply_ns: start_ns,
-            stall: Stall::default(),
+            gaps: Gaps::default(),
             touched: Vec::new(),
             ready: Vec::new(),
         };
+        let watch = Watch::begin(&[]);
         run.send_on_schedule()?;
         run.drain(now_ns() + self.drain_ns)?;
-        Ok(run.report())
+        Ok(run.report(&watch.end()))
     }
 }
 
@@ -95,7 +97,7 @@ struct Run<'a, R> {
     spin_ns: u64,
     replies: u64,
     last_reply_ns: u64,
-    stall: Stall,
+    gaps: Gaps,
     /// Connections with new requests, each with the intended time of its oldest.
     touched: Vec<usize>,
     ready: Vec<u64>,
@@ -177,7 +179,7 @@ impl<R: Requests> Run<'_, R> {
         }
         self.replies += completed as u64;
         if self.last_reply_ns >= self.recording.start_ns {
-            self.stall.gap(self.last_reply_ns, time_ns);
+            self.gaps.gap(self.last_reply_ns, time_ns);
         }
         self.last_reply_ns = time_ns;
         Ok(())
@@ -190,7 +192,10 @@ impl<R: Requests> Run<'_, R> {
         Ok(())
     }
 
-    fn report(mut self) -> LoadReport {
+    fn report(mut self, stops: &Stops) -> LoadReport {
+        let left_out = self.recording.leave_out(stops);
+        self.lateness.leave_out(stops);
+        stops::note(stops.count(), stops.total_ns(), left_out);
         let mut report = LoadReport {
             duration_ns: self.last_reply_ns.saturating_sub(self.recording.start_ns),
             recording: self.recording,
@@ -199,7 +204,9 @@ impl<R: Requests> Run<'_, R> {
             replies: self.replies,
             unanswered: 0,
             tally: Tally::default(),
-            stall: self.stall,
+            stall: self.gaps.longest(stops),
+            left_out,
+            stopped_ns: stops.total_ns(),
         };
         self.set.finish(&mut report);
         report

@@ -5,6 +5,7 @@ use serde_json::{json, Value};
 
 use super::scan::Tally;
 use crate::clock::{NS_PER_MS, NS_PER_S};
+use crate::stops::{Stops, STOP_NS};
 
 pub const BUCKET_NS: u64 = 10 * NS_PER_MS;
 /// Latencies above ten minutes are recorded as ten minutes.
@@ -34,11 +35,13 @@ pub struct Recording {
     pub histogram: Histogram<u64>,
     pub buckets: Vec<Bucket>,
     samples: Option<Vec<Sample>>,
+    /// While the machine is watched: latencies that it may have stood still in, with their counts.
+    late: Option<Vec<(Sample, u64)>>,
 }
 
 impl Recording {
     pub fn new(start_ns: u64) -> Self {
-        Self { start_ns, histogram: new_histogram(), buckets: Vec::new(), samples: None }
+        Self { start_ns, histogram: new_histogram(), buckets: Vec::new(), samples: None, late: None }
     }
 
     /// Keeps every latency, with memory for `expected` of them touched beforehand.
@@ -49,9 +52,32 @@ impl Recording {
         Self { samples: Some(samples), ..Self::new(start_ns) }
     }
 
+    /// The same, of a time in which a watch looks for stops of the machine. [`Recording::leave_out`] ends it.
+    pub fn watched(self) -> Self {
+        Self { late: Some(Vec::new()), ..self }
+    }
+
+    /// Records what was late, but for what the machine stood still in: so many are left out.
+    pub fn leave_out(&mut self, stops: &Stops) -> u64 {
+        let mut left_out = 0;
+        for (Sample { intended_ns, latency_ns }, count) in self.late.take().unwrap_or_default() {
+            match stops.fall_into(intended_ns, intended_ns + latency_ns) {
+                true => left_out += count,
+                false => self.record(intended_ns, latency_ns, count),
+            }
+        }
+        if let Some(samples) = &mut self.samples {
+            samples.sort_by_key(|sample| sample.intended_ns);
+        }
+        left_out
+    }
+
     #[inline]
     pub fn record(&mut self, intended_ns: u64, latency_ns: u64, count: u64) {
         let Some(since_start_ns) = intended_ns.checked_sub(self.start_ns) else { return };
+        if let Some(late) = self.late.as_mut().filter(|_| latency_ns >= STOP_NS) {
+            return late.push((Sample { intended_ns, latency_ns }, count));
+        }
         self.histogram.saturating_record_n(latency_ns, count);
         let index = (since_start_ns / BUCKET_NS) as usize;
         if index >= self.buckets.len() {
@@ -97,6 +123,31 @@ impl Stall {
     }
 }
 
+/// Times without any reply, while the machine is watched.
+#[derive(Debug, Default)]
+pub struct Gaps {
+    longest_short: Stall,
+    long: Vec<(u64, u64)>,
+}
+
+impl Gaps {
+    #[inline]
+    pub fn gap(&mut self, from_ns: u64, to_ns: u64) {
+        match to_ns.saturating_sub(from_ns) < STOP_NS {
+            true => self.longest_short.gap(from_ns, to_ns),
+            false => self.long.push((from_ns, to_ns)),
+        }
+    }
+
+    /// The longest in which the machine did not stand still.
+    pub fn longest(&self, stops: &Stops) -> Stall {
+        let mut longest = self.longest_short;
+        let own = self.long.iter().filter(|(from_ns, to_ns)| !stops.fall_into(*from_ns, *to_ns));
+        own.for_each(|(from_ns, to_ns)| longest.gap(*from_ns, *to_ns));
+        longest
+    }
+}
+
 pub struct LoadReport {
     pub recording: Recording,
     /// Open loop only: how long after its intended time a request was handed to the kernel. What is late here is
@@ -110,6 +161,10 @@ pub struct LoadReport {
     pub stall: Stall,
     /// From the start of the recording to the last reply.
     pub duration_ns: u64,
+    /// Replies that are not in the recording, for the machine itself stood still meanwhile.
+    pub left_out: u64,
+    /// For so long in all.
+    pub stopped_ns: u64,
 }
 
 pub const PERCENTILES: [(&str, f64); 5] =
@@ -117,7 +172,8 @@ pub const PERCENTILES: [(&str, f64); 5] =
 
 impl LoadReport {
     pub fn replies_per_second(&self) -> f64 {
-        self.recording.histogram.len() as f64 * NS_PER_S as f64 / self.duration_ns.max(1) as f64
+        (self.recording.histogram.len() + self.left_out) as f64 * NS_PER_S as f64
+            / self.duration_ns.max(1) as f64
     }
 
     pub fn json(&self) -> Value {
@@ -132,6 +188,8 @@ impl LoadReport {
             "replies_per_second": self.replies_per_second(),
             "latency_us": histogram_us(&self.recording.histogram),
             "send_lateness_us": self.lateness.as_ref().map(|l| histogram_us(&l.histogram)),
+            "left_out": self.left_out,
+            "stopped_us": self.stopped_ns as f64 / 1e3,
             "stall_us": self.stall.longest_ns as f64 / 1e3,
             "per_second_max_us": self.recording.per_second_max_ns().iter().map(|ns| *ns as f64 / 1e3).collect::<Vec<_>>(),
         })

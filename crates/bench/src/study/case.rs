@@ -20,6 +20,17 @@ pub enum Draw {
     Zipf(f64),
 }
 
+/// What an update writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Writes {
+    /// One word of its row, so what the row was is still needed.
+    #[default]
+    Part,
+    /// All of its row, as in the paper's algorithms.
+    Row,
+}
+
 /// One measurement. Two that are equal need not be measured twice.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Case {
@@ -27,6 +38,8 @@ pub struct Case {
     pub data_bytes: u64,
     pub row_len: usize,
     pub updates_per_tick: u32,
+    #[serde(default)]
+    pub writes: Writes,
     pub draw: Draw,
     pub huge_pages: bool,
     pub round: u32,
@@ -83,10 +96,18 @@ pub struct Ticks {
     pub is_each_timed: bool,
 }
 
-/// Of the ticks from the first cut to the end of the last image.
+/// Of the ticks from the first cut to the end of the last image, but for those in which the machine itself stood still.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     pub tick_count: usize,
+    /// Ticks that are left out: the machine stood still in them, or they waited for one in which it did.
+    #[serde(default)]
+    pub stopped_tick_count: usize,
+    #[serde(default)]
+    pub stop_count: usize,
+    /// In all.
+    #[serde(default)]
+    pub stopped_ns: u64,
     /// From the time when the tick was due to the end of its updates.
     pub mean_ns: f64,
     pub p50_ns: u64,
@@ -113,6 +134,9 @@ pub struct Outcome {
     pub verified_images: u32,
     /// (from the first cut, latency) of each tick, in ns.
     pub trace: Vec<(u64, u64)>,
+    /// The same of those that are left out.
+    #[serde(default)]
+    pub stopped_trace: Vec<(u64, u64)>,
 }
 
 impl Outcome {

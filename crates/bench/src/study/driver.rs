@@ -12,7 +12,7 @@ use std::sync::mpsc::{channel, Receiver};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::case::{Outcome, Plan, Ticks, TICK_NS};
+use super::case::{Outcome, Plan, Ticks, Writes, TICK_NS};
 use super::draw::{Draws, Update};
 use super::engine::Engine;
 use super::memory::copies_of_thread;
@@ -20,6 +20,7 @@ use crate::clock::{now_ns, seconds_to_ns, NS_PER_S};
 use crate::error::{BenchError, Result};
 use crate::pin;
 use crate::stats::percentile;
+use crate::stops::{Stops, Watch};
 
 /// Ticks before the first cut: caches and clocks get going.
 const LEAD_IN_TICKS: u64 = 20;
@@ -103,6 +104,11 @@ pub fn drive<E: Engine>(engine: &E, plan: &Plan, ticks: &Ticks) -> Result<Outcom
         checkpoints: Mutex::default(),
     };
     let (sender, receiver) = channel();
+    let watch = match ticks.is_verified {
+        // Nothing is measured.
+        true => Watch::none(),
+        false => Watch::begin(&[&plan.client_cpus[..], &plan.saver_cpus].concat()),
+    };
     let client = std::thread::scope(|scope| {
         let shared = &shared;
         let save = move || pinned(&plan.saver_cpus).and_then(|()| shared.save(engine, &receiver));
@@ -114,9 +120,12 @@ pub fn drive<E: Engine>(engine: &E, plan: &Plan, ticks: &Ticks) -> Result<Outcom
         let run = || -> Result<Client> {
             pinned(&plan.client_cpus)?;
             let mut client = Client::new(plan, ticks)?;
-            match ticks.is_each_timed {
-                true => client.run::<E, true>(engine, shared, |cut| drop(sender.send(cut)))?,
-                false => client.run::<E, false>(engine, shared, |cut| drop(sender.send(cut)))?,
+            let tell = |cut| drop(sender.send(cut));
+            match (plan.case.writes, ticks.is_each_timed) {
+                (Writes::Part, true) => client.run::<E, false, true>(engine, shared, tell)?,
+                (Writes::Part, false) => client.run::<E, false, false>(engine, shared, tell)?,
+                (Writes::Row, true) => client.run::<E, true, true>(engine, shared, tell)?,
+                (Writes::Row, false) => client.run::<E, true, false>(engine, shared, tell)?,
             }
             Ok(client)
         };
@@ -129,11 +138,34 @@ pub fn drive<E: Engine>(engine: &E, plan: &Plan, ticks: &Ticks) -> Result<Outcom
         shared.stop.store(true, Ordering::SeqCst);
         client
     });
+    let stops = watch.end();
     let mut checkpoints = shared.checkpoints();
     match checkpoints.failure.take() {
         Some(error) => Err(error),
-        None => Ok(client?.outcome(&checkpoints)),
+        None => Ok(client?.outcome(&checkpoints, &stops)),
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Tick {
+    due_ns: u64,
+    /// From then to the end of its updates.
+    latency_ns: u64,
+    /// Of its updates alone.
+    stage_ns: u64,
+}
+
+/// The ticks that say something, and those that do not: in which the machine stood still, or which had to wait for such a one.
+fn apart(ticks: Vec<Tick>, stops: &Stops) -> (Vec<Tick>, Vec<Tick>) {
+    let mut stopped_until_ns = 0;
+    ticks.into_iter().partition(|tick| {
+        let end_ns = tick.due_ns + tick.latency_ns;
+        let is_stopped = tick.due_ns < stopped_until_ns || stops.fall_into(tick.due_ns, end_ns);
+        if is_stopped {
+            stopped_until_ns = end_ns;
+        }
+        !is_stopped
+    })
 }
 
 struct Client<'p> {
@@ -142,8 +174,8 @@ struct Client<'p> {
     updates: Vec<Update>,
     updates_per_tick: u32,
     value: u64,
-    /// (due, latency, update stage) of each tick since the first cut, in ns.
-    measured: Vec<(u64, u64, u64)>,
+    /// Each since the first cut.
+    measured: Vec<Tick>,
     cut_ns: Vec<u64>,
     first_copies: u64,
     last_copies: u64,
@@ -170,7 +202,7 @@ impl<'p> Client<'p> {
         })
     }
 
-    fn run<E: Engine, const EACH: bool>(
+    fn run<E: Engine, const WHOLE: bool, const EACH: bool>(
         &mut self,
         engine: &E,
         shared: &Shared,
@@ -202,10 +234,10 @@ impl<'p> Client<'p> {
                 was_idle = false;
                 self.cut(engine, shared, &tell)?;
             }
-            self.update::<E, EACH>(engine);
+            self.update::<E, WHOLE, EACH>(engine);
             let end_ns = now_ns();
             if !self.cut_ns.is_empty() {
-                self.measured.push((due_ns, end_ns - due_ns, end_ns - begin_ns));
+                self.measured.push(Tick { due_ns, latency_ns: end_ns - due_ns, stage_ns: end_ns - begin_ns });
             }
             self.draws.fill(&mut self.updates, self.updates_per_tick);
         }
@@ -226,10 +258,10 @@ impl<'p> Client<'p> {
     }
 
     #[inline]
-    fn update<E: Engine, const EACH: bool>(&mut self, engine: &E) {
+    fn update<E: Engine, const WHOLE: bool, const EACH: bool>(&mut self, engine: &E) {
         let mut before_ns = if EACH { now_ns() } else { 0 };
         for update in &self.updates {
-            engine.write(update.row, update.word, self.value);
+            engine.write::<WHOLE>(*update, self.value);
             self.value += 1;
             if EACH {
                 let after_ns = now_ns();
@@ -239,31 +271,37 @@ impl<'p> Client<'p> {
         }
     }
 
-    fn outcome(self, checkpoints: &Checkpoints) -> Outcome {
-        let mut latencies: Vec<u64> = self.measured.iter().map(|tick| tick.1).collect();
+    fn outcome(self, checkpoints: &Checkpoints, stops: &Stops) -> Outcome {
+        let first_ns = self.measured.first().map_or(0, |tick| tick.due_ns);
+        let (measured, stopped) = apart(self.measured, stops);
+        let mut latencies: Vec<u64> = measured.iter().map(|tick| tick.latency_ns).collect();
         let count = latencies.len().max(1) as f64;
-        let mean = |of: fn(&(u64, u64, u64)) -> u64| {
-            self.measured.iter().map(|tick| of(tick) as f64).sum::<f64>() / count
+        let mean = |of: fn(&Tick) -> u64| measured.iter().map(|tick| of(tick) as f64).sum::<f64>() / count;
+        let trace = |ticks: &[Tick]| {
+            let traced = ticks.iter().filter(|_| self.ticks.is_traced);
+            traced.map(|tick| (tick.due_ns - first_ns, tick.latency_ns)).collect()
         };
-        let first_ns = self.measured.first().map_or(0, |tick| tick.0);
-        let trace = self.measured.iter().filter(|_| self.ticks.is_traced);
         Outcome {
+            stopped_tick_count: stopped.len(),
+            stop_count: stops.count(),
+            stopped_ns: stops.total_ns(),
             tick_count: latencies.len(),
-            mean_ns: mean(|tick| tick.1),
+            mean_ns: mean(|tick| tick.latency_ns),
             p50_ns: percentile(&mut latencies, 50.0),
             p99_ns: percentile(&mut latencies, 99.0),
             p999_ns: percentile(&mut latencies, 99.9),
             p9999_ns: percentile(&mut latencies, 99.99),
             max_ns: percentile(&mut latencies, 100.0),
-            stage_mean_ns: mean(|tick| tick.2),
-            stage_max_ns: self.measured.iter().map(|tick| tick.2).max().unwrap_or(0),
+            stage_mean_ns: mean(|tick| tick.stage_ns),
+            stage_max_ns: measured.iter().map(|tick| tick.stage_ns).max().unwrap_or(0),
             cut_ns: self.cut_ns,
             checkpoint_ns: checkpoints.ns.clone(),
             client_copies: self.last_copies - self.first_copies,
             longest_update_ns: self.longest_update_ns,
             update_count: self.value - 1,
             verified_images: checkpoints.verified,
-            trace: trace.map(|tick| (tick.0 - first_ns, tick.1)).collect(),
+            trace: trace(&measured),
+            stopped_trace: trace(&stopped),
             ..Outcome::default()
         }
     }
@@ -289,9 +327,29 @@ pub fn count<E: Engine>(engine: &E, plan: &Plan, tick_count: u32) -> Result<Outc
             draws.fill(&mut updates, case.updates_per_tick);
             for update in &updates {
                 value += 1;
-                engine.write(update.row, update.word, value);
+                match case.writes {
+                    Writes::Part => engine.write::<false>(*update, value),
+                    Writes::Row => engine.write::<true>(*update, value),
+                }
             }
         }
     }
     Ok(Outcome { update_count: value, ..Outcome::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stops::Stop;
+
+    #[test]
+    fn ticks_of_stops_and_those_that_wait_for_them_are_apart() {
+        let tick = |due_ns, latency_ns| Tick { due_ns, latency_ns, stage_ns: 1 };
+        // The second was stopped, the third is late for it, the fifth is late for the cut alone.
+        let ticks = vec![tick(0, 3), tick(10, 25), tick(20, 18), tick(40, 1), tick(50, 30)];
+        let stops = Stops::of(vec![Stop { from_ns: 12, to_ns: 33 }]);
+        let (kept, left_out) = apart(ticks.clone(), &stops);
+        assert_eq!(kept, [ticks[0], ticks[3], ticks[4]]);
+        assert_eq!(left_out, ticks[1..3]);
+    }
 }

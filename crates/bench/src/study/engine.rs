@@ -1,8 +1,18 @@
 //! What the driver needs of a way to take snapshots.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::draw::Update;
 use crate::error::Result;
+
+/// Sets the word of an update, or each word of its row.
+#[inline(always)]
+pub fn store<const WHOLE: bool>(row: &[AtomicU64], word: u32, value: u64) {
+    match WHOLE {
+        true => row.iter().for_each(|word| word.store(value, Ordering::Relaxed)),
+        false => row[word as usize].store(value, Ordering::Relaxed),
+    }
+}
 
 /// One client writes and cuts, one thread saves.
 ///
@@ -13,8 +23,8 @@ pub trait Engine: Sync {
     /// Whether a thread of its own serves the client's writes.
     const HAS_SERVER: bool = false;
 
-    /// Sets one word of a row.
-    fn write(&self, row: u32, word: u32, value: u64);
+    /// Sets one word of a row, or all of them.
+    fn write<const WHOLE: bool>(&self, update: Update, value: u64);
 
     /// Takes a cut. The client calls it, between two writes.
     fn cut(&self) -> Result<()>;

@@ -7,6 +7,7 @@ use super::case::{Case, Outcome, Plan, Reply, Ticks, Work};
 use crate::error::{BenchError, Result};
 use crate::guest;
 use crate::pin::CpuPlan;
+use crate::stops;
 
 /// The hidden subcommand.
 pub const GUEST: &str = "study-guest";
@@ -48,7 +49,10 @@ impl Host {
         // Images are as large as the data.
         let _ = std::fs::remove_dir_all(&plan.dir);
         match reply? {
-            Reply::Measured(outcome) => Ok(*outcome),
+            Reply::Measured(outcome) => {
+                stops::note(outcome.stop_count, outcome.stopped_ns, outcome.stopped_tick_count as u64);
+                Ok(*outcome)
+            }
             Reply::Failed { why } => Err(BenchError::Failed(why)),
         }
     }

@@ -110,7 +110,7 @@ impl WithAlgorithm<Counted> for Run<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::case::{Case, Draw, Ticks};
+    use crate::study::case::{Case, Draw, Ticks, Writes};
 
     fn verified(case: Case, budget_bytes: u64) -> Outcome {
         let dir = stillframe_testkit::TempDir::new("study-image");
@@ -139,6 +139,7 @@ mod tests {
             data_bytes: 4 << 20,
             row_len,
             updates_per_tick: 2000,
+            writes: Writes::Part,
             draw: Draw::Uniform,
             huge_pages: false,
             round: 0,
@@ -152,6 +153,8 @@ mod tests {
             for (row_len, budget_bytes, draw) in
                 [(64, 1 << 20, Draw::Uniform), (4096, 64 << 10, Draw::Zipf(0.9)), (1024, 1, Draw::Uniform)]
             {
+                let writes = if row_len == 4096 { Writes::Part } else { Writes::Row };
+                verified(Case { writes, draw, ..small(subject, row_len) }, budget_bytes);
                 let outcome = verified(Case { draw, ..small(subject, row_len) }, budget_bytes);
                 assert_eq!(outcome.verified_images, 3, "{subject}");
                 assert_eq!((outcome.cut_ns.len(), outcome.checkpoint_ns.len()), (3, 3), "{subject}");

@@ -16,7 +16,7 @@ mod measure;
 mod memory;
 mod subject;
 
-pub use case::{Case, Draw, Outcome, Reply, Ticks, Work, TICK_NS};
+pub use case::{Case, Draw, Outcome, Reply, Ticks, Work, Writes, TICK_NS};
 pub use host::{Host, GUEST};
 pub use measure::measure;
 pub use subject::Subject;

@@ -22,6 +22,7 @@ use crate::load::{self, KeyChoice, LoadReport, Recording, Stop, Workload, Worklo
 use crate::peer::{Peer, PeerKind, Server, StartOptions};
 use crate::pin::{self, CpuPlan};
 use crate::resp::{info_number, Client, Info};
+use crate::stops;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -63,6 +64,7 @@ struct Guest<'a> {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    stops::watch_nothing();
     let cpus = pin::CpuArgs::default().plan();
     let peer = Peer {
         name: "redis".to_owned(),

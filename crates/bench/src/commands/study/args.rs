@@ -7,7 +7,7 @@ use crate::commands::DataArgs;
 use crate::output::OutArgs;
 use crate::peer::PeerArgs;
 use crate::pin::CpuArgs;
-use crate::study::Subject;
+use crate::study::{Subject, Writes};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -20,6 +20,9 @@ pub struct Args {
     /// Algorithms [default: those of the paper and epoch; the others take part at the default point]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub algorithms: Option<Vec<Subject>>,
+    /// What updates write, in figures 10 and 12 and for the bars: a word of the row, or all of it
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "part,row")]
+    pub writes: Vec<Writes>,
     /// Sizes of the data
     #[arg(long, value_name = "GB", value_delimiter = ',', default_value = "0.25,0.5,1,2,4")]
     pub sizes: Vec<f64>,
@@ -49,7 +52,7 @@ pub struct Args {
     /// No checkpoint of a measurement but the first begins later
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     pub seconds: f64,
-    /// Rounds for the bars, which take medians
+    /// Rounds, of which figures and bars take the medians
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub rounds: u32,
     /// Memory for spare frames and for what writers have captured
@@ -115,7 +118,10 @@ impl Args {
     /// # Errors
     /// A word that means no figure.
     pub fn figures(&self) -> Result<Vec<Figure>, String> {
-        let Some(words) = &self.figures else { return Ok(Figure::all()) };
+        let is_wanted = |figure: &Figure| figure.writes().is_none_or(|writes| self.writes.contains(&writes));
+        let Some(words) = &self.figures else {
+            return Ok(Figure::all().into_iter().filter(is_wanted).collect());
+        };
         let mut found: Vec<Figure> = Vec::new();
         for word in words {
             let named = Figure::named(word.trim());
@@ -123,7 +129,13 @@ impl Args {
                 let names: Vec<_> = Figure::all().into_iter().map(Figure::name).collect();
                 return Err(format!("--figures {word}: there are 10, 11, {}", names.join(", ")));
             }
-            found.extend(named.into_iter().filter(|figure| !found.contains(figure)).collect::<Vec<_>>());
+            found.extend(
+                named
+                    .into_iter()
+                    .filter(is_wanted)
+                    .filter(|figure| !found.contains(figure))
+                    .collect::<Vec<_>>(),
+            );
         }
         Ok(found)
     }

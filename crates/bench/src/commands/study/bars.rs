@@ -5,8 +5,8 @@ use super::figure::{Axis, Trend, CUT_NOISE_NS};
 use super::plan::BAR_ROWS;
 use super::records::Records;
 use crate::bar::Bar;
-use crate::stats::median;
-use crate::study::{Outcome, Subject};
+use crate::stats::median_of;
+use crate::study::{Case, Outcome, Subject, Writes};
 
 const MEAN_PERCENT: f64 = 105.0;
 const MAX_PERCENT: f64 = 110.0;
@@ -23,7 +23,8 @@ struct Judge<'a> {
 
 pub fn judge(args: &Args, records: &Records) -> Vec<Bar> {
     let judge = Judge { args, records };
-    let mut bars: Vec<Bar> = BAR_ROWS.into_iter().flat_map(|row_len| judge.latencies(row_len)).collect();
+    let rows = args.writes.iter().flat_map(|writes| BAR_ROWS.map(|row_len| (row_len, *writes)));
+    let mut bars: Vec<Bar> = rows.flat_map(|(row_len, writes)| judge.latencies(row_len, writes)).collect();
     bars.push(judge.cut());
     bars.extend(BAR_ROWS.map(|row_len| judge.memory(row_len)));
     bars.extend(args.subjects().into_iter().map(|subject| judge.growth(subject)));
@@ -31,41 +32,49 @@ pub fn judge(args: &Args, records: &Records) -> Vec<Bar> {
 }
 
 impl Judge<'_> {
-    fn median(&self, subject: Subject, row_len: usize, of: impl Fn(&Outcome) -> f64) -> Option<f64> {
-        let rounds = 0..self.args.rounds;
-        let cases = rounds.map(|round| self.args.bar_case(subject, row_len, round));
-        let values: Vec<f64> = cases.filter_map(|case| self.records.of_case(&case)).map(of).collect();
-        (!values.is_empty()).then(|| median(&values))
+    fn median(
+        &self,
+        subject: Subject,
+        (row_len, writes): (usize, Writes),
+        of: impl Fn(&Outcome) -> f64,
+    ) -> Option<f64> {
+        let case = self.args.bar_case(subject, row_len, writes);
+        median_of(self.records.rounds_of(&case, false).map(of))
     }
 
     /// That of epoch in percent of the lowest of some others.
     fn against(
         &self,
-        row_len: usize,
+        rows: (usize, Writes),
         of: impl Fn(&Outcome) -> f64 + Copy,
         is_other: impl Fn(Subject) -> bool,
     ) -> Option<(f64, Subject)> {
-        let own = self.median(Subject::EPOCH, row_len, of)?;
+        let own = self.median(Subject::EPOCH, rows, of)?;
         let others = self.args.subjects().into_iter().filter(|s| *s != Subject::EPOCH && is_other(*s));
-        let found = others.filter_map(|subject| Some((self.median(subject, row_len, of)?, subject)));
+        let found = others.filter_map(|subject| Some((self.median(subject, rows, of)?, subject)));
         let (lowest, subject) = found.min_by(|a, b| a.0.total_cmp(&b.0))?;
         Some((100.0 * own / lowest.max(1.0), subject))
     }
 
-    fn latencies(&self, row_len: usize) -> Vec<Bar> {
+    fn latencies(&self, row_len: usize, writes: Writes) -> Vec<Bar> {
+        let rows = (row_len, writes);
         let mean = |outcome: &Outcome| outcome.mean_ns;
         let max = |outcome: &Outcome| outcome.max_ns as f64;
         let best = |found: &Option<(f64, Subject)>| {
             found.map_or(String::new(), |(_, subject)| format!(" ({subject})"))
         };
-        let of_mean = self.against(row_len, mean, |subject| !subject.has_growing_cut());
-        let of_max = self.against(row_len, max, |_| true);
-        let of_naive = self.against(row_len, mean, |subject| subject == Subject::NAIVE);
+        let of_mean = self.against(rows, mean, |subject| !subject.has_growing_cut());
+        let of_max = self.against(rows, max, |_| true);
+        let of_naive = self.against(rows, mean, |subject| subject == Subject::NAIVE);
+        let written = match writes {
+            Writes::Part => "",
+            Writes::Row => ", whole",
+        };
         let naive = of_naive.map_or(String::new(), |(percent, _)| format!("; it is {percent:.0} % of NS's"));
         vec![
             Bar::at_most(
                 format!(
-                    "rows of {row_len} B: epoch's mean tick, of the best whose cut does not grow{}{naive}",
+                    "rows of {row_len} B{written}: epoch's mean tick, of the best whose cut does not grow{}{naive}",
                     best(&of_mean)
                 ),
                 MEAN_PERCENT,
@@ -74,7 +83,7 @@ impl Judge<'_> {
             ),
             Bar::at_most(
                 format!(
-                    "rows of {row_len} B: epoch's longest tick, of the best of all others{}",
+                    "rows of {row_len} B{written}: epoch's longest tick, of the best of all others{}",
                     best(&of_max)
                 ),
                 MAX_PERCENT,
@@ -95,10 +104,10 @@ impl Judge<'_> {
 
     /// Above the data, the budget and what is said above.
     fn memory(&self, row_len: usize) -> Bar {
-        let case = self.args.bar_case(Subject::EPOCH, row_len, 0);
+        let case = self.args.bar_case(Subject::EPOCH, row_len, Writes::Part);
         let frames = (self.args.budget << 20) / row_len as u64;
         let allowed = case.data_bytes + (self.args.budget << 20) + FRAME_STATE_BYTES * frames + BESIDE_BYTES;
-        let own = self.median(Subject::EPOCH, row_len, |outcome| outcome.memory_bytes as f64);
+        let own = self.median(Subject::EPOCH, (row_len, Writes::Part), |outcome| outcome.memory_bytes as f64);
         Bar::at_most(
             format!("rows of {row_len} B: epoch's memory, of data + budget + 8 bytes a frame + 16 MB"),
             100.0,
@@ -109,15 +118,14 @@ impl Judge<'_> {
 
     /// Whether the cut grows from the smallest size to the largest as it is to.
     fn growth(&self, subject: Subject) -> Bar {
-        let outcomes: Vec<&Outcome> = self
-            .args
-            .along(Axis::Size, subject)
-            .iter()
-            .filter_map(|(_, case)| self.records.of_case(case))
-            .collect();
-        let is_growing = match (outcomes.first(), outcomes.last()) {
-            (Some(first), Some(last)) if outcomes.len() > 1 => {
-                let (first, last) = (first.cut_median_ns(), last.cut_median_ns());
+        let along = self.args.along(Axis::Size, subject, Writes::Part);
+        let cut = |(_, case): &(String, Case)| {
+            median_of(self.records.rounds_of(case, false).map(Outcome::cut_median_ns))
+        };
+        let cuts: Vec<f64> = along.iter().filter_map(cut).collect();
+        let is_growing = match (cuts.first(), cuts.last()) {
+            (Some(first), Some(last)) if cuts.len() > 1 => {
+                let (first, last) = (*first, *last);
                 Some((last - first > CUT_NOISE_NS && Trend::of(first, last) == Trend::Rises, last / 1000.0))
             }
             _ => None,

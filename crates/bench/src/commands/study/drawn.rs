@@ -3,15 +3,30 @@
 use super::figure::{Figure, Trend};
 use crate::chart::{draw, Chart, Series};
 use crate::output::markdown_table;
+use crate::stats::{median_of, with_range};
 
 pub const FOOTER: &str = "stillframe-bench study; set-up of Li et al., TKDE 2019. See docs/figures.md";
 
 /// What an algorithm's line does, and what it was to do.
 pub struct Line {
     pub name: String,
-    /// A value a label, where it was measured.
-    pub values: Vec<Option<f64>>,
+    /// Of each label what was measured there, once in each round.
+    pub values: Vec<Vec<f64>>,
     pub expected: Option<Trend>,
+}
+
+impl Line {
+    fn at(&self, label: usize) -> Option<f64> {
+        median_of(self.values.get(label)?.iter().copied())
+    }
+
+    fn first(&self) -> Option<f64> {
+        self.at(0)
+    }
+
+    pub fn last(&self) -> Option<f64> {
+        self.at(self.values.len().checked_sub(1)?)
+    }
 }
 
 pub struct Drawn {
@@ -30,13 +45,13 @@ pub struct Drawn {
 
 impl Drawn {
     pub fn is_empty(&self) -> bool {
-        self.lines.iter().all(|line| line.values.iter().all(Option::is_none))
+        self.lines.iter().all(|line| line.values.iter().all(Vec::is_empty))
     }
 
     fn series(&self) -> Vec<Series> {
         let points = |line: &Line| {
-            let values = line.values.iter().enumerate();
-            values.filter_map(|(at, value)| Some((at as f64, (*value)?))).collect::<Vec<_>>()
+            let labels = 0..line.values.len();
+            labels.filter_map(|at| Some((at as f64, line.at(at)?))).collect::<Vec<_>>()
         };
         let lines = self.lines.iter().map(|line| super::style::series(&line.name, points(line)));
         lines.filter(|series| !series.points.is_empty()).collect()
@@ -55,8 +70,16 @@ impl Drawn {
         })
     }
 
+    /// The median of what was measured at a label, and between which values it lies.
+    pub fn cell(&self, values: &[f64]) -> String {
+        match values {
+            [] => "-".to_owned(),
+            values => with_range(values, self.show),
+        }
+    }
+
     pub fn table(&self) -> String {
-        let cell = |value: &Option<f64>| value.map_or("-".to_owned(), self.show);
+        let cell = |values: &Vec<f64>| self.cell(values);
         let row = |line: &Line| {
             [line.name.clone()].into_iter().chain(line.values.iter().map(cell)).collect::<Vec<_>>()
         };
@@ -67,8 +90,7 @@ impl Drawn {
 
     /// From a line's first value to its last.
     fn trend(&self, line: &Line) -> Option<(Trend, f64)> {
-        let first = line.values.first().copied().flatten()?;
-        let last = line.values.last().copied().flatten()?;
+        let (first, last) = (line.first()?, line.last()?);
         if line.values.len() < 2 {
             return None;
         }
@@ -106,7 +128,7 @@ impl Drawn {
                 parts.push(format!("{} for {}", trend.verb(), names.join(", ")));
             }
         }
-        let last = |line: &Line| Some((line.values.last().copied().flatten()?, line.name.clone()));
+        let last = |line: &Line| Some((line.last()?, line.name.clone()));
         if let Some((value, name)) = self.lines.iter().filter_map(last).min_by(|a, b| a.0.total_cmp(&b.0)) {
             parts.push(format!("lowest at the end is {name}, {}", (self.show)(value)));
         }
@@ -132,16 +154,17 @@ pub fn title(figure: Figure) -> String {
 mod tests {
     use super::super::figure::{Axis, Metric};
     use super::*;
+    use crate::study::Writes;
 
     #[test]
     fn a_finding_says_who_does_as_the_paper_says() {
         let line = |name: &str, values: [f64; 2], expected| Line {
             name: name.to_owned(),
-            values: values.map(Some).to_vec(),
+            values: values.map(|value| vec![value]).to_vec(),
             expected,
         };
         let drawn = Drawn {
-            figure: Figure::Synthetic(Axis::Size, Metric::Max),
+            figure: Figure::Synthetic(Axis::Size, Metric::Max, Writes::Part),
             subtitle: String::new(),
             x_title: "size".to_owned(),
             labels: vec!["1".to_owned(), "2".to_owned()],

@@ -2,23 +2,23 @@
 
 use stillframe_algorithms::PhysicalKind;
 
-use crate::study::{Outcome, Subject};
+use crate::study::{Outcome, Subject, Writes};
 
 /// A figure or table of the paper, or one of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// 9: latency of each tick.
     Trace,
-    /// 10 a to l: a metric over an axis.
-    Synthetic(Axis, Metric),
+    /// 10 a to l: a metric over an axis, for updates of a word and for those of a whole row.
+    Synthetic(Axis, Metric, Writes),
     /// Ours: the cut over the data's size.
     Cuts,
     /// Ours: the longest update over the size of a value.
     Values,
     /// 11 a and b: huge pages.
     HugePages(Metric),
-    /// 12: transactions over threads.
-    Transactions,
+    /// 12: transactions over threads, by what their updates write.
+    Transactions(Writes),
     /// 13 to 17: a server.
     Server(ServerMetric),
     /// Table 4.
@@ -50,6 +50,10 @@ pub enum ServerMetric {
     Memory,
     Save,
 }
+
+const WRITES: [Writes; 2] = [Writes::Part, Writes::Row];
+/// Of the names of those for whole rows.
+const ROW_SUFFIX: &str = "-row";
 
 /// Cuts that differ by less are alike.
 pub const CUT_NOISE_NS: f64 = 20_000.0;
@@ -122,10 +126,13 @@ impl Figure {
     /// In the order of the paper, ours last.
     pub fn all() -> Vec<Figure> {
         let mut all = vec![Figure::Trace];
-        for metric in Metric::ALL {
-            all.extend(Axis::ALL.map(|axis| Figure::Synthetic(axis, metric)));
+        for writes in WRITES {
+            for metric in Metric::ALL {
+                all.extend(Axis::ALL.map(|axis| Figure::Synthetic(axis, metric, writes)));
+            }
         }
-        all.extend([Figure::HugePages(Metric::Max), Figure::HugePages(Metric::Mean), Figure::Transactions]);
+        all.extend([Figure::HugePages(Metric::Max), Figure::HugePages(Metric::Mean)]);
+        all.extend(WRITES.map(Figure::Transactions));
         let server = [
             ServerMetric::Throughput,
             ServerMetric::Max,
@@ -142,7 +149,7 @@ impl Figure {
     pub fn name(self) -> &'static str {
         match self {
             Figure::Trace => "9",
-            Figure::Synthetic(axis, metric) => {
+            Figure::Synthetic(axis, metric, Writes::Part) => {
                 let names = [
                     ["10a", "10b", "10c", "10d"],
                     ["10e", "10f", "10g", "10h"],
@@ -150,9 +157,18 @@ impl Figure {
                 ];
                 names[metric as usize][axis as usize]
             }
+            Figure::Synthetic(axis, metric, Writes::Row) => {
+                let names = [
+                    ["10a-row", "10b-row", "10c-row", "10d-row"],
+                    ["10e-row", "10f-row", "10g-row", "10h-row"],
+                    ["10i-row", "10j-row", "10k-row", "10l-row"],
+                ];
+                names[metric as usize][axis as usize]
+            }
             Figure::HugePages(Metric::Max) => "11a",
             Figure::HugePages(_) => "11b",
-            Figure::Transactions => "12",
+            Figure::Transactions(Writes::Part) => "12",
+            Figure::Transactions(Writes::Row) => "12-row",
             Figure::Server(metric) => ["13", "14", "15", "16", "17"][metric as usize],
             Figure::Misses => "table4",
             Figure::Cuts => "cuts",
@@ -161,22 +177,40 @@ impl Figure {
         }
     }
 
-    /// Those that a word of the command line means: `10` is all of its parts.
+    /// What its updates write, if it is drawn for each of that.
+    pub fn writes(self) -> Option<Writes> {
+        match self {
+            Figure::Synthetic(_, _, writes) | Figure::Transactions(writes) => Some(writes),
+            _ => None,
+        }
+    }
+
+    /// Those that a word of the command line means: `10` is all of its parts, and `10a` is it for whole rows, too.
     pub fn named(word: &str) -> Vec<Figure> {
         let is_part = |name: &str| {
             name.strip_prefix(word).is_some_and(|part| part.chars().all(|letter| letter.is_ascii_lowercase()))
         };
         let is_number = word.parse::<u32>().is_ok();
-        let is_meant = |figure: &Figure| figure.name() == word || (is_number && is_part(figure.name()));
+        let is_meant = |figure: &Figure| {
+            let name = figure.name();
+            let plain = name.strip_suffix(ROW_SUFFIX).unwrap_or(name);
+            [name, plain].contains(&word) || (is_number && is_part(plain))
+        };
         Figure::all().into_iter().filter(is_meant).collect()
     }
 
     pub fn title(self) -> String {
         match self {
             Figure::Trace => "Latency of each tick".to_owned(),
-            Figure::Synthetic(axis, metric) => format!("{} over {}", metric.title(), axis.title()),
+            Figure::Synthetic(axis, metric, Writes::Part) => {
+                format!("{} over {}", metric.title(), axis.title())
+            }
+            Figure::Synthetic(axis, metric, Writes::Row) => {
+                format!("{} over {}, whole rows", metric.title(), axis.title())
+            }
             Figure::HugePages(metric) => format!("{} with huge pages", metric.title()),
-            Figure::Transactions => "Transactions a second over threads".to_owned(),
+            Figure::Transactions(Writes::Part) => "Transactions a second over threads".to_owned(),
+            Figure::Transactions(Writes::Row) => "Transactions a second over threads, whole rows".to_owned(),
             Figure::Server(metric) => match metric {
                 ServerMetric::Throughput => "Server: throughput during a save over records",
                 ServerMetric::Max => "Server: longest request during a save over records",
@@ -198,12 +232,12 @@ impl Figure {
     pub fn paper(self) -> &'static str {
         match self {
             Figure::Trace => "NS, COU, Fork and ZZ show spikes at the cut, NS most of all; PP, HG and PB remain stable.",
-            Figure::Synthetic(axis, metric) => synthetic_finding(axis, metric),
+            Figure::Synthetic(axis, metric, _) => synthetic_finding(axis, metric),
             Figure::HugePages(Metric::Max) => {
                 "With huge pages the longest tick of Fork is shorter, but still longer than that of HG and PB."
             }
             Figure::HugePages(_) => "With huge pages the mean of Fork is higher: each first write copies 2 MB.",
-            Figure::Transactions => "vHG and vPB do more transactions than CALC with several threads.",
+            Figure::Transactions(_) => "vHG and vPB do more transactions than CALC with several threads.",
             Figure::Server(metric) => match metric {
                 ServerMetric::Throughput => "Insensitive to the number of records; HG and PB like Redis.",
                 ServerMetric::Max => "Rises steeply with records for Redis (fork); stays for HG and PB.",
@@ -229,23 +263,23 @@ impl Figure {
             _ => return None,
         };
         match self {
-            Figure::Synthetic(Axis::Size | Axis::Frequency, Metric::Mean) => Some(Trend::Rises),
-            Figure::Synthetic(Axis::Row, Metric::Mean) => match kind {
+            Figure::Synthetic(Axis::Size | Axis::Frequency, Metric::Mean, _) => Some(Trend::Rises),
+            Figure::Synthetic(Axis::Row, Metric::Mean, _) => match kind {
                 Some(Zigzag | PingPong) => Some(Trend::Flat),
                 Some(Naive | Cou | Hourglass | Piggyback) => Some(Trend::Rises),
                 Some(Epoch) | None => None,
             },
-            Figure::Synthetic(Axis::Zipf, Metric::Mean) => Some(Trend::Falls),
-            Figure::Synthetic(Axis::Size, Metric::Max) | Figure::Cuts => Some(match kind {
+            Figure::Synthetic(Axis::Zipf, Metric::Mean, _) => Some(Trend::Falls),
+            Figure::Synthetic(Axis::Size, Metric::Max, _) | Figure::Cuts => Some(match kind {
                 Some(Naive | Cou | Zigzag) | None => Trend::Rises,
                 Some(PingPong | Hourglass | Piggyback | Epoch) => Trend::Flat,
             }),
-            Figure::Synthetic(Axis::Row, Metric::Max) => match kind {
+            Figure::Synthetic(Axis::Row, Metric::Max, _) => match kind {
                 Some(Cou | Zigzag) => Some(Trend::Falls),
                 None => Some(Trend::Flat),
                 _ => None,
             },
-            Figure::Synthetic(Axis::Size, Metric::Checkpoint) => Some(Trend::Rises),
+            Figure::Synthetic(Axis::Size, Metric::Checkpoint, _) => Some(Trend::Rises),
             Figure::Synthetic(..) => Some(Trend::Flat),
             _ => None,
         }
@@ -276,13 +310,15 @@ mod tests {
     #[test]
     fn words_mean_figures() {
         let names = |word| Figure::named(word).into_iter().map(Figure::name).collect::<Vec<_>>();
-        assert_eq!(names("10").len(), 12);
-        assert_eq!(names("10e"), ["10e"]);
+        assert_eq!(names("10").len(), 24);
+        assert_eq!(names("10e"), ["10e", "10e-row"]);
+        assert_eq!(names("10e-row"), ["10e-row"]);
+        assert_eq!(names("12"), ["12", "12-row"]);
         assert_eq!(names("11"), ["11a", "11b"]);
         assert_eq!(names("1"), Vec::<&str>::new());
         assert_eq!(names("table4"), ["table4"]);
         assert!(names("table").is_empty() && names("").is_empty());
-        assert_eq!(Figure::all().len(), 25);
+        assert_eq!(Figure::all().len(), 38);
     }
 
     #[test]

@@ -8,10 +8,40 @@ use super::records::Records;
 use super::server::ServerRun;
 use super::transactions;
 use crate::output::{human_bytes, human_ns, thousands};
-use crate::study::{Case, Outcome, Subject};
+use crate::stats::distinct;
+use crate::study::{Case, Outcome, Subject, Writes};
 
 /// Ticks of a trace that are drawn, at most: a stretch of time each, of which the longest tick is shown.
 const TRACE_POINTS: usize = 200;
+
+/// The line of ticks that are left out.
+const STOPPED: &str = "machine stopped";
+
+/// Of each stretch of time the longest latency.
+fn longest_of_each(trace: &[(u64, u64)], step_ns: u64, count: usize) -> Vec<Vec<f64>> {
+    let mut values = vec![Vec::new(); count];
+    for (at_ns, latency_ns) in trace {
+        let value: &mut Vec<f64> = &mut values[(at_ns / step_ns) as usize];
+        let longest = value.first().copied().unwrap_or(0.0).max(*latency_ns as f64);
+        *value = vec![longest];
+    }
+    values
+}
+
+/// How many ticks are left out of a figure, if any.
+fn stopped(outcomes: &[Outcome]) -> String {
+    let left_out: usize = outcomes.iter().map(|outcome| outcome.stopped_tick_count).sum();
+    let all = left_out + outcomes.iter().map(|outcome| outcome.tick_count).sum::<usize>();
+    match left_out {
+        0 => String::new(),
+        _ => format!("the machine itself stood still in {left_out} of {all} ticks, which are left out"),
+    }
+}
+
+/// What there is to say, of what there may be.
+fn joined<const N: usize>(remarks: [String; N]) -> String {
+    remarks.into_iter().filter(|remark| !remark.is_empty()).collect::<Vec<_>>().join("; ")
+}
 
 pub struct Figures<'a> {
     pub args: &'a Args,
@@ -24,17 +54,17 @@ impl Figures<'_> {
     pub fn draw(&self, figure: Figure) -> Option<Drawn> {
         let drawn = match figure {
             Figure::Trace => self.trace(),
-            Figure::Synthetic(axis, metric) => {
-                self.along(figure, axis, &self.args.subjects(), &|o| metric.of(o))
+            Figure::Synthetic(axis, metric, writes) => {
+                self.along(figure, (axis, writes), &self.args.subjects(), &|o| metric.of(o))
             }
             Figure::Cuts => {
-                let drawn =
-                    self.along(figure, Axis::Size, &self.args.all_subjects(), &Outcome::cut_median_ns);
-                Drawn { noise: CUT_NOISE_NS, remark: self.quotation(), ..drawn }
+                let axis = (Axis::Size, Writes::Part);
+                let drawn = self.along(figure, axis, &self.args.all_subjects(), &Outcome::cut_median_ns);
+                Drawn { noise: CUT_NOISE_NS, remark: joined([drawn.remark, self.quotation()]), ..drawn }
             }
             Figure::HugePages(metric) => self.huge_pages(figure, metric),
             Figure::Values => self.values(),
-            Figure::Transactions => self.transactions(),
+            Figure::Transactions(writes) => self.transactions(figure, writes),
             Figure::Server(metric) => self.server(figure, metric),
             Figure::Misses => self.misses(),
             Figure::Bars => return None,
@@ -69,31 +99,32 @@ impl Figures<'_> {
     fn along(
         &self,
         figure: Figure,
-        axis: Axis,
+        (axis, writes): (Axis, Writes),
         subjects: &[Subject],
         metric: &dyn Fn(&Outcome) -> f64,
     ) -> Drawn {
-        let of = |(_, case): &(String, Case)| self.records.of_case(case).map(metric);
+        let cases = |subject: &Subject| self.args.along(axis, *subject, writes);
+        let of = |(_, case): &(String, Case)| self.records.rounds_of(case, false).map(metric).collect();
         let line = |subject: &Subject| Line {
             name: subject.name().to_owned(),
-            values: self.args.along(axis, *subject).iter().map(of).collect(),
+            values: cases(subject).iter().map(of).collect(),
             expected: figure.expected(*subject),
         };
-        let labels = self.args.along(axis, Subject::NAIVE).into_iter().map(|(label, _)| label).collect();
+        let labels = cases(&Subject::NAIVE).into_iter().map(|(label, _)| label).collect();
         let drawn = self.drawn(figure, axis.title(), labels, subjects.iter().map(line).collect());
-        let late = subjects.iter().filter(|subject| {
-            let cases = self.args.along(axis, **subject);
-            cases.iter().filter_map(|(_, case)| self.records.of_case(case)).any(Outcome::is_overloaded)
-        });
-        let late: Vec<_> = late.map(|subject| subject.name()).collect();
-        let remark = match late.is_empty() {
+        let all: Vec<Case> = subjects.iter().flat_map(cases).map(|(_, case)| case).collect();
+        let outcomes = |case: &Case| self.records.rounds_of(case, false).cloned().collect::<Vec<_>>();
+        let is_late = |case: &&Case| outcomes(case).iter().any(Outcome::is_overloaded);
+        let late = distinct(all.iter().filter(is_late).map(|case| case.subject.name()));
+        let late = match late.is_empty() {
             true => String::new(),
             false => format!(
                 "beyond what the client can do in a tick, so that ticks are late by the ticks before them, for {}",
                 late.join(", ")
             ),
         };
-        Drawn { remark, ..drawn }
+        let measured: Vec<Outcome> = all.iter().flat_map(outcomes).collect();
+        Drawn { remark: joined([late, stopped(&measured)]), ..drawn }
     }
 
     fn trace(&self) -> Drawn {
@@ -103,15 +134,12 @@ impl Figures<'_> {
             .into_iter()
             .filter_map(|subject| Some((subject, self.records.of_case(&self.args.base_case(subject))?)))
             .collect();
-        let longest_ns = outcomes.iter().filter_map(|(_, outcome)| Some(outcome.trace.last()?.0)).max();
+        let ends = outcomes.iter().flat_map(|(_, outcome)| [&outcome.trace, &outcome.stopped_trace]);
+        let longest_ns = ends.filter_map(|trace| Some(trace.last()?.0)).max();
         let step_ns = (longest_ns.unwrap_or(0) / TRACE_POINTS as u64).max(crate::study::TICK_NS);
         let count = (longest_ns.unwrap_or(0) / step_ns) as usize + 1;
         let line = |(subject, outcome): &(Subject, &Outcome)| {
-            let mut values: Vec<Option<f64>> = vec![None; count];
-            for (at_ns, latency_ns) in &outcome.trace {
-                let value = &mut values[(at_ns / step_ns) as usize];
-                *value = Some(value.unwrap_or(0.0).max(*latency_ns as f64));
-            }
+            let values = longest_of_each(&outcome.trace, step_ns, count);
             Line { name: subject.name().to_owned(), values, expected: None }
         };
         let label = |at: usize| match at % (count / 10).max(1) {
@@ -126,9 +154,15 @@ impl Figures<'_> {
             })
             .collect();
         let labels = (0..count).map(label).collect();
-        let lines = outcomes.iter().map(line).collect();
+        let mut lines: Vec<Line> = outcomes.iter().map(line).collect();
+        let left_out: Vec<(u64, u64)> =
+            outcomes.iter().flat_map(|(_, outcome)| outcome.stopped_trace.iter().copied()).collect();
+        let values = longest_of_each(&left_out, step_ns, count);
+        lines.push(Line { name: STOPPED.to_owned(), values, expected: None });
         let drawn = self.drawn(Figure::Trace, "time from the first cut", labels, lines);
-        Drawn { remark: format!("longest tick in medians: {}", spikes.join(", ")), ..drawn }
+        let measured: Vec<Outcome> = outcomes.iter().map(|(_, outcome)| (*outcome).clone()).collect();
+        let spikes = format!("longest tick in medians: {}", spikes.join(", "));
+        Drawn { remark: joined([spikes, stopped(&measured)]), ..drawn }
     }
 
     fn huge_pages(&self, figure: Figure, metric: Metric) -> Drawn {
@@ -136,20 +170,18 @@ impl Figures<'_> {
         for subject in self.args.huge_subjects() {
             for is_huge in [false, true] {
                 let of = |(_, case): (String, Case)| {
-                    self.records
-                        .of_case(&Case { huge_pages: is_huge, ..case })
-                        .map(|outcome| metric.of(outcome))
+                    let case = Case { huge_pages: is_huge, ..case };
+                    self.records.rounds_of(&case, false).map(|outcome| metric.of(outcome)).collect()
                 };
-                let values = self.args.along(Axis::Size, subject).into_iter().map(of).collect();
+                let along = self.args.along(Axis::Size, subject, Writes::Part);
+                let values = along.into_iter().map(of).collect();
                 let name = if is_huge { format!("{subject}, huge pages") } else { subject.name().to_owned() };
                 lines.push(Line { name, values, expected: None });
             }
         }
-        let labels = self.args.along(Axis::Size, Subject::Fork).into_iter().map(|(label, _)| label).collect();
-        let last = |name: &str| {
-            let line = lines.iter().find(|line| line.name == name)?;
-            line.values.iter().rev().find_map(|value| *value)
-        };
+        let along = self.args.along(Axis::Size, Subject::Fork, Writes::Part);
+        let labels = along.into_iter().map(|(label, _)| label).collect();
+        let last = |name: &str| lines.iter().find(|line| line.name == name)?.last();
         let remark = match (last("fork"), last("fork, huge pages")) {
             (Some(small), Some(huge)) => format!("fork with huge pages is at x {:.2} of fork", huge / small),
             _ => String::new(),
@@ -165,7 +197,10 @@ impl Figures<'_> {
                 .args
                 .values(*subject)
                 .iter()
-                .map(|(_, need)| Some(self.records.outcome(need)?.longest_update_ns as f64))
+                .map(|(_, need)| {
+                    let rounds = self.records.rounds_of(&need.case, true);
+                    rounds.map(|outcome| outcome.longest_update_ns as f64).collect()
+                })
                 .collect(),
             expected: None,
         };
@@ -179,10 +214,11 @@ impl Figures<'_> {
         }
     }
 
-    fn transactions(&self) -> Drawn {
+    fn transactions(&self, figure: Figure, writes: Writes) -> Drawn {
+        let runs = || self.records.transactions().filter(|run| run.writes == writes);
         let of = |name: &str, threads: usize| {
-            let mut runs = self.records.transactions();
-            runs.find(|run| run.algorithm == name && run.thread_count == threads).map(|run| run.commits_per_s)
+            let own = runs().filter(|run| run.algorithm == name && run.thread_count == threads);
+            own.map(|run| run.commits_per_s).collect()
         };
         let line = |name: &str| Line {
             name: name.to_owned(),
@@ -191,9 +227,9 @@ impl Figures<'_> {
         };
         let lines = transactions::algorithms().into_iter().map(line).collect();
         let labels = self.args.threads.iter().map(usize::to_string).collect();
-        let drawn = self.drawn(Figure::Transactions, "threads", labels, lines);
+        let drawn = self.drawn(figure, "threads", labels, lines);
         let best = |run: &&super::transactions::TransactionRun| run.stall_ns;
-        let stall = self.records.transactions().max_by_key(best);
+        let stall = runs().max_by_key(best);
         let remark = stall.map_or(String::new(), |run| {
             format!(
                 "the longest stall was {} ({}, {} threads)",
@@ -237,7 +273,7 @@ impl Figures<'_> {
         let of = |system: &str, point: &(u64, u8)| {
             let is_it =
                 |run: &&ServerRun| run.system == system && (run.record_count, run.update_percent) == *point;
-            self.records.server().find(is_it).map(value)
+            self.records.server().find(is_it).map(value).into_iter().collect()
         };
         let line = |system: &&str| Line {
             name: (*system).to_owned(),
@@ -271,7 +307,12 @@ impl Figures<'_> {
         let subjects = self.args.subjects();
         let line = |subject: &Subject| Line {
             name: subject.name().to_owned(),
-            values: vec![self.records.misses_of(*subject).map(|run| run.misses_per_update)],
+            values: vec![self
+                .records
+                .misses_of(*subject)
+                .map(|run| run.misses_per_update)
+                .into_iter()
+                .collect()],
             expected: None,
         };
         let counter = self.records.misses().next().map_or(String::new(), |run| run.counter.clone());

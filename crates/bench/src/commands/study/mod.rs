@@ -31,7 +31,7 @@ use crate::commands::place;
 use crate::error::{BenchError, Result};
 use crate::machine;
 use crate::output::{human_bytes, without_paths, Output};
-use crate::study::{Draw, Host, Ticks};
+use crate::study::{Draw, Host, Ticks, Writes};
 
 /// Of what cachegrind needs for one algorithm, two runs.
 const MISSES_ESTIMATE_S: f64 = 25.0;
@@ -112,9 +112,10 @@ impl Study<'_> {
             let count = if self.args.quick { QUICK_MISSES } else { self.args.subjects().len() };
             seconds += MISSES_ESTIMATE_S * count as f64;
         }
-        if self.wants(|figure| *figure == Figure::Transactions) {
-            let runs = (self.args.threads.len() * transactions::algorithms().len()) as f64;
-            seconds += runs * (self.args.transactions_s() + 0.5);
+        if self.wants(|figure| matches!(figure, Figure::Transactions(_))) {
+            let points = self.args.threads.len() * transactions::algorithms().len();
+            let runs = points * self.args.rounds as usize * self.args.writes.len();
+            seconds += runs as f64 * (self.args.transactions_s() + 0.5);
         }
         seconds
     }
@@ -125,7 +126,7 @@ impl Study<'_> {
             self.done_s += self.args.estimate_s(&need);
             self.tick(&need)?;
         }
-        if self.wants(|figure| *figure == Figure::Transactions) {
+        if self.wants(|figure| matches!(figure, Figure::Transactions(_))) {
             self.transactions()?;
         }
         if self.wants(|figure| *figure == Figure::Misses) {
@@ -180,19 +181,14 @@ impl Study<'_> {
     }
 
     fn transactions(&mut self) -> Result<()> {
-        for thread_count in self.args.threads.clone() {
-            for algorithm in transactions::algorithms() {
-                let is_it = |run: &transactions::TransactionRun| {
-                    run.algorithm == algorithm && run.thread_count == thread_count
-                };
-                if self.records.transactions().any(is_it) {
-                    continue;
-                }
-                eprintln!("transactions: {algorithm}, {thread_count} threads");
-                match transactions::measure(self.args, algorithm, thread_count) {
-                    Ok(run) => self.records.add(Record::Transactions(run))?,
-                    Err(error) => self.fail(format!("transactions, {algorithm}"), &error)?,
-                }
+        for run in self.args.transaction_runs(self.figures) {
+            if self.records.transactions().any(|done| done.is(&run)) {
+                continue;
+            }
+            eprintln!("{run}");
+            match transactions::measure(self.args, &run) {
+                Ok(measured) => self.records.add(Record::Transactions(measured))?,
+                Err(error) => self.fail(run.to_string(), &error)?,
             }
         }
         Ok(())
@@ -254,11 +250,12 @@ fn describe(need: &Need) -> String {
         Draw::Zipf(exponent) => format!("Zipf {exponent}"),
     };
     format!(
-        "{}: {}, rows of {} B, {} updates a tick, {draw}{}, round {}",
+        "{}: {}, rows of {} B, {} updates of {} a tick, {draw}{}, round {}",
         case.subject,
         human_bytes(case.data_bytes as f64),
         case.row_len,
         case.updates_per_tick,
+        if case.writes == Writes::Row { "the row" } else { "a word" },
         if case.huge_pages { ", huge pages" } else { "" },
         case.round + 1
     )

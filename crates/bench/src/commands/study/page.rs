@@ -36,7 +36,7 @@ fn algorithms(figures: &[Drawn]) -> Vec<String> {
 
 fn table(drawn: &Drawn) -> String {
     let head: String = drawn.labels.iter().map(|label| format!("<th>{}</th>", escape(label))).collect();
-    let cell = |value: &Option<f64>| format!("<td>{}</td>", value.map_or("-".to_owned(), drawn.show));
+    let cell = |values: &Vec<f64>| format!("<td>{}</td>", escape(&drawn.cell(values)));
     let rows: String = drawn
         .lines
         .iter()

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::Args;
 use super::figure::{Axis, Figure};
-use crate::study::{Case, Draw, Subject};
+use crate::study::{Case, Draw, Subject, Writes};
 
 pub const BASE_ROW: usize = 64;
 pub const BASE_FREQUENCY: u32 = 32 << 10;
@@ -37,15 +37,25 @@ impl Args {
             data_bytes: bytes(self.base),
             row_len: BASE_ROW,
             updates_per_tick: self.base_frequency(),
+            writes: Writes::Part,
             draw: Draw::Uniform,
             huge_pages: false,
             round: 0,
         }
     }
 
-    /// The cases along an axis, with the label of each.
-    pub fn along(&self, axis: Axis, subject: Subject) -> Vec<(String, Case)> {
-        let base = self.base_case(subject);
+    /// The same with rows of another length. Where whole rows are written, a tick writes as many bytes as at the default point.
+    fn with_rows(&self, row_len: usize, base: Case) -> Case {
+        let updates_per_tick = match base.writes {
+            Writes::Part => base.updates_per_tick,
+            Writes::Row => (base.updates_per_tick as usize * base.row_len / row_len).max(1) as u32,
+        };
+        Case { row_len, updates_per_tick, ..base }
+    }
+
+    /// The cases along an axis in their first round, with the label of each.
+    pub fn along(&self, axis: Axis, subject: Subject, writes: Writes) -> Vec<(String, Case)> {
+        let base = Case { writes, ..self.base_case(subject) };
         match axis {
             Axis::Size => self
                 .sizes
@@ -55,11 +65,9 @@ impl Args {
                     (label, Case { data_bytes: bytes(*gb), ..base.clone() })
                 })
                 .collect(),
-            Axis::Row => self
-                .rows
-                .iter()
-                .map(|len| (format!("{len} B"), Case { row_len: *len, ..base.clone() }))
-                .collect(),
+            Axis::Row => {
+                self.rows.iter().map(|len| (format!("{len} B"), self.with_rows(*len, base.clone()))).collect()
+            }
             Axis::Frequency => {
                 let case =
                     |count: &u32| (label_of(*count), Case { updates_per_tick: *count, ..base.clone() });
@@ -82,9 +90,10 @@ impl Args {
         wanted.into_iter().filter(|subject| self.subjects().contains(subject)).collect()
     }
 
-    /// What the bars compare, of each of their rows' sizes and rounds.
-    pub fn bar_case(&self, subject: Subject, row_len: usize, round: u32) -> Case {
-        Case { data_bytes: bytes(self.bars), row_len, round, ..self.base_case(subject) }
+    /// What the bars compare, of each of their rows' sizes, in the first round.
+    pub fn bar_case(&self, subject: Subject, row_len: usize, writes: Writes) -> Case {
+        let base = Case { data_bytes: bytes(self.bars), writes, ..self.base_case(subject) };
+        self.with_rows(row_len, base)
     }
 
     /// Sizes of a value, and the case in which its updates are timed. A value of ours is as many pages as it takes.
@@ -107,23 +116,24 @@ impl Args {
         wanted.into_iter().filter(|subject| self.all_subjects().contains(subject)).collect()
     }
 
-    /// What a figure needs, in its order.
+    /// What a figure needs in one round, in its order.
     fn needs_of(&self, figure: Figure) -> Vec<Need> {
         let plain = |case: Case| {
             let is_traced = case == self.base_case(case.subject);
             Need { case, is_traced, is_each_timed: false }
         };
-        let all = |subjects: Vec<Subject>, axis| {
-            subjects.into_iter().flat_map(move |s| self.along(axis, s)).map(|(_, case)| plain(case)).collect()
+        let all = |subjects: Vec<Subject>, axis, writes| {
+            let cases = subjects.into_iter().flat_map(move |subject| self.along(axis, subject, writes));
+            cases.map(|(_, case)| plain(case)).collect()
         };
         match figure {
             Figure::Trace => {
                 self.all_subjects().into_iter().map(|subject| plain(self.base_case(subject))).collect()
             }
-            Figure::Synthetic(axis, _) => all(self.subjects(), axis),
-            Figure::Cuts => all(self.all_subjects(), Axis::Size),
+            Figure::Synthetic(axis, _, writes) => all(self.subjects(), axis, writes),
+            Figure::Cuts => all(self.all_subjects(), Axis::Size, Writes::Part),
             Figure::HugePages(_) => {
-                let small: Vec<Need> = all(self.huge_subjects(), Axis::Size);
+                let small: Vec<Need> = all(self.huge_subjects(), Axis::Size, Writes::Part);
                 let huge = |need: &Need| plain(Case { huge_pages: true, ..need.case.clone() });
                 small.iter().map(huge).chain(small.clone()).collect()
             }
@@ -132,28 +142,33 @@ impl Args {
                 subjects.flat_map(|subject| self.values(subject)).map(|(_, need)| need).collect()
             }
             Figure::Bars => {
-                let rounds = (0..self.rounds).flat_map(|round| BAR_ROWS.map(|row_len| (round, row_len)));
-                let cases = rounds.flat_map(|(round, row_len)| {
-                    self.subjects()
-                        .into_iter()
-                        .map(move |subject| plain(self.bar_case(subject, row_len, round)))
+                let rows = self.writes.iter().flat_map(|writes| BAR_ROWS.map(|row_len| (row_len, *writes)));
+                let cases = rows.flat_map(|(row_len, writes)| {
+                    let subjects = self.subjects().into_iter();
+                    subjects.map(move |subject| plain(self.bar_case(subject, row_len, writes)))
                 });
-                let sizes: Vec<Need> = all(self.subjects(), Axis::Size);
+                let sizes: Vec<Need> = all(self.subjects(), Axis::Size, Writes::Part);
                 cases.chain(sizes).collect()
             }
-            Figure::Transactions | Figure::Server(_) | Figure::Misses => Vec::new(),
+            Figure::Transactions(_) | Figure::Server(_) | Figure::Misses => Vec::new(),
         }
     }
 
-    /// Of all the figures, each once. Rounds go through all algorithms before the next.
+    /// Of all the figures, each once. Rounds go through everything before the next; a trace is of the first.
     pub fn needs(&self, figures: &[Figure]) -> Vec<Need> {
-        let mut needs: Vec<Need> = Vec::new();
+        let mut first: Vec<Need> = Vec::new();
         for need in figures.iter().flat_map(|figure| self.needs_of(*figure)) {
-            if !needs.contains(&need) {
-                needs.push(need);
+            if !first.contains(&need) {
+                first.push(need);
             }
         }
-        needs
+        let of_round = |round| {
+            first.iter().map(move |need| {
+                let case = Case { round, ..need.case.clone() };
+                Need { case, is_traced: need.is_traced && round == 0, ..need.clone() }
+            })
+        };
+        (0..self.rounds).flat_map(of_round).collect()
     }
 
     /// How long a measurement takes, in seconds, on a machine that writes and copies about a gigabyte a second.

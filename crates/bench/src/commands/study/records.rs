@@ -74,6 +74,18 @@ impl Records {
         self.ticks().find(|(need, _)| need.case == *case && !need.is_each_timed).map(|(_, outcome)| outcome)
     }
 
+    /// Of all rounds that there are of a case.
+    pub fn rounds_of<'r>(
+        &'r self,
+        case: &'r Case,
+        is_each_timed: bool,
+    ) -> impl Iterator<Item = &'r Outcome> + 'r {
+        let is_it = move |need: &Need| {
+            need.is_each_timed == is_each_timed && Case { round: case.round, ..need.case.clone() } == *case
+        };
+        self.ticks().filter(move |(need, _)| is_it(need)).map(|(_, outcome)| outcome)
+    }
+
     pub fn ticks(&self) -> impl Iterator<Item = (&Need, &Outcome)> {
         self.all.iter().filter_map(|record| match record {
             Record::Ticks { need, outcome } => Some((need, &**outcome)),

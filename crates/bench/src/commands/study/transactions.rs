@@ -1,5 +1,6 @@
 //! Figure 12: transactions under two-phase locking, snapshots by the virtual algorithms beside them.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -7,8 +8,10 @@ use stillframe_transactional::driver::{self, Keys, Load};
 use stillframe_transactional::{Kind, MemoryImage, Shape};
 
 use super::args::Args;
+use super::figure::Figure;
 use crate::error::{BenchError, Result};
 use crate::load::recording::PERCENTILES;
+use crate::study::Writes;
 
 /// The paper's data: 100 MB.
 const DATA_BYTES: usize = 100 << 20;
@@ -19,6 +22,10 @@ const ROW_BYTES: usize = 64;
 pub struct TransactionRun {
     pub algorithm: String,
     pub thread_count: usize,
+    #[serde(default)]
+    pub writes: Writes,
+    #[serde(default)]
+    pub round: u32,
     pub commits_per_s: f64,
     /// The percentiles of all latencies, in ns, then the longest.
     pub latency_ns: Vec<u64>,
@@ -27,6 +34,32 @@ pub struct TransactionRun {
     pub cut_count: usize,
     pub failed_image_count: u64,
     pub store_bytes: usize,
+}
+
+/// One that is to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned {
+    pub algorithm: &'static str,
+    pub thread_count: usize,
+    pub writes: Writes,
+    pub round: u32,
+}
+
+impl TransactionRun {
+    pub fn is(&self, planned: &Planned) -> bool {
+        self.algorithm == planned.algorithm
+            && self.thread_count == planned.thread_count
+            && self.writes == planned.writes
+            && self.round == planned.round
+    }
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Planned { algorithm, thread_count, writes, round } = self;
+        let written = if *writes == Writes::Row { "whole rows" } else { "words" };
+        write!(f, "transactions: {algorithm}, {thread_count} threads, {written}, round {}", round + 1)
+    }
 }
 
 /// Their names, in the order of the paper; the session-prefix cut last.
@@ -45,11 +78,31 @@ impl Args {
             self.seconds.min(2.0)
         }
     }
+
+    /// Rounds go through everything before the next.
+    pub fn transaction_runs(&self, figures: &[Figure]) -> Vec<Planned> {
+        let writes = figures.iter().filter_map(|figure| match figure {
+            Figure::Transactions(writes) => Some(*writes),
+            _ => None,
+        });
+        let writes: Vec<Writes> = writes.collect();
+        let mut planned = Vec::new();
+        for round in 0..self.rounds {
+            for &thread_count in &self.threads {
+                for &writes in &writes {
+                    let of = |algorithm| Planned { algorithm, thread_count, writes, round };
+                    planned.extend(algorithms().into_iter().map(of));
+                }
+            }
+        }
+        planned
+    }
 }
 
 /// # Errors
 /// There is no algorithm of that name, or it does not take the load.
-pub fn measure(args: &Args, algorithm: &str, thread_count: usize) -> Result<TransactionRun> {
+pub fn measure(args: &Args, planned: &Planned) -> Result<TransactionRun> {
+    let Planned { algorithm, thread_count, writes, round } = *planned;
     let kind: Kind = algorithm.parse().map_err(|error| BenchError::failed("--algorithms", error))?;
     let seconds = args.transactions_s();
     let row_count = if args.quick { QUICK_DATA_BYTES } else { DATA_BYTES } / ROW_BYTES;
@@ -58,10 +111,14 @@ pub fn measure(args: &Args, algorithm: &str, thread_count: usize) -> Result<Tran
         row_bytes: ROW_BYTES,
         thread_count,
         duration: Duration::from_secs_f64(seconds),
+        update_words: match writes {
+            Writes::Part => 1,
+            Writes::Row => ROW_BYTES / 8,
+        },
         keys: Keys::Uniform,
         // Three or four snapshots in the time, as long as they do not take longer.
         cut_every: Some(Duration::from_secs_f64(seconds / 4.0)),
-        seed: args.seed,
+        seed: args.seed.wrapping_add(u64::from(round)),
         ..Load::default()
     };
     let shape = Shape::new(load.row_count, load.row_bytes)
@@ -74,6 +131,8 @@ pub fn measure(args: &Args, algorithm: &str, thread_count: usize) -> Result<Tran
     Ok(TransactionRun {
         algorithm: algorithm.to_owned(),
         thread_count,
+        writes,
+        round,
         commits_per_s: report.commits_per_s(),
         latency_ns: PERCENTILES.iter().map(at).chain([latencies.max()]).collect(),
         stall_ns: report.stall_ns,

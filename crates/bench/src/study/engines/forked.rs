@@ -11,7 +11,8 @@ use stillframe_pagepool::ForkedWriter;
 use crate::error::{BenchError, Context, Result};
 use crate::pin;
 use crate::procfs;
-use crate::study::engine::Engine;
+use crate::study::draw::Update;
+use crate::study::engine::{store, Engine};
 use crate::study::image_file::Replacing;
 use crate::study::memory::Words;
 
@@ -49,8 +50,9 @@ impl Forked {
 
 impl Engine for Forked {
     #[inline(always)]
-    fn write(&self, row: u32, word: u32, value: u64) {
-        self.words.get(row as usize * self.row_words + word as usize).store(value, Ordering::Relaxed);
+    fn write<const WHOLE: bool>(&self, Update { row, word }: Update, value: u64) {
+        let row = &self.words.as_ref()[row as usize * self.row_words..][..self.row_words];
+        store::<WHOLE>(row, word, value);
     }
 
     fn cut(&self) -> Result<()> {

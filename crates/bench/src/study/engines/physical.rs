@@ -2,10 +2,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use stillframe_algorithms::{Algorithm, CopyId, Image, ImageError, Place, RowId};
+use stillframe_algorithms::{Algorithm, Change, CopyId, Image, ImageError, Place, RowId};
 
 use crate::error::{BenchError, Result};
-use crate::study::engine::Engine;
+use crate::study::draw::Update;
+use crate::study::engine::{store, Engine};
 use crate::study::image_file::{Merged, Runs};
 use crate::study::memory::Counted;
 
@@ -75,13 +76,13 @@ impl<A: Algorithm<Counted>> Physical<A> {
 
 impl<A: Algorithm<Counted>> Engine for Physical<A> {
     #[inline(always)]
-    fn write(&self, row: u32, word: u32, value: u64) {
+    fn write<const WHOLE: bool>(&self, Update { row, word }: Update, value: u64) {
         let row = RowId(row);
         let at = word as usize * 8;
-        let copy = self.algorithm.before_write(&self.copies, row, at..at + 8);
-        self.copies.0.array(copy).row(row.0)[word as usize]
-            .store(value, std::sync::atomic::Ordering::Relaxed);
-        self.algorithm.after_write(&self.copies, row, at..at + 8);
+        let change = if WHOLE { Change::Whole } else { Change::part(at..at + 8) };
+        let copy = self.algorithm.before_write(&self.copies, row, change);
+        store::<WHOLE>(self.copies.0.array(copy).row(row.0), word, value);
+        self.algorithm.after_write(&self.copies, row, change);
     }
 
     fn cut(&self) -> Result<()> {

@@ -15,7 +15,8 @@ use stillframe_pagepool::{WriteProtection, PAGE_SIZE};
 
 use super::captured::Captured;
 use crate::error::{BenchError, Context, Result};
-use crate::study::engine::Engine;
+use crate::study::draw::Update;
+use crate::study::engine::{store, Engine};
 use crate::study::image_file::Runs;
 use crate::study::memory::Words;
 
@@ -112,8 +113,8 @@ impl Engine for Protected<'_> {
     const HAS_SERVER: bool = true;
 
     #[inline(always)]
-    fn write(&self, row: u32, word: u32, value: u64) {
-        self.rows.row(row)[word as usize].store(value, Ordering::Relaxed);
+    fn write<const WHOLE: bool>(&self, Update { row, word }: Update, value: u64) {
+        store::<WHOLE>(self.rows.row(row), word, value);
     }
 
     fn cut(&self) -> Result<()> {

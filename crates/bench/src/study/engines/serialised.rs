@@ -14,7 +14,8 @@ use stillframe_algorithms::RowArray;
 
 use super::captured::Captured;
 use crate::error::{Context, Result};
-use crate::study::engine::Engine;
+use crate::study::draw::Update;
+use crate::study::engine::{store, Engine};
 use crate::study::image_file::Runs;
 use crate::study::memory::Words;
 
@@ -107,14 +108,14 @@ impl Serialised {
 
 impl Engine for Serialised {
     #[inline(always)]
-    fn write(&self, row: u32, word: u32, value: u64) {
+    fn write<const WHOLE: bool>(&self, Update { row, word }: Update, value: u64) {
         if self.is_saving.load(Ordering::Acquire) {
             let (unit, cut) = (row / self.unit_rows, self.cut.load(Ordering::Relaxed));
             if !self.is_saved(unit, cut) {
                 self.serialise_first(unit, cut);
             }
         }
-        self.rows.row(row)[word as usize].store(value, Ordering::Relaxed);
+        store::<WHOLE>(self.rows.row(row), word, value);
     }
 
     fn cut(&self) -> Result<()> {
