@@ -26,7 +26,8 @@
 
 /* What can be left out: each is a rule whose absence a test must notice. */
 #define EXMAP_CHECKS(X)								\
-	X(flush) X(alloc_flush) X(quarantine) X(zero_page) X(clear) X(zero_flag) X(steal) X(busy) X(owner)	\
+	X(flush) X(alloc_flush) X(quarantine) X(zero_page) X(clear) X(zero_flag) X(busy) X(owner)		\
+	X(steal) X(steal_last) X(steal_better) X(steal_around)						\
 	X(split) X(bound_interface) X(bound_opcode) X(bound_flags) X(bound_count) X(bound_page) X(bound_length)	\
 	X(private_copy) X(bound_buffer) X(memlock) X(dontcopy) X(mremap) X(notify) X(fits) X(rss) X(end)
 
@@ -116,6 +117,7 @@ static inline struct page *exmap_frame_page(const struct exmap_frame *frame)
 	X(pages_allocated) X(pages_present) X(pages_freed) X(pages_absent)	\
 	X(pages_busy) X(pages_zeroed)						\
 	X(frames_from_interface) X(frames_from_pool) X(frames_stolen) X(frames_missing) \
+	X(steals) X(interfaces_asked)						\
 	X(shootdowns_free) X(shootdowns_alloc) X(shootdowns_full)
 
 /* Those of the map, which are counted in any context. */
@@ -156,6 +158,8 @@ struct exmap_interface {
 	struct mutex mutex;		/* one call at a time uses `entries` */
 	struct exmap_entry entries[EXMAP_ENTRIES_MAX];	/* the private copy of a call */
 	struct page *page;		/* what user space writes entries to */
+	u32 index;			/* its number */
+	u32 stolen_ahead;		/* how far after it the one is that it stole from last, 0: none yet. Without a lock */
 	spinlock_t lock ____cacheline_aligned_in_smp;	/* the rest */
 	struct exmap_list list;
 	struct exmap_counters counters;

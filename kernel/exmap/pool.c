@@ -2,7 +2,11 @@
 /*
  * Frames that are free: a list for each interface, one for the pool, and what the kernel gives. An allocation asks its
  * own interface, the pool, the kernel, and then the other interfaces: it finds none only if there is none.
+ *
+ * One lock is held at a time, that of an interface or that of the pool: what comes from one list is the call's own until
+ * the lock of the next is taken. So two interfaces may take from each other at the same time.
  */
+#include <linux/random.h>
 #include <linux/sched/signal.h>
 
 #include "internal.h"
@@ -127,31 +131,67 @@ static u32 exmap_grow(struct exmap_call *call, u32 wanted, struct exmap_list *ou
 	return grown;
 }
 
-/* From the next interface on, once around. Half of what is there beyond what is wanted comes along, up to a refill. */
-static u32 exmap_steal(struct exmap_call *call, u32 wanted, struct exmap_list *out)
+/*
+ * From one other interface, the `ahead`th after the call's own. Half of what is there beyond what is wanted comes along,
+ * up to a refill: the next allocations need not steal again, and the other has as much left.
+ */
+static u32 exmap_steal_from(struct exmap_call *call, u32 ahead, u32 wanted, struct exmap_list *out)
 {
 	struct exmap *map = call->map;
-	u32 own = 0, taken = 0, i;
+	u32 index = (call->interface->index + ahead) % map->interface_count;
+	struct exmap_interface *victim = map->interfaces[index];
+	struct exmap_list got = EXMAP_LIST_EMPTY;
+	u32 more, stolen;
 
-	if (exmap_skips(EXMAP_CHECK_steal))
+	call->counters.interfaces_asked++;
+	if (!READ_ONCE(victim->list.count))
 		return 0;
-	while (own < map->interface_count && map->interfaces[own] != call->interface)
-		own++;
-	for (i = 1; i < map->interface_count && taken < wanted; i++) {
-		struct exmap_interface *victim = map->interfaces[(own + i) % map->interface_count];
-		struct exmap_list got = EXMAP_LIST_EMPTY;
-		u32 more, short_of = wanted - taken;
+	spin_lock(&victim->lock);
+	more = victim->list.count > wanted ? min((victim->list.count - wanted) / 2, EXMAP_REFILL) : 0;
+	stolen = exmap_list_move(map, &got, &victim->list, wanted + more);
+	spin_unlock(&victim->lock);
+	if (!stolen)
+		return 0;
+	WRITE_ONCE(call->interface->stolen_ahead, ahead);
+	call->counters.frames_stolen += stolen;
+	exmap_keep_rest(call, &got, wanted, out);
+	return min(stolen, wanted);
+}
 
-		if (!READ_ONCE(victim->list.count))
-			continue;
-		spin_lock(&victim->lock);
-		more = victim->list.count > short_of ? min((victim->list.count - short_of) / 2, EXMAP_REFILL) : 0;
-		exmap_list_move(map, &got, &victim->list, short_of + more);
-		spin_unlock(&victim->lock);
-		call->counters.frames_stolen += got.count;
-		taken += min(got.count, short_of);
-		exmap_keep_rest(call, &got, short_of, out);
-	}
+/* Two others at random, the one that has more. There are two others. */
+static u32 exmap_steal_from_better(struct exmap_call *call, u32 wanted, struct exmap_list *out)
+{
+	struct exmap *map = call->map;
+	u32 own = call->interface->index, others = map->interface_count - 1, random = get_random_u32();
+	u32 first = 1 + (random & 0xffff) % others, second = 1 + (random >> 16) % (others - 1);
+	struct exmap_interface *one, *another;
+
+	second += second >= first;
+	one = map->interfaces[(own + first) % map->interface_count];
+	another = map->interfaces[(own + second) % map->interface_count];
+	call->counters.interfaces_asked++;	/* the one that is left alone */
+	if (READ_ONCE(another->list.count) > READ_ONCE(one->list.count))
+		first = second;
+	return exmap_steal_from(call, first, wanted, out);
+}
+
+/*
+ * From the interface that gave last, which is likely to have more; then from the better of two random ones, so that
+ * interfaces without frames do not all ask the same; then once around, which finds what there is.
+ */
+static u32 exmap_steal(struct exmap_call *call, u32 wanted, struct exmap_list *out)
+{
+	u32 count = call->map->interface_count, last = READ_ONCE(call->interface->stolen_ahead), taken = 0, ahead;
+
+	if (count < 2 || exmap_skips(EXMAP_CHECK_steal))
+		return 0;
+	call->counters.steals++;
+	if (last && !exmap_skips(EXMAP_CHECK_steal_last))
+		taken = exmap_steal_from(call, last, wanted, out);
+	if (taken < wanted && count > 2 && !exmap_skips(EXMAP_CHECK_steal_better))
+		taken += exmap_steal_from_better(call, wanted - taken, out);
+	for (ahead = 1; ahead < count && taken < wanted && !exmap_skips(EXMAP_CHECK_steal_around); ahead++)
+		taken += exmap_steal_from(call, ahead, wanted - taken, out);
 	return taken;
 }
 

@@ -72,6 +72,7 @@ static int exmap_arrays_new(struct exmap *map, u32 interface_count)
 
 		if (!interface)
 			return -ENOMEM;
+		interface->index = map->interface_count;
 		map->interfaces[map->interface_count] = interface;
 	}
 	map->frames = exmap_frames_new(map->pool_pages);

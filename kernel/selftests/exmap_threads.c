@@ -57,6 +57,85 @@ static void stealing(void)
 	map_close(&map);
 }
 
+/* What an allocation did to get its frames. */
+static struct exmap_statistics alloc_and_compare(unsigned int interface, size_t page, size_t count)
+{
+	struct exmap_statistics before = map_statistics(&map), after;
+
+	must_run(&map, interface, EXMAP_ALLOC, page, count);
+	after = map_statistics(&map);
+	after.steals -= before.steals;
+	after.interfaces_asked -= before.interfaces_asked;
+	after.frames_from_interface -= before.frames_from_interface;
+	after.frames_stolen -= before.frames_stolen;
+	return after;
+}
+
+/* The pool's frames lie with an interface far away, which is found once; 64 more than are wanted come along each time. */
+static void stealing_from_last(void)
+{
+	struct exmap_statistics s;
+
+	map = map_new(4096, 1000, 256);
+	must_run(&map, 200, EXMAP_ALLOC, 0, 1000);
+	must_run(&map, 200, EXMAP_FREE, 0, 1000);
+	s = alloc_and_compare(3, 0, 1);
+	expect(s.steals == 1 && s.frames_stolen == 65, "%llu frames by %llu steals", s.frames_stolen, s.steals);
+	for (size_t page = 1; page < 650; page += 65) {
+		s = alloc_and_compare(3, page, 64);
+		expect(!s.steals && s.frames_from_interface == 64, "what came along is not there");
+		s = alloc_and_compare(3, page + 64, 1);
+		expect(s.steals == 1 && s.interfaces_asked == 1, "%llu steals asked %llu interfaces", s.steals,
+		       s.interfaces_asked);
+	}
+	must_free(&map, 0, 4096);
+	expect_conserved(&map, 0);
+	map_close(&map);
+}
+
+/* Of two others the one with more frames gives: from the other nothing is taken. */
+static void stealing_from_better(void)
+{
+	struct exmap_statistics s;
+
+	for (unsigned int poor = 1; poor < 3; poor++) {
+		map = map_new(4096, 310, 3);
+		must_run(&map, poor, EXMAP_ALLOC, 0, 10);
+		must_run(&map, 3 - poor, EXMAP_ALLOC, 10, 300);
+		must_run(&map, poor, EXMAP_FREE, 0, 10);
+		must_run(&map, 3 - poor, EXMAP_FREE, 10, 300);
+		s = alloc_and_compare(0, 0, 1);
+		expect(s.steals == 1 && s.interfaces_asked == 2, "%llu steals asked %llu interfaces", s.steals,
+		       s.interfaces_asked);
+		s = alloc_and_compare(poor, 1, 10);
+		expect(s.frames_from_interface == 10, "%llu of 10 frames were left", s.frames_from_interface);
+		must_free(&map, 0, 4096);
+		expect_conserved(&map, 0);
+		map_close(&map);
+	}
+}
+
+/* A frame with each interface, and all are wanted: no interface is asked more often than needed. */
+static void stealing_from_all(void)
+{
+	struct exmap_statistics s;
+
+	map = map_new(4096, 256, 256);
+	must_alloc(&map, 0, 256);
+	for (unsigned int i = 0; i < 256; i++)
+		must_run(&map, i, EXMAP_FREE, i, 1);
+	for (unsigned int i = 0; i < 3; i++) {
+		s = alloc_and_compare(i, 0, 256);
+		expect(s.steals == 1, "it took %llu steals", s.steals);
+		expect(s.interfaces_asked >= 255 && s.interfaces_asked <= 3 + 255, "%llu interfaces were asked",
+		       s.interfaces_asked);
+		for (unsigned int other = 0; other < 256; other++)
+			must_run(&map, other, EXMAP_FREE, other, 1);
+	}
+	expect_conserved(&map, 0);
+	map_close(&map);
+}
+
 #define QUOTA 64
 
 /*
@@ -363,7 +442,7 @@ static void changing_entries(void)
 	this_thread_on(0);
 	set_entries(&map, 0, 5, 0, 512);
 	other = thread(flips, NULL);
-	for (int round = 0; round < 20000; round++) {
+	for (int round = 0; round < 4000; round++) {
 		long result = run_entries(&map, 0, EXMAP_ALLOC, 0, 512);
 
 		expect(result == 512 || result == -EINVAL, "it gave %ld", result);
@@ -457,6 +536,9 @@ static void low_memory(void)
 
 const struct scenario scenarios[] = {
 	{ "stealing", stealing, MODE_EXMAP },
+	{ "stealing_from_last", stealing_from_last, MODE_EXMAP },
+	{ "stealing_from_better", stealing_from_better, MODE_EXMAP },
+	{ "stealing_from_all", stealing_from_all, MODE_EXMAP },
 	{ "every_frame", every_frame, MODE_EXMAP },
 	{ "one_interface", one_interface, MODE_EXMAP },
 	{ "stale_after_free", stale_after_free, MODE_EXMAP },

@@ -129,7 +129,9 @@ struct exmap_statistics {
 	__aligned_u64 shootdowns_full;		/* of both: those of the whole TLB, the others are of a range */
 	__aligned_u64 zero_faults;		/* reads of pages that are not allocated */
 	__aligned_u64 write_faults;		/* writes to such: SIGBUS */
-	__aligned_u64 reserved[8];
+	__aligned_u64 steals;			/* times that an interface without frames went to the others */
+	__aligned_u64 interfaces_asked;		/* other interfaces that were looked at for them */
+	__aligned_u64 reserved[6];
 };
 
 #define EXMAP_SETUP _IOW(0xE7, 1, struct exmap_setup)

@@ -90,7 +90,9 @@ pub struct ExmapStatistics {
     pub shootdowns_full: u64,
     pub zero_faults: u64,
     pub write_faults: u64,
-    pub reserved: [u64; 8],
+    pub steals: u64,
+    pub interfaces_asked: u64,
+    pub reserved: [u64; 6],
 }
 
 const _: () = assert!(size_of::<Setup>() == 48 && size_of::<Backing>() == 16 && size_of::<Entry>() == 8);
