@@ -29,7 +29,8 @@
 	X(flush) X(alloc_flush) X(quarantine) X(zero_page) X(clear) X(zero_flag) X(busy) X(owner)		\
 	X(steal) X(steal_last) X(steal_better) X(steal_around)						\
 	X(split) X(bound_interface) X(bound_opcode) X(bound_flags) X(bound_count) X(bound_page) X(bound_length)	\
-	X(private_copy) X(bound_buffer) X(memlock) X(dontcopy) X(mremap) X(notify) X(fits) X(rss) X(end)
+	X(private_copy) X(bound_buffer) X(memlock) X(dontcopy) X(mremap) X(notify) X(fits) X(rss) X(end)	\
+	X(table_lock)
 
 enum exmap_check {
 #define X(name) EXMAP_CHECK_##name,
@@ -41,12 +42,15 @@ enum exmap_check {
 enum exmap_delay {
 	EXMAP_DELAY_FLUSH,	/* entries are taken away, not flushed yet */
 	EXMAP_DELAY_READ,	/* frames are in use by a read that has not begun */
+	EXMAP_DELAY_FAULT,	/* the kernel has compared an entry, for a fault, and is about to write it */
 };
 
 #ifdef AF_TEST
 bool exmap_skips(enum exmap_check check);
 bool exmap_allocation_fails(void);
 void exmap_delay(enum exmap_delay step);
+void exmap_delays_init(void);
+void exmap_delays_exit(void);
 #else
 static inline bool exmap_skips(enum exmap_check check)
 {
@@ -59,6 +63,14 @@ static inline bool exmap_allocation_fails(void)
 }
 
 static inline void exmap_delay(enum exmap_delay step)
+{
+}
+
+static inline void exmap_delays_init(void)
+{
+}
+
+static inline void exmap_delays_exit(void)
 {
 }
 #endif

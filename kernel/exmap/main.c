@@ -139,16 +139,19 @@ static int __init exmap_init(void)
 	if (ret)
 		return ret;
 	ret = misc_register(&exmap_device);
-	if (ret)
+	if (ret) {
 		exmap_statistics_exit();
-	else
-		pr_info("loaded\n");
-	return ret;
+		return ret;
+	}
+	exmap_delays_init();
+	pr_info("loaded\n");
+	return 0;
 }
 
 /* Open files hold the module, so there are none. */
 static void __exit exmap_exit(void)
 {
+	exmap_delays_exit();
 	misc_deregister(&exmap_device);
 	exmap_statistics_exit();
 }

@@ -3,6 +3,9 @@
  * Entries of the page tables of a map. It is a PFN map: entries are special, so nobody else makes references to what
  * they point to. Everything here is under mmap_lock. Tables stay until the map is unmapped, which takes that for
  * writing.
+ *
+ * No entry is changed without the lock of its table (invariant 5), not even one alone by an atomic instruction: a fault
+ * that finds the entry there compares it and writes it back, two steps that only this lock holds together.
  */
 #include <linux/mmu_notifier.h>
 #include <linux/pgtable.h>
@@ -68,7 +71,8 @@ static __always_inline void exmap_walk_leave(struct exmap_walk *walk)
 {
 	if (walk->at == EXMAP_NOWHERE)
 		return;
-	spin_unlock(walk->lock);
+	if (!exmap_skips(EXMAP_CHECK_table_lock))
+		spin_unlock(walk->lock);
 	walk->at = EXMAP_NOWHERE;
 }
 
@@ -104,7 +108,8 @@ pte_t *exmap_walk_on(struct exmap_walk *walk, u64 page, bool allocate)
 		walk->frame_prot = exmap_frame_prot(walk->vma);
 	walk->table = pte_offset_kernel(pmd, walk->at);
 	walk->lock = pte_lockptr(walk->vma->vm_mm, pmd);
-	spin_lock(walk->lock);
+	if (!exmap_skips(EXMAP_CHECK_table_lock))
+		spin_lock(walk->lock);
 	return walk->table + pte_index(address);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Parameters for tests. Only in a module that was built for them: make AF_TEST=1. */
 #include <linux/delay.h>
+#include <linux/kprobes.h>
 #include <linux/moduleparam.h>
 
 #include "internal.h"
@@ -48,4 +49,28 @@ void exmap_delay(enum exmap_delay step)
 {
 	if (READ_ONCE(delay_at) & BIT(step))
 		fsleep(READ_ONCE(delay_us));
+}
+
+/* On x86: the kernel holds the lock of the table meanwhile. Elsewhere that function is inlined, and nothing waits. */
+static int exmap_fault_waits(struct kprobe *probe, struct pt_regs *regs)
+{
+	if (READ_ONCE(delay_at) & BIT(EXMAP_DELAY_FAULT))
+		udelay(min(READ_ONCE(delay_us), 1000U));
+	return 0;
+}
+
+static struct kprobe exmap_fault_probe = {
+	.symbol_name = "ptep_set_access_flags", .pre_handler = exmap_fault_waits,
+};
+static bool exmap_fault_probed;
+
+void exmap_delays_init(void)
+{
+	exmap_fault_probed = !register_kprobe(&exmap_fault_probe);
+}
+
+void exmap_delays_exit(void)
+{
+	if (exmap_fault_probed)
+		unregister_kprobe(&exmap_fault_probe);
 }

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <sys/syscall.h>
 
 #include "exmap_map.h"
@@ -458,6 +459,58 @@ static void changing_entries(void)
 	map_close(&map);
 }
 
+static sigjmp_buf after_write;
+
+static void page_not_there(int number)
+{
+	siglongjmp(after_write, number);
+}
+
+/* Faults that find the page allocated when the kernel looks, which then writes the entry once more. */
+static void *writes_all_the_time(void *unused)
+{
+	volatile unsigned char *page = page_of(&map, 0);
+
+	this_thread_on(1);
+	while (!over) {
+		if (!sigsetjmp(after_write, 0))
+			*page = 1;
+	}
+	return unused;
+}
+
+/*
+ * A page that was freed stays so, also if a fault is about to write the entry that it had: a free waits for that, by the
+ * table's lock. With one frame, an entry that came back is found by the next call that meets it.
+ */
+static void freed_beside_faults(void)
+{
+	struct sigaction action = { .sa_handler = page_not_there, .sa_flags = SA_NODEFER };
+	pthread_t writer;
+
+	expect(parameter_set("delay_us", "300") && parameter_set("delay_at", "4"), "delay_at: %s", strerror(errno));
+	map = map_new(512, 1, 1);
+	must(sigaction(SIGBUS, &action, NULL));
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		skip("one processor");
+	this_thread_on(0);
+	writer = thread(writes_all_the_time, NULL);
+	for (unsigned int round = 0; round < 4000; round++) {
+		long result = run_one(&map, 0, EXMAP_ALLOC, 0, 1);
+
+		expect(result == 1, "round %u: it gave %ld", round, result);
+		result = run_one(&map, 0, EXMAP_FREE, 0, 1);
+		expect(result == 1, "round %u: a page that was freed is there again: %ld", round, result);
+		expect(map_statistics(&map).pages_freed == round + 1, "round %u: the page was there before", round);
+	}
+	over = true;
+	pthread_join(writer, NULL);
+	parameter_set("delay_at", "0");
+	expect(map_statistics(&map).write_faults > 100, "only %llu faults", map_statistics(&map).write_faults);
+	expect_conserved(&map, 0);
+	map_close(&map);
+}
+
 static void *calls_all_the_time(void *argument)
 {
 	unsigned int own = (unsigned long)argument;
@@ -546,6 +599,7 @@ const struct scenario scenarios[] = {
 	{ "stale_zero", stale_zero, MODE_EXMAP },
 	{ "optimistic_readers", optimistic_readers, MODE_EXMAP },
 	{ "changing_entries", changing_entries, MODE_EXMAP },
+	{ "freed_beside_faults", freed_beside_faults, MODE_EXMAP },
 	{ "unmapped_meanwhile", unmapped_meanwhile, MODE_EXMAP },
 	{ "killed", killed, MODE_EXMAP },
 	{ "low_memory", low_memory, MODE_EXMAP },
