@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::held::Held;
 use crate::page::{
     acquire, prefetch, prefetch_for_write, prefetch_lines, touch_covered, unlock_and_wake, unshare_and_wake,
-    Place, Refused, StateWord, Wanted, SPIN_COUNT,
+    PageTable, Place, Refused, Seen, StateWord, Wanted, SPIN_COUNT,
 };
 use crate::phase::is_looking;
 use crate::pool::Pool;
@@ -16,10 +16,10 @@ use crate::{PageBytes, PageId, Restart, PAGE_SIZE};
 type PageWords = [AtomicU64; PAGE_SIZE / 8];
 
 #[inline(always)]
-fn words(pool: &Pool, page: PageId, place: Place) -> &PageWords {
+fn words(pages: &PageTable, page: PageId, place: Place) -> &PageWords {
     // SAFETY: M1: in the mapping and aligned to a page. P5: pages whose words are read optimistically are written
     // through these atomics alone; R3, R6: the page stays there until the caller's command ends.
-    unsafe { &*pool.pages().address_at(page, place).cast::<PageWords>() }
+    unsafe { &*pages.address_at(page, place).cast::<PageWords>() }
 }
 
 /// The state of a page that somebody asks for: its number may have been made up by a damaged file. One that does not exist
@@ -29,10 +29,7 @@ fn words(pool: &Pool, page: PageId, place: Place) -> &PageWords {
 // that is put together in memory and moved from there is waited for, and so are the reads of pages before it.
 #[inline(always)]
 fn state(pool: &Pool, page: PageId) -> Result<&StateWord, Refused> {
-    match pool.pages().try_descriptor(page) {
-        Some(descriptor) => Ok(&descriptor.state),
-        None => Err(Refused::Absent),
-    }
+    pool.pages().try_state(page).ok_or(Refused::Absent)
 }
 
 #[cold]
@@ -94,42 +91,62 @@ fn object_runs(
 }
 
 /// A read that takes no latch: words may be torn between writers until [`OptimisticGuard::validate`] says not.
+//
+// What each access wants is looked up once: after the state word has been read, the compiler would read it all again.
 pub struct OptimisticGuard<'p> {
     pool: &'p Pool,
     page: PageId,
-    version: Place,
+    state: &'p StateWord,
+    words: &'p PageWords,
+    seen: Seen,
 }
 
 impl<'p> OptimisticGuard<'p> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<OptimisticGuard<'p>, Restart> {
         Held::assert_none();
-        let version = match OptimisticGuard::read_version(pool, page) {
-            Ok(version) => version,
-            Err(_) => OptimisticGuard::wait(pool, page)?,
-        };
-        Ok(OptimisticGuard { pool, page, version })
+        OptimisticGuard::read(pool, page, OptimisticGuard::wait)
     }
 
     #[inline(always)]
     fn try_new(pool: &'p Pool, page: PageId) -> Result<OptimisticGuard<'p>, Restart> {
-        match OptimisticGuard::read_version(pool, page) {
-            Ok(version) => Ok(OptimisticGuard { pool, page, version }),
-            Err(refused) => Err(restart(pool, page, refused)),
-        }
+        OptimisticGuard::read(pool, page, OptimisticGuard::look_closer)
     }
 
+    /// `otherwise` says what of a page of which a glance is not enough.
     #[inline(always)]
-    fn read_version(pool: &'p Pool, page: PageId) -> Result<Place, Refused> {
-        state(pool, page).and_then(StateWord::read_version)
+    fn read(
+        pool: &'p Pool,
+        page: PageId,
+        otherwise: fn(&'p Pool, PageId) -> Result<(&'p StateWord, Seen), Restart>,
+    ) -> Result<OptimisticGuard<'p>, Restart> {
+        let pages = pool.pages();
+        let glance = pages.try_state(page).and_then(|state| Some((state, state.glance()?)));
+        let (state, seen) = match glance {
+            Some(found) => found,
+            None => otherwise(pool, page)?,
+        };
+        Ok(OptimisticGuard { pool, page, state, words: words(pages, page, seen.place()), seen })
     }
 
+    fn read_version(pool: &'p Pool, page: PageId) -> Result<(&'p StateWord, Seen), Refused> {
+        state(pool, page).and_then(|state| Ok((state, state.read_version()?)))
+    }
+
+    /// Reads a page that has the clock's mark, or says why it is not to be read now.
     #[cold]
     #[inline(never)]
-    fn wait(pool: &'p Pool, page: PageId) -> Result<Place, Restart> {
+    fn look_closer(pool: &'p Pool, page: PageId) -> Result<(&'p StateWord, Seen), Restart> {
+        OptimisticGuard::read_version(pool, page).map_err(|refused| restart(pool, page, refused))
+    }
+
+    /// The same, and waits for a writer.
+    #[cold]
+    #[inline(never)]
+    fn wait(pool: &'p Pool, page: PageId) -> Result<(&'p StateWord, Seen), Restart> {
         for _ in 0..SPIN_COUNT {
             match OptimisticGuard::read_version(pool, page) {
-                Ok(version) => return Ok(version),
+                Ok(found) => return Ok(found),
                 Err(Refused::Held) => std::hint::spin_loop(),
                 Err(refused) => return Err(restart(pool, page, refused)),
             }
@@ -146,13 +163,13 @@ impl<'p> OptimisticGuard<'p> {
     /// The `index`-th 8-byte word, relaxed. Meaningless before validation.
     #[inline(always)]
     pub fn word(&self, index: usize) -> u64 {
-        self.words()[index].load(Ordering::Relaxed)
+        self.words[index].load(Ordering::Relaxed)
     }
 
     /// All words of the page.
     #[inline(always)]
     pub fn words(&self) -> &'p PageWords {
-        words(self.pool, self.page, self.version)
+        self.words
     }
 
     /// Whether what was read is one writer's work.
@@ -161,7 +178,7 @@ impl<'p> OptimisticGuard<'p> {
     /// [`Restart::Contended`] if a writer came in between.
     #[inline(always)]
     pub fn validate(&self) -> Result<(), Restart> {
-        if self.pool.pages().descriptor(self.page).state.validate(self.version) {
+        if self.state.validate(self.seen) {
             Ok(())
         } else {
             Err(Restart::Contended)
@@ -172,13 +189,13 @@ impl<'p> OptimisticGuard<'p> {
     /// written as words. So the copy is of use as a hint only ([`Pool::peek`]).
     #[inline(always)]
     pub fn peek<const N: usize>(&self, offset: usize, into: &mut [u8; N]) {
-        self.pool.pages().peek_at(self.page, self.version, offset, into);
+        self.pool.pages().peek_at(self.page, self.seen.place(), offset, into);
     }
 
     /// Hints that these bytes of the page will be read soon: each line of them.
     #[inline(always)]
     pub fn prefetch(&self, bytes: std::ops::Range<usize>) {
-        prefetch_lines(self.pool.pages().address_at(self.page, self.version).cast(), bytes);
+        prefetch_lines(std::ptr::from_ref(self.words).cast(), bytes);
     }
 
     /// Becomes a shared guard, without waiting, if nobody has written since: the page is what it was when this was made.
@@ -188,14 +205,14 @@ impl<'p> OptimisticGuard<'p> {
     #[inline(always)]
     pub fn share(&self) -> Result<SharedGuard<'p>, Restart> {
         SharedGuard::try_new(self.pool, self.page)
-            .filter(|guard| guard.version() == self.version)
+            .filter(|guard| guard.version() == self.seen.place())
             .ok_or(Restart::Contended)
     }
 
     /// Becomes an exclusive guard if nobody has written since.
     pub fn upgrade(self) -> Result<ExclusiveGuard<'p>, Restart> {
         let guard = ExclusiveGuard::try_new(self.pool, self.page)?;
-        if guard.version_before() == self.version {
+        if guard.version_before() == self.seen.place() {
             Ok(guard)
         } else {
             Err(Restart::Contended)
@@ -390,7 +407,7 @@ impl<'p> ExclusiveGuard<'p> {
 
     #[inline(always)]
     fn words(&self) -> &PageWords {
-        words(self.pool, self.page, self.version_before())
+        words(self.pool.pages(), self.page, self.version_before())
     }
 
     /// Stores a word of a page that is read optimistically; captures the page at its first modification.

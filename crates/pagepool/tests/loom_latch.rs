@@ -11,7 +11,7 @@ mod sync {
 #[path = "../src/page/latch.rs"]
 mod latch;
 
-use latch::{StateWord, Wanted};
+use latch::{Met, StateWord, Wanted};
 use sync::atomic::{AtomicU64, Ordering};
 
 /// A page: its state and two words that a writer keeps equal.
@@ -49,13 +49,40 @@ fn optimistic_readers_see_one_writers_work() {
         let page = Page::new();
         let writer = page.clone();
         let thread = thread::spawn(move || writer.try_increment());
-        if let Ok(version) = page.state.read_version() {
+        // As guards do.
+        if let Some(seen) = page.state.glance().or_else(|| page.state.read_version().ok()) {
             let (a, b) = page.both();
-            if page.state.validate(version) {
+            if page.state.validate(seen) {
                 assert_eq!(a, b, "a validated read is never torn");
             }
         }
         thread.join().unwrap();
+    });
+}
+
+/// Shared latches change the word and not the version; the clock's mark is taken off by who reads, and is not overlooked later.
+#[test]
+fn optimistic_readers_see_through_latches_and_marks() {
+    loom::model(|| {
+        let page = Page::new();
+        assert_eq!(page.state.meet(), Met::Touched);
+        assert_eq!(page.state.glance(), None, "a glance takes no mark off");
+        let (sharer, clock) = (page.clone(), page.clone());
+        let sharing = thread::spawn(move || {
+            if sharer.state.try_share().is_ok() {
+                let _ = sharer.state.unshare();
+            }
+        });
+        let evicting = thread::spawn(move || match clock.state.meet() {
+            Met::Idle(mark) => clock.state.claim(mark),
+            _ => false,
+        });
+        let seen = page.state.glance().or_else(|| page.state.read_version().ok());
+        let is_valid = seen.is_some_and(|seen| page.state.validate(seen));
+        let is_claimed = evicting.join().unwrap();
+        sharing.join().unwrap();
+        assert!(seen.is_some() || is_claimed, "a page in memory is read");
+        assert!(!is_valid || !is_claimed, "who reads takes the mark off, and the page is not claimed");
     });
 }
 

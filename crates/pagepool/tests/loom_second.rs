@@ -138,7 +138,7 @@ fn reader_beside_let_go(mistake: Mistake) {
         let reader = thread::spawn(move || {
             let _command = at_read.command.lock().unwrap();
             let Ok(since) = at_read.state.read_version() else { return };
-            let content = at_read.content(since.frame()).load(Ordering::Relaxed);
+            let content = at_read.content(since.place().frame()).load(Ordering::Relaxed);
             assert_ne!(content, OTHERS, "a member reads what has been given to another page");
             assert!(!at_read.state.validate(since) || content == OLD || content == NEW);
         });

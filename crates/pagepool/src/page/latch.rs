@@ -123,6 +123,26 @@ impl Place {
     }
 }
 
+/// The word of a page in memory as a reader without a latch saw it, when nobody held the page exclusively or moved it, and
+/// without the clock's mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen(u64);
+
+impl Seen {
+    /// Where the page lay, and its version.
+    #[inline(always)]
+    pub const fn place(self) -> Place {
+        Place::of(self.0)
+    }
+}
+
+/// Whether a word other than the one that was seen is of the same version, and nobody is writing: others may have latched the
+/// page shared, or wait for it.
+#[cold]
+fn is_same_version(word: u64, seen: Seen) -> bool {
+    tag(word) > EXCLUSIVE && Place::of(word) == seen.place()
+}
+
 /// A MARKED word as the clock found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark(u64);
@@ -388,14 +408,23 @@ impl StateWord {
         self.0.load(Ordering::Relaxed) & WAITERS != 0
     }
 
-    /// Begins an optimistic read: what is read lies there.
+    /// Begins an optimistic read, if that takes nothing but a look: what is read lies there. `None` says only that
+    /// [`StateWord::read_version`] is to be asked.
+    // The states of which a reader has nothing to do are the highest ones, so one comparison sorts out the mark and all that
+    // refuses.
     #[inline(always)]
-    pub fn read_version(&self) -> Result<Place, Refused> {
+    pub fn glance(&self) -> Option<Seen> {
+        let word = self.0.load(Ordering::Acquire);
+        (word >= UNLOCKED << TAG_SHIFT).then_some(Seen(word))
+    }
+
+    /// Begins an optimistic read: what is read lies there. Takes the clock's mark off.
+    pub fn read_version(&self) -> Result<Seen, Refused> {
         let word = self.unmarked(self.0.load(Ordering::Acquire));
         match tag(word) {
             EVICTED | MOVING => Err(Refused::Absent),
             RELOCATING | EXCLUSIVE => Err(Refused::Held),
-            _ => Ok(Place::of(word)),
+            _ => Ok(Seen(word)),
         }
     }
 
@@ -405,12 +434,13 @@ impl StateWord {
         Place::of(self.0.load(Ordering::Relaxed))
     }
 
-    /// Ends an optimistic read: true if nobody has written since `version` was read.
+    /// Ends an optimistic read: true if nobody has written since it began.
     #[inline(always)]
-    pub fn validate(&self, version: Place) -> bool {
+    pub fn validate(&self, seen: Seen) -> bool {
         fence(Ordering::Acquire);
         let word = self.0.load(Ordering::Relaxed);
-        tag(word) > EXCLUSIVE && Place::of(word) == version
+        // Most often nobody has so much as latched the page, and no part of the word need be looked at by itself.
+        word == seen.0 || is_same_version(word, seen)
     }
 
     /// Where a page in memory lies, whoever holds it; none of one that is absent. For readers of content that a latch

@@ -9,7 +9,7 @@ mod second;
 mod table;
 
 pub use epochs::{claim, is_claimed, Epoch};
-pub use latch::{Mark, Met, Place, Refused, StateWord, Wanted};
+pub use latch::{Mark, Met, Place, Refused, Seen, StateWord, Wanted};
 pub use parking::{
     acquire, end_eviction_and_wake, end_load_and_wake, evict_and_wake, touch_covered, unlock_and_wake,
     unshare_and_wake, wait_for_move, Loaded, SPIN_COUNT,

@@ -237,6 +237,13 @@ impl PageTable {
         self.descriptors.try_get(page.0 as usize).filter(|_| page.0 != 0)
     }
 
+    /// The state of a page whose number may have been made up by a damaged file. Page 0, which is none, is never in memory
+    /// (M11), so that nobody needs to ask.
+    #[inline(always)]
+    pub fn try_state(&self, page: PageId) -> Option<&StateWord> {
+        self.descriptors.try_get(page.0 as usize).map(|descriptor| &descriptor.state)
+    }
+
     pub fn descriptor_address(&self, page: PageId) -> *const Descriptor {
         self.descriptors.address(page.0 as usize)
     }

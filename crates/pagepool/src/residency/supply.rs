@@ -194,6 +194,7 @@ impl Supply {
 
     /// Gives a free page its descriptor; `latched` leaves it exclusive.
     fn bring_to_life(&self, page: PageId, latched: bool) {
+        debug_assert_ne!(page.0, 0, "M11: no page has the number 0");
         let descriptor = self.core.pages.descriptor(page);
         if let Some(freed) = descriptor.epochs.freed() {
             self.snapshotter.before_reuse(&self.core, page, freed);
