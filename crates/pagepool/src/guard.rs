@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::held::Held;
 use crate::page::{
     acquire, prefetch, prefetch_for_write, prefetch_lines, touch_covered, unlock_and_wake, unshare_and_wake,
-    PageTable, Place, Refused, Seen, StateWord, Wanted, SPIN_COUNT,
+    Descriptor, Place, Refused, Seen, StateWord, Wanted, SPIN_COUNT,
 };
 use crate::phase::is_looking;
 use crate::pool::Pool;
@@ -15,21 +15,24 @@ use crate::{PageBytes, PageId, Restart, PAGE_SIZE};
 /// 64-bit words of a page, for content that optimistic readers interpret (inner tree nodes).
 type PageWords = [AtomicU64; PAGE_SIZE / 8];
 
-#[inline(always)]
-fn words(pages: &PageTable, page: PageId, place: Place) -> &PageWords {
-    // SAFETY: M1: in the mapping and aligned to a page. P5: pages whose words are read optimistically are written
-    // through these atomics alone; R3, R6: the page stays there until the caller's command ends.
-    unsafe { &*pages.address_at(page, place).cast::<PageWords>() }
-}
-
-/// The state of a page that somebody asks for: its number may have been made up by a damaged file. One that does not exist
+/// The descriptor of a page that somebody asks for: its number may have been made up by a damaged file. One that does not exist
 /// is absent.
 //
 // Here and below, what the common way returns is a number or two, and all else is made out of the way: a guard or an error
 // that is put together in memory and moved from there is waited for, and so are the reads of pages before it.
 #[inline(always)]
-fn state(pool: &Pool, page: PageId) -> Result<&StateWord, Refused> {
-    pool.pages().try_state(page).ok_or(Refused::Absent)
+fn find(pool: &Pool, page: PageId) -> Result<&Descriptor, Refused> {
+    pool.pages().find(page).ok_or(Refused::Absent)
+}
+
+/// The descriptor of a page whose latch an attempt takes, if it does at once.
+#[inline(always)]
+fn latched(
+    pool: &Pool,
+    page: PageId,
+    attempt: impl Fn(&StateWord) -> Result<(), Refused>,
+) -> Result<&Descriptor, Refused> {
+    find(pool, page).and_then(|descriptor| attempt(&descriptor.state).map(|()| descriptor))
 }
 
 #[cold]
@@ -44,8 +47,8 @@ fn restart(pool: &Pool, page: PageId, refused: Refused) -> Restart {
 /// Takes a latch that was not to be had at once.
 #[cold]
 #[inline(never)]
-fn wait_for_latch(pool: &Pool, page: PageId, wanted: Wanted) -> Result<(), Restart> {
-    let taken = state(pool, page).and_then(|word| match wanted {
+fn wait_for_latch(pool: &Pool, page: PageId, wanted: Wanted) -> Result<&Descriptor, Restart> {
+    let taken = latched(pool, page, |word| match wanted {
         Wanted::Shared => acquire(word, wanted, || word.try_share()),
         _ => acquire(word, wanted, || word.try_lock()),
     });
@@ -96,7 +99,7 @@ fn object_runs(
 pub struct OptimisticGuard<'p> {
     pool: &'p Pool,
     page: PageId,
-    state: &'p StateWord,
+    descriptor: &'p Descriptor,
     words: &'p PageWords,
     seen: Seen,
 }
@@ -118,32 +121,36 @@ impl<'p> OptimisticGuard<'p> {
     fn read(
         pool: &'p Pool,
         page: PageId,
-        otherwise: fn(&'p Pool, PageId) -> Result<(&'p StateWord, Seen), Restart>,
+        otherwise: fn(&'p Pool, PageId) -> Result<(&'p Descriptor, Seen), Restart>,
     ) -> Result<OptimisticGuard<'p>, Restart> {
         let pages = pool.pages();
-        let glance = pages.try_state(page).and_then(|state| Some((state, state.glance()?)));
-        let (state, seen) = match glance {
+        let glance = pages.find(page).and_then(|descriptor| Some((descriptor, descriptor.state.glance()?)));
+        let (descriptor, seen) = match glance {
             Some(found) => found,
             None => otherwise(pool, page)?,
         };
-        Ok(OptimisticGuard { pool, page, state, words: words(pages, page, seen.place()), seen })
+        let words = pages.address_at(page, seen.place()).cast::<PageWords>();
+        // SAFETY: M1: in the mapping and aligned to a page. P5: pages whose words are read optimistically are written
+        // through these atomics alone; R3, R6: the page stays there until the caller's command ends.
+        let words = unsafe { &*words };
+        Ok(OptimisticGuard { pool, page, descriptor, words, seen })
     }
 
-    fn read_version(pool: &'p Pool, page: PageId) -> Result<(&'p StateWord, Seen), Refused> {
-        state(pool, page).and_then(|state| Ok((state, state.read_version()?)))
+    fn read_version(pool: &'p Pool, page: PageId) -> Result<(&'p Descriptor, Seen), Refused> {
+        find(pool, page).and_then(|descriptor| Ok((descriptor, descriptor.state.read_version()?)))
     }
 
     /// Reads a page that has the clock's mark, or says why it is not to be read now.
     #[cold]
     #[inline(never)]
-    fn look_closer(pool: &'p Pool, page: PageId) -> Result<(&'p StateWord, Seen), Restart> {
+    fn look_closer(pool: &'p Pool, page: PageId) -> Result<(&'p Descriptor, Seen), Restart> {
         OptimisticGuard::read_version(pool, page).map_err(|refused| restart(pool, page, refused))
     }
 
     /// The same, and waits for a writer.
     #[cold]
     #[inline(never)]
-    fn wait(pool: &'p Pool, page: PageId) -> Result<(&'p StateWord, Seen), Restart> {
+    fn wait(pool: &'p Pool, page: PageId) -> Result<(&'p Descriptor, Seen), Restart> {
         for _ in 0..SPIN_COUNT {
             match OptimisticGuard::read_version(pool, page) {
                 Ok(found) => return Ok(found),
@@ -178,7 +185,7 @@ impl<'p> OptimisticGuard<'p> {
     /// [`Restart::Contended`] if a writer came in between.
     #[inline(always)]
     pub fn validate(&self) -> Result<(), Restart> {
-        if self.state.validate(self.seen) {
+        if self.descriptor.state.validate(self.seen) {
             Ok(())
         } else {
             Err(Restart::Contended)
@@ -204,7 +211,7 @@ impl<'p> OptimisticGuard<'p> {
     /// [`Restart::Contended`] if somebody has, or does, or the page is gone, as one that has been freed.
     #[inline(always)]
     pub fn share(&self) -> Result<SharedGuard<'p>, Restart> {
-        SharedGuard::try_new(self.pool, self.page)
+        SharedGuard::try_new(self.pool, self.page, self.descriptor)
             .filter(|guard| guard.version() == self.seen.place())
             .ok_or(Restart::Contended)
     }
@@ -224,28 +231,30 @@ impl<'p> OptimisticGuard<'p> {
 pub struct SharedGuard<'p> {
     pool: &'p Pool,
     page: PageId,
+    descriptor: &'p Descriptor,
     _held: Held,
 }
 
 impl<'p> SharedGuard<'p> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<SharedGuard<'p>, Restart> {
-        if state(pool, page).and_then(StateWord::try_share).is_err() {
-            wait_for_latch(pool, page, Wanted::Shared)?;
-        }
-        Ok(SharedGuard { pool, page, _held: Held::new() })
+        let descriptor = match latched(pool, page, StateWord::try_share) {
+            Ok(descriptor) => descriptor,
+            Err(_) => wait_for_latch(pool, page, Wanted::Shared)?,
+        };
+        Ok(SharedGuard { pool, page, descriptor, _held: Held::new() })
     }
 
     /// `None` if it is not to be had at once.
     #[inline(always)]
-    fn try_new(pool: &'p Pool, page: PageId) -> Option<SharedGuard<'p>> {
-        pool.pages().descriptor(page).state.try_share().ok()?;
-        Some(SharedGuard { pool, page, _held: Held::new() })
+    fn try_new(pool: &'p Pool, page: PageId, descriptor: &'p Descriptor) -> Option<SharedGuard<'p>> {
+        descriptor.state.try_share().ok()?;
+        Some(SharedGuard { pool, page, descriptor, _held: Held::new() })
     }
 
     #[inline(always)]
     fn version(&self) -> Place {
-        self.pool.pages().descriptor(self.page).state.held_version()
+        self.descriptor.state.held_version()
     }
 
     pub fn id(&self) -> PageId {
@@ -254,8 +263,8 @@ impl<'p> SharedGuard<'p> {
 
     #[inline(always)]
     pub fn page(&self) -> &PageBytes {
-        // SAFETY: P1: the shared latch is held while the borrow lives.
-        unsafe { self.pool.pages().stable_bytes(self.page) }
+        // SAFETY: M1: in the mapping. P1: the shared latch is held while the borrow lives.
+        unsafe { &*self.pool.pages().address_by(self.page, self.descriptor) }
     }
 
     /// Page `index` of the object whose head is latched.
@@ -289,7 +298,7 @@ impl SharedGuard<'_> {
 impl Drop for SharedGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        unshare_and_wake(&self.pool.pages().descriptor(self.page).state);
+        unshare_and_wake(&self.descriptor.state);
     }
 }
 
@@ -297,6 +306,7 @@ impl Drop for SharedGuard<'_> {
 pub struct ExclusiveGuard<'p> {
     pool: &'p Pool,
     page: PageId,
+    descriptor: &'p Descriptor,
     _held: Held,
 }
 
@@ -306,10 +316,11 @@ impl<'p> ExclusiveGuard<'p> {
         if is_looking() {
             return Err(only_looks(pool, page));
         }
-        if state(pool, page).and_then(StateWord::try_lock).is_err() {
-            wait_for_latch(pool, page, Wanted::Exclusive)?;
-        }
-        Ok(ExclusiveGuard { pool, page, _held: Held::new() })
+        let descriptor = match latched(pool, page, StateWord::try_lock) {
+            Ok(descriptor) => descriptor,
+            Err(_) => wait_for_latch(pool, page, Wanted::Exclusive)?,
+        };
+        Ok(ExclusiveGuard { pool, page, descriptor, _held: Held::new() })
     }
 
     #[inline(always)]
@@ -317,20 +328,28 @@ impl<'p> ExclusiveGuard<'p> {
         if is_looking() {
             return Err(only_looks(pool, page));
         }
-        match state(pool, page).and_then(StateWord::try_lock) {
-            Ok(()) => Ok(ExclusiveGuard { pool, page, _held: Held::new() }),
+        match latched(pool, page, StateWord::try_lock) {
+            Ok(descriptor) => Ok(ExclusiveGuard { pool, page, descriptor, _held: Held::new() }),
             Err(refused) => Err(restart(pool, page, refused)),
         }
     }
 
     /// Wraps a latch that an allocation took.
     pub(crate) fn allocated(pool: &'p Pool, page: PageId) -> ExclusiveGuard<'p> {
-        ExclusiveGuard { pool, page, _held: Held::new() }
+        ExclusiveGuard { pool, page, descriptor: pool.pages().descriptor(page), _held: Held::new() }
     }
 
     #[inline(always)]
     fn version_before(&self) -> Place {
-        self.pool.pages().descriptor(self.page).state.held_version()
+        self.descriptor.state.held_version()
+    }
+
+    /// As [`Pool::before_write`], of the page itself.
+    #[inline(always)]
+    fn before_write(&self) {
+        if self.descriptor.epochs.is_first_write(self.pool.core().epoch()) {
+            self.pool.first_write(self.page, self.page);
+        }
     }
 
     pub fn id(&self) -> PageId {
@@ -339,16 +358,16 @@ impl<'p> ExclusiveGuard<'p> {
 
     #[inline(always)]
     pub fn page(&self) -> &PageBytes {
-        // SAFETY: P2: the exclusive latch is held and the borrow is of the guard.
-        unsafe { self.pool.pages().stable_bytes(self.page) }
+        // SAFETY: M1: in the mapping. P2: the exclusive latch is held and the borrow is of the guard.
+        unsafe { &*self.pool.pages().address_by(self.page, self.descriptor) }
     }
 
     /// The page for modification; the first time in an epoch this captures it for the cuts that need it.
     #[inline(always)]
     pub fn page_mut(&mut self) -> &mut PageBytes {
-        self.pool.before_write(self.page, self.page);
-        // SAFETY: P2: the exclusive latch is held and the guard is borrowed mutably.
-        unsafe { &mut *self.pool.pages().address(self.page) }
+        self.before_write();
+        // SAFETY: M1: in the mapping. P2: the exclusive latch is held and the guard is borrowed mutably.
+        unsafe { &mut *self.pool.pages().address_by(self.page, self.descriptor) }
     }
 
     /// Page `index` of the object whose head is latched.
@@ -407,20 +426,23 @@ impl<'p> ExclusiveGuard<'p> {
 
     #[inline(always)]
     fn words(&self) -> &PageWords {
-        words(self.pool.pages(), self.page, self.version_before())
+        let words = self.pool.pages().address_by(self.page, self.descriptor).cast::<PageWords>();
+        // SAFETY: M1: in the mapping and aligned to a page. P5: pages whose words are read optimistically are written
+        // through these atomics alone; the exclusive latch, which is held while the borrow lives, keeps the page there.
+        unsafe { &*words }
     }
 
     /// Stores a word of a page that is read optimistically; captures the page at its first modification.
     #[inline(always)]
     pub fn set_word(&mut self, index: usize, value: u64) {
-        self.pool.before_write(self.page, self.page);
+        self.before_write();
         self.words()[index].store(value, Ordering::Relaxed);
     }
 
     /// All words, for modification of many.
     #[inline(always)]
     pub fn words_mut(&mut self) -> &PageWords {
-        self.pool.before_write(self.page, self.page);
+        self.before_write();
         self.words()
     }
 
@@ -451,7 +473,7 @@ impl Drop for ExclusiveGuard<'_> {
         if self.pool.core().tells_writes {
             self.pool.tell_written(self.page);
         }
-        unlock_and_wake(&self.pool.pages().descriptor(self.page).state);
+        unlock_and_wake(&self.descriptor.state);
     }
 }
 

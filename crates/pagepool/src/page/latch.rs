@@ -327,11 +327,13 @@ impl StateWord {
     pub fn try_share(&self) -> Result<(), Refused> {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
+            // One comparison for the common ones.
+            let is_common = word.wrapping_sub(UNLOCKED << TAG_SHIFT) < (MAX_SHARED - UNLOCKED) << TAG_SHIFT;
             let shared = match tag(word) {
-                EVICTED | MOVING => return Err(Refused::Absent),
-                RELOCATING | EXCLUSIVE | MAX_SHARED => return Err(Refused::Held),
+                _ if is_common => word + TAG_ONE,
                 MARKED => with_tag(word, UNLOCKED + 1),
-                _ => word + TAG_ONE,
+                EVICTED | MOVING => return Err(Refused::Absent),
+                _ => return Err(Refused::Held),
             };
             match self.0.compare_exchange_weak(word, shared, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),

@@ -237,11 +237,11 @@ impl PageTable {
         self.descriptors.try_get(page.0 as usize).filter(|_| page.0 != 0)
     }
 
-    /// The state of a page whose number may have been made up by a damaged file. Page 0, which is none, is never in memory
-    /// (M11), so that nobody needs to ask.
+    /// The same for those who ask for nothing but a page in memory: page 0, which is none, never is (M11), so nobody compares
+    /// with it.
     #[inline(always)]
-    pub fn try_state(&self, page: PageId) -> Option<&StateWord> {
-        self.descriptors.try_get(page.0 as usize).map(|descriptor| &descriptor.state)
+    pub fn find(&self, page: PageId) -> Option<&Descriptor> {
+        self.descriptors.try_get(page.0 as usize)
     }
 
     pub fn descriptor_address(&self, page: PageId) -> *const Descriptor {
@@ -254,6 +254,20 @@ impl PageTable {
         let index = if self.has_frames { self.descriptor(page).state.frame() } else { page.0 };
         debug_assert!((page.0 as usize) < self.descriptors.len() && index != 0);
         self.address_of(index)
+    }
+
+    /// The same of a page whose descriptor the caller has.
+    #[inline(always)]
+    pub fn address_by(&self, page: PageId, descriptor: &Descriptor) -> *mut PageBytes {
+        debug_assert!(std::ptr::eq(descriptor, self.descriptor(page)) && page.0 != 0);
+        if self.has_frames {
+            let frame = descriptor.state.frame();
+            debug_assert_ne!(frame, 0, "P14: a page in memory has a frame");
+            stay_a_branch();
+            self.address_of(frame)
+        } else {
+            self.address_of(page.0)
+        }
     }
 
     /// The address of a page that lies, or lay, at this place.
