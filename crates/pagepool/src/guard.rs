@@ -93,6 +93,9 @@ fn object_runs(
     Ok(runs)
 }
 
+/// A page to be read without a latch.
+type Found<'p> = (&'p Descriptor, Seen);
+
 /// A read that takes no latch: words may be torn between writers until [`OptimisticGuard::validate`] says not.
 //
 // What each access wants is looked up once: after the state word has been read, the compiler would read it all again.
@@ -121,7 +124,7 @@ impl<'p> OptimisticGuard<'p> {
     fn read(
         pool: &'p Pool,
         page: PageId,
-        otherwise: fn(&'p Pool, PageId) -> Result<(&'p Descriptor, Seen), Restart>,
+        otherwise: fn(&'p Pool, PageId) -> Result<Found<'p>, Restart>,
     ) -> Result<OptimisticGuard<'p>, Restart> {
         let pages = pool.pages();
         let glance = pages.find(page).and_then(|descriptor| Some((descriptor, descriptor.state.glance()?)));
@@ -136,21 +139,21 @@ impl<'p> OptimisticGuard<'p> {
         Ok(OptimisticGuard { pool, page, descriptor, words, seen })
     }
 
-    fn read_version(pool: &'p Pool, page: PageId) -> Result<(&'p Descriptor, Seen), Refused> {
+    fn read_version(pool: &'p Pool, page: PageId) -> Result<Found<'p>, Refused> {
         find(pool, page).and_then(|descriptor| Ok((descriptor, descriptor.state.read_version()?)))
     }
 
     /// Reads a page that has the clock's mark, or says why it is not to be read now.
     #[cold]
     #[inline(never)]
-    fn look_closer(pool: &'p Pool, page: PageId) -> Result<(&'p Descriptor, Seen), Restart> {
+    fn look_closer(pool: &'p Pool, page: PageId) -> Result<Found<'p>, Restart> {
         OptimisticGuard::read_version(pool, page).map_err(|refused| restart(pool, page, refused))
     }
 
     /// The same, and waits for a writer.
     #[cold]
     #[inline(never)]
-    fn wait(pool: &'p Pool, page: PageId) -> Result<(&'p Descriptor, Seen), Restart> {
+    fn wait(pool: &'p Pool, page: PageId) -> Result<Found<'p>, Restart> {
         for _ in 0..SPIN_COUNT {
             match OptimisticGuard::read_version(pool, page) {
                 Ok(found) => return Ok(found),
@@ -211,9 +214,12 @@ impl<'p> OptimisticGuard<'p> {
     /// [`Restart::Contended`] if somebody has, or does, or the page is gone, as one that has been freed.
     #[inline(always)]
     pub fn share(&self) -> Result<SharedGuard<'p>, Restart> {
-        SharedGuard::try_new(self.pool, self.page, self.descriptor)
-            .filter(|guard| guard.version() == self.seen.place())
-            .ok_or(Restart::Contended)
+        if self.descriptor.state.share_seen(self.seen) {
+            let OptimisticGuard { pool, page, descriptor, .. } = *self;
+            Ok(SharedGuard { pool, page, descriptor, _held: Held::new() })
+        } else {
+            Err(Restart::Contended)
+        }
     }
 
     /// Becomes an exclusive guard if nobody has written since.
@@ -243,18 +249,6 @@ impl<'p> SharedGuard<'p> {
             Err(_) => wait_for_latch(pool, page, Wanted::Shared)?,
         };
         Ok(SharedGuard { pool, page, descriptor, _held: Held::new() })
-    }
-
-    /// `None` if it is not to be had at once.
-    #[inline(always)]
-    fn try_new(pool: &'p Pool, page: PageId, descriptor: &'p Descriptor) -> Option<SharedGuard<'p>> {
-        descriptor.state.try_share().ok()?;
-        Some(SharedGuard { pool, page, descriptor, _held: Held::new() })
-    }
-
-    #[inline(always)]
-    fn version(&self) -> Place {
-        self.descriptor.state.held_version()
     }
 
     pub fn id(&self) -> PageId {

@@ -60,6 +60,29 @@ fn optimistic_readers_see_one_writers_work() {
     });
 }
 
+/// A reader that latches what it has seen has what it saw, also if it is not the first that has latched it since.
+#[test]
+fn a_latch_on_what_was_seen_is_on_that() {
+    loom::model(|| {
+        let page = Page::new();
+        let writer = page.clone();
+        let writing = thread::spawn(move || writer.try_increment());
+        if let Some(seen) = page.state.glance() {
+            let (before, _) = page.both();
+            let is_latched = page.state.try_share().is_ok();
+            if page.state.share_seen(seen) {
+                assert_eq!(page.both(), (before, before), "nobody has written since");
+                let _ = page.state.unshare();
+            }
+            if is_latched {
+                let _ = page.state.unshare();
+            }
+        }
+        writing.join().unwrap();
+        assert!(page.try_increment(), "every latch has been given up");
+    });
+}
+
 /// Shared latches change the word and not the version; the clock's mark is taken off by who reads, and is not overlooked later.
 #[test]
 fn optimistic_readers_see_through_latches_and_marks() {

@@ -101,6 +101,20 @@ const fn next(word: u64, tag: u64) -> u64 {
     (tag << TAG_SHIFT) | (word.wrapping_add(VERSION_ONE) & VERSION_MASK) | (word & FRAME_MASK)
 }
 
+/// The word with one more reader that has it latched.
+#[inline(always)]
+const fn with_sharer(word: u64) -> Result<u64, Refused> {
+    // One comparison for the common states.
+    if word.wrapping_sub(UNLOCKED << TAG_SHIFT) < (MAX_SHARED - UNLOCKED) << TAG_SHIFT {
+        return Ok(word + TAG_ONE);
+    }
+    match tag(word) {
+        MARKED => Ok(with_tag(word, UNLOCKED + 1)),
+        EVICTED | MOVING => Err(Refused::Absent),
+        _ => Err(Refused::Held),
+    }
+}
+
 /// The word with a mark. Each mark is a new one: who knows an earlier one sees that the page has been touched in between,
 /// whoever has marked it again since.
 const fn with_mark(word: u64) -> u64 {
@@ -327,19 +341,27 @@ impl StateWord {
     pub fn try_share(&self) -> Result<(), Refused> {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            // One comparison for the common ones.
-            let is_common = word.wrapping_sub(UNLOCKED << TAG_SHIFT) < (MAX_SHARED - UNLOCKED) << TAG_SHIFT;
-            let shared = match tag(word) {
-                _ if is_common => word + TAG_ONE,
-                MARKED => with_tag(word, UNLOCKED + 1),
-                EVICTED | MOVING => return Err(Refused::Absent),
-                _ => return Err(Refused::Held),
-            };
+            let shared = with_sharer(word)?;
             match self.0.compare_exchange_weak(word, shared, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(now) => word = now,
             }
         }
+    }
+
+    /// The same if nobody has written since an optimistic read began; else false, as if it is not to be had at once.
+    #[inline(always)]
+    pub fn share_seen(&self, seen: Seen) -> bool {
+        // Most often the word is what it was.
+        let mut word = seen.0;
+        while Place::of(word) == seen.place() {
+            let Ok(shared) = with_sharer(word) else { return false };
+            match self.0.compare_exchange_weak(word, shared, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
     }
 
     /// EXCLUSIVE → UNLOCKED, version raised. True if somebody waits (the caller wakes them).
