@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
  * What user space and the async_fork module share: fixed-width fields, explicit padding, sizes checked on both sides
- * (here by _Static_assert, in crates/fork by const assertions).
+ * (here by static assertions, in crates/fork by const assertions).
  *
  * /dev/async_fork, mode 0600:
  *   write(2) one struct async_fork_control  sets the fork strategy of one process (its mm); the caller needs CAP_SYS_ADMIN
@@ -113,7 +113,14 @@ struct async_fork_statistics {
 	__u64 sync_histogram[ASYNC_FORK_BUCKETS];	/* interruptions of the parent (paper, Figure 11) */
 };
 
-_Static_assert(sizeof(struct async_fork_control) == 24, "async_fork_control is part of the ABI");
-_Static_assert(sizeof(struct async_fork_statistics) == 920, "async_fork_statistics is part of the ABI");
+#ifdef __cplusplus
+#define STATIC_ASSERT_OF_UAPI static_assert
+#else
+#define STATIC_ASSERT_OF_UAPI _Static_assert
+#endif
+STATIC_ASSERT_OF_UAPI(sizeof(struct async_fork_control) == 24, "async_fork_control is part of the ABI");
+STATIC_ASSERT_OF_UAPI(sizeof(struct async_fork_statistics) == 920, "async_fork_statistics is part of the ABI");
+
+#undef STATIC_ASSERT_OF_UAPI
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
  * What user space and the exmap module share: fixed-width fields, explicit padding, sizes checked on both sides (here
- * by _Static_assert). All reserved fields must be 0, else EINVAL. For programs of 64 bits.
+ * by static assertions). All reserved fields must be 0, else EINVAL. For programs of 64 bits.
  *
  * Structs may grow at their ends. Of a struct that is larger than the module's, what the module does not know must be 0,
  * else E2BIG; of a smaller one, what it lacks counts as 0. `size` says how large the program's is; for EXMAP_ACTION the
@@ -145,10 +145,17 @@ struct exmap_statistics {
 #define EXMAP_ACTION_SIZE_1 16
 #define EXMAP_STATISTICS_SIZE_1 256
 
-_Static_assert(sizeof(struct exmap_setup) == 48, "exmap_setup is part of the ABI");
-_Static_assert(sizeof(struct exmap_backing) == 16, "exmap_backing is part of the ABI");
-_Static_assert(sizeof(struct exmap_entry) == 8, "exmap_entry is part of the ABI");
-_Static_assert(sizeof(struct exmap_action) == 16, "exmap_action is part of the ABI and fits an SQE of 64 bytes");
-_Static_assert(sizeof(struct exmap_statistics) == 256, "exmap_statistics is part of the ABI");
+#ifdef __cplusplus
+#define STATIC_ASSERT_OF_UAPI static_assert
+#else
+#define STATIC_ASSERT_OF_UAPI _Static_assert
+#endif
+STATIC_ASSERT_OF_UAPI(sizeof(struct exmap_setup) == 48, "exmap_setup is part of the ABI");
+STATIC_ASSERT_OF_UAPI(sizeof(struct exmap_backing) == 16, "exmap_backing is part of the ABI");
+STATIC_ASSERT_OF_UAPI(sizeof(struct exmap_entry) == 8, "exmap_entry is part of the ABI");
+STATIC_ASSERT_OF_UAPI(sizeof(struct exmap_action) == 16, "exmap_action is part of the ABI and fits an SQE of 64 bytes");
+STATIC_ASSERT_OF_UAPI(sizeof(struct exmap_statistics) == 256, "exmap_statistics is part of the ABI");
+
+#undef STATIC_ASSERT_OF_UAPI
 
 #endif
