@@ -107,7 +107,7 @@ pub fn drive<E: Engine>(engine: &E, plan: &Plan, ticks: &Ticks) -> Result<Outcom
     let watch = match ticks.is_verified {
         // Nothing is measured.
         true => Watch::none(),
-        false => Watch::begin(&[&plan.client_cpus[..], &plan.saver_cpus].concat()),
+        false => Watch::begin(&plan.client_cpus),
     };
     let client = std::thread::scope(|scope| {
         let shared = &shared;
@@ -155,16 +155,21 @@ struct Tick {
     stage_ns: u64,
 }
 
-/// The ticks that say something, and those that do not: in which the machine stood still, or which had to wait for such a one.
+/// The ticks that say something, and those that do not: in which the machine stood still, or which had to wait for that longer
+/// than for anything else.
 fn apart(ticks: Vec<Tick>, stops: &Stops) -> (Vec<Tick>, Vec<Tick>) {
-    let mut stopped_until_ns = 0;
+    // Of the ticks that were late one after the other.
+    let (mut last_end_ns, mut stopped_ns) = (0, 0);
     ticks.into_iter().partition(|tick| {
         let end_ns = tick.due_ns + tick.latency_ns;
-        let is_stopped = tick.due_ns < stopped_until_ns || stops.fall_into(tick.due_ns, end_ns);
-        if is_stopped {
-            stopped_until_ns = end_ns;
+        let waited_ns = tick.latency_ns - tick.stage_ns;
+        if tick.due_ns >= last_end_ns {
+            stopped_ns = 0;
         }
-        !is_stopped
+        let own_ns = stops.within_ns(tick.due_ns.max(last_end_ns), end_ns);
+        stopped_ns += own_ns;
+        last_end_ns = end_ns;
+        own_ns == 0 && 2 * stopped_ns <= waited_ns
     })
 }
 
@@ -344,12 +349,15 @@ mod tests {
 
     #[test]
     fn ticks_of_stops_and_those_that_wait_for_them_are_apart() {
-        let tick = |due_ns, latency_ns| Tick { due_ns, latency_ns, stage_ns: 1 };
-        // The second was stopped, the third is late for it, the fifth is late for the cut alone.
-        let ticks = vec![tick(0, 3), tick(10, 25), tick(20, 18), tick(40, 1), tick(50, 30)];
-        let stops = Stops::of(vec![Stop { from_ns: 12, to_ns: 33 }]);
-        let (kept, left_out) = apart(ticks.clone(), &stops);
-        assert_eq!(kept, [ticks[0], ticks[3], ticks[4]]);
-        assert_eq!(left_out, ticks[1..3]);
+        let tick = |due_ns, latency_ns| Tick { due_ns, latency_ns, stage_ns: 3 };
+        // The second was stopped, the third is late for that, the fifth for its cut alone.
+        let of_stop = [tick(0, 3), tick(10, 25), tick(20, 18), tick(40, 3), tick(50, 30)];
+        // A long cut, a stop in what is late for it, and a tick that waits for the cut more than for the stop.
+        let of_cut = [tick(100, 90), tick(110, 93), tick(120, 86), tick(130, 79)];
+        let ticks = [&of_stop[..], &of_cut].concat();
+        let stops = [(12, 33), (194, 202)].map(|(from_ns, to_ns)| Stop { from_ns, to_ns });
+        let (kept, left_out) = apart(ticks, &Stops::of(stops.to_vec()));
+        assert_eq!(kept, [of_stop[0], of_stop[3], of_stop[4], of_cut[0], of_cut[2], of_cut[3]]);
+        assert_eq!(left_out, [of_stop[1], of_stop[2], of_cut[1]]);
     }
 }

@@ -6,6 +6,7 @@
 
 mod args;
 mod bars;
+mod choice;
 mod drawn;
 mod figure;
 mod figures;

@@ -82,8 +82,8 @@ fn bars_section(bars: &[Bar]) -> String {
     )
 }
 
-/// `header`: names and texts of where the figures come from.
-pub fn page(header: &[(String, String)], figures: &[Drawn], bars: &[Bar]) -> String {
+/// `header`: names and texts of where the figures come from. `choice`: which algorithm to take, in Markdown's `code`.
+pub fn page(header: &[(String, String)], figures: &[Drawn], bars: &[Bar], choice: &str) -> String {
     let boxes: Vec<String> = algorithms(figures)
         .iter()
         .map(|name| {
@@ -105,6 +105,7 @@ pub fn page(header: &[(String, String)], figures: &[Drawn], bars: &[Bar]) -> Str
     TEMPLATE
         .replace("{{boxes}}", &boxes.join("\n"))
         .replace("{{header}}", &lines.join("\n"))
+        .replace("{{choice}}", &escape(&choice.replace('`', "")))
         .replace("{{contents}}", &links.join(" · "))
         .replace("{{figures}}", &sections)
 }

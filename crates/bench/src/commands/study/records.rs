@@ -83,7 +83,9 @@ impl Records {
         let is_it = move |need: &Need| {
             need.is_each_timed == is_each_timed && Case { round: case.round, ..need.case.clone() } == *case
         };
-        self.ticks().filter(move |(need, _)| is_it(need)).map(|(_, outcome)| outcome)
+        // One that has no ticks left says nothing.
+        let own = self.ticks().filter(move |(need, outcome)| is_it(need) && outcome.tick_count > 0);
+        own.map(|(_, outcome)| outcome)
     }
 
     pub fn ticks(&self) -> impl Iterator<Item = (&Need, &Outcome)> {

@@ -4,6 +4,7 @@ use serde_json::{json, Value};
 
 use super::args::Args;
 use super::bars;
+use super::choice;
 use super::drawn::{title, Drawn};
 use super::figure::Figure;
 use super::figures::Figures;
@@ -13,7 +14,8 @@ use super::records::Records;
 use crate::bar::{self, Bar};
 use crate::error::{BenchError, Result};
 use crate::output::{human_bytes, human_ns, markdown_table, Output};
-use crate::study::Subject;
+use crate::stats::median_of;
+use crate::study::{Outcome, Subject};
 
 pub const PAGE: &str = "report.html";
 
@@ -33,6 +35,10 @@ pub fn write(
     if !bars.is_empty() {
         body.push_str(&format!("## Bars\n\n{}\n", bar::table(&bars)));
     }
+    let choice = choice::paragraph(args, records);
+    if let Some(choice) = &choice {
+        body.push_str(&format!("## Which to take\n\n{choice}\n\n"));
+    }
     let default_point = default_point(args, records);
     if let Some(table) = &default_point {
         body.push_str(&format!("## At the default point\n\n{table}\n"));
@@ -49,7 +55,10 @@ pub fn write(
     if args.report || figures.len() == Figure::all().len() {
         let header: Vec<(String, String)> =
             out.header().map(|(name, text)| (name.to_owned(), text)).collect();
-        out.write(PAGE, page::page(&header, &drawn, &bars).as_bytes())?;
+        out.write(
+            PAGE,
+            page::page(&header, &drawn, &bars, choice.as_deref().unwrap_or_default()).as_bytes(),
+        )?;
     }
     out.write_markdown(&body)?;
     match (drawn.is_empty(), records.failures().next()) {
@@ -69,25 +78,28 @@ fn section(drawn: &Drawn) -> String {
     )
 }
 
-/// All algorithms where the axes meet.
+/// All algorithms where the axes meet, medians over the rounds.
 fn default_point(args: &Args, records: &Records) -> Option<String> {
     let row = |subject: Subject| {
-        let outcome = records.of_case(&args.base_case(subject))?;
-        let checkpoint_ns = super::figure::Metric::Checkpoint.of(outcome);
-        let time = |ns: u64| human_ns(ns as f64);
+        let case = args.base_case(subject);
+        let of = |metric: fn(&Outcome) -> f64| median_of(records.rounds_of(&case, false).map(metric));
+        let time = |metric| Some(human_ns(of(metric)?));
+        let count = |metric| Some(format!("{:.0}", of(metric)?));
         Some(vec![
             subject.name().to_owned(),
-            human_ns(outcome.mean_ns),
-            time(outcome.p50_ns),
-            time(outcome.p99_ns),
-            time(outcome.p999_ns),
-            time(outcome.p9999_ns),
-            time(outcome.max_ns),
-            human_ns(outcome.cut_median_ns()),
-            human_ns(checkpoint_ns),
-            outcome.client_copies.to_string(),
-            human_bytes(outcome.memory_bytes as f64),
-            outcome.tick_count.to_string(),
+            time(|outcome| outcome.mean_ns)?,
+            time(|outcome| outcome.p50_ns as f64)?,
+            time(|outcome| outcome.p99_ns as f64)?,
+            time(|outcome| outcome.p999_ns as f64)?,
+            time(|outcome| outcome.p9999_ns as f64)?,
+            time(|outcome| outcome.max_ns as f64)?,
+            time(|outcome| outcome.stage_mean_ns)?,
+            time(Outcome::cut_median_ns)?,
+            time(|outcome| super::figure::Metric::Checkpoint.of(outcome))?,
+            count(|outcome| outcome.client_copies as f64)?,
+            human_bytes(of(|outcome| outcome.memory_bytes as f64)?),
+            count(|outcome| outcome.tick_count as f64)?,
+            count(|outcome| outcome.stopped_tick_count as f64)?,
         ])
     };
     let rows: Vec<_> = args.all_subjects().into_iter().filter_map(row).collect();
@@ -99,11 +111,13 @@ fn default_point(args: &Args, records: &Records) -> Option<String> {
         "p99.9",
         "p99.99",
         "longest",
+        "mean by stage",
         "cut",
         "checkpoint",
         "client's copies",
         "memory",
         "ticks",
+        "left out",
     ];
     (!rows.is_empty()).then(|| markdown_table(&head, &rows))
 }
