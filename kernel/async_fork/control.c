@@ -20,22 +20,6 @@ static bool af_control_is_valid(const struct async_fork_control *control)
 	return !control->copy_threads;
 }
 
-/* With mmget(), and a reference to the task. NULL: no such process, or a kernel thread. */
-struct mm_struct *af_mm_of_pid(pid_t pid, struct task_struct **task)
-{
-	struct pid *number = pid ? find_get_pid(pid) : get_task_pid(current, PIDTYPE_PID);
-	struct mm_struct *mm;
-
-	*task = get_pid_task(number, PIDTYPE_PID);
-	put_pid(number);
-	if (!*task)
-		return NULL;
-	mm = get_task_mm(*task);
-	if (!mm)
-		put_task_struct(*task);
-	return mm;
-}
-
 static ssize_t af_control_write(struct file *file, const char __user *buffer, size_t length, loff_t *offset)
 {
 	struct async_fork_control control;

@@ -44,13 +44,6 @@ static noinline int af_copy_table(struct af_session *s, unsigned long addr, pgta
 	return 0;
 }
 
-/* Until the task that claimed the table is done, or has given it back. Sleeps. */
-void af_state_wait(u8 *state)
-{
-	/* acquire: pairs with the release in af_session_table_done(); the table is seen complete */
-	wait_var_event(state, smp_load_acquire(state) != AF_BUSY);
-}
-
 /* Who does not interrupt the parent. */
 static bool af_is_background(enum async_fork_reason reason)
 {

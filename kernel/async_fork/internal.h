@@ -105,7 +105,7 @@ static inline bool af_has_forked(struct mm_struct *mm, const struct af_generatio
 
 extern atomic_t af_swapoffs;	/* under way */
 
-/* ---- settings.c, cgroup.c ---- */
+/* ---- strategy.c, settings.c, cgroup.c ---- */
 
 struct seq_file;
 
@@ -115,6 +115,7 @@ struct af_strategy {
 };
 
 int af_strategy_may_be_set(struct file *file, enum async_fork_strategy strategy);
+void af_strategy_show(struct seq_file *m, const char *what, pid_t pid, const struct af_strategy *strategy);
 int af_setting_set(struct mm_struct *mm, const struct af_strategy *strategy, pid_t pid);
 void af_setting_forget(struct mm_struct *mm);
 unsigned int af_settings_drop(void);
@@ -137,7 +138,6 @@ void af_control_remove(void);
 struct mm_struct *af_mm_of_pid(pid_t pid, struct task_struct **task);
 int af_processes_add(void);
 void af_processes_remove(void);
-void af_strategy_show(struct seq_file *m, const char *what, pid_t pid, const struct af_strategy *strategy);
 
 /* ---- test_aids.c: in a module that is built for tests (make AF_TEST=1) only ---- */
 
@@ -270,6 +270,7 @@ void af_session_leave_child(struct af_session *s);
 void af_session_table_done(struct af_session *s, u8 *state);
 u8 *af_session_state(struct af_session *s, unsigned long addr);
 bool af_table_claim(u8 *state);
+void af_state_wait(u8 *state);
 void af_table_give_back(u8 *state);
 
 static inline bool af_session_failed(struct af_session *s)
@@ -298,7 +299,6 @@ void af_sync_mm(struct mm_struct *mm, unsigned long start, unsigned long end, en
 void af_sync_mm_unlocked(struct mm_struct *mm, unsigned long start, unsigned long end,
 			 enum async_fork_reason reason);
 bool af_range_pending(struct af_session *s, unsigned long start, unsigned long end);
-void af_state_wait(u8 *state);
 
 /* rollback.c */
 bool af_session_mark_failed(struct af_session *s);
@@ -364,9 +364,11 @@ enum af_unshare_how {
 	AF_MAY_NOT_WAIT,	/* under locks that reclaim takes: -ENOMEM or -EAGAIN */
 };
 
-/* odf.c */
+/* odf_mm.c */
 struct af_odf_mm *af_odf_of(struct mm_struct *mm);
 void af_odf_put(struct af_odf_mm *om);
+
+/* odf.c */
 struct af_odf_mm *af_odf_add(struct mm_struct *mm, bool forking);
 int af_odf_end(struct af_odf_mm *om);
 void af_odf_exit(struct mm_struct *mm);

@@ -9,7 +9,7 @@
 
 static int __init af_init(void)
 {
-	int ret = af_symbols_find();
+	int ret = af_symbols_find() ?: af_variables_find();
 
 	ret = ret ?: af_layout_check();
 	if (ret)

@@ -10,29 +10,6 @@
 static LIST_HEAD(af_odf_mms);
 static DEFINE_SPINLOCK(af_odf_lock);
 
-/* With a reference; NULL if the mm shares nothing. */
-struct af_odf_mm *af_odf_of(struct mm_struct *mm)
-{
-	struct af_odf_mm *om = NULL;
-	struct af_role *role;
-
-	rcu_read_lock();
-	role = af_role_find(mm, AF_ODF);
-	if (role) {
-		om = container_of(role, struct af_odf_mm, role);
-		if (!refcount_inc_not_zero(&om->ref))
-			om = NULL;
-	}
-	rcu_read_unlock();
-	return om;
-}
-
-void af_odf_put(struct af_odf_mm *om)
-{
-	if (refcount_dec_and_test(&om->ref))
-		kfree_rcu(om, rcu);
-}
-
 /*
  * With a reference, for an mm that shares nothing yet; NULL: no memory, or the module is being unloaded. Under the mm's
  * mmap_lock for writing, or, while it is being made by fork (forking), before anybody else knows the mm. Each mm that

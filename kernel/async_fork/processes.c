@@ -10,16 +10,20 @@
 
 #include "internal.h"
 
-static const char *const af_strategies[] = {
-	[ASYNC_FORK_INHERIT] = "inherit",
-	[ASYNC_FORK_DEFAULT] = "default",
-	[ASYNC_FORK_ASYNC] = "async",
-	[ASYNC_FORK_ODF] = "odf",
-};
-
-void af_strategy_show(struct seq_file *m, const char *what, pid_t pid, const struct af_strategy *strategy)
+/* With mmget(), and a reference to the task. NULL: no such process, or a kernel thread. */
+struct mm_struct *af_mm_of_pid(pid_t pid, struct task_struct **task)
 {
-	seq_printf(m, "%s %d %s %u", what, pid, af_strategies[strategy->strategy], strategy->copy_threads);
+	struct pid *number = pid ? find_get_pid(pid) : get_task_pid(current, PIDTYPE_PID);
+	struct mm_struct *mm;
+
+	*task = get_pid_task(number, PIDTYPE_PID);
+	put_pid(number);
+	if (!*task)
+		return NULL;
+	mm = get_task_mm(*task);
+	if (!mm)
+		put_task_struct(*task);
+	return mm;
 }
 
 /* How a fork of the process would be made now. */

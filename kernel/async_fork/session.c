@@ -166,6 +166,13 @@ static void af_table_let_go(u8 *state, enum af_state now)
 		preempt_enable();
 }
 
+/* Until the task that claimed the table is done, or has given it back. Sleeps. */
+void af_state_wait(u8 *state)
+{
+	/* acquire: pairs with the release in af_session_table_done(); the table is seen complete */
+	wait_var_event(state, smp_load_acquire(state) != AF_BUSY);
+}
+
 /* Nothing was copied: something must be waited for first. */
 void af_table_give_back(u8 *state)
 {

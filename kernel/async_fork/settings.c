@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The strategy of a process: its own, else its cgroup's, else the default. */
-#include <linux/capability.h>
-#include <linux/fs.h>
 #include <linux/rculist.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -16,27 +14,8 @@ struct af_setting {
 	pid_t pid;		/* in the first pid namespace, when it was set */
 };
 
-static bool allow_odf;
-module_param(allow_odf, bool, 0444);
-MODULE_PARM_DESC(allow_odf, "1: On-Demand-Fork may be chosen. Memory below its shared tables cannot be reclaimed");
-
 static LIST_HEAD(af_settings);
 static DEFINE_MUTEX(af_settings_lock);
-
-/*
- * Every road to a strategy comes here (invariant 19): the device, and a file that belongs to whom the cgroup was given
- * to. In the first user namespace, of the writer and of whoever opened the file, which may be another.
- */
-int af_strategy_may_be_set(struct file *file, enum async_fork_strategy strategy)
-{
-	if (!capable(CAP_SYS_ADMIN) || !file_ns_capable(file, &init_user_ns, CAP_SYS_ADMIN))
-		return -EPERM;
-	if (strategy == ASYNC_FORK_ODF && !allow_odf) {
-		pr_notice_ratelimited("On-Demand-Fork is off: load the module with allow_odf=1\n");
-		return -EOPNOTSUPP;
-	}
-	return 0;
-}
 
 static struct af_setting *af_setting_of(struct mm_struct *mm)
 {

@@ -52,6 +52,8 @@ extern const void *af_ksm_walk;		/* a struct mm_walk_ops; NULL: this kernel's KS
 
 unsigned long af_symbol(const char *name);
 int af_symbols_find(void);
+/* After it. */
+int af_variables_find(void);
 int af_layout_check(void);
 
 #endif

@@ -249,11 +249,17 @@ static inline void exmap_available_add(struct exmap *map, int more)
 
 /* setup.c */
 int exmap_setup(struct exmap *map, const struct exmap_setup *setup);
-void exmap_end(struct exmap *map);
 void exmap_teardown(struct exmap *map);
 struct exmap *exmap_new(void);
 
+/* owner.c */
 int exmap_may_use(struct exmap *map);
+void exmap_end(struct exmap *map);
+
+/* backing.c */
+int exmap_backing_set(struct exmap *map, const struct exmap_backing *backing);
+struct file *exmap_backing_get(struct exmap *map);
+void exmap_backing_drop(struct exmap *map);
 
 /* charge.c */
 int exmap_charge(struct exmap *map, unsigned long pages);
@@ -385,6 +391,14 @@ static inline void exmap_pte_clear(struct exmap_walk *walk, u64 page, pte_t *pte
 	flush->end = max(flush->end, address + PAGE_SIZE);
 }
 
+/* call.c */
+int exmap_entries_get(const struct exmap *map, struct exmap_interface *interface, struct exmap_entry *copy,
+		      unsigned int count);
+long exmap_write_results(struct exmap_interface *interface, const struct exmap_entry *entries, unsigned int count);
+void exmap_call_begin(struct exmap_call *call, struct exmap *map, struct exmap_interface *interface,
+		      struct exmap_entry *entries, unsigned int count, bool nowait);
+void exmap_call_end(struct exmap_call *call);
+
 /* alloc.c: results are in the entries. */
 int exmap_alloc(struct exmap_call *call);
 int exmap_free(struct exmap_call *call);
@@ -404,19 +418,11 @@ struct io_uring_cmd;
 ssize_t exmap_read_iter(struct kiocb *iocb, struct iov_iter *to);
 long exmap_read_entries(struct exmap *map, struct exmap_interface *interface, const struct exmap_action *action,
 			struct io_uring_cmd *cmd, unsigned int issue_flags);
-int exmap_backing_set(struct exmap *map, const struct exmap_backing *backing);
-void exmap_backing_drop(struct exmap *map);
 
 /* action.c */
 long exmap_action(struct exmap *map, const struct exmap_action *action, struct io_uring_cmd *cmd,
 		  unsigned int issue_flags);
 int exmap_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags);
-int exmap_entries_get(const struct exmap *map, struct exmap_interface *interface, struct exmap_entry *copy,
-		      unsigned int count);
-long exmap_write_results(struct exmap_interface *interface, const struct exmap_entry *entries, unsigned int count);
-void exmap_call_begin(struct exmap_call *call, struct exmap *map, struct exmap_interface *interface,
-		      struct exmap_entry *entries, unsigned int count, bool nowait);
-void exmap_call_end(struct exmap_call *call);
 
 /* statistics.c */
 int exmap_statistics_init(void);

@@ -157,26 +157,6 @@ int exmap_setup(struct exmap *map, const struct exmap_setup *setup)
 	return ret;
 }
 
-/* Only the process that set the map up uses it: what is in it is its memory, and is accounted to it. */
-int exmap_may_use(struct exmap *map)
-{
-	if (!exmap_is_ready(map))
-		return -ENXIO;
-	return exmap_checked(owner, current->mm == map->mm) ? 0 : -EPERM;
-}
-
-/*
- * The process's memory has gone, by exec or exit, and with it the only one that may use the map. A holder of the descriptor
- * keeps the arrays and nothing else: neither frames nor the backing file.
- */
-void exmap_end(struct exmap *map)
-{
-	unsigned long arrays = map->locked_pages - map->pool_pages;
-
-	exmap_uncharge(map, arrays + exmap_pool_end(map));
-	exmap_backing_drop(map);
-}
-
 /* The file is closed: nothing is mapped, no call and no read is under way. */
 void exmap_teardown(struct exmap *map)
 {

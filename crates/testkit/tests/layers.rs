@@ -1,7 +1,10 @@
-//! Which file uses which, for all crates: no circle of files, and none of folders.
+//! Which file uses which, for all crates and kernel modules: no circle of files, and none of folders.
 //!
 //! Read from the imports and paths of each file's non-test code. A name belongs to the file of the longest module path
 //! that it begins with, so what a parent re-exports counts as the parent's; only the crate's root is looked through.
+
+#[path = "layers/c.rs"]
+mod c;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -247,6 +250,19 @@ fn no_circle_of_files_or_folders() {
                 &mut found,
             );
         }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn no_circle_of_files_in_the_kernel() {
+    let kernel = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel");
+    let mut found = Vec::new();
+    for directory in ["async_fork", "exmap", "compat", "selftests", "bench"] {
+        let arrows = c::arrows(&kernel.join(directory));
+        let is_module = ["async_fork", "exmap"].contains(&directory);
+        assert!(!is_module || arrows.values().any(|uses| !uses.is_empty()), "{directory}: nothing is used");
+        show(&format!("kernel/{directory}"), &arrows, &mut found);
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
