@@ -21,7 +21,24 @@ pub struct Series {
     pub name: String,
     pub color: &'static str,
     pub points: Vec<(f64, f64)>,
-    pub dashed: bool,
+    pub stroke: Stroke,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stroke {
+    Solid,
+    Dashed,
+    /// Nothing between the points.
+    Dots,
+}
+
+impl Stroke {
+    pub fn dashed(is_dashed: bool) -> Stroke {
+        match is_dashed {
+            true => Stroke::Dashed,
+            false => Stroke::Solid,
+        }
+    }
 }
 
 const WIDTH: f64 = 960.0;
@@ -103,7 +120,7 @@ pub fn draw(chart: &Chart) -> String {
 }
 
 fn draw_series(svg: &mut Svg, scale: &Scale, series: &Series, legend_y: f64) {
-    let dash = if series.dashed { r#" stroke-dasharray="5 4""# } else { "" };
+    let dash = if series.stroke != Stroke::Solid { r#" stroke-dasharray="5 4""# } else { "" };
     svg.begin_group(&series.name);
     let (mut line, mut dots) = (String::new(), String::new());
     for (x, y) in &series.points {
@@ -112,8 +129,10 @@ fn draw_series(svg: &mut Svg, scale: &Scale, series: &Series, legend_y: f64) {
         let _ = write!(line, "{}{x:.1} {y:.1}", if line.is_empty() { "M" } else { "L" });
         let _ = write!(dots, "M{x:.1} {y:.1}h0");
     }
-    svg.path(&line, series.color, 2.0, &format!(r#" stroke-linejoin="round"{dash}"#));
-    if series.points.len() <= DOTS_UP_TO {
+    if series.stroke != Stroke::Dots {
+        svg.path(&line, series.color, 2.0, &format!(r#" stroke-linejoin="round"{dash}"#));
+    }
+    if series.points.len() <= DOTS_UP_TO || series.stroke == Stroke::Dots {
         svg.path(&dots, series.color, 7.0, r#" stroke-linecap="round""#);
     }
     let x = WIDTH - RIGHT + 18.0;
@@ -134,7 +153,7 @@ mod tests {
             x_labels: vec![(0.0, "a".into())],
             log,
             show: |v| format!("{v:.0}"),
-            series: vec![Series { name: "s<".into(), color: "#000000", points, dashed: false }],
+            series: vec![Series { name: "s<".into(), color: "#000000", points, stroke: Stroke::Solid }],
             footer: String::new(),
         }
     }

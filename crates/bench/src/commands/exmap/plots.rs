@@ -1,7 +1,7 @@
 //! The figures of the paper as drawings.
 
 use super::records::{Case, Part, Records, Way};
-use crate::chart::{draw, Chart, Series};
+use crate::chart::{draw, Chart, Series, Stroke};
 use crate::plot::COLORS;
 use crate::stats::distinct;
 
@@ -45,7 +45,7 @@ const CHURNS: [Way; 6] =
 /// Four colours, then the same dashed.
 fn line(index: usize, name: &str, points: Vec<(f64, f64)>) -> Series {
     let color = COLORS[index % COLORS.len()];
-    Series { name: short(name), color, points, dashed: index >= COLORS.len() }
+    Series { name: short(name), color, points, stroke: Stroke::dashed(index >= COLORS.len()) }
 }
 
 /// What fits beside a chart.

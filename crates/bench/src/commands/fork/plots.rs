@@ -1,7 +1,7 @@
 //! The figures of the paper as drawings.
 
 use super::records::{summed, Fork, Latencies, Part, Records, Save, SaveCommand, Strategy};
-use crate::chart::{draw, Chart, Series};
+use crate::chart::{draw, Chart, Series, Stroke};
 use crate::output::human_ns;
 use crate::plot::COLORS;
 use crate::stats::{distinct, median_of};
@@ -35,7 +35,7 @@ fn style(strategy: Strategy) -> (&'static str, bool) {
 
 fn series(strategy: Strategy, points: Vec<(f64, f64)>) -> Series {
     let (color, dashed) = style(strategy);
-    Series { name: strategy.to_string(), color, points, dashed }
+    Series { name: strategy.to_string(), color, points, stroke: Stroke::dashed(dashed) }
 }
 
 /// A line for each strategy over sizes.
@@ -101,7 +101,7 @@ fn threads(records: &Records) -> Chart {
         Some((i as f64, median_of(forks.map(|fork| fork.child_copy_ns as f64))?))
     };
     let points: Vec<_> = strategies.iter().enumerate().filter_map(point).collect();
-    let line = Series { name: "child's copy".into(), color: COLORS[1], points, dashed: false };
+    let line = Series { name: "child's copy".into(), color: COLORS[1], points, stroke: Stroke::Solid };
     Chart {
         title: "Time of the child's copy".into(),
         subtitle: "emulated time, a CPU for each core of the host (paper: Figure 15a)".into(),
@@ -125,7 +125,7 @@ fn latency(records: &Records) -> Chart {
     let (_, mut longest) = over_sizes(&figures(|during| during.max_ns));
     for line in &mut longest {
         line.name.push_str(", max");
-        line.dashed = true;
+        line.stroke = Stroke::Dashed;
     }
     series.extend(longest);
     Chart {

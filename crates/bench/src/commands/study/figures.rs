@@ -6,6 +6,7 @@ use super::figure::{Axis, Figure, Metric, ServerMetric, CUT_NOISE_NS};
 use super::quoted::Quoted;
 use super::records::Records;
 use super::server::ServerRun;
+use super::style::STOPPED;
 use super::transactions;
 use crate::output::{human_bytes, human_ns, thousands};
 use crate::stats::distinct;
@@ -13,9 +14,6 @@ use crate::study::{Case, Outcome, Subject, Writes};
 
 /// Ticks of a trace that are drawn, at most: a stretch of time each, of which the longest tick is shown.
 const TRACE_POINTS: usize = 200;
-
-/// The line of ticks that are left out.
-const STOPPED: &str = "machine stopped";
 
 /// Of each stretch of time the longest latency.
 fn longest_of_each(trace: &[(u64, u64)], step_ns: u64, count: usize) -> Vec<Vec<f64>> {

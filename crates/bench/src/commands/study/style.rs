@@ -1,6 +1,6 @@
 //! Colours: an algorithm keeps its own in all figures. Told apart on white and on black.
 
-use crate::chart::Series;
+use crate::chart::{Series, Stroke};
 
 /// In the order of the paper, ours, then what other systems do.
 const COLORS: [(&str, &str, bool); 16] = [
@@ -21,6 +21,8 @@ const COLORS: [(&str, &str, bool); 16] = [
     ("vpb", "#db2777", false),
     ("cpr", "#059669", false),
 ];
+/// The line of ticks that are left out: each is by itself.
+pub const STOPPED: &str = "machine stopped";
 const OTHER: (&str, bool) = ("#64748b", true);
 
 /// A line of an algorithm. What comes after a comma in its name is a variant of it, and dashed.
@@ -28,5 +30,9 @@ pub fn series(name: &str, points: Vec<(f64, f64)>) -> Series {
     let (algorithm, variant) = name.split_once(',').map_or((name, None), |(name, rest)| (name, Some(rest)));
     let found = COLORS.iter().find(|(own, ..)| *own == algorithm);
     let (color, is_dashed) = found.map_or(OTHER, |(_, color, is_dashed)| (*color, *is_dashed));
-    Series { name: name.to_owned(), color, points, dashed: is_dashed || variant.is_some() }
+    let stroke = match name == STOPPED {
+        true => Stroke::Dots,
+        false => Stroke::dashed(is_dashed || variant.is_some()),
+    };
+    Series { name: name.to_owned(), color, points, stroke }
 }

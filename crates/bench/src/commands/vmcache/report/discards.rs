@@ -3,7 +3,7 @@
 use serde_json::{json, Value};
 
 use super::shared::COLORS;
-use crate::chart::{self, Chart, Series};
+use crate::chart::{self, Chart, Series, Stroke};
 use crate::commands::vmcache::discards::{Discards, Way};
 use crate::output::{human_ns, markdown_table, thousands};
 use crate::stats::{distinct, median, with_range};
@@ -83,7 +83,7 @@ impl DiscardRuns {
                 (!rates.is_empty()).then(|| (*count as f64, median(&rates)))
             };
             let points = self.thread_counts().iter().filter_map(point).collect();
-            Series { name: way.short_name().to_owned(), color, points, dashed: false }
+            Series { name: way.short_name().to_owned(), color, points, stroke: Stroke::Solid }
         };
         chart::draw(&Chart {
             title: "Pages given and taken back".to_owned(),

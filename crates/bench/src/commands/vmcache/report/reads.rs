@@ -3,7 +3,7 @@
 use serde_json::{json, Value};
 
 use super::shared::COLORS;
-use crate::chart::{self, Chart, Series};
+use crate::chart::{self, Chart, Series, Stroke};
 use crate::commands::vmcache::reads::{Reads, Target};
 use crate::output::{markdown_table, thousands};
 use crate::stats::{distinct, median, with_range};
@@ -77,7 +77,12 @@ impl ReadRuns {
         let series = |(line, color): (Line, &'static str)| {
             let point = |count: &usize| (*count as f64, median(&self.values(line, *count)));
             let points = self.thread_counts().iter().map(point).collect();
-            Series { name: line.name(), color, points, dashed: line.target == Target::Buffers }
+            Series {
+                name: line.name(),
+                color,
+                points,
+                stroke: Stroke::dashed(line.target == Target::Buffers),
+            }
         };
         chart::draw(&Chart {
             title: "Reads into pages".to_owned(),

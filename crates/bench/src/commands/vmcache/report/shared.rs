@@ -1,6 +1,6 @@
 //! What the reports of all parts say in the same way.
 
-use crate::chart::Series;
+use crate::chart::{Series, Stroke};
 use crate::commands::vmcache::host::Outcome;
 use crate::kv::System;
 use crate::output::human_bytes;
@@ -13,7 +13,12 @@ pub const COLORS: [&str; 8] =
 /// The line of a system, which is the same in all charts.
 pub fn series(system: System, points: Vec<(f64, f64)>) -> Series {
     let index = System::all().iter().position(|one| *one == system).unwrap_or(0);
-    Series { name: system.name().to_owned(), color: COLORS[index % COLORS.len()], points, dashed: false }
+    Series {
+        name: system.name().to_owned(),
+        color: COLORS[index % COLORS.len()],
+        points,
+        stroke: Stroke::Solid,
+    }
 }
 
 /// Counts of seconds as points.
