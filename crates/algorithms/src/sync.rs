@@ -2,4 +2,5 @@
 
 pub use std::hint::spin_loop;
 pub use std::sync::atomic;
+pub use std::sync::Mutex;
 pub use std::thread::yield_now;

@@ -28,6 +28,7 @@ mod seam;
 
 mod sync {
     pub use loom::sync::atomic;
+    pub use loom::sync::Mutex;
     pub use loom::thread::yield_now;
     /// A turn of a loop that waits lets others go on.
     pub use loom::thread::yield_now as spin_loop;
@@ -273,6 +274,12 @@ fn pingpong_holds() {
 #[test]
 fn hourglass_holds() {
     both(|_, hooks| Hourglass::with_hooks(2, hooks));
+}
+
+/// Two writers of two parts, for which there is a frame: both may help at a time.
+#[test]
+fn epoch_holds_with_parts_of_whole_rows() {
+    model(epoch_parts::<1>, Hooks::default(), Beside::WholeRows);
 }
 
 /// Of those for which a write of a whole row is another edge.

@@ -27,9 +27,10 @@ use crate::parts::{Link, Parts};
 use crate::rows::{Change, CopyId, Place, RowId, WordCopies};
 use crate::seam::Algorithm;
 use crate::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::Mutex;
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use super::epoch::EpochOptions;
 use super::helpers::Helpers;
