@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What strategies are called, and who may choose one. */
+/* What strategies are called, and the right to choose one. */
 #include <linux/capability.h>
 #include <linux/fs.h>
 #include <linux/seq_file.h>
@@ -24,7 +24,7 @@ void af_strategy_show(struct seq_file *m, const char *what, pid_t pid, const str
 
 /*
  * Every road to a strategy comes here (invariant 19): the device, and a file that belongs to whom the cgroup was given
- * to. In the first user namespace, of the writer and of whoever opened the file, which may be another.
+ * to. In the first user namespace, of the writer and of the process that opened the file, which may be another.
  */
 int af_strategy_may_be_set(struct file *file, enum async_fork_strategy strategy)
 {

@@ -83,7 +83,7 @@ fn a_latch_on_what_was_seen_is_on_that() {
     });
 }
 
-/// Shared latches change the word and not the version; the clock's mark is taken off by who reads, and is not overlooked later.
+/// Shared latches change the word and not the version; the clock's mark is taken off by a reader, and is not overlooked later.
 #[test]
 fn optimistic_readers_see_through_latches_and_marks() {
     loom::model(|| {
@@ -105,7 +105,7 @@ fn optimistic_readers_see_through_latches_and_marks() {
         let is_claimed = evicting.join().unwrap();
         sharing.join().unwrap();
         assert!(seen.is_some() || is_claimed, "a page in memory is read");
-        assert!(!is_valid || !is_claimed, "who reads takes the mark off, and the page is not claimed");
+        assert!(!is_valid || !is_claimed, "a reader takes the mark off, and the page is not claimed");
     });
 }
 

@@ -12,9 +12,9 @@
 //! ```
 //!
 //! The flags are those of the paper, `ZERO` and `ONE` for the copy that alone has the latest content, and `BUSY`.
-//! Against the publication: a flag says `SAME` after the copy (H4). Whoever copies holds the row, and the other waits (H6):
-//! a pass that tests, copies and sets would undo a write in between. A writer copies before it writes a part (H2); one of the whole row copies nothing, as published. And
-//! the cut finishes a pass that has not ended (H9).
+//! Against the publication: a flag says `SAME` after the copy (H4). The thread that copies holds the row, and the other waits (H6):
+//! a pass that tests, copies and sets would undo a write in between. A writer copies before a write of a part (H2); a write
+//! of the whole row copies nothing, as published. And the cut finishes a pass that has not ended (H9).
 
 use crate::backoff::Backoff;
 use crate::hooks::{mutate, mutated, point, Hooks};

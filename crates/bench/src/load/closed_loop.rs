@@ -29,7 +29,7 @@ impl ClosedLoop {
         stop: Stop<'_>,
     ) -> Result<LoadReport> {
         let set = ConnSet::open(&self.target, self.conn_count)?;
-        self.run_on(set, requests, recording, stop)
+        self.run_on(set, requests, recording, stop, Watch::begin(&[]))
     }
 
     /// For so long from when all are connected, and so many requests at most. Each connection sends at least once.
@@ -41,7 +41,8 @@ impl ClosedLoop {
     ) -> Result<LoadReport> {
         let set = ConnSet::open(&self.target, self.conn_count)?;
         let stop = Stop { request_count: at_most, ..Stop::after_seconds(seconds) };
-        self.run_on(set, requests, Recording::new(now_ns()), stop)
+        // What is asked for is a rate, or a fill.
+        self.run_on(set, requests, Recording::new(now_ns()), stop, Watch::none())
     }
 
     fn run_on(
@@ -50,13 +51,13 @@ impl ClosedLoop {
         requests: &mut impl Requests,
         recording: Recording,
         stop: Stop<'_>,
+        watch: Watch,
     ) -> Result<LoadReport> {
         let begin_ns = recording.start_ns;
         let stop = Stop { request_count: stop.request_count.or(requests.request_count()), ..stop };
         let recording = recording.watched();
         let mut run =
             Run { pipeline: self.pipeline as u64, requests, stop, recording, sent: 0, open_batches: 0 };
-        let watch = Watch::begin(&[]);
         for index in 0..self.conn_count {
             if !run.stop.reached(begin_ns, run.sent) {
                 run.send_batch(&mut set, index, now_ns())?;

@@ -237,8 +237,8 @@ impl PageTable {
         self.descriptors.try_get(page.0 as usize).filter(|_| page.0 != 0)
     }
 
-    /// The same for those who ask for nothing but a page in memory: page 0, which is none, never is (M11), so nobody compares
-    /// with it.
+    /// The same for a caller that asks for nothing but a page in memory. Page 0 never is one (M11), so its number is not
+    /// asked for.
     #[inline(always)]
     pub fn find(&self, page: PageId) -> Option<&Descriptor> {
         self.descriptors.try_get(page.0 as usize)

@@ -4,7 +4,7 @@ use super::args::Args;
 use super::figure::Axis;
 use super::records::Records;
 use crate::output::{human_bytes, human_ns};
-use crate::stats::median_of;
+use crate::stats::{median_of, min_max};
 use crate::study::{Case, Outcome, Subject, Writes};
 
 struct Chooser<'a> {
@@ -55,15 +55,34 @@ impl Chooser<'_> {
             Writes::Row => "Where they write whole rows",
         };
         let (mean, max) = (human_ns(mean_ns), human_ns(max_ns));
+        let alike = self.alike(writes, mean_of);
         Some(match mean_of == max_of {
             true => format!(
-                "{written}, of those whose cut does not grow with the data take `{mean_of}`: a mean tick of {mean}, the longest {max}."
+                "{written}, of those whose cut does not grow with the data take `{mean_of}`: a mean tick of {mean}, the longest {max}{alike}."
             ),
             false => format!(
-                "{written}, of those whose cut does not grow with the data take `{mean_of}` for the lowest mean tick ({mean}) or \
+                "{written}, of those whose cut does not grow with the data take `{mean_of}` for the lowest mean tick ({mean}{alike}) or \
                  `{max_of}` for the shortest longest one ({max})."
             ),
         })
+    }
+
+    /// Those whose cut does not grow, and of whose means some round is below some round of the best.
+    fn alike(&self, writes: Writes, best: Subject) -> String {
+        let range = |subject: Subject| {
+            let case = self.base(subject, writes);
+            let means: Vec<f64> =
+                self.records.rounds_of(&case, false).map(|outcome| outcome.mean_ns).collect();
+            min_max(&means)
+        };
+        let (_, highest) = range(best);
+        let rivals = self.args.subjects().into_iter().filter(|s| *s != best && !s.has_growing_cut());
+        let names: Vec<String> =
+            rivals.filter(|rival| range(*rival).0 < highest).map(|rival| format!("`{rival}`")).collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => format!("; rounds of {} overlap with it", names.join(", ")),
+        }
     }
 
     fn memory(&self) -> Option<String> {

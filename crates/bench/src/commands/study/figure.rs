@@ -149,21 +149,13 @@ impl Figure {
     pub fn name(self) -> &'static str {
         match self {
             Figure::Trace => "9",
-            Figure::Synthetic(axis, metric, Writes::Part) => {
+            Figure::Synthetic(axis, metric, writes) => {
                 let names = [
-                    ["10a", "10b", "10c", "10d"],
-                    ["10e", "10f", "10g", "10h"],
-                    ["10i", "10j", "10k", "10l"],
+                    [["10a", "10a-row"], ["10b", "10b-row"], ["10c", "10c-row"], ["10d", "10d-row"]],
+                    [["10e", "10e-row"], ["10f", "10f-row"], ["10g", "10g-row"], ["10h", "10h-row"]],
+                    [["10i", "10i-row"], ["10j", "10j-row"], ["10k", "10k-row"], ["10l", "10l-row"]],
                 ];
-                names[metric as usize][axis as usize]
-            }
-            Figure::Synthetic(axis, metric, Writes::Row) => {
-                let names = [
-                    ["10a-row", "10b-row", "10c-row", "10d-row"],
-                    ["10e-row", "10f-row", "10g-row", "10h-row"],
-                    ["10i-row", "10j-row", "10k-row", "10l-row"],
-                ];
-                names[metric as usize][axis as usize]
+                names[metric as usize][axis as usize][writes as usize]
             }
             Figure::HugePages(Metric::Max) => "11a",
             Figure::HugePages(_) => "11b",

@@ -27,9 +27,10 @@ fn longest_of_each(trace: &[(u64, u64)], step_ns: u64, count: usize) -> Vec<Vec<
 }
 
 /// How many ticks are left out of a figure, if any.
-fn stopped(outcomes: &[Outcome]) -> String {
-    let left_out: usize = outcomes.iter().map(|outcome| outcome.stopped_tick_count).sum();
-    let all = left_out + outcomes.iter().map(|outcome| outcome.tick_count).sum::<usize>();
+fn stopped<'o>(outcomes: impl Iterator<Item = &'o Outcome>) -> String {
+    let counts = outcomes.map(|outcome| (outcome.stopped_tick_count, outcome.tick_count));
+    let (left_out, kept) = counts.fold((0, 0), |sums, counts| (sums.0 + counts.0, sums.1 + counts.1));
+    let all = left_out + kept;
     match left_out {
         0 => String::new(),
         _ => format!("the machine itself stood still in {left_out} of {all} ticks, which are left out"),
@@ -111,8 +112,7 @@ impl Figures<'_> {
         let labels = cases(&Subject::NAIVE).into_iter().map(|(label, _)| label).collect();
         let drawn = self.drawn(figure, axis.title(), labels, subjects.iter().map(line).collect());
         let all: Vec<Case> = subjects.iter().flat_map(cases).map(|(_, case)| case).collect();
-        let outcomes = |case: &Case| self.records.rounds_of(case, false).cloned().collect::<Vec<_>>();
-        let is_late = |case: &&Case| outcomes(case).iter().any(Outcome::is_overloaded);
+        let is_late = |case: &&Case| self.records.rounds_of(case, false).any(Outcome::is_overloaded);
         let late = distinct(all.iter().filter(is_late).map(|case| case.subject.name()));
         let late = match late.is_empty() {
             true => String::new(),
@@ -121,8 +121,8 @@ impl Figures<'_> {
                 late.join(", ")
             ),
         };
-        let measured: Vec<Outcome> = all.iter().flat_map(outcomes).collect();
-        Drawn { remark: joined([late, stopped(&measured)]), ..drawn }
+        let stopped = stopped(all.iter().flat_map(|case| self.records.rounds_of(case, false)));
+        Drawn { remark: joined([late, stopped]), ..drawn }
     }
 
     fn trace(&self) -> Drawn {
@@ -158,9 +158,9 @@ impl Figures<'_> {
         let values = longest_of_each(&left_out, step_ns, count);
         lines.push(Line { name: STOPPED.to_owned(), values, expected: None });
         let drawn = self.drawn(Figure::Trace, "time from the first cut", labels, lines);
-        let measured: Vec<Outcome> = outcomes.iter().map(|(_, outcome)| (*outcome).clone()).collect();
+        let stopped = stopped(outcomes.iter().map(|(_, outcome)| *outcome));
         let spikes = format!("longest tick in medians: {}", spikes.join(", "));
-        Drawn { remark: joined([spikes, stopped(&measured)]), ..drawn }
+        Drawn { remark: joined([spikes, stopped]), ..drawn }
     }
 
     fn huge_pages(&self, figure: Figure, metric: Metric) -> Drawn {
