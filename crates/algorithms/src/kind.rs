@@ -25,7 +25,7 @@ pub enum PhysicalKind {
     Hourglass,
     /// The same, and in the background the copy that is written is made complete.
     Piggyback,
-    /// Write epochs, spare frames, an optimistic sweep: ours. Of long rows writers keep parts.
+    /// Write epochs, spare frames, an optimistic sweep: ours. Of long rows that are written in parts, writers keep parts.
     Epoch,
 }
 
@@ -67,7 +67,7 @@ impl PhysicalKind {
 
     /// Makes the algorithm and gives it to `user`.
     pub fn build<C: WordCopies, U: WithAlgorithm<C>>(self, options: KindOptions<C>, user: U) -> U::Output {
-        let KindOptions { row_count, row_len, epoch, hooks } = options;
+        let KindOptions { row_count, row_len, writes_whole_rows, epoch, hooks } = options;
         match self {
             PhysicalKind::Naive => user.with(Naive::new(row_count)),
             PhysicalKind::Cou => user.with(Cou::with_hooks(row_count, hooks)),
@@ -75,7 +75,7 @@ impl PhysicalKind {
             PhysicalKind::PingPong => user.with(PingPong::with_hooks(row_count, hooks)),
             PhysicalKind::Hourglass => user.with(Hourglass::with_hooks(row_count, hooks)),
             PhysicalKind::Piggyback => user.with(Piggyback::with_hooks(row_count, hooks)),
-            PhysicalKind::Epoch if row_len >= LONG_ROW_LEN => {
+            PhysicalKind::Epoch if row_len >= LONG_ROW_LEN && !writes_whole_rows => {
                 user.with(EpochParts::with_hooks(row_count, row_len, epoch, hooks))
             }
             PhysicalKind::Epoch => user.with(Epoch::with_hooks(row_count, epoch, hooks)),
@@ -89,6 +89,8 @@ pub struct KindOptions<C> {
     pub row_count: u32,
     /// Bytes of a row.
     pub row_len: usize,
+    /// Whether most writes are of whole rows. Each algorithm is right with both; `epoch` does not keep long rows in parts then.
+    pub writes_whole_rows: bool,
     /// Only `epoch` looks at them.
     pub epoch: EpochOptions<C>,
     pub hooks: Hooks,

@@ -36,7 +36,7 @@ use super::epoch::EpochOptions;
 use super::helpers::Helpers;
 
 /// Rows of so many bytes and more are long.
-pub const LONG_ROW_LEN: usize = 512;
+pub const LONG_ROW_LEN: usize = 1024;
 
 /// Parts of a row: a bit each.
 const PARTS_MAX: usize = 64;

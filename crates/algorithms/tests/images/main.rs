@@ -107,7 +107,13 @@ fn each_algorithm_makes_images_in_a_directory() {
         let full = Arc::new(FullImages::new(Arc::new(Directory::new(dir.path())), ROW_LEN));
         let epoch =
             EpochOptions { spare_frames: 10, sweep_order: SweepOrder::HottestFirst, help: full.help() };
-        let options = KindOptions { row_count: ROW_COUNT, row_len: ROW_LEN, epoch, hooks: Hooks::default() };
+        let options = KindOptions {
+            row_count: ROW_COUNT,
+            row_len: ROW_LEN,
+            writes_whole_rows: false,
+            epoch,
+            hooks: Hooks::default(),
+        };
         kind.build(options, InDirectory { dir, full });
     }
 }

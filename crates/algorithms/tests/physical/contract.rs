@@ -82,6 +82,7 @@ fn script_of(kind: PhysicalKind, row_len: usize, intruder: &Arc<Intruder>) {
     let options = KindOptions::<TestCopies<false>> {
         row_count: walk.row_count,
         row_len: walk.row_len,
+        writes_whole_rows: false,
         epoch: EpochOptions {
             spare_frames: 4,
             sweep_order: SweepOrder::HottestFirst,
@@ -154,6 +155,7 @@ impl Walk {
         let options = KindOptions::<TestCopies<LETS_GO>> {
             row_count: self.row_count + self.room,
             row_len: self.row_len,
+            writes_whole_rows: rng.u8(..4) == 0,
             epoch: EpochOptions {
                 spare_frames: [0, 1, 4, 64][rng.usize(..4)],
                 sweep_order: orders[rng.usize(..2)],

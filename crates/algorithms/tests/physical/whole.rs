@@ -83,7 +83,13 @@ fn copied(kind: PhysicalKind, change: Change) -> u64 {
         sweep_order: SweepOrder::Address,
         help: Arc::new(NoHelp),
     };
-    let options = KindOptions { row_count: ROW_COUNT, row_len: ROW_LEN, epoch, hooks: Default::default() };
+    let options = KindOptions {
+        row_count: ROW_COUNT,
+        row_len: ROW_LEN,
+        writes_whole_rows: change == Change::Whole,
+        epoch,
+        hooks: Default::default(),
+    };
     kind.build(options, Writes(change))
 }
 

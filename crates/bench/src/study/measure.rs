@@ -6,7 +6,7 @@ use stillframe_algorithms::kind::{KindOptions, WithAlgorithm};
 use stillframe_algorithms::physical::{EpochOptions, SweepOrder};
 use stillframe_algorithms::{Algorithm, Help, ImageError, PhysicalKind, Place, RowCopies, RowId};
 
-use super::case::{Outcome, Plan, Work};
+use super::case::{Outcome, Plan, Work, Writes};
 use super::driver;
 use super::engine::Engine;
 use super::engines::forked::Forked;
@@ -80,7 +80,9 @@ fn physical(kind: PhysicalKind, plan: &Plan) -> Result<Outcome> {
     };
     let spare_frames = (plan.budget_bytes / row_len as u64).clamp(1, row_count.into()) as u32;
     let epoch = EpochOptions { spare_frames, sweep_order: SweepOrder::default(), help };
-    kind.build(KindOptions { row_count, row_len, epoch, hooks: Default::default() }, Run { plan, runs })
+    let writes_whole_rows = plan.case.writes == Writes::Row;
+    let options = KindOptions { row_count, row_len, writes_whole_rows, epoch, hooks: Default::default() };
+    kind.build(options, Run { plan, runs })
 }
 
 struct Run<'p> {
@@ -110,7 +112,7 @@ impl WithAlgorithm<Counted> for Run<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::case::{Case, Draw, Ticks, Writes};
+    use crate::study::case::{Case, Draw, Ticks};
 
     fn verified(case: Case, budget_bytes: u64) -> Outcome {
         let dir = stillframe_testkit::TempDir::new("study-image");
