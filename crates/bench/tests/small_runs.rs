@@ -120,7 +120,7 @@ fn vmcache() {
         None => skipped("vmcache's updates", "stillframe-server is not built in this target directory"),
     }
     let evictions = of("eviction");
-    assert!(evictions.len() >= 9 && evictions.len() % 3 == 0, "{raw:?}");
+    assert!(evictions.len() >= 12 && evictions.len() % 4 == 0, "{raw:?}");
     for record in evictions {
         positive(&record["second_per_second"]);
         assert_eq!(record["first_per_second"] == 0.0, record["first"] == "idle", "{record}");
