@@ -328,9 +328,18 @@ impl Reply<'_> {
     #[inline]
     fn header_within(&mut self, kind: u8, number: i64) {
         let bytes = &mut self.out.bytes;
-        bytes.push(kind);
-        push_decimal(bytes, number);
-        bytes.extend_from_slice(b"\r\n");
+        let digit = |unit: i64| b'0' + (number / unit % 10) as u8;
+        // The lengths of most elements, in one piece.
+        match number {
+            0..10 => bytes.extend_from_slice(&[kind, digit(1), b'\r', b'\n']),
+            10..100 => bytes.extend_from_slice(&[kind, digit(10), digit(1), b'\r', b'\n']),
+            100..1000 => bytes.extend_from_slice(&[kind, digit(100), digit(10), digit(1), b'\r', b'\n']),
+            _ => {
+                bytes.push(kind);
+                push_decimal(bytes, number);
+                bytes.extend_from_slice(b"\r\n");
+            }
+        }
     }
 
     pub fn ok(&mut self) {
@@ -593,17 +602,7 @@ impl Reply<'_> {
 }
 
 /// Appends a number in decimal.
-#[inline]
 pub fn push_decimal(out: &mut Vec<u8>, number: i64) {
-    // The lengths of most elements.
-    match number {
-        0..10 => out.push(b'0' + number as u8),
-        10..100 => out.extend_from_slice(&[b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]),
-        _ => push_long_decimal(out, number),
-    }
-}
-
-fn push_long_decimal(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(Decimal::of(number).as_ref());
 }
 

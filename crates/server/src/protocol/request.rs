@@ -186,7 +186,8 @@ fn multibulk(
     limits: Limits,
     received: Receipts<'_>,
 ) -> Parsed {
-    let (count, at) = match number_line(buf, start + 1) {
+    let short = short_number(buf, start + 1).map(|(count, at)| Line::Number(i64::from(count), at));
+    let (count, at) = match short.unwrap_or_else(|| number_line(buf, start + 1)) {
         Line::Number(count, at) if count <= i64::from(i32::MAX) => (count, at),
         Line::Number(..) | Line::Bad => return error("invalid multibulk length"),
         Line::Incomplete if buf.len() - start > LINE_MAX_BYTES => return error("too big mbulk count string"),
@@ -223,6 +224,32 @@ impl Partial {
 }
 
 impl Progress {
+    /// Takes arguments as long as they are short, and all of them is there: what most commands are made of.
+    #[inline]
+    fn take_short_args(
+        &mut self,
+        buf: &[u8],
+        ranges: &mut Vec<ArgRange>,
+        limits: Limits,
+        received: Receipts<'_>,
+    ) {
+        if self.bulk_len.is_some() || !received.received.is_empty() {
+            return;
+        }
+        let (mut at, mut args_left) = (self.at, self.args_left);
+        while args_left > 0 && buf.get(at) == Some(&b'$') {
+            let Some((len, content)) = short_number(buf, at + 1) else { break };
+            let end = content + len as usize + 2;
+            if end > buf.len() || i64::from(len) > limits.max_bulk_bytes {
+                break;
+            }
+            ranges.push(ArgRange { start: content as u32, len });
+            at = end;
+            args_left -= 1;
+        }
+        (self.at, self.args_left) = (at, args_left);
+    }
+
     /// Takes arguments until all are there or the bytes end.
     fn take_args(
         &mut self,
@@ -231,6 +258,7 @@ impl Progress {
         limits: Limits,
         received: Receipts<'_>,
     ) -> Result<Step, String> {
+        self.take_short_args(buf, ranges, limits, received);
         while self.args_left > 0 {
             let len = match self.bulk_len {
                 Some(len) => len,
@@ -282,6 +310,28 @@ fn protocol(what: &str) -> String {
 
 fn error(what: &str) -> Parsed {
     Parsed::Error(protocol(what))
+}
+
+/// A number of up to three digits that `\r` and one more byte end, and where the next line starts. `None`: not that short, or near
+/// the end of the buffer.
+#[inline(always)]
+fn short_number(buf: &[u8], at: usize) -> Option<(u32, usize)> {
+    let line = buf.get(at..)?.first_chunk::<5>()?;
+    let digit = |index: usize| Some(u32::from(line[index].wrapping_sub(b'0'))).filter(|digit| *digit <= 9);
+    let first = digit(0)?;
+    if line[1] == b'\r' {
+        return Some((first, at + 3));
+    }
+    let two = 10 * first + digit(1)?;
+    if two < 10 {
+        // A leading zero.
+        return None;
+    }
+    if line[2] == b'\r' {
+        return Some((two, at + 4));
+    }
+    let three = 10 * two + digit(2)?;
+    (line[3] == b'\r').then_some((three, at + 5))
 }
 
 /// Reads a decimal number that `\r` and one more byte end.
