@@ -11,6 +11,7 @@
 
 mod barrier;
 mod checkpoint;
+mod conditions;
 pub mod device;
 mod error;
 pub mod exmap;
@@ -41,6 +42,7 @@ mod sync {
 
 pub use crate::barrier::{is_acting, Barrier, BarrierTimes, Grace, Late, Member, Standstill};
 pub use crate::checkpoint::CheckpointStats;
+pub use crate::conditions::Conditions;
 pub use crate::error::{CheckpointError, PoolError, Restart, Unserved};
 pub use crate::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
 pub use crate::page::{prefetch_value, prefetch_value_for_write, Epoch};

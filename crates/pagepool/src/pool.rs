@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::conditions::Conditions;
 use crate::device::{Device, PageBuf};
 use crate::exmap::Exmap;
 use crate::fence::pause;
@@ -424,6 +425,11 @@ impl Pool {
     #[inline(always)]
     pub fn evicts(&self) -> bool {
         self.room.evicts()
+    }
+
+    /// What commands look at before they begin; [`Conditions::FIRST_FREE`] and the bits above it are the caller's.
+    pub fn conditions(&self) -> &Arc<Conditions> {
+        self.room.conditions()
     }
 
     /// Pages that may be in memory; `None`: all of them.

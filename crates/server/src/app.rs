@@ -93,7 +93,8 @@ impl Running {
         check_databases(&store, settings.databases)?;
         let dump = dump_to_load(&store, &dir, settings)?;
         let files = config.settings.unixsocket.iter().cloned().collect();
-        let server = Server::new(store, config, Listeners::new(listeners)?, REGISTRY.rows().len())?;
+        let server =
+            Server::new(store, config, Listeners::new(listeners)?, REGISTRY.rows().len(), Vec::new())?;
         if dump.is_some() {
             server.loading.begin();
         }

@@ -26,6 +26,7 @@ use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::protocol::reply::Mark;
 use crate::server::Server;
+use crate::state::exceptions::Matter;
 use crate::state::pause::PauseKind;
 use crate::state::session::Ending;
 
@@ -77,13 +78,15 @@ pub fn dispatch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Outcome {
 /// Runs a command whose row is known: checks, queueing, locks, resolve, call.
 pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
     ctx.client.last_command = Some(found.id);
-    if is_paused(ctx, found.command) {
+    let matter = ctx.server.exceptions.now();
+    ctx.worker.keep_still(ctx.client.no_touch);
+    if is_halted(ctx, found.command, matter) {
         // Nobody waits for this one's turn meanwhile.
         ctx.client.patience.iter_mut().for_each(|patience| patience.note_progress());
         return Outcome::Paused;
     }
     let mark = ctx.reply.out.mark();
-    let outcome = match admit(ctx, found.command) {
+    let outcome = match admit(ctx, found.command, matter) {
         Err(error) => {
             reject(ctx, Some(found), error);
             Outcome::Done
@@ -112,20 +115,33 @@ fn end_reply(ctx: &mut Ctx<'_>, mark: Mark) {
     }
 }
 
-fn is_paused(ctx: &mut Ctx<'_>, command: &Command) -> bool {
-    if ctx.server.is_stopping.load(std::sync::atomic::Ordering::Acquire) {
+/// Whether the command waits.
+#[inline(always)]
+fn is_halted(ctx: &mut Ctx<'_>, command: &Command, matter: Matter) -> bool {
+    if matter.has(Matter::HALTED) {
+        return is_paused(ctx, command, matter);
+    }
+    ctx.worker.keep_expired(false);
+    false
+}
+
+#[cold]
+fn is_paused(ctx: &mut Ctx<'_>, command: &Command, matter: Matter) -> bool {
+    if matter.has(Matter::STOPPING) {
         return true;
     }
-    if must_wait_for_data(ctx, command) {
+    if must_wait_for_data(command, matter) {
         // It is refused, now and not after the pause.
         return false;
     }
     let kind = ctx.server.pause.kind(ctx.worker.now());
     // The data stays as it is, also for commands that only look at it.
     ctx.worker.keep_expired(kind != PauseKind::None);
-    ctx.worker.keep_still(ctx.client.no_touch);
     match kind {
-        PauseKind::None => false,
+        PauseKind::None => {
+            ctx.server.pause.end_if_over(ctx.worker.now());
+            false
+        }
         PauseKind::All => true,
         PauseKind::Writes => {
             let queued = ctx.client.transaction.as_ref().map_or(0, |t| t.flags);
@@ -135,12 +151,12 @@ fn is_paused(ctx: &mut Ctx<'_>, command: &Command) -> bool {
 }
 
 /// Whether the data is still being read at the start, and the command needs it.
-fn must_wait_for_data(ctx: &Ctx<'_>, command: &Command) -> bool {
-    ctx.server.loading.is_on() && !command.is(flag::LOADING)
+fn must_wait_for_data(command: &Command, matter: Matter) -> bool {
+    matter.has(Matter::LOADING) && !command.is(flag::LOADING)
 }
 
 /// The checks that depend on the state of client and server, in Redis's order.
-fn admit(ctx: &mut Ctx<'_>, command: &Command) -> CmdResult {
+fn admit(ctx: &mut Ctx<'_>, command: &Command, matter: Matter) -> CmdResult {
     let config = ctx.config;
     let settings = &config.settings;
     if let Some(option) = protecting_option(command) {
@@ -161,13 +177,13 @@ fn admit(ctx: &mut Ctx<'_>, command: &Command) -> CmdResult {
         return Err("ERR Command not allowed inside a transaction".into());
     }
     // In Redis the last check; but of those below none refuses anything while it loads.
-    if must_wait_for_data(ctx, command) {
+    if must_wait_for_data(command, matter) {
         return Err(errors::LOADING.into());
     }
-    if settings.maxmemory_bytes > 0 && is_refused_without_memory(ctx, command) {
+    if matter.has(Matter::BOUNDED) && is_refused_without_memory(ctx, command) {
         return Err(errors::OUT_OF_MEMORY.into());
     }
-    if ctx.server.saver.has_failed() && (command.is(flag::WRITE) || command.name == "ping") {
+    if matter.has(Matter::SAVE_FAILED) && (command.is(flag::WRITE) || command.name == "ping") {
         let must_save = settings.stop_writes_on_save_error && !settings.save_points.is_empty();
         if must_save {
             return Err(errors::MISCONF.into());

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use stillframe_store::{Options, Store, Worker};
+use stillframe_store::{Listener, Options, Store, Worker};
 
 use crate::commands::REGISTRY;
 use crate::config::Config;
@@ -42,11 +42,20 @@ impl Harness {
         dir: &Path,
         registry: &'static Registry,
     ) -> Result<Harness, Box<dyn std::error::Error>> {
+        Harness::heard_by(dir, registry, Vec::new())
+    }
+
+    /// The same; these hear of what changes, after those of the server's own.
+    pub(crate) fn heard_by(
+        dir: &Path,
+        registry: &'static Registry,
+        further: Vec<Arc<dyn Listener>>,
+    ) -> Result<Harness, Box<dyn std::error::Error>> {
         let store = Store::open(dir, Options { checkpoint_on_drop: false, ..Options::default() })?;
         let mut config = Config::default();
         config.allow_debug();
         let worker = store.nonblocking_worker()?;
-        let server = Server::new(store, config, Listeners::new(Vec::new())?, registry.rows().len())?;
+        let server = Server::new(store, config, Listeners::new(Vec::new())?, registry.rows().len(), further)?;
         let stats = server.workers[0].stats.clone();
         let id = server.clients.new_id();
         let info = Arc::new(ClientInfo::new(id, "127.0.0.1:1".into(), "127.0.0.1:6379".into(), -1, 0));

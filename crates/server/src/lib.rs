@@ -47,6 +47,8 @@ pub mod protocol;
 mod scrub;
 pub mod server;
 mod state;
+#[cfg(test)]
+mod steps_tests;
 pub mod text;
 #[cfg(test)]
 mod waiting_tests;

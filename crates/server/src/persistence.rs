@@ -7,7 +7,7 @@ mod progress;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -93,6 +93,8 @@ pub trait Host: Send + Sync + 'static {
     /// Delivers the reply that a client waits for.
     fn answer(&self, waiter: &Waiter, reply: Vec<u8>);
     fn count_error(&self, text: &[u8]);
+    /// What a restart reads has been saved, or could not be.
+    fn note_saved(&self, is_saved: bool);
     /// Notes for `LATENCY` how long an event took.
     fn took(&self, event: &'static str, time: Duration);
     /// Ends the server: the last save is done.
@@ -166,7 +168,6 @@ struct State {
 pub struct Saver {
     state: Mutex<State>,
     wake: Condvar,
-    has_failed: AtomicBool,
     pub dumping: DumpProgress,
 }
 
@@ -190,21 +191,11 @@ impl Default for Saver {
             last_attempt: None,
         };
         let state = State { status, job: None, next: VecDeque::new(), is_ended: false };
-        Saver {
-            state: Mutex::new(state),
-            wake: Condvar::new(),
-            has_failed: AtomicBool::new(false),
-            dumping: DumpProgress::default(),
-        }
+        Saver { state: Mutex::new(state), wake: Condvar::new(), dumping: DumpProgress::default() }
     }
 }
 
 impl Saver {
-    /// Whether the last save failed; one load.
-    pub fn has_failed(&self) -> bool {
-        self.has_failed.load(Ordering::Relaxed)
-    }
-
     pub fn status(&self) -> Status {
         self.state.lock().status.clone()
     }
@@ -382,7 +373,7 @@ fn finish(host: &Arc<impl Host>, result: Result<Outcome, String>, changes: u64) 
     let is_kept = job.target == default_target(&host.config().settings);
     record(&mut state.status, &job.target, &result);
     if is_kept {
-        host.saver().has_failed.store(result.is_err(), Ordering::Relaxed);
+        host.note_saved(result.is_ok());
         if result.is_ok() {
             state.status.saved_changes = changes;
             state.status.kept_unix_seconds = unix_ms() / 1000;

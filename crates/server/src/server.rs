@@ -1,7 +1,7 @@
 //! What all workers share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use crate::log;
 use crate::net::listen::Listeners;
 use crate::persistence::{self, Host, Saver, Waiter};
 use crate::scrub::Scrubber;
-use crate::state::changes::Changes;
 use crate::state::clients::{ClientInfo, Clients};
+use crate::state::exceptions::{Exceptions, Matter};
 use crate::state::heap::Heap;
 use crate::state::latency::LatencyMonitor;
 use crate::state::listener::Listener;
@@ -68,7 +68,6 @@ pub struct Server {
     pub pause: Pause,
     /// Clients in `MONITOR`.
     pub monitors: Mutex<Vec<Arc<Listener>>>,
-    pub monitor_count: AtomicUsize,
     pub slowlog: Mutex<Slowlog>,
     pub latency: LatencyMonitor,
     pub stats: ServerStats,
@@ -87,6 +86,7 @@ pub struct Server {
     loaded_changes: AtomicU64,
     /// The server is about to end: commands wait for what becomes of it.
     pub is_stopping: AtomicBool,
+    pub exceptions: Exceptions,
     has_stopped: Mutex<bool>,
     stopped: Condvar,
 }
@@ -97,6 +97,8 @@ fn new_run_id() -> String {
 }
 
 impl Server {
+    /// `further` hear of the store's changes, too.
+    ///
     /// # Errors
     /// The process has no descriptor left for the workers' mailboxes.
     pub fn new(
@@ -104,6 +106,7 @@ impl Server {
         config: Config,
         listeners: Listeners,
         command_count: usize,
+        further: Vec<Arc<dyn stillframe_store::Listener>>,
     ) -> std::io::Result<Arc<Server>> {
         let settings = &config.settings;
         let handle = |_| {
@@ -116,11 +119,14 @@ impl Server {
         let workers = (0..settings.workers).map(handle).collect::<std::io::Result<Vec<_>>>()?;
         let watches = Arc::new(WatchTable::default());
         let pubsub = Arc::new(PubSub::new(workers.iter().map(|worker| worker.mailbox.clone()).collect()));
-        let notifier = Arc::new(Notifier::new(pubsub.clone(), settings.notified));
-        let waiters = Arc::new(Waiters::default());
-        let changes =
-            Changes { watches: watches.clone(), notifier: notifier.clone(), waiters: waiters.clone() };
-        store.listen(Arc::new(changes));
+        let exceptions = Exceptions::of(store.conditions());
+        exceptions.set(Matter::BOUNDED, settings.maxmemory_bytes > 0);
+        let notifier = Arc::new(Notifier::new(pubsub.clone(), settings.notified, &exceptions));
+        let waiters = Arc::new(Waiters::new(&exceptions));
+        let mut heard_by: Vec<Arc<dyn stillframe_store::Listener>> =
+            vec![watches.clone(), notifier.clone(), waiters.clone()];
+        heard_by.extend(further);
+        store.listen(heard_by);
         store.track(settings.tracking(), unix_ms());
         Ok(Arc::new(Server {
             store,
@@ -140,9 +146,8 @@ impl Server {
             turns: Turns::default(),
             heap: Arc::default(),
             clients: Clients::default(),
-            pause: Pause::default(),
+            pause: Pause::new(&exceptions),
             monitors: Mutex::default(),
-            monitor_count: AtomicUsize::new(0),
             slowlog: Mutex::default(),
             latency: LatencyMonitor::default(),
             stats: ServerStats::default(),
@@ -152,12 +157,13 @@ impl Server {
             saver: Saver::default(),
             eviction: Eviction::default(),
             scrubber: Scrubber::default(),
-            loading: Loading::default(),
+            loading: Loading::new(&exceptions),
             loaded_changes: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
             is_cron_paused: AtomicBool::new(false),
             skips_checksums: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
+            exceptions,
             has_stopped: Mutex::new(false),
             stopped: Condvar::new(),
         }))
@@ -202,7 +208,7 @@ impl Server {
 
     /// Ends the server without saving.
     pub fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Release);
+        self.set_stopping(true);
         self.send_all(|| Message::Stop);
         self.saver.end();
         self.scrubber.end();
@@ -210,9 +216,14 @@ impl Server {
         self.stopped.notify_all();
     }
 
+    fn set_stopping(&self, is_stopping: bool) {
+        self.is_stopping.store(is_stopping, Ordering::Release);
+        self.exceptions.set(Matter::STOPPING, is_stopping);
+    }
+
     /// Takes back that the server is about to end.
     pub fn stay(&self) {
-        self.is_stopping.store(false, Ordering::Release);
+        self.set_stopping(false);
         self.wake_paused();
     }
 
@@ -226,7 +237,7 @@ impl Server {
     pub fn shut_down(&self, how: OnSignal, even_if_failed: bool, waiter: Option<Waiter>) {
         let config = self.config();
         let settings = &config.settings;
-        self.is_stopping.store(true, Ordering::Release);
+        self.set_stopping(true);
         let must_save = match how {
             // Half of the data must not take the place of the dump that it comes from.
             _ if self.loading.is_on() => false,
@@ -315,6 +326,10 @@ impl Host for Server {
 
     fn count_error(&self, text: &[u8]) {
         Server::count_error(self, text);
+    }
+
+    fn note_saved(&self, is_saved: bool) {
+        self.exceptions.set(Matter::SAVE_FAILED, !is_saved);
     }
 
     fn took(&self, event: &'static str, time: Duration) {

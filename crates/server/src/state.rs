@@ -1,11 +1,11 @@
 //! What the server remembers: clients, sessions, counters, logs. Nothing here knows the server as a whole.
 
-pub mod changes;
 pub mod client_line;
 pub mod clients;
 pub mod combination;
 pub mod drawing;
 pub mod elements;
+pub mod exceptions;
 pub mod heap;
 pub mod inbox;
 pub mod latency;

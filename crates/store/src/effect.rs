@@ -1,7 +1,4 @@
-//! What changes in a store, told once, to whoever listens.
-
-use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::Arc;
+//! What changes in a store, told once, to its listeners.
 
 use crate::blobs::Bytes;
 use crate::{DbId, Deadline, Key, NewValue, UnixMillis};
@@ -85,14 +82,16 @@ pub enum Change<'a> {
         index: u64,
         item: Bytes<'a>,
     },
-    /// An item has come before the one that had this index.
+    /// An item has come beside the first one, from the left, that is `pivot`.
     ItemInserted {
-        index: u64,
+        is_before: bool,
+        pivot: Bytes<'a>,
         item: Bytes<'a>,
     },
+    /// So many of the items that are `item` have gone: the first from the left, or from the right if `count` is below 0.
     ItemsRemoved {
-        index: u64,
-        item_count: u64,
+        item: Bytes<'a>,
+        count: i64,
     },
 }
 
@@ -119,23 +118,6 @@ impl Before<'_> {
 impl std::fmt::Debug for Before<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Before")
-    }
-}
-
-/// Whoever wants to know of every change. It is told under the lock of the key, so that it hears the changes of one key
-/// in their order; of a change that concerns a database, while all workers stand between two commands. It must neither
-/// wait nor use the store, but for [`Before`]; what would is refused (`Busy`). If it panics, that ends its own call alone.
-pub trait Listener: Send + Sync {
-    fn announce(&self, effect: &Effect<'_>);
-}
-
-/// A listener whose panics end its own call alone: the change that it was told of has been made, or is about to be.
-pub(crate) struct Contained(pub Arc<dyn Listener>);
-
-impl Listener for Contained {
-    fn announce(&self, effect: &Effect<'_>) {
-        // It has said so itself, by the hook of panics.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.0.announce(effect)));
     }
 }
 

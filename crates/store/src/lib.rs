@@ -15,6 +15,7 @@
 //!   leaks, pages          what is known of the pages as a whole
 //!   blobs                 slabs, objects, what is to be freed
 //!   entry, effect, policy what callers give and get, what changes, which keys are evicted
+//!   step, listener        which changes belong together, and who hears of them
 //!   tree                  page trees; below it the orders
 //!   named                 which named trees there are, and who is at work on them
 //!   keyspace              databases, catalog, expiry, locks, damage, sweep
@@ -39,6 +40,7 @@ mod here;
 mod key;
 mod keyspace;
 mod leaks;
+mod listener;
 mod named;
 pub mod offline;
 mod options;
@@ -48,6 +50,7 @@ mod policy;
 pub mod rdb;
 mod shares;
 mod source;
+mod step;
 mod stop;
 mod store;
 mod tree;
@@ -64,21 +67,23 @@ mod sync {
 
 pub use blobs::{Bytes, Duplicate, Given, Incoming, Reach, Sending, SlabNeeds, SENDING_MIN_BYTES};
 pub use db::DbId;
-pub use effect::{Before, Change, Effect, End, Listener};
+pub use effect::{Before, Change, Effect, End};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
 pub use error::{Fault, Faults, OpError, OpenError, SaveError, TreeError};
 pub use handle::{Hash, List, Record, Set, SortedSet, Transaction, Tree, TreeRange};
 pub use key::{Key, UnixMillis};
 pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, SkipStats};
+pub use listener::{Ear, Listener};
 pub use options::Options;
 pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
 pub use shares::MemoryShares;
+pub use step::{Call, Cause, Position, Step, WorkerId};
 pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
 pub use stillframe_pagepool::heap;
 pub use stillframe_pagepool::metrics::Summary;
 pub use stillframe_pagepool::{
-    is_looking, sched, Carrying, Late, Layout, Looking, PoolBackend, ScrubReport, ScrubStats, SnapshotKind,
-    Turn, Unserved, SCRUB_STEP_PAGES,
+    is_looking, sched, Carrying, Conditions, Late, Layout, Looking, PoolBackend, ScrubReport, ScrubStats,
+    SnapshotKind, Turn, Unserved, SCRUB_STEP_PAGES,
 };
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
 pub use tree::sorted_set::{LexBound, ScoreBound};

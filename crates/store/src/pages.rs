@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use stillframe_pagepool::{is_carrying, Pool, PAGE_SIZE};
+use stillframe_pagepool::{is_carrying, Conditions, Pool, PAGE_SIZE};
 
 use crate::leaks::Leaks;
 use crate::options::Options;
@@ -69,21 +69,21 @@ pub(crate) struct Pages {
     snapshot_bytes: u64,
     /// Memory that is taken beside the pool, by what belongs to pages.
     pub beside_bytes: Arc<AtomicU64>,
-    /// Whether every page is in memory, so that nothing needs to be asked for.
-    all_resident: AtomicBool,
+    /// The pool's.
+    conditions: Arc<Conditions>,
     pub leaks: Leaks,
 }
 
 impl Pages {
     pub fn new(pool: Arc<Pool>, options: &Options, may_leak: bool) -> Pages {
         Pages {
+            conditions: pool.conditions().clone(),
             pool,
             limit_bytes: AtomicU64::new(options.maxmemory_bytes),
             memory_bytes: AtomicU64::new(options.bound_bytes()),
             first_memory_bytes: options.bound_bytes(),
             snapshot_bytes: options.snapshot_memory_bytes,
             beside_bytes: Arc::default(),
-            all_resident: AtomicBool::new(true),
             leaks: Leaks::new(may_leak),
         }
     }
@@ -176,21 +176,22 @@ impl Pages {
         count.min(most).max(1)
     }
 
+    /// Whether every page is in memory, so that nothing needs to be asked for.
     #[inline(always)]
     pub fn all_resident(&self) -> bool {
-        self.all_resident.load(Ordering::Relaxed) && !self.pool.evicts()
+        self.conditions.get() & Conditions::MISSING_PAGES == 0
     }
 
     /// After a restart: pages may be missing.
     pub fn note_missing(&self) {
-        self.all_resident.store(false, Ordering::Relaxed);
+        self.conditions.set(Conditions::WARMING_UP, true);
     }
 
     /// Notes, after a restart, that no page is missing any more.
     #[cold]
     pub fn note_residence(&self) {
         if !self.pool.may_miss_pages() {
-            self.all_resident.store(true, Ordering::Relaxed);
+            self.conditions.set(Conditions::WARMING_UP, false);
         }
     }
 }

@@ -12,15 +12,15 @@ use stillframe_pagepool::device::{Device, DirLock, IoReport, LockError, PageBuf}
 use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
-    sched, CheckpointError, DamagedPages, PageId, Pool, PoolError, PoolOptions, ScrubReport, ScrubStats,
-    Turn, PAGE_SIZE,
+    sched, CheckpointError, Conditions, DamagedPages, PageId, Pool, PoolError, PoolOptions, ScrubReport,
+    ScrubStats, Turn, PAGE_SIZE,
 };
 
-use crate::effect::Listener;
 use crate::error::Missing;
 use crate::error::{OpenError, SaveError};
 use crate::here::{check_away, check_outside, Busy};
 use crate::keyspace::{Keyspace, SkipStats, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
+use crate::listener::Listener;
 use crate::page::Page;
 use crate::rdb::Cut;
 use crate::shares::MemoryShares;
@@ -257,11 +257,11 @@ impl Store {
         Ok(Store { shared: Arc::new(shared) })
     }
 
-    /// Lets `listener` hear of every change from now on. A store has one listener for its life: returns false, and
-    /// changes nothing, if there is one already. The store has it until the last clone goes: a listener that has a clone itself keeps
-    /// the store open for the life of the process.
-    pub fn listen(&self, listener: Arc<dyn Listener>) -> bool {
-        self.keyspace().listen(listener)
+    /// Lets `listeners` hear of every change from now on, each in this order. A store has one list of listeners for its life: returns
+    /// false, and changes nothing, if there is one already, or there are more than 32. The store has them until the last clone
+    /// goes: a listener that has a clone itself keeps the store open for the life of the process.
+    pub fn listen(&self, listeners: Vec<Arc<dyn Listener>>) -> bool {
+        self.keyspace().steps.listen(listeners)
     }
 
     /// Changes of the data since the store was opened, one for each effect but those of expiry, and one for each key that
@@ -484,6 +484,11 @@ impl Store {
     /// How the bound of memory is divided now, if there is one ([`Options::memory_bytes`]).
     pub fn memory_shares(&self) -> Option<MemoryShares> {
         self.keyspace().pages.shares()
+    }
+
+    /// One word of conditions that commands look at before they begin, the store's and the caller's: [`Conditions`].
+    pub fn conditions(&self) -> &Arc<Conditions> {
+        self.keyspace().pool.conditions()
     }
 
     /// Whether an operation may meet a page that is not in memory: while the store warms up, and as long as a page could

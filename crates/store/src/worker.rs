@@ -68,6 +68,7 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         // Also after a panic in the operation.
         self.0.local.taking = Taking::Bytes;
+        self.0.local.holder.acting.end_operation();
         self.0.local.holder.member.rest();
     }
 }
@@ -140,8 +141,16 @@ impl Worker {
         if self.local.waits {
             return self.run_waiting(operation);
         }
+        self.operate(&mut operation)
+    }
+
+    /// An operation is a step, unless one is open.
+    #[inline(always)]
+    fn operate<R>(&mut self, operation: &mut impl FnMut(&Keyspace, &mut Local) -> R) -> R {
         let (keyspace, local) = self.split();
-        operation(keyspace, local)
+        let result = operation(keyspace, local);
+        local.holder.acting.end_operation();
+        result
     }
 
     #[cold]
@@ -161,11 +170,13 @@ impl Worker {
         let running = Running::begin(self);
         let _waiting = Waiting::begin();
         loop {
-            let (keyspace, local) = running.0.split();
-            match operation(keyspace, local) {
+            match running.0.operate(&mut operation) {
                 Err(OpError::Fault(fault)) => running.0.wait_for(fault, load_count < LOADS_MAX),
                 // Once: there is no more to come.
-                Err(OpError::OutOfMemory { .. }) if may_settle && keyspace.pool.has_freed_nodes() => {
+                Err(OpError::OutOfMemory { .. })
+                    if may_settle && running.0.store.pool().has_freed_nodes() =>
+                {
+                    let (keyspace, local) = running.0.split();
                     local.holder.member.idle(|| keyspace.pool.settle_nodes(NODES_PATIENCE));
                     may_settle = false;
                 }
@@ -307,6 +318,7 @@ impl Worker {
     /// Between two commands: takes part in a pending barrier. Cheap when there is none.
     #[inline]
     pub fn quiesce(&mut self) {
+        debug_assert!(self.local.holder.acting.is_between(), "a step is open between two commands");
         self.local.holder.member.quiesce();
         if !self.keyspace().pages.all_resident() {
             self.keyspace().pages.note_residence();
@@ -376,6 +388,34 @@ impl Worker {
     pub(crate) fn lock_if_waiting(&mut self, keys: [(DbId, &Key<'_>); 2]) -> Option<Locks> {
         let waits = self.local.waits;
         waits.then(|| self.lock(&keys.map(|(db, key)| (db, *key)), true))
+    }
+
+    /// This worker, in the steps that it makes.
+    pub fn id(&self) -> WorkerId {
+        self.local.holder.acting.worker()
+    }
+
+    /// From now on operations are one [`Step`], until [`Worker::end_step`]: to who hears of changes, and to what is made of them. To
+    /// be called once everything is there and every key is locked that the step may change, or this worker is [`Alone`].
+    #[inline(always)]
+    pub fn begin_step(&mut self) {
+        self.local.holder.acting.open();
+    }
+
+    /// Ends the step, before the locks are given up.
+    #[inline(always)]
+    pub fn end_step(&mut self) {
+        self.local.holder.acting.close();
+    }
+
+    /// The caller's next call begins, whose changes have this name to those who hear of them.
+    pub fn name_call(&mut self, name: Option<&'static str>) {
+        self.local.holder.acting.name_call(name);
+    }
+
+    /// What this worker changes from now on has this cause. Returns the one before.
+    pub fn set_cause(&mut self, cause: Cause) -> Cause {
+        self.local.holder.acting.set_cause(cause)
     }
 
     /// Until the result is dropped, a read of one key that meets a change finds that its [`Listener`] has been told: the read waits
@@ -565,8 +605,8 @@ impl Worker {
     /// [`OpError::NoDatabase`].
     pub fn flush_db(&mut self, db: DbId) -> Result<(), OpError> {
         self.keyspace().check_database(db)?;
-        let now = self.now();
-        self.stop_the_world(move |keyspace| keyspace.flush(db, now))
+        let (acting, now) = (self.local.holder.acting.clone(), self.now());
+        self.stop_the_world(move |keyspace| keyspace.flush(db, (&acting, now)))
     }
 
     /// Exchanges two databases.
@@ -577,8 +617,8 @@ impl Worker {
     pub fn swap_db(&mut self, a: DbId, b: DbId) -> Result<(), OpError> {
         self.keyspace().check_database(a)?;
         self.keyspace().check_database(b)?;
-        let now = self.now();
-        self.stop_the_world(move |keyspace| keyspace.swap(a, b, now))
+        let (acting, now) = (self.local.holder.acting.clone(), self.now());
+        self.stop_the_world(move |keyspace| keyspace.swap(a, b, (&acting, now)))
     }
 
     /// Runs `action` between two commands of every worker; at once if this one is [`Alone`].

@@ -11,12 +11,13 @@
 //! and follow each other.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use crate::conditions::Conditions;
 use crate::PageId;
 
 /// The room above each mark, as a part of the limit, and in pages (16 MB at most).
@@ -44,8 +45,8 @@ pub struct Room {
     absent_pages: AtomicI64,
     /// Pages that are not in use any more and take memory: a thread may still be reading them.
     lingering_pages: AtomicU64,
-    /// Whether a page has ever been, or is about to be, evicted.
-    evicts: AtomicBool,
+    /// [`Conditions::EVICTING`]: whether a page has ever been, or is about to be, evicted.
+    conditions: Arc<Conditions>,
     /// Nothing could be evicted for a while although there was too much.
     is_stuck: AtomicBool,
     /// The file has not taken the last pages that it was given.
@@ -80,7 +81,7 @@ impl Room {
             allocated_pages: AtomicU64::new(0),
             absent_pages: AtomicI64::new(0),
             lingering_pages: AtomicU64::new(0),
-            evicts: AtomicBool::new(false),
+            conditions: Arc::default(),
             is_stuck: AtomicBool::new(false),
             is_unwritable: AtomicBool::new(false),
             waits_since: Mutex::default(),
@@ -228,12 +229,16 @@ impl Room {
 
     /// Pages may be absent from now on although nobody has freed them.
     pub fn begin_evicting(&self) {
-        self.evicts.store(true, Ordering::SeqCst);
+        self.conditions.set(Conditions::EVICTING, true);
+    }
+
+    pub fn conditions(&self) -> &Arc<Conditions> {
+        &self.conditions
     }
 
     #[inline(always)]
     pub fn evicts(&self) -> bool {
-        self.evicts.load(Ordering::Relaxed)
+        self.conditions.get() & Conditions::EVICTING != 0
     }
 
     /// Pages that may be brought in together, so that there is ever going to be room for them: for more, whoever waits would

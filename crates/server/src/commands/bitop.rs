@@ -81,7 +81,7 @@ pub fn bitop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             ctx.reply.int(made.result().len_bytes() as i64);
             return Ok(());
         }
-        if !ctx.client.is_in_exec {
+        if !ctx.client.within.is_transaction() {
             // Somebody has changed a source just now.
             return go_on(Ok(false));
         }

@@ -9,6 +9,7 @@ use crate::log;
 use crate::net::descriptors;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
+use crate::state::exceptions::Matter;
 use crate::text::glob::Glob;
 
 #[rustfmt::skip]
@@ -162,6 +163,7 @@ fn apply(ctx: &mut Ctx<'_>) {
     ctx.server.notifier.set_events(settings.notified);
     ctx.server.store.set_skips_damage(settings.skips_damage);
     ctx.server.store.set_collection_limits(&settings.collection_limits);
+    ctx.server.exceptions.set(Matter::BOUNDED, settings.maxmemory_bytes > 0);
     ctx.server.store.set_memory_bytes(settings.tiered_bytes());
     ctx.server.store.track(settings.tracking(), ctx.worker.now());
     ctx.local.is_evicting = settings.evicts_keys();

@@ -322,7 +322,7 @@ fn restore_collection(
     ctx.worker.make_way(db, key, elements.lens_bytes())?;
     elements.store(ctx.worker, db, key)?;
     if let Some(deadline) = deadline {
-        ctx.server.notifier.name_stored(Some(SILENT));
+        ctx.server.notifier.name_stored(ctx.worker, Some(SILENT));
         ctx.worker.set_deadline(db, key, Some(deadline))?;
     }
     ctx.count_as(before, 1);

@@ -217,7 +217,7 @@ pub fn copy(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
                 ctx.worker.copy_duplicate((from_db, &from), (to_db, &to), &copy)?;
             }
             // Somebody has changed it just now.
-            Some(Ahead::Copy(_)) if !ctx.client.is_in_exec => return Err(Fault::pause().into()),
+            Some(Ahead::Copy(_)) if !ctx.client.within.is_transaction() => return Err(Fault::pause().into()),
             Some(Ahead::Elements(copies)) => {
                 let copied = ctx.worker.copy_collection((from_db, &from), (to_db, &to), &copies);
                 if let Err(OpError::Fault(fault)) = copied {

@@ -54,7 +54,7 @@ fn start(ctx: &mut Ctx<'_>, target: Target, when: When) -> CmdResult {
 /// the cut comes after the transaction and, unless another save is in the way, before the answer to it.
 pub fn bgsave(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let mut target = default_target(&ctx.config.settings);
-    let is_in_exec = ctx.client.is_in_exec;
+    let is_in_exec = ctx.client.within.is_transaction();
     let mut may_wait = is_in_exec;
     for index in 1..args.len() {
         match () {

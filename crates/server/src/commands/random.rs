@@ -16,7 +16,7 @@ pub fn reply_drawn(ctx: &mut Ctx<'_>, key: &[u8], drawn: Drawn, element_count: u
     let mut drawing = Box::new(Drawing::new(db, key, drawn, element_count));
     while !drawing.is_done() && !ctx.reply.out.is_over() {
         drawing.write_part(ctx.worker, &mut ctx.reply)?;
-        if !ctx.client.is_in_exec {
+        if !ctx.client.within.is_transaction() {
             break;
         }
         if !drawing.is_done() && ctx.reply.out.len() > TOGETHER_MAX_BYTES {

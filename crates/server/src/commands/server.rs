@@ -106,7 +106,7 @@ pub fn failover(_ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn monitor(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    if ctx.client.is_in_exec {
+    if ctx.client.within.is_transaction() {
         return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".into());
     }
     subscribed::hear(ctx, ctx.reply.out.len());

@@ -107,7 +107,7 @@ fn add(ctx: &mut Ctx<'_>, args: &Args<'_>, adds: bool) -> CmdResult {
     });
     let scored = scored.collect::<Result<Vec<_>, &str>>()?;
     if options.rule.adds {
-        ctx.server.notifier.name_stored(Some("zincr"));
+        ctx.server.notifier.name_stored(ctx.worker, Some("zincr"));
     }
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let changes = ctx.worker.sorted_set_put(db, &key, &scored, &options.rule)?;

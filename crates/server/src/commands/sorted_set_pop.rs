@@ -134,7 +134,9 @@ pub(super) fn pop_named(
     index: usize,
     options: &PopOptions,
 ) -> Result<bool, CmdError> {
-    ctx.server.notifier.name_stored(Some(if options.is_downwards { "zpopmax" } else { "zpopmin" }));
+    ctx.server
+        .notifier
+        .name_stored(ctx.worker, Some(if options.is_downwards { "zpopmax" } else { "zpopmin" }));
     let Some(popped) = pop_from(ctx, args, index, options.is_downwards, options.count)? else {
         return Ok(false);
     };

@@ -50,7 +50,7 @@ pub fn walk(
             None => return Ok(None),
         },
     };
-    if ctx.client.is_in_exec {
+    if ctx.client.within.is_transaction() {
         return walk_at_once(&mut walk, look).map(Some);
     }
     let ValueWalk { value, done_bytes, count } = &mut *walk;

@@ -13,6 +13,8 @@ use crate::dispatch::subscribed;
 use crate::dispatch::waiting::serve_ready;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
+use crate::state::exceptions::Matter;
+use crate::state::session::Within;
 
 /// What became of a command.
 pub enum Outcome {
@@ -36,13 +38,16 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     let is_measured = command.may_be_slow || ctx.local.time_each || !is_outer || is_large(args);
     let start = is_measured.then(Instant::now);
     let mark = ctx.reply.out.mark();
-    ctx.client.is_in_exec = !is_outer;
+    ctx.client.within = if is_outer { Within::Client } else { Within::Transaction };
     if let Some(patience) = ctx.client.patience.as_deref_mut().filter(|_| is_outer) {
         // The choices of its beginning before: what those missed is there.
         ctx.worker.begin_choices(patience.seed());
     }
-    ctx.server.notifier.name_stored(command.event);
-    let result = if is_outer { call_prepared(ctx, command, args) } else { (command.run)(ctx, args) };
+    let matter = ctx.server.exceptions.now();
+    if matter.has(Matter::NOTIFYING) {
+        ctx.worker.name_call(command.event);
+    }
+    let result = if is_outer { call_prepared(ctx, command, args, matter) } else { (command.run)(ctx, args) };
     let result = match result {
         Err(CmdError::Store(OpError::Fault(fault))) => {
             match if is_outer { wait_for(ctx, fault) } else { Some(fault) } {
@@ -58,7 +63,7 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     if is_outer {
         ctx.client.patience = None;
     }
-    if ctx.server.monitor_count.load(std::sync::atomic::Ordering::Relaxed) > 0 {
+    if matter.has(Matter::MONITORED) {
         monitor::feed(ctx, command, args);
     }
     let time = match start {
@@ -139,25 +144,23 @@ fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) 
 }
 
 /// Calls the command function once everything that may have to be waited for is there (C3).
-fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) -> CmdResult {
+fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>, matter: Matter) -> CmdResult {
     let _in_order = subscribed::see_in_order(ctx);
     if let Scope::Keys = command.scope {
-        let needs_nothing = ctx.server.worker_count == 1 && !ctx.server.store.may_miss_pages();
+        let needs_nothing = ctx.server.worker_count == 1 && !matter.has(Matter::MISSING_PAGES);
         if needs_nothing || command.key_specs.is_empty() {
-            let result = (command.run)(ctx, args);
-            serve_ready(ctx, &Held::Nothing);
-            return result;
+            return run_as_step(ctx, command, args, &Held::Nothing);
         }
     }
     let may_miss_pages =
-        || ctx.server.store.may_miss_pages() || ctx.server.store.memory_page_count().is_some();
+        || matter.has(Matter::MISSING_PAGES) || ctx.server.store.memory_page_count().is_some();
     if let Some(ahead) = command.ahead.filter(|_| may_miss_pages()) {
         ahead(ctx, args)?;
     }
     let needs = Needs::of_call(ctx, command, args);
     let held = prepare(ctx, &needs)?;
     let before = ctx.worker.change_count();
-    let mut result = (command.run)(ctx, args);
+    let mut result = run_as_step(ctx, command, args, &held);
     if let Err(CmdError::Store(OpError::Fault(fault))) = result {
         let is_begun = needs.runs_once() && ctx.worker.change_count() != before;
         result = Err(match is_begun && !fault.is_pause() {
@@ -165,9 +168,24 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>) 
             false => OpError::Fault(needs.complete(ctx, fault)).into(),
         });
     }
-    serve_ready(ctx, &held);
     drop(held);
     // The reply is written: what cannot be removed now is left to the active expiry.
     let _ = ctx.worker.remove_left_expired();
+    result
+}
+
+/// Calls the command function and serves those who wait for what it has made ready: together one step, told to its end before the
+/// locks go.
+fn run_as_step(ctx: &mut Ctx<'_>, command: &Command, args: &Args<'_>, held: &Held) -> CmdResult {
+    // What expires where a command only looks is locked, and a step, by itself.
+    let is_step = command.is(flag::CHANGES);
+    if is_step {
+        ctx.worker.begin_step();
+    }
+    let result = (command.run)(ctx, args);
+    serve_ready(ctx, held);
+    if is_step {
+        ctx.worker.end_step();
+    }
     result
 }

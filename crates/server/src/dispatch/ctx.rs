@@ -9,11 +9,11 @@ use crate::config::Config;
 use crate::persistence::{Waiter, When};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
-use crate::protocol::reply::{Mark, Reply};
+use crate::protocol::reply::{Mark, Reply, ReplyBuf};
 use crate::server::Server;
 use crate::state::clients::ClientInfo;
 use crate::state::local::Local;
-use crate::state::session::{LateReply, Session};
+use crate::state::session::{LateReply, Session, Within};
 use crate::state::stats::WorkerStats;
 
 /// A command function.
@@ -49,6 +49,27 @@ pub struct Ctx<'a> {
 }
 
 impl Ctx<'_> {
+    /// The same surroundings for a command that runs within this one: in the place of another client, or as another session of this
+    /// one. The reply goes to `out`.
+    pub fn inner<'i>(
+        &'i mut self,
+        client: &'i mut Session,
+        peer: &'i Arc<ClientInfo>,
+        out: &'i mut ReplyBuf,
+    ) -> Ctx<'i> {
+        Ctx {
+            worker: &mut *self.worker,
+            reply: Reply { resp3: client.resp3, out },
+            client,
+            server: self.server,
+            stats: self.stats,
+            peer,
+            config: self.config,
+            local: &mut *self.local,
+            registry: self.registry,
+        }
+    }
+
     /// The key at an argument index, hashed (once a command for the first one).
     pub fn key<'k>(&self, args: &Args<'k>, index: usize) -> Key<'k> {
         args.hashed_key(index).unwrap_or_else(|| self.worker.key(args.at(index)))
@@ -56,7 +77,7 @@ impl Ctx<'_> {
 
     /// A key was looked up for reading.
     pub fn looked_up(&self, key: &Key<'_>, found: bool) {
-        if self.client.is_looking {
+        if self.client.within == Within::Look {
             return;
         }
         self.stats.looked_up(found);
@@ -68,7 +89,7 @@ impl Ctx<'_> {
     /// The command's reply comes later, as a [`crate::state::mailbox::Message::Reply`]; until then the client's further
     /// commands wait. The command returns `Ok` and has written nothing.
     pub fn reply_later(&mut self) -> LateReply {
-        if self.client.is_in_exec {
+        if self.client.within.is_transaction() {
             self.reply.out.send_values(false);
         }
         self.reply.out.note_value();

@@ -106,6 +106,7 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
     let sent_values = ctx.reply.out.sends_values();
     let made: Vec<_> = transaction.queued.iter_mut().map(|queued| queued.ahead.take()).collect();
     let step = step_of(ctx, transaction, seed);
+    ctx.worker.begin_step();
     for (index, made) in made.into_iter().enumerate() {
         let mark = ctx.reply.out.mark();
         carry_out(ctx, &step, index, made, matches!(held, Held::Alone { .. }));
@@ -115,6 +116,7 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
     ctx.client.has_pushed = true;
     ctx.reply.out.send_values(sent_values);
     serve_ready(ctx, &held);
+    ctx.worker.end_step();
     Ok(())
 }
 

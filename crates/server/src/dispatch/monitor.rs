@@ -1,6 +1,5 @@
 //! `MONITOR`: every command that is executed, to those who watch.
 
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,6 +8,7 @@ use crate::dispatch::ctx::Command;
 use crate::dispatch::ctx::Ctx;
 use crate::dispatch::redact;
 use crate::protocol::args::Args;
+use crate::state::exceptions::Matter;
 use crate::state::listener::Heard;
 use crate::text::words::quote;
 
@@ -41,15 +41,17 @@ pub fn feed(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>) {
 pub fn start(ctx: &mut Ctx<'_>) {
     if !ctx.client.is_monitor {
         ctx.client.is_monitor = true;
-        ctx.server.monitors.lock().push(ctx.client.listen(ctx.peer));
-        ctx.server.monitor_count.fetch_add(1, Ordering::Relaxed);
+        let mut monitors = ctx.server.monitors.lock();
+        monitors.push(ctx.client.listen(ctx.peer));
+        ctx.server.exceptions.set(Matter::MONITORED, true);
     }
 }
 
 /// The client is a monitor no more (`RESET`, closed).
 pub fn stop(server: &crate::server::Server, client: &mut crate::state::session::Session) {
     if std::mem::take(&mut client.is_monitor) {
-        server.monitors.lock().retain(|m| m.client.id != client.id);
-        server.monitor_count.fetch_sub(1, Ordering::Relaxed);
+        let mut monitors = server.monitors.lock();
+        monitors.retain(|m| m.client.id != client.id);
+        server.exceptions.set(Matter::MONITORED, !monitors.is_empty());
     }
 }

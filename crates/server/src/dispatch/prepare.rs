@@ -12,6 +12,7 @@
 //! ```
 //! What is missing is what the keys tell of, and, of the commands of a transaction, what a look at them finds (`step.rs`).
 
+use smallvec::SmallVec;
 use stillframe_store::{Alone, DbId, Fault, Faults, Key, Locks, OpError, Reach, SlabNeeds};
 
 use crate::command::{flag, key_flag, CmdError, Group, Scope};
@@ -33,9 +34,9 @@ const LOST_ROUNDS: u32 = 25;
 /// What a command or a transaction needs.
 #[derive(Default)]
 pub struct Needs<'k> {
-    keys: Vec<(DbId, Key<'k>)>,
+    keys: SmallVec<[(DbId, Key<'k>); 1]>,
     /// How far into the value of each.
-    reaches: Vec<Reach>,
+    reaches: SmallVec<[Reach; 1]>,
     word_count: usize,
     /// What may be stored outside of leaves. Of the elements of collections the operations make sure themselves.
     stored: SlabNeeds,
@@ -84,8 +85,7 @@ impl Held {
 impl<'k> Needs<'k> {
     /// Needs of one call outside of a transaction.
     pub fn of_call(ctx: &Ctx<'_>, command: &Command, args: &Args<'k>) -> Needs<'k> {
-        let mut needs =
-            Needs { keys: Vec::with_capacity(1), reaches: Vec::with_capacity(1), ..Needs::default() };
+        let mut needs = Needs::default();
         needs.add(ctx, ctx.db(), command, args);
         if command.walks {
             needs.reaches.fill(Reach::Nothing);
@@ -201,7 +201,7 @@ impl<'k> Needs<'k> {
             let everywhere = (0..ctx.server.database_count)
                 .flat_map(|db| named.iter().map(move |(_, key)| (DbId(db), *key)));
             self.keys = everywhere.collect();
-            self.reaches = self.reaches.repeat(ctx.server.database_count as usize);
+            self.reaches = SmallVec::from_vec(self.reaches.repeat(ctx.server.database_count as usize));
         }
     }
 

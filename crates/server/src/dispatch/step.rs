@@ -11,8 +11,8 @@ use stillframe_store::{DbId, Fault, Faults, Key, Looking, OpError};
 use crate::command::{CmdError, Scope};
 use crate::dispatch::ctx::{Ctx, Found};
 use crate::protocol::args::Args;
-use crate::protocol::reply::{Reply, ReplyBuf};
-use crate::state::session::Session;
+use crate::protocol::reply::ReplyBuf;
+use crate::state::session::{Session, Within};
 
 /// Pages that are waited for together: so many, and those that the last command misses.
 const TOGETHER_PAGES: usize = 1024;
@@ -50,7 +50,7 @@ impl Step<'_> {
         let most = ctx.server.store.memory_page_count().unwrap_or(u64::MAX) / TOGETHER_PART;
         let most = TOGETHER_PAGES.min(usize::try_from(most).unwrap_or(usize::MAX));
         let mut client = Session::new(ctx.client.id, true);
-        (client.resp3, client.is_in_exec, client.is_looking) = (ctx.client.resp3, true, true);
+        (client.resp3, client.within) = (ctx.client.resp3, Within::Look);
         for index in parts {
             if faults.page_count() >= most {
                 return;
@@ -73,17 +73,8 @@ impl Step<'_> {
         ctx.worker.begin_choices(self.seed_of(index));
         let mut out = ReplyBuf::default();
         let before = ctx.worker.change_count();
-        let mut inner = Ctx {
-            worker: &mut *ctx.worker,
-            client,
-            reply: Reply { resp3: ctx.client.resp3, out: &mut out },
-            server: ctx.server,
-            stats: ctx.stats,
-            peer: ctx.peer,
-            config: ctx.config,
-            local: &mut *ctx.local,
-            registry: ctx.registry,
-        };
+        let peer = ctx.peer;
+        let mut inner = ctx.inner(client, peer, &mut out);
         let looking = Looking::begin();
         let result = (found.command.run)(&mut inner, args);
         drop(looking);

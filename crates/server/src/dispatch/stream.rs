@@ -182,8 +182,9 @@ pub fn begin(ctx: &mut Ctx<'_>, key: &[u8], element_count: u64, shape: Shape) ->
 
 /// The same however many they are.
 pub fn begin_any(ctx: &mut Ctx<'_>, key: &[u8], shape: Shape) -> bool {
-    let is_wanted =
-        !ctx.client.is_in_exec && !ctx.client.reply_mode.is_silent() && !ctx.server.store.is_warming_up();
+    let is_wanted = !ctx.client.within.is_transaction()
+        && !ctx.client.reply_mode.is_silent()
+        && !ctx.server.store.is_warming_up();
     if !is_wanted {
         return false;
     }

@@ -14,10 +14,11 @@ use crate::dispatch::slow;
 use crate::protocol::args::Args;
 use crate::protocol::reply::{Replies, Reply, ReplyBuf};
 use crate::server::Server;
+use crate::state::exceptions::Matter;
 use crate::state::local::{Delivery, Local};
 use crate::state::mailbox::Message;
-use crate::state::session::{Session, Woken};
-use crate::state::waiting::{make_ready, take_ready, ReadyKey, Wait, Waiter};
+use crate::state::session::{Session, Within};
+use crate::state::waiting::{ReadyKey, Wait, Waiter};
 
 /// What is said to a client whose time is over.
 const TIME_IS_OVER: fn(&mut Reply<'_>) = |reply| reply.null_array();
@@ -45,9 +46,9 @@ pub fn take_or_wait(
     blocking: &Blocking,
     take: impl Fn(&mut Ctx<'_>, usize) -> Result<bool, CmdError>,
 ) -> CmdResult {
-    if let Some(Woken::For { index }) = ctx.client.woken {
+    if let Within::Served { index } = ctx.client.within {
         if !take(ctx, index)? {
-            ctx.client.woken = Some(Woken::InVain);
+            ctx.client.within = Within::ServedInVain;
         }
         return Ok(());
     }
@@ -56,7 +57,7 @@ pub fn take_or_wait(
             return Ok(());
         }
     }
-    if ctx.client.is_in_exec {
+    if ctx.client.within.is_transaction() {
         (blocking.nothing)(&mut ctx.reply);
     } else {
         wait(ctx, args, blocking);
@@ -118,7 +119,14 @@ pub fn end_wait(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, is_error: bool) {
 /// this, too (invariants W1 and W3).
 #[inline]
 pub fn serve_ready(ctx: &mut Ctx<'_>, held: &Held) {
-    while let Some(key) = take_ready() {
+    if ctx.server.exceptions.now().has(Matter::READY) {
+        serve_all_ready(ctx, held);
+    }
+}
+
+#[cold]
+fn serve_all_ready(ctx: &mut Ctx<'_>, held: &Held) {
+    while let Some(key) = ctx.server.waiters.take_ready(ctx.worker.id()) {
         serve_key(ctx, held, &key);
     }
 }
@@ -187,28 +195,18 @@ fn serve(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, key: &[u8]) -> Served {
 
 fn run_for(ctx: &mut Ctx<'_>, waiter: &Waiter, index: usize, out: &mut ReplyBuf) -> Served {
     let mut client = Session::new(waiter.client.id, true);
-    (client.db, client.resp3, client.woken) = (waiter.db, waiter.resp3, Some(Woken::For { index }));
+    (client.db, client.resp3, client.within) = (waiter.db, waiter.resp3, Within::Served { index });
     let command = ctx.registry.found(waiter.command).command;
-    let mut inner = Ctx {
-        worker: &mut *ctx.worker,
-        client: &mut client,
-        reply: Reply { resp3: waiter.resp3, out },
-        server: ctx.server,
-        stats: ctx.stats,
-        peer: &waiter.client,
-        config: ctx.config,
-        local: &mut *ctx.local,
-        registry: ctx.registry,
-    };
-    ctx.server.notifier.name_stored(command.event);
+    let mut inner = ctx.inner(&mut client, &waiter.client, out);
+    inner.server.notifier.name_stored(inner.worker, command.event);
     let mark = inner.reply.out.mark();
     match (command.run)(&mut inner, &waiter.args()) {
-        Ok(()) if inner.client.woken == Some(Woken::InVain) => Served::No,
+        Ok(()) if inner.client.within == Within::ServedInVain => Served::No,
         Ok(()) => {
             if !inner.reply.out.is_whole_since(&mark) {
                 broken::log(command, &waiter.client);
                 inner.reply.out.back_to(mark);
-                ctx.server.send(&waiter.client, Message::Kill);
+                inner.server.send(&waiter.client, Message::Kill);
             }
             Served::Yes
         }
@@ -216,8 +214,8 @@ fn run_for(ctx: &mut Ctx<'_>, waiter: &Waiter, index: usize, out: &mut ReplyBuf)
         Err(error) => {
             inner.reply.out.back_to(mark);
             let text = error.into_text();
-            ctx.stats.command(waiter.command).failed.add(1);
-            ctx.server.count_error(&text);
+            inner.stats.command(waiter.command).failed.add(1);
+            inner.server.count_error(&text);
             inner.reply.error(&text);
             Served::Yes
         }
@@ -251,8 +249,10 @@ pub fn serve_alone(ctx: &mut Ctx<'_>, ready: ReadyKey) {
     needs.add_key(ctx, ready.db, ctx.worker.key(&ready.key));
     match prepare(ctx, &needs) {
         Ok(held) => {
-            make_ready(ready.clone());
+            ctx.worker.begin_step();
+            ctx.server.waiters.make_ready(ctx.worker.id(), ready.clone());
             serve_ready(ctx, &held);
+            ctx.worker.end_step();
         }
         Err(OpError::Fault(fault)) => serve_later(ctx, &ready, fault),
         // A page that cannot be read: there is nothing to be had.

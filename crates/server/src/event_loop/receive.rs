@@ -1,20 +1,19 @@
 //! Which arguments go from the socket to their pages.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use stillframe_store::Worker;
 
 use crate::dispatch::ctx::Registry;
 use crate::net::conn::Conn;
 use crate::protocol::args::Args;
 use crate::server::Server;
+use crate::state::exceptions::Matter;
 
 /// Lets the value that a connection has begun to send go to its place as it comes, if it is large, its command will store
 /// it as it is, and nobody else wants to see it before.
 pub fn begin_if_large(server: &Server, registry: &Registry, worker: &mut Worker, conn: &mut Conn) {
     let Some((before, len_bytes)) = conn.input.large_argument() else { return };
     let args = Args::new(&conn.input.buf, &before);
-    if before.is_empty() || server.monitor_count.load(Relaxed) > 0 {
+    if before.is_empty() || server.exceptions.now().has(Matter::MONITORED) {
         return;
     }
     let Some(found) = registry.lookup(args.at(0)) else { return };

@@ -14,8 +14,8 @@ use stillframe_store::rdb::{
 };
 use stillframe_store::sched::{give_way, idly, promptly, set_urgent};
 use stillframe_store::{
-    Access, DbId, DbStats, Deadline, Fault, Incoming, Lost, NewValue, OpError, SaveError, Store, StrRef,
-    UnixMillis, Value, ViewEntry, Worker,
+    Access, Cause, DbId, DbStats, Deadline, Fault, Incoming, Lost, NewValue, OpError, SaveError, Store,
+    StrRef, UnixMillis, Value, ViewEntry, Worker,
 };
 
 use crate::clock::unix_ms;
@@ -398,6 +398,13 @@ pub struct Load<'a> {
 /// # Errors
 /// The first thing that cannot be read or stored, with its place.
 pub fn load_dump(worker: &mut Worker, path: &Path, load: &Load<'_>) -> Result<Loaded, LoadError> {
+    let cause = worker.set_cause(Cause::Load);
+    let loaded = load_keys(worker, path, load);
+    worker.set_cause(cause);
+    loaded
+}
+
+fn load_keys(worker: &mut Worker, path: &Path, load: &Load<'_>) -> Result<Loaded, LoadError> {
     let Load { settings, progress, eviction, is_stopping, .. } = *load;
     let file = match File::open(path) {
         Ok(file) => file,

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use crate::clock::unix_ms;
+use crate::state::exceptions::{Exceptions, Matter};
 
 /// Whether the data is still being read, and how far that is.
 ///
@@ -20,6 +21,7 @@ pub struct Loading {
     writer_memory_bytes: AtomicU64,
     key_count: AtomicU64,
     expired_count: AtomicU64,
+    exceptions: Exceptions,
 }
 
 /// Figures of a load that is under way or has ended.
@@ -34,7 +36,10 @@ pub struct LoadStatus {
 }
 
 impl Loading {
-    /// One load; every command asks.
+    pub fn new(exceptions: &Exceptions) -> Loading {
+        Loading { exceptions: exceptions.clone(), ..Loading::default() }
+    }
+
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
     }
@@ -42,10 +47,12 @@ impl Loading {
     pub fn begin(&self) {
         self.started_unix_seconds.store(unix_ms() / 1000, Ordering::Relaxed);
         self.is_on.store(true, Ordering::Release);
+        self.exceptions.set(Matter::LOADING, true);
     }
 
     pub fn end(&self) {
         self.is_on.store(false, Ordering::Release);
+        self.exceptions.set(Matter::LOADING, false);
     }
 
     /// Counts from nothing: a dump of `total_bytes` is read now.

@@ -1,24 +1,21 @@
-//! Keyspace notifications: what changes, to those who listen. It hears of changes as all do, by the store's effects; what a
-//! command calls its change it has been told before.
+//! Keyspace notifications: what changes, to those who listen. The notifier hears of changes by the store's effects; what a
+//! command calls its change is the name of the step's call.
 
-use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use stillframe_store::{Change, DbId, Deadline, Effect, End};
+use parking_lot::Mutex;
+use stillframe_store::{
+    Call, Change, DbId, Deadline, Ear, Effect, End, Listener, Position, Step, Worker, WorkerId,
+};
 
 use crate::config::Events;
+use crate::state::exceptions::{Exceptions, Matter};
 use crate::state::pubsub::PubSub;
 
-thread_local! {
-    /// What the running command calls the value that it stores.
-    static STORED: Cell<&'static str> = const { Cell::new(SET) };
-    /// What the running command has told of the elements of a key last.
-    static ELEMENTS_OF: RefCell<Option<(&'static str, DbId, Vec<u8>)>> = const { RefCell::new(None) };
-}
-
 const SET: &str = "set";
-/// Told once a command, however many bits or registers it sets; then it is known as [`SILENT`].
+/// Told once a command, however many bits or registers it sets.
 const TOLD_ONCE: [&str; 2] = ["setbit", "pfadd"];
 /// Nobody is told of the value that is stored.
 pub const SILENT: &str = "";
@@ -47,20 +44,51 @@ fn event_of(change: &Change<'_>) -> (Events, &'static str) {
     }
 }
 
+/// What the call names the value that it stores.
+fn name_of(call: &Call) -> &'static str {
+    call.name.unwrap_or(SET)
+}
+
+/// What has been told last of the elements of a key, or of a value that is told once a command.
+struct Told {
+    call_number: u64,
+    event: &'static str,
+    db: DbId,
+    key: Vec<u8>,
+}
+
 /// See the module.
 pub struct Notifier {
     pubsub: Arc<PubSub>,
     /// [`Events`]
     events: AtomicU32,
+    exceptions: Exceptions,
+    /// Open as long as there are some.
+    ear: OnceLock<Ear>,
+    /// Of the running step of each worker.
+    told: Mutex<HashMap<WorkerId, Told>>,
 }
 
 impl Notifier {
-    pub fn new(pubsub: Arc<PubSub>, events: Events) -> Notifier {
-        Notifier { pubsub, events: AtomicU32::new(events.0) }
+    pub fn new(pubsub: Arc<PubSub>, events: Events, exceptions: &Exceptions) -> Notifier {
+        Notifier {
+            pubsub,
+            events: AtomicU32::new(events.0),
+            exceptions: exceptions.clone(),
+            ear: OnceLock::new(),
+            told: Mutex::default(),
+        }
     }
 
     pub fn set_events(&self, events: Events) {
         self.events.store(events.0, Ordering::Relaxed);
+        self.exceptions.set(Matter::NOTIFYING, events.0 != 0);
+        if let Some(ear) = self.ear.get() {
+            match events.is_any() {
+                true => ear.open(),
+                false => ear.close(),
+            }
+        }
     }
 
     fn events(&self) -> Events {
@@ -72,12 +100,10 @@ impl Notifier {
         self.events().0 != 0
     }
 
-    /// The commands of this thread store values under that name from now on; `None`: under the usual one.
-    #[inline]
-    pub fn name_stored(&self, event: Option<&'static str>) {
-        if self.events().0 != 0 {
-            STORED.set(event.unwrap_or(SET));
-            ELEMENTS_OF.take();
+    /// A worker's next call begins, which stores values under that name; `None`: under the usual one.
+    pub fn name_stored(&self, worker: &mut Worker, event: Option<&'static str>) {
+        if self.is_on() {
+            worker.name_call(event);
         }
     }
 
@@ -89,28 +115,22 @@ impl Notifier {
         }
     }
 
-    #[inline]
-    pub fn hear(&self, effect: &Effect<'_>) {
-        if self.events().is_any() && !self.pubsub.is_empty() {
-            self.tell_of(effect);
-        }
-    }
-
-    fn tell_of(&self, effect: &Effect<'_>) {
+    fn tell_of(&self, step: &Step, effect: &Effect<'_>) {
         let generic = |event, db: DbId, key: &[u8]| self.tell(Events::GENERIC, event, db, key);
         match effect {
             Effect::Set { db, key, deadline, is_new, .. } => {
-                self.tell_of_stored(*db, key.bytes, *is_new);
-                if matches!(deadline, Deadline::At(_)) && STORED.get() == SET {
+                self.tell_of_stored(step, *db, key.bytes, *is_new);
+                if matches!(deadline, Deadline::At(_)) && name_of(&step.call) == SET {
                     generic("expire", *db, key.bytes);
                 }
             }
-            Effect::Write { db, key, is_new, .. } => self.tell_of_stored(*db, key.bytes, *is_new),
+            Effect::Write { db, key, is_new, .. } => self.tell_of_stored(step, *db, key.bytes, *is_new),
             Effect::Element { db, key, change, is_new } => {
-                self.tell_of_element(*db, key.bytes, change, *is_new);
+                self.tell_of_element(step, (*db, key.bytes), change, *is_new);
             }
             // Of the elements that follow it is told.
             Effect::Replace { .. } => {}
+            Effect::Deadline { .. } if step.call.name == Some(SILENT) => {}
             Effect::Deadline { db, key, deadline: Some(_) } => generic("expire", *db, key.bytes),
             Effect::Deadline { db, key, deadline: None } => generic("persist", *db, key.bytes),
             Effect::Delete { db, key } => generic("del", *db, key.bytes),
@@ -130,43 +150,43 @@ impl Notifier {
         }
     }
 
-    fn tell_of_stored(&self, db: DbId, key: &[u8], is_new: bool) {
+    fn tell_of_stored(&self, step: &Step, db: DbId, key: &[u8], is_new: bool) {
         if is_new {
             self.tell(Events::NEW, "new", db, key);
         }
-        let event = STORED.get();
-        if event == SILENT {
+        let event = name_of(&step.call);
+        if event == SILENT || (TOLD_ONCE.contains(&event) && self.has_told(step, event, None)) {
             return;
-        }
-        if TOLD_ONCE.contains(&event) {
-            STORED.set(SILENT);
         }
         let class = if event == RESTORE { Events::GENERIC } else { Events::STRING };
         self.tell(class, event, db, key);
     }
 
     /// Told once a command and key, however many elements it changes: under the command's name for it, or the usual one.
-    fn tell_of_element(&self, db: DbId, key: &[u8], change: &Change<'_>, is_new: bool) {
+    fn tell_of_element(&self, step: &Step, (db, key): (DbId, &[u8]), change: &Change<'_>, is_new: bool) {
         if is_new {
             self.tell(Events::NEW, "new", db, key);
         }
         let (class, usual) = event_of(change);
-        let event = match STORED.get() {
-            SET => usual,
-            named => named,
-        };
-        let told = ELEMENTS_OF.with_borrow_mut(|last| {
-            let is_same = last
-                .as_ref()
-                .is_some_and(|(of, last_db, last_key)| *of == event && *last_db == db && last_key == key);
-            if !is_same {
-                *last = Some((event, db, key.to_vec()));
-            }
-            is_same
-        });
-        if !told {
+        let event = step.call.name.unwrap_or(usual);
+        if !self.has_told(step, event, Some((db, key))) {
             self.tell(if event == RESTORE { Events::GENERIC } else { class }, event, db, key);
         }
+    }
+
+    /// Whether the step's call has told that last, of this key or of any; from now on it has.
+    fn has_told(&self, step: &Step, event: &'static str, of: Option<(DbId, &[u8])>) -> bool {
+        let (mut told, call_number) = (self.told.lock(), step.call.number);
+        let is_same = |last: &Told| {
+            let is_of_key = of.is_none_or(|(db, key)| last.db == db && last.key == key);
+            last.call_number == call_number && last.event == event && is_of_key
+        };
+        if told.get(&step.worker).is_some_and(is_same) {
+            return true;
+        }
+        let (db, key) = of.unwrap_or((DbId(0), b""));
+        told.insert(step.worker, Told { call_number, event, db, key: key.to_vec() });
+        false
     }
 
     fn tell(&self, class: Events, event: &str, db: DbId, key: &[u8]) {
@@ -182,5 +202,22 @@ impl Notifier {
             let channel = format!("__keyevent@{}__:{event}", db.0);
             self.pubsub.publish(false, channel.as_bytes(), key);
         }
+    }
+}
+
+impl Listener for Notifier {
+    fn attend(&self, ear: Ear) {
+        let _ = self.ear.set(ear);
+        self.set_events(self.events());
+    }
+
+    fn hear(&self, step: &Step, effect: &Effect<'_>) {
+        if !self.pubsub.is_empty() {
+            self.tell_of(step, effect);
+        }
+    }
+
+    fn end(&self, step: &Step, _: Position) {
+        self.told.lock().remove(&step.worker);
     }
 }

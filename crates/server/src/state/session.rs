@@ -289,13 +289,27 @@ pub struct ValueWalk {
     pub count: u64,
 }
 
-/// A command that has waited is called anew, in the place of its client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Woken {
-    /// To take something from the key at this index of its arguments.
-    For { index: usize },
+/// Within what a command runs: what else there is beside it says what it may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Within {
+    /// It is a client's, by itself: it may wait, pause, promise a reply, and turn the connection into something else.
+    #[default]
+    Client,
+    /// One of a transaction: it is carried out now, and answers now.
+    Transaction,
+    /// One of a transaction that is only looked at, and stopped at its first change: what it finds is not counted.
+    Look,
+    /// It has waited and runs in the place of its client, to take something from the key at this index of its arguments.
+    Served { index: usize },
     /// It has found nothing there.
-    InVain,
+    ServedInVain,
+}
+
+impl Within {
+    /// Whether it has to come to its end at once, whatever that takes.
+    pub fn is_transaction(self) -> bool {
+        matches!(self, Within::Transaction | Within::Look)
+    }
 }
 
 /// State of a client that its commands change.
@@ -312,12 +326,9 @@ pub struct Session {
     pub watched_bytes: usize,
     pub watch_flag: Arc<WatchFlag>,
     pub ending: Ending,
-    /// `EXEC` runs the command: it must not wait, nor turn the connection into something else.
-    pub is_in_exec: bool,
-    /// The command is only looked at: what it finds is not counted.
-    pub is_looking: bool,
+    /// The running command's.
+    pub within: Within,
     pub late: LateReplies,
-    pub woken: Option<Woken>,
     /// The command that has just run waits for a key.
     pub is_waiting: bool,
     pub is_monitor: bool,
@@ -415,10 +426,8 @@ impl Session {
             watched_bytes: 0,
             watch_flag: Arc::default(),
             ending: Ending::Open,
-            is_in_exec: false,
-            is_looking: false,
+            within: Within::Client,
             late: LateReplies::default(),
-            woken: None,
             is_waiting: false,
             is_monitor: false,
             subscriptions: Subscriptions::default(),

@@ -13,19 +13,19 @@
 mod claim;
 mod queues;
 
-use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use stillframe_store::{DbId, Effect, ValueType};
+use stillframe_store::{Cause, DbId, Ear, Effect, Listener, Step, ValueType, WorkerId};
 
 use crate::command::CommandId;
 use crate::protocol::args::{ArgRange, Args};
 use crate::state::clients::ClientInfo;
+use crate::state::exceptions::{Exceptions, Matter};
 use crate::state::session::LateReply;
 
 use claim::Claim;
@@ -46,25 +46,6 @@ pub struct ReadyKey {
     pub db: DbId,
     pub hash: u64,
     pub key: Box<[u8]>,
-}
-
-thread_local! {
-    /// Keys that the running command has made ready, in their order.
-    static READY: RefCell<VecDeque<ReadyKey>> = const { RefCell::new(VecDeque::new()) };
-}
-
-/// Marks a key as ready for the running command to serve.
-pub fn make_ready(key: ReadyKey) {
-    READY.with_borrow_mut(|ready| {
-        if ready.back() != Some(&key) {
-            ready.push_back(key);
-        }
-    });
-}
-
-/// Takes the first of the keys that the running command has made ready.
-pub fn take_ready() -> Option<ReadyKey> {
-    READY.with_borrow_mut(VecDeque::pop_front)
 }
 
 /// Memory of a place in the queue of a key, with the queue if it is the only one, about.
@@ -182,13 +163,46 @@ pub struct Waiters {
     waiter_count: AtomicUsize,
     /// Those of them who change further keys.
     targeting_count: AtomicUsize,
+    /// Open as long as somebody waits; the lock is held while that begins and ends.
+    ear: OnceLock<Mutex<Ear>>,
+    /// Keys that the running step of a worker has made ready, in their order.
+    ready: Mutex<HashMap<WorkerId, VecDeque<ReadyKey>>>,
+    /// [`Matter::READY`] holds as long as there are some.
+    exceptions: Exceptions,
 }
 
 impl Waiters {
-    /// Lets whoever changes something pass when nobody waits.
-    #[inline]
+    pub fn new(exceptions: &Exceptions) -> Waiters {
+        Waiters { exceptions: exceptions.clone(), ..Waiters::default() }
+    }
+
+    /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.waiter_count.load(Ordering::Acquire) == 0
+    }
+
+    /// Marks a key as ready for the running step of a worker to serve.
+    pub fn make_ready(&self, worker: WorkerId, key: ReadyKey) {
+        let mut ready = self.ready.lock();
+        let keys = ready.entry(worker).or_default();
+        if keys.back() != Some(&key) {
+            keys.push_back(key);
+            self.exceptions.set(Matter::READY, true);
+        }
+    }
+
+    /// Takes the first of the keys that the running step of a worker has made ready.
+    pub fn take_ready(&self, worker: WorkerId) -> Option<ReadyKey> {
+        let mut ready = self.ready.lock();
+        let keys = ready.get_mut(&worker)?;
+        let key = keys.pop_front();
+        if keys.is_empty() {
+            ready.remove(&worker);
+        }
+        if ready.is_empty() {
+            self.exceptions.set(Matter::READY, false);
+        }
+        key
     }
 
     /// Whether somebody who waits changes further keys when served.
@@ -205,7 +219,7 @@ impl Waiters {
     pub fn add(&self, client: Arc<ClientInfo>, wait: Wait<'_>) -> Arc<Waiter> {
         let id = client.id;
         let places: Vec<Place> = wait.hashes.iter().map(|hash| (wait.db, *hash)).collect();
-        self.waiter_count.fetch_add(1, Ordering::AcqRel);
+        self.count(|count| count.fetch_add(1, Ordering::AcqRel));
         self.targeting_count.fetch_add(usize::from(!wait.targets.is_empty()), Ordering::AcqRel);
         let waiter = self.queues.add(places.into_iter(), |arrival| Waiter::new(client, arrival, wait));
         self.by_client.lock().insert(id, waiter.clone());
@@ -247,7 +261,18 @@ impl Waiters {
     fn take_out(&self, waiter: &Waiter) {
         self.queues.remove(waiter.places(), waiter.arrival);
         self.targeting_count.fetch_sub(usize::from(!waiter.targets.is_empty()), Ordering::AcqRel);
-        self.waiter_count.fetch_sub(1, Ordering::AcqRel);
+        self.count(|count| count.fetch_sub(1, Ordering::AcqRel));
+    }
+
+    /// Changes how many wait; as long as there are some, the effects are heard.
+    fn count(&self, change: impl FnOnce(&AtomicUsize) -> usize) {
+        let ear = self.ear.get().map(|ear| ear.lock());
+        change(&self.waiter_count);
+        let Some(ear) = ear else { return };
+        match self.is_empty() {
+            true => ear.close(),
+            false => ear.open(),
+        }
     }
 
     /// The wait of a client, which may just have ended.
@@ -279,16 +304,19 @@ impl Waiters {
         }
         known
     }
+}
 
-    /// Marks the keys as ready that hold something now, whatever it is, and that somebody waits for.
-    #[inline]
-    pub fn hear(&self, effect: &Effect<'_>) {
-        if !self.is_empty() {
-            self.look(effect);
-        }
+/// Marks the keys as ready that hold something now, whatever it is, and that somebody waits for.
+impl Listener for Waiters {
+    fn attend(&self, ear: Ear) {
+        let _ = self.ear.set(Mutex::new(ear));
     }
 
-    fn look(&self, effect: &Effect<'_>) {
+    fn hear(&self, step: &Step, effect: &Effect<'_>) {
+        // As in Redis: who waits is served from what clients do.
+        if step.cause == Cause::Load {
+            return;
+        }
         match effect {
             Effect::Set { db, key, .. }
             | Effect::Write { db, key, .. }
@@ -296,7 +324,7 @@ impl Waiters {
             | Effect::Copy { to: (db, key), .. }
             | Effect::Move { to: (db, key), .. } => {
                 if self.queues.has((*db, key.hash)) {
-                    make_ready(ReadyKey { db: *db, hash: key.hash, key: key.bytes.into() });
+                    self.make_ready(step.worker, ReadyKey { db: *db, hash: key.hash, key: key.bytes.into() });
                 }
             }
             Effect::Swap { a, b, .. } => self.queues.for_each_key(|(db, hash), waiter| {
@@ -304,7 +332,7 @@ impl Waiters {
                     let args = waiter.args();
                     let place = waiter.hashes.iter().position(|of| *of == hash);
                     let index = place.map_or(waiter.keys.start, |place| waiter.keys.start + place);
-                    make_ready(ReadyKey { db, hash, key: args.at(index).into() });
+                    self.make_ready(step.worker, ReadyKey { db, hash, key: args.at(index).into() });
                 }
             }),
             Effect::Replace { .. }

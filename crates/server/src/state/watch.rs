@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use stillframe_store::{DbId, Effect, Key, Listener};
+use stillframe_store::{DbId, Ear, Effect, Key, Listener, Step};
 
 use crate::state::session::{Session, WatchFlag, Watched};
 
@@ -20,9 +20,10 @@ struct Entry {
 /// misses the other.
 #[derive(Default)]
 pub struct WatchTable {
-    /// Lets a writer pass without the lock when nobody watches anything.
     watch_count: AtomicUsize,
     entries: Mutex<HashMap<(DbId, u64), Vec<Entry>>>,
+    /// Open as long as somebody watches something.
+    ear: OnceLock<Ear>,
 }
 
 impl WatchTable {
@@ -33,8 +34,11 @@ impl WatchTable {
     pub fn watch(&self, client: u64, flag: &Arc<WatchFlag>, watched: &Watched) {
         let entry =
             Entry { key: watched.key.clone(), was_there: watched.was_there, client, flag: flag.clone() };
-        self.entries.lock().entry((watched.db, watched.hash)).or_default().push(entry);
-        self.watch_count.fetch_add(1, Ordering::AcqRel);
+        let mut entries = self.entries.lock();
+        entries.entry((watched.db, watched.hash)).or_default().push(entry);
+        if self.watch_count.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.ear.get().into_iter().for_each(Ear::open);
+        }
     }
 
     fn unwatch(&self, client: u64, watched: &HashSet<Watched>) {
@@ -47,6 +51,9 @@ impl WatchTable {
             if list.is_empty() {
                 entries.remove(&(key.db, key.hash));
             }
+        }
+        if self.is_empty() {
+            self.ear.get().into_iter().for_each(Ear::close);
         }
     }
 
@@ -91,8 +98,14 @@ impl WatchTable {
             }
         }
     }
+}
 
-    fn hear(&self, effect: &Effect<'_>) {
+impl Listener for WatchTable {
+    fn attend(&self, ear: Ear) {
+        let _ = self.ear.set(ear);
+    }
+
+    fn hear(&self, _: &Step, effect: &Effect<'_>) {
         let all = |_: &Entry| true;
         match effect {
             Effect::Set { db, key, .. }
@@ -118,15 +131,6 @@ impl WatchTable {
     }
 }
 
-impl Listener for WatchTable {
-    #[inline]
-    fn announce(&self, effect: &Effect<'_>) {
-        if !self.is_empty() {
-            self.hear(effect);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,7 +142,7 @@ mod tests {
         let dir = TempDir::new("watch");
         let store = Store::open(dir.path(), Options::default()).unwrap();
         let table = Arc::new(WatchTable::default());
-        store.listen(table.clone());
+        store.listen(vec![table.clone()]);
         let (db, other) = (DbId(0), DbId(1));
         let mut worker = store.nonblocking_worker().unwrap();
         // Whether `change` raises the flag of who watches the key `k`, which has expired there (or has never been).

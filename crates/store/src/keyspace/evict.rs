@@ -14,12 +14,13 @@ use super::choice::Victim;
 use super::read::outside_bytes;
 use super::stamps::coldness;
 use super::state::{Keyspace, Local};
+use super::steps::Because;
 use super::write::Was;
 use crate::effect::Effect;
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{as_leaf, Links, Record, RecordKey, SLOT_BYTES};
 use crate::tree::{bad_record, Joining, Tree};
-use crate::{Candidates, DbId, Evicted, EvictionPolicy, Key, OpError, Preference};
+use crate::{Candidates, Cause, DbId, Evicted, EvictionPolicy, Key, OpError, Preference};
 
 /// Samples from all databases for one key, before it is left for later. More than are remembered: all those may be gone.
 const ROUNDS_MAX: u32 = 32;
@@ -152,7 +153,7 @@ impl Keyspace {
         for victim in sample.expired {
             let key = Key::new(&victim.bytes, victim.hash);
             let _lock = self.locks.lock_key(&local.holder, tree.db, key.hash);
-            if self.remove_expired(local, tree.db, &key)? {
+            if self.expire(local, tree.db, &key)? {
                 memory_bytes += victim.memory_bytes;
             }
         }
@@ -301,6 +302,7 @@ impl Keyspace {
         }
         let key = Key::new(&victim.bytes, victim.hash);
         let _lock = self.locks.lock_key(&local.holder, victim.db, victim.hash);
+        let _because = Because::of(&local.holder.acting, Cause::Eviction);
         let needs_deadline = policy.candidates == Candidates::WithDeadline;
         let was = self.remove_if(local, victim.db, &key, Joining::Tight, |remains| {
             !needs_deadline || remains.deadline.is_some()
@@ -308,6 +310,7 @@ impl Keyspace {
         if was == Was::There {
             self.announce(local, Effect::Evict { db: victim.db, key });
         }
+        local.holder.acting.end_operation();
         Ok(was == Was::There)
     }
 }

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use stillframe_pagepool::{PageId, SharedGuard};
 
 use super::state::{Keyspace, Local};
+use super::steps::Because;
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{as_leaf, chain_deadline, Leaf, Links};
 use crate::tree::Tree;
-use crate::{DbId, Key, OpError};
+use crate::{Cause, DbId, Key, OpError};
 
 /// As long as a cycle may take at most.
 const LIMIT_MAX: Duration = Duration::from_secs(3600);
@@ -84,7 +85,7 @@ impl Keyspace {
         for (db, bytes) in left.drain(..) {
             let key = Key::new(&bytes, self.trees.order.hash(&bytes));
             let _lock = self.locks.lock_key(&local.holder, db, key.hash);
-            self.remove_expired(local, db, &key)?;
+            self.expire(local, db, &key)?;
         }
         local.left_expired = left;
         Ok(())
@@ -131,11 +132,14 @@ impl Keyspace {
         for (hash, bytes) in &batch {
             let key = Key { leaf_hint: Some(pid), ..Key::new(bytes, *hash) };
             let Some(_lock) = self.locks.try_lock_key(&local.holder, tree.db, key.hash) else { continue };
-            if self.remove_expired(local, tree.db, &key)? {
+            if self.expire(local, tree.db, &key)? {
                 done.removed_count += 1;
                 f(tree.db, bytes);
             } else {
-                done.is_unfinished |= expire_elements(self, local, tree.db, &key)?;
+                let _because = Because::of(&local.holder.acting, Cause::Expiry);
+                let is_unfinished = expire_elements(self, local, tree.db, &key);
+                local.holder.acting.end_operation();
+                done.is_unfinished |= is_unfinished?;
             }
         }
         self.register_deadline(pid);

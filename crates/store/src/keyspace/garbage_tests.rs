@@ -77,7 +77,7 @@ impl Run {
             let value = NewValue::Bytes { bytes: &value, raw: false };
             self.keyspace.set_string(&mut self.local, DB, &key, value, Deadline::Clear).expect("room");
         }
-        self.keyspace.flush(DB, 0);
+        self.keyspace.flush(DB, (&self.local.holder.acting, 0));
     }
 
     /// Whether nothing is lost or there twice.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use parking_lot::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use smallvec::SmallVec;
 use stillframe_pagepool::{prefetch_value_for_write, Member};
 
 use super::gate::Gate;
 use super::sharing::Sharing;
+use super::steps::{Acting, EndOfOperation};
 use crate::{DbId, Key};
 
 const STRIPE_COUNT: usize = 1024;
@@ -28,16 +30,40 @@ pub(crate) struct StripeLocks {
 
 struct Stripes(Box<[Stripe]>);
 
-/// The lock sets that a worker holds.
-#[derive(Default)]
+/// The lock sets that a worker holds. Only its thread takes and drops them: the counts need no locked instruction.
 struct HeldLocks {
     shared_count: AtomicU32,
     exclusive_count: AtomicU32,
+    /// Passed by those who write.
+    gate: Arc<Gate>,
 }
 
 impl HeldLocks {
     fn any(&self) -> bool {
         self.shared_count.load(Ordering::Relaxed) + self.exclusive_count.load(Ordering::Relaxed) > 0
+    }
+
+    fn enter(&self, write: bool) {
+        let counter = self.counter(write);
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if write {
+            self.gate.enter();
+        }
+    }
+
+    fn leave(&self, write: bool) {
+        if write {
+            self.gate.leave();
+        }
+        let counter = self.counter(write);
+        counter.store(counter.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+
+    fn counter(&self, write: bool) -> &AtomicU32 {
+        match write {
+            true => &self.exclusive_count,
+            false => &self.shared_count,
+        }
     }
 }
 
@@ -45,11 +71,18 @@ impl HeldLocks {
 pub(crate) struct Holder {
     pub member: Member,
     held: Arc<HeldLocks>,
+    pub acting: Arc<Acting>,
 }
 
 impl Holder {
-    pub fn new(member: Member) -> Holder {
-        Holder { member, held: Arc::default() }
+    fn new(member: Member, acting: Arc<Acting>, gate: Arc<Gate>) -> Holder {
+        let held = HeldLocks { shared_count: AtomicU32::new(0), exclusive_count: AtomicU32::new(0), gate };
+        Holder { member, held: Arc::new(held), acting }
+    }
+
+    fn ends_operation(&self) -> EndOfOperation {
+        debug_assert!(!self.acting.is_open(), "a step changes a key that it has not locked");
+        EndOfOperation(self.acting.clone())
     }
 }
 
@@ -62,10 +95,8 @@ enum OwnedStripe {
 /// Empty if a single worker has the store to itself.
 #[must_use]
 pub struct Locks {
-    _stripes: Vec<OwnedStripe>,
+    _stripes: SmallVec<[OwnedStripe; 2]>,
     held: Option<(Arc<HeldLocks>, bool)>,
-    /// Passed by those who write.
-    gate: Option<Arc<Gate>>,
 }
 
 /// See [`crate::Worker::read_behind_locks`].
@@ -84,21 +115,8 @@ impl Drop for BehindLocks {
 
 impl Drop for Locks {
     fn drop(&mut self) {
-        if let Some(gate) = &self.gate {
-            gate.leave();
-        }
         if let Some((held, write)) = &self.held {
-            held.counter(*write).fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl HeldLocks {
-    fn counter(&self, write: bool) -> &AtomicU32 {
-        if write {
-            &self.exclusive_count
-        } else {
-            &self.shared_count
+            held.leave(*write);
         }
     }
 }
@@ -111,6 +129,8 @@ pub(crate) enum KeyLock<'a> {
         _guard: RwLockReadGuard<'a, Padding>,
     },
     Exclusive {
+        // Dropped in this order.
+        _ends: EndOfOperation,
         _guard: RwLockWriteGuard<'a, Padding>,
     },
 }
@@ -136,6 +156,11 @@ impl Stripes {
 impl StripeLocks {
     pub fn new(expects_several: bool) -> StripeLocks {
         StripeLocks { sharing: Sharing::new(expects_several, Stripes::make), gate: Arc::default() }
+    }
+
+    /// A worker that may take locks.
+    pub fn holder(&self, member: Member, acting: Arc<Acting>) -> Holder {
+        Holder::new(member, acting, self.gate.clone())
     }
 
     /// Whether everybody takes locks.
@@ -181,7 +206,8 @@ impl StripeLocks {
         }
         let stripe = stripes.of(db, hash);
         let taken = stripe.try_write();
-        KeyLock::Exclusive { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.write())) }
+        let guard = taken.unwrap_or_else(|| holder.member.idle(|| stripe.write()));
+        KeyLock::Exclusive { _ends: holder.ends_operation(), _guard: guard }
     }
 
     /// The same for an operation that reads one key: takes nothing as long as no command changes several (C8).
@@ -215,7 +241,10 @@ impl StripeLocks {
         if holder.held.any() {
             return Some(KeyLock::None);
         }
-        stripes.of(db, hash).try_write().map(|guard| KeyLock::Exclusive { _guard: guard })
+        stripes
+            .of(db, hash)
+            .try_write()
+            .map(|guard| KeyLock::Exclusive { _ends: holder.ends_operation(), _guard: guard })
     }
 
     /// Whether an expired key may be removed under the locks that the worker holds.
@@ -227,9 +256,9 @@ impl StripeLocks {
     /// first has to name every key that must not change.
     pub fn lock_keys(&self, holder: &Holder, keys: &[(DbId, Key<'_>)], write: bool) -> Locks {
         let Some(stripes) = self.sharing.locks() else {
-            return Locks { _stripes: Vec::new(), held: None, gate: None };
+            return Locks { _stripes: SmallVec::new(), held: None };
         };
-        let mut indices: Vec<usize> = Vec::new();
+        let mut indices: SmallVec<[usize; 2]> = SmallVec::new();
         if !holder.held.any() {
             indices.extend(keys.iter().map(|(db, key)| stripes.index(*db, key.hash)));
             indices.sort_unstable();
@@ -237,10 +266,8 @@ impl StripeLocks {
         }
         let stripes =
             indices.into_iter().map(|index| lock_stripe(holder, &stripes.0[index], write)).collect();
-        holder.held.counter(write).fetch_add(1, Ordering::Relaxed);
-        let gate = write.then(|| self.gate.clone());
-        gate.iter().for_each(|gate| gate.enter());
-        Locks { _stripes: stripes, held: Some((holder.held.clone(), write)), gate }
+        holder.held.enter(write);
+        Locks { _stripes: stripes, held: Some((holder.held.clone(), write)) }
     }
 
     /// Until the result is dropped, reads of one key wait for the thread that has locked it, as if a command on several keys were under

@@ -34,6 +34,7 @@ mod sharing;
 mod skips;
 mod stamps;
 mod state;
+mod steps;
 mod sweep;
 mod update;
 mod walks;

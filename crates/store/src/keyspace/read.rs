@@ -80,7 +80,7 @@ impl Keyspace {
             Looked::Expired => {
                 if self.locks.may_remove(&local.holder) {
                     let _lock = self.locks.lock_key(&local.holder, db, key.hash);
-                    self.remove_expired(local, db, key)?;
+                    self.expire(local, db, key)?;
                 } else {
                     local.left_expired.push((db, key.bytes.to_vec()));
                 }

@@ -1,7 +1,7 @@
 //! The state of a key space and of a worker in it.
 
 use std::cell::Cell;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use stillframe_pagepool::{is_looking, Late, Member, PageId, Pool, PoolError};
 
@@ -14,8 +14,9 @@ use super::limits::Limits;
 use super::locks::{Holder, StripeLocks};
 use super::skips::Skips;
 use super::stamps::{StampClock, StampKey, Tracked, Tracker};
+use super::steps::{Acting, Steps};
 use crate::blobs::{Blobs, Garbage, Taking};
-use crate::effect::{Before, Contained, Effect, Listener};
+use crate::effect::{Before, Effect};
 use crate::error::TreeError;
 use crate::key::MADE_HERE;
 use crate::named::Named;
@@ -127,7 +128,7 @@ pub(crate) struct Keyspace {
     pub limits: Limits,
     pub expiry: Expiry,
     pub(super) tracker: Tracker,
-    listener: OnceLock<Arc<dyn Listener>>,
+    pub steps: Arc<Steps>,
 }
 
 impl Keyspace {
@@ -173,7 +174,7 @@ impl Keyspace {
             limits: Limits::default(),
             expiry: Expiry::default(),
             tracker: Tracker::default(),
-            listener: OnceLock::new(),
+            steps: Arc::default(),
             pages,
             pool,
         }
@@ -192,7 +193,7 @@ impl Keyspace {
     /// A new worker's state, and its part in the barrier.
     pub fn local(&self, member: Member) -> Local {
         Local {
-            holder: Holder::new(member),
+            holder: self.locks.holder(member, Acting::new(&self.steps)),
             deltas: self.counters.join(),
             now: 0,
             has_own_clock: false,
@@ -226,14 +227,6 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Lets `listener` hear of every change from now on; returns whether it is the first.
-    pub fn listen(&self, listener: Arc<dyn Listener>) -> bool {
-        // Where a panic ends the process there is nothing to contain.
-        let listener: Arc<dyn Listener> =
-            if cfg!(panic = "unwind") { Arc::new(Contained(listener)) } else { listener };
-        self.listener.set(listener).is_ok()
-    }
-
     /// The one door through which what has changed gets out; the key is locked.
     #[inline(always)]
     pub(crate) fn announce(&self, local: &Local, effect: Effect<'_>) {
@@ -244,23 +237,20 @@ impl Keyspace {
         if effect.counts() {
             local.deltas.count_change();
         }
-        self.tell(&effect);
+        local.holder.acting.tell(local.now, &effect);
     }
 
-    #[inline(always)]
-    fn tell(&self, effect: &Effect<'_>) {
-        if let Some(listener) = self.listener.get() {
-            listener.announce(effect);
-        }
-    }
-
-    /// Tells of what is about to happen to whole databases.
-    fn tell_before(&self, now: UnixMillis, effect: impl for<'b> FnOnce(Before<'b>) -> Effect<'b>) {
+    /// Tells of what is about to happen to whole databases, because of a worker whose clock says `now`.
+    fn tell_before(
+        &self,
+        (acting, now): (&Acting, UnixMillis),
+        effect: impl for<'b> FnOnce(Before<'b>) -> Effect<'b>,
+    ) {
         let may_have = |db, bytes: &[u8]| {
             let key = Key::new(bytes, self.trees.order.hash(bytes));
             self.has(now, db, &key).unwrap_or(true)
         };
-        self.tell(&effect(Before { may_have: &may_have }));
+        acting.tell(now, &effect(Before { may_have: &may_have }));
     }
 
     /// Sets a worker's clock, and lets it see what is tracked.
@@ -345,18 +335,19 @@ impl Keyspace {
     }
 
     /// Exchanges two databases. Runs in the barrier.
-    pub fn swap(&self, a: DbId, b: DbId, now: UnixMillis) {
+    pub fn swap(&self, a: DbId, b: DbId, (acting, now): (&Acting, UnixMillis)) {
         if a == b {
             return;
         }
-        self.tell_before(now, |before| Effect::Swap { a, b, before });
+        self.tell_before((acting, now), |before| Effect::Swap { a, b, before });
         self.counters.swap(a, b);
         self.databases.swap(a, b);
+        acting.end_operation();
     }
 
     /// Empties a database: its tree is garbage from now on. Runs in the barrier.
-    pub fn flush(&self, db: DbId, now: UnixMillis) {
-        self.tell_before(now, |before| Effect::Flush { db, before });
+    pub fn flush(&self, db: DbId, (acting, now): (&Acting, UnixMillis)) {
+        self.tell_before((acting, now), |before| Effect::Flush { db, before });
         if let Some(root) = self.databases.take(db) {
             self.garbage.push_tree(&self.pool, root);
         }
@@ -366,6 +357,7 @@ impl Keyspace {
             self.settle_stamps();
         }
         self.abandon_if_empty();
+        acting.end_operation();
     }
 
     /// What damage keeps in use goes when there is no data left. Runs in the barrier.

@@ -3,6 +3,7 @@
 use stillframe_pagepool::PageId;
 
 use super::state::{Keyspace, Local};
+use super::steps::Because;
 use crate::blobs::{Blob, Bytes, Part, Place, SlabNeeds, BLOB_BYTES};
 use crate::effect::Effect;
 use crate::stop::{retry, Follow, Stop};
@@ -12,7 +13,7 @@ use crate::tree::hash::{
 };
 use crate::tree::{Joining, Tree};
 use crate::value::ValueType;
-use crate::{DbId, Deadline, Key, OpError, UnixMillis};
+use crate::{Cause, DbId, Deadline, Key, OpError, UnixMillis};
 
 /// Stands for a blob that is still to be made: all blobs take the same bytes in a record.
 const SOME_BLOB: Blob = Blob {
@@ -436,6 +437,14 @@ impl Keyspace {
         let now = local.now;
         Ok(self.remove_if(local, db, key, Joining::Sparse, |remains| remains.has_expired(now))?
             == Was::Expired)
+    }
+
+    /// The same, as a step of its own unless one is open.
+    pub(super) fn expire(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
+        let _because = Because::of(&local.holder.acting, Cause::Expiry);
+        let is_removed = self.remove_expired(local, db, key)?;
+        local.holder.acting.end_operation();
+        Ok(is_removed)
     }
 
     /// Removes an entry that `wanted` agrees to; the key is locked. [`Was::Absent`] if nothing was removed.

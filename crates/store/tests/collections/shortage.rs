@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stillframe_pagepool::device::SimDevice;
 use stillframe_store::{
     DbId, Deadline, End, FieldMode, Key, Listener, NewValue, OpError, Options, RangeLimit, ScoreRule,
-    ScoredRange, Store, Worker,
+    ScoredRange, Step, Store, Worker,
 };
 use stillframe_testkit::{seed, TempDir};
 
@@ -58,7 +58,7 @@ fn what_memory_is_refused_to_has_changed_nothing() {
         let dir = TempDir::new("shortage");
         let store = open(&dir, Options { database_count: DATABASES, ..Options::default() });
         let replayed = Arc::new(Replayed::default());
-        assert!(store.listen(replayed.clone()));
+        assert!(store.listen(vec![replayed.clone()]));
         let (mut worker, mut now) = (store.nonblocking_worker().unwrap(), 1_000_000);
         for round in 0..1_500 {
             now += random.i64(0..2);
@@ -106,7 +106,7 @@ fn what_misses_a_page_has_changed_nothing() {
         ..Options::default()
     };
     let store = Store::open_on(Arc::new(SimDevice::new(1)), options).expect("the store opens");
-    assert!(store.listen(replayed.clone()));
+    assert!(store.listen(vec![replayed.clone()]));
     let (mut worker, mut faults, mut now) = (store.nonblocking_worker().unwrap(), 0, 1_000_000);
     for number in 0..FILLER_COUNT {
         let value = NewValue::Bytes { bytes: &[number as u8; FILLER_BYTES], raw: false };
@@ -198,7 +198,7 @@ fn make(worker: &mut Worker, kind: &str, key: &Key<'_>, elements: &[Vec<u8>]) ->
 struct Counting(std::sync::atomic::AtomicU64);
 
 impl Listener for Counting {
-    fn announce(&self, _: &stillframe_store::Effect<'_>) {
+    fn hear(&self, _: &Step, _: &stillframe_store::Effect<'_>) {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 }
@@ -223,7 +223,7 @@ fn a_removal_needs_no_memory() {
     let dir = TempDir::new("removal");
     let store = open(&dir, Options { maxmemory_bytes: 4 << 20, ..Options::default() });
     let counting = Arc::new(Counting::default());
-    assert!(store.listen(counting.clone()));
+    assert!(store.listen(vec![counting.clone()]));
     let heard = || counting.0.load(std::sync::atomic::Ordering::Relaxed);
     let mut worker = store.nonblocking_worker().unwrap();
     let elements: Vec<Vec<u8>> = (0..ELEMENTS).map(element).collect();
@@ -259,7 +259,7 @@ fn several_elements_are_refused_together() {
     let dir = TempDir::new("together");
     let store = open(&dir, Options::default());
     let counting = Arc::new(Counting::default());
-    assert!(store.listen(counting.clone()));
+    assert!(store.listen(vec![counting.clone()]));
     let mut worker = store.nonblocking_worker().unwrap();
     let (key, many) = (worker.key(b"h"), (0..2_000).map(element).collect::<Vec<_>>());
     make(&mut worker, "hash", &key, &many).expect("there is room");

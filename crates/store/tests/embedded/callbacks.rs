@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stillframe_store::{
-    Effect, FieldMode, Listener, OpError, Options, SaveError, ScoredRange, Store, TreeError, Worker,
+    Effect, FieldMode, Listener, OpError, Options, SaveError, ScoredRange, Step, Store, TreeError, Worker,
 };
 use stillframe_testkit::TempDir;
 
@@ -269,7 +269,7 @@ fn a_cut_that_cannot_come_names_the_thread() {
 struct Curious(Store, AtomicU64);
 
 impl Listener for Curious {
-    fn announce(&self, _: &Effect<'_>) {
+    fn hear(&self, _: &Step, _: &Effect<'_>) {
         let tried = self.0.hash("log").set("a", "b");
         let saved = self.0.checkpoint();
         self.1.fetch_add(u64::from(matches!(tried, Err(OpError::Busy)) && saved.is_err()), Ordering::Relaxed);
@@ -281,7 +281,7 @@ fn a_listener_is_in_the_operation_that_it_hears_of() {
     let dir = TempDir::new("listener");
     let store = open(&dir, Options::default());
     let curious = Arc::new(Curious(store.clone(), AtomicU64::new(0)));
-    assert!(store.listen(curious.clone()));
+    assert!(store.listen(vec![curious.clone()]));
     in_time("a listener that uses the store", move || {
         store.hash("h").set("f", "v").unwrap();
         let mut worker: Worker = store.worker();
@@ -297,7 +297,7 @@ fn a_listener_is_in_the_operation_that_it_hears_of() {
 struct Panicking;
 
 impl Listener for Panicking {
-    fn announce(&self, _: &Effect<'_>) {
+    fn hear(&self, _: &Step, _: &Effect<'_>) {
         // Past the hook of panics, which would say so each time.
         std::panic::resume_unwind(Box::new("a bug of the listener's"));
     }
@@ -307,7 +307,7 @@ impl Listener for Panicking {
 fn a_listener_that_panics_spoils_nothing() {
     let dir = TempDir::new("panicking-listener");
     let store = open(&dir, Options::default());
-    assert!(store.listen(Arc::new(Panicking)));
+    assert!(store.listen(vec![Arc::new(Panicking)]));
     let listening = store.clone();
     in_time("changes that are told", move || {
         let store = listening;

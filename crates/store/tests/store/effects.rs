@@ -1,10 +1,13 @@
-//! Effects, replayed on an empty store, make the same store again.
+//! Effects, replayed step by step on an empty store, make the same store again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stillframe_store::{DbId, Deadline, Effect, Listener, NewValue, Options, Store, UnixMillis, Worker};
+use stillframe_store::{
+    DbId, Deadline, Effect, Key, Listener, NewValue, Options, Position, Step, Store, UnixMillis, Worker,
+    WorkerId,
+};
 
 use stillframe_testkit::TempDir;
 
@@ -83,12 +86,42 @@ impl Owned {
     }
 }
 
+/// Steps by their positions, those that have not ended, and what was told out of order: a panic here would be caught.
 #[derive(Default)]
-struct Log(Mutex<Vec<Owned>>);
+struct Log {
+    steps: Mutex<BTreeMap<Position, Vec<Owned>>>,
+    begun: Mutex<HashMap<WorkerId, Vec<Owned>>>,
+    faults: Mutex<Vec<String>>,
+}
+
+impl Log {
+    fn effect_count(&self) -> usize {
+        self.steps.lock().values().map(Vec::len).sum()
+    }
+
+    fn check(&self, is_right: bool, fault: &str) {
+        if !is_right {
+            self.faults.lock().push(fault.to_owned());
+        }
+    }
+}
 
 impl Listener for Log {
-    fn announce(&self, effect: &Effect<'_>) {
-        self.0.lock().push(Owned::of(effect));
+    fn begin(&self, step: &Step) {
+        let before = self.begun.lock().insert(step.worker, Vec::new());
+        self.check(before.is_none(), "the step before has not ended");
+    }
+
+    fn hear(&self, step: &Step, effect: &Effect<'_>) {
+        let effect = Owned::of(effect);
+        let is_begun = self.begun.lock().get_mut(&step.worker).map(|effects| effects.push(effect)).is_some();
+        self.check(is_begun, "no step has begun");
+    }
+
+    fn end(&self, step: &Step, position: Position) {
+        let effects = self.begun.lock().remove(&step.worker).unwrap_or_default();
+        self.check(!effects.is_empty(), "nothing was told of the step");
+        self.check(self.steps.lock().insert(position, effects).is_none(), "a position twice");
     }
 }
 
@@ -146,9 +179,30 @@ fn random_value(rng: &mut fastrand::Rng) -> Vec<u8> {
     vec![rng.alphanumeric() as u8; len]
 }
 
+/// Some operations on keys that are locked, which are one step.
+fn random_transaction(worker: &mut Worker, rng: &mut fastrand::Rng) {
+    let names: Vec<(DbId, Vec<u8>)> =
+        (0..rng.usize(2..6)).map(|_| (DbId(rng.u32(..DATABASES)), random_key(rng))).collect();
+    let keys: Vec<(DbId, Key<'_>)> = names.iter().map(|(db, name)| (*db, worker.key(name))).collect();
+    let _locks = worker.lock(&keys, true);
+    worker.begin_step();
+    for (db, key) in &keys {
+        match rng.u32(..4) {
+            0 => drop(worker.remove(*db, key).unwrap()),
+            1 => drop(worker.get(*db, key, |value| value.len()).unwrap()),
+            _ => drop(worker.set(*db, key, NewValue::Int(rng.i64(..)), Deadline::Keep).unwrap()),
+        }
+    }
+    worker.end_step();
+}
+
 fn random_step(worker: &mut Worker, rng: &mut fastrand::Rng, now: &mut UnixMillis) {
     *now += rng.i64(0..3);
     worker.set_now(*now);
+    if rng.u32(..10) == 0 {
+        random_transaction(worker, rng);
+        return worker.quiesce();
+    }
     let (db, bytes) = (DbId(rng.u32(..DATABASES)), random_key(rng));
     let key = worker.key(&bytes);
     match rng.u32(..100) {
@@ -196,8 +250,12 @@ fn check_replay(store: &Store, log: &Log) {
     let (again, _dir) = open(1);
     let mut worker = again.nonblocking_worker().unwrap();
     worker.set_now(0);
-    for effect in log.0.lock().iter() {
-        effect.apply(&mut worker);
+    let steps = log.steps.lock();
+    assert_eq!(*log.faults.lock(), Vec::<String>::new());
+    assert!(log.begun.lock().is_empty(), "a step has not ended");
+    for (number, (position, effects)) in (1..).zip(steps.iter()) {
+        assert_eq!(*position, Position(number), "positions follow each other");
+        effects.iter().for_each(|effect| effect.apply(&mut worker));
         worker.quiesce();
     }
     drop(worker);
@@ -209,7 +267,7 @@ fn replayed_they_make_the_same_store() {
     let seed = stillframe_testkit::seed();
     for round in 0..20 {
         let ((store, _dir), log) = (open(1), Arc::new(Log::default()));
-        assert!(store.listen(log.clone()));
+        assert!(store.listen(vec![log.clone()]));
         let (mut worker, mut rng, mut now) =
             (store.nonblocking_worker().unwrap(), rng(seed, round), 1_000_000);
         for _ in 0..600 {
@@ -225,7 +283,7 @@ fn so_they_do_with_several_workers() {
     let seed = stillframe_testkit::seed();
     for round in 0..5 {
         let ((store, _dir), log) = (open(3), Arc::new(Log::default()));
-        assert!(store.listen(log.clone()));
+        assert!(store.listen(vec![log.clone()]));
         std::thread::scope(|scope| {
             for thread in 0..3 {
                 let store = &store;
@@ -243,16 +301,16 @@ fn so_they_do_with_several_workers() {
 }
 
 #[test]
-fn a_store_has_one_listener() {
+fn a_store_has_one_list_of_listeners() {
     let (store, _dir) = open(1);
-    assert!(store.listen(Arc::new(Log::default())));
-    assert!(!store.listen(Arc::new(Log::default())));
+    assert!(store.listen(vec![Arc::new(Log::default())]));
+    assert!(!store.listen(vec![Arc::new(Log::default())]));
 }
 
 #[test]
 fn an_effect_each_and_expiry_counts_nothing() {
     let ((store, _dir), log) = (open(1), Arc::new(Log::default()));
-    store.listen(log.clone());
+    store.listen(vec![log.clone()]);
     let mut worker = store.nonblocking_worker().unwrap();
     worker.set_now(1000);
     let (db, key) = (DbId(0), worker.key(b"a"));
@@ -260,10 +318,10 @@ fn an_effect_each_and_expiry_counts_nothing() {
     worker.write_range(db, &key, 0, b"x").unwrap();
     // Changes the encoding at most.
     worker.write_range(db, &key, 0, b"").unwrap();
-    assert_eq!((store.change_count(), log.0.lock().len()), (2, 2));
+    assert_eq!((store.change_count(), log.effect_count()), (2, 2));
     worker.set_now(1010);
     assert!(worker.get(db, &key, |_| ()).unwrap().is_none());
-    assert_eq!((store.change_count(), log.0.lock().len()), (2, 3));
+    assert_eq!((store.change_count(), log.effect_count()), (2, 3));
     assert!(!worker.remove(db, &key).unwrap());
-    assert_eq!((store.change_count(), log.0.lock().len()), (2, 3));
+    assert_eq!((store.change_count(), log.effect_count()), (2, 3));
 }

@@ -165,7 +165,7 @@ struct Counts {
 }
 
 impl Listener for Counts {
-    fn announce(&self, effect: &Effect<'_>) {
+    fn hear(&self, _: &Step, effect: &Effect<'_>) {
         match effect {
             Effect::Evict { .. } => self.evicted.fetch_add(1, Ordering::Relaxed),
             Effect::Expire { .. } => self.expired.fetch_add(1, Ordering::Relaxed),
@@ -178,7 +178,7 @@ impl Listener for Counts {
 fn what_has_expired_goes_first_and_every_key_is_told_of() {
     let (store, _dir) = open(1, None);
     let counts = Arc::new(Counts::default());
-    store.listen(counts.clone());
+    store.listen(vec![counts.clone()]);
     let mut worker = worker(&store, START);
     for number in 0..1_000 {
         let deadline = if number < 900 { Deadline::At(START + 1_000) } else { Deadline::Clear };

@@ -19,6 +19,7 @@ mod restart;
 mod scan;
 mod sending;
 mod soak;
+mod steps;
 mod threads;
 mod waiting;
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
-use stillframe_store::{DbId, Deadline, Effect, Listener, NewValue, Options, SaveError, Store, Worker};
+use stillframe_store::{DbId, Deadline, Effect, Listener, NewValue, Options, SaveError, Step, Store, Worker};
 
 use crate::contract::wait_for_garbage;
 use stillframe_testkit::{seed, TempDir};
@@ -370,7 +370,7 @@ struct Slow {
 }
 
 impl Listener for Slow {
-    fn announce(&self, _: &Effect<'_>) {
+    fn hear(&self, _: &Step, _: &Effect<'_>) {
         self.begun.lock().unwrap().send(()).unwrap();
         std::thread::sleep(Duration::from_millis(50));
         self.has_told.store(true, Ordering::Release);
@@ -384,7 +384,7 @@ fn reads_wait_for_what_is_being_told() {
     let store = open(&dir, Options { worker_count: 2, ..Options::default() });
     let (begun, begins) = mpsc::channel();
     let slow = Arc::new(Slow { begun: Mutex::new(begun), has_told: AtomicBool::new(false) });
-    store.listen(slow.clone());
+    store.listen(vec![slow.clone()]);
     let mut reader = store.nonblocking_worker().unwrap();
     for number in 0..5 {
         slow.has_told.store(false, Ordering::Release);

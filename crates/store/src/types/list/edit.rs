@@ -88,10 +88,10 @@ impl Worker {
                 found = Some(index);
                 false
             })?;
-            let Some(pivot) = found else { return Ok(Insertion::NoPivot) };
-            let index = if is_before { pivot } else { pivot + 1 };
+            let Some(found) = found else { return Ok(Insertion::NoPivot) };
+            let index = if is_before { found } else { found + 1 };
             let len = keyspace.list_insert(local, &at, &opened, index, item, run)?;
-            let change = Change::ItemInserted { index, item };
+            let change = Change::ItemInserted { is_before, pivot, item };
             keyspace.announce(local, Effect::Element { db, key: *key, change, is_new: false });
             Ok(Insertion::Done(len))
         })
@@ -122,9 +122,8 @@ impl Worker {
                 places.push(index);
                 places.len() < most
             })?;
-            // From the right, so that indices stay what they are.
-            places.sort_unstable_by(|a, b| b.cmp(a));
-            keyspace.list_remove(local, &at, &opened, &places, run)?;
+            let is_upwards = count >= 0;
+            keyspace.list_remove(local, &at, &opened, (&places, is_upwards), item, run)?;
             Ok(places.len() as u64)
         })
     }
@@ -250,13 +249,15 @@ impl Keyspace {
         Ok(grown.element_count)
     }
 
-    /// Removes the items at some places, the last first. They have just been looked at, so no page is missing.
+    /// Removes the items at some places, which are all `item`, in their order, from the left or from the right: what has gone when not all
+    /// do are the first ones. They have just been looked at, so no page is missing.
     fn list_remove(
         &self,
         local: &mut Local,
         at: &CollectionKey<'_>,
         opened: &Opened,
-        places: &[u64],
+        (places, is_upwards): (&[u64], bool),
+        item: Bytes<'_>,
         run: &mut Vec<u8>,
     ) -> Result<(), OpError> {
         if places.is_empty() {
@@ -265,10 +266,12 @@ impl Keyspace {
         let len = list_len(opened, run);
         let is_emptied = places.len() as u64 == len;
         let (mut removed_count, mut ended) = (0, Ok(()));
-        for index in places {
+        for place in places {
+            // Those on its left have gone.
+            let index = if is_upwards { place - removed_count } else { *place };
             match opened.grown {
-                None => drop(run.drain(packed::bytes_of(run, &(*index..*index + 1)))),
-                Some(grown) if !is_emptied => ended = self.list_remove_grown(grown.first, *index),
+                None => drop(run.drain(packed::bytes_of(run, &(index..index + 1)))),
+                Some(grown) if !is_emptied => ended = self.list_remove_grown(grown.first, index),
                 // The tree goes with its key.
                 Some(_) => {}
             }
@@ -277,23 +280,21 @@ impl Keyspace {
             }
             removed_count += 1;
         }
-        let removed = &places[..removed_count];
-        if removed.is_empty() {
+        if removed_count == 0 {
             return ended;
         }
         let rest = match opened.grown {
             _ if is_emptied => Rest::Nothing,
             None => Rest::Packed { encoding: Encoding::QuickList, earliest: None, run },
             Some(grown) => {
-                let element_count = len - removed_count as u64;
+                let element_count = len - removed_count;
                 Rest::Grown(Opened { grown: Some(Grown { element_count, ..grown }), ..*opened })
             }
         };
         self.put_rest(local, at, rest, |local| {
-            for index in removed {
-                let change = Change::ItemsRemoved { index: *index, item_count: 1 };
-                self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-            }
+            let count = if is_upwards { removed_count as i64 } else { -(removed_count as i64) };
+            let change = Change::ItemsRemoved { item, count };
+            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
         })?;
         ended
     }

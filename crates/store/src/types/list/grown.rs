@@ -379,7 +379,8 @@ impl Keyspace {
         run: &mut Vec<u8>,
     ) -> Result<(), OpError> {
         let tell = |local: &Local, cut: &Range<u64>| {
-            let change = Change::ItemsRemoved { index: cut.start, item_count: cut.end - cut.start };
+            let end = if cut.start == 0 { End::Left } else { End::Right };
+            let change = Change::Popped { end, item_count: cut.end - cut.start };
             self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
         };
         // From the right first, so that indices stay what they are.
