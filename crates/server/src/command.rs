@@ -6,9 +6,11 @@ mod id;
 pub mod operand;
 mod registry;
 mod row;
+mod touch;
 
 pub use error::{CmdError, CmdResult};
 pub use flags::{acl, flag, key_flag};
 pub use id::CommandId;
 pub use registry::{Found, Registry};
-pub use row::{Begin, Find, Group, KeySpec, Row, Scope};
+pub use row::{Begin, Find, Group, KeySpec, Row};
+pub use touch::Touch;

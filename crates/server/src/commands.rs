@@ -108,6 +108,15 @@ pub fn registry_with(more: &'static [Command]) -> Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::Touch;
+
+    #[test]
+    fn a_row_touches_keys_if_it_has_some() {
+        for row in REGISTRY.rows() {
+            let depends = matches!(row.touch, Touch::Of(_));
+            assert!(depends || row.touch.is_of_keys() == row.has_keys(), "{}: {:?}", row.name, row.touch);
+        }
+    }
 
     #[test]
     fn every_command_is_found_in_any_case() {

@@ -8,7 +8,7 @@ use stillframe_store::{Deadline, NewValue, ValueType};
 use stillframe_testkit::TempDir;
 
 use crate::command::operand::timeout;
-use crate::command::{flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::commands::registry_with;
 use crate::dispatch::ctx::{Command, Ctx, Registry};
 use crate::dispatch::waiting::{take_or_wait, Blocking};
@@ -20,10 +20,10 @@ use crate::state::session::Session;
 use crate::state::token::Token;
 
 const COMMANDS: &[Command] = &[
-    Command::new("take", -3, flag::WRITE | flag::BLOCKING, take)
+    Command::new("take", -3, flag::WRITE | flag::BLOCKING, Touch::OneOperation, take)
         .doc(Group::String, "1.0.0", "", "")
         .keys(&[KeySpec::range(1, -2, 1, key_flag::RW)]),
-    Command::new("shift", 4, flag::WRITE | flag::BLOCKING, shift)
+    Command::new("shift", 4, flag::WRITE | flag::BLOCKING, Touch::Steps, shift)
         .doc(Group::String, "1.0.0", "", "")
         .keys(&[KeySpec::range(1, 1, 1, key_flag::RW)]),
 ];

@@ -3,6 +3,7 @@
 use stillframe_store::{DbId, Reach};
 
 use crate::command::flags::{acl, flag, key_flag};
+use crate::command::touch::Touch;
 use crate::protocol::args::Args;
 use crate::text::number::{c_int, parse_i64};
 
@@ -181,25 +182,6 @@ pub type OtherKeysFn = fn(DbId, &Args<'_>, &mut dyn FnMut(DbId, usize));
 /// How far a command reaches into the value of the key at an argument index.
 pub type ReachFn = fn(&Args<'_>, usize) -> Reach;
 
-/// What a command touches beside the keys that it names: what has to hold before it may begin (invariant C3).
-#[derive(Clone, Copy, Debug)]
-pub enum Scope {
-    /// Nothing.
-    Keys,
-    /// Counters of databases.
-    Counters,
-    /// Keys that it does not name. Alone it asks for their pages as it meets them; in a transaction all must be there.
-    Walk,
-    /// Databases, which it empties.
-    Flush,
-    /// Databases, which it exchanges: what else a transaction names is then on other pages.
-    Swap,
-    /// Any page.
-    Data,
-    /// As the arguments say.
-    Of(fn(&Args<'_>) -> Scope),
-}
-
 /// A row of the command table. `H` is the command function: what it works with is known further up.
 pub struct Row<H> {
     /// Lower case; a subcommand is `container|name`.
@@ -219,13 +201,8 @@ pub struct Row<H> {
     pub flags_fn: Option<FlagsFn>,
     pub other_keys: Option<OtherKeysFn>,
     pub reach: Option<ReachFn>,
-    pub scope: Scope,
-    /// It looks at its one key, or changes it, in several operations of the store.
-    pub has_steps: bool,
-    /// However many keys it has, it changes them in one operation of the store, which meets what is missing before its first
-    /// change: so it may begin anew.
-    pub is_one_step: bool,
-    /// It comes to pages beyond those of its keys and strings, which only a look at it finds.
+    pub touch: Touch,
+    /// It comes to pages beyond those of its keys and strings, which only a look at it finds. They would be read in place.
     pub goes_beyond_keys: bool,
     pub tips: &'static [&'static str],
     /// What keyspace notifications call the value that it stores, if that is not `set`.
@@ -242,8 +219,6 @@ pub struct Row<H> {
     pub ahead: Option<H>,
     /// Before `EXEC`, too: it leaves the values as they are, and the command takes what has been made of them.
     pub is_ahead_of_exec: bool,
-    /// It goes over large values part by part itself.
-    pub walks: bool,
     /// Whether a key of a wrong type, of which it has counted nothing, counts as found by a read; `None`: if it only reads.
     pub is_reading: Option<bool>,
     /// Its time is measured on its own, not as a share of the batch: it may take long (O(n) and the like).
@@ -252,11 +227,12 @@ pub struct Row<H> {
 }
 
 impl<H: Copy> Row<H> {
-    pub const fn new(name: &'static str, arity: i32, flags: u32, run: H) -> Row<H> {
+    pub const fn new(name: &'static str, arity: i32, flags: u32, touch: Touch, run: H) -> Row<H> {
         Row {
             name,
             arity,
             flags,
+            touch,
             explicit_acl: 0,
             group: Group::Generic,
             since: "1.0.0",
@@ -267,9 +243,6 @@ impl<H: Copy> Row<H> {
             flags_fn: None,
             other_keys: None,
             reach: None,
-            scope: Scope::Keys,
-            has_steps: false,
-            is_one_step: false,
             goes_beyond_keys: false,
             tips: &[],
             event: None,
@@ -279,7 +252,6 @@ impl<H: Copy> Row<H> {
             receives_names: None,
             ahead: None,
             is_ahead_of_exec: false,
-            walks: false,
             is_reading: None,
             may_be_slow: flags & flag::FAST == 0 || flags & flag::BLOCKING != 0,
             run,
@@ -337,22 +309,7 @@ impl<H: Copy> Row<H> {
         self
     }
 
-    pub const fn scope(mut self, scope: Scope) -> Row<H> {
-        self.scope = scope;
-        self
-    }
-
-    pub const fn in_steps(mut self) -> Row<H> {
-        self.has_steps = true;
-        self
-    }
-
-    pub const fn in_one_step(mut self) -> Row<H> {
-        self.is_one_step = true;
-        self
-    }
-
-    /// For commands whose group does not say so.
+    /// For commands on keys whose group does not say so.
     pub const fn beyond_keys(mut self) -> Row<H> {
         self.goes_beyond_keys = true;
         self
@@ -390,11 +347,6 @@ impl<H: Copy> Row<H> {
         self.ahead(ahead)
     }
 
-    pub const fn walking(mut self) -> Row<H> {
-        self.walks = true;
-        self
-    }
-
     /// It writes, and looks its keys up as a read does.
     pub const fn reading(mut self) -> Row<H> {
         self.is_reading = Some(true);
@@ -426,18 +378,22 @@ impl<H: Copy> Row<H> {
         }
     }
 
-    /// Whether a look at it finds pages that its keys do not tell of. What goes over large values does so beside them.
-    pub fn is_looked_at(&self) -> bool {
+    /// Whether a look at this call finds pages that its keys do not tell of. What goes over large values does so beside them.
+    pub fn is_looked_at(&self, args: &Args<'_>) -> bool {
         let has_elements =
             matches!(self.group, Group::Hash | Group::List | Group::Set | Group::SortedSet | Group::Geo);
-        (has_elements || self.goes_beyond_keys) && !self.walks
+        match self.touch_of(args) {
+            Touch::Parts => false,
+            Touch::Walk => true,
+            _ => has_elements || self.goes_beyond_keys,
+        }
     }
 
-    /// What this call touches beside its keys; never [`Scope::Of`].
-    pub fn scope_of(&self, args: &Args<'_>) -> Scope {
-        match self.scope {
-            Scope::Of(of) => of(args),
-            scope => scope,
+    /// How this call touches the data; never [`Touch::Of`].
+    pub fn touch_of(&self, args: &Args<'_>) -> Touch {
+        match self.touch {
+            Touch::Of(of) => of(args),
+            touch => touch,
         }
     }
 

@@ -5,7 +5,7 @@ use stillframe_store::{DbId, Key, Reach, StrRef, ValueType};
 use super::bitmap::{bit_offset, make_room};
 use super::walk::leave_to_readers;
 use crate::command::operand::integer;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -13,11 +13,11 @@ use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("bitfield", -2, flag::WRITE | flag::DENYOOM, bitfield).in_steps().event("setbit").acl(acl::BITMAP).ahead(leave_to_readers).reaching(fields)
+    Command::new("bitfield", -2, flag::WRITE | flag::DENYOOM, Touch::Steps, bitfield).event("setbit").acl(acl::BITMAP).ahead(leave_to_readers).reaching(fields)
         .doc(Group::Bitmap, "3.2.0", "Perform arbitrary bitfield integer operations on strings", "O(1) for each subcommand specified")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("This command allows both access and modification of the key")])
         .flags_fn(key_flags),
-    Command::new("bitfield_ro", -2, flag::READONLY | flag::FAST, bitfield_ro).in_steps().acl(acl::BITMAP).reaching(fields)
+    Command::new("bitfield_ro", -2, flag::READONLY | flag::FAST, Touch::Steps, bitfield_ro).acl(acl::BITMAP).reaching(fields)
         .doc(Group::Bitmap, "6.0.0", "Perform arbitrary bitfield integer operations on strings. Read-only variant of BITFIELD", "O(1) for each subcommand specified")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
 ];

@@ -7,7 +7,7 @@ use stillframe_store::{DbId, Encoding, Key, Reach, StrRef, ValueType};
 use super::string::{clamp, max_string_bytes};
 use super::walk::{leave_to_readers, walk, At};
 use crate::command::operand::integer;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -15,16 +15,16 @@ use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("bitcount", -2, flag::READONLY, bitcount).in_steps().walking().acl(acl::BITMAP)
+    Command::new("bitcount", -2, flag::READONLY, Touch::Parts, bitcount).acl(acl::BITMAP)
         .doc(Group::Bitmap, "2.6.0", "Count set bits in a string", "O(N)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("bitpos", -3, flag::READONLY, bitpos).in_steps().walking().acl(acl::BITMAP)
+    Command::new("bitpos", -3, flag::READONLY, Touch::Parts, bitpos).acl(acl::BITMAP)
         .doc(Group::Bitmap, "2.8.7", "Find first bit set or clear in a string", "O(N)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("getbit", 3, flag::READONLY | flag::FAST, getbit).acl(acl::BITMAP).reaching(bit_read)
+    Command::new("getbit", 3, flag::READONLY | flag::FAST, Touch::OneOperation, getbit).acl(acl::BITMAP).reaching(bit_read)
         .doc(Group::Bitmap, "2.2.0", "Returns the bit value at offset in the string value stored at key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("setbit", 4, flag::WRITE | flag::DENYOOM, setbit).event("setbit").acl(acl::BITMAP).ahead(leave_to_readers).reaching(bit_written)
+    Command::new("setbit", 4, flag::WRITE | flag::DENYOOM, Touch::OneOperation, setbit).event("setbit").acl(acl::BITMAP).ahead(leave_to_readers).reaching(bit_written)
         .doc(Group::Bitmap, "2.2.0", "Sets or clears the bit at offset in the string value stored at key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)])
         .quick(),

@@ -3,7 +3,7 @@
 use stillframe_store::{Deadline, Key, NewValue, Reach, StrRef, ValueType};
 
 use super::walk::go_on;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -12,7 +12,7 @@ use crate::state::session::Ahead;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("bitop", -4, flag::WRITE | flag::DENYOOM, bitop).reading().acl(acl::BITMAP).ahead_of_exec(combine_large).reaching(operands)
+    Command::new("bitop", -4, flag::WRITE | flag::DENYOOM, Touch::Steps, bitop).reading().acl(acl::BITMAP).ahead_of_exec(combine_large).reaching(operands)
         .doc(Group::Bitmap, "2.6.0", "Perform bitwise operations between strings", "O(N)")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::range(3, -1, 1, key_flag::RO | key_flag::ACCESS)]),
 ];

@@ -3,7 +3,7 @@
 use stillframe_store::{End, ValueType};
 
 use crate::command::operand::timeout;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::commands::{list, sorted_set_pop};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::waiting::{take_or_wait, Blocking};
@@ -16,28 +16,28 @@ const INSERTED: u32 = key_flag::RW | key_flag::INSERT;
 // Each changes one key, or moves an item, in one operation of the store: they may begin anew.
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("blmove", 6, flag::WRITE | flag::DENYOOM | flag::NOSCRIPT | flag::BLOCKING, blmove).in_one_step().acl(acl::LIST)
+    Command::new("blmove", 6, flag::WRITE | flag::DENYOOM | flag::NOSCRIPT | flag::BLOCKING, Touch::OneOperation, blmove).acl(acl::LIST)
         .doc(Group::List, "6.2.0", "Pop an element from a list, push it to another list and return it; or block until one is available", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, TAKEN), KeySpec::range(2, 0, 1, INSERTED)]),
-    Command::new("blmpop", -5, flag::WRITE | flag::BLOCKING | flag::MOVABLEKEYS, blmpop).in_one_step().acl(acl::LIST)
+    Command::new("blmpop", -5, flag::WRITE | flag::BLOCKING | flag::MOVABLEKEYS, Touch::OneOperation, blmpop).acl(acl::LIST)
         .doc(Group::List, "7.0.0", "Pop elements from a list, or block until one is available", "O(N+M) where N is the number of provided keys and M is the number of elements returned.")
         .keys(&[KeySpec::counted(2, TAKEN)]),
-    Command::new("blpop", -3, flag::WRITE | flag::NOSCRIPT | flag::BLOCKING, blpop).in_one_step().acl(acl::LIST)
+    Command::new("blpop", -3, flag::WRITE | flag::NOSCRIPT | flag::BLOCKING, Touch::OneOperation, blpop).acl(acl::LIST)
         .doc(Group::List, "2.0.0", "Remove and get the first element in a list, or block until one is available", "O(N) where N is the number of provided keys.")
         .keys(&[KeySpec::range(1, -2, 1, TAKEN)]),
-    Command::new("brpop", -3, flag::WRITE | flag::NOSCRIPT | flag::BLOCKING, brpop).in_one_step().acl(acl::LIST)
+    Command::new("brpop", -3, flag::WRITE | flag::NOSCRIPT | flag::BLOCKING, Touch::OneOperation, brpop).acl(acl::LIST)
         .doc(Group::List, "2.0.0", "Remove and get the last element in a list, or block until one is available", "O(N) where N is the number of provided keys.")
         .keys(&[KeySpec::range(1, -2, 1, TAKEN)]),
-    Command::new("brpoplpush", 4, flag::WRITE | flag::DENYOOM | flag::NOSCRIPT | flag::BLOCKING, brpoplpush).in_one_step().acl(acl::LIST)
+    Command::new("brpoplpush", 4, flag::WRITE | flag::DENYOOM | flag::NOSCRIPT | flag::BLOCKING, Touch::OneOperation, brpoplpush).acl(acl::LIST)
         .doc(Group::List, "2.2.0", "Pop an element from a list, push it to another list and return it; or block until one is available", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, TAKEN), KeySpec::range(2, 0, 1, INSERTED)]),
-    Command::new("bzmpop", -5, flag::WRITE | flag::BLOCKING | flag::MOVABLEKEYS, bzmpop).in_one_step().acl(acl::SORTEDSET)
+    Command::new("bzmpop", -5, flag::WRITE | flag::BLOCKING | flag::MOVABLEKEYS, Touch::OneOperation, bzmpop).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "7.0.0", "Remove and return members with scores in a sorted set or block until one is available", "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.")
         .keys(&[KeySpec::counted(2, TAKEN)]),
-    Command::new("bzpopmax", -3, flag::WRITE | flag::NOSCRIPT | flag::BLOCKING | flag::FAST, bzpopmax).in_one_step().acl(acl::SORTEDSET).event("zpopmax")
+    Command::new("bzpopmax", -3, flag::WRITE | flag::NOSCRIPT | flag::BLOCKING | flag::FAST, Touch::OneOperation, bzpopmax).acl(acl::SORTEDSET).event("zpopmax")
         .doc(Group::SortedSet, "5.0.0", "Remove and return the member with the highest score from one or more sorted sets, or block until one is available", "O(log(N)) with N being the number of elements in the sorted set.")
         .keys(&[KeySpec::range(1, -2, 1, TAKEN)]),
-    Command::new("bzpopmin", -3, flag::WRITE | flag::NOSCRIPT | flag::BLOCKING | flag::FAST, bzpopmin).in_one_step().acl(acl::SORTEDSET).event("zpopmin")
+    Command::new("bzpopmin", -3, flag::WRITE | flag::NOSCRIPT | flag::BLOCKING | flag::FAST, Touch::OneOperation, bzpopmin).acl(acl::SORTEDSET).event("zpopmin")
         .doc(Group::SortedSet, "5.0.0", "Remove and return the member with the lowest score from one or more sorted sets, or block until one is available", "O(log(N)) with N being the number of elements in the sorted set.")
         .keys(&[KeySpec::range(1, -2, 1, TAKEN)]),
 ];

@@ -5,7 +5,7 @@ mod kill;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::command::operand;
-use crate::command::{acl, flag, CmdError, CmdResult, Group};
+use crate::command::{acl, flag, CmdError, CmdResult, Group, Touch};
 use crate::commands::connection::set_name;
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::waiting;
@@ -22,60 +22,60 @@ pub const COMMANDS: &[Command] = &[
     Command::container("client", -2, 0)
         .acl(0)
         .doc(Group::Connection, "2.4.0", "A container for client connection commands", "Depends on subcommand."),
-    Command::new("client|caching", 3, flag::NOSCRIPT | flag::LOADING | flag::STALE, caching)
+    Command::new("client|caching", 3, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, caching)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "6.0.0", "Instruct the server about tracking or not keys in the next request", "O(1)"),
-    Command::new("client|getname", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, getname)
+    Command::new("client|getname", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, getname)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "2.6.9", "Get the current connection name", "O(1)"),
-    Command::new("client|getredir", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, getredir)
+    Command::new("client|getredir", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, getredir)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "6.0.0", "Get tracking notifications redirection client ID if any", "O(1)"),
-    Command::new("client|help", 2, flag::LOADING | flag::STALE, help)
+    Command::new("client|help", 2, flag::LOADING | flag::STALE, Touch::Nothing, help)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "5.0.0", "Show helpful text about the different subcommands", "O(1)"),
-    Command::new("client|id", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, id)
+    Command::new("client|id", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, id)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "5.0.0", "Returns the client ID for the current connection", "O(1)"),
-    Command::new("client|info", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, info)
+    Command::new("client|info", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, info)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "6.2.0", "Returns information about the current client connection.", "O(1)")
         .tips(&["nondeterministic_output"]),
-    Command::new("client|kill", -3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, kill)
+    Command::new("client|kill", -3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, kill)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "2.4.0", "Kill the connection of a client", "O(N) where N is the number of client connections"),
-    Command::new("client|list", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, list)
+    Command::new("client|list", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, list)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "2.4.0", "Get the list of client connections", "O(N) where N is the number of client connections")
         .tips(&["nondeterministic_output"]),
-    Command::new("client|no-touch", 3, flag::NOSCRIPT | flag::LOADING | flag::STALE, no_touch)
+    Command::new("client|no-touch", 3, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, no_touch)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "7.2.0", "Controls whether commands sent by the client affect the LRU/LFU of accessed keys", "O(1)"),
-    Command::new("client|setinfo", 4, flag::NOSCRIPT | flag::LOADING | flag::STALE, setinfo)
+    Command::new("client|setinfo", 4, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, setinfo)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "7.2.0", "Sets information specific to the client or connection", "O(1)"),
-    Command::new("client|no-evict", 3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, no_evict)
+    Command::new("client|no-evict", 3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, no_evict)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "7.0.0", "Set client eviction mode for the current connection", "O(1)"),
-    Command::new("client|pause", -3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, pause)
+    Command::new("client|pause", -3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, pause)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "2.9.50", "Stop processing commands from clients for some time", "O(1)"),
-    Command::new("client|reply", 3, flag::NOSCRIPT | flag::LOADING | flag::STALE, reply)
+    Command::new("client|reply", 3, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, reply)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "3.2.0", "Instruct the server whether to reply to commands", "O(1)"),
-    Command::new("client|setname", 3, flag::NOSCRIPT | flag::LOADING | flag::STALE, setname)
+    Command::new("client|setname", 3, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, setname)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "2.6.9", "Set the current connection name", "O(1)"),
-    Command::new("client|tracking", -3, flag::NOSCRIPT | flag::LOADING | flag::STALE, tracking)
+    Command::new("client|tracking", -3, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, tracking)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "6.0.0", "Enable or disable server assisted client side caching support", "O(1). Some options may introduce additional complexity."),
-    Command::new("client|trackinginfo", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, trackinginfo)
+    Command::new("client|trackinginfo", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, trackinginfo)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "6.2.0", "Return information about server assisted client side caching for the current connection", "O(1)"),
-    Command::new("client|unblock", -3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, unblock)
+    Command::new("client|unblock", -3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, unblock)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "5.0.0", "Unblock a client blocked in a blocking command from a different connection", "O(log N) where N is the number of client connections"),
-    Command::new("client|unpause", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, unpause)
+    Command::new("client|unpause", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, unpause)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "6.2.0", "Resume processing of clients that were paused", "O(N) Where N is the number of paused clients"),
 ];

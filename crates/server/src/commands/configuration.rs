@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::command::{flag, CmdError, CmdResult, Group};
+use crate::command::{flag, CmdError, CmdResult, Group, Touch};
 use crate::config::{Config, ParamId, Settings, Unnamed, PARAMS};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::log;
@@ -17,19 +17,19 @@ pub const COMMANDS: &[Command] = &[
     Command::container("config", -2, 0)
         .acl(0)
         .doc(Group::Server, "2.0.0", "A container for server configuration commands", "Depends on subcommand."),
-    Command::new("config|get", -3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, get)
+    Command::new("config|get", -3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, get)
         .acl(0)
         .doc(Group::Server, "2.0.0", "Get the values of configuration parameters", "O(N) when N is the number of configuration parameters provided"),
-    Command::new("config|help", 2, flag::LOADING | flag::STALE, help)
+    Command::new("config|help", 2, flag::LOADING | flag::STALE, Touch::Nothing, help)
         .acl(0)
         .doc(Group::Server, "5.0.0", "Show helpful text about the different subcommands", "O(1)"),
-    Command::new("config|resetstat", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, resetstat)
+    Command::new("config|resetstat", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, resetstat)
         .acl(0)
         .doc(Group::Server, "2.0.0", "Reset the stats returned by INFO", "O(1)"),
-    Command::new("config|rewrite", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, rewrite)
+    Command::new("config|rewrite", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, rewrite)
         .acl(0)
         .doc(Group::Server, "2.8.0", "Rewrite the configuration file with the in memory configuration", "O(1)"),
-    Command::new("config|set", -4, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, set)
+    Command::new("config|set", -4, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, set)
         .acl(0)
         .doc(Group::Server, "2.0.0", "Set configuration parameters to the given values", "O(N) when N is the number of configuration parameters provided")
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"]),

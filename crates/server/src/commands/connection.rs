@@ -4,7 +4,7 @@ use stillframe_store::DbId;
 use subtle::ConstantTimeEq;
 
 use crate::command::operand;
-use crate::command::{acl, flag, CmdError, CmdResult, Group};
+use crate::command::{acl, flag, CmdError, CmdResult, Group, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::exec;
 use crate::dispatch::subscribed;
@@ -15,26 +15,26 @@ use crate::text::number;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("auth", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, auth)
+    Command::new("auth", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, Touch::Nothing, auth)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "1.0.0", "Authenticate to the server", "O(N) where N is the number of passwords defined for the user"),
-    Command::new("echo", 2, flag::LOADING | flag::STALE | flag::FAST, echo)
+    Command::new("echo", 2, flag::LOADING | flag::STALE | flag::FAST, Touch::Nothing, echo)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "1.0.0", "Echo the given string", "O(1)"),
-    Command::new("hello", -1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, hello)
+    Command::new("hello", -1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, Touch::Nothing, hello)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "6.0.0", "Handshake with Redis", "O(1)"),
-    Command::new("ping", -1, flag::FAST, ping)
+    Command::new("ping", -1, flag::FAST, Touch::Nothing, ping)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "1.0.0", "Ping the server", "O(1)")
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
-    Command::new("quit", -1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, quit)
+    Command::new("quit", -1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, Touch::Nothing, quit)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "1.0.0", "Close the connection", "O(1)"),
-    Command::new("reset", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, reset)
+    Command::new("reset", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, Touch::Nothing, reset)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "6.2.0", "Reset the connection", "O(1)"),
-    Command::new("select", 2, flag::LOADING | flag::STALE | flag::FAST, select)
+    Command::new("select", 2, flag::LOADING | flag::STALE | flag::FAST, Touch::Nothing, select)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "1.0.0", "Change the selected database for the current connection", "O(1)"),
 ];

@@ -5,7 +5,7 @@ use std::ops::Range;
 use stillframe_store::{Deadline, NewValue, Reach};
 
 use crate::command::operand::integer;
-use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -14,19 +14,19 @@ use crate::text::number::value_i64;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("decr", 2, flag::WRITE | flag::DENYOOM | flag::FAST, decr).event("incrby").acl(acl::STRING).reaching(|_, _| Reach::Nothing)
+    Command::new("decr", 2, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, decr).event("incrby").acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.0", "Decrement the integer value of a key by one", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("decrby", 3, flag::WRITE | flag::DENYOOM | flag::FAST, decrby).event("incrby").acl(acl::STRING).reaching(|_, _| Reach::Nothing)
+    Command::new("decrby", 3, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, decrby).event("incrby").acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.0", "Decrement the integer value of a key by the given number", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("incr", 2, flag::WRITE | flag::DENYOOM | flag::FAST, incr).event("incrby").acl(acl::STRING).reaching(|_, _| Reach::Nothing)
+    Command::new("incr", 2, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, incr).event("incrby").acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.0", "Increment the integer value of a key by one", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("incrby", 3, flag::WRITE | flag::DENYOOM | flag::FAST, incrby).event("incrby").acl(acl::STRING).reaching(|_, _| Reach::Nothing)
+    Command::new("incrby", 3, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, incrby).event("incrby").acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.0", "Increment the integer value of a key by the given amount", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("incrbyfloat", 3, flag::WRITE | flag::DENYOOM | flag::FAST, incrbyfloat).event("incrbyfloat").acl(acl::STRING).reaching(|_, _| Reach::Nothing)
+    Command::new("incrbyfloat", 3, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, incrbyfloat).event("incrbyfloat").acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "2.6.0", "Increment the float value of a key by the given amount", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
 ];

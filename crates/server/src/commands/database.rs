@@ -3,7 +3,7 @@
 use stillframe_store::DbId;
 
 use crate::command::operand::int;
-use crate::command::{acl, flag, CmdError, CmdResult, Group, Scope};
+use crate::command::{acl, flag, CmdError, CmdResult, Group, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::persistence::{default_target, When};
 use crate::protocol::args::Args;
@@ -11,16 +11,16 @@ use crate::protocol::errors;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("flushall", -1, flag::WRITE, flushall).scope(Scope::Flush).acl(acl::KEYSPACE | acl::DANGEROUS)
+    Command::new("flushall", -1, flag::WRITE, Touch::Flush, flushall).acl(acl::KEYSPACE | acl::DANGEROUS)
         .doc(Group::Server, "1.0.0", "Remove all keys from all databases", "O(N) where N is the total number of keys in all databases")
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
-    Command::new("flushdb", -1, flag::WRITE, flushdb).scope(Scope::Flush).acl(acl::KEYSPACE | acl::DANGEROUS)
+    Command::new("flushdb", -1, flag::WRITE, Touch::Flush, flushdb).acl(acl::KEYSPACE | acl::DANGEROUS)
         .doc(Group::Server, "1.0.0", "Remove all keys from the current database", "O(N) where N is the number of keys in the selected database")
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
-    Command::new("dbsize", 1, flag::READONLY | flag::FAST, dbsize).scope(Scope::Counters).acl(acl::KEYSPACE)
+    Command::new("dbsize", 1, flag::READONLY | flag::FAST, Touch::Counters, dbsize).acl(acl::KEYSPACE)
         .doc(Group::Server, "1.0.0", "Return the number of keys in the selected database", "O(1)")
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"]),
-    Command::new("swapdb", 3, flag::WRITE | flag::FAST, swapdb).scope(Scope::Swap).acl(acl::KEYSPACE | acl::DANGEROUS)
+    Command::new("swapdb", 3, flag::WRITE | flag::FAST, Touch::Swap, swapdb).acl(acl::KEYSPACE | acl::DANGEROUS)
         .doc(Group::Server, "4.0.0", "Swaps two Redis databases", "O(N) where N is the count of clients watching or blocking on keys from both databases."),
 ];
 

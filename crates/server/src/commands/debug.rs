@@ -11,7 +11,7 @@ use stillframe_store::{DbId, Deadline, NewValue, OpError, SaveError};
 
 use super::object::{encoding_name, ref_count};
 use crate::command::operand::{integer, positive};
-use crate::command::{flag, CmdError, CmdResult, Group, Scope};
+use crate::command::{flag, CmdError, CmdResult, Group, Touch};
 use crate::config::{parse_memory, Unnamed};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::log;
@@ -25,7 +25,7 @@ use crate::text::number::c_int;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("debug", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, debug).scope(Scope::Of(scope))
+    Command::new("debug", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Of(touch), debug)
         .doc(Group::Server, "1.0.0", "A container for debugging commands", "Depends on subcommand."),
 ];
 
@@ -39,18 +39,18 @@ const MAX_POPULATED_KEY_BYTES: usize = 127;
 /// Elements of a list from so many bytes on may be asked to lie alone; of what is asked for it must be less.
 const MAX_PACKED_THRESHOLD_BYTES: u64 = 1 << 32;
 
-/// What a subcommand touches.
-pub fn scope(args: &Args<'_>) -> Scope {
+/// How a subcommand touches the data.
+fn touch(args: &Args<'_>) -> Touch {
     match args.at(1).to_ascii_lowercase().as_slice() {
-        b"populate" | b"reload" | b"digest" | b"digest-value" => Scope::Data,
-        b"object" => Scope::Walk,
-        _ => Scope::Keys,
+        b"populate" | b"reload" | b"digest" | b"digest-value" => Touch::Alone,
+        b"object" => Touch::Walk,
+        _ => Touch::Nothing,
     }
 }
 
 pub fn debug(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let sub = args.at(1).to_ascii_lowercase();
-    if ctx.server.loading.is_on() && matches!(scope(args), Scope::Data) {
+    if ctx.server.loading.is_on() && matches!(touch(args), Touch::Alone) {
         return Err(errors::LOADING.into());
     }
     match (sub.as_slice(), args.len()) {

@@ -12,7 +12,7 @@ use stillframe_store::{
 use super::string::sends_whole;
 use super::walk::go_on;
 use crate::command::operand::integer;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::stream::{self, Shape};
 use crate::persistence::collections::{held, PayloadForm};
@@ -26,11 +26,11 @@ use crate::text::number::encode;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("dump", 2, flag::READONLY, dump).beyond_keys().acl(acl::KEYSPACE).reaching(sends_whole)
+    Command::new("dump", 2, flag::READONLY, Touch::OneOperation, dump).beyond_keys().acl(acl::KEYSPACE).reaching(sends_whole)
         .doc(Group::Generic, "2.6.0", "Return a serialized version of the value stored at the specified key.", "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("restore", -4, flag::WRITE | flag::DENYOOM, restore).event("restore").acl(acl::KEYSPACE | acl::DANGEROUS)
+    Command::new("restore", -4, flag::WRITE | flag::DENYOOM, Touch::OneOperation, restore).event("restore").acl(acl::KEYSPACE | acl::DANGEROUS)
         .receives(|index| index == PAYLOAD).ahead_of_exec(take_apart)
         .doc(Group::Generic, "2.6.0", "Create a key using the provided serialized value, previously obtained using DUMP.", "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)]),

@@ -4,39 +4,39 @@ use stillframe_store::UnixMillis;
 
 use super::set::{invalid_expire_time, TimeFormat};
 use crate::command::operand::integer;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("expire", -3, flag::WRITE | flag::FAST, expire).acl(acl::KEYSPACE)
+    Command::new("expire", -3, flag::WRITE | flag::FAST, Touch::OneOperation, expire).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.0.0", "Set a key's time to live in seconds", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("expireat", -3, flag::WRITE | flag::FAST, expireat).acl(acl::KEYSPACE)
+    Command::new("expireat", -3, flag::WRITE | flag::FAST, Touch::OneOperation, expireat).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.2.0", "Set the expiration for a key as a UNIX timestamp", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("expiretime", 2, flag::READONLY | flag::FAST, expiretime).acl(acl::KEYSPACE)
+    Command::new("expiretime", 2, flag::READONLY | flag::FAST, Touch::OneOperation, expiretime).acl(acl::KEYSPACE)
         .doc(Group::Generic, "7.0.0", "Get the expiration Unix timestamp for a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("persist", 2, flag::WRITE | flag::FAST, persist).acl(acl::KEYSPACE)
+    Command::new("persist", 2, flag::WRITE | flag::FAST, Touch::OneOperation, persist).acl(acl::KEYSPACE)
         .doc(Group::Generic, "2.2.0", "Remove the expiration from a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("pexpire", -3, flag::WRITE | flag::FAST, pexpire).acl(acl::KEYSPACE)
+    Command::new("pexpire", -3, flag::WRITE | flag::FAST, Touch::OneOperation, pexpire).acl(acl::KEYSPACE)
         .doc(Group::Generic, "2.6.0", "Set a key's time to live in milliseconds", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("pexpireat", -3, flag::WRITE | flag::FAST, pexpireat).acl(acl::KEYSPACE)
+    Command::new("pexpireat", -3, flag::WRITE | flag::FAST, Touch::OneOperation, pexpireat).acl(acl::KEYSPACE)
         .doc(Group::Generic, "2.6.0", "Set the expiration for a key as a UNIX timestamp specified in milliseconds", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("pexpiretime", 2, flag::READONLY | flag::FAST, pexpiretime).acl(acl::KEYSPACE)
+    Command::new("pexpiretime", 2, flag::READONLY | flag::FAST, Touch::OneOperation, pexpiretime).acl(acl::KEYSPACE)
         .doc(Group::Generic, "7.0.0", "Get the expiration Unix timestamp for a key in milliseconds", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("pttl", 2, flag::READONLY | flag::FAST, pttl).acl(acl::KEYSPACE)
+    Command::new("pttl", 2, flag::READONLY | flag::FAST, Touch::OneOperation, pttl).acl(acl::KEYSPACE)
         .doc(Group::Generic, "2.6.0", "Get the time to live for a key in milliseconds", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("ttl", 2, flag::READONLY | flag::FAST, ttl).acl(acl::KEYSPACE)
+    Command::new("ttl", 2, flag::READONLY | flag::FAST, Touch::OneOperation, ttl).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.0.0", "Get the time to live for a key in seconds", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),

@@ -2,7 +2,7 @@
 
 use stillframe_store::ScoreRule;
 
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::geo::{distance_m, place_of, score_of, text_of, Place};
 use crate::protocol::args::Args;
@@ -14,16 +14,16 @@ use super::sorted_set::NOT_A_FLOAT;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("geoadd", -5, flag::WRITE | flag::DENYOOM, geoadd).acl(acl::GEO)
+    Command::new("geoadd", -5, flag::WRITE | flag::DENYOOM, Touch::OneOperation, geoadd).acl(acl::GEO)
         .doc(Group::Geo, "3.2.0", "Add one or more geospatial items in the geospatial index represented using a sorted set", "O(log(N)) for each item added, where N is the number of elements in the sorted set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("geodist", -4, flag::READONLY, geodist).acl(acl::GEO)
+    Command::new("geodist", -4, flag::READONLY, Touch::OneOperation, geodist).acl(acl::GEO)
         .doc(Group::Geo, "3.2.0", "Returns the distance between two members of a geospatial index", "O(log(N))")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("geohash", -2, flag::READONLY, geohash).acl(acl::GEO)
+    Command::new("geohash", -2, flag::READONLY, Touch::OneOperation, geohash).acl(acl::GEO)
         .doc(Group::Geo, "3.2.0", "Returns members of a geospatial index as standard geohash strings", "O(log(N)) for each member requested, where N is the number of elements in the sorted set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("geopos", -2, flag::READONLY, geopos).acl(acl::GEO)
+    Command::new("geopos", -2, flag::READONLY, Touch::OneOperation, geopos).acl(acl::GEO)
         .doc(Group::Geo, "3.2.0", "Returns longitude and latitude of members of a geospatial index", "O(N) where N is the number of members requested.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
 ];

@@ -7,7 +7,7 @@ use stillframe_store::{Key, RangeLimit, ScoreBound, ScoredRange, ValueType};
 use super::geo::{place, reply_distance, reply_place, unit_m};
 use super::sorted_set_range::store_members;
 use crate::command::operand::integer;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::geo::{place_of, sort_first, Place, Search, Shape};
 use crate::protocol::args::Args;
@@ -22,22 +22,22 @@ const TARGET: u32 = key_flag::OW | key_flag::UPDATE;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("georadius", -6, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, georadius).acl(acl::GEO).in_one_step().event("georadiusstore")
+    Command::new("georadius", -6, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, Touch::OneOperation, georadius).acl(acl::GEO).event("georadiusstore")
         .doc(Group::Geo, "3.2.0", "Query a sorted set representing a geospatial index to fetch members matching a given maximum distance from a point", O_CIRCLE)
         .keys(&[SOURCE, KeySpec::after("STORE", 6, TARGET), KeySpec::after("STOREDIST", 6, TARGET)]),
-    Command::new("georadius_ro", -6, flag::READONLY, georadius_ro).acl(acl::GEO).in_steps()
+    Command::new("georadius_ro", -6, flag::READONLY, Touch::Steps, georadius_ro).acl(acl::GEO)
         .doc(Group::Geo, "3.2.10", "A read-only variant for GEORADIUS", O_CIRCLE)
         .keys(&[SOURCE]),
-    Command::new("georadiusbymember", -5, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, georadiusbymember).acl(acl::GEO).in_one_step().event("georadiusstore")
+    Command::new("georadiusbymember", -5, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, Touch::OneOperation, georadiusbymember).acl(acl::GEO).event("georadiusstore")
         .doc(Group::Geo, "3.2.0", "Query a sorted set representing a geospatial index to fetch members matching a given maximum distance from a member", O_CIRCLE)
         .keys(&[SOURCE, KeySpec::after("STORE", 5, TARGET), KeySpec::after("STOREDIST", 5, TARGET)]),
-    Command::new("georadiusbymember_ro", -5, flag::READONLY, georadiusbymember_ro).acl(acl::GEO).in_steps()
+    Command::new("georadiusbymember_ro", -5, flag::READONLY, Touch::Steps, georadiusbymember_ro).acl(acl::GEO)
         .doc(Group::Geo, "3.2.10", "A read-only variant for GEORADIUSBYMEMBER", O_CIRCLE)
         .keys(&[SOURCE]),
-    Command::new("geosearch", -7, flag::READONLY, geosearch).counting().acl(acl::GEO).in_steps()
+    Command::new("geosearch", -7, flag::READONLY, Touch::Steps, geosearch).counting().acl(acl::GEO)
         .doc(Group::Geo, "6.2.0", "Query a sorted set representing a geospatial index to fetch members inside an area of a box or a circle.", O_SHAPE)
         .keys(&[SOURCE]),
-    Command::new("geosearchstore", -8, flag::WRITE | flag::DENYOOM, geosearchstore).acl(acl::GEO).in_one_step().event("geosearchstore")
+    Command::new("geosearchstore", -8, flag::WRITE | flag::DENYOOM, Touch::OneOperation, geosearchstore).acl(acl::GEO).event("geosearchstore")
         .doc(Group::Geo, "6.2.0", "Query a sorted set representing a geospatial index to fetch members inside an area of a box or a circle, and store the result in another key.", O_SHAPE)
         .keys(&[KeySpec::range(1, 0, 1, TARGET), KeySpec::range(2, 0, 1, key_flag::RO | key_flag::ACCESS)]),
 ];

@@ -8,7 +8,7 @@ use stillframe_store::{Bytes, Deadline, Draw, FieldMode, GivenField};
 use super::random::reply_drawn;
 use super::scan::{ScanOptions, MAX_CURSOR};
 use crate::command::operand::{integer, integer_in};
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::stream::{self, Shape};
 use crate::protocol::args::Args;
@@ -21,56 +21,56 @@ use crate::text::number::{parse_cursor, parse_i64};
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("hdel", -3, flag::WRITE | flag::FAST, hdel).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
+    Command::new("hdel", -3, flag::WRITE | flag::FAST, Touch::OneOperation, hdel).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
         .doc(Group::Hash, "2.0.0", "Delete one or more hash fields", "O(N) where N is the number of fields to be removed.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
-    Command::new("hexists", 3, flag::READONLY | flag::FAST, hexists).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
+    Command::new("hexists", 3, flag::READONLY | flag::FAST, Touch::OneOperation, hexists).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
         .doc(Group::Hash, "2.0.0", "Determine if a hash field exists", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("hget", 3, flag::READONLY | flag::FAST, hget).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
+    Command::new("hget", 3, flag::READONLY | flag::FAST, Touch::OneOperation, hget).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
         .doc(Group::Hash, "2.0.0", "Get the value of a hash field", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("hgetall", 2, flag::READONLY, hgetall).acl(acl::HASH)
+    Command::new("hgetall", 2, flag::READONLY, Touch::OneOperation, hgetall).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Get all the fields and values in a hash", "O(N) where N is the size of the hash.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
-    Command::new("hincrby", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hincrby).element(2).event("hincrby").acl(acl::HASH)
+    Command::new("hincrby", 4, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, hincrby).element(2).event("hincrby").acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Increment the integer value of a hash field by the given number", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("hincrbyfloat", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hincrbyfloat).element(2).event("hincrbyfloat").acl(acl::HASH)
+    Command::new("hincrbyfloat", 4, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, hincrbyfloat).element(2).event("hincrbyfloat").acl(acl::HASH)
         .doc(Group::Hash, "2.6.0", "Increment the float value of a hash field by the given amount", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("hkeys", 2, flag::READONLY, hkeys).acl(acl::HASH)
+    Command::new("hkeys", 2, flag::READONLY, Touch::OneOperation, hkeys).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Get all the fields in a hash", "O(N) where N is the size of the hash.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
-    Command::new("hlen", 2, flag::READONLY | flag::FAST, hlen).acl(acl::HASH)
+    Command::new("hlen", 2, flag::READONLY | flag::FAST, Touch::OneOperation, hlen).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Get the number of fields in a hash", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("hmget", -3, flag::READONLY | flag::FAST, hmget).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
+    Command::new("hmget", -3, flag::READONLY | flag::FAST, Touch::OneOperation, hmget).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
         .doc(Group::Hash, "2.0.0", "Get the values of all the given hash fields", "O(N) where N is the number of fields being requested.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("hmset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, hmset).element(2).acl(acl::HASH).receives(is_value).receives_names(is_field)
+    Command::new("hmset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, hmset).element(2).acl(acl::HASH).receives(is_value).receives_names(is_field)
         .doc(Group::Hash, "2.0.0", "Set multiple hash fields to multiple values", "O(N) where N is the number of fields being set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("hrandfield", -2, flag::READONLY, hrandfield).acl(acl::HASH)
+    Command::new("hrandfield", -2, flag::READONLY, Touch::OneOperation, hrandfield).acl(acl::HASH)
         .doc(Group::Hash, "6.2.0", "Get one or multiple random fields from a hash", "O(N) where N is the number of fields returned")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("hscan", -3, flag::READONLY, hscan).acl(acl::HASH)
+    Command::new("hscan", -3, flag::READONLY, Touch::OneOperation, hscan).acl(acl::HASH)
         .doc(Group::Hash, "2.8.0", "Incrementally iterate hash fields and associated values", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("hset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, hset).element(2).acl(acl::HASH).receives(is_value).receives_names(is_field)
+    Command::new("hset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, hset).element(2).acl(acl::HASH).receives(is_value).receives_names(is_field)
         .doc(Group::Hash, "2.0.0", "Set the string value of a hash field", "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called with multiple field/value pairs.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("hsetnx", 4, flag::WRITE | flag::DENYOOM | flag::FAST, hsetnx).element(2).acl(acl::HASH).receives(is_value).receives_names(is_field)
+    Command::new("hsetnx", 4, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, hsetnx).element(2).acl(acl::HASH).receives(is_value).receives_names(is_field)
         .doc(Group::Hash, "2.0.0", "Set the value of a hash field, only if the field does not exist", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("hstrlen", 3, flag::READONLY | flag::FAST, hstrlen).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
+    Command::new("hstrlen", 3, flag::READONLY | flag::FAST, Touch::OneOperation, hstrlen).element(2).acl(acl::HASH).receives_names(|index| index >= 2)
         .doc(Group::Hash, "3.2.0", "Get the length of the value of a hash field", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("hvals", 2, flag::READONLY, hvals).acl(acl::HASH)
+    Command::new("hvals", 2, flag::READONLY, Touch::OneOperation, hvals).acl(acl::HASH)
         .doc(Group::Hash, "2.0.0", "Get all the values in a hash", "O(N) where N is the size of the hash.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),

@@ -8,7 +8,7 @@ use stillframe_store::{Deadline, FieldMode, UnixMillis};
 use super::expire::Condition;
 use super::set::{invalid_expire_time, TimeFormat};
 use crate::command::operand::integer;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -18,41 +18,41 @@ const O_FIELDS: &str = "O(N) where N is the number of specified fields";
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("hexpire", -6, flag::WRITE | flag::DENYOOM | flag::FAST, hexpire).acl(acl::HASH)
+    Command::new("hexpire", -6, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, hexpire).acl(acl::HASH)
         .doc(Group::Hash, "7.4.0", "Set expiry for hash field using relative time to expire (seconds)", O_FIELDS)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("hexpireat", -6, flag::WRITE | flag::DENYOOM | flag::FAST, hexpireat).acl(acl::HASH)
+    Command::new("hexpireat", -6, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, hexpireat).acl(acl::HASH)
         .doc(Group::Hash, "7.4.0", "Set expiry for hash field using an absolute Unix timestamp (seconds)", O_FIELDS)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("hexpiretime", -5, flag::READONLY | flag::FAST, hexpiretime).acl(acl::HASH)
+    Command::new("hexpiretime", -5, flag::READONLY | flag::FAST, Touch::OneOperation, hexpiretime).acl(acl::HASH)
         .doc(Group::Hash, "7.4.0", "Returns the expiration time of a hash field as a Unix timestamp, in seconds.", O_FIELDS)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("hgetdel", -5, flag::WRITE | flag::FAST, hgetdel).acl(acl::HASH)
+    Command::new("hgetdel", -5, flag::WRITE | flag::FAST, Touch::OneOperation, hgetdel).acl(acl::HASH)
         .doc(Group::Hash, "8.0.0", "Returns the value of a field and deletes it from the hash.", O_FIELDS)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
-    Command::new("hgetex", -5, flag::WRITE | flag::FAST, hgetex).acl(acl::HASH)
+    Command::new("hgetex", -5, flag::WRITE | flag::FAST, Touch::OneOperation, hgetex).acl(acl::HASH)
         .doc(Group::Hash, "8.0.0", "Get the value of one or more fields of a given hash key, and optionally set their expiration.", O_FIELDS)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE).notes("RW and UPDATE because it changes the TTL")]),
-    Command::new("hpersist", -5, flag::WRITE | flag::FAST, hpersist).acl(acl::HASH)
+    Command::new("hpersist", -5, flag::WRITE | flag::FAST, Touch::OneOperation, hpersist).acl(acl::HASH)
         .doc(Group::Hash, "7.4.0", "Removes the expiration time for each specified field", O_FIELDS)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("hpexpire", -6, flag::WRITE | flag::DENYOOM | flag::FAST, hpexpire).acl(acl::HASH)
+    Command::new("hpexpire", -6, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, hpexpire).acl(acl::HASH)
         .doc(Group::Hash, "7.4.0", "Set expiry for hash field using relative time to expire (milliseconds)", O_FIELDS)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("hpexpireat", -6, flag::WRITE | flag::DENYOOM | flag::FAST, hpexpireat).acl(acl::HASH)
+    Command::new("hpexpireat", -6, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, hpexpireat).acl(acl::HASH)
         .doc(Group::Hash, "7.4.0", "Set expiry for hash field using an absolute Unix timestamp (milliseconds)", O_FIELDS)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("hpexpiretime", -5, flag::READONLY | flag::FAST, hpexpiretime).acl(acl::HASH)
+    Command::new("hpexpiretime", -5, flag::READONLY | flag::FAST, Touch::OneOperation, hpexpiretime).acl(acl::HASH)
         .doc(Group::Hash, "7.4.0", "Returns the expiration time of a hash field as a Unix timestamp, in msec.", O_FIELDS)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("hpttl", -5, flag::READONLY | flag::FAST, hpttl).acl(acl::HASH)
+    Command::new("hpttl", -5, flag::READONLY | flag::FAST, Touch::OneOperation, hpttl).acl(acl::HASH)
         .doc(Group::Hash, "7.4.0", "Returns the TTL in milliseconds of a hash field.", O_FIELDS)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("hsetex", -6, flag::WRITE | flag::DENYOOM | flag::FAST, hsetex).acl(acl::HASH)
+    Command::new("hsetex", -6, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, hsetex).acl(acl::HASH)
         .doc(Group::Hash, "8.0.0", "Set the value of one or more fields of a given hash key, and optionally set their expiration.", "O(N) where N is the number of fields being set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("httl", -5, flag::READONLY | flag::FAST, httl).acl(acl::HASH)
+    Command::new("httl", -5, flag::READONLY | flag::FAST, Touch::OneOperation, httl).acl(acl::HASH)
         .doc(Group::Hash, "7.4.0", "Returns the TTL in seconds of a hash field.", O_FIELDS)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),

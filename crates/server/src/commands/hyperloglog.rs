@@ -2,7 +2,7 @@
 
 use stillframe_store::{Deadline, Encoding, Key, NewValue, Reach, StrRef};
 
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::hyperloglog::{
     self, Changed, Corrupted, Opcode, Registers, Sketch, COUNT, HEADER_BYTES, SPARSE_MOST_BYTES,
@@ -15,19 +15,19 @@ const EVENT: &str = "pfadd";
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("pfadd", -2, flag::WRITE | flag::DENYOOM | flag::FAST, pfadd).in_steps().event(EVENT).acl(acl::HYPERLOGLOG).reaching(registers)
+    Command::new("pfadd", -2, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::Steps, pfadd).event(EVENT).acl(acl::HYPERLOGLOG).reaching(registers)
         .doc(Group::HyperLogLog, "2.8.9", "Adds the specified elements to the specified HyperLogLog.", "O(1) to add every element.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("pfcount", -2, flag::READONLY | flag::MAY_REPLICATE, pfcount).in_steps().event(SILENT).acl(acl::HYPERLOGLOG).reaching(registers)
+    Command::new("pfcount", -2, flag::READONLY | flag::MAY_REPLICATE, Touch::Steps, pfcount).event(SILENT).acl(acl::HYPERLOGLOG).reaching(registers)
         .doc(Group::HyperLogLog, "2.8.9", "Return the approximated cardinality of the set(s) observed by the HyperLogLog at key(s).", "O(1) with a very small average constant time when called with a single key. O(N) with N being the number of keys, and much bigger constant times, when called with multiple keys.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RW | key_flag::ACCESS).notes("RW because it may change the internal representation of the key, and propagate to replicas")]),
-    Command::new("pfdebug", 3, flag::WRITE | flag::DENYOOM | flag::ADMIN, pfdebug).in_steps().event(SILENT).acl(acl::HYPERLOGLOG).reaching(registers)
+    Command::new("pfdebug", 3, flag::WRITE | flag::DENYOOM | flag::ADMIN, Touch::Steps, pfdebug).event(SILENT).acl(acl::HYPERLOGLOG).reaching(registers)
         .doc(Group::HyperLogLog, "2.8.9", "Internal commands for debugging HyperLogLog values", "N/A")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::RW | key_flag::ACCESS)]),
-    Command::new("pfmerge", -2, flag::WRITE | flag::DENYOOM, pfmerge).reading().event(EVENT).acl(acl::HYPERLOGLOG).reaching(registers)
+    Command::new("pfmerge", -2, flag::WRITE | flag::DENYOOM, Touch::EachKey, pfmerge).reading().event(EVENT).acl(acl::HYPERLOGLOG).reaching(registers)
         .doc(Group::HyperLogLog, "2.8.9", "Merge N different HyperLogLogs into a single one.", "O(N) to merge N HyperLogLogs, but with high constant times.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::INSERT), KeySpec::range(2, -1, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("pfselftest", 1, flag::ADMIN, pfselftest).acl(acl::HYPERLOGLOG)
+    Command::new("pfselftest", 1, flag::ADMIN, Touch::Nothing, pfselftest).acl(acl::HYPERLOGLOG)
         .doc(Group::HyperLogLog, "2.8.9", "An internal command for testing HyperLogLog values", "N/A"),
 ];
 

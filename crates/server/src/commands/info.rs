@@ -3,13 +3,13 @@
 mod sections;
 mod system;
 
-use crate::command::{acl, flag, CmdResult, Group};
+use crate::command::{acl, flag, CmdResult, Group, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("info", -1, flag::LOADING | flag::STALE, info)
+    Command::new("info", -1, flag::LOADING | flag::STALE, Touch::Nothing, info)
         .acl(acl::DANGEROUS)
         .doc(Group::Server, "1.0.0", "Get information and statistics about the server", "O(1)")
         .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),

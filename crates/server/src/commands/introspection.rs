@@ -2,7 +2,7 @@
 
 mod docs;
 
-use crate::command::{acl, flag, key_flag, Begin, CmdError, CmdResult, Find, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, Begin, CmdError, CmdResult, Find, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx, Found, Registry};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -16,27 +16,27 @@ pub const COMMANDS: &[Command] = &[
         .acl(acl::CONNECTION)
         .doc(Group::Server, "2.8.13", "Get array of Redis command details", "O(N) where N is the total number of Redis commands")
         .tips(&["nondeterministic_output_order"]),
-    Command::new("command|count", 2, flag::LOADING | flag::STALE, count)
+    Command::new("command|count", 2, flag::LOADING | flag::STALE, Touch::Nothing, count)
         .acl(acl::CONNECTION)
         .doc(Group::Server, "2.8.13", "Get total number of Redis commands", "O(1)"),
-    Command::new("command|docs", -2, flag::LOADING | flag::STALE, command_docs)
+    Command::new("command|docs", -2, flag::LOADING | flag::STALE, Touch::Nothing, command_docs)
         .acl(acl::CONNECTION)
         .doc(Group::Server, "7.0.0", "Get array of specific Redis command documentation", "O(N) where N is the number of commands to look up")
         .tips(&["nondeterministic_output_order"]),
-    Command::new("command|getkeys", -4, flag::LOADING | flag::STALE, getkeys)
+    Command::new("command|getkeys", -4, flag::LOADING | flag::STALE, Touch::Nothing, getkeys)
         .acl(acl::CONNECTION)
         .doc(Group::Server, "2.8.13", "Extract keys given a full Redis command", "O(N) where N is the number of arguments to the command"),
-    Command::new("command|getkeysandflags", -4, flag::LOADING | flag::STALE, getkeysandflags)
+    Command::new("command|getkeysandflags", -4, flag::LOADING | flag::STALE, Touch::Nothing, getkeysandflags)
         .acl(acl::CONNECTION)
         .doc(Group::Server, "7.0.0", "Extract keys and access flags given a full Redis command", "O(N) where N is the number of arguments to the command"),
-    Command::new("command|help", 2, flag::LOADING | flag::STALE, help)
+    Command::new("command|help", 2, flag::LOADING | flag::STALE, Touch::Nothing, help)
         .acl(acl::CONNECTION)
         .doc(Group::Server, "5.0.0", "Show helpful text about the different subcommands", "O(1)"),
-    Command::new("command|info", -2, flag::LOADING | flag::STALE, info)
+    Command::new("command|info", -2, flag::LOADING | flag::STALE, Touch::Nothing, info)
         .acl(acl::CONNECTION)
         .doc(Group::Server, "2.8.13", "Get array of specific Redis command details, or all when no argument is given.", "O(N) where N is the number of commands to look up")
         .tips(&["nondeterministic_output_order"]),
-    Command::new("command|list", -2, flag::LOADING | flag::STALE, list)
+    Command::new("command|list", -2, flag::LOADING | flag::STALE, Touch::Nothing, list)
         .acl(acl::CONNECTION)
         .doc(Group::Server, "7.0.0", "Get an array of Redis command names", "O(N) where N is the total number of Redis commands")
         .tips(&["nondeterministic_output_order"]),

@@ -4,7 +4,7 @@ use stillframe_store::{DbId, Fault, Key, OpError, Reach, ValueType};
 
 use super::database::db_argument;
 use super::walk::{duplicate, go_on};
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -12,37 +12,37 @@ use crate::state::session::Ahead;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, copy).beyond_keys().in_one_step().acl(acl::KEYSPACE).ahead_of_exec(copy_large).reaching(copied)
+    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, Touch::OneOperation, copy).beyond_keys().acl(acl::KEYSPACE).ahead_of_exec(copy_large).reaching(copied)
         .doc(Group::Generic, "6.2.0", "Copy a key", "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE)])
         .other_keys(copy_other_keys),
-    Command::new("del", -2, flag::WRITE, del).acl(acl::KEYSPACE)
+    Command::new("del", -2, flag::WRITE, Touch::EachKey, del).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.0.0", "Delete a key", "O(N) where N is the number of keys that will be removed. When a key to remove holds a value other than a string, the individual complexity for this key is O(M) where M is the number of elements in the list, set, sorted set or hash. Removing a single key that holds a string value is O(1).")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RM | key_flag::DELETE)])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .quick(),
-    Command::new("exists", -2, flag::READONLY | flag::FAST, exists).acl(acl::KEYSPACE)
+    Command::new("exists", -2, flag::READONLY | flag::FAST, Touch::EachKey, exists).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.0.0", "Determine if a key exists", "O(N) where N is the number of keys to check.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO)])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"]),
-    Command::new("move", 3, flag::WRITE | flag::FAST, move_key).acl(acl::KEYSPACE)
+    Command::new("move", 3, flag::WRITE | flag::FAST, Touch::Steps, move_key).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.0.0", "Move a key to another database", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)])
         .other_keys(move_other_keys),
-    Command::new("rename", 3, flag::WRITE, rename).acl(acl::KEYSPACE)
+    Command::new("rename", 3, flag::WRITE, Touch::Steps, rename).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.0.0", "Rename a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE), KeySpec::range(2, 0, 1, key_flag::OW | key_flag::UPDATE)]),
-    Command::new("renamenx", 3, flag::WRITE | flag::FAST, renamenx).acl(acl::KEYSPACE)
+    Command::new("renamenx", 3, flag::WRITE | flag::FAST, Touch::Steps, renamenx).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.0.0", "Rename a key, only if the new key does not exist", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE), KeySpec::range(2, 0, 1, key_flag::OW | key_flag::INSERT)]),
-    Command::new("touch", -2, flag::READONLY | flag::FAST, touch).acl(acl::KEYSPACE)
+    Command::new("touch", -2, flag::READONLY | flag::FAST, Touch::EachKey, touch).acl(acl::KEYSPACE)
         .doc(Group::Generic, "3.2.1", "Alters the last access time of a key(s). Returns the number of existing keys specified.", "O(N) where N is the number of keys that will be touched.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO)])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"]),
-    Command::new("type", 2, flag::READONLY | flag::FAST, type_of).acl(acl::KEYSPACE)
+    Command::new("type", 2, flag::READONLY | flag::FAST, Touch::OneOperation, type_of).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.0.0", "Determine the type stored at key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("unlink", -2, flag::WRITE | flag::FAST, del).acl(acl::KEYSPACE)
+    Command::new("unlink", -2, flag::WRITE | flag::FAST, Touch::EachKey, del).acl(acl::KEYSPACE)
         .doc(Group::Generic, "4.0.0", "Delete a key asynchronously in another thread. Otherwise it is just as DEL, but non blocking.", "O(1) for each key removed regardless of its size. Then the command does O(N) work in a different thread in order to reclaim memory, where N is the number of allocations the deleted objects where composed of.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RM | key_flag::DELETE)])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])

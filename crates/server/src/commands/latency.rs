@@ -5,7 +5,7 @@ mod graph;
 use hdrhistogram::Histogram;
 
 use crate::command::CommandId;
-use crate::command::{flag, CmdResult, Group};
+use crate::command::{flag, CmdResult, Group, Touch};
 use crate::dispatch::ctx::{Command, Ctx, Found};
 use crate::protocol::args::Args;
 use crate::server::Server;
@@ -18,30 +18,30 @@ pub const COMMANDS: &[Command] = &[
     Command::container("latency", -2, 0)
         .acl(0)
         .doc(Group::Server, "2.8.13", "A container for latency diagnostics commands", "Depends on subcommand."),
-    Command::new("latency|doctor", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, doctor)
+    Command::new("latency|doctor", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, doctor)
         .acl(0)
         .doc(Group::Server, "2.8.13", "Return a human readable latency analysis report.", "O(1)")
         .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
-    Command::new("latency|graph", 3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, graph)
+    Command::new("latency|graph", 3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, graph)
         .acl(0)
         .doc(Group::Server, "2.8.13", "Return a latency graph for the event.", "O(1)")
         .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
-    Command::new("latency|help", 2, flag::LOADING | flag::STALE, help)
+    Command::new("latency|help", 2, flag::LOADING | flag::STALE, Touch::Nothing, help)
         .acl(0)
         .doc(Group::Server, "2.8.13", "Show helpful text about the different subcommands.", "O(1)"),
-    Command::new("latency|histogram", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, histogram)
+    Command::new("latency|histogram", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, histogram)
         .acl(0)
         .doc(Group::Server, "7.0.0", "Return the cumulative distribution of latencies of a subset of commands or all.", "O(N) where N is the number of commands with latency information being retrieved.")
         .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
-    Command::new("latency|history", 3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, history)
+    Command::new("latency|history", 3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, history)
         .acl(0)
         .doc(Group::Server, "2.8.13", "Return timestamp-latency samples for the event.", "O(1)")
         .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
-    Command::new("latency|latest", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, latest)
+    Command::new("latency|latest", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, latest)
         .acl(0)
         .doc(Group::Server, "2.8.13", "Return the latest latency samples for all events.", "O(1)")
         .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
-    Command::new("latency|reset", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, reset)
+    Command::new("latency|reset", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, reset)
         .acl(0)
         .doc(Group::Server, "2.8.13", "Reset latency data for one or more events.", "O(1)")
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"]),

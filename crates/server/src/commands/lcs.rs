@@ -4,7 +4,7 @@ use stillframe_store::OpError;
 
 use super::string::max_string_bytes;
 use crate::command::operand::integer;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -12,7 +12,7 @@ use crate::protocol::reply::Reply;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("lcs", -3, flag::READONLY, lcs).acl(acl::STRING)
+    Command::new("lcs", -3, flag::READONLY, Touch::EachKey, lcs).acl(acl::STRING)
         .doc(Group::String, "7.0.0", "Find longest common substring", "O(N*M) where N and M are the lengths of s1 and s2, respectively")
         .keys(&[KeySpec::range(1, 1, 1, key_flag::RO | key_flag::ACCESS)]),
 ];

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use stillframe_store::{Bytes, End, Insertion, Setting};
 
 use crate::command::operand::{integer, positive};
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::stream::{self, Shape};
 use crate::protocol::args::Args;
@@ -16,55 +16,55 @@ use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("lindex", 3, flag::READONLY, lindex).acl(acl::LIST)
+    Command::new("lindex", 3, flag::READONLY, Touch::OneOperation, lindex).acl(acl::LIST)
         .doc(Group::List, "1.0.0", "Get an element from a list by its index", "O(N) where N is the number of elements to traverse to get to the element at index. This makes asking for the first or the last element of the list O(1).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("linsert", 5, flag::WRITE | flag::DENYOOM, linsert).acl(acl::LIST).receives(|index| index >= 3)
+    Command::new("linsert", 5, flag::WRITE | flag::DENYOOM, Touch::OneOperation, linsert).acl(acl::LIST).receives(|index| index >= 3)
         .doc(Group::List, "2.2.0", "Insert an element before or after another element in a list", "O(N) where N is the number of elements to traverse before seeing the value pivot. This means that inserting somewhere on the left end on the list (head) can be considered O(1) and inserting somewhere on the right end (tail) is O(N).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("llen", 2, flag::READONLY | flag::FAST, llen).acl(acl::LIST)
+    Command::new("llen", 2, flag::READONLY | flag::FAST, Touch::OneOperation, llen).acl(acl::LIST)
         .doc(Group::List, "1.0.0", "Get the length of a list", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("lmove", 5, flag::WRITE | flag::DENYOOM, lmove).in_one_step().acl(acl::LIST)
+    Command::new("lmove", 5, flag::WRITE | flag::DENYOOM, Touch::OneOperation, lmove).acl(acl::LIST)
         .doc(Group::List, "6.2.0", "Pop an element from a list, push it to another list and return it", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE), KeySpec::range(2, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("lmpop", -4, flag::WRITE | flag::MOVABLEKEYS, lmpop).in_one_step().acl(acl::LIST)
+    Command::new("lmpop", -4, flag::WRITE | flag::MOVABLEKEYS, Touch::OneOperation, lmpop).acl(acl::LIST)
         .doc(Group::List, "7.0.0", "Pop elements from a list", "O(N+M) where N is the number of provided keys and M is the number of elements returned.")
         .keys(&[KeySpec::counted(1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
-    Command::new("lpop", -2, flag::WRITE | flag::FAST, lpop).acl(acl::LIST)
+    Command::new("lpop", -2, flag::WRITE | flag::FAST, Touch::OneOperation, lpop).acl(acl::LIST)
         .doc(Group::List, "1.0.0", "Remove and get the first elements in a list", "O(N) where N is the number of elements returned")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
-    Command::new("lpos", -3, flag::READONLY, lpos).acl(acl::LIST).receives(|index| index == 2)
+    Command::new("lpos", -3, flag::READONLY, Touch::OneOperation, lpos).acl(acl::LIST).receives(|index| index == 2)
         .doc(Group::List, "6.0.6", "Return the index of matching elements on a list", "O(N) where N is the number of elements in the list, for the average case. When searching for elements near the head or the tail of the list, or when the MAXLEN option is provided, the command may run in constant time.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("lpush", -3, flag::WRITE | flag::DENYOOM | flag::FAST, lpush).acl(acl::LIST).receives(|index| index >= 2)
+    Command::new("lpush", -3, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, lpush).acl(acl::LIST).receives(|index| index >= 2)
         .doc(Group::List, "1.0.0", "Prepend one or multiple elements to a list", "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("lpushx", -3, flag::WRITE | flag::DENYOOM | flag::FAST, lpushx).acl(acl::LIST).receives(|index| index >= 2)
+    Command::new("lpushx", -3, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, lpushx).acl(acl::LIST).receives(|index| index >= 2)
         .doc(Group::List, "2.2.0", "Prepend an element to a list, only if the list exists", "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("lrange", 4, flag::READONLY, lrange).acl(acl::LIST)
+    Command::new("lrange", 4, flag::READONLY, Touch::OneOperation, lrange).acl(acl::LIST)
         .doc(Group::List, "1.0.0", "Get a range of elements from a list", "O(S+N) where S is the distance of start offset from HEAD for small lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of elements in the specified range.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("lrem", 4, flag::WRITE, lrem).acl(acl::LIST).receives(|index| index == 3)
+    Command::new("lrem", 4, flag::WRITE, Touch::OneOperation, lrem).acl(acl::LIST).receives(|index| index == 3)
         .doc(Group::List, "1.0.0", "Remove elements from a list", "O(N+M) where N is the length of the list and M is the number of elements removed.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
-    Command::new("lset", 4, flag::WRITE | flag::DENYOOM, lset).acl(acl::LIST).receives(|index| index == 3)
+    Command::new("lset", 4, flag::WRITE | flag::DENYOOM, Touch::OneOperation, lset).acl(acl::LIST).receives(|index| index == 3)
         .doc(Group::List, "1.0.0", "Set the value of an element in a list by its index", "O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("ltrim", 4, flag::WRITE, ltrim).event("ltrim").acl(acl::LIST)
+    Command::new("ltrim", 4, flag::WRITE, Touch::OneOperation, ltrim).event("ltrim").acl(acl::LIST)
         .doc(Group::List, "1.0.0", "Trim a list to the specified range", "O(N) where N is the number of elements to be removed by the operation.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
-    Command::new("rpop", -2, flag::WRITE | flag::FAST, rpop).acl(acl::LIST)
+    Command::new("rpop", -2, flag::WRITE | flag::FAST, Touch::OneOperation, rpop).acl(acl::LIST)
         .doc(Group::List, "1.0.0", "Remove and get the last elements in a list", "O(N) where N is the number of elements returned")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
-    Command::new("rpoplpush", 3, flag::WRITE | flag::DENYOOM, rpoplpush).in_one_step().acl(acl::LIST)
+    Command::new("rpoplpush", 3, flag::WRITE | flag::DENYOOM, Touch::OneOperation, rpoplpush).acl(acl::LIST)
         .doc(Group::List, "1.2.0", "Remove the last element in a list, prepend it to another list and return it", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE), KeySpec::range(2, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("rpush", -3, flag::WRITE | flag::DENYOOM | flag::FAST, rpush).acl(acl::LIST).receives(|index| index >= 2)
+    Command::new("rpush", -3, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, rpush).acl(acl::LIST).receives(|index| index >= 2)
         .doc(Group::List, "1.0.0", "Append one or multiple elements to a list", "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("rpushx", -3, flag::WRITE | flag::DENYOOM | flag::FAST, rpushx).acl(acl::LIST).receives(|index| index >= 2)
+    Command::new("rpushx", -3, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, rpushx).acl(acl::LIST).receives(|index| index >= 2)
         .doc(Group::List, "2.2.0", "Append an element to a list, only if the list exists", "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
 ];

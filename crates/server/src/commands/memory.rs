@@ -1,7 +1,7 @@
 //! `MEMORY`.
 
 use crate::command::operand::integer;
-use crate::command::{flag, key_flag, CmdResult, Group, KeySpec};
+use crate::command::{flag, key_flag, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -10,22 +10,22 @@ use crate::protocol::errors;
 pub const COMMANDS: &[Command] = &[
     Command::container("memory", -2, 0)
         .doc(Group::Server, "4.0.0", "A container for memory diagnostics commands", "Depends on subcommand."),
-    Command::new("memory|usage", -3, flag::READONLY, usage)
+    Command::new("memory|usage", -3, flag::READONLY, Touch::OneOperation, usage)
         .doc(Group::Server, "4.0.0", "Estimate the memory usage of a key", "O(N) where N is the number of samples.")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::RO)]),
-    Command::new("memory|stats", 2, 0, stats)
+    Command::new("memory|stats", 2, 0, Touch::Nothing, stats)
         .doc(Group::Server, "4.0.0", "Show memory usage details", "O(1)")
         .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
-    Command::new("memory|malloc-stats", 2, 0, malloc_stats)
+    Command::new("memory|malloc-stats", 2, 0, Touch::Nothing, malloc_stats)
         .doc(Group::Server, "4.0.0", "Show allocator internal stats", "Depends on how much memory is allocated, could be slow")
         .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
-    Command::new("memory|doctor", 2, 0, doctor)
+    Command::new("memory|doctor", 2, 0, Touch::Nothing, doctor)
         .doc(Group::Server, "4.0.0", "Outputs memory problems report", "O(1)")
         .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
-    Command::new("memory|purge", 2, 0, purge)
+    Command::new("memory|purge", 2, 0, Touch::Nothing, purge)
         .doc(Group::Server, "4.0.0", "Ask the allocator to release memory", "Depends on how much memory is allocated, could be slow")
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
-    Command::new("memory|help", 2, flag::LOADING | flag::STALE, help)
+    Command::new("memory|help", 2, flag::LOADING | flag::STALE, Touch::Nothing, help)
         .doc(Group::Server, "4.0.0", "Show helpful text about the different subcommands", "O(1)"),
 ];
 

@@ -2,7 +2,7 @@
 
 use stillframe_store::{Encoding, EntryInfo};
 
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 
@@ -10,21 +10,21 @@ use crate::protocol::args::Args;
 pub const COMMANDS: &[Command] = &[
     Command::container("object", -2, 0)
         .doc(Group::Generic, "2.2.3", "A container for object introspection commands", "Depends on subcommand."),
-    Command::new("object|freq", 3, flag::READONLY, freq).acl(acl::KEYSPACE)
+    Command::new("object|freq", 3, flag::READONLY, Touch::OneOperation, freq).acl(acl::KEYSPACE)
         .doc(Group::Generic, "4.0.0", "Get the logarithmic access frequency counter of a Redis object", "O(1)")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::RO)])
         .tips(&["nondeterministic_output"]),
-    Command::new("object|idletime", 3, flag::READONLY, idletime).acl(acl::KEYSPACE)
+    Command::new("object|idletime", 3, flag::READONLY, Touch::OneOperation, idletime).acl(acl::KEYSPACE)
         .doc(Group::Generic, "2.2.3", "Get the time since a Redis object was last accessed", "O(1)")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::RO)])
         .tips(&["nondeterministic_output"]),
-    Command::new("object|help", 2, flag::LOADING | flag::STALE, help).acl(acl::KEYSPACE)
+    Command::new("object|help", 2, flag::LOADING | flag::STALE, Touch::Nothing, help).acl(acl::KEYSPACE)
         .doc(Group::Generic, "6.2.0", "Show helpful text about the different subcommands", "O(1)"),
-    Command::new("object|refcount", 3, flag::READONLY, refcount).in_steps().acl(acl::KEYSPACE)
+    Command::new("object|refcount", 3, flag::READONLY, Touch::Steps, refcount).acl(acl::KEYSPACE)
         .doc(Group::Generic, "2.2.3", "Get the number of references to the value of the key", "O(1)")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::RO)])
         .tips(&["nondeterministic_output"]),
-    Command::new("object|encoding", 3, flag::READONLY, encoding).acl(acl::KEYSPACE)
+    Command::new("object|encoding", 3, flag::READONLY, Touch::OneOperation, encoding).acl(acl::KEYSPACE)
         .doc(Group::Generic, "2.2.3", "Inspect the internal encoding of a Redis object", "O(1)")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::RO)])
         .tips(&["nondeterministic_output"]),

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::command::{acl, flag, CmdError, CmdResult, Group};
+use crate::command::{acl, flag, CmdError, CmdResult, Group, Touch};
 use crate::config::OnSignal;
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::persistence::{default_target, temporary_path, Busy, Target, When};
@@ -12,23 +12,23 @@ use crate::protocol::errors;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("bgrewriteaof", 1, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING, bgrewriteaof)
+    Command::new("bgrewriteaof", 1, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING, Touch::Nothing, bgrewriteaof)
         .acl(0)
         .doc(Group::Server, "1.0.0", "Asynchronously rewrite the append-only file", "O(1)"),
-    Command::new("bgsave", -1, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING, bgsave)
+    Command::new("bgsave", -1, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING, Touch::Nothing, bgsave)
         .acl(0)
         .doc(Group::Server, "1.0.0", "Asynchronously save the dataset to disk", "O(1)"),
-    Command::new("backup", 3, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING | flag::NO_MULTI, backup)
+    Command::new("backup", 3, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING | flag::NO_MULTI, Touch::Nothing, backup)
         .acl(0)
         .doc(Group::Server, "7.0.0", "Writes an RDB file of all databases as of now to a path (BACKUP TO path)", "O(1) for the clients; the file is written in the background"),
-    Command::new("lastsave", 1, flag::LOADING | flag::STALE | flag::FAST, lastsave)
+    Command::new("lastsave", 1, flag::LOADING | flag::STALE | flag::FAST, Touch::Nothing, lastsave)
         .acl(acl::ADMIN | acl::DANGEROUS)
         .doc(Group::Server, "1.0.0", "Get the UNIX time stamp of the last successful save to disk", "O(1)")
         .tips(&["nondeterministic_output"]),
-    Command::new("save", 1, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING | flag::NO_MULTI, save)
+    Command::new("save", 1, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING | flag::NO_MULTI, Touch::Nothing, save)
         .acl(0)
         .doc(Group::Server, "1.0.0", "Synchronously save the dataset to disk", "O(N) where N is the total number of keys in all databases"),
-    Command::new("shutdown", -1, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::NO_MULTI | flag::ALLOW_BUSY, shutdown)
+    Command::new("shutdown", -1, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::NO_MULTI | flag::ALLOW_BUSY, Touch::Nothing, shutdown)
         .acl(0)
         .doc(Group::Server, "1.0.0", "Synchronously save the dataset to disk and then shut down the server", "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)"),
 ];

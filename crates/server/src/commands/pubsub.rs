@@ -1,6 +1,6 @@
 //! `SUBSCRIBE`, `PUBLISH`, and their kin.
 
-use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::subscribed;
 use crate::protocol::args::Args;
@@ -12,50 +12,50 @@ const PUBLISHES: u32 = TELLS | flag::FAST | flag::MAY_REPLICATE;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("subscribe", -2, LISTENS, |ctx, args| subscribe(ctx, args, Kind::Channel))
+    Command::new("subscribe", -2, LISTENS, Touch::Nothing, |ctx, args| subscribe(ctx, args, Kind::Channel))
         .acl(acl::PUBSUB)
         .doc(Group::Pubsub, "2.0.0", "Listen for messages published to the given channels", "O(N) where N is the number of channels to subscribe to."),
-    Command::new("unsubscribe", -1, LISTENS, |ctx, args| unsubscribe(ctx, args, Kind::Channel))
+    Command::new("unsubscribe", -1, LISTENS, Touch::Nothing, |ctx, args| unsubscribe(ctx, args, Kind::Channel))
         .acl(acl::PUBSUB)
         .doc(Group::Pubsub, "2.0.0", "Stop listening for messages posted to the given channels", "O(N) where N is the number of clients already subscribed to a channel."),
-    Command::new("psubscribe", -2, LISTENS, |ctx, args| subscribe(ctx, args, Kind::Pattern))
+    Command::new("psubscribe", -2, LISTENS, Touch::Nothing, |ctx, args| subscribe(ctx, args, Kind::Pattern))
         .acl(acl::PUBSUB)
         .doc(Group::Pubsub, "2.0.0", "Listen for messages published to channels matching the given patterns", "O(N) where N is the number of patterns the client is already subscribed to."),
-    Command::new("punsubscribe", -1, LISTENS, |ctx, args| unsubscribe(ctx, args, Kind::Pattern))
+    Command::new("punsubscribe", -1, LISTENS, Touch::Nothing, |ctx, args| unsubscribe(ctx, args, Kind::Pattern))
         .acl(acl::PUBSUB)
         .doc(Group::Pubsub, "2.0.0", "Stop listening for messages posted to channels matching the given patterns", "O(N+M) where N is the number of patterns the client is already subscribed and M is the number of total patterns subscribed in the system (by any client)."),
-    Command::new("ssubscribe", -2, LISTENS, |ctx, args| subscribe(ctx, args, Kind::Shard))
+    Command::new("ssubscribe", -2, LISTENS, Touch::Nothing, |ctx, args| subscribe(ctx, args, Kind::Shard))
         .acl(acl::PUBSUB)
         .keys(&[KeySpec::range(1, -1, 1, key_flag::NOT_KEY)])
         .doc(Group::Pubsub, "7.0.0", "Listen for messages published to the given shard channels", "O(N) where N is the number of shard channels to subscribe to."),
-    Command::new("sunsubscribe", -1, LISTENS, |ctx, args| unsubscribe(ctx, args, Kind::Shard))
+    Command::new("sunsubscribe", -1, LISTENS, Touch::Nothing, |ctx, args| unsubscribe(ctx, args, Kind::Shard))
         .acl(acl::PUBSUB)
         .keys(&[KeySpec::range(1, -1, 1, key_flag::NOT_KEY)])
         .doc(Group::Pubsub, "7.0.0", "Stop listening for messages posted to the given shard channels", "O(N) where N is the number of clients already subscribed to a shard channel."),
-    Command::new("publish", 3, PUBLISHES, |ctx, args| publish(ctx, args, false))
+    Command::new("publish", 3, PUBLISHES, Touch::Nothing, |ctx, args| publish(ctx, args, false))
         .acl(acl::PUBSUB)
         .doc(Group::Pubsub, "2.0.0", "Post a message to a channel", "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client)."),
-    Command::new("spublish", 3, PUBLISHES, |ctx, args| publish(ctx, args, true))
+    Command::new("spublish", 3, PUBLISHES, Touch::Nothing, |ctx, args| publish(ctx, args, true))
         .acl(acl::PUBSUB)
         .keys(&[KeySpec::range(1, 0, 1, key_flag::NOT_KEY)])
         .doc(Group::Pubsub, "7.0.0", "Post a message to a shard channel", "O(N) where N is the number of clients subscribed to the receiving shard channel."),
     Command::container("pubsub", -2, 0)
         .doc(Group::Pubsub, "2.8.0", "A container for Pub/Sub commands", "Depends on subcommand."),
-    Command::new("pubsub|channels", -2, TELLS, |ctx, args| channels(ctx, args, Kind::Channel))
+    Command::new("pubsub|channels", -2, TELLS, Touch::Nothing, |ctx, args| channels(ctx, args, Kind::Channel))
         .acl(acl::PUBSUB)
         .doc(Group::Pubsub, "2.8.0", "List active channels", "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)"),
-    Command::new("pubsub|help", 2, flag::LOADING | flag::STALE, help)
+    Command::new("pubsub|help", 2, flag::LOADING | flag::STALE, Touch::Nothing, help)
         .doc(Group::Pubsub, "6.2.0", "Show helpful text about the different subcommands", "O(1)"),
-    Command::new("pubsub|numpat", 2, TELLS, numpat)
+    Command::new("pubsub|numpat", 2, TELLS, Touch::Nothing, numpat)
         .acl(acl::PUBSUB)
         .doc(Group::Pubsub, "2.8.0", "Get the count of unique patterns pattern subscriptions", "O(1)"),
-    Command::new("pubsub|numsub", -2, TELLS, |ctx, args| numsub(ctx, args, Kind::Channel))
+    Command::new("pubsub|numsub", -2, TELLS, Touch::Nothing, |ctx, args| numsub(ctx, args, Kind::Channel))
         .acl(acl::PUBSUB)
         .doc(Group::Pubsub, "2.8.0", "Get the count of subscribers for channels", "O(N) for the NUMSUB subcommand, where N is the number of requested channels"),
-    Command::new("pubsub|shardchannels", -2, TELLS, |ctx, args| channels(ctx, args, Kind::Shard))
+    Command::new("pubsub|shardchannels", -2, TELLS, Touch::Nothing, |ctx, args| channels(ctx, args, Kind::Shard))
         .acl(acl::PUBSUB)
         .doc(Group::Pubsub, "7.0.0", "List active shard channels", "O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels)."),
-    Command::new("pubsub|shardnumsub", -2, TELLS, |ctx, args| numsub(ctx, args, Kind::Shard))
+    Command::new("pubsub|shardnumsub", -2, TELLS, Touch::Nothing, |ctx, args| numsub(ctx, args, Kind::Shard))
         .acl(acl::PUBSUB)
         .doc(Group::Pubsub, "7.0.0", "Get the count of subscribers for shard channels", "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels"),
 ];

@@ -3,7 +3,7 @@
 use stillframe_store::{EntryInfo, OpError};
 
 use crate::command::operand::integer;
-use crate::command::{acl, flag, CmdError, CmdResult, Group, Scope};
+use crate::command::{acl, flag, CmdError, CmdResult, Group, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::collected::Collected;
@@ -14,13 +14,13 @@ use crate::text::number::parse_cursor;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("keys", 2, flag::READONLY, keys).scope(Scope::Data).acl(acl::KEYSPACE | acl::DANGEROUS)
+    Command::new("keys", 2, flag::READONLY, Touch::Alone, keys).acl(acl::KEYSPACE | acl::DANGEROUS)
         .doc(Group::Generic, "1.0.0", "Find all keys matching the given pattern", "O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.")
         .tips(&["request_policy:all_shards", "nondeterministic_output_order"]),
-    Command::new("randomkey", 1, flag::READONLY, randomkey).beyond_keys().scope(Scope::Walk).acl(acl::KEYSPACE)
+    Command::new("randomkey", 1, flag::READONLY, Touch::Walk, randomkey).acl(acl::KEYSPACE)
         .doc(Group::Generic, "1.0.0", "Return a random key from the keyspace", "O(1)")
         .tips(&["request_policy:all_shards", "nondeterministic_output"]),
-    Command::new("scan", -2, flag::READONLY, scan).beyond_keys().scope(Scope::Walk).acl(acl::KEYSPACE)
+    Command::new("scan", -2, flag::READONLY, Touch::Walk, scan).acl(acl::KEYSPACE)
         .doc(Group::Generic, "2.8.0", "Incrementally iterate the keys space", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.")
         .tips(&["nondeterministic_output", "request_policy:special"]),
 ];

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::command::operand;
-use crate::command::{acl, flag, CmdResult, Group};
+use crate::command::{acl, flag, CmdResult, Group, Touch};
 use crate::commands::connection::REDIS_VERSION;
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::monitor as monitors;
@@ -14,39 +14,39 @@ use crate::text::number;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("failover", -1, flag::ADMIN | flag::NOSCRIPT | flag::STALE, failover)
+    Command::new("failover", -1, flag::ADMIN | flag::NOSCRIPT | flag::STALE, Touch::Nothing, failover)
         .acl(0)
         .doc(Group::Server, "6.2.0", "Start a coordinated failover between this server and one of its replicas.", "O(1)"),
-    Command::new("lolwut", -1, flag::READONLY | flag::FAST, lolwut)
+    Command::new("lolwut", -1, flag::READONLY | flag::FAST, Touch::Nothing, lolwut)
         .acl(0)
         .doc(Group::Server, "5.0.0", "Display some computer art and the Redis version", ""),
-    Command::new("monitor", 1, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, monitor)
+    Command::new("monitor", 1, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, monitor)
         .acl(0)
         .doc(Group::Server, "1.0.0", "Listen for all requests received by the server in real time", ""),
-    Command::new("replicaof", 3, flag::ADMIN | flag::NOSCRIPT | flag::STALE | flag::NO_ASYNC_LOADING, replicaof)
+    Command::new("replicaof", 3, flag::ADMIN | flag::NOSCRIPT | flag::STALE | flag::NO_ASYNC_LOADING, Touch::Nothing, replicaof)
         .acl(0)
         .doc(Group::Server, "5.0.0", "Make the server a replica of another instance, or promote it as master.", "O(1)"),
-    Command::new("role", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST, role)
+    Command::new("role", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST, Touch::Nothing, role)
         .acl(acl::ADMIN | acl::DANGEROUS)
         .doc(Group::Server, "2.8.12", "Return the role of the instance in the context of replication", "O(1)"),
-    Command::new("slaveof", 3, flag::ADMIN | flag::NOSCRIPT | flag::STALE | flag::NO_ASYNC_LOADING, slaveof)
+    Command::new("slaveof", 3, flag::ADMIN | flag::NOSCRIPT | flag::STALE | flag::NO_ASYNC_LOADING, Touch::Nothing, slaveof)
         .acl(0)
         .doc(Group::Server, "1.0.0", "Make the server a replica of another instance, or promote it as master.", "O(1)"),
-    Command::new("time", 1, flag::LOADING | flag::STALE | flag::FAST, time)
+    Command::new("time", 1, flag::LOADING | flag::STALE | flag::FAST, Touch::Nothing, time)
         .acl(0)
         .doc(Group::Server, "2.6.0", "Return the current server time", "O(1)")
         .tips(&["nondeterministic_output"]),
-    Command::new("wait", 3, flag::NOSCRIPT, wait)
+    Command::new("wait", 3, flag::NOSCRIPT, Touch::Nothing, wait)
         .acl(acl::CONNECTION)
         .doc(Group::Generic, "3.0.0", "Wait for the synchronous replication of all the write commands sent in the context of the current connection", "O(1)")
         .tips(&["request_policy:all_shards", "response_policy:agg_min"]),
     Command::container("module", -2, 0)
         .acl(0)
         .doc(Group::Server, "4.0.0", "A container for module commands", "Depends on subcommand."),
-    Command::new("module|help", 2, flag::LOADING | flag::STALE, module_help)
+    Command::new("module|help", 2, flag::LOADING | flag::STALE, Touch::Nothing, module_help)
         .acl(0)
         .doc(Group::Server, "5.0.0", "Show helpful text about the different subcommands", "O(1)"),
-    Command::new("module|list", 2, flag::ADMIN | flag::NOSCRIPT, module_list)
+    Command::new("module|list", 2, flag::ADMIN | flag::NOSCRIPT, Touch::Nothing, module_list)
         .acl(0)
         .doc(Group::Server, "4.0.0", "List all modules loaded by the server", "O(N) where N is the number of loaded modules.")
         .tips(&["nondeterministic_output_order"]),

@@ -4,7 +4,7 @@ use stillframe_store::{Deadline, NewValue, Reach, UnixMillis};
 
 use super::string::{reply_value, sends_whole};
 use crate::command::operand::integer;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -12,42 +12,42 @@ use crate::text::number::encode;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("getdel", 2, flag::WRITE | flag::FAST, getdel).reading().acl(acl::STRING).reaching(sends_whole)
+    Command::new("getdel", 2, flag::WRITE | flag::FAST, Touch::OneOperation, getdel).reading().acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "6.2.0", "Get the value of a key and delete the key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
-    Command::new("getex", -2, flag::WRITE | flag::FAST, getex).reading().acl(acl::STRING).reaching(sends_whole)
+    Command::new("getex", -2, flag::WRITE | flag::FAST, Touch::OneOperation, getex).reading().acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "6.2.0", "Get the value of a key and optionally set its expiration", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE).notes("RW and UPDATE because it changes the TTL")])
         .quick(),
-    Command::new("getset", 3, flag::WRITE | flag::DENYOOM | flag::FAST, getset).reading().acl(acl::STRING).reaching(sends_whole)
+    Command::new("getset", 3, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, getset).reading().acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "1.0.0", "Set the string value of a key and return its old value", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)])
         .receives(|index| index == 2),
-    Command::new("mset", -3, flag::WRITE | flag::DENYOOM, mset).acl(acl::STRING).receives(is_value_of_pair).reaching(|_, _| Reach::Nothing)
+    Command::new("mset", -3, flag::WRITE | flag::DENYOOM, Touch::EachKey, mset).acl(acl::STRING).receives(is_value_of_pair).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.1", "Set multiple keys to multiple values", "O(N) where N is the number of keys to set.")
         .keys(&[KeySpec::range(1, -1, 2, key_flag::OW | key_flag::UPDATE)])
         .tips(&["request_policy:multi_shard", "response_policy:all_succeeded"]),
-    Command::new("msetnx", -3, flag::WRITE | flag::DENYOOM, msetnx).acl(acl::STRING).receives(is_value_of_pair).reaching(|_, _| Reach::Nothing)
+    Command::new("msetnx", -3, flag::WRITE | flag::DENYOOM, Touch::EachKey, msetnx).acl(acl::STRING).receives(is_value_of_pair).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.1", "Set multiple keys to multiple values, only if none of the keys exist", "O(N) where N is the number of keys to set.")
         .keys(&[KeySpec::range(1, -1, 2, key_flag::OW | key_flag::INSERT)])
         .tips(&["request_policy:multi_shard", "response_policy:agg_min"]),
-    Command::new("psetex", 4, flag::WRITE | flag::DENYOOM, psetex).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
+    Command::new("psetex", 4, flag::WRITE | flag::DENYOOM, Touch::OneOperation, psetex).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "2.6.0", "Set the value and expiration in milliseconds of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)])
         .quick()
         .receives(|index| index == 3),
-    Command::new("set", -3, flag::WRITE | flag::DENYOOM, set).reading().acl(acl::STRING).reaching(sends_old)
+    Command::new("set", -3, flag::WRITE | flag::DENYOOM, Touch::OneOperation, set).reading().acl(acl::STRING).reaching(sends_old)
         .doc(Group::String, "1.0.0", "Set the string value of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE | key_flag::VARIABLE_FLAGS).notes("RW and ACCESS due to the optional `GET` argument")])
         .flags_fn(key_flags)
         .quick()
         .receives(|index| index == 2),
-    Command::new("setex", 4, flag::WRITE | flag::DENYOOM, setex).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
+    Command::new("setex", 4, flag::WRITE | flag::DENYOOM, Touch::OneOperation, setex).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "2.0.0", "Set the value and expiration of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)])
         .quick()
         .receives(|index| index == 3),
-    Command::new("setnx", 3, flag::WRITE | flag::DENYOOM | flag::FAST, setnx).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
+    Command::new("setnx", 3, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, setnx).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "1.0.0", "Set the value of a key, only if the key does not exist", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::INSERT)])
         .receives(|index| index == 2),

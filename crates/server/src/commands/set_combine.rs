@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use stillframe_store::Encoding;
 
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::collected::Collected;
@@ -13,28 +13,28 @@ use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("sdiff", -2, flag::READONLY, sdiff).acl(acl::SET)
+    Command::new("sdiff", -2, flag::READONLY, Touch::EachKey, sdiff).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Subtract multiple sets", "O(N) where N is the total number of elements in all given sets.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
-    Command::new("sdiffstore", -3, flag::WRITE | flag::DENYOOM, sdiffstore).reading().event("sdiffstore").in_one_step().acl(acl::SET)
+    Command::new("sdiffstore", -3, flag::WRITE | flag::DENYOOM, Touch::OneOperation, sdiffstore).reading().event("sdiffstore").acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Subtract multiple sets and store the resulting set in a key", "O(N) where N is the total number of elements in all given sets.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::range(2, -1, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("sinter", -2, flag::READONLY, sinter).acl(acl::SET)
+    Command::new("sinter", -2, flag::READONLY, Touch::EachKey, sinter).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Intersect multiple sets", "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
-    Command::new("sintercard", -3, flag::READONLY | flag::MOVABLEKEYS, sintercard).acl(acl::SET)
+    Command::new("sintercard", -3, flag::READONLY | flag::MOVABLEKEYS, Touch::EachKey, sintercard).acl(acl::SET)
         .doc(Group::Set, "7.0.0", "Intersect multiple sets and return the cardinality of the result", "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.")
         .keys(&[KeySpec::counted(1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("sinterstore", -3, flag::WRITE | flag::DENYOOM, sinterstore).reading().event("sinterstore").in_one_step().acl(acl::SET)
+    Command::new("sinterstore", -3, flag::WRITE | flag::DENYOOM, Touch::OneOperation, sinterstore).reading().event("sinterstore").acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Intersect multiple sets and store the resulting set in a key", "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE), KeySpec::range(2, -1, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("sunion", -2, flag::READONLY, sunion).acl(acl::SET)
+    Command::new("sunion", -2, flag::READONLY, Touch::EachKey, sunion).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Add multiple sets", "O(N) where N is the total number of elements in all given sets.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
-    Command::new("sunionstore", -3, flag::WRITE | flag::DENYOOM, sunionstore).reading().event("sunionstore").in_one_step().acl(acl::SET)
+    Command::new("sunionstore", -3, flag::WRITE | flag::DENYOOM, Touch::OneOperation, sunionstore).reading().event("sunionstore").acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Add multiple sets and store the resulting set in a key", "O(N) where N is the total number of elements in all given sets.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::range(2, -1, 1, key_flag::RO | key_flag::ACCESS)]),
 ];

@@ -8,7 +8,7 @@ use stillframe_store::{Bytes, Draw};
 use super::random::reply_drawn;
 use super::scan::{ScanOptions, MAX_CURSOR};
 use crate::command::operand::{integer_in, positive};
-use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::stream::{self, Shape};
 use crate::protocol::args::Args;
@@ -19,37 +19,37 @@ use crate::text::number::parse_cursor;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("sadd", -3, flag::WRITE | flag::DENYOOM | flag::FAST, sadd).element(2).acl(acl::SET).receives_names(|index| index >= 2)
+    Command::new("sadd", -3, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, sadd).element(2).acl(acl::SET).receives_names(|index| index >= 2)
         .doc(Group::Set, "1.0.0", "Add one or more members to a set", "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("scard", 2, flag::READONLY | flag::FAST, scard).acl(acl::SET)
+    Command::new("scard", 2, flag::READONLY | flag::FAST, Touch::OneOperation, scard).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Get the number of members in a set", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("sismember", 3, flag::READONLY | flag::FAST, sismember).element(2).acl(acl::SET).receives_names(|index| index >= 2)
+    Command::new("sismember", 3, flag::READONLY | flag::FAST, Touch::OneOperation, sismember).element(2).acl(acl::SET).receives_names(|index| index >= 2)
         .doc(Group::Set, "1.0.0", "Determine if a given value is a member of a set", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("smembers", 2, flag::READONLY, smembers).acl(acl::SET)
+    Command::new("smembers", 2, flag::READONLY, Touch::OneOperation, smembers).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Get all the members in a set", "O(N) where N is the set cardinality.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
-    Command::new("smismember", -3, flag::READONLY | flag::FAST, smismember).element(2).acl(acl::SET).receives_names(|index| index >= 2)
+    Command::new("smismember", -3, flag::READONLY | flag::FAST, Touch::OneOperation, smismember).element(2).acl(acl::SET).receives_names(|index| index >= 2)
         .doc(Group::Set, "6.2.0", "Returns the membership associated with the given elements for a set", "O(N) where N is the number of elements being checked for membership")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("smove", 4, flag::WRITE | flag::FAST, smove).in_one_step().acl(acl::SET).receives_names(|index| index == 3)
+    Command::new("smove", 4, flag::WRITE | flag::FAST, Touch::OneOperation, smove).acl(acl::SET).receives_names(|index| index == 3)
         .doc(Group::Set, "1.0.0", "Move a member from one set to another", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE), KeySpec::range(2, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("spop", -2, flag::WRITE | flag::FAST, spop).event("spop").acl(acl::SET)
+    Command::new("spop", -2, flag::WRITE | flag::FAST, Touch::OneOperation, spop).event("spop").acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Remove and return one or multiple random members from a set", "Without the count argument O(1), otherwise O(N) where N is the value of the passed count.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)])
         .tips(&["nondeterministic_output"]),
-    Command::new("srandmember", -2, flag::READONLY, srandmember).acl(acl::SET)
+    Command::new("srandmember", -2, flag::READONLY, Touch::OneOperation, srandmember).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Get one or multiple random members from a set", "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("srem", -3, flag::WRITE | flag::FAST, srem).element(2).acl(acl::SET).receives_names(|index| index >= 2)
+    Command::new("srem", -3, flag::WRITE | flag::FAST, Touch::OneOperation, srem).element(2).acl(acl::SET).receives_names(|index| index >= 2)
         .doc(Group::Set, "1.0.0", "Remove one or more members from a set", "O(N) where N is the number of members to be removed.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
-    Command::new("sscan", -3, flag::READONLY, sscan).acl(acl::SET)
+    Command::new("sscan", -3, flag::READONLY, Touch::OneOperation, sscan).acl(acl::SET)
         .doc(Group::Set, "2.8.0", "Incrementally iterate Set elements", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),

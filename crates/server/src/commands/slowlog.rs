@@ -1,6 +1,6 @@
 //! `SLOWLOG`.
 
-use crate::command::{flag, CmdResult, Group};
+use crate::command::{flag, CmdResult, Group, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::waiting::note_served;
 use crate::protocol::args::Args;
@@ -11,18 +11,18 @@ pub const COMMANDS: &[Command] = &[
     Command::container("slowlog", -2, 0)
         .acl(0)
         .doc(Group::Server, "2.2.12", "A container for slow log commands", "Depends on subcommand."),
-    Command::new("slowlog|get", -2, flag::ADMIN | flag::LOADING | flag::STALE, get)
+    Command::new("slowlog|get", -2, flag::ADMIN | flag::LOADING | flag::STALE, Touch::Nothing, get)
         .acl(0)
         .doc(Group::Server, "2.2.12", "Get the slow log's entries", "O(N) where N is the number of entries returned")
         .tips(&["request_policy:all_nodes", "nondeterministic_output"]),
-    Command::new("slowlog|help", 2, flag::LOADING | flag::STALE, help)
+    Command::new("slowlog|help", 2, flag::LOADING | flag::STALE, Touch::Nothing, help)
         .acl(0)
         .doc(Group::Server, "6.2.0", "Show helpful text about the different subcommands", "O(1)"),
-    Command::new("slowlog|len", 2, flag::ADMIN | flag::LOADING | flag::STALE, len)
+    Command::new("slowlog|len", 2, flag::ADMIN | flag::LOADING | flag::STALE, Touch::Nothing, len)
         .acl(0)
         .doc(Group::Server, "2.2.12", "Get the slow log's length", "O(1)")
         .tips(&["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"]),
-    Command::new("slowlog|reset", 2, flag::ADMIN | flag::LOADING | flag::STALE, reset)
+    Command::new("slowlog|reset", 2, flag::ADMIN | flag::LOADING | flag::STALE, Touch::Nothing, reset)
         .acl(0)
         .doc(Group::Server, "2.2.12", "Clear all entries from the slow log", "O(N) where N is the number of entries in the slowlog")
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"]),

@@ -4,7 +4,7 @@ use stillframe_store::{Bytes, Encoding, ScoreRule, ValueType};
 
 use super::scan::Pattern;
 use crate::command::operand::integer;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::collected::Collected;
@@ -14,32 +14,32 @@ use crate::text::number::parse_cursor;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("zadd", -4, flag::WRITE | flag::DENYOOM | flag::FAST, zadd).element(3).acl(acl::SORTEDSET).receives_names(|index| index >= 3)
+    Command::new("zadd", -4, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, zadd).element(3).acl(acl::SORTEDSET).receives_names(|index| index >= 3)
         .doc(Group::SortedSet, "1.2.0", "Add one or more members to a sorted set, or update its score if it already exists", "O(log(N)) for each item added, where N is the number of elements in the sorted set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("zcard", 2, flag::READONLY | flag::FAST, zcard).acl(acl::SORTEDSET)
+    Command::new("zcard", 2, flag::READONLY | flag::FAST, Touch::OneOperation, zcard).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "1.2.0", "Get the number of members in a sorted set", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("zincrby", 4, flag::WRITE | flag::DENYOOM | flag::FAST, zincrby).element(3).acl(acl::SORTEDSET).receives_names(|index| index >= 3).event("zincr")
+    Command::new("zincrby", 4, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, zincrby).element(3).acl(acl::SORTEDSET).receives_names(|index| index >= 3).event("zincr")
         .doc(Group::SortedSet, "1.2.0", "Increment the score of a member in a sorted set", "O(log(N)) where N is the number of elements in the sorted set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::UPDATE)]),
-    Command::new("zmscore", -3, flag::READONLY | flag::FAST, zmscore).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
+    Command::new("zmscore", -3, flag::READONLY | flag::FAST, Touch::OneOperation, zmscore).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
         .doc(Group::SortedSet, "6.2.0", "Get the score associated with the given members in a sorted set", "O(N) where N is the number of members being requested.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zrank", -3, flag::READONLY | flag::FAST, zrank).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
+    Command::new("zrank", -3, flag::READONLY | flag::FAST, Touch::OneOperation, zrank).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
         .doc(Group::SortedSet, "2.0.0", "Determine the index of a member in a sorted set", "O(log(N))")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zrem", -3, flag::WRITE | flag::FAST, zrem).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
+    Command::new("zrem", -3, flag::WRITE | flag::FAST, Touch::OneOperation, zrem).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
         .doc(Group::SortedSet, "1.2.0", "Remove one or more members from a sorted set", "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to be removed.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
-    Command::new("zrevrank", -3, flag::READONLY | flag::FAST, zrevrank).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
+    Command::new("zrevrank", -3, flag::READONLY | flag::FAST, Touch::OneOperation, zrevrank).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
         .doc(Group::SortedSet, "2.0.0", "Determine the index of a member in a sorted set, with scores ordered from high to low", "O(log(N))")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zscan", -3, flag::READONLY, zscan).counting().acl(acl::SORTEDSET).in_steps()
+    Command::new("zscan", -3, flag::READONLY, Touch::Steps, zscan).counting().acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "2.8.0", "Incrementally iterate sorted sets elements and associated scores", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("zscore", 3, flag::READONLY | flag::FAST, zscore).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
+    Command::new("zscore", 3, flag::READONLY | flag::FAST, Touch::OneOperation, zscore).element(2).acl(acl::SORTEDSET).receives_names(|index| index >= 2)
         .doc(Group::SortedSet, "1.2.0", "Get the score associated with the given member in a sorted set", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
 ];

@@ -7,7 +7,7 @@ use stillframe_store::{Given, RangeLimit, ScoredRange, Sending, ValueType};
 
 use super::random::reply_drawn;
 use crate::command::operand::{integer_in, positive};
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -16,16 +16,16 @@ use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("zpopmax", -2, flag::WRITE | flag::FAST, zpopmax).acl(acl::SORTEDSET).event("zpopmax")
+    Command::new("zpopmax", -2, flag::WRITE | flag::FAST, Touch::OneOperation, zpopmax).acl(acl::SORTEDSET).event("zpopmax")
         .doc(Group::SortedSet, "5.0.0", "Remove and return members with the highest scores in a sorted set", "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
-    Command::new("zpopmin", -2, flag::WRITE | flag::FAST, zpopmin).acl(acl::SORTEDSET).event("zpopmin")
+    Command::new("zpopmin", -2, flag::WRITE | flag::FAST, Touch::OneOperation, zpopmin).acl(acl::SORTEDSET).event("zpopmin")
         .doc(Group::SortedSet, "5.0.0", "Remove and return members with the lowest scores in a sorted set", "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
-    Command::new("zmpop", -4, flag::WRITE | flag::MOVABLEKEYS, zmpop).in_one_step().acl(acl::SORTEDSET)
+    Command::new("zmpop", -4, flag::WRITE | flag::MOVABLEKEYS, Touch::OneOperation, zmpop).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "7.0.0", "Remove and return members with scores in a sorted set", "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.")
         .keys(&[KeySpec::counted(1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)]),
-    Command::new("zrandmember", -2, flag::READONLY, zrandmember).acl(acl::SORTEDSET).in_steps()
+    Command::new("zrandmember", -2, flag::READONLY, Touch::Steps, zrandmember).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "6.2.0", "Get one or multiple random elements from a sorted set", "O(N) where N is the number of elements returned")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use stillframe_store::{CollectionLimits, Key, LexBound, RangeLimit, ScoreBound, ScoredRange};
 
 use crate::command::operand::integer;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::stream::{self, ScoredPart, Shape};
 use crate::protocol::args::Args;
@@ -15,40 +15,40 @@ use crate::text::double;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("zcount", 4, flag::READONLY | flag::FAST, zcount).acl(acl::SORTEDSET)
+    Command::new("zcount", 4, flag::READONLY | flag::FAST, Touch::OneOperation, zcount).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "2.0.0", "Count the members in a sorted set with scores within the given values", "O(log(N)) with N being the number of elements in the sorted set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zlexcount", 4, flag::READONLY | flag::FAST, zlexcount).acl(acl::SORTEDSET)
+    Command::new("zlexcount", 4, flag::READONLY | flag::FAST, Touch::OneOperation, zlexcount).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "2.8.9", "Count the number of members in a sorted set between a given lexicographical range", "O(log(N)) with N being the number of elements in the sorted set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zrange", -4, flag::READONLY, zrange).acl(acl::SORTEDSET)
+    Command::new("zrange", -4, flag::READONLY, Touch::OneOperation, zrange).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "1.2.0", "Return a range of members in a sorted set", "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zrangebylex", -4, flag::READONLY, zrangebylex).acl(acl::SORTEDSET)
+    Command::new("zrangebylex", -4, flag::READONLY, Touch::OneOperation, zrangebylex).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "2.8.9", "Return a range of members in a sorted set, by lexicographical range", "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zrangebyscore", -4, flag::READONLY, zrangebyscore).acl(acl::SORTEDSET)
+    Command::new("zrangebyscore", -4, flag::READONLY, Touch::OneOperation, zrangebyscore).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "1.0.5", "Return a range of members in a sorted set, by score", "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zrangestore", -5, flag::WRITE | flag::DENYOOM, zrangestore).reading().acl(acl::SORTEDSET).in_one_step().event("zrangestore")
+    Command::new("zrangestore", -5, flag::WRITE | flag::DENYOOM, Touch::OneOperation, zrangestore).reading().acl(acl::SORTEDSET).event("zrangestore")
         .doc(Group::SortedSet, "6.2.0", "Store a range of members from sorted set into another key", "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements stored into the destination key.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::range(2, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zremrangebylex", 4, flag::WRITE, zremrangebylex).acl(acl::SORTEDSET).event("zremrangebylex")
+    Command::new("zremrangebylex", 4, flag::WRITE, Touch::OneOperation, zremrangebylex).acl(acl::SORTEDSET).event("zremrangebylex")
         .doc(Group::SortedSet, "2.8.9", "Remove all members in a sorted set between the given lexicographical range", "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
-    Command::new("zremrangebyrank", 4, flag::WRITE, zremrangebyrank).acl(acl::SORTEDSET).event("zremrangebyrank")
+    Command::new("zremrangebyrank", 4, flag::WRITE, Touch::OneOperation, zremrangebyrank).acl(acl::SORTEDSET).event("zremrangebyrank")
         .doc(Group::SortedSet, "2.0.0", "Remove all members in a sorted set within the given indexes", "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
-    Command::new("zremrangebyscore", 4, flag::WRITE, zremrangebyscore).acl(acl::SORTEDSET).event("zremrangebyscore")
+    Command::new("zremrangebyscore", 4, flag::WRITE, Touch::OneOperation, zremrangebyscore).acl(acl::SORTEDSET).event("zremrangebyscore")
         .doc(Group::SortedSet, "1.2.0", "Remove all members in a sorted set within the given scores", "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::DELETE)]),
-    Command::new("zrevrange", -4, flag::READONLY, zrevrange).acl(acl::SORTEDSET)
+    Command::new("zrevrange", -4, flag::READONLY, Touch::OneOperation, zrevrange).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "1.2.0", "Return a range of members in a sorted set, by index, with scores ordered from high to low", "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zrevrangebylex", -4, flag::READONLY, zrevrangebylex).acl(acl::SORTEDSET)
+    Command::new("zrevrangebylex", -4, flag::READONLY, Touch::OneOperation, zrevrangebylex).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "2.8.9", "Return a range of members in a sorted set, by lexicographical range, ordered from higher to lower strings.", "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zrevrangebyscore", -4, flag::READONLY, zrevrangebyscore).acl(acl::SORTEDSET)
+    Command::new("zrevrangebyscore", -4, flag::READONLY, Touch::OneOperation, zrevrangebyscore).acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "2.2.0", "Return a range of members in a sorted set, by score, with scores ordered from high to low", "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
 ];

@@ -6,7 +6,7 @@ use stillframe_store::{Deadline, OpError, Reach, StrRef, ValueType, MAX_STRING_B
 
 use super::walk::leave_to_readers;
 use crate::command::operand::integer;
-use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -14,27 +14,27 @@ use crate::text::number::encode;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("append", 3, flag::WRITE | flag::DENYOOM | flag::FAST, append).event("append").acl(acl::STRING).ahead(leave_to_readers).reaching(appended_range)
+    Command::new("append", 3, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, append).event("append").acl(acl::STRING).ahead(leave_to_readers).reaching(appended_range)
         .doc(Group::String, "2.0.0", "Append a value to a key", "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by Redis will double the free space available on every reallocation.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::INSERT)]),
-    Command::new("get", 2, flag::READONLY | flag::FAST, get).acl(acl::STRING).reaching(sends_whole)
+    Command::new("get", 2, flag::READONLY | flag::FAST, Touch::OneOperation, get).acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "1.0.0", "Get the value of a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("getrange", 4, flag::READONLY, getrange).acl(acl::STRING).reaching(sent_range)
+    Command::new("getrange", 4, flag::READONLY, Touch::OneOperation, getrange).acl(acl::STRING).reaching(sent_range)
         .doc(Group::String, "2.4.0", "Get a substring of the string stored at a key", "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .quick(),
-    Command::new("mget", -2, flag::READONLY | flag::FAST, mget).acl(acl::STRING).reaching(sends_whole)
+    Command::new("mget", -2, flag::READONLY | flag::FAST, Touch::EachKey, mget).acl(acl::STRING).reaching(sends_whole)
         .doc(Group::String, "1.0.0", "Get the values of all the given keys", "O(N) where N is the number of keys to retrieve.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["request_policy:multi_shard"]),
-    Command::new("setrange", 4, flag::WRITE | flag::DENYOOM, setrange).event("setrange").acl(acl::STRING).ahead(leave_to_readers).reaching(written_range)
+    Command::new("setrange", 4, flag::WRITE | flag::DENYOOM, Touch::OneOperation, setrange).event("setrange").acl(acl::STRING).ahead(leave_to_readers).reaching(written_range)
         .doc(Group::String, "2.2.0", "Overwrite part of a string at key starting at the specified offset", "O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("strlen", 2, flag::READONLY | flag::FAST, strlen).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
+    Command::new("strlen", 2, flag::READONLY | flag::FAST, Touch::OneOperation, strlen).acl(acl::STRING).reaching(|_, _| Reach::Nothing)
         .doc(Group::String, "2.2.0", "Get the length of the value stored in a key", "O(1)")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO)]),
-    Command::new("substr", 4, flag::READONLY, getrange).acl(acl::STRING).reaching(sent_range)
+    Command::new("substr", 4, flag::READONLY, Touch::OneOperation, getrange).acl(acl::STRING).reaching(sent_range)
         .doc(Group::String, "1.0.0", "Get a substring of the string stored at a key", "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .quick(),

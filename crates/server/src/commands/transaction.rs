@@ -1,6 +1,6 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`.
 
-use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec};
+use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::exec;
 use crate::protocol::args::Args;
@@ -8,20 +8,20 @@ use crate::state::session::{Transaction, Watched};
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("multi", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, multi)
+    Command::new("multi", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, Touch::Nothing, multi)
         .acl(acl::TRANSACTION)
         .doc(Group::Transactions, "1.2.0", "Mark the start of a transaction block", "O(1)"),
-    Command::new("exec", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::SKIP_SLOWLOG, exec)
+    Command::new("exec", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::SKIP_SLOWLOG, Touch::Queued, exec)
         .acl(acl::TRANSACTION)
         .doc(Group::Transactions, "1.2.0", "Execute all commands issued after MULTI", "Depends on commands in the transaction"),
-    Command::new("discard", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, discard)
+    Command::new("discard", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, Touch::Nothing, discard)
         .acl(acl::TRANSACTION)
         .doc(Group::Transactions, "2.0.0", "Discard all commands issued after MULTI", "O(N), when N is the number of queued commands"),
-    Command::new("watch", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, watch)
+    Command::new("watch", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, Touch::EachKey, watch)
         .acl(acl::TRANSACTION)
         .doc(Group::Transactions, "2.2.0", "Watch the given keys to determine execution of the MULTI/EXEC block", "O(1) for every key.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO)]),
-    Command::new("unwatch", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, unwatch)
+    Command::new("unwatch", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, Touch::Nothing, unwatch)
         .acl(acl::TRANSACTION)
         .doc(Group::Transactions, "2.2.0", "Forget about all watched keys", "O(1)"),
 ];

@@ -1,7 +1,7 @@
 //! `ACL`, as far as there is one: the default user, who may do everything.
 
 use crate::command::operand;
-use crate::command::{acl, flag, CmdResult, Group};
+use crate::command::{acl, flag, CmdResult, Group, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -12,34 +12,34 @@ pub const COMMANDS: &[Command] = &[
     Command::container("acl", -2, 0)
         .acl(0)
         .doc(Group::Server, "6.0.0", "A container for Access List Control commands ", "Depends on subcommand."),
-    Command::new("acl|cat", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE, cat)
+    Command::new("acl|cat", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, cat)
         .acl(0)
         .doc(Group::Server, "6.0.0", "List the ACL categories or the commands inside a category", "O(1) since the categories and commands are a fixed set."),
-    Command::new("acl|genpass", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE, genpass)
+    Command::new("acl|genpass", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, genpass)
         .acl(0)
         .doc(Group::Server, "6.0.0", "Generate a pseudorandom secure password to use for ACL users", "O(1)"),
-    Command::new("acl|getuser", 3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, getuser)
+    Command::new("acl|getuser", 3, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, getuser)
         .acl(0)
         .doc(Group::Server, "6.0.0", "Get the rules for a specific ACL user", "O(N). Where N is the number of password, command and pattern rules that the user has."),
-    Command::new("acl|help", 2, flag::LOADING | flag::STALE, help)
+    Command::new("acl|help", 2, flag::LOADING | flag::STALE, Touch::Nothing, help)
         .acl(0)
         .doc(Group::Server, "6.0.0", "Show helpful text about the different subcommands", "O(1)"),
-    Command::new("acl|list", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, list)
+    Command::new("acl|list", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, list)
         .acl(0)
         .doc(Group::Server, "6.0.0", "List the current ACL rules in ACL config file format", "O(N). Where N is the number of configured users."),
-    Command::new("acl|load", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, no_file)
+    Command::new("acl|load", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, no_file)
         .acl(0)
         .doc(Group::Server, "6.0.0", "Reload the ACLs from the configured ACL file", "O(N). Where N is the number of configured users."),
-    Command::new("acl|log", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, log)
+    Command::new("acl|log", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, log)
         .acl(0)
         .doc(Group::Server, "6.0.0", "List latest events denied because of ACLs in place", "O(N) with N being the number of entries shown."),
-    Command::new("acl|save", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, no_file)
+    Command::new("acl|save", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, no_file)
         .acl(0)
         .doc(Group::Server, "6.0.0", "Save the current ACL rules in the configured ACL file", "O(N). Where N is the number of configured users."),
-    Command::new("acl|users", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, users)
+    Command::new("acl|users", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, users)
         .acl(0)
         .doc(Group::Server, "6.0.0", "List the username of all the configured ACL rules", "O(N). Where N is the number of configured users."),
-    Command::new("acl|whoami", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, whoami)
+    Command::new("acl|whoami", 2, flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, whoami)
         .acl(0)
         .doc(Group::Server, "6.0.0", "Return the name of the user associated to the current connection", "O(1)"),
 ];

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use stillframe_store::{Fault, OpError};
 
-use crate::command::{flag, CmdError, CmdResult, Scope};
+use crate::command::{flag, CmdError, CmdResult, Touch};
 use crate::dispatch::ctx::{Command, Ctx, Found};
 use crate::dispatch::monitor;
 use crate::dispatch::prepare::{prepare, Held, Needs, TOO_LATE};
@@ -146,11 +146,10 @@ fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) 
 /// Calls the command function once everything that may have to be waited for is there (C3).
 fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>, matter: Matter) -> CmdResult {
     let _in_order = subscribed::see_in_order(ctx);
-    if let Scope::Keys = command.scope {
-        let needs_nothing = ctx.server.worker_count == 1 && !matter.has(Matter::MISSING_PAGES);
-        if needs_nothing || command.key_specs.is_empty() {
-            return run_as_step(ctx, command, args, &Held::Nothing);
-        }
+    let touch = command.touch_of(args);
+    let needs_nothing = || ctx.server.worker_count == 1 && !matter.has(Matter::MISSING_PAGES);
+    if (touch.is_of_keys() && needs_nothing()) || matches!(touch, Touch::Nothing | Touch::Queued) {
+        return run_as_step(ctx, command, args, &Held::Nothing);
     }
     let may_miss_pages =
         || matter.has(Matter::MISSING_PAGES) || ctx.server.store.memory_page_count().is_some();

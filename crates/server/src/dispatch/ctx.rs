@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stillframe_store::{DbId, Key, Worker};
 
-use crate::command::{self, CmdResult, Row};
+use crate::command::{self, CmdResult, Row, Touch};
 use crate::config::Config;
 use crate::persistence::{Waiter, When};
 use crate::protocol::args::Args;
@@ -131,7 +131,7 @@ impl Ctx<'_> {
 impl Command {
     /// A command whose first argument names one of the rows that follow it.
     pub const fn container(name: &'static str, arity: i32, flags: u32) -> Command {
-        let mut command = Command::new(name, arity, flags, needs_a_subcommand);
+        let mut command = Command::new(name, arity, flags, Touch::Nothing, needs_a_subcommand);
         command.is_container = true;
         command
     }

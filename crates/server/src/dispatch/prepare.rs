@@ -15,7 +15,7 @@
 use smallvec::SmallVec;
 use stillframe_store::{Alone, DbId, Fault, Faults, Key, Locks, OpError, Reach, SlabNeeds};
 
-use crate::command::{flag, key_flag, CmdError, Group, Scope};
+use crate::command::{flag, key_flag, CmdError, Group, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::step::Step;
 use crate::protocol::args::Args;
@@ -85,23 +85,24 @@ impl Held {
 impl<'k> Needs<'k> {
     /// Needs of one call outside of a transaction.
     pub fn of_call(ctx: &Ctx<'_>, command: &Command, args: &Args<'k>) -> Needs<'k> {
+        let touch = command.touch_of(args);
         let mut needs = Needs::default();
-        needs.add(ctx, ctx.db(), command, args);
-        if command.walks {
+        needs.add(ctx, ctx.db(), command, touch, args);
+        if let Touch::Parts = touch {
             needs.reaches.fill(Reach::Nothing);
         }
         if command.ahead.is_some() {
             needs.spare_large(0);
         }
-        needs.changes_in_steps =
-            needs.writes && !command.is_one_step && (needs.keys.len() > 1 || command.has_steps);
+        let key_count = needs.keys.len();
+        needs.changes_in_steps = needs.writes && touch.changes_in_steps(key_count);
         // One operation finds that out for itself.
         if needs.changes_in_steps {
             needs.add_stored(command, args);
         }
         // A command that only looks once at one key is one operation of the store, which locks for itself.
-        needs.locks = needs.writes || needs.keys.len() > 1 || command.has_steps;
-        needs.needs_all_data = matches!(command.scope_of(args), Scope::Data);
+        needs.locks = needs.writes || touch.reads_in_steps(key_count);
+        needs.needs_all_data = matches!(touch, Touch::Alone);
         needs
     }
 
@@ -119,28 +120,29 @@ impl<'k> Needs<'k> {
 
     /// Adds a call of a transaction in the database that is selected then. `is_made`: what it makes of large values is there.
     pub fn add_queued(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>, is_made: bool) {
-        let first = self.reaches.len();
-        self.add(ctx, db, command, args);
+        let (touch, first) = (command.touch_of(args), self.reaches.len());
+        self.add(ctx, db, command, touch, args);
         self.add_stored(command, args);
-        if is_made || command.walks {
+        if is_made || matches!(touch, Touch::Parts) {
             self.spare_large(first);
         }
         self.changes_in_steps = self.writes;
         self.locks = true;
-        self.swaps |= matches!(command.scope_of(args), Scope::Swap);
-        self.needs_all_data |= matches!(command.scope_of(args), Scope::Walk | Scope::Swap | Scope::Data);
+        self.swaps |= matches!(touch, Touch::Swap);
+        self.needs_all_data |= matches!(touch, Touch::Walk | Touch::Swap | Touch::Alone);
     }
 
-    fn add(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>) {
-        self.add_watched(ctx, command.scope_of(args));
+    fn add(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, touch: Touch, args: &Args<'k>) {
+        self.add_watched(ctx, touch);
         self.writes |= command.is(flag::CHANGES);
         self.stores |= command.is(flag::DENYOOM);
         self.word_count += args.len();
-        self.stops_others |= match command.scope_of(args) {
-            Scope::Keys | Scope::Of(_) => false,
+        self.stops_others |= match touch {
+            Touch::Nothing | Touch::Queued | Touch::Of(_) => false,
+            Touch::OneOperation | Touch::EachKey | Touch::Steps | Touch::Parts => false,
             // With one worker nobody changes anything meanwhile.
-            Scope::Counters | Scope::Walk => ctx.server.worker_count > 1,
-            Scope::Flush | Scope::Swap | Scope::Data => true,
+            Touch::Counters | Touch::Walk => ctx.server.worker_count > 1,
+            Touch::Flush | Touch::Swap | Touch::Alone => true,
         };
         command.for_each_key(args, &mut |index, _| {
             self.keys.push((db, ctx.key(args, index)));
@@ -170,14 +172,14 @@ impl<'k> Needs<'k> {
         }
     }
 
-    fn add_watched(&mut self, ctx: &Ctx<'_>, scope: Scope) {
-        let concerns_watched = matches!(scope, Scope::Flush | Scope::Swap);
+    fn add_watched(&mut self, ctx: &Ctx<'_>, touch: Touch) {
+        let concerns_watched = matches!(touch, Touch::Flush | Touch::Swap);
         if !concerns_watched || !self.watched.is_empty() || !ctx.server.store.may_miss_pages() {
             return;
         }
         let watched = ctx.server.watches.some(WATCHED_KEYS_MAX);
-        self.watched = match scope {
-            Scope::Swap => {
+        self.watched = match touch {
+            Touch::Swap => {
                 let dbs = (0..ctx.server.database_count).map(DbId);
                 dbs.flat_map(|db| watched.iter().map(move |(_, key)| (db, key.clone()))).collect()
             }

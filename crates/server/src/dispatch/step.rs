@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use stillframe_store::{DbId, Fault, Faults, Key, Looking, OpError};
 
-use crate::command::{CmdError, Scope};
+use crate::command::CmdError;
 use crate::dispatch::ctx::{Ctx, Found};
 use crate::protocol::args::Args;
 use crate::protocol::reply::ReplyBuf;
@@ -63,7 +63,7 @@ impl Step<'_> {
 
     fn look_at(&self, ctx: &mut Ctx<'_>, client: &mut Session, index: usize) -> Option<Fault> {
         let Part { found, args, db, is_made } = &self.parts[index];
-        if *is_made || !found.command.is_looked_at() {
+        if *is_made || !found.command.is_looked_at(args) {
             return None;
         }
         client.db = *db;
@@ -91,7 +91,7 @@ impl Step<'_> {
     fn keys_of(&self, ctx: &Ctx<'_>, index: usize) -> Vec<(DbId, Key<'_>)> {
         let Part { found, args, db, .. } = &self.parts[index];
         let mut keys = Vec::new();
-        if ctx.server.worker_count > 1 && matches!(found.command.scope_of(args), Scope::Keys) {
+        if ctx.server.worker_count > 1 && found.command.touch_of(args).is_of_keys() {
             found.command.for_each_key(args, &mut |at, _| keys.push((*db, ctx.worker.key(args.at(at)))));
             if let Some(other_keys) = found.command.other_keys {
                 other_keys(*db, args, &mut |db, at| keys.push((db, ctx.worker.key(args.at(at)))));
