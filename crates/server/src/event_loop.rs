@@ -33,6 +33,7 @@ use crate::clock::unix_ms;
 use crate::net::conn::{Conn, Hold, Input, Interest, Output, Peer};
 use crate::net::listen::Door;
 use crate::net::slots::SlotId;
+use crate::net::wire::Wire;
 use crate::state::clients::ClientInfo;
 use crate::state::mailbox::Message;
 use crate::state::session::Session;
@@ -181,7 +182,7 @@ impl EventLoop {
         let conn = Box::new(Conn {
             session: Session::new(info.id, self.config.settings.requirepass.is_empty()),
             info,
-            fd,
+            wire: Wire::Plain(fd),
             input: Input::default(),
             output: Output::default(),
             hold: Hold::Free,
@@ -197,7 +198,7 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         conn.info.set_token(token);
         let data = epoll::EventData::new_u64(token.0);
-        if epoll::add(&self.epoll, &conn.fd, data, event_flags(interest)).is_err() {
+        if epoll::add(&self.epoll, &conn.wire, data, event_flags(interest)).is_err() {
             self.close(id);
         }
     }

@@ -6,3 +6,4 @@ pub mod listen;
 mod receive;
 pub mod slots;
 pub mod spare;
+pub mod wire;

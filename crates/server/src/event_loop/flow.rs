@@ -108,7 +108,7 @@ impl EventLoop {
             }
             return self.close(id);
         }
-        let mut event = conn.output.write(&conn.fd, |count| {
+        let mut event = conn.output.write(&mut conn.wire, |count| {
             stats.writes.add(1);
             stats.output_bytes.add(count as u64);
         });
@@ -218,9 +218,13 @@ impl EventLoop {
         if wanted == conn.interest {
             return;
         }
+        let reads_again = wanted.read && !conn.interest.read;
         let flags = event_flags(wanted);
-        if epoll::modify(&self.epoll, &conn.fd, epoll::EventData::new_u64(token.0), flags).is_ok() {
+        if epoll::modify(&self.epoll, &conn.wire, epoll::EventData::new_u64(token.0), flags).is_ok() {
             conn.interest = wanted;
+        }
+        if reads_again && conn.wire.has_pending() {
+            self.make_ready(id, true);
         }
     }
 
@@ -232,7 +236,7 @@ impl EventLoop {
         }
         self.server.watches.unwatch_all(&mut conn.session);
         subscribed::stop(&self.server, &mut conn.session);
-        // Dropping the descriptor takes it out of epoll.
+        conn.wire.close();
     }
 }
 

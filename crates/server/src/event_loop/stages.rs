@@ -61,11 +61,11 @@ impl EventLoop {
             let Some(conn) = self.slots.get(id) else { continue };
             conn.is_ready = false;
             if can_read && conn.wants_input() {
-                match conn.input.read(&conn.fd, &mut self.spare) {
+                match conn.input.read(&mut conn.wire, &mut self.spare) {
                     ReadEvent::Bytes { count, is_all } => {
                         self.stats.reads.add(1);
                         self.stats.input_bytes.add(count as u64);
-                        if !is_all || conn.peer.is_read_on() {
+                        if !is_all || conn.wire.has_pending() || conn.peer.is_read_on() {
                             self.batch.again.push((id, true));
                         }
                     }

@@ -1,18 +1,15 @@
-//! A connection: its socket, input, output and session.
+//! A connection: its wire, input, output and session.
 
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
-use rustix::net::{recv, send, sendmsg, RecvFlags, SendAncillaryBuffer, SendFlags};
 use stillframe_store::rdb::LongPayload;
 use stillframe_store::{Fault, Incoming, OpError};
 
 use crate::net::spare::SpareBuffers;
+use crate::net::wire::{Wire, WireError};
 use crate::protocol::args::ArgRange;
 use crate::protocol::reply::{Replies, ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
 use crate::protocol::request::{Limits, Parsed, Parser};
@@ -70,6 +67,17 @@ pub enum ReadEvent {
     Closed,
 }
 
+impl ReadEvent {
+    /// Of a read that had so many bytes of room.
+    pub(super) fn of(result: Result<usize, WireError>, room_bytes: usize) -> ReadEvent {
+        match result {
+            Ok(count) => ReadEvent::Bytes { count, is_all: count < room_bytes },
+            Err(WireError::WouldBlock) => ReadEvent::NothingYet,
+            Err(WireError::Closed) => ReadEvent::Closed,
+        }
+    }
+}
+
 impl Default for Input {
     fn default() -> Self {
         Input {
@@ -88,32 +96,23 @@ impl Default for Input {
 impl Input {
     /// Reads what there is, at most as much as there is room for after growing by a bounded step: an announced
     /// length reserves memory only as its bytes arrive.
-    pub fn read(&mut self, fd: &OwnedFd, spare: &mut SpareBuffers) -> ReadEvent {
+    pub fn read(&mut self, wire: &mut Wire, spare: &mut SpareBuffers) -> ReadEvent {
         if self.is_awaiting_pages {
             return ReadEvent::NothingYet;
         }
         if self.is_receiving() {
-            return self.receive(fd);
+            return self.receive(wire);
         }
         if self.buf.capacity() == 0 {
             self.buf = spare.take();
         }
         self.make_room();
         let room = self.buf.capacity() - self.buf.len();
-        loop {
-            match recv(fd, spare_capacity(&mut self.buf), RecvFlags::empty()).map(|(count, _)| count) {
-                Ok(0) => return ReadEvent::Closed,
-                Ok(count) => {
-                    if count == room {
-                        self.read_bytes = (self.read_bytes * 2).min(READ_MAX_BYTES);
-                    }
-                    return ReadEvent::Bytes { count, is_all: count < room };
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return ReadEvent::NothingYet,
-                Err(_) => return ReadEvent::Closed,
-            }
+        let result = wire.recv(&mut self.buf);
+        if result == Ok(room) {
+            self.read_bytes = (self.read_bytes * 2).min(READ_MAX_BYTES);
         }
+        ReadEvent::of(result, room)
     }
 
     fn make_room(&mut self) {
@@ -264,19 +263,18 @@ impl Output {
     }
 
     /// Writes as much as the socket takes, but not without end; `count_bytes` is told how much that was.
-    pub fn write(&mut self, fd: &OwnedFd, mut count_bytes: impl FnMut(usize)) -> WriteEvent {
+    pub fn write(&mut self, wire: &mut Wire, mut count_bytes: impl FnMut(usize)) -> WriteEvent {
         let mut written = 0;
         while self.pending_bytes() > 0 {
             if written >= WRITE_MAX_BYTES {
                 return WriteEvent::Unfinished;
             }
-            match self.write_some(fd) {
+            match self.write_some(wire) {
                 Ok(Ok(count)) => {
                     written += count;
                     count_bytes(count);
                 }
-                Ok(Err(Errno::INTR)) => {}
-                Ok(Err(Errno::AGAIN)) => {
+                Ok(Err(WireError::WouldBlock)) => {
                     self.drop_sent();
                     return WriteEvent::Blocked;
                 }
@@ -288,7 +286,7 @@ impl Output {
                 Err(OpError::NoRoom) => return WriteEvent::Missing,
                 // A page that cannot be read any more: the length is announced.
                 Err(_) => return WriteEvent::Unreadable,
-                Ok(Err(_)) => return WriteEvent::Closed,
+                Ok(Err(WireError::Closed)) => return WriteEvent::Closed,
             }
         }
         self.buf.clear(KEEP_BYTES);
@@ -297,7 +295,7 @@ impl Output {
     }
 
     /// One write: of the buffer up to the next large value, or of that.
-    fn write_some(&mut self, fd: &OwnedFd) -> Result<Result<usize, Errno>, OpError> {
+    fn write_some(&mut self, wire: &mut Wire) -> Result<Result<usize, WireError>, OpError> {
         let buffered = self.buf.len();
         let (at, value) = match self.buf.first_value() {
             Some((at, value, payload)) if at == self.sent => (at, Some((value, payload))),
@@ -305,12 +303,12 @@ impl Output {
             None => (buffered, None),
         };
         let Some((value, payload)) = value else {
-            let sent = send(fd, &self.buf.bytes()[self.sent..at], SendFlags::NOSIGNAL);
+            let sent = wire.send(&self.buf.bytes()[self.sent..at]);
             self.sent += sent.unwrap_or(0);
             return Ok(sent);
         };
         let send_part = |parts: &[IoSlice<'_>]| {
-            let sent = sendmsg(fd, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL);
+            let sent = wire.send_parts(parts);
             payload.into_iter().for_each(|payload| update(payload, parts, sent.unwrap_or(0)));
             sent
         };
@@ -464,7 +462,7 @@ impl Peer {
 const INPUT_FULL_BYTES: usize = 64 << 20;
 
 pub struct Conn {
-    pub fd: OwnedFd,
+    pub wire: Wire,
     pub session: Session,
     pub info: Arc<ClientInfo>,
     pub input: Input,

@@ -8,12 +8,10 @@
 //! ```
 //! The buffer keeps the first bytes of the argument, for who shows it; [`Received`] tells the parser so.
 
-use std::os::fd::OwnedFd;
-
-use rustix::io::{readv, Errno};
 use stillframe_store::{Incoming, OpError};
 
 use crate::net::conn::{Input, ReadEvent};
+use crate::net::wire::{Wire, WireError};
 use crate::protocol::args::{ArgRange, Args};
 use crate::protocol::request::Received;
 
@@ -67,32 +65,21 @@ impl Input {
     }
 
     /// Takes bytes of the large argument from the socket.
-    pub(super) fn receive(&mut self, fd: &OwnedFd) -> ReadEvent {
+    pub(super) fn receive(&mut self, wire: &mut Wire) -> ReadEvent {
         let Some((_, incoming)) = self.incoming.last_mut() else { return ReadEvent::NothingYet };
         if let Some(fault) = incoming.awaited_room() {
             return ReadEvent::Missing(fault);
         }
-        let (mut result, mut room_bytes) = (Ok(0), 0);
+        let (mut result, mut room_bytes) = (Err(WireError::Closed), 0);
         let filled = incoming.fill(READ_BYTES, |room| {
             room_bytes = room.iter().map(|part| part.len()).sum();
-            result = loop {
-                match readv(fd, room) {
-                    Err(Errno::INTR) => {}
-                    result => break result,
-                }
-            };
+            result = wire.recv_parts(room);
             result.unwrap_or(0)
         });
         match filled {
-            Ok(()) => {}
-            Err(OpError::Fault(fault)) => return ReadEvent::Missing(fault),
-            Err(_) => return self.give_up_receiving(),
-        }
-        match result {
-            Ok(0) => ReadEvent::Closed,
-            Ok(count) => ReadEvent::Bytes { count, is_all: count < room_bytes },
-            Err(Errno::AGAIN) => ReadEvent::NothingYet,
-            Err(_) => ReadEvent::Closed,
+            Ok(()) => ReadEvent::of(result, room_bytes),
+            Err(OpError::Fault(fault)) => ReadEvent::Missing(fault),
+            Err(_) => self.give_up_receiving(),
         }
     }
 
