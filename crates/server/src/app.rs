@@ -13,7 +13,7 @@ use crate::config::{Config, Settings, SnapshotFormat};
 use crate::event_loop::EventLoop;
 use crate::log;
 use crate::net::descriptors;
-use crate::net::listen::{self, ListenError, Listeners};
+use crate::net::listen::{self, Doors, ListenError};
 use crate::persistence::{self, Load, LoadError, Loaded, Twins};
 use crate::scrub;
 use crate::server::Server;
@@ -79,7 +79,7 @@ impl Running {
             Some(dir) => dir.clone(),
             None => std::env::current_dir()?,
         };
-        let listeners = listen::open(settings)?;
+        let doors = listen::open(settings)?;
         seed_draws(settings.counted_seed, 0);
         let store = Store::open(&dir, store_options(settings))
             .map_err(|error| explain_refusal(error, &dir.join(&settings.dbfilename)))?;
@@ -93,8 +93,7 @@ impl Running {
         check_databases(&store, settings.databases)?;
         let dump = dump_to_load(&store, &dir, settings)?;
         let files = config.settings.unixsocket.iter().cloned().collect();
-        let server =
-            Server::new(store, config, Listeners::new(listeners)?, REGISTRY.rows().len(), Vec::new())?;
+        let server = Server::new(store, config, Doors::new(doors)?, REGISTRY.rows().len(), Vec::new())?;
         if dump.is_some() {
             server.loading.begin();
         }

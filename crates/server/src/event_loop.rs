@@ -31,7 +31,7 @@ use rustix::io::Errno;
 
 use crate::clock::unix_ms;
 use crate::net::conn::{Conn, Hold, Input, Interest, Output, Peer};
-use crate::net::listen::Door;
+use crate::net::listen::Admission;
 use crate::net::slots::SlotId;
 use crate::net::wire::Wire;
 use crate::state::clients::ClientInfo;
@@ -160,29 +160,28 @@ impl EventLoop {
     }
 
     fn accept(&mut self) {
-        let door = Door {
+        let admission = Admission {
             settings: &self.config.settings,
             clients: &self.server.clients,
             stats: &self.server.stats,
             worker_count: self.server.worker_count,
         };
-        for accepted in self.server.listeners.accept(&door) {
-            let (fd, info) = accepted;
+        for (socket, info) in self.server.doors.accept(&admission) {
             if info.worker == self.index {
-                self.add(fd, info);
+                self.add(socket, info);
             } else {
-                self.server.workers[info.worker].mailbox.send(Message::Accepted(fd, info.clone()));
+                self.server.workers[info.worker].mailbox.send(Message::Accepted(socket, info.clone()));
             }
         }
     }
 
     /// Takes over a connection.
-    fn add(&mut self, fd: OwnedFd, info: Arc<ClientInfo>) {
+    fn add(&mut self, socket: OwnedFd, info: Arc<ClientInfo>) {
         let interest = Interest { read: true, write: false };
         let conn = Box::new(Conn {
             session: Session::new(info.id, self.config.settings.requirepass.is_empty()),
+            wire: Wire::new(info.door, socket),
             info,
-            wire: Wire::Plain(fd),
             input: Input::default(),
             output: Output::default(),
             hold: Hold::Free,
@@ -218,7 +217,7 @@ impl EventLoop {
 
     fn take_message(&mut self, message: Message) {
         match message {
-            Message::Accepted(fd, info) => self.add(fd, info),
+            Message::Accepted(socket, info) => self.add(socket, info),
             Message::PagesLoaded(token) => self.release(token, Hold::Fault),
             Message::InputLoaded(token) => self.go_on_reading(token),
             Message::ValueLoaded(token) => self.go_on_sending(token),

@@ -10,14 +10,21 @@ use crate::config::Config;
 use crate::dispatch::call::Outcome;
 use crate::dispatch::ctx::{Ctx, Registry};
 use crate::dispatch::{self};
-use crate::net::listen::Listeners;
+use crate::net::listen::Doors;
 use crate::protocol::args::{ArgRange, Args};
 use crate::protocol::reply::{Reply, ReplyBuf};
 use crate::server::Server;
-use crate::state::clients::ClientInfo;
+use crate::state::clients::{Arrival, ClientInfo};
+use crate::state::door::DoorKind;
 use crate::state::local::Local;
 use crate::state::session::Session;
 use crate::state::stats::WorkerStats;
+
+/// A client that has come from there, over no socket.
+pub(crate) fn arrival(addr: &str) -> Arrival {
+    let (addr, laddr) = (addr.to_owned(), "127.0.0.1:6379".to_owned());
+    Arrival { door: DoorKind::Tcp, addr, laddr, is_local: true, fd: -1 }
+}
 
 /// One worker and one client.
 pub struct Harness {
@@ -55,10 +62,10 @@ impl Harness {
         let mut config = Config::default();
         config.allow_debug();
         let worker = store.nonblocking_worker()?;
-        let server = Server::new(store, config, Listeners::new(Vec::new())?, registry.rows().len(), further)?;
+        let server = Server::new(store, config, Doors::new(Vec::new())?, registry.rows().len(), further)?;
         let stats = server.workers[0].stats.clone();
         let id = server.clients.new_id();
-        let info = Arc::new(ClientInfo::new(id, "127.0.0.1:1".into(), "127.0.0.1:6379".into(), -1, 0));
+        let info = Arc::new(ClientInfo::new(id, arrival("127.0.0.1:1"), 0));
         server.clients.add(info.clone());
         Ok(Harness {
             server,

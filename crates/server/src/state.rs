@@ -3,6 +3,7 @@
 pub mod client_line;
 pub mod clients;
 pub mod combination;
+pub mod door;
 pub mod drawing;
 pub mod elements;
 pub mod exceptions;

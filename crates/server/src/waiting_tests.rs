@@ -12,7 +12,7 @@ use crate::command::{flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch}
 use crate::commands::registry_with;
 use crate::dispatch::ctx::{Command, Ctx, Registry};
 use crate::dispatch::waiting::{take_or_wait, Blocking};
-use crate::harness::Harness;
+use crate::harness::{arrival, Harness};
 use crate::protocol::args::Args;
 use crate::protocol::reply::Replies;
 use crate::state::clients::ClientInfo;
@@ -79,7 +79,7 @@ impl Clients {
         let harness = Harness::with_commands(dir, &REGISTRY).unwrap();
         let new = |number: usize| {
             let id = harness.server.clients.new_id();
-            let info = ClientInfo::new(id, "127.0.0.1:2".into(), "127.0.0.1:6379".into(), -1, 0);
+            let info = ClientInfo::new(id, arrival("127.0.0.1:2"), 0);
             info.set_token(Token(number as u64));
             (Session::new(id, true), Arc::new(info))
         };

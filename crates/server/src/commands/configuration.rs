@@ -119,7 +119,7 @@ fn listen(ctx: &Ctx<'_>, old: &Settings, new: &Settings) -> Result<(), (&'static
     if old.port == new.port && old.bind == new.bind {
         return Ok(());
     }
-    ctx.server.listeners.rebind(old, new).map_err(|error| {
+    ctx.server.doors.rebind(old, new).map_err(|error| {
         let name = if old.port == new.port { "bind" } else { "port" };
         log::warning(format!("Warning: {error}"));
         log::warning(format!(

@@ -8,6 +8,7 @@ use crate::dispatch::ctx::Command;
 use crate::dispatch::ctx::Ctx;
 use crate::dispatch::redact;
 use crate::protocol::args::Args;
+use crate::state::door::DoorKind;
 use crate::state::exceptions::Matter;
 use crate::state::listener::Heard;
 use crate::text::words::quote;
@@ -18,10 +19,9 @@ pub fn feed(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>) {
         return;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let addr = if ctx.peer.is_unix_socket {
-        format!("unix:{}", ctx.peer.laddr.trim_end_matches(":0"))
-    } else {
-        ctx.peer.addr.clone()
+    let addr = match ctx.peer.door {
+        DoorKind::Unix => format!("unix:{}", ctx.peer.laddr.trim_end_matches(":0")),
+        DoorKind::Tcp => ctx.peer.addr.clone(),
     };
     let mut line =
         format!("+{}.{:06} [{} {addr}] ", now.as_secs(), now.subsec_micros(), ctx.db().0).into_bytes();

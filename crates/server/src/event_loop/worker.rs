@@ -62,7 +62,7 @@ impl EventLoop {
         epoll::add(&epoll, wake, epoll::EventData::new_u64(WAKE_TOKEN), epoll::EventFlags::IN)?;
         if index == 0 {
             let data = epoll::EventData::new_u64(LISTEN_TOKEN);
-            epoll::add(&epoll, server.listeners.fd(), data, epoll::EventFlags::IN)?;
+            epoll::add(&epoll, server.doors.fd(), data, epoll::EventFlags::IN)?;
         }
         let stats = server.workers[index].stats.clone();
         let worker = server.store.nonblocking_worker().map_err(std::io::Error::other)?;

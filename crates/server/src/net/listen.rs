@@ -1,5 +1,6 @@
-//! Listening sockets: TCP addresses and the unix socket; accepting connections.
+//! The doors of a server: its listening sockets, TCP addresses and the unix socket. Clients are admitted here.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,9 @@ use rustix::io::Errno;
 use rustix::net::{self, sockopt, AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::config::Settings;
-use crate::state::clients::{ClientInfo, Clients};
+use crate::net::wire::Wire;
+use crate::state::clients::{Arrival, ClientInfo, Clients};
+use crate::state::door::DoorKind;
 use crate::state::stats::ServerStats;
 
 /// Connections accepted in one go, so that a flood of them does not keep the clients waiting.
@@ -35,52 +38,88 @@ pub const PROTECTED_MODE: &str = "-DENIED Redis is running in protected mode bec
 #[derive(thiserror::Error, Debug)]
 pub enum ListenError {
     #[error("Could not create server TCP listening socket {addr}:{port}: {reason}. Is another server running there? Stop it, or choose another 'port' or 'bind'")]
-    Tcp { addr: String, port: u16, reason: std::io::Error },
+    Tcp {
+        addr: String,
+        port: u16,
+        #[source]
+        reason: std::io::Error,
+    },
     #[error("'bind {0}' is not an IP address")]
     NotAnAddress(String),
     #[error("Failed opening Unix socket {path}: {reason}. Check that its directory exists and may be written, or choose another 'unixsocket'")]
-    Unix { path: PathBuf, reason: std::io::Error },
+    Unix {
+        path: PathBuf,
+        #[source]
+        reason: std::io::Error,
+    },
     #[error("Configured to not listen anywhere, exiting. Set 'port' or 'unixsocket'")]
     Nowhere,
 }
 
-pub struct Listener {
-    fd: OwnedFd,
-    /// Path of a unix socket, for the address of its clients.
-    unix_path: Option<String>,
+/// A listening socket.
+pub struct Door {
+    kind: DoorKind,
+    socket: OwnedFd,
+    addr: DoorAddr,
 }
 
-impl Listener {
-    /// The TCP port that it listens on.
-    fn tcp_port(&self) -> Option<u16> {
-        let addr = net::getsockname(&self.fd).ok()?;
-        SocketAddr::try_from(addr).ok().map(|a| a.port())
+/// Where a door is.
+enum DoorAddr {
+    Ip(SocketAddr),
+    Path(PathBuf),
+}
+
+impl fmt::Display for DoorAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DoorAddr::Ip(addr) => write!(f, "{addr}"),
+            DoorAddr::Path(path) => write!(f, "{}", path.display()),
+        }
     }
 }
 
-/// Opens all sockets of the configuration.
+impl Door {
+    /// What is known of a client that has come in here.
+    fn arrival(&self, socket: &OwnedFd, peer: Option<SocketAddrAny>) -> Arrival {
+        let (addr, laddr, is_local) = match &self.addr {
+            DoorAddr::Path(_) => (format!("{}:0", self.addr), format!("{}:0", self.addr), true),
+            DoorAddr::Ip(_) => {
+                let peer = peer.and_then(ip_addr);
+                let own = net::getsockname(socket).ok().and_then(ip_addr);
+                let text = |addr: Option<SocketAddr>| addr.map_or("?:0".to_owned(), |addr| addr.to_string());
+                (text(peer), text(own), peer.is_some_and(|addr| addr.ip().is_loopback()))
+            }
+        };
+        Arrival { door: self.kind, addr, laddr, is_local, fd: socket.as_raw_fd() }
+    }
+}
+
+fn ip_addr(any: SocketAddrAny) -> Option<SocketAddr> {
+    SocketAddr::try_from(any).ok()
+}
+
+/// Opens all doors of the configuration.
 ///
 /// # Errors
 /// The first address that cannot be listened on; those marked with `-` may be missing.
-pub fn open(settings: &Settings) -> Result<Vec<Listener>, ListenError> {
-    let mut listeners = open_all_tcp(settings)?;
+pub fn open(settings: &Settings) -> Result<Vec<Door>, ListenError> {
+    let mut doors = open_all_tcp(settings)?;
     if let Some(path) = &settings.unixsocket {
-        let listener =
+        let door =
             open_unix(path, settings).map_err(|reason| ListenError::Unix { path: path.clone(), reason })?;
-        listeners.push(listener);
+        doors.push(door);
     }
-    if listeners.is_empty() {
+    if doors.is_empty() {
         return Err(ListenError::Nowhere);
     }
-    Ok(listeners)
+    Ok(doors)
 }
 
-/// The sockets of `bind` and `port`.
-fn open_all_tcp(settings: &Settings) -> Result<Vec<Listener>, ListenError> {
-    let mut listeners = Vec::new();
-    let mut port = settings.port;
+/// The doors of `bind` and `port`.
+fn open_all_tcp(settings: &Settings) -> Result<Vec<Door>, ListenError> {
+    let (mut doors, port) = (Vec::new(), settings.port);
     if !has_tcp(settings) {
-        return Ok(listeners);
+        return Ok(doors);
     }
     for bind in &settings.bind {
         let (is_optional, text) = bind.strip_prefix('-').map_or((false, bind.as_str()), |rest| (true, rest));
@@ -90,18 +129,14 @@ fn open_all_tcp(settings: &Settings) -> Result<Vec<Listener>, ListenError> {
             _ => text.parse().map_err(|_| ListenError::NotAnAddress(text.into()))?,
         };
         match open_tcp(SocketAddr::new(ip, port), settings.tcp_backlog) {
-            Ok(listener) => {
-                // With the port chosen by the system, further addresses take the same one.
-                port = listener.tcp_port().unwrap_or(port);
-                listeners.push(listener);
-            }
+            Ok(door) => doors.push(door),
             Err(_) if is_optional => {}
             Err(reason) => {
                 return Err(ListenError::Tcp { addr: text.to_owned(), port, reason: reason.into() })
             }
         }
     }
-    Ok(listeners)
+    Ok(doors)
 }
 
 /// `port 0` switches TCP off, as in Redis.
@@ -111,48 +146,49 @@ fn has_tcp(settings: &Settings) -> bool {
 
 const LISTEN_FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
-fn open_tcp(addr: SocketAddr, backlog: i32) -> Result<Listener, Errno> {
+fn open_tcp(addr: SocketAddr, backlog: i32) -> Result<Door, Errno> {
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let fd = net::socket_with(family, SocketType::STREAM, LISTEN_FLAGS, None)?;
-    sockopt::set_socket_reuseaddr(&fd, true)?;
+    let socket = net::socket_with(family, SocketType::STREAM, LISTEN_FLAGS, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
     if addr.is_ipv6() {
-        sockopt::set_ipv6_v6only(&fd, true)?;
+        sockopt::set_ipv6_v6only(&socket, true)?;
     }
-    net::bind(&fd, &addr)?;
-    net::listen(&fd, backlog)?;
-    Ok(Listener { fd, unix_path: None })
+    net::bind(&socket, &addr)?;
+    net::listen(&socket, backlog)?;
+    let addr = SocketAddr::try_from(net::getsockname(&socket)?)?;
+    Ok(Door { kind: DoorKind::Tcp, socket, addr: DoorAddr::Ip(addr) })
 }
 
-fn open_unix(path: &Path, settings: &Settings) -> std::io::Result<Listener> {
+fn open_unix(path: &Path, settings: &Settings) -> std::io::Result<Door> {
     // A socket left over from a former run; anything else stays where it is.
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
     if std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
         std::fs::remove_file(path)?;
     }
-    let fd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, LISTEN_FLAGS, None)?;
-    net::bind(&fd, &SocketAddrUnix::new(path)?)?;
-    net::listen(&fd, settings.tcp_backlog)?;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, LISTEN_FLAGS, None)?;
+    net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    net::listen(&socket, settings.tcp_backlog)?;
     if let Some(mode) = settings.unixsocketperm {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     }
-    Ok(Listener { fd, unix_path: Some(path.display().to_string()) })
+    Ok(Door { kind: DoorKind::Unix, socket, addr: DoorAddr::Path(path.to_owned()) })
 }
 
-/// All sockets that are listened on, behind one descriptor: any thread may exchange them while the first worker waits
-/// for connections. These go to the workers in turn.
-pub struct Listeners {
+/// All doors, behind one descriptor: any thread may exchange them while the first worker waits for connections. These go
+/// to the workers in turn.
+pub struct Doors {
     epoll: OwnedFd,
-    sockets: Mutex<Vec<Listener>>,
+    open: Mutex<Vec<Door>>,
     next_worker: AtomicUsize,
 }
 
-impl Listeners {
+impl Doors {
     /// # Errors
     /// The process has no descriptor left.
-    pub fn new(sockets: Vec<Listener>) -> std::io::Result<Listeners> {
+    pub fn new(open: Vec<Door>) -> std::io::Result<Doors> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        sockets.iter().try_for_each(|socket| watch(&epoll, socket))?;
-        Ok(Listeners { epoll, sockets: Mutex::new(sockets), next_worker: AtomicUsize::new(0) })
+        open.iter().try_for_each(|door| watch(&epoll, door))?;
+        Ok(Doors { epoll, open: Mutex::new(open), next_worker: AtomicUsize::new(0) })
     }
 
     /// Readable when somebody wants to connect.
@@ -162,32 +198,37 @@ impl Listeners {
 
     /// The TCP port in use; 0 without TCP.
     pub fn tcp_port(&self) -> u16 {
-        self.sockets.lock().iter().find_map(Listener::tcp_port).unwrap_or(0)
+        let port = |door: &Door| match (door.kind, &door.addr) {
+            (DoorKind::Tcp, DoorAddr::Ip(addr)) => Some(addr.port()),
+            _ => None,
+        };
+        self.open.lock().iter().find_map(port).unwrap_or(0)
     }
 
     /// Accepts who is waiting. Those that may not connect are told so and closed.
-    pub fn accept(&self, door: &Door<'_>) -> Vec<(OwnedFd, Arc<ClientInfo>)> {
+    pub fn accept(&self, admission: &Admission<'_>) -> Vec<(OwnedFd, Arc<ClientInfo>)> {
         let mut accepted = Vec::new();
-        for socket in self.sockets.lock().iter() {
-            self.accept_from(socket, door, &mut accepted);
+        for door in self.open.lock().iter() {
+            self.accept_at(door, admission, &mut accepted);
         }
         accepted
     }
 
-    fn accept_from(
+    fn accept_at(
         &self,
-        listener: &Listener,
-        door: &Door<'_>,
+        door: &Door,
+        admission: &Admission<'_>,
         accepted: &mut Vec<(OwnedFd, Arc<ClientInfo>)>,
     ) {
         while accepted.len() < ACCEPTS_AT_ONCE {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            match net::acceptfrom_with(&listener.fd, flags) {
-                Ok((fd, peer)) => {
+            match net::acceptfrom_with(&door.socket, flags) {
+                Ok((socket, peer)) => {
                     let worker = self.next_worker.load(Relaxed);
-                    if let Some(info) = door.admit(listener, &fd, peer, worker) {
-                        self.next_worker.store((worker + 1) % door.worker_count, Relaxed);
-                        accepted.push((fd, info));
+                    let arrival = door.arrival(&socket, peer);
+                    if let Some(client) = admission.admit(arrival, socket, worker) {
+                        self.next_worker.store((worker + 1) % admission.worker_count, Relaxed);
+                        accepted.push(client);
                     }
                 }
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -202,80 +243,71 @@ impl Listeners {
         }
     }
 
-    /// Listens where `new` says instead of where `old` said; connections stay. The old sockets are closed first, since
-    /// the new ones may overlap with them, and opened again if that fails.
+    /// Listens where `bind` and `port` of `new` say instead of where those of `old` said; connections and other doors stay.
+    /// The old doors are closed first, since the new ones may overlap with them, and opened again if that fails.
     ///
     /// # Errors
     /// The first address that cannot be listened on.
     pub fn rebind(&self, old: &Settings, new: &Settings) -> Result<(), ListenError> {
-        let mut sockets = self.sockets.lock();
+        let mut doors = self.open.lock();
         // A closed socket is out of epoll.
-        sockets.retain(|socket| socket.unix_path.is_some());
+        doors.retain(|door| door.kind != DoorKind::Tcp);
         let opened = open_all_tcp(new);
         let (opened, result) = match opened {
             Ok(opened) => (opened, Ok(())),
             Err(error) => (open_all_tcp(old).unwrap_or_default(), Err(error)),
         };
-        for socket in opened {
-            match watch(&self.epoll, &socket) {
-                Ok(()) => sockets.push(socket),
-                Err(error) => crate::log::warning(format!("Can't wait for connections: {error}")),
+        for door in opened {
+            match watch(&self.epoll, &door) {
+                Ok(()) => doors.push(door),
+                Err(error) => {
+                    crate::log::warning(format!("Can't wait for connections at {}: {error}", door.addr));
+                }
             }
         }
         result
     }
 }
 
-fn watch(epoll: &OwnedFd, socket: &Listener) -> std::io::Result<()> {
-    Ok(epoll::add(epoll, &socket.fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
+fn watch(epoll: &OwnedFd, door: &Door) -> std::io::Result<()> {
+    Ok(epoll::add(epoll, &door.socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
 }
 
-/// Who may come in, and where they are counted.
-pub struct Door<'a> {
+/// Which clients may come in, and where they are counted.
+pub struct Admission<'a> {
     pub settings: &'a Settings,
     pub clients: &'a Clients,
     pub stats: &'a ServerStats,
     pub worker_count: usize,
 }
 
-impl Door<'_> {
-    fn admit(
-        &self,
-        listener: &Listener,
-        fd: &OwnedFd,
-        peer: Option<SocketAddrAny>,
-        worker: usize,
-    ) -> Option<Arc<ClientInfo>> {
-        let Door { settings, clients, stats, .. } = self;
-        let (addr, laddr) = match &listener.unix_path {
-            Some(path) => (format!("{path}:0"), format!("{path}:0")),
-            None => {
-                let text = |any: Option<SocketAddrAny>| {
-                    any.and_then(|a| SocketAddr::try_from(a).ok()).map_or("?:0".to_owned(), |a| a.to_string())
-                };
-                (text(peer), text(net::getsockname(fd).ok()))
-            }
-        };
-        let refuse = |text: &str| {
-            // Best effort: the connection is closed in any case.
-            let _ = rustix::io::write(fd, text.as_bytes());
-            stats.connections_rejected.fetch_add(1, Relaxed);
+impl Admission<'_> {
+    fn admit(&self, arrival: Arrival, socket: OwnedFd, worker: usize) -> Option<(OwnedFd, Arc<ClientInfo>)> {
+        let Admission { settings, clients, stats, .. } = self;
+        let has_no_password = settings.requirepass.is_empty();
+        let refusal = if clients.count() >= settings.maxclients {
+            Some("-ERR max number of clients reached\r\n")
+        } else if settings.protected_mode && has_no_password && !arrival.is_local {
+            Some(PROTECTED_MODE)
+        } else {
             None
         };
-        if clients.count() >= settings.maxclients {
-            return refuse("-ERR max number of clients reached\r\n");
+        if let Some(text) = refusal {
+            let mut wire = Wire::new(arrival.door, socket);
+            // The connection is closed, whether the client can be told why or not.
+            let _ = wire.send(text.as_bytes());
+            wire.close();
+            stats.connections_rejected.fetch_add(1, Relaxed);
+            return None;
         }
-        let info = ClientInfo::new(clients.new_id(), addr, laddr, fd.as_raw_fd(), worker);
-        if settings.protected_mode && settings.requirepass.is_empty() && !info.is_local {
-            return refuse(PROTECTED_MODE);
-        }
-        if !info.is_unix_socket {
-            set_tcp_options(fd, settings.tcp_keepalive);
+        match arrival.door {
+            DoorKind::Tcp => set_tcp_options(&socket, settings.tcp_keepalive),
+            DoorKind::Unix => {}
         }
         stats.connections_received.fetch_add(1, Relaxed);
-        let info = Arc::new(info);
+        let info = Arc::new(ClientInfo::new(clients.new_id(), arrival, worker));
         clients.add(info.clone());
-        Some(info)
+        Some((socket, info))
     }
 }
 
@@ -287,5 +319,94 @@ fn set_tcp_options(fd: &OwnedFd, keepalive: Duration) {
         let _ = sockopt::set_tcp_keepidle(fd, keepalive);
         let _ = sockopt::set_tcp_keepintvl(fd, (keepalive / 3).max(Duration::from_secs(1)));
         let _ = sockopt::set_tcp_keepcnt(fd, 3);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::io::{self, ErrorKind, Read};
+    use std::net::TcpStream;
+    use std::os::unix::net::UnixStream;
+
+    use stillframe_testkit::TempDir;
+
+    use super::*;
+    use crate::config::Config;
+
+    /// Lets in whoever waits at the doors.
+    fn admitted(doors: &Doors, settings: &Settings) -> Vec<Arc<ClientInfo>> {
+        let (clients, stats) = (Clients::default(), ServerStats::default());
+        let admission = Admission { settings, clients: &clients, stats: &stats, worker_count: 1 };
+        doors.accept(&admission).into_iter().map(|(_, info)| info).collect()
+    }
+
+    #[test]
+    fn a_client_knows_its_door() {
+        let dir = TempDir::new("doors");
+        let path = dir.path().join("socket");
+        let settings = Config::default().settings;
+        let tcp = open_tcp("127.0.0.1:0".parse().unwrap(), 16).unwrap();
+        let doors = Doors::new(vec![tcp, open_unix(&path, &settings).unwrap()]).unwrap();
+        let by_tcp = TcpStream::connect(("127.0.0.1", doors.tcp_port())).unwrap();
+        let _by_path = UnixStream::connect(&path).unwrap();
+        let clients = admitted(&doors, &settings);
+        let [tcp, unix] = &clients[..] else { panic!("{clients:?}") };
+        assert_eq!((tcp.door, tcp.is_local), (DoorKind::Tcp, true));
+        assert_eq!(tcp.addr, by_tcp.local_addr().unwrap().to_string());
+        assert_eq!(tcp.laddr, by_tcp.peer_addr().unwrap().to_string());
+        assert_eq!((unix.door, unix.is_local), (DoorKind::Unix, true));
+        assert_eq!((&unix.addr, &unix.laddr), (&format!("{}:0", path.display()), &unix.addr));
+    }
+
+    #[test]
+    fn a_client_of_unknown_address_is_not_local() {
+        let door = open_tcp("127.0.0.1:0".parse().unwrap(), 16).unwrap();
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        let arrival = door.arrival(&socket.into(), None);
+        assert_eq!((&arrival.addr[..], arrival.is_local, arrival.door), ("?:0", false, DoorKind::Tcp));
+    }
+
+    #[test]
+    fn a_refused_client_is_told_why_and_closed() {
+        let dir = TempDir::new("doors");
+        let path = dir.path().join("socket");
+        let settings = Settings { maxclients: 0, ..Config::default().settings };
+        let doors = Doors::new(vec![open_unix(&path, &settings).unwrap()]).unwrap();
+        let mut client = UnixStream::connect(&path).unwrap();
+        assert!(admitted(&doors, &settings).is_empty());
+        let mut told = String::new();
+        client.read_to_string(&mut told).unwrap();
+        assert_eq!(told, "-ERR max number of clients reached\r\n");
+    }
+
+    #[test]
+    fn what_cannot_be_listened_on_keeps_the_reason_of_the_system() {
+        let dir = TempDir::new("doors");
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let settings = Settings { bind: vec!["127.0.0.1".into()], port, ..Config::default().settings };
+        let path = dir.path().join("none/socket");
+        let unix = Settings { port: 0, unixsocket: Some(path), ..Config::default().settings };
+        for (settings, kind) in [(settings, ErrorKind::AddrInUse), (unix, ErrorKind::NotFound)] {
+            let error = open(&settings).err().unwrap();
+            let reason = error.source().and_then(|reason| reason.downcast_ref::<io::Error>());
+            assert_eq!(reason.map(io::Error::kind), Some(kind), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn another_port_moves_the_doors_of_tcp_alone() {
+        let dir = TempDir::new("doors");
+        let path = dir.path().join("socket");
+        let old = Settings { bind: vec!["127.0.0.1".into()], port: 0, ..Config::default().settings };
+        let tcp = open_tcp("127.0.0.1:0".parse().unwrap(), 16).unwrap();
+        let doors = Doors::new(vec![tcp, open_unix(&path, &old).unwrap()]).unwrap();
+        let port = doors.tcp_port();
+        doors.rebind(&Settings { port, ..old.clone() }, &old).unwrap();
+        assert_eq!(doors.tcp_port(), 0);
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+        let _client = UnixStream::connect(&path).unwrap();
+        assert_eq!(admitted(&doors, &old).len(), 1);
     }
 }

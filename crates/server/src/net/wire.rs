@@ -7,6 +7,8 @@ use rustix::buffer::spare_capacity;
 use rustix::io::{readv, retry_on_intr, Errno};
 use rustix::net::{recv, send, sendmsg, RecvFlags, SendAncillaryBuffer, SendFlags};
 
+use crate::state::door::DoorKind;
+
 /// How the bytes of a connection travel. No operation blocks.
 #[derive(Debug)]
 pub enum Wire {
@@ -24,6 +26,13 @@ pub enum WireError {
 }
 
 impl Wire {
+    /// Of a connection that has come in by a door of this kind.
+    pub fn new(door: DoorKind, socket: OwnedFd) -> Wire {
+        match door {
+            DoorKind::Tcp | DoorKind::Unix => Wire::Plain(socket),
+        }
+    }
+
     /// Appends bytes that have come to `into`, without giving that more capacity. Returns how many.
     ///
     /// # Errors
@@ -117,7 +126,7 @@ mod tests {
     fn wire() -> (Wire, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        (Wire::Plain(ours.into()), theirs)
+        (Wire::new(DoorKind::Unix, ours.into()), theirs)
     }
 
     #[test]

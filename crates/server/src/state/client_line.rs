@@ -7,6 +7,7 @@ use stillframe_store::UnixMillis;
 use crate::command::Registry;
 use crate::protocol::reply::UNCOUNTED_OUTPUT_BYTES;
 use crate::state::clients::{client_flag, ClientInfo};
+use crate::state::door::DoorKind;
 use crate::state::session::{Ending, Session};
 use crate::state::subscription::Kind;
 
@@ -53,7 +54,7 @@ fn flag_letters(info: &ClientInfo) -> String {
     .filter(|(flag, _)| flags & flag != 0)
     .map(|(_, letter)| *letter)
     .collect();
-    if info.is_unix_socket {
+    if info.door == DoorKind::Unix {
         letters.push('U');
     }
     if letters.is_empty() {

@@ -8,6 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::clock::unix_ms;
+use crate::state::door::DoorKind;
 use crate::state::token::Token;
 
 /// What a client says of itself.
@@ -33,6 +34,16 @@ pub mod client_flag {
     pub const NO_TOUCH: u32 = 1 << 7;
 }
 
+/// What is known of a client when it comes in.
+#[derive(Debug)]
+pub struct Arrival {
+    pub door: DoorKind,
+    pub addr: String,
+    pub laddr: String,
+    pub is_local: bool,
+    pub fd: i32,
+}
+
 /// What others may know of a client. Its worker publishes the changing part after each batch.
 #[derive(Debug)]
 pub struct ClientInfo {
@@ -41,7 +52,8 @@ pub struct ClientInfo {
     pub addr: String,
     pub laddr: String,
     pub fd: i32,
-    pub is_unix_socket: bool,
+    /// Where it has come in.
+    pub door: DoorKind,
     /// Connected over a unix socket or the loopback interface.
     pub is_local: bool,
     pub worker: usize,
@@ -80,9 +92,8 @@ pub struct Published {
 }
 
 impl ClientInfo {
-    pub fn new(id: u64, addr: String, laddr: String, fd: i32, worker: usize) -> ClientInfo {
-        let is_unix_socket = addr.ends_with(":0");
-        let is_local = is_unix_socket || addr.starts_with("127.") || addr.starts_with("[::1]");
+    pub fn new(id: u64, arrival: Arrival, worker: usize) -> ClientInfo {
+        let Arrival { door, addr, laddr, is_local, fd } = arrival;
         let published = Published {
             multi_count: AtomicI64::new(-1),
             last_active_unix_ms: AtomicI64::new(unix_ms()),
@@ -93,7 +104,7 @@ impl ClientInfo {
             addr,
             laddr,
             fd,
-            is_unix_socket,
+            door,
             is_local,
             worker,
             connected_at: Instant::now(),
