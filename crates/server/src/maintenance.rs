@@ -58,7 +58,7 @@ pub fn salvage(path: &Path, to: &Path, settings: &Settings) -> ExitCode {
     });
     let key_count = match result {
         Ok(key_count) => key_count,
-        Err(error) => return fail(&error),
+        Err(error) => return fail(&error.to_string()),
     };
     let stats =
         (0..offline.database_count()).map(|db| offline.db_stats(stillframe_store::DbId(db)).key_count);

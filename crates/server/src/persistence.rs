@@ -3,6 +3,10 @@
 pub mod collections;
 mod delay;
 mod dump;
+mod dump_file;
+#[cfg(test)]
+mod dump_tests;
+mod load;
 mod progress;
 
 use std::collections::VecDeque;
@@ -21,10 +25,9 @@ use crate::log;
 use crate::state::clients::ClientInfo;
 use crate::state::session::LateReply;
 
-use dump::write_dump_telling;
-pub use dump::{
-    cut_of, load_dump, temporary_path, write_dump, write_salvaged, Load, LoadError, Loaded, Twins,
-};
+use dump_file::write_dump_telling;
+pub use dump_file::{temporary_path, write_dump, write_salvaged};
+pub use load::{cut_of, load_dump, Load, LoadError, Loaded, Twins};
 pub use progress::DumpProgress;
 
 /// After a failed automatic save the next one waits so long, as in Redis.
@@ -351,7 +354,8 @@ fn save(host: &Arc<impl Host>, target: &Target, changes: &Arc<AtomicU64>) -> Res
     let progress = &host.saver().dumping;
     let written = write_dump_telling(host.store(), &path, settings, at_cut, after_cut, progress);
     progress.reset();
-    Ok(Outcome { dump_bytes: written?, ..Outcome::default() })
+    let dump_bytes = written.map_err(|error| error.to_string())?;
+    Ok(Outcome { dump_bytes, ..Outcome::default() })
 }
 
 /// Answers those who wait for the cut that has just been taken.

@@ -8,7 +8,7 @@ use stillframe_store::{Cause, Change, Effect, Listener, Position, Step};
 use stillframe_testkit::TempDir;
 
 use crate::commands::REGISTRY;
-use crate::harness::Harness;
+use crate::harness::{arrival, Harness};
 use crate::state::clients::ClientInfo;
 use crate::state::session::Session;
 
@@ -79,7 +79,7 @@ impl Clients {
         let log = Arc::new(Log::default());
         let harness = Harness::heard_by(dir, &REGISTRY, vec![log.clone()]).unwrap();
         let id = harness.server.clients.new_id();
-        let info = ClientInfo::new(id, "127.0.0.1:2".into(), "127.0.0.1:6379".into(), -1, 0);
+        let info = ClientInfo::new(id, arrival("127.0.0.1:2"), 0);
         Clients { harness, other: (Session::new(id, true), Arc::new(info)), log }
     }
 

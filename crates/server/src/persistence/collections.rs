@@ -1,6 +1,5 @@
 //! Collections in dumps and payloads, written from a view.
 
-use std::fs::File;
 use std::io::Write;
 
 use stillframe_store::rdb::{
@@ -128,8 +127,8 @@ fn for_each_written(
 ///
 /// # Errors
 /// Its pages cannot be read, or the dump cannot be written.
-pub fn write_collection(
-    writer: &mut Writer<File>,
+pub fn write_collection<W: Write>(
+    writer: &mut Writer<W>,
     key: &[u8],
     view: &CollectionView<'_>,
     meta: KeyMeta,
