@@ -13,13 +13,13 @@ use crate::blobs::{
     SLAB_PAGE_COUNT,
 };
 use crate::named::NamedTree;
-use crate::page::{Page, KIND_INNER, KIND_LIST_INNER, KIND_ORDERED_INNER, PAGE_SIZE};
+use crate::page::{Page, KIND_LIST_INNER, PAGE_SIZE};
 use crate::stop::Stop;
 use crate::tree::hash::{as_leaf, Content, Grown, Inner, Leaf, Record, Reference, HEADER_BYTES, SLOT_BYTES};
 use crate::tree::list;
-use crate::tree::ordered::{check_tree, visit_rest, Visitor};
+use crate::tree::ordered::{check_tree, Visitor};
 use crate::tree::sorted_set::{check_sorted_set, Roots};
-use crate::tree::{bad_record, not_inner, Tree, Words};
+use crate::tree::{bad_record, not_inner, visit_rest, Tree, Words};
 use crate::value::ValueType;
 use crate::{DbId, UnixMillis};
 
@@ -129,6 +129,14 @@ impl Visitor for NamedCheck<'_> {
 
     fn blob(&mut self, blob: Blob) -> Result<(), Stop> {
         self.check.claim_blob(&blob)
+    }
+
+    fn hashed_leaf(&mut self, pid: PageId, page: &Page) -> Result<(), Stop> {
+        let leaf = as_leaf(pid, page)?;
+        (0..leaf.count()).try_for_each(|slot| {
+            let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
+            self.check.claim_record(&record)
+        })
     }
 }
 
@@ -267,43 +275,8 @@ impl Keyspace {
     fn claim_discarded(&self, check: &mut Check, entry: Discarded) -> Result<(), Stop> {
         match entry {
             Discarded::Blob { pid, place } => check.claim_blob(&Blob { pid, len_bytes: 0, place }),
-            Discarded::Tree { root } => match self.copied(root)?.0[0] {
-                KIND_ORDERED_INNER => visit_rest(root, &mut NamedCheck { keyspace: self, check }),
-                KIND_LIST_INNER => list::visit_rest(root, &mut NamedCheck { keyspace: self, check }),
-                _ => self.claim_tree(check, root),
-            },
+            Discarded::Tree { root } => visit_rest(root, &mut NamedCheck { keyspace: self, check }),
         }
-    }
-
-    /// What is left of a tree: some of its right end may be gone.
-    fn claim_tree(&self, check: &mut Check, pid: PageId) -> Result<(), Stop> {
-        check.claim(pid, 1)?;
-        let copy = self.copied(pid)?;
-        let node = &copy.0;
-        ensure(node[0] == KIND_INNER, || text(not_inner(pid)))?;
-        for child in (0..node.child_count()).map(|index| PageId(node.child(index))) {
-            match node.level() {
-                1 => self.claim_leaves(check, child)?,
-                _ => self.claim_tree(check, child)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn claim_leaves(&self, check: &mut Check, head: PageId) -> Result<(), Stop> {
-        let mut next = head.0;
-        while next != 0 {
-            let pid = PageId(next);
-            check.claim(pid, 1)?;
-            let copy = self.copied(pid)?;
-            let leaf = as_leaf(pid, &copy.0)?;
-            for slot in 0..leaf.count() {
-                let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
-                check.claim_record(&record)?;
-            }
-            next = leaf.chain();
-        }
-        Ok(())
     }
 
     fn check_node(

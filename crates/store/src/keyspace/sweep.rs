@@ -16,12 +16,11 @@ use crate::blobs::{
     SLAB_PAGE_COUNT,
 };
 use crate::named::NameEntry;
-use crate::page::{Page, KIND_INNER, KIND_LIST_INNER, KIND_ORDERED_INNER};
+use crate::page::Page;
 use crate::stop::Stop;
-use crate::tree::hash::{as_leaf, Inner, Leaf, Links, Reference};
-use crate::tree::list;
-use crate::tree::ordered::{check_tree, visit_rest, Visitor};
-use crate::tree::{bad_record, not_inner, Words};
+use crate::tree::hash::{as_leaf, Leaf, Reference};
+use crate::tree::ordered::{check_tree, Visitor};
+use crate::tree::{bad_record, visit_rest};
 
 const CHUNK_PAGES: u32 = 4096;
 
@@ -82,42 +81,6 @@ impl Marking<'_> {
         (pid.0..pid.0.saturating_add(page_count)).for_each(|page| self.pages.insert(page));
     }
 
-    /// Marks a tree, or what is left of one that is being freed.
-    fn tree(&mut self, pid: PageId) -> Result<(), Stop> {
-        let mut page = Box::new([0; PAGE_SIZE]);
-        self.read(pid, &mut page)?;
-        self.mark(pid, 1);
-        let level = page.level();
-        if page[0] == KIND_ORDERED_INNER {
-            return visit_rest(pid, self);
-        }
-        if page[0] == KIND_LIST_INNER {
-            return list::visit_rest(pid, self);
-        }
-        if page[0] != KIND_INNER || level == 0 {
-            return Err(not_inner(pid));
-        }
-        for child in (0..page.child_count()).map(|index| PageId(page.child(index))) {
-            match level {
-                1 => self.leaves(child)?,
-                _ => self.tree(child)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn leaves(&mut self, head: PageId) -> Result<(), Stop> {
-        let (mut page, mut links, mut next) = ([0; PAGE_SIZE], Links::default(), Some(head));
-        while let Some(pid) = next {
-            self.read(pid, &mut page)?;
-            self.mark(pid, 1);
-            let leaf = as_leaf(pid, &page)?;
-            self.records(pid, leaf)?;
-            next = links.after(pid, leaf)?;
-        }
-        Ok(())
-    }
-
     fn records(&mut self, pid: PageId, leaf: Leaf<'_>) -> Result<(), Stop> {
         self.keys += leaf.count() as i64;
         let is_looked_at = leaf.outside_count() + leaf.deadline_count() > 0;
@@ -135,7 +98,7 @@ impl Marking<'_> {
             Reference::Tree(root) => {
                 // The elements of a collection are no keys.
                 let counted = (self.keys, self.deadlines);
-                self.tree(root)?;
+                visit_rest(root, self)?;
                 (self.keys, self.deadlines) = counted;
             }
         }
@@ -168,7 +131,7 @@ impl Marking<'_> {
                 for entry in &list.newest {
                     match *entry {
                         Discarded::Blob { pid, place } => self.blob(pid, place),
-                        Discarded::Tree { root } => self.tree(root)?,
+                        Discarded::Tree { root } => visit_rest(root, self)?,
                     }
                 }
                 if list.older == 0 {
@@ -247,6 +210,10 @@ impl Visitor for Marking<'_> {
         Marking::blob(self, blob.pid, blob.place);
         Ok(())
     }
+
+    fn hashed_leaf(&mut self, pid: PageId, page: &Page) -> Result<(), Stop> {
+        self.records(pid, as_leaf(pid, page)?)
+    }
 }
 
 impl Keyspace {
@@ -282,7 +249,7 @@ impl Keyspace {
         let mut miscounts = Vec::new();
         for database in catalog.databases.iter().filter(|database| database.root != 0) {
             (marking.keys, marking.deadlines) = (0, 0);
-            marking.tree(PageId(database.root))?;
+            visit_rest(PageId(database.root), &mut marking)?;
             let keys = marking.keys - database.key_count as i64;
             miscounts.push((database.tag, keys, marking.deadlines - database.deadline_count as i64));
         }

@@ -3,13 +3,13 @@
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
-use super::hash::{Inner, Leaf, Links};
-use super::list;
+use super::forms::{children_of, find_child};
+use super::hash::{Leaf, Links};
 use super::ordered;
 use super::trees::Tree;
 use super::words::Words;
 use crate::error::SaveError;
-use crate::page::{Page, KIND_INNER, KIND_LEAF, KIND_LIST_INNER, KIND_ORDERED_INNER};
+use crate::page::{Page, KIND_LEAF};
 
 /// Deepest tree that is believed: five levels hold 10^14 records.
 const LEVEL_MAX: u8 = 16;
@@ -142,8 +142,9 @@ impl LeafWalk {
         level_above: u8,
         from: Option<usize>,
     ) -> Result<(), SaveError> {
-        let node = children_of(page, self.tag).filter(|way| way.level < level_above);
-        let mut node = node.ok_or_else(|| damaged(pid, "an inner node"))?;
+        let level = page.level().checked_sub(1).filter(|level| *level < level_above);
+        let found = level.and_then(|level| Some(Way { level, children: children_of(page, self.tag)? }));
+        let mut node = found.ok_or_else(|| damaged(pid, "an inner node"))?;
         let count = node.children.len();
         if self.is_downwards {
             node.children.truncate(from.map_or(count, |child| child + 1));
@@ -171,28 +172,6 @@ impl LeafWalk {
         }
         Ok(pid)
     }
-}
-
-/// The child of a node of a list, or of a tree that counts, below which there is what has an index, and its index there; `None`
-/// if the page is none.
-fn find_child(page: &Page, tag: u32, index: u64) -> Option<(usize, u64)> {
-    match page[0] {
-        KIND_ORDERED_INNER => ordered::find_rank(page, tag, index),
-        KIND_LIST_INNER => list::find_child(page, tag, index),
-        _ => None,
-    }
-}
-
-/// The children of a node and their level; `None` if the page is no node of the tree.
-fn children_of(page: &Page, tag: u32) -> Option<Way> {
-    let level = page.level().checked_sub(1)?;
-    let children = match page[0] {
-        KIND_INNER if page.is_inner(tag) => (0..page.child_count()).map(|index| page.child(index)).collect(),
-        KIND_ORDERED_INNER => ordered::children_of(page, tag)?,
-        KIND_LIST_INNER => list::children_of(page, tag)?,
-        _ => return None,
-    };
-    Some(Way { level, children })
 }
 
 /// A page to walk with.

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod contract_tests;
+mod forms;
 mod free;
 pub(crate) mod hash;
 mod leaves;
@@ -14,6 +15,7 @@ pub(crate) mod sorted_set;
 mod trees;
 mod words;
 
+pub(crate) use forms::visit_rest;
 pub(crate) use leaves::{blank, LeafWalk, Pages};
 pub(crate) use merge::Joining;
 pub(crate) use order::{bad_record, no_key, not_inner, LeafView};

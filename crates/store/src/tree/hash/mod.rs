@@ -15,6 +15,7 @@ mod record;
 mod shape;
 mod side;
 mod spread;
+mod walk;
 
 pub(crate) use chain::{At, LeafGuard};
 pub(crate) use collection::{Collection, Content, Grown};
@@ -28,3 +29,4 @@ pub(crate) use record::{
 };
 pub(crate) use shape::{HEADER_BYTES, SLOT_BYTES};
 pub(crate) use side::{tick_of, Side};
+pub(super) use walk::visit_rest;

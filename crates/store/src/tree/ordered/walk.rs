@@ -22,7 +22,11 @@ pub(crate) trait Visitor {
     fn page(&mut self, pid: PageId) -> Result<(), Stop>;
     /// A record refers to this.
     fn blob(&mut self, blob: Blob) -> Result<(), Stop>;
-    /// The tree has this record.
+    /// The tree, which is one by hash, has this leaf.
+    fn hashed_leaf(&mut self, _pid: PageId, _page: &Page) -> Result<(), Stop> {
+        Ok(())
+    }
+    /// The tree, which is one by byte strings, has this record.
     fn record(&mut self, _key: &[u8], _value: Stored<'_>) -> Result<(), Stop> {
         Ok(())
     }
