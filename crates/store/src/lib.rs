@@ -19,7 +19,7 @@
 //!   tree                  page trees; below it the orders
 //!   named                 which named trees there are, and who is at work on them
 //!   keyspace              databases, catalog, expiry, locks, damage, sweep
-//!   rdb                   dumps, and the payloads of DUMP and RESTORE
+//!   rdb                   dumps, the payloads of DUMP and RESTORE, elements of collections
 //!   source                pages that are read ahead
 //!   walk, store, worker   views, the store, access to it for a thread that has batches
 //!   types                 what is particular to each type of values
@@ -76,6 +76,7 @@ pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, SkipStats}
 pub use listener::{Ear, Listener};
 pub use options::Options;
 pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
+pub use rdb::Element;
 pub use shares::MemoryShares;
 pub use step::{Call, Cause, Position, Step, WorkerId};
 pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
@@ -88,7 +89,7 @@ pub use stillframe_pagepool::{
 pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
 pub use tree::sorted_set::{LexBound, ScoreBound};
 pub use types::{
-    Draw, Element, ElementAhead, ElementCopies, FieldMode, FieldRef, GivenField, Insertion, NegativeZero,
+    Draw, ElementAhead, ElementCopies, FieldMode, FieldRef, GivenField, Insertion, NegativeZero, NewElement,
     OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange, Setting, TreesAhead,
 };
 pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};

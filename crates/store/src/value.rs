@@ -19,6 +19,15 @@ pub enum ValueType {
 }
 
 impl ValueType {
+    pub const ALL: [ValueType; 6] = [
+        ValueType::String,
+        ValueType::List,
+        ValueType::Set,
+        ValueType::SortedSet,
+        ValueType::Hash,
+        ValueType::Stream,
+    ];
+
     /// Its name in Redis (`TYPE`).
     pub fn name(self) -> &'static str {
         match self {
@@ -29,6 +38,24 @@ impl ValueType {
             ValueType::Hash => "hash",
             ValueType::Stream => "stream",
         }
+    }
+
+    /// Its number in Redis, which is part of what `DEBUG DIGEST` says.
+    pub fn number(self) -> u32 {
+        match self {
+            ValueType::String => 0,
+            ValueType::List => 1,
+            ValueType::Set => 2,
+            ValueType::SortedSet => 3,
+            ValueType::Hash => 4,
+            ValueType::Stream => 6,
+        }
+    }
+
+    /// Whether an element of a large collection is looked for by its hash, in the first tree.
+    #[inline(always)]
+    pub(crate) fn has_hashed_elements(self) -> bool {
+        matches!(self, ValueType::Hash | ValueType::Set | ValueType::SortedSet)
     }
 }
 
@@ -46,6 +73,11 @@ pub enum Encoding {
 }
 
 impl Encoding {
+    /// Whether a collection is within the limits of Redis's small forms.
+    pub fn is_small(self) -> bool {
+        matches!(self, Encoding::ListPack | Encoding::IntSet)
+    }
+
     /// Its name in Redis.
     pub fn name(self) -> &'static str {
         match self {

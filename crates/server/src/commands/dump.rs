@@ -1,13 +1,9 @@
 //! `DUMP` and `RESTORE`: a value as the payload that Redis servers exchange.
 
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use stillframe_store::rdb::{self, CollectionKind, Element, PayloadError, RdbString};
-use stillframe_store::{
-    Access, DbId, Deadline, Encoding, Fault, Key, NewValue, OpError, RangeLimit, ScoredRange, Sending,
-    UnixMillis, ValueType, Worker,
-};
+use stillframe_store::rdb::{self, PayloadError, RdbString};
+use stillframe_store::{Access, Deadline, Encoding, Fault, Key, NewValue, OpError, Sending, UnixMillis};
 
 use super::string::sends_whole;
 use super::walk::go_on;
@@ -69,13 +65,13 @@ fn dump_collection(ctx: &mut Ctx<'_>, key: &Key<'_>) -> CmdResult {
     let Some(entry) = ctx.worker.entry(ctx.client.db, key)? else {
         return Err(errors::NO_SUCH_KEY.into());
     };
-    let element_count = element_count(ctx, key, entry.value_type)?;
+    let element_count = ctx.worker.element_count(ctx.client.db, key)?;
     let form = PayloadForm::of(&ctx.config.settings);
     if has_it_written(ctx, key, element_count, &form)? {
         ctx.looked_up(key, true);
         return Ok(());
     }
-    let batch = gather(ctx, key, entry.value_type)?;
+    let batch = Batch::of_key(ctx.worker, ctx.client.db, key)?.ok_or(errors::NO_SUCH_KEY)?;
     ctx.looked_up(key, true);
     let encoding = entry.encoding.unwrap_or(Encoding::HashTable);
     let payload =
@@ -99,92 +95,6 @@ fn has_it_written(
     Ok(is_bounded
         && ctx.worker.elements_exceed(ctx.client.db, key, GATHERED_BYTES_MAX)?
         && stream::begin_any(ctx, key.bytes, shape()))
-}
-
-fn element_count(ctx: &mut Ctx<'_>, key: &Key<'_>, value_type: ValueType) -> Result<u64, OpError> {
-    let db = ctx.client.db;
-    match value_type {
-        ValueType::Hash => ctx.worker.hash_len(db, key),
-        ValueType::Set => ctx.worker.set_len(db, key),
-        ValueType::List => ctx.worker.list_len(db, key),
-        ValueType::SortedSet => ctx.worker.sorted_set_len(db, key),
-        ValueType::String | ValueType::Stream => Err(OpError::WrongType),
-    }
-}
-
-/// All elements of a collection.
-fn gather(ctx: &mut Ctx<'_>, key: &Key<'_>, value_type: ValueType) -> Result<Batch, CmdError> {
-    let db = ctx.client.db;
-    let go_on = || ControlFlow::Continue(());
-    Ok(match value_type {
-        ValueType::Hash => gather_fields(ctx.worker, db, key)?,
-        ValueType::Set => {
-            let mut batch = Batch::new(CollectionKind::Set);
-            ctx.worker.set_for_each(
-                db,
-                key,
-                |_| (),
-                |member| {
-                    batch.push(Element::Member(member));
-                    go_on()
-                },
-            )?;
-            batch
-        }
-        ValueType::List => {
-            let mut batch = Batch::new(CollectionKind::List);
-            ctx.worker.list_range(
-                db,
-                key,
-                0,
-                -1,
-                |_| (),
-                |item| {
-                    batch.push(Element::Item(item));
-                    go_on()
-                },
-            )?;
-            batch
-        }
-        ValueType::SortedSet => {
-            let mut batch = Batch::new(CollectionKind::SortedSet);
-            let all = (ScoredRange::ALL, RangeLimit::NONE);
-            ctx.worker.sorted_set_range(
-                db,
-                key,
-                &all.0,
-                false,
-                all.1,
-                |_| (),
-                |member, score| {
-                    batch.push(Element::Scored { member, score });
-                    go_on()
-                },
-            )?;
-            batch
-        }
-        ValueType::String | ValueType::Stream => return Err(OpError::WrongType.into()),
-    })
-}
-
-fn gather_fields(worker: &mut Worker, db: DbId, key: &Key<'_>) -> Result<Batch, CmdError> {
-    let mut batch = Batch::new(CollectionKind::Hash);
-    worker.hash_for_each(
-        db,
-        key,
-        |_| (),
-        |found| {
-            batch.push(Element::Field { field: found.field, value: found.value, deadline_ms: None });
-            ControlFlow::Continue(())
-        },
-    )?;
-    let fields = batch.fields();
-    let mut deadlines = Vec::with_capacity(fields.len());
-    worker.hash_deadlines(db, key, fields.iter().map(|field| &field[..]), |_, deadline| {
-        deadlines.push(deadline.flatten());
-    })?;
-    batch.set_deadlines(deadlines);
-    Ok(batch)
 }
 
 /// Begins to read a large value in parts, if its pages may be missing.

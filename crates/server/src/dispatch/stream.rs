@@ -26,7 +26,7 @@ use stillframe_store::{
 
 use crate::dispatch::ctx::Ctx;
 use crate::log;
-use crate::persistence::collections::{held, is_there, CollectionError, PayloadForm};
+use crate::persistence::collections::{held, CollectionError, PayloadForm};
 use crate::protocol::errors;
 use crate::protocol::reply::{Reply, ReplyBuf};
 use crate::server::Server;
@@ -136,7 +136,7 @@ fn count_at(collection: &CollectionView<'_>, now: UnixMillis) -> Result<u64, Sav
     }
     let mut count = 0;
     collection.for_each(&mut |element| {
-        count += u64::from(is_there(&element, now));
+        count += u64::from(element.is_live(now));
         Ok(())
     })?;
     Ok(count)
@@ -279,7 +279,7 @@ impl Stream {
         let mut flow: ControlFlow<Broken> = ControlFlow::Continue(());
         let mut written_count = 0;
         let mut give = |element: Element<'_>| {
-            if is_there(&element, now) {
+            if element.is_live(now) {
                 shape.write(&mut self.reply(), &element);
                 written_count += 1;
             }

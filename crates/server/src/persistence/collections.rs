@@ -3,10 +3,9 @@
 use std::io::Write;
 
 use stillframe_store::rdb::{
-    self, Announced, Compressor, KeyMeta, ListNodes, PayloadWriter, RdbString, SmallLimits, StringRef,
-    WriteError, WriteVersion, Writer,
+    self, Compressor, KeyMeta, PayloadWriter, RdbString, SmallLimits, StringRef, WriteError, Writer,
 };
-use stillframe_store::{CollectionView, Element, Encoding, SaveError, StrRef, UnixMillis, ValueType};
+use stillframe_store::{CollectionView, Element, SaveError, StrRef, UnixMillis};
 
 use crate::config::Settings;
 
@@ -32,87 +31,19 @@ pub enum CollectionError {
     Write(#[from] WriteError),
 }
 
-fn as_written(element: Element<'_>) -> rdb::Element<'_> {
-    match element {
-        Element::Field { field, value, deadline } => {
-            let deadline_ms = deadline.map(|at| u64::try_from(at).unwrap_or(0));
-            rdb::Element::Field { field, value, deadline_ms }
-        }
-        Element::Member(member) => rdb::Element::Member(member),
-        Element::Scored { member, score } => rdb::Element::Scored { member, score },
-        Element::Item(item) => rdb::Element::Item(item),
-    }
-}
-
 /// Before all deadlines.
 const EVER: UnixMillis = UnixMillis::MIN;
-
-/// Whether an element's time is not over.
-pub fn is_there(element: &Element<'_>, now: UnixMillis) -> bool {
-    match element {
-        Element::Field { deadline: Some(deadline), .. } => *deadline > now,
-        _ => true,
-    }
-}
-
-/// What a collection is announced as, with the elements that are there: a dump says it before the elements, which takes a
-/// round over those of a list, and of a hash with deadlines.
-fn announced(
-    view: &CollectionView<'_>,
-    limits: &SmallLimits,
-    now: UnixMillis,
-) -> Result<Announced, SaveError> {
-    let is_small = matches!(view.encoding(), Encoding::ListPack | Encoding::IntSet);
-    Ok(match view.value_type() {
-        ValueType::List => {
-            let mut nodes = ListNodes::new(limits);
-            view.for_each(&mut |element| {
-                if let Element::Item(item) = element {
-                    nodes.add(item);
-                }
-                Ok(())
-            })?;
-            nodes.announced()
-        }
-        ValueType::Set => Announced::Set { member_count: view.element_count()?, is_small },
-        ValueType::SortedSet => Announced::SortedSet { member_count: view.element_count()?, is_small },
-        ValueType::Hash | ValueType::String | ValueType::Stream => announced_hash(view, is_small, now)?,
-    })
-}
-
-fn announced_hash(
-    view: &CollectionView<'_>,
-    is_small: bool,
-    now: UnixMillis,
-) -> Result<Announced, SaveError> {
-    if !view.is_timed() {
-        let field_count = view.element_count()?;
-        return Ok(Announced::Hash { field_count, is_small, least_deadline_ms: None });
-    }
-    let (mut field_count, mut least_deadline_ms) = (0, None::<u64>);
-    view.for_each(&mut |element| {
-        if !is_there(&element, now) {
-            return Ok(());
-        }
-        field_count += 1;
-        if let rdb::Element::Field { deadline_ms: Some(at_ms), .. } = as_written(element) {
-            least_deadline_ms = Some(least_deadline_ms.map_or(at_ms, |least| least.min(at_ms)));
-        }
-        Ok(())
-    })?;
-    Ok(Announced::Hash { field_count, is_small, least_deadline_ms })
-}
 
 /// Gives the elements that are there.
 fn for_each_written(
     view: &CollectionView<'_>,
     now: UnixMillis,
-    mut write: impl FnMut(rdb::Element<'_>) -> Result<(), WriteError>,
+    mut write: impl FnMut(Element<'_>) -> Result<(), WriteError>,
 ) -> Result<(), CollectionError> {
     let mut written = Ok(());
     let walked = view.for_each(&mut |element| {
-        if is_there(&element, now) {
-            written = write(as_written(element));
+        if element.is_live(now) {
+            written = write(element);
         }
         match &written {
             Ok(()) => Ok(()),
@@ -134,7 +65,7 @@ pub fn write_collection<W: Write>(
     meta: KeyMeta,
     limits: &SmallLimits,
 ) -> Result<(), CollectionError> {
-    writer.begin_collection(key, announced(view, limits, EVER)?, meta)?;
+    writer.begin_collection(key, view.announced(limits, EVER)?, meta)?;
     for_each_written(view, EVER, |element| writer.element(element))
 }
 
@@ -173,9 +104,8 @@ impl PayloadForm {
         view: &CollectionView<'_>,
         now: UnixMillis,
     ) -> Result<W, CollectionError> {
-        let announced = announced(view, &self.limits, now)?;
-        let has_deadlines = matches!(announced, Announced::Hash { least_deadline_ms: Some(_), .. });
-        let version = if has_deadlines { WriteVersion::Redis7_4 } else { WriteVersion::Redis7_0 };
+        let announced = view.announced(&self.limits, now)?;
+        let version = announced.oldest_version();
         let mut writer = PayloadWriter::begin(out, announced, self.compresses, version, self.limits)?;
         for_each_written(view, now, |element| writer.element(element))?;
         Ok(writer.finish()?)

@@ -7,12 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use stillframe_store::rdb::{
-    CollectionKind, Cut, Element, Entry, KeyMeta, Next, OnUnsupported, RdbString, RdbValue, ReadError,
-    Reader, ReaderOptions,
+    CollectionKind, Cut, Entry, KeyMeta, Next, OnUnsupported, RdbString, RdbValue, ReadError, Reader,
+    ReaderOptions,
 };
-use stillframe_store::{
-    Access, Cause, DbId, Deadline, Fault, Incoming, NewValue, OpError, UnixMillis, Worker,
-};
+use stillframe_store::{Access, Cause, DbId, Deadline, Fault, Incoming, NewValue, OpError, Worker};
 
 use crate::clock::unix_ms;
 use crate::config::Settings;
@@ -278,16 +276,6 @@ fn parts_of(next: Next) -> (u32, Vec<u8>, KeyMeta, Content) {
     }
 }
 
-/// Whether it is a field whose time is over: it counts as absent, also for one of its name that comes after it.
-fn has_expired(element: &Element<'_>, now: UnixMillis) -> bool {
-    match element {
-        Element::Field { deadline_ms: Some(at_ms), .. } => {
-            UnixMillis::try_from(*at_ms).is_ok_and(|at| at <= now)
-        }
-        _ => false,
-    }
-}
-
 /// What has become of an entry of a dump.
 enum Kept {
     Whole,
@@ -315,7 +303,8 @@ fn store_elements(
     while has_more {
         while !batch.is_full() && has_more {
             match reader.element()? {
-                Some(element) if has_expired(&element, worker.now()) => continue,
+                // It counts as absent, also for one of its name that comes after it.
+                Some(element) if !element.is_live(worker.now()) => continue,
                 Some(element) => batch.push(element),
                 None => has_more = false,
             }

@@ -1,16 +1,15 @@
 //! Elements of a collection on their way into the store: gathered, and stored some hundred at a time. Long ones go to pages
 //! before, part by part, so that memory need not hold them.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use stillframe_store::rdb::{
-    Announced, CollectionKind, Element, ListNodes, PayloadElements, PayloadError, PayloadWriter, SmallLimits,
-    WriteError, WriteVersion,
+    CollectionKind, Parts, PayloadElements, PayloadError, PayloadWriter, SmallLimits, Tally, WriteError,
 };
 use stillframe_store::{
-    Bytes, DbId, Deadline, Encoding, End, FieldMode, Incoming, Key, NegativeZero, OpError, ScoreRule,
-    UnixMillis, Worker,
+    Bytes, DbId, Element, Encoding, Incoming, Key, NewElement, OpError, UnixMillis, Worker,
 };
 
 /// So many elements, or bytes of them, are stored together.
@@ -27,7 +26,8 @@ pub struct Batch {
     kind: CollectionKind,
     bytes: Vec<u8>,
     elements: Vec<Gathered>,
-    negative_zero: NegativeZero,
+    /// They lie in a listpack or the like, which Redis takes over as it is.
+    were_packed: bool,
     /// Long ones that go to pages, in their order; all but the last are there.
     placed: Vec<Placed>,
     /// The next element that may have something long.
@@ -54,13 +54,28 @@ struct Gathered {
 
 impl Batch {
     pub fn new(kind: CollectionKind) -> Batch {
-        let negative_zero = NegativeZero::AsLoaded;
-        Batch { kind, bytes: Vec::new(), elements: Vec::new(), negative_zero, placed: Vec::new(), next: 0 }
+        let (bytes, elements, placed) = (Vec::new(), Vec::new(), Vec::new());
+        Batch { kind, bytes, elements, were_packed: false, placed, next: 0 }
+    }
+
+    /// All elements of the collection at a key, if there is one.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub fn of_key(worker: &mut Worker, db: DbId, key: &Key<'_>) -> Result<Option<Batch>, OpError> {
+        let batch = RefCell::new(None);
+        // An operation that begins anew gives all elements again.
+        let begin = |kind, _| drop(batch.replace(Some(Batch::new(kind))));
+        worker.for_each_element(db, key, begin, |element| {
+            batch.borrow_mut().iter_mut().for_each(|batch: &mut Batch| batch.push(element));
+            ControlFlow::Continue(())
+        })?;
+        Ok(batch.into_inner())
     }
 
     /// Whether they lie in a listpack or the like, in which a score may be the negative zero.
     pub fn come_from(&mut self, is_packed: bool) {
-        self.negative_zero = if is_packed { NegativeZero::Kept } else { NegativeZero::AsLoaded };
+        self.were_packed = is_packed;
     }
 
     /// All elements of a payload.
@@ -75,7 +90,7 @@ impl Batch {
         }
         let mut seen = HashSet::with_capacity(batch.len());
         let mut firsts = batch.elements.iter().map(|element| &batch.bytes[element.first.clone()]);
-        match batch.kind == CollectionKind::List || firsts.all(|first| seen.insert(first)) {
+        match !batch.kind.has_names() || firsts.all(|first| seen.insert(first)) {
             true => Ok(batch),
             false => Err(PayloadError::BadData),
         }
@@ -90,29 +105,10 @@ impl Batch {
         self.elements.iter().flat_map(|element| [element.first.len(), element.value.len()])
     }
 
-    /// The fields of a hash.
-    pub fn fields(&self) -> Vec<Vec<u8>> {
-        self.elements.iter().map(|element| self.bytes[element.first.clone()].to_vec()).collect()
-    }
-
-    /// Gives the fields of a hash their deadlines, in the order in which they came.
-    pub fn set_deadlines(&mut self, deadlines: Vec<Option<UnixMillis>>) {
-        for (element, deadline) in self.elements.iter_mut().zip(deadlines) {
-            element.deadline = deadline;
-        }
-    }
-
     fn element(&self, element: &Gathered) -> Element<'_> {
-        let first = &self.bytes[element.first.clone()];
-        match self.kind {
-            CollectionKind::List => Element::Item(first),
-            CollectionKind::Set => Element::Member(first),
-            CollectionKind::SortedSet => Element::Scored { member: first, score: element.score },
-            CollectionKind::Hash => {
-                let deadline_ms = element.deadline.map(|at| u64::try_from(at).unwrap_or(0));
-                Element::Field { field: first, value: &self.bytes[element.value.clone()], deadline_ms }
-            }
-        }
+        let Gathered { first, value, score, deadline } = element;
+        let (name, value) = (&self.bytes[first.clone()], &self.bytes[value.clone()]);
+        self.kind.element(Parts { name, value, score: *score, deadline: *deadline })
     }
 
     /// What `DUMP` gives for a collection of these elements: in the newer form if fields have deadlines.
@@ -125,23 +121,9 @@ impl Batch {
         limits: &SmallLimits,
         compresses: bool,
     ) -> Result<Vec<u8>, WriteError> {
-        let (count, is_small) =
-            (self.elements.len() as u64, matches!(encoding, Encoding::ListPack | Encoding::IntSet));
-        let least = self.elements.iter().filter_map(|element| element.deadline).min();
-        let announced = match self.kind {
-            CollectionKind::List => {
-                let mut nodes = ListNodes::new(limits);
-                self.elements.iter().for_each(|item| nodes.add(&self.bytes[item.first.clone()]));
-                nodes.announced()
-            }
-            CollectionKind::Set => Announced::Set { member_count: count, is_small },
-            CollectionKind::SortedSet => Announced::SortedSet { member_count: count, is_small },
-            CollectionKind::Hash => {
-                let least_deadline_ms = least.map(|at| u64::try_from(at).unwrap_or(0));
-                Announced::Hash { field_count: count, is_small, least_deadline_ms }
-            }
-        };
-        let version = if least.is_some() { WriteVersion::Redis7_4 } else { WriteVersion::Redis7_0 };
+        let mut tally = Tally::new(self.kind, encoding.is_small(), limits);
+        self.elements.iter().for_each(|element| tally.add(&self.element(element)));
+        let (announced, version) = (tally.announced(), tally.announced().oldest_version());
         let mut writer = PayloadWriter::begin(Vec::new(), announced, compresses, version, *limits)?;
         self.elements.iter().try_for_each(|element| writer.element(self.element(element)))?;
         writer.finish()
@@ -162,13 +144,8 @@ impl Batch {
     }
 
     pub fn push(&mut self, element: Element<'_>) {
-        let (first, value, score, deadline_ms) = match element {
-            Element::Item(bytes) | Element::Member(bytes) => (bytes, &b""[..], 0.0, None),
-            Element::Scored { member, score } => (member, &b""[..], score, None),
-            Element::Field { field, value, deadline_ms } => (field, value, 0.0, deadline_ms),
-        };
-        let deadline = deadline_ms.map(|ms| UnixMillis::try_from(ms).unwrap_or(UnixMillis::MAX));
-        let (first, value) = (self.keep(first), self.keep(value));
+        let Parts { name, value, score, deadline } = element.parts();
+        let (first, value) = (self.keep(name), self.keep(value));
         self.elements.push(Gathered { first, value, score, deadline });
     }
 
@@ -195,7 +172,7 @@ impl Batch {
             if len < PLACED_MIN_BYTES {
                 continue;
             }
-            let is_name = !is_value && self.kind != CollectionKind::List;
+            let is_name = !is_value && self.kind.has_names();
             let begun = match is_name {
                 true => worker.begin_incoming_name(len as u64),
                 false => worker.begin_incoming(len as u64),
@@ -239,45 +216,19 @@ impl Batch {
     /// # Errors
     /// [`OpError`]; it may be tried again after a fault.
     pub fn store(&mut self, worker: &mut Worker, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        let first = |element: usize| self.bytes_of(element, false);
-        let all = 0..self.elements.len();
-        let added = match self.kind {
-            CollectionKind::Hash => self.store_fields(worker, db, key)?,
-            CollectionKind::List => {
-                let items: Vec<Bytes<'_>> = all.map(first).collect();
-                worker.list_push(db, key, End::Right, &items, false)?;
-                items.len() as u64
-            }
-            CollectionKind::Set => {
-                let members: Vec<Bytes<'_>> = all.map(first).collect();
-                worker.set_add(db, key, &members)?
-            }
-            CollectionKind::SortedSet => {
-                let scored: Vec<(f64, Bytes<'_>)> =
-                    all.map(|element| (self.elements[element].score, first(element))).collect();
-                let rule = ScoreRule { negative_zero: self.negative_zero, ..ScoreRule::default() };
-                worker.sorted_set_put(db, key, &scored, &rule)?.added
-            }
-        };
+        let elements: Vec<NewElement<'_>> = (0..)
+            .zip(&self.elements)
+            .map(|(index, &Gathered { score, deadline, .. })| {
+                let (name, value) = (self.bytes_of(index, false), self.bytes_of(index, true));
+                NewElement { name, value, score, deadline }
+            })
+            .collect();
+        let added = worker.put_elements(db, key, self.kind, &elements, self.were_packed)?;
         let are_new = added == self.elements.len() as u64;
         self.elements.clear();
         self.bytes.clear();
         self.placed.clear();
         self.next = 0;
         Ok(are_new)
-    }
-
-    /// Stores fields, those with one deadline together; how many are new.
-    fn store_fields(&self, worker: &mut Worker, db: DbId, key: &Key<'_>) -> Result<u64, OpError> {
-        let (mut added, mut begin) = (0, 0);
-        for same in self.elements.chunk_by(|a, b| a.deadline == b.deadline) {
-            let pair = |element: usize| (self.bytes_of(element, false), self.bytes_of(element, true));
-            let pairs: Vec<(Bytes<'_>, Bytes<'_>)> = (begin..begin + same.len()).map(pair).collect();
-            begin += same.len();
-            let deadline = same.first().and_then(|element| element.deadline);
-            let deadline = deadline.map_or(Deadline::Clear, Deadline::At);
-            added += worker.hash_set(db, key, &pairs, FieldMode::All, deadline)?;
-        }
-        Ok(added)
     }
 }

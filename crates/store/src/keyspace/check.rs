@@ -13,18 +13,24 @@ use crate::blobs::{
     SLAB_PAGE_COUNT,
 };
 use crate::named::NamedTree;
-use crate::page::{Page, KIND_LIST_INNER, PAGE_SIZE};
+use crate::page::{Page, PAGE_SIZE};
 use crate::stop::Stop;
-use crate::tree::hash::{as_leaf, Content, Grown, Inner, Leaf, Record, Reference, HEADER_BYTES, SLOT_BYTES};
-use crate::tree::list;
+use crate::tree::hash::{
+    as_leaf, Content, Grown, Hashed, Inner, Leaf, Record, Reference, HEADER_BYTES, SLOT_BYTES,
+};
 use crate::tree::ordered::{check_tree, Visitor};
-use crate::tree::sorted_set::{check_sorted_set, Roots};
 use crate::tree::{bad_record, not_inner, visit_rest, Tree, Words};
 use crate::value::ValueType;
 use crate::{DbId, UnixMillis};
 
-/// Whether no field of a packed hash has a deadline before the earliest that its body tells.
-pub(super) type IsLowerBound = fn(Option<UnixMillis>, &[u8]) -> bool;
+/// What is to be checked of collections by their types.
+#[derive(Clone, Copy)]
+pub(crate) struct CollectionChecks {
+    /// Whether no element of a packed one has a deadline before the earliest that its body tells.
+    pub is_lower_bound: fn(ValueType, UnixMillis, &[u8]) -> bool,
+    /// Checks the trees of a large one, each of which has all of its elements; how many these are.
+    pub trees: fn(ValueType, &Grown, &mut PageCheck<'_>) -> Result<u64, Stop>,
+}
 
 /// What a check counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,14 +52,21 @@ pub struct CheckReport {
     pub tree_page_count: u64,
 }
 
+/// A collection whose trees are still to be looked at.
+struct Large {
+    value_type: ValueType,
+    grown: Grown,
+    /// The earliest deadline of an element that its body tells.
+    earliest: Option<UnixMillis>,
+}
+
 struct Check {
-    is_lower_bound: IsLowerBound,
+    collections: CollectionChecks,
     report: CheckReport,
     pages: BTreeSet<u32>,
     /// Slots that records refer to, by slab.
     slots: BTreeMap<u32, (u8, BTreeSet<u16>)>,
-    /// Collections whose trees are still to be looked at, with the earliest deadline of an element that their bodies tell.
-    grown: Vec<(Grown, Option<UnixMillis>)>,
+    large: Vec<Large>,
     /// Of the records that have been looked at.
     earliest_deadline: Option<UnixMillis>,
 }
@@ -81,7 +94,8 @@ impl Check {
     fn claim_record(&mut self, record: &Record<'_>) -> Result<(), Stop> {
         if let Some(collection) = record.collection() {
             if let Content::Trees(grown) = collection.content {
-                self.grown.push((grown, collection.earliest));
+                let (value_type, earliest) = (record.value_type(), collection.earliest);
+                self.large.push(Large { value_type, grown, earliest });
             }
         }
         record.references().try_for_each(|reference| match reference {
@@ -110,13 +124,30 @@ impl Check {
     }
 }
 
-/// Goes through the pages of named trees.
-struct NamedCheck<'a> {
+/// Goes through the pages of a tree.
+pub(crate) struct PageCheck<'a> {
     keyspace: &'a Keyspace,
     check: &'a mut Check,
 }
 
-impl Visitor for NamedCheck<'_> {
+impl<'a> PageCheck<'a> {
+    /// How names are hashed.
+    pub fn hashes(&self) -> &'a Hashed {
+        &self.keyspace.trees.order
+    }
+
+    /// Checks a tree of elements in the order of their hashes; how many there are.
+    ///
+    /// # Errors
+    /// [`Stop::Damaged`] says what is wrong and where.
+    pub fn elements(&mut self, tree: Tree) -> Result<u64, Stop> {
+        let (before, level) = (self.check.report.key_count, self.keyspace.copied(tree.root)?.0.level());
+        self.keyspace.check_node(self.check, tree, tree.root, level, 0, u64::MAX)?;
+        Ok(self.check.report.key_count - before)
+    }
+}
+
+impl Visitor for PageCheck<'_> {
     fn read(&mut self, pid: PageId, into: &mut Page) -> Result<(), Stop> {
         *into = self.keyspace.copied(pid)?.0;
         Ok(())
@@ -142,14 +173,14 @@ impl Visitor for NamedCheck<'_> {
 
 impl Keyspace {
     /// Checks everything, while nobody writes. The text of an error says what is wrong and where.
-    pub fn check(&self, is_lower_bound: IsLowerBound) -> Result<CheckReport, Stop> {
+    pub fn check(&self, collections: CollectionChecks) -> Result<CheckReport, Stop> {
         let _held = self.garbage.stand_still();
         let mut check = Check {
-            is_lower_bound,
+            collections,
             report: CheckReport::default(),
             pages: BTreeSet::new(),
             slots: BTreeMap::new(),
-            grown: Vec::new(),
+            large: Vec::new(),
             earliest_deadline: None,
         };
         check.claim(self.catalog, CATALOG_PAGE_COUNT)?;
@@ -168,10 +199,10 @@ impl Keyspace {
         }
         self.check_named(&mut check)?;
         self.claim_garbage(&mut check)?;
-        while let Some((grown, earliest)) = check.grown.pop() {
+        while let Some(large) = check.large.pop() {
             check.earliest_deadline = None;
-            self.check_collection(&mut check, &grown)?;
-            let found = check.earliest_deadline;
+            self.check_collection(&mut check, &large)?;
+            let (Large { grown, earliest, .. }, found) = (large, check.earliest_deadline);
             ensure(found.is_none_or(|found| earliest.is_some_and(|earliest| earliest <= found)), || {
                 format!("{grown:?} has an element with the deadline {found:?}; its key says {earliest:?}")
             })?;
@@ -212,24 +243,18 @@ impl Keyspace {
 
     fn check_named_tree(&self, check: &mut Check, named: &NamedTree) -> Result<(), Stop> {
         let (tree, counted) = (named.tree(), named.record_count());
-        let found = check_tree(tree.root, tree.tag, &mut NamedCheck { keyspace: self, check })?;
+        let found = check_tree(tree.root, tree.tag, &mut PageCheck { keyspace: self, check })?;
         check.report.tree_count += 1;
         check.report.tree_record_count += found;
         let name = String::from_utf8_lossy(named.name());
         ensure(found == counted, || format!("tree {name} has {found} records; its counter says {counted}"))
     }
 
-    /// Checks the trees of a collection, each of which has all of its elements.
-    fn check_collection(&self, check: &mut Check, grown: &Grown) -> Result<(), Stop> {
-        let report = check.report.clone();
+    fn check_collection(&self, check: &mut Check, large: &Large) -> Result<(), Stop> {
+        let (grown, report) = (&large.grown, check.report.clone());
         let page_count = check.pages.len() as u64;
-        let found = match grown.second {
-            Some(order) => {
-                let roots = Roots { index: grown.first, order };
-                check_sorted_set(roots, &self.trees.order, &mut NamedCheck { keyspace: self, check })?
-            }
-            None => self.check_elements(check, grown.first)?,
-        };
+        let trees = check.collections.trees;
+        let found = trees(large.value_type, grown, &mut PageCheck { keyspace: self, check })?;
         ensure(found == grown.element_count, || format!("{grown:?} has {found} elements"))?;
         check.report = CheckReport {
             slab_count: check.report.slab_count,
@@ -239,17 +264,6 @@ impl Keyspace {
             ..report
         };
         Ok(())
-    }
-
-    /// Checks the one tree of a collection; its elements.
-    fn check_elements(&self, check: &mut Check, tree: Tree) -> Result<u64, Stop> {
-        let root = self.copied(tree.root)?;
-        if root.0[0] == KIND_LIST_INNER {
-            return list::check_tree(tree.root, tree.tag, &mut NamedCheck { keyspace: self, check });
-        }
-        let before = check.report.key_count;
-        self.check_node(check, tree, tree.root, root.0.level(), 0, u64::MAX)?;
-        Ok(check.report.key_count - before)
     }
 
     /// Garbage is not in the report, but its pages are accounted for.
@@ -275,7 +289,7 @@ impl Keyspace {
     fn claim_discarded(&self, check: &mut Check, entry: Discarded) -> Result<(), Stop> {
         match entry {
             Discarded::Blob { pid, place } => check.claim_blob(&Blob { pid, len_bytes: 0, place }),
-            Discarded::Tree { root } => visit_rest(root, &mut NamedCheck { keyspace: self, check }),
+            Discarded::Tree { root } => visit_rest(root, &mut PageCheck { keyspace: self, check }),
         }
     }
 
@@ -380,11 +394,10 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Checks the deadlines of a packed hash.
+    /// Checks the deadlines of packed elements.
     fn check_packed(&self, check: &Check, pid: PageId, record: &Record<'_>) -> Result<(), Stop> {
-        let Some(collection) = record.collection().filter(|_| record.value_type() == ValueType::Hash) else {
-            return Ok(());
-        };
+        let Some(collection) = record.collection() else { return Ok(()) };
+        let Some(earliest) = collection.earliest else { return Ok(()) };
         let mut run = Vec::new();
         let run = match collection.content {
             Content::Packed(run) => run,
@@ -397,8 +410,9 @@ impl Keyspace {
             }
             Content::Trees(_) => return Ok(()),
         };
-        ensure((check.is_lower_bound)(collection.earliest, run), || {
-            format!("leaf {}: a hash has a field with a deadline before {:?}", pid.0, collection.earliest)
+        let is_lower_bound = check.collections.is_lower_bound;
+        ensure(is_lower_bound(record.value_type(), earliest, run), || {
+            format!("leaf {}: a collection has an element with a deadline before {earliest}", pid.0)
         })
     }
 

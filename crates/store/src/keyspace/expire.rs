@@ -9,17 +9,19 @@ use super::steps::Because;
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{as_leaf, chain_deadline, Leaf, Links};
 use crate::tree::Tree;
+use crate::value::ValueType;
 use crate::{Cause, DbId, Key, OpError};
 
 /// As long as a cycle may take at most.
 const LIMIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Keys taken from a leaf at a time.
-type Batch = Vec<(u64, Vec<u8>)>;
+/// Keys taken from a leaf at a time, by their hashes, with the types of their values.
+type Batch = Vec<(u64, Vec<u8>, ValueType)>;
 
-/// Removes elements whose time is over from the collection of a key that the caller has locked. Whether there is more to do at
-/// once.
-pub(super) type ExpireElements = fn(&Keyspace, &mut Local, DbId, &Key<'_>) -> Result<bool, OpError>;
+/// Removes elements whose time is over from the collection of a key that the caller has locked, and that was of this type.
+/// Whether there is more to do at once.
+pub(super) type ExpireElements =
+    fn(&Keyspace, &mut Local, ValueType, (DbId, &Key<'_>)) -> Result<bool, OpError>;
 
 /// What has been done in a leaf.
 #[derive(Default)]
@@ -129,7 +131,7 @@ impl Keyspace {
         let found = retry(|| self.expired_keys(local, pid))?;
         let Some((tree, batch)) = found else { return Ok(Done::default()) };
         let mut done = Done::default();
-        for (hash, bytes) in &batch {
+        for (hash, bytes, value_type) in &batch {
             let key = Key { leaf_hint: Some(pid), ..Key::new(bytes, *hash) };
             let Some(_lock) = self.locks.try_lock_key(&local.holder, tree.db, key.hash) else { continue };
             if self.expire(local, tree.db, &key)? {
@@ -137,7 +139,7 @@ impl Keyspace {
                 f(tree.db, bytes);
             } else {
                 let _because = Because::of(&local.holder.acting, Cause::Expiry);
-                let is_unfinished = expire_elements(self, local, tree.db, &key);
+                let is_unfinished = expire_elements(self, local, *value_type, (tree.db, &key));
                 local.holder.acting.end_operation();
                 done.is_unfinished |= is_unfinished?;
             }
@@ -189,8 +191,9 @@ impl Keyspace {
         }
         for record in (0..leaf.count()).filter_map(|slot| leaf.record(slot)) {
             if record.earliest_deadline().is_some_and(|deadline| deadline <= local.now) {
-                let hash = self.trees.order.hash_of(&record);
-                self.with_key(&record, &mut local.bytes, |key| batch.push((hash, key.to_vec())))?;
+                let (hash, value_type) = (self.trees.order.hash_of(&record), record.value_type());
+                let mut add = |key: &[u8]| batch.push((hash, key.to_vec(), value_type));
+                self.with_key(&record, &mut local.bytes, &mut add)?;
             }
         }
         Ok(())

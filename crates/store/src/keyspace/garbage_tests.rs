@@ -8,6 +8,7 @@ use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{Pool, PoolOptions};
 
 use super::catalog::CATALOG_PAGE_COUNT;
+use super::check::CollectionChecks;
 use super::state::{Keyspace, Local};
 use crate::blobs::{Blob, Collected, Part, PAGE_ENTRIES};
 use crate::{DbId, Deadline, Key, NewValue, Options};
@@ -82,7 +83,11 @@ impl Run {
 
     /// Whether nothing is lost or there twice.
     fn check(&self) {
-        self.keyspace.check(|_, _| true).unwrap_or_else(|stop| panic!("{stop:?}"));
+        let checks = CollectionChecks {
+            is_lower_bound: |_, _, _| true,
+            trees: |_, grown, pages| pages.elements(grown.first),
+        };
+        self.keyspace.check(checks).unwrap_or_else(|stop| panic!("{stop:?}"));
     }
 
     /// Works all of it off.

@@ -42,6 +42,7 @@ mod write;
 
 pub(crate) use catalog::{Catalog, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 pub use check::CheckReport;
+pub(crate) use check::{CollectionChecks, PageCheck};
 pub(crate) use collections::{CollectionKey, Opened, Rest};
 pub use limits::CollectionLimits;
 pub use locks::{BehindLocks, Locks};

@@ -10,10 +10,9 @@
 //! the buffers grow with what has been read of them.
 
 use super::error::ReadErrorKind;
-use super::format::{
-    collection_type, quicklist_node, CollectionKind, Element, RdbValue, MAX_FIELD_DEADLINE_MS,
-};
+use super::format::{collection_type, is_valkey, quicklist_node, MAX_FIELD_DEADLINE_MS};
 use super::intset::Intset;
+use super::kind::{CollectionKind, Element, Parts, RdbValue};
 use super::listpack::Listpack;
 use super::source::Source;
 use super::ziplist::Ziplist;
@@ -64,7 +63,7 @@ enum Beside {
     /// Before the field, absolute; 0 is none.
     DeadlineBefore,
     /// Before the field, 1 for this moment and later ones likewise; 0 is none.
-    DeadlineAfterLeast(u64),
+    DeadlineAfterLeast(i64),
     /// After the value, 8 bytes; -1 is none.
     DeadlineBehind,
 }
@@ -96,37 +95,14 @@ pub(super) struct Elements {
     name: Vec<u8>,
     value: Vec<u8>,
     score: f64,
-    deadline_ms: Option<u64>,
+    deadline: Option<i64>,
     /// The element in the buffers has not been taken.
     is_waiting: bool,
     is_ended: bool,
 }
 
-/// The kind of collection that an RDB type is, in a version of the format; `None` if it is none.
-pub(super) fn kind_of(code: u8, version: u32) -> Option<CollectionKind> {
-    use collection_type::*;
-    let first_redis_deadlines = super::format::MAX_READ_VERSION;
-    match code {
-        LIST | LIST_ZIPLIST | LIST_QUICKLIST | LIST_QUICKLIST_2 => Some(CollectionKind::List),
-        SET | SET_INTSET | SET_LISTPACK => Some(CollectionKind::Set),
-        SORTED_SET_TEXT | SORTED_SET | SORTED_SET_ZIPLIST | SORTED_SET_LISTPACK => {
-            Some(CollectionKind::SortedSet)
-        }
-        HASH | HASH_ZIPMAP | HASH_ZIPLIST | HASH_LISTPACK => Some(CollectionKind::Hash),
-        HASH_DEADLINES_RC..=HASH_LISTPACK_DEADLINES if version == first_redis_deadlines => {
-            Some(CollectionKind::Hash)
-        }
-        HASH_VALKEY if is_valkey(version) => Some(CollectionKind::Hash),
-        _ => None,
-    }
-}
-
-fn is_valkey(version: u32) -> bool {
-    super::format::VALKEY_VERSIONS.contains(&version)
-}
-
 impl Elements {
-    /// Of a value of a type that has a [`kind_of`]: `None` if it is empty. Its key has been read.
+    /// Of a value whose type is a collection's ([`CollectionKind::of_code`]): `None` if it is empty. Its key has been read.
     pub fn begin<R: Read>(
         source: &mut Source<R>,
         (kind, code): (CollectionKind, u8),
@@ -140,7 +116,7 @@ impl Elements {
             name: Vec::new(),
             value: Vec::new(),
             score: 0.0,
-            deadline_ms: None,
+            deadline: None,
             is_waiting: false,
             is_ended: false,
         });
@@ -172,24 +148,13 @@ impl Elements {
 
     /// The element that it has come to.
     pub fn current(&self) -> Element<'_> {
-        match self.kind {
-            CollectionKind::List => Element::Item(&self.name),
-            CollectionKind::Set => Element::Member(&self.name),
-            CollectionKind::SortedSet => Element::Scored { member: &self.name, score: self.score },
-            CollectionKind::Hash => {
-                Element::Field { field: &self.name, value: &self.value, deadline_ms: self.deadline_ms }
-            }
-        }
+        let Elements { name, value, score, deadline, .. } = self;
+        self.kind.element(Parts { name, value, score: *score, deadline: *deadline })
     }
 
     /// All elements, in memory; none may come twice.
     pub fn collect<R: Read>(mut self, source: &mut Source<R>) -> Result<RdbValue> {
-        let mut value = match self.kind {
-            CollectionKind::List => RdbValue::List(Vec::new()),
-            CollectionKind::Set => RdbValue::Set(Vec::new()),
-            CollectionKind::SortedSet => RdbValue::SortedSet(Vec::new()),
-            CollectionKind::Hash => RdbValue::Hash(Vec::new()),
-        };
+        let mut value = self.kind.empty();
         while self.advance(source)? {
             value.push(self.current());
         }
@@ -216,16 +181,16 @@ impl Elements {
     }
 
     fn read_plain<R: Read>(&mut self, source: &mut Source<R>, beside: Beside) -> Result<()> {
-        self.deadline_ms = match beside {
-            Beside::DeadlineBefore => field_deadline(Some(source.count()?))?,
+        self.deadline = match beside {
+            Beside::DeadlineBefore => field_deadline(i64::try_from(source.count()?).ok())?,
             Beside::DeadlineAfterLeast(least_ms) => match source.count()? {
                 0 => None,
-                later => field_deadline((later - 1).checked_add(least_ms))?,
+                later => field_deadline(least_ms.checked_add_unsigned(later - 1))?,
             },
             _ => None,
         };
         source.string_into(&mut self.name)?;
-        if self.kind == CollectionKind::Hash {
+        if self.kind.has_values() {
             source.string_into(&mut self.value)?;
         }
         match beside {
@@ -233,7 +198,8 @@ impl Elements {
             Beside::BinaryScore => self.score = checked_score(f64::from_le_bytes(source.array()?))?,
             Beside::DeadlineBehind => match i64::from_le_bytes(source.array()?) {
                 -1 => {}
-                deadline => self.deadline_ms = Some(u64::try_from(deadline).map_err(|_| BAD_DEADLINE)?),
+                deadline @ 0.. => self.deadline = Some(deadline),
+                _ => return Err(BAD_DEADLINE),
             },
             Beside::Nothing | Beside::DeadlineBefore | Beside::DeadlineAfterLeast(_) => {}
         }
@@ -245,11 +211,11 @@ impl Elements {
         if !packed.next(source, &mut self.name)? {
             return Ok(false);
         }
-        let has_value = matches!(self.kind, CollectionKind::Hash | CollectionKind::SortedSet);
-        if has_value && !packed.next(source, &mut self.value)? {
+        let has_second = self.kind.has_values() || self.kind.has_scores();
+        if has_second && !packed.next(source, &mut self.value)? {
             return Err(ReadErrorKind::BadElement("the last element lacks its second part"));
         }
-        if self.kind == CollectionKind::SortedSet {
+        if self.kind.has_scores() {
             self.score = score_of(&self.value)?;
         }
         if *has_deadlines {
@@ -258,7 +224,7 @@ impl Elements {
                 return Err(ReadErrorKind::BadElement("the last field lacks its deadline"));
             }
             let text = std::str::from_utf8(&text).map_err(|_| BAD_DEADLINE)?;
-            self.deadline_ms = field_deadline(text.parse().ok())?;
+            self.deadline = field_deadline(text.parse().ok())?;
         }
         Ok(true)
     }
@@ -316,7 +282,8 @@ impl Form {
             HASH_VALKEY if is_valkey(version) => Form::plain(source, Beside::DeadlineBehind)?,
             HASH_DEADLINES_RC => Form::plain(source, Beside::DeadlineBefore)?,
             HASH_DEADLINES => {
-                let least_ms = u64::from_le_bytes(source.array()?);
+                // Beyond what is taken, no deadline is reckoned from it.
+                let least_ms = i64::try_from(u64::from_le_bytes(source.array()?)).unwrap_or(i64::MAX);
                 Form::plain(source, Beside::DeadlineAfterLeast(least_ms))?
             }
             HASH_LISTPACK_DEADLINES_RC | HASH_LISTPACK_DEADLINES => {
@@ -338,11 +305,8 @@ impl Form {
         match self {
             Form::Plain { left_count, .. } => Some(*left_count),
             Form::Packed { packed, has_deadlines } => {
-                let entries_per_element = match kind {
-                    CollectionKind::List | CollectionKind::Set => 1,
-                    CollectionKind::SortedSet => 2,
-                    CollectionKind::Hash => 2 + u64::from(*has_deadlines),
-                };
+                let beside = [kind.has_values(), kind.has_scores(), *has_deadlines];
+                let entries_per_element = 1 + beside.into_iter().map(u64::from).sum::<u64>();
                 packed.count().map(|count| count / entries_per_element)
             }
             Form::Nodes { .. } => None,
@@ -361,10 +325,10 @@ const BAD_DEADLINE: ReadErrorKind = ReadErrorKind::BadElement("a field has a dea
 const BAD_SCORE: ReadErrorKind = ReadErrorKind::BadElement("a score is not a number");
 
 /// A deadline of Redis, where 0 is none; `None` is beyond all numbers.
-fn field_deadline(deadline_ms: Option<u64>) -> Result<Option<u64>> {
-    match deadline_ms {
+fn field_deadline(deadline: Option<i64>) -> Result<Option<i64>> {
+    match deadline {
         Some(0) => Ok(None),
-        Some(deadline_ms @ ..=MAX_FIELD_DEADLINE_MS) => Ok(Some(deadline_ms)),
+        Some(deadline @ 1..=MAX_FIELD_DEADLINE_MS) => Ok(Some(deadline)),
         _ => Err(BAD_DEADLINE),
     }
 }

@@ -11,7 +11,12 @@ pub const VALKEY_VERSIONS: RangeInclusive<u32> = 80..=81;
 
 /// Whether payloads of this version are taken. They have no magic word: the number alone says whose they are.
 pub(super) fn is_read_version(version: u32) -> bool {
-    version <= MAX_READ_VERSION || VALKEY_VERSIONS.contains(&version)
+    version <= MAX_READ_VERSION || is_valkey(version)
+}
+
+/// Whether a version is of Valkey's own format.
+pub(super) fn is_valkey(version: u32) -> bool {
+    VALKEY_VERSIONS.contains(&version)
 }
 
 /// Version of the format that [`Writer`](super::Writer) and `dump_payload` produce: what Redis 7.0 loads.
@@ -69,109 +74,33 @@ pub enum RdbString {
     Bytes(Vec<u8>),
 }
 
-/// The value of a key, held as a whole.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum RdbValue {
-    /// RDB type 0.
-    String(RdbString),
-    List(Vec<Vec<u8>>),
-    Set(Vec<Vec<u8>>),
-    SortedSet(Vec<(Vec<u8>, f64)>),
-    Hash(Vec<HashField>),
-}
-
-impl RdbValue {
-    /// Appends an element of the value's kind.
-    pub(super) fn push(&mut self, element: Element<'_>) {
-        match (self, element) {
-            (RdbValue::List(items), Element::Item(item)) => items.push(item.to_vec()),
-            (RdbValue::Set(members), Element::Member(member)) => members.push(member.to_vec()),
-            (RdbValue::SortedSet(members), Element::Scored { member, score }) => {
-                members.push((member.to_vec(), score));
-            }
-            (RdbValue::Hash(fields), Element::Field { field, value, deadline_ms }) => {
-                fields.push(HashField { field: field.to_vec(), value: value.to_vec(), deadline_ms });
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether a member or a field comes twice.
-    pub(super) fn has_twins(&self) -> bool {
-        let mut names: Vec<&[u8]> = match self {
-            RdbValue::String(_) | RdbValue::List(_) => return false,
-            RdbValue::Set(members) => members.iter().map(Vec::as_slice).collect(),
-            RdbValue::SortedSet(members) => members.iter().map(|(member, _)| member.as_slice()).collect(),
-            RdbValue::Hash(fields) => fields.iter().map(|field| field.field.as_slice()).collect(),
-        };
-        names.sort_unstable();
-        names.windows(2).any(|pair| pair[0] == pair[1])
-    }
-
-    /// Calls `each` with every element; a string has none.
-    pub fn for_each<'a, E>(&'a self, mut each: impl FnMut(Element<'a>) -> Result<(), E>) -> Result<(), E> {
-        match self {
-            RdbValue::String(_) => Ok(()),
-            RdbValue::List(items) => items.iter().try_for_each(|item| each(Element::Item(item))),
-            RdbValue::Set(members) => members.iter().try_for_each(|member| each(Element::Member(member))),
-            RdbValue::SortedSet(members) => {
-                members.iter().try_for_each(|(member, score)| each(Element::Scored { member, score: *score }))
-            }
-            RdbValue::Hash(fields) => {
-                fields.iter().try_for_each(|HashField { field, value, deadline_ms }| {
-                    each(Element::Field { field, value, deadline_ms: *deadline_ms })
-                })
-            }
-        }
-    }
-}
-
-/// A field of a hash.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HashField {
-    pub field: Vec<u8>,
-    pub value: Vec<u8>,
-    /// In milliseconds since the Unix epoch.
-    pub deadline_ms: Option<u64>,
-}
-
-/// What a collection is.
+/// Up to which size collections are written in the small forms, in one container each. The names are those of the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CollectionKind {
-    List,
-    Set,
-    SortedSet,
-    Hash,
+pub struct SmallLimits {
+    pub hash_max_listpack_entries: u64,
+    pub hash_max_listpack_value_bytes: u64,
+    pub set_max_intset_entries: u64,
+    pub zset_max_listpack_entries: u64,
+    pub zset_max_listpack_value_bytes: u64,
+    /// Items of a node, or from -1 to -5 its bytes: 4 KB and twice as much each.
+    pub list_max_listpack_size: i64,
 }
 
-impl CollectionKind {
-    /// As errors name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            CollectionKind::List => "list",
-            CollectionKind::Set => "set",
-            CollectionKind::SortedSet => "sorted set",
-            CollectionKind::Hash => "hash",
+impl Default for SmallLimits {
+    fn default() -> SmallLimits {
+        SmallLimits {
+            hash_max_listpack_entries: 512,
+            hash_max_listpack_value_bytes: 64,
+            set_max_intset_entries: 512,
+            zset_max_listpack_entries: 128,
+            zset_max_listpack_value_bytes: 64,
+            list_max_listpack_size: -2,
         }
     }
-}
-
-/// One element of a collection. Numbers are their decimal text here, whatever the encoding.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Element<'a> {
-    /// Of a list.
-    Item(&'a [u8]),
-    /// Of a set.
-    Member(&'a [u8]),
-    /// Of a sorted set; no score is NaN.
-    Scored { member: &'a [u8], score: f64 },
-    /// Of a hash. The deadline is in milliseconds since the Unix epoch.
-    Field { field: &'a [u8], value: &'a [u8], deadline_ms: Option<u64> },
 }
 
 /// The last moment, in milliseconds since the Unix epoch, that Redis takes as the deadline of a field.
-pub(super) const MAX_FIELD_DEADLINE_MS: u64 = (1 << 48) - 1;
+pub(super) const MAX_FIELD_DEADLINE_MS: i64 = (1 << 48) - 1;
 
 /// Which state of a store a dump holds: by this it is known whether a page file beside it is older or newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,16 +164,6 @@ pub struct KeyMeta {
     pub lru_idle_s: Option<u64>,
     /// Logarithmic access counter (written under an LFU `maxmemory-policy`).
     pub lfu_count: Option<u8>,
-}
-
-/// One key of a dump.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
-    /// Number of the database.
-    pub db: u32,
-    pub key: Vec<u8>,
-    pub meta: KeyMeta,
-    pub value: RdbValue,
 }
 
 pub(super) mod opcode {

@@ -15,8 +15,9 @@
 
 use super::encode::parse_canonical;
 use super::error::WriteError;
-use super::format::{collection_type, quicklist_node, Element, StringRef, MAX_FIELD_DEADLINE_MS};
+use super::format::{collection_type, quicklist_node, SmallLimits, StringRef, MAX_FIELD_DEADLINE_MS};
 use super::intset::intset_of;
+use super::kind::{Announced, CollectionKind, Counted, Element, Parts};
 use super::listpack::{entry_bytes, ListpackBuilder, HEADER_BYTES};
 use super::output::Output;
 use super::score::{append_score, whole};
@@ -30,80 +31,6 @@ const GATHERED_BYTES: usize = 1 << 20;
 
 /// Longer items of a list are nodes of their own, as they are.
 const PLAIN_ITEM_BYTES: usize = 1 << 20;
-
-/// Up to which size collections are written in the small forms, in one container each. The names are those of the settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SmallLimits {
-    pub hash_max_listpack_entries: u64,
-    pub hash_max_listpack_value_bytes: u64,
-    pub set_max_intset_entries: u64,
-    pub zset_max_listpack_entries: u64,
-    pub zset_max_listpack_value_bytes: u64,
-    /// Items of a node, or from -1 to -5 its bytes: 4 KB and twice as much each.
-    pub list_max_listpack_size: i64,
-}
-
-impl Default for SmallLimits {
-    fn default() -> SmallLimits {
-        SmallLimits {
-            hash_max_listpack_entries: 512,
-            hash_max_listpack_value_bytes: 64,
-            set_max_intset_entries: 512,
-            zset_max_listpack_entries: 128,
-            zset_max_listpack_value_bytes: 64,
-            list_max_listpack_size: -2,
-        }
-    }
-}
-
-/// What a collection is, before its elements come. With `is_small` it is written in a small form if the limits allow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Announced {
-    List {
-        item_count: u64,
-        /// As [`ListNodes`] has counted.
-        node_count: u64,
-    },
-    Set {
-        member_count: u64,
-        is_small: bool,
-    },
-    SortedSet {
-        member_count: u64,
-        is_small: bool,
-    },
-    Hash {
-        field_count: u64,
-        is_small: bool,
-        /// The least deadline of a field, if one has any.
-        least_deadline_ms: Option<u64>,
-    },
-}
-
-impl Announced {
-    pub(super) fn element_count(&self) -> u64 {
-        match *self {
-            Announced::List { item_count, .. } => item_count,
-            Announced::Set { member_count, .. } | Announced::SortedSet { member_count, .. } => member_count,
-            Announced::Hash { field_count, .. } => field_count,
-        }
-    }
-
-    fn may_be_small(&self, limits: &SmallLimits) -> bool {
-        match *self {
-            Announced::List { .. } => false,
-            Announced::Set { member_count, is_small } => {
-                is_small && member_count <= limits.set_max_intset_entries
-            }
-            Announced::SortedSet { member_count, is_small } => {
-                is_small && member_count <= limits.zset_max_listpack_entries
-            }
-            Announced::Hash { field_count, is_small, .. } => {
-                is_small && field_count <= limits.hash_max_listpack_entries
-            }
-        }
-    }
-}
 
 /// Where an item of a list goes.
 enum Place {
@@ -183,6 +110,45 @@ impl ListNodes {
     }
 }
 
+/// Counts a collection before it is written, whatever its kind: a first round over its elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Tally {
+    kind: CollectionKind,
+    is_small: bool,
+    nodes: ListNodes,
+    element_count: u64,
+    least_deadline_ms: Option<i64>,
+}
+
+impl Tally {
+    /// Of a collection that is to be written in a small form, if it `is_small` and the limits allow.
+    pub fn new(kind: CollectionKind, is_small: bool, limits: &SmallLimits) -> Tally {
+        let nodes = ListNodes::new(limits);
+        Tally { kind, is_small, nodes, element_count: 0, least_deadline_ms: None }
+    }
+
+    pub fn add(&mut self, element: &Element<'_>) {
+        let Parts { name, deadline, .. } = element.parts();
+        if self.kind.has_nodes() {
+            self.nodes.add(name);
+        }
+        self.element_count += 1;
+        self.least_deadline_ms = self.least_deadline_ms.into_iter().chain(deadline).min();
+    }
+
+    /// Without a round: a collection without nodes ([`CollectionKind::has_nodes`]) and deadlines, by its elements' number.
+    pub fn of_count(kind: CollectionKind, is_small: bool, element_count: u64) -> Announced {
+        Announced::of(kind, Counted { element_count, node_count: 0, is_small, least_deadline_ms: None })
+    }
+
+    /// The collection, as it is to be announced.
+    pub fn announced(&self) -> Announced {
+        let Tally { kind, is_small, nodes, element_count, least_deadline_ms } = *self;
+        let node_count = nodes.node_count;
+        Announced::of(kind, Counted { element_count, node_count, is_small, least_deadline_ms })
+    }
+}
+
 /// What precedes a value: in a dump what is known of its key, in a payload nothing.
 #[derive(Default)]
 pub(super) struct Head {
@@ -196,7 +162,7 @@ struct Held {
     name: Range<usize>,
     value: Range<usize>,
     score: f64,
-    deadline_ms: Option<u64>,
+    deadline: Option<i64>,
 }
 
 #[derive(Default)]
@@ -234,18 +200,18 @@ impl CollectionWriter {
             return Err(WriteError::EmptyCollection);
         }
         let mut writer = CollectionWriter { announced, limits, head, missing_count, form: Form::Plain };
-        match announced {
-            Announced::Hash { least_deadline_ms: Some(_), .. } if !has_deadlines => {
-                return Err(WriteError::FieldDeadlines { key: writer.head.key.unwrap_or_default() });
-            }
-            Announced::List { node_count, .. } => {
+        if announced.least_deadline_ms().is_some() && !has_deadlines {
+            return Err(WriteError::FieldDeadlines { key: writer.head.key.unwrap_or_default() });
+        }
+        match announced.node_count() {
+            Some(node_count) => {
                 writer.put_head(output, collection_type::LIST_QUICKLIST_2)?;
                 output.put_length(node_count);
                 let (split, node) = (Split::new(&limits), ListpackBuilder::new());
                 writer.form = Form::Nodes { split, node, left_count: node_count };
             }
-            _ if announced.may_be_small(&limits) => writer.form = Form::Gathering(Gathered::default()),
-            _ => writer.begin_plain(output)?,
+            None if announced.may_be_small(&limits) => writer.form = Form::Gathering(Gathered::default()),
+            None => writer.begin_plain(output)?,
         }
         Ok(writer)
     }
@@ -266,13 +232,11 @@ impl CollectionWriter {
         match &mut self.form {
             Form::Plain => self.put_plain(output, element)?,
             Form::Nodes { split, node, left_count } => {
-                if let Element::Item(item) = element {
-                    put_item(output, split, node, left_count, item)?;
-                }
+                put_item(output, split, node, left_count, element.parts().name)?;
             }
             Form::Gathering(gathered) => {
-                if gathered.takes(element, &self.limits) {
-                    gathered.push(element);
+                if gathered.takes(&element.parts(), self.announced.kind(), &self.limits) {
+                    gathered.push(element.parts());
                 } else {
                     self.spill(output)?;
                     self.put_plain(output, element)?;
@@ -286,15 +250,11 @@ impl CollectionWriter {
     }
 
     fn check(&self, element: Element<'_>) -> Result<()> {
-        let is_right = match (self.announced, element) {
-            (Announced::List { .. }, Element::Item(_)) => true,
-            (Announced::Set { .. }, Element::Member(_)) => true,
-            (Announced::SortedSet { .. }, Element::Scored { score, .. }) => !score.is_nan(),
-            (Announced::Hash { least_deadline_ms, .. }, Element::Field { deadline_ms, .. }) => {
-                deadline_ms.is_none_or(|deadline| least_deadline_ms.is_some_and(|least| least <= deadline))
-            }
-            _ => false,
-        };
+        let Parts { score, deadline, .. } = element.parts();
+        let least = self.announced.least_deadline_ms();
+        let is_announced = |deadline: i64| least.is_some_and(|least| least <= deadline);
+        let is_right =
+            element.kind() == self.announced.kind() && !score.is_nan() && deadline.is_none_or(is_announced);
         match is_right {
             true => Ok(()),
             false => Err(WriteError::WrongElement),
@@ -312,22 +272,12 @@ impl CollectionWriter {
 
     /// Least deadline as it is written.
     fn least_deadline_ms(&self) -> Option<u64> {
-        match self.announced {
-            Announced::Hash { least_deadline_ms, .. } => least_deadline_ms.map(written_deadline_ms),
-            _ => None,
-        }
+        self.announced.least_deadline_ms().map(written_deadline_ms)
     }
 
     fn begin_plain<W: Write>(&mut self, output: &mut Output<W>) -> Result<()> {
         let least_ms = self.least_deadline_ms();
-        let code = match self.announced {
-            Announced::List { .. } => collection_type::LIST,
-            Announced::Set { .. } => collection_type::SET,
-            Announced::SortedSet { .. } => collection_type::SORTED_SET,
-            Announced::Hash { .. } if least_ms.is_some() => collection_type::HASH_DEADLINES,
-            Announced::Hash { .. } => collection_type::HASH,
-        };
-        self.put_head(output, code)?;
+        self.put_head(output, self.announced.kind().plain_code(least_ms.is_some()))?;
         if let Some(least_ms) = least_ms {
             output.put_bytes(&least_ms.to_le_bytes())?;
         }
@@ -336,21 +286,19 @@ impl CollectionWriter {
     }
 
     fn put_plain<W: Write>(&self, output: &mut Output<W>, element: Element<'_>) -> Result<()> {
-        match element {
-            Element::Item(text) | Element::Member(text) => output.put_string(StringRef::Bytes(text)),
-            Element::Scored { member, score } => {
-                output.put_string(StringRef::Bytes(member))?;
-                output.put_bytes(&score.to_le_bytes())
-            }
-            Element::Field { field, value, deadline_ms } => {
-                if let Some(least_ms) = self.least_deadline_ms() {
-                    let later_ms = |deadline| written_deadline_ms(deadline) - least_ms;
-                    output.put_length(deadline_ms.map_or(0, |deadline| 1 + later_ms(deadline)));
-                }
-                output.put_string(StringRef::Bytes(field))?;
-                output.put_string(StringRef::Bytes(value))
-            }
+        let (kind, Parts { name, value, score, deadline }) = (self.announced.kind(), element.parts());
+        if let Some(least_ms) = self.least_deadline_ms() {
+            let later_ms = |deadline| written_deadline_ms(deadline) - least_ms;
+            output.put_length(deadline.map_or(0, |deadline| 1 + later_ms(deadline)));
         }
+        output.put_string(StringRef::Bytes(name))?;
+        if kind.has_values() {
+            output.put_string(StringRef::Bytes(value))?;
+        }
+        if kind.has_scores() {
+            output.put_bytes(&score.to_le_bytes())?;
+        }
+        Ok(())
     }
 
     /// Goes over to the plain form.
@@ -358,7 +306,7 @@ impl CollectionWriter {
         self.begin_plain(output)?;
         if let Form::Gathering(gathered) = std::mem::replace(&mut self.form, Form::Plain) {
             for held in &gathered.elements {
-                self.put_plain(output, gathered.element(held, &self.announced))?;
+                self.put_plain(output, self.announced.kind().element(gathered.parts(held)))?;
             }
         }
         Ok(())
@@ -379,22 +327,16 @@ impl CollectionWriter {
     }
 
     fn put_small<W: Write>(&mut self, output: &mut Output<W>, gathered: &mut Gathered) -> Result<()> {
-        let code = match self.announced {
-            Announced::List { .. } => collection_type::LIST_QUICKLIST_2,
-            Announced::Set { .. } => collection_type::SET_INTSET,
-            Announced::SortedSet { .. } => collection_type::SORTED_SET_LISTPACK,
-            Announced::Hash { least_deadline_ms: Some(_), .. } => collection_type::HASH_LISTPACK_DEADLINES,
-            Announced::Hash { .. } => collection_type::HASH_LISTPACK,
-        };
+        let (kind, least_ms) = (self.announced.kind(), self.least_deadline_ms());
+        let code = kind.small_code(least_ms.is_some());
         self.put_head(output, code)?;
         if code == collection_type::SET_INTSET {
             return output.put_string(StringRef::Bytes(&gathered.intset()));
         }
-        let least_ms = self.least_deadline_ms();
         if let Some(least_ms) = least_ms {
             output.put_bytes(&least_ms.to_le_bytes())?;
         }
-        let has_scores = code == collection_type::SORTED_SET_LISTPACK;
+        let has_scores = kind.has_scores();
         gathered.sort(has_scores);
         let mut builder = ListpackBuilder::new();
         for held in &gathered.elements {
@@ -405,7 +347,7 @@ impl CollectionWriter {
             }
             builder.push(&gathered.bytes[held.value.clone()]);
             if least_ms.is_some() {
-                let deadline_ms = held.deadline_ms.map_or(0, written_deadline_ms);
+                let deadline_ms = held.deadline.map_or(0, written_deadline_ms);
                 builder.push_integer(i64::try_from(deadline_ms).unwrap_or(i64::MAX));
             }
         }
@@ -414,46 +356,25 @@ impl CollectionWriter {
 }
 
 impl Gathered {
-    /// Whether the collection may still be small with this element.
-    fn takes(&self, element: Element<'_>, limits: &SmallLimits) -> bool {
-        let fits = |text: &[u8], most_bytes: u64| text.len() as u64 <= most_bytes;
-        let (name, value, is_short) = match element {
-            Element::Item(_) => return false,
-            Element::Member(member) => (member, &[][..], parse_canonical(member).is_some()),
-            Element::Scored { member, .. } => {
-                (member, &[][..], fits(member, limits.zset_max_listpack_value_bytes))
-            }
-            Element::Field { field, value, .. } => {
-                let most_bytes = limits.hash_max_listpack_value_bytes;
-                (field, value, fits(field, most_bytes) && fits(value, most_bytes))
-            }
-        };
-        is_short && self.bytes.len() + name.len() + value.len() <= GATHERED_BYTES
+    /// Whether the collection may still be small with an element of these parts.
+    fn takes(&self, parts: &Parts<'_>, kind: CollectionKind, limits: &SmallLimits) -> bool {
+        let bytes = parts.name.len() + parts.value.len();
+        kind.is_small_element(parts, limits) && self.bytes.len() + bytes <= GATHERED_BYTES
     }
 
-    fn push(&mut self, element: Element<'_>) {
-        let (name, value, score, deadline_ms) = match element {
-            Element::Item(text) | Element::Member(text) => (text, &[][..], 0.0, None),
-            Element::Scored { member, score } => (member, &[][..], score, None),
-            Element::Field { field, value, deadline_ms } => (field, value, 0.0, deadline_ms),
-        };
+    fn push(&mut self, parts: Parts<'_>) {
         let mut put = |text: &[u8]| {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(text);
             start..self.bytes.len()
         };
-        let (name, value) = (put(name), put(value));
-        self.elements.push(Held { name, value, score, deadline_ms });
+        let (name, value) = (put(parts.name), put(parts.value));
+        self.elements.push(Held { name, value, score: parts.score, deadline: parts.deadline });
     }
 
-    fn element<'g>(&'g self, held: &'g Held, announced: &Announced) -> Element<'g> {
+    fn parts<'g>(&'g self, held: &Held) -> Parts<'g> {
         let (name, value) = (&self.bytes[held.name.clone()], &self.bytes[held.value.clone()]);
-        match announced {
-            Announced::List { .. } => Element::Item(name),
-            Announced::Set { .. } => Element::Member(name),
-            Announced::SortedSet { .. } => Element::Scored { member: name, score: held.score },
-            Announced::Hash { .. } => Element::Field { field: name, value, deadline_ms: held.deadline_ms },
-        }
+        Parts { name, value, score: held.score, deadline: held.deadline }
     }
 
     /// Members by score, and fields by deadline, those without one last: the order that Redis keeps them in.
@@ -465,7 +386,7 @@ impl Gathered {
                 a.score.partial_cmp(&b.score).unwrap_or(std::cmp::Ordering::Equal).then_with(by_member)
             });
         } else {
-            elements.sort_by_key(|held| held.deadline_ms.unwrap_or(u64::MAX));
+            elements.sort_by_key(|held| held.deadline.unwrap_or(i64::MAX));
         }
     }
 
@@ -478,8 +399,8 @@ impl Gathered {
 }
 
 /// A deadline in the range of Redis, where 0 is none: the start of 1970, which Valkey's form has, is as past one later.
-fn written_deadline_ms(deadline_ms: u64) -> u64 {
-    deadline_ms.clamp(1, MAX_FIELD_DEADLINE_MS)
+fn written_deadline_ms(deadline: i64) -> u64 {
+    deadline.clamp(1, MAX_FIELD_DEADLINE_MS).unsigned_abs()
 }
 
 fn push_score(builder: &mut ListpackBuilder, score: f64) {

@@ -46,6 +46,7 @@ mod expand;
 mod format;
 mod gather;
 mod intset;
+mod kind;
 mod listpack;
 mod lzf;
 mod output;
@@ -60,10 +61,11 @@ mod zipmap;
 
 pub use error::{KeyName, PayloadError, ReadError, ReadErrorKind, WriteError};
 pub use format::{
-    CollectionKind, Cut, Element, Entry, HashField, KeyMeta, RdbString, RdbValue, StringRef, WriteVersion,
-    MAX_READ_VERSION, MAX_STRING_BYTES, VALKEY_VERSIONS, WRITE_VERSION,
+    Cut, KeyMeta, RdbString, SmallLimits, StringRef, WriteVersion, MAX_READ_VERSION, MAX_STRING_BYTES,
+    VALKEY_VERSIONS, WRITE_VERSION,
 };
-pub use gather::{Announced, ListNodes, SmallLimits};
+pub use gather::{ListNodes, Tally};
+pub use kind::{Announced, CollectionKind, Element, Entry, HashField, Parts, RdbValue};
 pub use lzf::Compressor;
 pub use payload::{
     dump_string, open_gathered, open_payload, open_unchecked_payload, parse_payload, LongPayload, Payload,

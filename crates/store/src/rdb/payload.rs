@@ -1,13 +1,13 @@
 //! The payloads of `DUMP` and `RESTORE`: `type:1 value version:2 LE crc64:8 LE`, as in `cluster.c` of Redis 7.0.
 
-use super::elements::{kind_of, Elements};
+use super::elements::Elements;
 use super::encode::{put_length, put_string_head, Body};
 use super::error::{PayloadError, ReadErrorKind, WriteError};
 use super::format::{
-    is_read_version, CollectionKind, Element, RdbString, RdbValue, StringRef, WriteVersion, CRC64,
-    TYPE_STRING, WRITE_VERSION,
+    is_read_version, RdbString, SmallLimits, StringRef, WriteVersion, CRC64, TYPE_STRING, WRITE_VERSION,
 };
-use super::gather::{Announced, CollectionWriter, Head, SmallLimits};
+use super::gather::{CollectionWriter, Head};
+use super::kind::{Announced, CollectionKind, Element, RdbValue};
 use super::lzf::Compressor;
 use super::output::Output;
 use super::skip::OtherType;
@@ -160,7 +160,7 @@ fn open_body(body: &[u8], version: u32) -> Result<Payload<'_>, PayloadError> {
     if code == TYPE_STRING {
         return source.string().map(Payload::String).map_err(bad_data);
     }
-    let kind = kind_of(code, version).ok_or_else(|| unsupported(code, version))?;
+    let kind = CollectionKind::of_code(code, version).ok_or_else(|| unsupported(code, version))?;
     let begun = Elements::begin(&mut source, (kind, code), version).map_err(bad_data)?;
     // As in Redis, there is nothing to be restored from an empty collection.
     let elements = begun.ok_or(PayloadError::BadData)?;
@@ -313,7 +313,7 @@ impl std::fmt::Debug for PayloadReader {
 fn content_of(source: &mut Source<&[u8]>, version: u32) -> Result<Content, ReadErrorKind> {
     let code = source.byte()?;
     if code != TYPE_STRING {
-        return Ok(match kind_of(code, version) {
+        return Ok(match CollectionKind::of_code(code, version) {
             Some(_) => Content::Collection,
             None => Content::Refused(unsupported(code, version)),
         });

@@ -1,11 +1,9 @@
 //! Reading a dump, entry by entry.
 
-use super::elements::{kind_of, Elements};
+use super::elements::Elements;
 use super::error::{KeyName, ReadError, ReadErrorKind};
-use super::format::{
-    opcode, CollectionKind, Cut, Element, Entry, KeyMeta, RdbValue, MAX_READ_VERSION, TYPE_STRING,
-    VALKEY_VERSIONS,
-};
+use super::format::{opcode, Cut, KeyMeta, MAX_READ_VERSION, TYPE_STRING, VALKEY_VERSIONS};
+use super::kind::{CollectionKind, Element, Entry, RdbValue};
 use super::skip::{module_name, skip_module_aux, OtherType};
 use super::source::{Source, StringBody};
 use std::collections::BTreeMap;
@@ -454,7 +452,7 @@ impl<R: Read> Reader<R> {
 
     /// Reads a key and its value, or what of it is to be held; `None` if they were left out.
     fn read_key(&mut self, code: u8, held: Held) -> Step<Option<Next>> {
-        let kind = kind_of(code, self.version);
+        let kind = CollectionKind::of_code(code, self.version);
         let other = OtherType::from_code(code, self.version);
         if code != TYPE_STRING && kind.is_none() && other.is_none() {
             return Err(ReadErrorKind::UnknownOpcode(code));

@@ -1,7 +1,7 @@
 //! The value types that are not stored yet: their names, and the way past them.
 
 use super::error::ReadErrorKind;
-use super::format::{TYPE_MODULE_1, TYPE_PATH_HASH, VALKEY_VERSIONS};
+use super::format::{is_valkey, TYPE_MODULE_1, TYPE_PATH_HASH};
 use super::source::Source;
 use std::io::Read;
 
@@ -44,7 +44,7 @@ impl OtherType {
             15 => ("stream", "listpacks", Stream(1)),
             19 => ("stream", "listpacks 2", Stream(2)),
             21 => ("stream", "listpacks 3", Stream(3)),
-            TYPE_PATH_HASH if VALKEY_VERSIONS.contains(&version) => ("path hash", "paths", Unknowable),
+            TYPE_PATH_HASH if is_valkey(version) => ("path hash", "paths", Unknowable),
             _ => return None,
         };
         Some(OtherType { code, family, encoding, layout })

@@ -2,8 +2,9 @@
 
 use super::encode::put_length;
 use super::error::WriteError;
-use super::format::{opcode, Cut, Element, KeyMeta, StringRef, WriteVersion, TYPE_STRING};
-use super::gather::{Announced, CollectionWriter, Head, SmallLimits};
+use super::format::{opcode, Cut, KeyMeta, SmallLimits, StringRef, WriteVersion, TYPE_STRING};
+use super::gather::{CollectionWriter, Head};
+use super::kind::{Announced, Element};
 use super::output::Output;
 use std::io::Write;
 

@@ -7,9 +7,8 @@ use std::ops::ControlFlow;
 use crate::blobs::{Duplicate, Given, Made, Sending};
 use crate::effect::Effect;
 use crate::keyspace::{CollectionKey, Keyspace, Local};
-use crate::tree::hash::Grown;
-use crate::types::hash::GivenField;
-use crate::types::sorted_set::{RangeLimit, ScoredRange};
+use crate::types::kind::{GivenElement, Kind, Taker};
+use crate::types::kinds;
 use crate::value::ValueType;
 use crate::worker::Worker;
 use crate::{DbId, Deadline, EntryInfo, Key, OpError};
@@ -51,7 +50,8 @@ impl Worker {
             if entry.value_type == ValueType::String {
                 return keyspace.copy(local, from, to, None);
             }
-            keyspace.copy_collection(local, &entry, from, to, made, run)
+            let kind = kinds::of(entry.value_type).ok_or(OpError::WrongType)?;
+            keyspace.copy_collection(local, (kind, &entry), from, to, made, run)
         })
     }
 
@@ -94,7 +94,7 @@ impl Worker {
         f: impl FnMut(&mut G, Given<'_>) -> bool,
     ) -> Result<G, OpError> {
         let state = RefCell::new((G::default(), f));
-        let begin = |_| state.borrow_mut().0 = G::default();
+        let mut begin = |_| state.borrow_mut().0 = G::default();
         let give = |given: Given<'_>| {
             let (gathered, f) = &mut *state.borrow_mut();
             match f(gathered, given) {
@@ -102,22 +102,16 @@ impl Worker {
                 false => ControlFlow::Break(()),
             }
         };
-        match self.entry(db, key)?.map(|entry| entry.value_type) {
-            Some(ValueType::Hash) => {
-                let both = |found: GivenField<'_>| match give(found.field) {
-                    ControlFlow::Continue(()) => give(found.value),
-                    flow => flow,
-                };
-                self.hash_send_all(db, key, begin, both)?;
-            }
-            Some(ValueType::Set) => drop(self.set_send_all(db, key, begin, give)?),
-            Some(ValueType::List) => drop(self.list_send_range(db, key, 0, -1, begin, give)?),
-            Some(ValueType::SortedSet) => {
-                let (all, limit) = (ScoredRange::ALL, RangeLimit::NONE);
-                self.sorted_set_send_range(db, key, &all, false, limit, begin, |member, _| give(member))?;
-            }
-            Some(ValueType::String | ValueType::Stream) | None => {}
-        }
+        let mut give_parts = |given: GivenElement<'_>| {
+            give(given.name)?;
+            give(given.value)
+        };
+        self.with_run_taking(|keyspace, local, run| {
+            let entry = keyspace.entry(local, db, key)?;
+            let Some(kind) = entry.and_then(|entry| kinds::of(entry.value_type)) else { return Ok(()) };
+            let to = Taker { begin: &mut begin, give: &mut give_parts };
+            kind.give(keyspace, local, (db, key), to, run).map(drop)
+        })?;
         Ok(state.into_inner().0)
     }
 }
@@ -157,7 +151,7 @@ impl Keyspace {
     fn copy_collection(
         &self,
         local: &mut Local,
-        entry: &EntryInfo,
+        (kind, entry): (&dyn Kind, &EntryInfo),
         from: (DbId, &Key<'_>),
         to: (DbId, &Key<'_>),
         made: Made<'_>,
@@ -170,28 +164,11 @@ impl Keyspace {
         match opened.grown {
             None => self.put_packed(local, &target, opened.encoding, opened.earliest, run, deadline)?,
             Some(grown) => {
-                let copy = self.copy_trees(local, value_type, &grown, made)?;
+                let copy = kind.copy(self, local, &grown, made)?;
                 self.put_grown(local, &target, opened.encoding, opened.earliest, copy, deadline)?
             }
         };
         self.announce(local, Effect::Copy { from: (from.0, *from.1), to: (to.0, *to.1) });
         Ok(true)
-    }
-
-    fn copy_trees(
-        &self,
-        local: &mut Local,
-        value_type: ValueType,
-        grown: &Grown,
-        made: Made<'_>,
-    ) -> Result<Grown, OpError> {
-        match value_type {
-            ValueType::Hash | ValueType::Set => {
-                Ok(Grown { first: self.copy_elements(local, grown, made)?, ..*grown })
-            }
-            ValueType::SortedSet => self.copy_sorted_set(local, grown, made),
-            ValueType::List => self.copy_list(local, grown, made),
-            ValueType::String | ValueType::Stream => Err(OpError::WrongType),
-        }
     }
 }

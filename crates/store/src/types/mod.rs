@@ -2,7 +2,10 @@
 
 mod ahead;
 mod copy;
+mod elements;
 mod hash;
+mod kind;
+mod kinds;
 mod list;
 mod packed;
 mod set;
@@ -13,10 +16,11 @@ mod string;
 mod string_tests;
 mod upkeep;
 mod view;
+mod viewed;
 
 pub use ahead::{ElementAhead, TreesAhead};
 pub use copy::ElementCopies;
 pub use hash::{Draw, FieldMode, FieldRef, GivenField};
+pub use kind::NewElement;
 pub use list::{Insertion, Setting};
 pub use sorted_set::{NegativeZero, OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};
-pub use view::Element;

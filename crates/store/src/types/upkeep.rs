@@ -4,19 +4,46 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use crate::here::check_outside;
-use crate::keyspace::{CheckReport, Keyspace, Local};
+use crate::keyspace::{CheckReport, CollectionChecks, Keyspace, Local, PageCheck};
 use crate::stop::Stop;
 use crate::store::Store;
-use crate::types::hash;
+use crate::tree::hash::Grown;
+use crate::types::kinds;
+use crate::types::viewed::damaged;
+use crate::value::ValueType;
 use crate::worker::Worker;
-use crate::{DbId, Key, OpError};
+use crate::{DbId, Key, OpError, UnixMillis};
 
-/// Of all types only hashes have elements with deadlines.
-fn expire_elements(keyspace: &Keyspace, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-    match hash::expire_fields(keyspace, local, db, key) {
+fn expire_elements(
+    keyspace: &Keyspace,
+    local: &mut Local,
+    value_type: ValueType,
+    at: (DbId, &Key<'_>),
+) -> Result<bool, OpError> {
+    let Some(kind) = kinds::of(value_type) else { return Ok(false) };
+    match kind.expire(keyspace, local, at) {
+        // The key has got another value meanwhile.
         Err(OpError::WrongType) => Ok(false),
         is_unfinished => is_unfinished,
     }
+}
+
+/// Whether no element of a packed collection has a deadline before the earliest that its body tells.
+fn is_lower_bound(value_type: ValueType, earliest: UnixMillis, run: &[u8]) -> bool {
+    let Some(kind) = kinds::of(value_type) else { return true };
+    let checked = kind.for_each_packed(run, true, &mut |element| match element.parts().deadline {
+        Some(deadline) if deadline < earliest => Err(damaged("a deadline")),
+        _ => Ok(()),
+    });
+    checked.is_ok()
+}
+
+/// Checks the trees of a large collection; how many elements they have.
+fn check_trees(value_type: ValueType, grown: &Grown, pages: &mut PageCheck<'_>) -> Result<u64, Stop> {
+    let Some(kind) = kinds::of(value_type) else {
+        return Err(Stop::Damaged(format!("{grown:?} are the trees of a {}", value_type.name())));
+    };
+    kind.check(grown, pages)
 }
 
 impl Worker {
@@ -41,7 +68,8 @@ impl Store {
     /// What is wrong, and where. Or it is called in a closure that an operation of this thread calls.
     pub fn check(&self) -> Result<CheckReport, String> {
         check_outside(self.number()).map_err(|busy| OpError::from(busy).to_string())?;
-        self.keyspace().check(hash::is_lower_bound).map_err(|stop| match stop {
+        let checks = CollectionChecks { is_lower_bound, trees: check_trees };
+        self.keyspace().check(checks).map_err(|stop| match stop {
             Stop::Damaged(text) => text,
             other => format!("{other:?}"),
         })

@@ -1,6 +1,7 @@
 //! Collections against models: through growth, restarts, missing pages and copies. A failure is replayed with
 //! `STILLFRAME_SEED=<seed>`.
 
+mod any;
 mod effects;
 mod handles;
 mod hash;

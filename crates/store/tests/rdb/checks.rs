@@ -140,7 +140,7 @@ pub fn is_same_value(a: &RdbValue, b: &RdbValue) -> bool {
 /// The value as it is compared.
 pub fn ordered(value: &RdbValue) -> RdbValue {
     /// The last moment that Redis takes as the deadline of a field; the first is 1.
-    const END_MS: u64 = (1 << 48) - 1;
+    const END_MS: i64 = (1 << 48) - 1;
     let mut value = value.clone();
     match &mut value {
         RdbValue::String(string) => {

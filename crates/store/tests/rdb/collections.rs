@@ -216,7 +216,7 @@ fn other_elements_than_announced_are_refused() {
         let not_a_number = Element::Scored { member: b"m", score: f64::NAN };
         assert!(matches!(writer.element(not_a_number), Err(WriteError::WrongElement)));
         let hash = Announced::Hash { field_count: 1, is_small, least_deadline_ms: None };
-        let field = Element::Field { field: b"f", value: b"v", deadline_ms: Some(5) };
+        let field = Element::Field { field: b"f", value: b"v", deadline: Some(5) };
         assert!(matches!(start(hash).expect("a hash").element(field), Err(WriteError::WrongElement)));
     }
     for node_count in [0, 2] {

@@ -201,7 +201,7 @@ fn zipmaps_are_read() {
     assert_eq!(read(2, 9, &blob(&unknown)).expect("a hash"), expected);
 }
 
-fn hash(fields: &[(&str, &str, Option<u64>)]) -> RdbValue {
+fn hash(fields: &[(&str, &str, Option<i64>)]) -> RdbValue {
     let field = |(field, value, deadline_ms): &(&str, &str, _)| HashField {
         field: field.as_bytes().to_vec(),
         value: value.as_bytes().to_vec(),
@@ -213,10 +213,10 @@ fn hash(fields: &[(&str, &str, Option<u64>)]) -> RdbValue {
 /// Type 22 is one thing in a preview of Redis 7.4 and another in Valkey 9.
 #[test]
 fn deadlines_of_fields_are_read_in_every_form() {
-    let at_ms: u64 = 4_102_444_800_123;
+    let at_ms: i64 = 4_102_444_800_123;
     let length = |number: u64| [&[0x81][..], &number.to_be_bytes()].concat();
     let (f, g, v, w) = (string("f"), string("g"), string("v"), string("w"));
-    let preview = [&[2][..], &[0], &f, &v, &length(at_ms), &g, &w].concat();
+    let preview = [&[2][..], &[0], &f, &v, &length(at_ms.unsigned_abs()), &g, &w].concat();
     let valkey = [&[2][..], &f, &v, &(-1_i64).to_le_bytes(), &g, &w, &at_ms.to_le_bytes()].concat();
     let later = [&at_ms.to_le_bytes()[..], &[3, 0], &f, &v, &[1], &g, &w, &[11], &string("h"), &v].concat();
     let time = [&b"\xf4"[..], &at_ms.to_le_bytes()].concat();

@@ -7,7 +7,7 @@ use stillframe_store::rdb::{HashField, RdbValue};
 use stillframe_testkit::Reply;
 
 /// Far from now, in milliseconds since the Unix epoch.
-pub const FAR_FUTURE_MS: u64 = 4_102_444_800_000;
+pub const FAR_FUTURE_MS: i64 = 4_102_444_800_000;
 
 fn bulks(reply: Reply) -> Vec<Vec<u8>> {
     let Reply::Array(replies) = reply else { panic!("{reply:?}") };
@@ -42,7 +42,7 @@ fn hash_in(redis: &mut Redis, key: &[u8]) -> RdbValue {
         let reply = redis.command(&[b"HPEXPIRETIME", key, b"FIELDS", b"1", &pair[0]]);
         let deadline_ms = match reply {
             Reply::Array(times) => match times[..] {
-                [Reply::Int(at_ms)] => u64::try_from(at_ms).ok(),
+                [Reply::Int(at_ms)] => (at_ms >= 0).then_some(at_ms),
                 _ => panic!("{times:?}"),
             },
             Reply::Error(_) => None,
@@ -135,7 +135,7 @@ pub fn random_collection(random: &mut fastrand::Rng, max_count: usize) -> RdbVal
 pub fn with_deadlines(random: &mut fastrand::Rng, value: &mut RdbValue) {
     if let RdbValue::Hash(fields) = value {
         for field in fields {
-            field.deadline_ms = random.bool().then(|| FAR_FUTURE_MS + random.u64(0..1 << 40));
+            field.deadline_ms = random.bool().then(|| FAR_FUTURE_MS + random.i64(0..1 << 40));
         }
     }
 }

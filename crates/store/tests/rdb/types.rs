@@ -24,7 +24,7 @@ fn strings(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-fn fields(pairs: Vec<(Vec<u8>, Vec<u8>, Option<u64>)>) -> RdbValue {
+fn fields(pairs: Vec<(Vec<u8>, Vec<u8>, Option<i64>)>) -> RdbValue {
     let field = |(field, value, deadline_ms)| HashField { field, value, deadline_ms };
     RdbValue::Hash(pairs.into_iter().map(field).collect())
 }
@@ -67,7 +67,7 @@ fn expected_deadlines() -> Vec<(&'static str, RdbValue)> {
         pair("b", "2", None),
         pair("c", "three", Some(4_102_444_800_999)),
     ];
-    let field = |number: u64| {
+    let field = |number: i64| {
         let at_ms = (number % 3 == 1).then_some(4_102_444_800_000 + 1000 * number);
         pair(&format!("field:{number}"), &format!("value {number}"), at_ms)
     };

@@ -7,10 +7,9 @@
 
 use sha1::{Digest as _, Sha1};
 use stillframe_store::{
-    CollectionView, DbId, Element, SaveError, StrRef, UnixMillis, Value, ValueType, View, ViewEntry,
+    CollectionView, DbId, Element, SaveError, StrRef, UnixMillis, Value, View, ViewEntry,
 };
 
-use crate::persistence::collections::is_there;
 use crate::protocol::args::Args;
 use crate::text::double;
 
@@ -45,18 +44,6 @@ impl Digest {
     }
 }
 
-/// The number that Redis has for a type.
-fn type_number(value_type: ValueType) -> u32 {
-    match value_type {
-        ValueType::String => 0,
-        ValueType::List => 1,
-        ValueType::Set => 2,
-        ValueType::SortedSet => 3,
-        ValueType::Hash => 4,
-        ValueType::Stream => 6,
-    }
-}
-
 fn mix_string(digest: &mut Digest, value: &StrRef<'_>) {
     if let Some(number) = value.as_int() {
         return digest.mix(number.to_string().as_bytes());
@@ -87,7 +74,7 @@ fn take_collection(
     now: UnixMillis,
 ) -> Result<(), SaveError> {
     collection.for_each(&mut |element| {
-        if is_there(&element, now) {
+        if element.is_live(now) {
             take_element(digest, &element);
         }
         Ok(())
@@ -96,7 +83,7 @@ fn take_collection(
 
 /// Takes a value in, with whether its key has a deadline.
 fn take_value(digest: &mut Digest, entry: &ViewEntry<'_>, now: UnixMillis) -> Result<(), SaveError> {
-    digest.mix(&type_number(entry.value.value_type()).to_be_bytes());
+    digest.mix(&entry.value.value_type().number().to_be_bytes());
     match &entry.value {
         Value::String(value) => mix_string(digest, value),
         Value::Collection(collection) => take_collection(digest, collection, now)?,

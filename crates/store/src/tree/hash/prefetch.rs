@@ -11,7 +11,6 @@ use crate::blobs::Blob;
 use crate::key::Key;
 use crate::tree::trees::{Tree, Trees};
 use crate::tree::words::Words;
-use crate::value::ValueType;
 
 /// Bytes of a cache line, and how many of them a prefetch asks for at most beyond the first.
 const LINE_BYTES: usize = 64;
@@ -133,7 +132,7 @@ impl Trees<Hashed> {
         };
         match record.collection()?.content {
             Content::Outside(blob) => self.prefetch_blob(&blob),
-            Content::Trees(grown) => return (value_type != ValueType::List).then_some(grown),
+            Content::Trees(grown) => return value_type.has_hashed_elements().then_some(grown),
             Content::Packed(_) => {}
         }
         None

@@ -398,6 +398,13 @@ mod tests {
     use super::*;
     use crate::blobs::Place;
 
+    #[test]
+    fn each_type_of_collections_has_a_code() {
+        for value_type in ValueType::ALL.into_iter().filter(|value_type| *value_type != ValueType::String) {
+            assert_eq!(type_of(kind_of(value_type)), Some(value_type));
+        }
+    }
+
     fn round_trip(record: Record<'_>) {
         let mut out = vec![0xee; record.encoded_bytes()];
         record.encode(&mut out);

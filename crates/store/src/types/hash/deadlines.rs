@@ -13,7 +13,7 @@
 use std::time::Instant;
 
 use super::field::at;
-use super::packed::{packed_fields, Fields};
+use super::packed::Fields;
 use super::read::is_live;
 use super::write::{earlier, FieldWrite};
 use crate::blobs::Bytes;
@@ -33,7 +33,7 @@ const STEP_FIELDS: usize = 1024;
 ///
 /// # Errors
 /// [`OpError`]; it is tried again later.
-pub(crate) fn expire_fields(
+pub(super) fn expire_fields(
     keyspace: &Keyspace,
     local: &mut Local,
     db: DbId,
@@ -43,12 +43,6 @@ pub(crate) fn expire_fields(
     let is_unfinished = keyspace.hash_expire(local, &at(db, key), &mut run);
     local.run = run;
     is_unfinished
-}
-
-/// Whether no field of a packed hash has an earlier deadline.
-pub(crate) fn is_lower_bound(earliest: Option<UnixMillis>, run: &[u8]) -> bool {
-    let mut deadlines = packed_fields(run, earliest.is_some()).filter_map(|(_, _, deadline)| deadline);
-    deadlines.all(|deadline| earliest.is_some_and(|earliest| earliest <= deadline))
 }
 
 impl Keyspace {

@@ -4,15 +4,15 @@
 
 mod deadlines;
 mod field;
+mod kind;
 mod packed;
 mod random;
 mod read;
 mod renew;
 mod write;
 
-pub(crate) use deadlines::{expire_fields, is_lower_bound};
 pub use field::{FieldMode, FieldRef, GivenField};
-pub(super) use packed::packed_fields;
+pub(in crate::types) use kind::Hashes;
 pub use random::Draw;
 
 use std::ops::ControlFlow;

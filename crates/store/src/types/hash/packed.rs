@@ -200,7 +200,7 @@ fn given(deadline: Deadline, before: Option<UnixMillis>) -> Option<UnixMillis> {
 }
 
 /// Fields with values and deadlines, those that have one.
-pub(crate) fn packed_fields(
+pub(super) fn packed_fields(
     run: &[u8],
     is_timed: bool,
 ) -> impl Iterator<Item = (&[u8], &[u8], Option<UnixMillis>)> {

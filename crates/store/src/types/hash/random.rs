@@ -102,7 +102,7 @@ impl Keyspace {
         }
         // Each field is taken with the probability that makes all choices of so many equally likely.
         let (mut wanted, mut left) = (count, live_count);
-        self.each_live(local, opened, packed, |found| {
+        self.each_live(local, opened, packed, |field, value, _| {
             if wanted == 0 {
                 return ControlFlow::Break(());
             }
@@ -112,7 +112,7 @@ impl Keyspace {
                 return ControlFlow::Continue(());
             }
             wanted -= 1;
-            f(found)
+            f(GivenField { field, value })
         })
     }
 

@@ -156,7 +156,19 @@ impl Keyspace {
         local: &mut Local,
         at: &CollectionKey<'_>,
         begin: impl FnOnce(u64),
-        f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
+        mut f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
+        run: &mut Vec<u8>,
+    ) -> Result<bool, OpError> {
+        self.hash_for_each_timed(local, at, begin, |field, value, _| f(GivenField { field, value }), run)
+    }
+
+    /// The same with deadlines.
+    pub(super) fn hash_for_each_timed(
+        &self,
+        local: &mut Local,
+        at: &CollectionKey<'_>,
+        begin: impl FnOnce(u64),
+        f: impl FnMut(Given<'_>, Given<'_>, Option<UnixMillis>) -> ControlFlow<()>,
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Some((opened, _lock)) = self.open_to_read(local, at, run)? else { return Ok(false) };
@@ -171,16 +183,17 @@ impl Keyspace {
         local: &mut Local,
         opened: &Opened,
         packed: &Fields<'_>,
-        mut f: impl FnMut(GivenField<'_>) -> ControlFlow<()>,
+        mut f: impl FnMut(Given<'_>, Given<'_>, Option<UnixMillis>) -> ControlFlow<()>,
     ) -> Result<(), OpError> {
         let now = local.now;
         let Some(grown) = opened.grown else {
             let mut live = packed.pairs().filter(|pair| !pair.has_expired(now));
-            let _ = live.try_for_each(|pair| f(GivenField::of(&pair)));
+            let _ =
+                live.try_for_each(|pair| f(Given::Here(pair.field), Given::Here(pair.value), pair.deadline));
             return Ok(());
         };
         self.for_each_element(local, &grown, |field, value, record| match is_live(record, now) {
-            true => f(GivenField { field, value }),
+            true => f(field, value, record.deadline),
             false => ControlFlow::Continue(()),
         })
     }
@@ -199,7 +212,8 @@ impl Keyspace {
             ControlFlow::Continue(())
         };
         let Some(grown) = opened.grown.filter(|_| opened.encoding == Encoding::HashTable) else {
-            self.each_live(local, &opened, &opened.fields(run), give)?;
+            let give_one = |field: Given<'_>, value: Given<'_>, _| give(GivenField { field, value });
+            self.each_live(local, &opened, &opened.fields(run), give_one)?;
             return Ok(Some(0));
         };
         let now = local.now;

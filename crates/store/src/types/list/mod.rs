@@ -3,11 +3,14 @@
 
 mod edit;
 mod grown;
+mod kind;
 mod packed;
 mod place;
 mod transfer;
+mod viewed;
 
 pub use edit::{Insertion, Setting};
+pub(in crate::types) use kind::Lists;
 
 use std::ops::ControlFlow;
 

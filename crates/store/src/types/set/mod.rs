@@ -2,25 +2,25 @@
 //! the order of their hashes.
 
 mod change;
+mod kind;
 mod packed;
+mod place;
 mod pop;
 mod read;
 mod replace;
+
+pub(in crate::types) use kind::Sets;
 
 use std::ops::ControlFlow;
 
 use smallvec::SmallVec;
 
+use self::place::at;
 use crate::blobs::{Bytes, Given};
-use crate::keyspace::CollectionKey;
 use crate::types::hash::Draw;
-use crate::value::{Encoding, ValueType};
+use crate::value::Encoding;
 use crate::worker::Worker;
 use crate::{DbId, Key, OpError};
-
-fn at<'k>(db: DbId, key: &Key<'k>) -> CollectionKey<'k> {
-    CollectionKey { db, key: *key, value_type: ValueType::Set }
-}
 
 impl Worker {
     /// Adds members to a set, which is made if there is none. Returns how many were not there before.

@@ -2,11 +2,13 @@
 //! ([`crate::tree::sorted_set`]).
 
 mod change;
+mod kind;
 mod packed;
 mod place;
 mod range;
 mod read;
 mod replace;
+mod viewed;
 
 use std::ops::ControlFlow;
 
@@ -14,7 +16,7 @@ pub use change::{NegativeZero, ScoreChanges, ScoreRule};
 pub use place::Rank;
 pub use range::{OwnedRange, RangeLimit, ScoredRange};
 
-pub(in crate::types) use place::packed_members;
+pub(in crate::types) use kind::SortedSets;
 
 use smallvec::SmallVec;
 

@@ -1,6 +1,5 @@
 //! The key of a sorted set, its trees, and places in it.
 
-use super::packed;
 use crate::keyspace::CollectionKey;
 use crate::tree::hash::Grown;
 use crate::tree::sorted_set::Roots;
@@ -9,11 +8,6 @@ use crate::{DbId, Key, OpError};
 
 pub(super) fn at<'k>(db: DbId, key: &Key<'k>) -> CollectionKey<'k> {
     CollectionKey { db, key: *key, value_type: ValueType::SortedSet }
-}
-
-/// The members of a packed one, in order.
-pub(in crate::types) fn packed_members(run: &[u8]) -> impl Iterator<Item = (&[u8], f64)> {
-    packed::members(run).map(|scored| (scored.member, scored.score))
 }
 
 /// The trees of a large one.
