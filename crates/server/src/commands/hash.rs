@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use stillframe_store::{Bytes, Deadline, Draw, FieldMode, GivenField};
 
-use super::random::reply_drawn;
+use super::random::{drawn, reply_drawn};
 use super::scan::{ScanOptions, MAX_CURSOR};
 use crate::command::operand::{integer, integer_in};
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
@@ -53,7 +53,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("hmset", -4, flag::WRITE | flag::DENYOOM | flag::FAST, Touch::OneOperation, hmset).element(2).acl(acl::HASH).receives(is_value).receives_names(is_field)
         .doc(Group::Hash, "2.0.0", "Set multiple hash fields to multiple values", "O(N) where N is the number of fields being set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE)]),
-    Command::new("hrandfield", -2, flag::READONLY, Touch::OneOperation, hrandfield).acl(acl::HASH)
+    Command::new("hrandfield", -2, flag::READONLY, Touch::Of(drawn), hrandfield).acl(acl::HASH)
         .doc(Group::Hash, "6.2.0", "Get one or multiple random fields from a hash", "O(N) where N is the number of fields returned")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
@@ -266,6 +266,7 @@ fn reply_all(ctx: &mut Ctx<'_>, args: &Args<'_>, parts: Parts) -> CmdResult {
         return Ok(());
     }
     let Ctx { worker, reply, client, .. } = ctx;
+    worker.look_anew();
     let reply = RefCell::new(reply);
     let begin = |count| match parts {
         Parts::Pairs => reply.borrow_mut().map(count as usize),

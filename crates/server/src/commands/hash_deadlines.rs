@@ -225,6 +225,7 @@ pub fn hpexpiretime(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn reply_deadlines(ctx: &mut Ctx<'_>, args: &Args<'_>, format: TimeFormat) -> CmdResult {
     must_be_hash(ctx, args)?;
     let fields = fields(args, 2, NOT_POSITIVE)?;
+    ctx.worker.look_anew();
     let (states, found) = states(ctx, args, &fields)?;
     let origin = if format.is_absolute() { 0 } else { ctx.worker.now() };
     let number = |state: State| match state {

@@ -142,6 +142,7 @@ pub fn lindex(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let index = integer(args.at(2))?;
     let Ctx { worker, reply, client, .. } = ctx;
     let mut is_found = false;
+    worker.look_anew();
     worker.list_send_index(client.db, &key, index, |item| {
         is_found = true;
         reply.bulk_given(item);
@@ -214,6 +215,7 @@ pub fn lrange(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         }
     }
     let Ctx { worker, reply, client, .. } = ctx;
+    worker.look_anew();
     let reply = RefCell::new(reply);
     let begin = |count: u64| reply.borrow_mut().array(count as usize);
     let found = worker.list_send_range(client.db, &key, start, stop, begin, |item| {

@@ -1,12 +1,23 @@
 //! Random elements, drawn again and again from all: the reply may be longer than any collection.
 
-use crate::command::CmdResult;
+use crate::command::{CmdResult, Touch};
 use crate::dispatch::ctx::Ctx;
+use crate::protocol::args::Args;
 use crate::state::drawing::{Drawing, Drawn};
+use crate::text::number::parse_i64;
 
 /// Within a transaction, whose replies come together, no element is drawn beyond so many bytes of them.
 const TOGETHER_MAX_BYTES: usize = 64 << 20;
 const TOO_LONG: &str = "ERR so many random elements are more than a transaction may answer; ask for fewer";
+
+/// How a command that draws elements touches its key, if its count is at argument 2: below 0 they are drawn again and again, after a
+/// look whether there are some.
+pub fn drawn(args: &Args<'_>) -> Touch {
+    match args.get(2).and_then(parse_i64) {
+        Some(..0) => Touch::Steps,
+        _ => Touch::OneOperation,
+    }
+}
 
 /// Replies with so many elements of a key that has some. What is more than a part of the reply is written later, as the client
 /// takes it.

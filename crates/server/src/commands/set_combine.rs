@@ -13,24 +13,24 @@ use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("sdiff", -2, flag::READONLY, Touch::EachKey, sdiff).acl(acl::SET)
+    Command::new("sdiff", -2, flag::READONLY, Touch::Steps, sdiff).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Subtract multiple sets", "O(N) where N is the total number of elements in all given sets.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
     Command::new("sdiffstore", -3, flag::WRITE | flag::DENYOOM, Touch::OneOperation, sdiffstore).reading().event("sdiffstore").acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Subtract multiple sets and store the resulting set in a key", "O(N) where N is the total number of elements in all given sets.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::range(2, -1, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("sinter", -2, flag::READONLY, Touch::EachKey, sinter).acl(acl::SET)
+    Command::new("sinter", -2, flag::READONLY, Touch::Steps, sinter).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Intersect multiple sets", "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),
-    Command::new("sintercard", -3, flag::READONLY | flag::MOVABLEKEYS, Touch::EachKey, sintercard).acl(acl::SET)
+    Command::new("sintercard", -3, flag::READONLY | flag::MOVABLEKEYS, Touch::Steps, sintercard).acl(acl::SET)
         .doc(Group::Set, "7.0.0", "Intersect multiple sets and return the cardinality of the result", "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.")
         .keys(&[KeySpec::counted(1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("sinterstore", -3, flag::WRITE | flag::DENYOOM, Touch::OneOperation, sinterstore).reading().event("sinterstore").acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Intersect multiple sets and store the resulting set in a key", "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::UPDATE), KeySpec::range(2, -1, 1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("sunion", -2, flag::READONLY, Touch::EachKey, sunion).acl(acl::SET)
+    Command::new("sunion", -2, flag::READONLY, Touch::Steps, sunion).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Add multiple sets", "O(N) where N is the total number of elements in all given sets.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output_order"]),

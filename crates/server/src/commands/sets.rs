@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use stillframe_store::{Bytes, Draw};
 
-use super::random::reply_drawn;
+use super::random::{drawn, reply_drawn};
 use super::scan::{ScanOptions, MAX_CURSOR};
 use crate::command::operand::{integer_in, positive};
 use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec, Touch};
@@ -42,7 +42,7 @@ pub const COMMANDS: &[Command] = &[
         .doc(Group::Set, "1.0.0", "Remove and return one or multiple random members from a set", "Without the count argument O(1), otherwise O(N) where N is the value of the passed count.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::DELETE)])
         .tips(&["nondeterministic_output"]),
-    Command::new("srandmember", -2, flag::READONLY, Touch::OneOperation, srandmember).acl(acl::SET)
+    Command::new("srandmember", -2, flag::READONLY, Touch::Of(drawn), srandmember).acl(acl::SET)
         .doc(Group::Set, "1.0.0", "Get one or multiple random members from a set", "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
@@ -118,6 +118,7 @@ pub fn smembers(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Ok(());
     }
     let Ctx { worker, reply, client, .. } = ctx;
+    worker.look_anew();
     let reply = RefCell::new(reply);
     let begin = |count: u64| reply.borrow_mut().set(count as usize);
     let found = worker.set_send_all(client.db, &key, begin, |member| {

@@ -16,22 +16,22 @@ use crate::text::number::parse_i64;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("zdiff", -3, flag::READONLY | flag::MOVABLEKEYS, Touch::EachKey, zdiff).counting().acl(acl::SORTEDSET)
+    Command::new("zdiff", -3, flag::READONLY | flag::MOVABLEKEYS, Touch::Steps, zdiff).counting().acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "6.2.0", "Subtract multiple sorted sets", "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.")
         .keys(&[KeySpec::counted(1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("zdiffstore", -4, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, Touch::OneOperation, zdiffstore).acl(acl::SORTEDSET).event("zdiffstore")
         .doc(Group::SortedSet, "6.2.0", "Subtract multiple sorted sets and store the resulting sorted set in a new key", "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::counted(2, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zinter", -3, flag::READONLY | flag::MOVABLEKEYS, Touch::EachKey, zinter).counting().acl(acl::SORTEDSET)
+    Command::new("zinter", -3, flag::READONLY | flag::MOVABLEKEYS, Touch::Steps, zinter).counting().acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "6.2.0", "Intersect multiple sorted sets", "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.")
         .keys(&[KeySpec::counted(1, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zintercard", -3, flag::READONLY | flag::MOVABLEKEYS, Touch::EachKey, zintercard).counting().acl(acl::SORTEDSET)
+    Command::new("zintercard", -3, flag::READONLY | flag::MOVABLEKEYS, Touch::Steps, zintercard).counting().acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "7.0.0", "Intersect multiple sorted sets and return the cardinality of the result", "O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted sets.")
         .keys(&[KeySpec::counted(1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("zinterstore", -4, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, Touch::OneOperation, zinterstore).acl(acl::SORTEDSET).event("zinterstore")
         .doc(Group::SortedSet, "2.0.0", "Intersect multiple sorted sets and store the resulting sorted set in a new key", "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE), KeySpec::counted(2, key_flag::RO | key_flag::ACCESS)]),
-    Command::new("zunion", -3, flag::READONLY | flag::MOVABLEKEYS, Touch::EachKey, zunion).counting().acl(acl::SORTEDSET)
+    Command::new("zunion", -3, flag::READONLY | flag::MOVABLEKEYS, Touch::Steps, zunion).counting().acl(acl::SORTEDSET)
         .doc(Group::SortedSet, "6.2.0", "Add multiple sorted sets", "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.")
         .keys(&[KeySpec::counted(1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("zunionstore", -4, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, Touch::OneOperation, zunionstore).acl(acl::SORTEDSET).event("zunionstore")

@@ -214,6 +214,7 @@ fn give(ctx: &mut Ctx<'_>, args: &Args<'_>, by: Option<By>, is_downwards: Option
         None => ctx.reply.array(0),
         Some(count) if count >= too_many => {
             if !stream::begin(ctx, key.bytes, count, options.shape()) {
+                ctx.worker.look_anew();
                 write_fewer(ctx, &key, &options, u64::MAX)?;
             }
         }

@@ -78,6 +78,7 @@ fn reply_part(
     };
     let mut found = worker.get_part(client.db, &key, |len| copied(len).unwrap_or(0..0), answer)?.is_some();
     if is_left {
+        worker.look_anew();
         found = match worker.begin_sending(client.db, &key, &wanted)? {
             Some(value) => {
                 reply.bulk_sending(value);
@@ -89,6 +90,7 @@ fn reply_part(
                     let bytes = wanted(value.len());
                     reply.bulk_range(&value, bytes.start, bytes.end);
                 };
+                worker.look_anew();
                 worker.get_part(client.db, &key, &wanted, answer)?.is_some()
             }
         };
