@@ -40,7 +40,7 @@ impl Touch {
     /// it has begun.
     pub fn changes_in_steps(self, key_count: usize) -> bool {
         match self {
-            Touch::Steps | Touch::Parts => true,
+            Touch::Steps | Touch::Parts | Touch::Walk => true,
             Touch::EachKey => key_count > 1,
             _ => false,
         }

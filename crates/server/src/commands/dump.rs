@@ -22,11 +22,11 @@ use crate::text::number::encode;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("dump", 2, flag::READONLY, Touch::OneOperation, dump).beyond_keys().acl(acl::KEYSPACE).reaching(sends_whole)
+    Command::new("dump", 2, flag::READONLY, Touch::Steps, dump).beyond_keys().acl(acl::KEYSPACE).reaching(sends_whole)
         .doc(Group::Generic, "2.6.0", "Return a serialized version of the value stored at the specified key.", "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS)])
         .tips(&["nondeterministic_output"]),
-    Command::new("restore", -4, flag::WRITE | flag::DENYOOM, Touch::OneOperation, restore).event("restore").acl(acl::KEYSPACE | acl::DANGEROUS)
+    Command::new("restore", -4, flag::WRITE | flag::DENYOOM, Touch::Of(restored), restore).event("restore").acl(acl::KEYSPACE | acl::DANGEROUS)
         .receives(|index| index == PAYLOAD).ahead_of_exec(take_apart)
         .doc(Group::Generic, "2.6.0", "Create a key using the provided serialized value, previously obtained using DUMP.", "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::OW | key_flag::UPDATE)]),
@@ -34,6 +34,8 @@ pub const COMMANDS: &[Command] = &[
 
 /// The argument of `RESTORE` that is the payload.
 const PAYLOAD: usize = 3;
+/// What the payload of a string begins with.
+const STRING: u8 = 0;
 /// From here on a value is sent from where it lies, not compressed, where its pages may be missing.
 const LARGE_BYTES: u64 = 1 << 20;
 /// The payload of a collection that has more is written beside other commands, if memory is bounded.
@@ -41,8 +43,6 @@ const GATHERED_BYTES_MAX: u64 = 4 << 20;
 
 pub fn dump(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
-    // It is looked at more than once.
-    let _locks = ctx.worker.lock(&[(ctx.client.db, key)], false);
     if let Some(value) = begin_large(ctx, &key)? {
         ctx.looked_up(&key, true);
         ctx.reply.bulk_payload(value);
@@ -146,6 +146,14 @@ fn parse(args: &Args<'_>) -> Result<Options, CmdError> {
         index += 1;
     }
     Ok(options)
+}
+
+/// A string is put there in one operation. For a collection what was there makes way; then its elements come, and its deadline.
+fn restored(args: &Args<'_>) -> Touch {
+    match args.at(PAYLOAD).first() {
+        Some(&STRING) => Touch::OneOperation,
+        _ => Touch::Steps,
+    }
 }
 
 pub fn restore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {

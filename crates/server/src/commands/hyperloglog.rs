@@ -24,7 +24,7 @@ pub const COMMANDS: &[Command] = &[
     Command::new("pfdebug", 3, flag::WRITE | flag::DENYOOM | flag::ADMIN, Touch::Steps, pfdebug).event(SILENT).acl(acl::HYPERLOGLOG).reaching(registers)
         .doc(Group::HyperLogLog, "2.8.9", "Internal commands for debugging HyperLogLog values", "N/A")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::RW | key_flag::ACCESS)]),
-    Command::new("pfmerge", -2, flag::WRITE | flag::DENYOOM, Touch::EachKey, pfmerge).reading().event(EVENT).acl(acl::HYPERLOGLOG).reaching(registers)
+    Command::new("pfmerge", -2, flag::WRITE | flag::DENYOOM, Touch::Steps, pfmerge).reading().event(EVENT).acl(acl::HYPERLOGLOG).reaching(registers)
         .doc(Group::HyperLogLog, "2.8.9", "Merge N different HyperLogLogs into a single one.", "O(N) to merge N HyperLogLogs, but with high constant times.")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RW | key_flag::ACCESS | key_flag::INSERT), KeySpec::range(2, -1, 1, key_flag::RO | key_flag::ACCESS)]),
     Command::new("pfselftest", 1, flag::ADMIN, Touch::Nothing, pfselftest).acl(acl::HYPERLOGLOG)

@@ -14,11 +14,11 @@ use crate::text::double;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("sort", -2, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, Touch::Of(touch), sort).reading().beyond_keys().event("sortstore").acl(acl::SET | acl::SORTEDSET | acl::LIST | acl::DANGEROUS)
+    Command::new("sort", -2, flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS, Touch::Of(sort_touch), sort).reading().beyond_keys().event("sortstore").acl(acl::SET | acl::SORTEDSET | acl::LIST | acl::DANGEROUS)
         .doc(Group::Generic, "1.0.0", "Sort the elements in a list, set or sorted set", "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec { notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort", flags: key_flag::RO | key_flag::ACCESS, begin: Begin::Unknown, find: Find::Unknown }, KeySpec { notes: "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in the argument array", flags: key_flag::OW | key_flag::UPDATE, begin: Begin::Unknown, find: Find::Unknown }])
         .keys_fn(sort_keys),
-    Command::new("sort_ro", -2, flag::READONLY | flag::MOVABLEKEYS, Touch::Of(touch), sort_ro).beyond_keys().acl(acl::SET | acl::SORTEDSET | acl::LIST | acl::DANGEROUS)
+    Command::new("sort_ro", -2, flag::READONLY | flag::MOVABLEKEYS, Touch::Of(sort_ro_touch), sort_ro).beyond_keys().acl(acl::SET | acl::SORTEDSET | acl::LIST | acl::DANGEROUS)
         .doc(Group::Generic, "7.0.0", "Sort the elements in a list, set or sorted set. Read-only variant of SORT.", "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).")
         .keys(&[KeySpec::range(1, 0, 1, key_flag::RO | key_flag::ACCESS), KeySpec { notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort", flags: key_flag::RO | key_flag::ACCESS, begin: Begin::Unknown, find: Find::Unknown }]),
 ];
@@ -245,12 +245,27 @@ fn looked_up(ctx: &mut Ctx<'_>, pattern: &[u8], element: &[u8]) -> Result<Option
     Ok(found)
 }
 
-/// Other keys are looked at where patterns lead to some.
-fn touch(args: &Args<'_>) -> Touch {
+/// Whether patterns lead to other keys.
+fn has_patterns(args: &Args<'_>) -> bool {
     let is_pattern = |index: usize| (args.is(index, "BY") || args.is(index, "GET")) && index + 1 < args.len();
-    match (2..args.len()).any(|index| is_pattern(index) && args.at(index + 1).contains(&b'*')) {
+    (2..args.len()).any(|index| is_pattern(index) && args.at(index + 1).contains(&b'*'))
+}
+
+/// To store the elements takes two operations: what was there makes way, and they come.
+fn sort_touch(args: &Args<'_>) -> Touch {
+    let may_store = (2..args.len()).any(|index| args.is(index, "STORE"));
+    match has_patterns(args) {
         true => Touch::Walk,
+        false if may_store => Touch::Steps,
         false => Touch::OneOperation,
+    }
+}
+
+/// What the key is, and then its elements.
+fn sort_ro_touch(args: &Args<'_>) -> Touch {
+    match has_patterns(args) {
+        true => Touch::Walk,
+        false => Touch::Steps,
     }
 }
 

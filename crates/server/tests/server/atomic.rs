@@ -169,3 +169,65 @@ fn a_reload_is_one_step_with_several_workers() {
         stop.store(true, Ordering::Relaxed);
     });
 }
+
+/// Whether a reply is that of one moment.
+type IsRight<'a> = &'a (dyn Fn(&Reply) -> bool + Sync);
+
+/// With several workers a command that reads one key in several operations has it locked.
+#[test]
+fn a_read_of_one_key_sees_no_change_between_its_operations() {
+    const MEMBER_COUNT: usize = 1500;
+    let server = TestServer::start(&["--workers", "4"]);
+    let mut c = server.connect();
+    for name in ["a", "b"] {
+        let members: String = (0..MEMBER_COUNT).map(|number| format!(" {name}:{number}")).collect();
+        assert_eq!(c.run(&format!("SADD {name}{members}")), Reply::Int(MEMBER_COUNT as i64));
+    }
+    for line in ["COPY a s", "RPUSH list 3 1 2", "SADD set 3 1 2", "COPY list either"] {
+        assert!(matches!(c.run(line), Reply::Int(1..)), "{line}");
+    }
+    let all_alike = |reply: &Reply| {
+        let first = reply.items()[0].text().as_bytes()[0];
+        let is_alike = |member: &Reply| member.text().as_bytes()[0] == first;
+        reply.items().len() == MEMBER_COUNT && reply.items().iter().all(is_alike)
+    };
+    let all_counted = |reply: &Reply| *reply == Reply::Int(MEMBER_COUNT as i64);
+    let all_drawn = |reply: &Reply| matches!(reply.items().len(), 0 | 3);
+    let all_sorted = |reply: &Reply| reply.items().iter().map(Reply::text).eq(["1", "2", "3"]);
+    let reads: [(&str, IsRight<'_>); 8] = [
+        ("SUNION s", &all_alike),
+        ("SDIFF s", &all_alike),
+        ("SINTER s", &all_alike),
+        ("SINTERCARD 1 s", &all_counted),
+        ("SORT_RO either", &all_sorted),
+        ("ZUNION 1 set-or-none", &all_drawn),
+        ("SRANDMEMBER set-or-none -3", &all_drawn),
+        ("HRANDFIELD hash-or-none -3", &all_drawn),
+    ];
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (line, is_right) in reads {
+            let (mut c, stop) = (server.connect(), &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let reply = c.run(line);
+                    assert!(is_right(&reply), "{line}: {reply:?}");
+                }
+            });
+        }
+        for _ in 0..40 {
+            let mut lines = vec!["COPY b s REPLACE", "COPY a s REPLACE"];
+            for _ in 0..20 {
+                lines.extend(["COPY set either REPLACE", "COPY list either REPLACE"]);
+                lines.extend([
+                    "SADD set-or-none 1 2 3",
+                    "HSET hash-or-none f v",
+                    "DEL set-or-none hash-or-none",
+                ]);
+            }
+            lines.iter().for_each(|line| c.send(line));
+            lines.iter().for_each(|line| assert!(matches!(c.read(), Reply::Int(1..)), "{line}"));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
