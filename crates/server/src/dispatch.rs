@@ -3,6 +3,7 @@
 mod broken;
 pub mod call;
 mod carry;
+mod checked;
 pub mod ctx;
 pub mod exec;
 mod lookup;

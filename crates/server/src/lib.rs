@@ -50,6 +50,8 @@ mod state;
 #[cfg(test)]
 mod steps_tests;
 pub mod text;
+#[cfg(all(test, debug_assertions))]
+mod touch_tests;
 #[cfg(test)]
 mod waiting_tests;
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use stillframe_store::{Fault, OpError};
 
 use crate::command::{flag, CmdError, CmdResult, Touch};
+use crate::dispatch::checked;
 use crate::dispatch::ctx::{Command, Ctx, Found};
 use crate::dispatch::monitor;
 use crate::dispatch::prepare::{prepare, Held, Needs, TOO_LATE};
@@ -47,7 +48,8 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     if matter.has(Matter::NOTIFYING) {
         ctx.worker.name_call(command.event);
     }
-    let result = if is_outer { call_prepared(ctx, command, args, matter) } else { (command.run)(ctx, args) };
+    let result =
+        if is_outer { call_prepared(ctx, command, args, matter) } else { checked::run(ctx, command, args) };
     let result = match result {
         Err(CmdError::Store(OpError::Fault(fault))) => {
             match if is_outer { wait_for(ctx, fault) } else { Some(fault) } {
@@ -181,7 +183,7 @@ fn run_as_step(ctx: &mut Ctx<'_>, command: &Command, args: &Args<'_>, held: &Hel
     if is_step {
         ctx.worker.begin_step();
     }
-    let result = (command.run)(ctx, args);
+    let result = checked::run(ctx, command, args);
     serve_ready(ctx, held);
     if is_step {
         ctx.worker.end_step();

@@ -8,6 +8,7 @@ use stillframe_store::{Fault, OpError, ValueType};
 
 use crate::command::{CmdError, CmdResult};
 use crate::dispatch::broken;
+use crate::dispatch::checked;
 use crate::dispatch::ctx::{Ctx, Registry};
 use crate::dispatch::prepare::{prepare, Held, Needs};
 use crate::dispatch::slow;
@@ -200,7 +201,7 @@ fn run_for(ctx: &mut Ctx<'_>, waiter: &Waiter, index: usize, out: &mut ReplyBuf)
     let mut inner = ctx.inner(&mut client, &waiter.client, out);
     inner.server.notifier.name_stored(inner.worker, command.event);
     let mark = inner.reply.out.mark();
-    match (command.run)(&mut inner, &waiter.args()) {
+    match checked::run(&mut inner, command, &waiter.args()) {
         Ok(()) if inner.client.within == Within::ServedInVain => Served::No,
         Ok(()) => {
             if !inner.reply.out.is_whole_since(&mark) {
