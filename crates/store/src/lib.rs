@@ -21,7 +21,9 @@
 //!   keyspace              databases, catalog, expiry, locks, damage, sweep
 //!   rdb                   dumps, the payloads of DUMP and RESTORE, elements of collections
 //!   source                pages that are read ahead
-//!   walk, store, worker   views, the store, access to it for a thread that has batches
+//!   walk, store           views, the store
+//!   operations            what a worker has done, in debug builds
+//!   worker                access to the store for a thread that has batches
 //!   types                 what is particular to each type of values
 //!   handle                access to keys, collections and named trees that takes care of itself
 //!   offline               a page file without a server
@@ -43,6 +45,7 @@ mod leaks;
 mod listener;
 mod named;
 pub mod offline;
+mod operations;
 mod options;
 mod page;
 mod pages;
@@ -74,6 +77,7 @@ pub use handle::{Hash, List, Record, Set, SortedSet, Transaction, Tree, TreeRang
 pub use key::{Key, UnixMillis};
 pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, SkipStats};
 pub use listener::{Ear, Listener};
+pub use operations::Operations;
 pub use options::Options;
 pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
 pub use rdb::Element;

@@ -7,6 +7,7 @@ use crate::blobs::{SlabNeeds, Taking};
 use crate::here::Here;
 use crate::key::unix_ms;
 use crate::keyspace::{BehindLocks, Keyspace, Local, Locks};
+use crate::operations::Operations;
 use crate::pages::Waiting;
 use crate::*;
 
@@ -52,6 +53,7 @@ pub struct Worker {
     here: Arc<Here>,
     /// It runs from one operation to the next, and its thread is at work.
     is_seated: bool,
+    operations: Operations,
 }
 
 /// An operation of a worker that rests is under way until it is dropped.
@@ -81,7 +83,7 @@ impl Worker {
         (local.waits, local.has_own_clock) = (waits, waits);
         let _ = keyspace.locks.come(false);
         let here = Here::of(store.number());
-        Worker { local, store, here, is_seated: false }
+        Worker { local, store, here, is_seated: false, operations: Operations::default() }
     }
 
     /// One that runs on.
@@ -94,7 +96,7 @@ impl Worker {
         let keyspace = store.keyspace();
         let local = keyspace.local(keyspace.pool.join_resting());
         let may_work = keyspace.locks.come(true);
-        let worker = Worker { local, store, here, is_seated: true };
+        let worker = Worker { local, store, here, is_seated: true, operations: Operations::default() };
         if !may_work {
             worker.begin_sharing()?;
         }
@@ -132,12 +134,45 @@ impl Worker {
         (&self.store.shared.keyspace, &mut self.local)
     }
 
+    /// An operation begins, in debug builds.
+    #[inline(always)]
+    pub(crate) fn count_operation(&mut self) {
+        if cfg!(debug_assertions) {
+            self.operations.begin(self.local.change_count());
+        }
+    }
+
+    /// Begins to count operations; returns what has been counted before, for [`Worker::end_count`].
+    pub fn begin_count(&mut self) -> Operations {
+        let from = Operations::from(self.local.change_count());
+        std::mem::replace(&mut self.operations, from)
+    }
+
+    /// What has been done since [`Worker::begin_count`], which has returned `before`: that is counted on from there. Nothing
+    /// without debug assertions.
+    pub fn end_count(&mut self, before: Operations) -> Operations {
+        if cfg!(debug_assertions) {
+            self.operations.settle(self.local.change_count());
+        }
+        std::mem::replace(&mut self.operations, before)
+    }
+
+    /// The caller makes nothing of what it has found so far, and looks at its keys anew: operations before do not count with those
+    /// that follow.
+    #[inline(always)]
+    pub fn look_anew(&mut self) {
+        if cfg!(debug_assertions) {
+            self.operations.look_anew();
+        }
+    }
+
     /// Runs an operation; that of a waiting worker until it misses no page.
     #[inline(always)]
     pub(crate) fn run<R>(
         &mut self,
         mut operation: impl FnMut(&Keyspace, &mut Local) -> Result<R, OpError>,
     ) -> Result<R, OpError> {
+        self.count_operation();
         if self.local.waits {
             return self.run_waiting(operation);
         }
@@ -530,10 +565,14 @@ impl Worker {
         let mut stored = SlabNeeds::of(lens_bytes);
         // As long as it is small, the whole of it.
         (0..SMALL_FORMS).for_each(|_| stored.add_any());
-        self.run(|keyspace, local| {
+        let made = self.run(|keyspace, local| {
             keyspace.resolve([(db, *key, Reach::WHOLE)].into_iter(), &stored)?;
             keyspace.make_way(local, db, key)
-        })
+        });
+        if cfg!(debug_assertions) && made.is_ok() {
+            self.operations.note_silent_change();
+        }
+        made
     }
 
     /// Moves an entry, deadline included, over whatever is at `to` (`RENAME`, `MOVE`); large values are

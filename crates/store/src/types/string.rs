@@ -39,6 +39,7 @@ impl Worker {
         f: impl FnOnce(StrRef<'_>) -> R,
     ) -> Result<Option<R>, OpError> {
         if !self.waits() {
+            self.count_operation();
             let (keyspace, local) = self.split();
             return keyspace.get_string(local, db, key, wanted, f);
         }
@@ -169,6 +170,7 @@ impl Worker {
     ) -> Result<bool, OpError> {
         if !self.waits() {
             // Not by `run`, which would have what it takes in memory: the hottest of all writes.
+            self.count_operation();
             let (keyspace, local) = self.split();
             return keyspace.set_string(local, db, key, value, deadline);
         }
