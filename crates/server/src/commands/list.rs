@@ -196,10 +196,18 @@ pub fn ltrim(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let (before, len) = (ctx.worker.change_count(), ctx.worker.list_len(db, &key)?);
     ctx.worker.list_trim(db, &key, start, stop)?;
-    let left = ctx.worker.list_len(db, &key)?;
-    ctx.count_as(before, len - left);
+    // Its last operation: with one more after it, it might begin anew.
+    ctx.count_as(before, len - kept_by_trim(start, stop, len));
     ctx.reply.ok();
     Ok(())
+}
+
+/// How many items of a list of so many `LTRIM` keeps.
+fn kept_by_trim(start: i64, stop: i64, len: u64) -> u64 {
+    let len = len as i64;
+    let from_left = |index: i64| if index < 0 { len.saturating_add(index) } else { index };
+    let (first, last) = (from_left(start).max(0), from_left(stop).min(len - 1));
+    (last.saturating_sub(first) + 1).max(0) as u64
 }
 
 pub fn lrange(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
