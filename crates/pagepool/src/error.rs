@@ -63,9 +63,9 @@ pub enum PoolError {
     #[error("nothing is allocated by who only looks")]
     Looking,
     #[error("cannot start a background thread: {0}")]
-    Thread(std::io::Error),
+    Thread(#[source] std::io::Error),
     #[error("cannot have a descriptor to wake a thread by: {0}; raise `ulimit -n`")]
-    Bell(rustix::io::Errno),
+    Bell(#[source] rustix::io::Errno),
 }
 
 /// Why a checkpoint did not complete. The previous one stays loadable.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use stillframe_store::{sched, DbId, Layout, OpenError, Options, Store, Worker};
+use stillframe_store::{sched, DbId, Layout, OpError, OpenError, Options, Store, Worker};
 use stillframe_units::redis_bytes;
 
 use crate::commands::REGISTRY;
@@ -27,6 +27,8 @@ pub enum StartError {
     Descriptors(#[from] descriptors::NotEnough),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error("{source}. There is also {dump}: to start from that instead, move the page file away")]
+    OpenBesideDump { source: OpenError, dump: PathBuf },
     #[error("Fatal error loading the DB: {0}. Exiting.")]
     Load(#[from] LoadError),
     #[error("Can't start a thread or a poll descriptor: {0}")]
@@ -37,9 +39,9 @@ pub enum StartError {
     )]
     HiddenDatabases { database_count: u32, needed_count: u32, key_count: u64 },
     #[error("Can't empty the page file's data before loading the dump: {0}")]
-    Flush(stillframe_store::OpError),
+    Flush(#[source] OpError),
     #[error("Can't work on the data: {0}")]
-    Worker(stillframe_store::OpError),
+    Worker(#[source] OpError),
 }
 
 impl StartError {
@@ -82,7 +84,7 @@ impl Running {
         let doors = listen::open(settings)?;
         seed_draws(settings.counted_seed, 0);
         let store = Store::open(&dir, store_options(settings))
-            .map_err(|error| explain_refusal(error, &dir.join(&settings.dbfilename)))?;
+            .map_err(|error| explain_refusal(error, dir.join(&settings.dbfilename)))?;
         log_io(&store);
         log_memory(&store, settings);
         store.set_skips_damage(settings.skips_damage);
@@ -213,13 +215,12 @@ fn check_databases(store: &Store, database_count: u32) -> Result<(), StartError>
 }
 
 /// Adds what else there is to start from.
-fn explain_refusal(error: OpenError, dump: &Path) -> OpenError {
+fn explain_refusal(error: OpenError, dump: PathBuf) -> StartError {
     match error {
-        OpenError::Damaged(text) if dump.is_file() => OpenError::Damaged(format!(
-            "{text}. There is also {}: to start from that instead, move the page file away",
-            dump.display()
-        )),
-        other => other,
+        source @ (OpenError::PageFile(_) | OpenError::Damaged(_)) if dump.is_file() => {
+            StartError::OpenBesideDump { source, dump }
+        }
+        other => other.into(),
     }
 }
 
@@ -278,7 +279,7 @@ fn load_into(server: &Server, path: &Path) -> Result<Loaded, StartError> {
     Ok(persistence::load_dump(&mut worker, path, &load)?)
 }
 
-fn flush_all(worker: &mut Worker, settings: &Settings) -> Result<(), stillframe_store::OpError> {
+fn flush_all(worker: &mut Worker, settings: &Settings) -> Result<(), OpError> {
     (0..settings.databases).try_for_each(|db| worker.flush_db(DbId(db)))
 }
 
@@ -332,5 +333,33 @@ fn start_worker(server: Arc<Server>, index: usize) -> std::io::Result<JoinHandle
     match told.recv() {
         Ok(result) => result.map(|()| thread),
         Err(_) => Err(std::io::Error::other("a worker ended before it had begun")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use stillframe_testkit::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_page_file_that_cannot_be_read_is_the_cause_also_beside_a_dump() {
+        let dir = TempDir::new("beside");
+        let (pages, dump) = (dir.path().join("stillframe.pages"), dir.path().join("dump.rdb"));
+        std::fs::write(pages, [7; 100_000]).unwrap();
+        let refused = || Store::open(dir.path(), Options::default()).err().unwrap();
+        let without = explain_refusal(refused(), dump.clone());
+        assert!(matches!(&without, StartError::Open(OpenError::PageFile(_))), "{without:?}");
+        std::fs::write(&dump, "REDIS").unwrap();
+        let beside = explain_refusal(refused(), dump.clone());
+        let shown = dump.display();
+        assert_eq!(
+            beside.to_string(),
+            format!("{without}. There is also {shown}: to start from that instead, move the page file away")
+        );
+        let cause = beside.source().and_then(|cause| cause.downcast_ref());
+        assert!(matches!(cause, Some(OpenError::PageFile(_))), "{beside:?}");
     }
 }

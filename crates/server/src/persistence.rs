@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use stillframe_store::sched::promptly;
-use stillframe_store::{CheckpointReport, Store};
+use stillframe_store::{CheckpointReport, SaveError, Store};
 
 use crate::clock::unix_ms;
 use crate::config::{Config, Settings, SnapshotFormat};
@@ -25,8 +25,8 @@ use crate::log;
 use crate::state::clients::ClientInfo;
 use crate::state::session::LateReply;
 
-use dump_file::write_dump_telling;
 pub use dump_file::{temporary_path, write_dump, write_salvaged};
+use dump_file::{write_dump_telling, DumpFileError};
 pub use load::{cut_of, load_dump, Load, LoadError, Loaded, Twins};
 pub use progress::DumpProgress;
 
@@ -126,6 +126,18 @@ pub struct Outcome {
     pub report: CheckpointReport,
     /// Of a dump.
     pub dump_bytes: u64,
+}
+
+/// Why a save has failed.
+#[derive(thiserror::Error, Debug)]
+enum Failure {
+    #[error("{0}")]
+    Checkpoint(#[source] SaveError),
+    /// The page file takes no more checkpoints.
+    #[error("{0}. What is served can be saved as a dump: BGSAVE RDB, BACKUP TO")]
+    PageFile(#[source] SaveError),
+    #[error("{0}")]
+    Dump(#[source] DumpFileError),
 }
 
 /// What `INFO` tells.
@@ -332,7 +344,7 @@ pub fn run(host: &Arc<impl Host>) {
 }
 
 /// `changes` is set to the changes of the data set before the cut.
-fn save(host: &Arc<impl Host>, target: &Target, changes: &Arc<AtomicU64>) -> Result<Outcome, String> {
+fn save(host: &Arc<impl Host>, target: &Target, changes: &Arc<AtomicU64>) -> Result<Outcome, Failure> {
     let config = host.config();
     let settings = &config.settings;
     let dir = host.store().dir();
@@ -343,8 +355,8 @@ fn save(host: &Arc<impl Host>, target: &Target, changes: &Arc<AtomicU64>) -> Res
         Target::Pages => {
             let report = host.store().checkpoint_telling(at_cut, after_cut);
             let report = report.map_err(|error| match host.store().page_file_failure() {
-                Some(_) => format!("{error}. What is served can be saved as a dump: BGSAVE RDB, BACKUP TO"),
-                None => error.to_string(),
+                Some(_) => Failure::PageFile(error),
+                None => Failure::Checkpoint(error),
             })?;
             return Ok(Outcome { report, ..Outcome::default() });
         }
@@ -354,8 +366,7 @@ fn save(host: &Arc<impl Host>, target: &Target, changes: &Arc<AtomicU64>) -> Res
     let progress = &host.saver().dumping;
     let written = write_dump_telling(host.store(), &path, settings, at_cut, after_cut, progress);
     progress.reset();
-    let dump_bytes = written.map_err(|error| error.to_string())?;
-    Ok(Outcome { dump_bytes, ..Outcome::default() })
+    Ok(Outcome { dump_bytes: written.map_err(Failure::Dump)?, ..Outcome::default() })
 }
 
 /// Answers those who wait for the cut that has just been taken.
@@ -370,7 +381,7 @@ fn tell_of_cut(host: &impl Host) {
 }
 
 /// Records the outcome, tells those who wait, and goes on to the next job or the end.
-fn finish(host: &Arc<impl Host>, result: Result<Outcome, String>, changes: u64) {
+fn finish(host: &Arc<impl Host>, result: Result<Outcome, Failure>, changes: u64) {
     let mut state = host.saver().state.lock();
     let Some(job) = state.job.take() else { return };
     // Only what a restart reads keeps the data: a dump beside the page file does not count as saved.
@@ -418,7 +429,7 @@ fn finish(host: &Arc<impl Host>, result: Result<Outcome, String>, changes: u64) 
     }
 }
 
-fn record(status: &mut Status, target: &Target, result: &Result<Outcome, String>) {
+fn record(status: &mut Status, target: &Target, result: &Result<Outcome, Failure>) {
     if matches!(target, Target::Backup(_)) {
         return;
     }
@@ -433,24 +444,24 @@ fn record(status: &mut Status, target: &Target, result: &Result<Outcome, String>
                 status.checkpoint_count += 1;
             }
         }
-        Err(error) => status.last_error = Some(error.clone()),
+        Err(error) => status.last_error = Some(error.to_string()),
     }
 }
 
-fn answer(host: &impl Host, job: &Job, result: &Result<Outcome, String>) {
+fn answer(host: &impl Host, job: &Job, result: &Result<Outcome, Failure>) {
     for waiter in &job.waiters {
         let reply = match (result, waiter.when) {
             (Ok(_), _) | (_, When::EndInAnyCase) => b"+OK\r\n".to_vec(),
             (Err(error), _) => {
                 host.count_error(b"ERR");
-                format!("-ERR {}\r\n", error.replace(['\r', '\n'], " ")).into_bytes()
+                format!("-ERR {}\r\n", error.to_string().replace(['\r', '\n'], " ")).into_bytes()
             }
         };
         host.answer(waiter, reply);
     }
 }
 
-fn log_outcome(target: &Target, result: &Result<Outcome, String>) {
+fn log_outcome(target: &Target, result: &Result<Outcome, Failure>) {
     match (target, result) {
         (_, Err(error)) => log::warning(format!("Background saving error: {error}")),
         (Target::Pages, Ok(outcome)) => log::notice(format!(

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use stillframe_pagepool::{CheckpointError, Late, PageId, Turn};
+use stillframe_pagepool::device::DeviceError;
+use stillframe_pagepool::exmap::ExmapError;
+use stillframe_pagepool::pagefile::{PageError, PageFileError};
+use stillframe_pagepool::{CheckpointError, Late, PageId, PoolError, Turn, Unserved};
 
 use crate::db::DbId;
 use crate::value::MAX_STRING_BYTES;
@@ -18,11 +21,50 @@ pub enum OpenError {
          or choose another directory"
     )]
     Locked(PathBuf),
-    /// What the options ask for explicitly cannot be had here; the text says what else to ask for.
+    /// What the options ask for explicitly cannot be had here.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The page file cannot be read, or is damaged.
     #[error("{0}")]
-    Refused(String),
+    PageFile(#[source] PageFileError),
+    /// The page file is whole, and what is in it is damaged, or of another version.
     #[error("{0}")]
     Damaged(String),
+    /// The system does not give what a store takes: address space, threads, descriptors. That says nothing of the data.
+    #[error("{0}")]
+    System(#[source] PoolError),
+}
+
+/// What a store was asked for and cannot be had here; the text says what else to ask for.
+#[derive(thiserror::Error, Debug)]
+pub enum Refusal {
+    #[error("{count} databases: at most {most} are possible")]
+    Databases { count: u32, most: usize },
+    #[error(
+        "memory_bytes is {memory_bytes}, and pages of data, snapshots and what is on its way need {needed_bytes}"
+    )]
+    Memory { memory_bytes: u64, needed_bytes: u64 },
+    /// Another process has the page file open, or it is to be read and written in a way that is not to be had.
+    #[error("{0}")]
+    Device(#[source] DeviceError),
+    #[error("{0}: it is a directory")]
+    Directory(#[source] PageFileError),
+    #[error("{0}")]
+    Unserved(#[source] Unserved),
+    #[error("{0}")]
+    Exmap(#[source] ExmapError),
+}
+
+impl From<PoolError> for OpenError {
+    fn from(error: PoolError) -> OpenError {
+        match error {
+            PoolError::Unserved(unserved) => OpenError::Refused(Refusal::Unserved(unserved)),
+            PoolError::Exmap(reason) => OpenError::Refused(Refusal::Exmap(reason)),
+            PoolError::PageFile(error) => OpenError::PageFile(error),
+            PoolError::Layout { .. } => OpenError::Damaged(error.to_string()),
+            error => OpenError::System(error),
+        }
+    }
 }
 
 /// Why a save did not complete. The previous checkpoint stays as it was.
@@ -36,8 +78,20 @@ pub enum SaveError {
     /// There was no cut: another thread is in an operation that does not end.
     #[error("there was no cut: {0}")]
     Late(Late),
+    /// Pages could not be written, or not be had as of the cut.
     #[error("{0}")]
-    Io(String),
+    Checkpoint(#[source] CheckpointError),
+    /// A page of a page file without a store could not be read.
+    #[error("{0}")]
+    Page(#[source] PageError),
+    /// Pages contradict each other; the text names the page, or what is malformed.
+    #[error("{0}")]
+    Damaged(String),
+    #[error("the view is one of another store")]
+    OtherStore,
+    /// What entries or elements were given to wants no more of them.
+    #[error("nobody takes it")]
+    Ended,
 }
 
 impl From<CheckpointError> for SaveError {
@@ -45,7 +99,7 @@ impl From<CheckpointError> for SaveError {
         match error {
             CheckpointError::InProgress => SaveError::InProgress,
             CheckpointError::Late(late) => SaveError::Late(late),
-            other => SaveError::Io(other.to_string()),
+            other => SaveError::Checkpoint(other),
         }
     }
 }
@@ -288,5 +342,51 @@ impl From<OpError> for TreeError {
             OpError::Late(late) => TreeError::Late(late),
             other => TreeError::Damaged(other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::io;
+
+    use super::*;
+
+    /// The causes of an error, one behind the other.
+    fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+        let mut next = error.source();
+        std::iter::from_fn(move || {
+            let cause = next?;
+            next = cause.source();
+            Some(cause)
+        })
+    }
+
+    #[test]
+    fn a_thread_that_cannot_start_is_no_damage() {
+        let reason = || io::Error::from(io::ErrorKind::WouldBlock);
+        let error = OpenError::from(PoolError::Thread(reason()));
+        assert!(matches!(error, OpenError::System(_)), "{error:?}");
+        assert_eq!(error.to_string(), format!("cannot start a background thread: {}", reason()));
+        let kept = causes(&error).find_map(|cause| cause.downcast_ref::<io::Error>());
+        assert_eq!(kept.map(io::Error::kind), Some(io::ErrorKind::WouldBlock));
+    }
+
+    #[test]
+    fn what_the_pool_refuses_keeps_its_reason() {
+        let error = OpenError::from(PoolError::Unserved(Unserved::Bounded { kind: "fork" }));
+        assert!(matches!(error, OpenError::Refused(Refusal::Unserved(_))), "{error:?}");
+        assert!(causes(&error).any(|cause| cause.is::<Unserved>()));
+        let error = OpenError::from(PoolError::Exmap(ExmapError::NoModule));
+        assert!(matches!(error, OpenError::Refused(Refusal::Exmap(_))), "{error:?}");
+        assert!(causes(&error).any(|cause| cause.is::<ExmapError>()));
+    }
+
+    #[test]
+    fn a_save_keeps_why_it_failed() {
+        let error = SaveError::from(CheckpointError::EpochsExhausted);
+        assert_eq!(error.to_string(), CheckpointError::EpochsExhausted.to_string());
+        assert!(causes(&error).any(|cause| cause.is::<CheckpointError>()));
+        assert!(matches!(SaveError::from(CheckpointError::InProgress), SaveError::InProgress));
     }
 }

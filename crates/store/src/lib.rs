@@ -72,7 +72,7 @@ pub use blobs::{Bytes, Duplicate, Given, Incoming, Reach, Sending, SlabNeeds, SE
 pub use db::DbId;
 pub use effect::{Before, Change, Effect, End};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
-pub use error::{Fault, Faults, OpError, OpenError, SaveError, TreeError};
+pub use error::{Fault, Faults, OpError, OpenError, Refusal, SaveError, TreeError};
 pub use handle::{Hash, List, Record, Set, SortedSet, Transaction, Tree, TreeRange};
 pub use key::{Key, UnixMillis};
 pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, SkipStats};

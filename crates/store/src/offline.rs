@@ -41,9 +41,9 @@ impl Offline {
     /// # Errors
     /// What is wrong with the file.
     pub fn open(path: &Path, any: bool) -> Result<Offline, OpenError> {
-        let damaged = |error: PageFileError| OpenError::Damaged(error.to_string());
         let device = Arc::new(
-            FileDevice::open_to_read(path, IoOptions::default()).map_err(|error| damaged(error.into()))?,
+            FileDevice::open_to_read(path, IoOptions::default())
+                .map_err(|error| OpenError::PageFile(error.into()))?,
         );
         let options = OpenOptions { needed: needed_pages, is_read_only: true, ..OpenOptions::default() };
         let (result, loss) = match PageFile::open(device.clone(), &options) {
@@ -56,7 +56,7 @@ impl Offline {
             }
             result => (result, None),
         };
-        let (file, recovered) = result.map_err(damaged)?;
+        let (file, recovered) = result.map_err(OpenError::PageFile)?;
         Ok(Offline { file, recovered, loss })
     }
 
@@ -132,7 +132,7 @@ impl PageSource for Offline {
     fn read_page(&self, pid: PageId, into: &mut Page) -> Result<(), SaveError> {
         // Devices want aligned memory.
         let mut page = Box::new(PageBuf::ZERO);
-        self.file.read_page(pid, &mut page.0).map_err(|error| SaveError::Io(error.to_string()))?;
+        self.file.read_page(pid, &mut page.0).map_err(SaveError::Page)?;
         into.copy_from_slice(&page.0);
         Ok(())
     }
@@ -141,7 +141,7 @@ impl PageSource for Offline {
         let mut wanted: Vec<_> = pages.iter_mut().map(|(pid, page)| (*pid, &mut page.0)).collect();
         let errors = self.file.read_pages(&mut wanted);
         let of = |pid: PageId| errors.iter().find(|error| error.pid() == pid);
-        let result = |pid| of(pid).map_or(Ok(()), |error| Err(SaveError::Io(error.to_string())));
+        let result = |pid| of(pid).map_or(Ok(()), |error| Err(SaveError::Page(error.clone())));
         pages.iter().map(|(pid, _)| result(*pid)).collect()
     }
 }

@@ -16,8 +16,7 @@ use stillframe_pagepool::{
     ScrubStats, Turn, PAGE_SIZE,
 };
 
-use crate::error::Missing;
-use crate::error::{OpenError, SaveError};
+use crate::error::{Missing, OpenError, Refusal, SaveError};
 use crate::here::{check_away, check_outside, Busy};
 use crate::keyspace::{Keyspace, SkipStats, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 use crate::listener::Listener;
@@ -197,10 +196,10 @@ impl Store {
         let path = dir.join(PAGE_FILE);
         let device = PageFile::open_or_create_at(&path, options.io).map_err(|error| match error {
             PageFileError::Device(error) if error.is_refusal() || error.is_in_use() => {
-                OpenError::Refused(error.to_string())
+                OpenError::Refused(Refusal::Device(error))
             }
-            error if path.is_dir() => OpenError::Refused(format!("{error}: it is a directory")),
-            error => OpenError::Damaged(error.to_string()),
+            error if path.is_dir() => OpenError::Refused(Refusal::Directory(error)),
+            error => OpenError::PageFile(error),
         })?;
         Store::open_over(Arc::new(device), options, dir.into(), Some(lock))
     }
@@ -222,24 +221,18 @@ impl Store {
         lock: Option<DirLock>,
     ) -> Result<Store, OpenError> {
         let saves_at_end = options.checkpoint_on_drop;
-        let damaged = |error: &dyn std::fmt::Display| OpenError::Damaged(error.to_string());
-        let (pool, recovered) = Pool::open(device, &pool_options(&options)).map_err(|error| match error {
-            PoolError::Unserved(unserved) => OpenError::Refused(unserved.to_string()),
-            PoolError::Exmap(reason) => OpenError::Refused(reason.to_string()),
-            error => damaged(&error),
-        })?;
+        let (pool, recovered) = Pool::open(device, &pool_options(&options))?;
         let is_new = recovered.page_count == 0;
         let checkpoint = recovered.generation;
         let opened = pool.file().map(|file| Cut { file_id: file.id().0, checkpoint, change_count: 0 });
         let keyspace = match is_new {
-            true => Keyspace::create(pool, options).map_err(|error| damaged(&error))?,
+            true => Keyspace::create(pool, options)?,
             false => attach(pool, options, &recovered.user_header)?,
         };
         let recovery_note = recovered.damage.map(|damage| note_of(&damage, recovered.fell_back));
         let keyspace = Arc::new(keyspace);
         keyspace.pages.settle_bound();
-        let collector =
-            start_collector(&keyspace).map_err(|source| OpenError::Io { path: dir.clone(), source })?;
+        let collector = start_collector(&keyspace).map_err(PoolError::Thread)?;
         let shared = Shared {
             keyspace,
             dir,
@@ -560,7 +553,7 @@ impl Store {
         f: impl FnOnce(Option<ViewEntry<'_>>) -> R,
     ) -> Result<R, SaveError> {
         if view.store != self.number() {
-            return Err(SaveError::Io("the view is one of another store".into()));
+            return Err(SaveError::OtherStore);
         }
         let key = Key::new(key, self.keyspace().trees.order.hash(key));
         view.walk()?.with_entry(db, &key, f)
@@ -655,15 +648,13 @@ impl Store {
 fn check_options(options: &Options) -> Result<(), OpenError> {
     let count = options.database_count;
     if count as usize > CATALOG_DB_MAX {
-        let text = format!("{count} databases: at most {CATALOG_DB_MAX} are possible");
-        return Err(OpenError::Refused(text));
+        return Err(Refusal::Databases { count, most: CATALOG_DB_MAX }.into());
     }
     match options.memory_shares() {
-        Some(shares) if options.memory_bytes != 0 && !shares.fit() => Err(OpenError::Refused(format!(
-            "memory_bytes is {}, and pages of data, snapshots and what is on its way need {}",
-            shares.all_bytes,
-            shares.page_bytes + shares.snapshot_bytes + shares.staging_bytes
-        ))),
+        Some(shares) if options.memory_bytes != 0 && !shares.fit() => Err(OpenError::from(Refusal::Memory {
+            memory_bytes: shares.all_bytes,
+            needed_bytes: shares.page_bytes + shares.snapshot_bytes + shares.staging_bytes,
+        })),
         _ => Ok(()),
     }
 }

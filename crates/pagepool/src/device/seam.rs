@@ -281,10 +281,10 @@ impl fmt::Display for DeviceOp {
 pub enum DeviceErrorKind {
     /// The file system, the quota or the file size limit is exhausted (`ENOSPC`, `EDQUOT`, `EFBIG`).
     #[error("no space left ({0})")]
-    NoSpace(rustix::io::Errno),
+    NoSpace(#[source] rustix::io::Errno),
     /// Any other error of the operating system.
     #[error("{0}")]
-    Os(rustix::io::Errno),
+    Os(#[source] rustix::io::Errno),
     /// The transfer goes beyond the end of the device.
     #[error("the file ends at byte {len}")]
     PastEnd {
@@ -312,7 +312,7 @@ pub enum DeviceErrorKind {
          io_uring_enter and io_uring_register allowed in the container's seccomp profile. Else set 'io-engine' to 'auto' or \
          'threads'"
     )]
-    IoUringRefused(rustix::io::Errno),
+    IoUringRefused(#[source] rustix::io::Errno),
     /// The file system does not let transfers go around the page cache, and they are to.
     #[error(
         "its file system takes no direct I/O. Set 'direct-io' to 'auto' or 'no', or use another directory"
@@ -336,6 +336,7 @@ pub struct DeviceError {
     /// Bytes concerned, 0 where it has no meaning.
     pub len: u64,
     /// Why it failed.
+    #[source]
     pub kind: DeviceErrorKind,
 }
 

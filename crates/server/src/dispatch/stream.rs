@@ -217,7 +217,13 @@ enum Broken {
     Gone,
     /// Its connection has gone, or drops what is written to it.
     Dropped,
-    Unreadable(SaveError),
+    Unreadable(CollectionError),
+}
+
+impl From<SaveError> for Broken {
+    fn from(error: SaveError) -> Broken {
+        Broken::Unreadable(error.into())
+    }
 }
 
 impl Stream {
@@ -229,7 +235,7 @@ impl Stream {
         let written =
             view.and_then(|view| server.store.with_viewed(&view, self.db, &key, |entry| self.write(entry)));
         server.turns.give_back();
-        match written.map_err(Broken::Unreadable).and_then(|written| written) {
+        match written.map_err(Broken::from).and_then(|written| written) {
             Ok(()) => {
                 let rest = self.part.take();
                 self.server.send(&self.client, |token| Message::Reply(token, self.reply, rest.into()));
@@ -273,7 +279,7 @@ impl Stream {
                 return Ok(());
             }
         };
-        let indices = shape.indices(&collection, now).map_err(Broken::Unreadable)?;
+        let indices = shape.indices(&collection, now)?;
         let announced_count = indices.end.saturating_sub(indices.start);
         shape.begin(&mut self.reply(), announced_count);
         let mut flow: ControlFlow<Broken> = ControlFlow::Continue(());
@@ -288,7 +294,7 @@ impl Stream {
             }
             match &flow {
                 ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(_) => Err(SaveError::Io("nobody takes it".into())),
+                ControlFlow::Break(_) => Err(SaveError::Ended),
             }
         };
         let walked = match &shape {
@@ -298,11 +304,13 @@ impl Stream {
         };
         match flow {
             ControlFlow::Break(broken) => Err(broken),
-            ControlFlow::Continue(()) => walked.map_err(Broken::Unreadable).and_then(|()| {
+            ControlFlow::Continue(()) => walked.map_err(Broken::from).and_then(|()| {
                 let came = written_count == announced_count;
-                came.then_some(()).ok_or(Broken::Unreadable(SaveError::Io(format!(
-                    "{announced_count} elements are announced, and there are {written_count}"
-                ))))
+                came.then_some(()).ok_or_else(|| {
+                    Broken::from(SaveError::Damaged(format!(
+                        "{announced_count} elements are announced, and there are {written_count}"
+                    )))
+                })
             }),
         }
     }
@@ -333,8 +341,8 @@ impl Stream {
                 self.part.extend(b"\r\n");
                 Ok(())
             }
-            Ok(()) => Err(Broken::Unreadable(SaveError::Io("a payload has another length now".into()))),
-            Err(error) => Err(Broken::Unreadable(SaveError::Io(error.to_string()))),
+            Ok(()) => Err(SaveError::Damaged("a payload has another length now".into()).into()),
+            Err(error) => Err(Broken::Unreadable(error)),
         }
     }
 

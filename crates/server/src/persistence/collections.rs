@@ -47,7 +47,7 @@ fn for_each_written(
         }
         match &written {
             Ok(()) => Ok(()),
-            Err(error) => Err(SaveError::Io(error.to_string())),
+            Err(_) => Err(SaveError::Ended),
         }
     });
     written?;

@@ -123,7 +123,9 @@ fn a_bound_says_what_it_leaves_for_pages() {
     let dir = TempDir::new("too-small");
     let options = Options { memory_bytes: 4 << 20, ..Options::default() };
     match Store::open(dir.path(), options) {
-        Err(OpenError::Refused(text)) => assert!(text.contains("memory_bytes is 4194304"), "{text}"),
+        Err(OpenError::Refused(refusal)) => {
+            assert!(refusal.to_string().contains("memory_bytes is 4194304"), "{refusal}");
+        }
         other => panic!("{:?}", other.map(drop)),
     }
 }

@@ -1,9 +1,13 @@
 //! What an embedder may get wrong with a worker: an error says so, and the data is what it was.
 
+use std::error::Error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use stillframe_pagepool::device::DeviceError;
+use stillframe_pagepool::pagefile::PageFileError;
 use stillframe_store::{
-    Access, DbId, Deadline, EvictionPolicy, Incoming, NewValue, OpError, OpenError, Options, Store, Worker,
+    Access, DbId, Deadline, EvictionPolicy, Incoming, NewValue, OpError, OpenError, Options, Refusal, Store,
+    Worker,
 };
 use stillframe_testkit::TempDir;
 
@@ -271,13 +275,22 @@ fn errors_of_opening_name_what_is_in_the_way() {
     let view = store.view().unwrap();
     drop(store);
     let error = refusal(Store::open(dir.path(), Options::default()));
-    assert!(matches!(&error, OpenError::Refused(text) if text.contains("a view of a store")), "{error}");
+    assert!(matches!(&error, OpenError::Refused(Refusal::Device(_))), "{error:?}");
+    assert!(error.to_string().contains("a view of a store"), "{error}");
+    assert!(error.source().is_some_and(|cause| cause.is::<DeviceError>()), "{error:?}");
     drop(view);
     let many = Options { database_count: 1_000_000_000, ..Options::default() };
-    assert!(matches!(refusal(Store::open(dir.path(), many)), OpenError::Refused(_)));
+    assert!(matches!(refusal(Store::open(dir.path(), many)), OpenError::Refused(Refusal::Databases { .. })));
     drop(open(&dir, Options::default()));
     let taken = TempDir::new("input");
     std::fs::create_dir(taken.path().join("stillframe.pages")).unwrap();
     let error = refusal(Store::open(taken.path(), Options::default()));
-    assert!(matches!(&error, OpenError::Refused(text) if text.contains("directory")), "{error}");
+    assert!(matches!(&error, OpenError::Refused(Refusal::Directory(_))), "{error:?}");
+    assert!(error.to_string().contains("directory"), "{error}");
+    assert!(error.source().is_some_and(|cause| cause.is::<PageFileError>()), "{error:?}");
+    let other = TempDir::new("input");
+    std::fs::write(other.path().join("stillframe.pages"), [7; 100_000]).unwrap();
+    let error = refusal(Store::open(other.path(), Options::default()));
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    assert!(matches!(cause, Some(PageFileError::NotAPageFile { .. })), "{error:?}");
 }

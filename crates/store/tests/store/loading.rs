@@ -151,7 +151,10 @@ fn damage_that_another_loader_finds_last_is_an_error() {
     let error = get(&mut worker, b"B").expect_err("a page of B is damaged");
     assert!(matches!(&error, OpError::Damaged(text) if text.contains(&place.to_string())), "{error:?}");
     let view = worker.idle(|| viewed(&store));
-    assert!(matches!(&view, Err(SaveError::Io(text)) if text.contains(&place.to_string())), "{view:?}");
+    assert!(
+        matches!(&view, Err(SaveError::Checkpoint(why)) if why.to_string().contains(&place.to_string())),
+        "{view:?}"
+    );
     assert_eq!(get(&mut worker, b"A").unwrap().0, 4000 * PAGE_SIZE as u64, "the rest is served");
 }
 

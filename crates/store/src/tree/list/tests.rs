@@ -95,7 +95,7 @@ struct Copies<'a>(&'a Pool);
 
 impl copies::Pages for Copies<'_> {
     fn read(&self, pid: PageId, into: &mut Page) -> Result<(), SaveError> {
-        let page = self.0.shared(pid).map_err(|stop| SaveError::Io(format!("{stop:?}")))?;
+        let page = self.0.shared(pid).map_err(|stop| SaveError::Damaged(format!("{stop:?}")))?;
         *into = *page.page();
         Ok(())
     }
