@@ -172,7 +172,9 @@ impl Worker {
             // Not by `run`, which would have what it takes in memory: the hottest of all writes.
             self.count_operation();
             let (keyspace, local) = self.split();
-            return keyspace.set_string(local, db, key, value, deadline);
+            let was_there = keyspace.set_string(local, db, key, value, deadline);
+            local.holder.acting.end_operation();
+            return was_there;
         }
         self.run(|keyspace, local| keyspace.set_string(local, db, key, value, deadline))
     }

@@ -154,7 +154,7 @@ fn expired_fields_go_in_a_step_and_evictions_in_theirs() {
     worker.hash_set(DB, &key, &pairs, FieldMode::All, Deadline::Clear).unwrap();
     worker.hash_set_deadline(DB, &key, &[&b"a"[..], b"b"], Some(1_010)).unwrap();
     log.take();
-    worker.set_now(1_010);
+    worker.set_now(100_000);
     worker.expire_cycle(Duration::from_secs(1), |_, _| {}).unwrap();
     assert_eq!(log.steps(), [(Cause::Expiry, 2)]);
     let policy = EvictionPolicy { candidates: Candidates::All, preference: Preference::Random };
@@ -256,7 +256,7 @@ fn steps_on_a_key_are_told_one_after_the_other() {
                     let key = worker.key(b"k");
                     if round % 3 == number {
                         // An operation that locks for itself.
-                        worker.set(DB, &key, NewValue::Int(round), Deadline::At(round + 900)).unwrap();
+                        worker.set(DB, &key, NewValue::Int(round), Deadline::At(1_001 + round)).unwrap();
                     } else {
                         let _locks = worker.lock(&[(DB, key)], true);
                         worker.begin_step();
