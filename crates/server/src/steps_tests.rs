@@ -141,7 +141,7 @@ fn whoever_is_served_is_in_the_step_that_serves() {
     let dir = TempDir::new("steps-served");
     let mut clients = Clients::new(dir.path());
     clients.run_other("blmove l to LEFT RIGHT 0");
-    assert_eq!(clients.steps("rpush l 1 2"), ["call: push(l) push(l) pop(l) push(to)"]);
+    assert_eq!(clients.steps("rpush l 1 2"), ["call: push(l) push(l) push(to) pop(l)"]);
     clients.harness.local.deliveries.clear();
     clients.run("del l to");
     clients.log.take();

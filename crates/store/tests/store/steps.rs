@@ -143,6 +143,7 @@ fn what_expires_is_a_step_of_its_own() {
     // A write in its place is one step with it.
     set(&mut worker, "c", Deadline::Clear);
     assert_eq!(log.steps(), [(Cause::Call, 2)]);
+    worker.set_now(100_000);
     worker.expire_cycle(Duration::from_secs(1), |_, _| {}).unwrap();
     assert_eq!(log.steps(), [(Cause::Expiry, 1); 2]);
 }
