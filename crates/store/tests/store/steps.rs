@@ -235,6 +235,8 @@ impl Listener for Alternating {
     }
 
     fn end(&self, step: &Step, position: Position) {
+        // Whoever did not wait for the key's lock would begin now.
+        std::thread::sleep(Duration::from_micros(20));
         let (worker, last) = std::mem::replace(&mut *self.0.lock(), (None, position.0));
         self.check(worker == Some(step.worker) && last + 1 == position.0);
     }
