@@ -181,7 +181,9 @@ fn admit(ctx: &mut Ctx<'_>, command: &Command, matter: Matter) -> CmdResult {
     if must_wait_for_data(command, matter) {
         return Err(errors::LOADING.into());
     }
-    if matter.has(Matter::BOUNDED) && is_refused_without_memory(ctx, command) {
+    // The configuration that this worker has may be the one before.
+    let is_bounded = matter.has(Matter::BOUNDED) && settings.maxmemory_bytes > 0;
+    if is_bounded && is_refused_without_memory(ctx, command) {
         return Err(errors::OUT_OF_MEMORY.into());
     }
     if matter.has(Matter::SAVE_FAILED) && (command.is(flag::WRITE) || command.name == "ping") {

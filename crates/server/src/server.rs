@@ -192,6 +192,9 @@ impl Server {
         let mut present = self.config.lock();
         let mut next = Config::clone(&present);
         change(&mut next)?;
+        // Under the lock: of two changes the later one is what holds.
+        self.exceptions.set(Matter::BOUNDED, next.settings.maxmemory_bytes > 0);
+        self.notifier.set_events(next.settings.notified);
         *present = Arc::new(next);
         self.config_version.fetch_add(1, Ordering::AcqRel);
         Ok(())
@@ -217,6 +220,7 @@ impl Server {
     }
 
     fn set_stopping(&self, is_stopping: bool) {
+        let _change = self.has_stopped.lock();
         self.is_stopping.store(is_stopping, Ordering::Release);
         self.exceptions.set(Matter::STOPPING, is_stopping);
     }

@@ -9,7 +9,6 @@ use crate::log;
 use crate::net::descriptors;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
-use crate::state::exceptions::Matter;
 use crate::text::glob::Glob;
 
 #[rustfmt::skip]
@@ -160,10 +159,8 @@ fn apply(ctx: &mut Ctx<'_>) {
     let config = ctx.server.config();
     let settings = &config.settings;
     log::set_level(settings.loglevel);
-    ctx.server.notifier.set_events(settings.notified);
     ctx.server.store.set_skips_damage(settings.skips_damage);
     ctx.server.store.set_collection_limits(&settings.collection_limits);
-    ctx.server.exceptions.set(Matter::BOUNDED, settings.maxmemory_bytes > 0);
     ctx.server.store.set_memory_bytes(settings.tiered_bytes());
     ctx.server.store.track(settings.tracking(), ctx.worker.now());
     ctx.local.is_evicting = settings.evicts_keys();
