@@ -6,6 +6,8 @@
 //! ```
 //! Whoever uses a list has its key's lock, so nodes are read under latches alone, as bytes.
 
+use std::ops::Range;
+
 use stillframe_pagepool::{ExclusiveGuard, PageId};
 
 use crate::page::{get_u64, put_u32, put_u64, Page, KIND_LIST_INNER, PAGE_SIZE};
@@ -79,7 +81,15 @@ impl<'p> Node<'p> {
     }
 
     pub fn elements(&self) -> u64 {
-        (0..self.count()).map(|index| u64::from(self.child(index).elements)).sum()
+        self.elements_below(0..self.count())
+    }
+
+    /// Elements below these children. Their bounds are looked at once, so that several are added up in one instruction.
+    #[inline(always)]
+    fn elements_below(&self, children: Range<usize>) -> u64 {
+        let words = &self.page[8 * (1 + children.start)..8 * (1 + children.end)];
+        let elements = |word: &[u8]| u32::from_le_bytes([word[4], word[5], word[6], word[7]]);
+        words.chunks_exact(8).map(|word| u64::from(elements(word))).sum()
     }
 
     /// The child with the element at `index`, and the element's index below it; the last child, and what is left of the
@@ -88,7 +98,7 @@ impl<'p> Node<'p> {
         let last = self.count() - 1;
         let mut at = 0;
         while at + GROUP <= last {
-            let elements: u64 = (at..at + GROUP).map(|child| u64::from(self.child(child).elements)).sum();
+            let elements = self.elements_below(at..at + GROUP);
             if index < elements {
                 break;
             }
