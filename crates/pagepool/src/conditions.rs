@@ -13,7 +13,7 @@ impl Conditions {
     pub const WARMING_UP: u32 = 1 << 1;
     /// Any page may be missing.
     pub const MISSING_PAGES: u32 = Conditions::EVICTING | Conditions::WARMING_UP;
-    /// From this bit on they belong to whoever has the store.
+    /// The bits from this one on belong to the owner of the store.
     pub const FIRST_FREE: u32 = 1 << 8;
 
     /// All that hold now.
@@ -24,7 +24,7 @@ impl Conditions {
 
     /// These begin or end.
     pub fn set(&self, bits: u32, holds: bool) {
-        // A page that is evicted after this is missed by nobody who looks at the word after that.
+        // A thread that looks at the word after a page has gone finds it set.
         match holds {
             true => self.0.fetch_or(bits, Ordering::SeqCst),
             false => self.0.fetch_and(!bits, Ordering::SeqCst),

@@ -15,7 +15,7 @@
 //!   leaks, pages          what is known of the pages as a whole
 //!   blobs                 slabs, objects, what is to be freed
 //!   entry, effect, policy what callers give and get, what changes, which keys are evicted
-//!   step, listener        which changes belong together, and who hears of them
+//!   step, listener        which changes belong together, and listeners to them
 //!   tree                  page trees; below it the orders
 //!   named                 which named trees there are, and who is at work on them
 //!   keyspace              databases, catalog, expiry, locks, damage, sweep

@@ -25,6 +25,12 @@ pub trait Listener: Send + Sync {
         ear.open();
     }
 
+    /// Whether `begin` and `end` are for this listener, too. Asked once. As long as only others hear, steps have no positions, and no
+    /// two workers write to a common word.
+    fn follows_steps(&self) -> bool {
+        true
+    }
+
     fn begin(&self, _step: &Step) {}
 
     fn hear(&self, step: &Step, effect: &Effect<'_>);
@@ -71,6 +77,12 @@ impl Contained {
 impl Listener for Contained {
     fn attend(&self, ear: Ear) {
         self.call(|listener| listener.attend(ear));
+    }
+
+    fn follows_steps(&self) -> bool {
+        let mut follows = true;
+        self.call(|listener| follows = listener.follows_steps());
+        follows
     }
 
     fn begin(&self, step: &Step) {

@@ -30,7 +30,7 @@ pub struct Call {
     pub name: Option<&'static str>,
 }
 
-/// A command, a transaction, a script, an expiry: whoever sees one of its effects sees all of them.
+/// A command, a transaction, an expiry, an eviction: its effects are seen together, or none of them is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     pub worker: WorkerId,
@@ -41,7 +41,7 @@ pub struct Step {
     pub call: Call,
 }
 
-/// The place of a step among all those that somebody has heard of since the store was opened, from 1 on. Steps that touch the same key are
+/// The place of a step among all those that a listener has followed since the store was opened, from 1 on. Steps that touch the same key are
 /// in the order of their changes. A cut stands between two steps: those before it are in it, and no others.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Position(pub u64);

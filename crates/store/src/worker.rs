@@ -430,8 +430,8 @@ impl Worker {
         self.local.holder.acting.worker()
     }
 
-    /// From now on operations are one [`Step`], until [`Worker::end_step`]: to who hears of changes, and to what is made of them. To
-    /// be called once everything is there and every key is locked that the step may change, or this worker is [`Alone`].
+    /// From now on operations are one [`Step`] to listeners, until [`Worker::end_step`] or the end of the worker. To be called once
+    /// every key is locked that the step may change, or this worker is [`Alone`].
     #[inline(always)]
     pub fn begin_step(&mut self) {
         self.local.holder.acting.open();
@@ -443,7 +443,7 @@ impl Worker {
         self.local.holder.acting.close();
     }
 
-    /// The caller's next call begins, whose changes have this name to those who hear of them.
+    /// The caller's next call begins, whose changes listeners hear under this name.
     pub fn name_call(&mut self, name: Option<&'static str>) {
         self.local.holder.acting.name_call(name);
     }
@@ -696,6 +696,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        self.local.holder.acting.close_left_open();
         let keyspace = &self.store.shared.keyspace;
         keyspace.retire(&self.local);
         keyspace.locks.go(self.is_seated);

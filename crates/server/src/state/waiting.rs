@@ -312,6 +312,10 @@ impl Listener for Waiters {
         let _ = self.ear.set(Mutex::new(ear));
     }
 
+    fn follows_steps(&self) -> bool {
+        false
+    }
+
     fn hear(&self, step: &Step, effect: &Effect<'_>) {
         // As in Redis: who waits is served from what clients do.
         if step.cause == Cause::Load {

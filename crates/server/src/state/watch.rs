@@ -105,6 +105,10 @@ impl Listener for WatchTable {
         let _ = self.ear.set(ear);
     }
 
+    fn follows_steps(&self) -> bool {
+        false
+    }
+
     fn hear(&self, _: &Step, effect: &Effect<'_>) {
         let all = |_: &Entry| true;
         match effect {

@@ -1,4 +1,4 @@
-//! The stream of effects: which step they belong to, and who hears of them.
+//! The stream of effects: which step they belong to, and which listeners hear of them.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,11 +14,18 @@ use crate::UnixMillis;
 #[derive(Default)]
 pub(crate) struct Steps {
     listeners: OnceLock<Box<[Arc<dyn Listener>]>>,
+    /// A bit for each that follows steps.
+    following: AtomicU32,
     /// A bit for each that wants to hear.
     attending: Arc<AtomicU32>,
-    position: AtomicU64,
     workers: AtomicU32,
+    position: LastPosition,
 }
+
+/// All workers write here, and only read what lies beside it.
+#[repr(align(64))]
+#[derive(Default)]
+struct LastPosition(AtomicU64);
 
 impl Steps {
     /// Lets `listeners` hear of every change from now on. False, and nothing has changed, if there are some already, or these are too
@@ -37,8 +44,10 @@ impl Steps {
         };
         let is_first = self.listeners.set(listeners.into_iter().map(contained).collect()).is_ok();
         if is_first {
-            let all = self.listeners.get().into_iter().flatten().enumerate();
-            all.for_each(|(index, listener)| listener.attend(Ear::new(self.attending.clone(), index)));
+            for (index, listener) in self.listeners.get().into_iter().flatten().enumerate() {
+                self.following.fetch_or(u32::from(listener.follows_steps()) << index, Ordering::Relaxed);
+                listener.attend(Ear::new(self.attending.clone(), index));
+            }
         }
         is_first
     }
@@ -46,7 +55,8 @@ impl Steps {
     /// Calls `f` with the listeners of these bits.
     fn for_each(&self, bits: u32, f: impl Fn(&dyn Listener)) {
         let all = self.listeners.get().into_iter().flatten().enumerate();
-        all.filter(|(index, _)| bits & (1 << index) != 0).for_each(|(_, listener)| f(&**listener));
+        let told = all.take_while(|(index, _)| bits >> index != 0);
+        told.filter(|(index, _)| bits >> index & 1 != 0).for_each(|(_, listener)| f(&**listener));
     }
 }
 
@@ -108,6 +118,12 @@ impl Acting {
         self.end_operation();
     }
 
+    /// Ends a step that its caller has left open.
+    pub fn close_left_open(&self) {
+        self.is_open.store(false, Ordering::Relaxed);
+        self.end_operation();
+    }
+
     /// Ends the step of an operation, unless the operation is part of one.
     #[inline(always)]
     pub fn end_operation(&self) {
@@ -118,8 +134,13 @@ impl Acting {
 
     #[cold]
     fn end(&self) {
-        let (told, step) = (self.told.swap(0, Ordering::Relaxed), self.present.lock().step);
-        let position = Position(self.steps.position.fetch_add(1, Ordering::AcqRel) + 1);
+        let (told, step) = (self.told.load(Ordering::Relaxed), self.present.lock().step);
+        self.told.store(0, Ordering::Relaxed);
+        let told = told & self.steps.following.load(Ordering::Relaxed);
+        if told == 0 {
+            return;
+        }
+        let position = Position(self.steps.position.0.fetch_add(1, Ordering::AcqRel) + 1);
         self.steps.for_each(told, |listener| listener.end(&step, position));
     }
 
@@ -158,7 +179,8 @@ impl Acting {
         let told = self.told.load(Ordering::Relaxed);
         let step = if told == 0 { self.begin(now) } else { self.present.lock().step };
         self.told.store(told | attending, Ordering::Relaxed);
-        self.steps.for_each(attending & !told, |listener| listener.begin(&step));
+        let begins = attending & !told & self.steps.following.load(Ordering::Relaxed);
+        self.steps.for_each(begins, |listener| listener.begin(&step));
         self.steps.for_each(attending, |listener| listener.hear(&step, effect));
     }
 

@@ -53,7 +53,7 @@ pub struct NewElement<'a> {
     pub deadline: Option<UnixMillis>,
 }
 
-/// Who an operation gives elements to.
+/// What an operation gives elements to.
 pub(super) struct Taker<'t> {
     /// Told how many there are before the first, also when the operation begins anew.
     pub begin: &'t mut dyn FnMut(u64),

@@ -125,6 +125,15 @@ fn several_operations_are_one_step_if_they_are_to_be() {
 }
 
 #[test]
+fn a_step_that_is_left_open_ends_with_its_worker() {
+    let (_store, mut worker, log, _dir) = open();
+    worker.begin_step();
+    set(&mut worker, "a", Deadline::Clear);
+    drop(worker);
+    assert_eq!(log.take(), [Heard::Begin(Cause::Call), Heard::Effect(None), Heard::End(1)]);
+}
+
+#[test]
 fn what_expires_is_a_step_of_its_own() {
     let (_store, mut worker, log, _dir) = open();
     for name in ["a", "b", "c", "d", "e"] {
@@ -235,7 +244,7 @@ impl Listener for Alternating {
     }
 
     fn end(&self, step: &Step, position: Position) {
-        // Whoever did not wait for the key's lock would begin now.
+        // A worker that did not wait for the key's lock would begin now.
         std::thread::sleep(Duration::from_micros(20));
         let (worker, last) = std::mem::replace(&mut *self.0.lock(), (None, position.0));
         self.check(worker == Some(step.worker) && last + 1 == position.0);
